@@ -1,0 +1,134 @@
+//! What a Parquet file says about itself: schema, rows, fingerprint; and what a file is that is none.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::parquet::arrow::parquet_to_arrow_schema;
+use datafusion::parquet::file::metadata::{FooterTail, ParquetMetaData, ParquetMetaDataReader};
+use datafusion::parquet::schema::types::ColumnDescriptor;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use sha2::{Digest, Sha256};
+
+const MAGIC: &[u8] = b"PAR1";
+/// Length of the footer and the magic, at a file's end.
+const TAIL_BYTES: u64 = 8;
+/// What is read first: most footers fit into it, so that one request is enough.
+const FIRST_READ_BYTES: u64 = 64 * 1024;
+
+/// What is read of a file before any row is.
+pub(super) struct Footer {
+    /// Columns without metadata, all nullable, so that files of one shape have equal schemas.
+    pub schema: SchemaRef,
+    pub rows: u64,
+    /// Columns of one value a row that have no NULL.
+    pub never_null: HashSet<String>,
+    /// SHA-256 of the footer.
+    pub hash: String,
+}
+
+/// Reads the footer of a file; `name` is for messages.
+///
+/// # Errors
+/// If the file is not Parquet, or not all of it is there.
+pub(super) async fn read(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<Footer> {
+    if file.size < TAIL_BYTES {
+        return refuse(store, file, name).await;
+    }
+    let start = file.size.saturating_sub(FIRST_READ_BYTES);
+    let end = store.get_range(&file.location, start..file.size).await?;
+    let Some(tail) = end.last_chunk::<{ TAIL_BYTES as usize }>().filter(|tail| tail.ends_with(MAGIC)) else {
+        return refuse(store, file, name).await;
+    };
+    let damaged = |error| exec_datafusion_err!("{name} is a damaged Parquet file: {error}");
+    let length = FooterTail::try_new(tail).map_err(damaged)?.metadata_length() as u64;
+    let Some(from) = file.size.checked_sub(length + TAIL_BYTES) else {
+        return exec_err!("{name} is a damaged Parquet file: its footer of {length} bytes is longer than the file");
+    };
+    let bytes = if from >= start {
+        end.slice((from - start) as usize..end.len() - TAIL_BYTES as usize)
+    } else {
+        store.get_range(&file.location, from..file.size - TAIL_BYTES).await?
+    };
+    let metadata = ParquetMetaDataReader::decode_metadata(&bytes).map_err(damaged)?;
+    // A file whose middle was lost keeps its footer.
+    let last_byte = metadata.row_groups().iter().flat_map(|group| group.columns()).map(|column| {
+        let (start, length) = column.byte_range();
+        start + length
+    });
+    if last_byte.max().is_some_and(|last| last > from) {
+        return exec_err!("{name} is a damaged Parquet file: its row groups end after its footer begins");
+    }
+    let never_null = never_null(&metadata);
+    let metadata = metadata.file_metadata();
+    let schema = parquet_to_arrow_schema(metadata.schema_descr(), metadata.key_value_metadata()).map_err(damaged)?;
+    Ok(Footer {
+        schema: Arc::new(Schema::new(schema.fields().iter().map(plain_field).collect::<Fields>())),
+        rows: metadata.num_rows().unsigned_abs(),
+        never_null,
+        hash: Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect(),
+    })
+}
+
+/// Refuses a file that does not end as Parquet does, and says what to do.
+pub(super) async fn refuse<T>(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<T> {
+    let start = match file.size {
+        0 => return exec_err!("{name} is not a Parquet file: it is empty"),
+        size => store.get_range(&file.location, 0..size.min(4096)).await?,
+    };
+    if start.starts_with(MAGIC) {
+        return exec_err!("{name} is a Parquet file that was cut short: its last part is missing; fetch it again");
+    }
+    let location = name.replace('\'', "''");
+    let copy = |format: &str, stored_as: &str, options: &str| {
+        exec_err!(
+            "{name} holds {format}, not Parquet; convert it first: asap sql \
+             -c \"CREATE EXTERNAL TABLE t STORED AS {stored_as} LOCATION '{location}'{options}\" \
+             -c \"COPY t TO 'converted.parquet'\""
+        )
+    };
+    let compressed = [("gz", "GZIP"), ("zst", "ZSTD"), ("bz2", "BZIP2"), ("xz", "XZ")];
+    if let Some((_, codec)) = compressed.iter().find(|(ending, _)| name.ends_with(&format!(".{ending}"))) {
+        let option = format!("'format.compression' '{codec}'");
+        return match name.contains(".csv") {
+            true => copy("compressed CSV", "CSV", &format!(" OPTIONS ('format.newlines_in_values' 'true', {option})")),
+            false => copy("compressed JSON lines", "JSON", &format!(" OPTIONS ({option})")),
+        };
+    }
+    match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') => copy("JSON lines", "JSON", ""),
+        Some(b'[') => copy("a JSON array", "JSON", " OPTIONS ('format.newline_delimited' 'false')"),
+        _ if name.ends_with(".tsv") => {
+            copy("TSV", "CSV", " OPTIONS ('format.delimiter' E'\\t', 'format.newlines_in_values' 'true')")
+        }
+        _ if name.ends_with(".csv") => copy("CSV", "CSV", " OPTIONS ('format.newlines_in_values' 'true')"),
+        _ => exec_err!("{name} is not a Parquet file: neither its first nor its last bytes are PAR1"),
+    }
+}
+
+fn never_null(metadata: &ParquetMetaData) -> HashSet<String> {
+    let columns = metadata.file_metadata().schema_descr().columns();
+    let is_simple = |column: &ColumnDescriptor| column.path().parts().len() == 1 && column.max_rep_level() == 0;
+    let without_null = |index: usize| {
+        let chunks = metadata.row_groups().iter().map(|group| group.column(index));
+        chunks.map(|chunk| chunk.statistics()?.null_count_opt()).all(|nulls| nulls == Some(0))
+    };
+    let found = columns.iter().enumerate().filter(|(index, column)| is_simple(column) && without_null(*index));
+    found.map(|(_, column)| column.name().to_string()).collect()
+}
+
+/// A field without metadata and nullable, at every depth.
+fn plain_field(field: &FieldRef) -> FieldRef {
+    Arc::new(Field::new(field.name(), plain_type(field.data_type()), true))
+}
+
+fn plain_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain_field).collect()),
+        DataType::List(item) => DataType::List(plain_field(item)),
+        DataType::LargeList(item) => DataType::LargeList(plain_field(item)),
+        DataType::FixedSizeList(item, length) => DataType::FixedSizeList(plain_field(item), *length),
+        other => other.clone(),
+    }
+}

@@ -1,0 +1,55 @@
+//! `cot_corpus('LOC')`: any location as a corpus, in any query.
+
+use std::sync::Arc;
+
+use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, exec_datafusion_err, plan_err};
+use datafusion::logical_expr::Expr;
+use datafusion::scalar::ScalarValue;
+
+use super::{ColumnMapping, Corpus};
+
+/// The table function `cot_corpus('LOC' [, 'question=…,cot=…,answer=…'])`.
+///
+/// The location is listed when a query is planned, each time anew.
+#[derive(Debug, Default)]
+pub struct CorpusFunction;
+
+impl CorpusFunction {
+    /// The name under which the function is registered.
+    pub const NAME: &str = "cot_corpus";
+}
+
+impl TableFunctionImpl for CorpusFunction {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        let texts: Option<Vec<&str>> = args.exprs().iter().map(literal_text).collect();
+        let (location, mapping) = match texts.as_deref() {
+            Some([location]) => (*location, None),
+            Some([location, mapping]) => (*location, Some(mapping.parse::<ColumnMapping>()?)),
+            _ => return plan_err!("cot_corpus takes a location and, if needed, a column mapping, as text"),
+        };
+        let corpus = open_now(args.session(), location, mapping.as_ref())?;
+        Ok(Arc::new(corpus.view()))
+    }
+}
+
+fn literal_text(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text), _) => {
+            text.as_deref()
+        }
+        _ => None,
+    }
+}
+
+/// Opens a corpus while a plan is being made, which is not asynchronous: on a thread of its own, because a runtime's
+/// threads must not wait.
+fn open_now(session: &dyn Session, location: &str, mapping: Option<&ColumnMapping>) -> Result<Corpus> {
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(Corpus::open(session, location, mapping))
+        });
+        opened.join().unwrap_or_else(|_| Err(exec_datafusion_err!("reading {location} panicked")))
+    })
+}

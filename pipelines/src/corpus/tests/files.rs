@@ -1,0 +1,187 @@
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+
+use datafusion::physical_plan::displayable;
+use datafusion::prelude::col;
+
+use super::*;
+use crate::run::plan;
+
+const ROWS: &str =
+    "SELECT 'q' AS question, concat('c', i) AS cot, 'a' AS answer, i AS number FROM generate_series(0, 999) AS t (i)";
+
+async fn physical_plan(corpus: &Corpus, sql: &str) -> String {
+    let context = context();
+    context.register_table("corpus", Arc::new(corpus.view())).unwrap();
+    let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+    displayable(plan.as_ref()).indent(false).to_string()
+}
+
+#[tokio::test]
+async fn a_row_is_known_by_its_file_and_its_place_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    // Many row groups, so that a scan is cut and a filter prunes.
+    let options = "OPTIONS ('format.max_row_group_size' '64', 'format.write_batch_size' '64')";
+    for name in ["b.parquet", "a/b c%20#ä.parquet"] {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let sql = format!("COPY ({ROWS} ORDER BY i) TO '{}' {options}", path.display());
+        context().sql(&sql).await.unwrap().collect().await.unwrap();
+    }
+    let corpus = open(folder.path(), None).await.unwrap();
+    let names: Vec<&str> = corpus.files.iter().map(|file| file.name.as_str()).collect();
+    let expected = ["a/b c%20#ä.parquet", "b.parquet"].map(|name| folder.path().join(name).display().to_string());
+    assert_eq!(names, expected);
+    assert!(corpus.files[0].url.ends_with("/a/b%20c%2520%23%C3%A4.parquet"), "{}", corpus.files[0].url);
+
+    let context = context();
+    context.state_ref().write().config_mut().options_mut().optimizer.repartition_file_min_size = 1;
+    context.register_table("corpus", Arc::new(corpus.view())).unwrap();
+    for filter in ["true", "number > 700", "source['row'] > 700 AND cot <> 'c3'"] {
+        let sql = format!(
+            "SELECT count(*) AS rows, count(DISTINCT source) AS places, sum(CAST(source['row'] <> number AS INT)) AS wrong \
+             FROM corpus WHERE {filter}"
+        );
+        let found = context.sql(&sql).await.unwrap().to_string().await.unwrap();
+        let rows = if filter == "true" { "2000" } else { "598" };
+        assert!(
+            found.contains(&format!("| {rows} | {rows}   | 0     |"))
+                || found.contains(&format!("| {rows}  | {rows}    | 0     |")),
+            "{filter}: {found}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_query_reads_only_the_columns_that_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = "SELECT 'i' AS id, 'q' AS prompt, 'c</think>a' AS generation, 1 AS number, 'm' AS model";
+    write(folder.path(), "a.parquet", rows).await;
+    write(folder.path(), "b.parquet", "SELECT 'i' AS id, 'q' AS question, 'c' AS cot, 'a' AS answer, 2 AS number")
+        .await;
+    let corpus = open(folder.path(), None).await.unwrap();
+    let count = physical_plan(&corpus, "SELECT count(*) FROM corpus").await;
+    assert!(!count.contains("DataSourceExec"), "{count}");
+    let number = physical_plan(&corpus, "SELECT number FROM corpus").await;
+    assert!(number.contains("projection=[number]") && !number.contains("cot_think"), "{number}");
+    let question = physical_plan(&corpus, "SELECT question FROM corpus WHERE number = 1").await;
+    assert!(!question.contains("generation") && !question.contains("model"), "{question}");
+    assert!(question.contains("predicate=number"), "{question}");
+    let id = physical_plan(&corpus, "SELECT id FROM corpus").await;
+    assert!(id.contains("projection=[id]") && !id.contains("md5"), "{id}");
+    let chain = physical_plan(&corpus, "SELECT question, cot, answer, status, error FROM corpus").await;
+    assert_eq!(chain.matches("cot_think(").count(), 2, "{chain}");
+    assert_eq!(query(&corpus, "SELECT count(*) FROM corpus WHERE status IS NULL").await, ["2"]);
+}
+
+/// Field accesses move through projections, filters and unions, past columns of the same name.
+#[tokio::test]
+async fn every_kind_of_query_is_planned() {
+    let folder = tempfile::tempdir().unwrap();
+    let nested = "{'a b': 1, 'question': 'n'} AS nested, 'c' AS \"Is.Correct\"";
+    let plain = format!("SELECT 'i' AS id, 'q' AS question, 'c' AS cot, 'a' AS answer, {nested}");
+    write(folder.path(), "a.parquet", &plain).await;
+    write(folder.path(), "b.parquet", &format!("SELECT 'q' AS prompt, 'c</think>a' AS generation, {nested}")).await;
+    for location in [folder.path().to_path_buf(), folder.path().join("a.parquet")] {
+        let corpus = open(&location, None).await.unwrap();
+        for sql in [
+            "SELECT * FROM corpus",
+            "SELECT nested['a b'], * FROM corpus",
+            "SELECT nested['a b'] AS n, question, source_question, nested['question'], id FROM corpus",
+            "SELECT source['row'], source_question, question, source_cot, \"Is.Correct\" FROM corpus WHERE nested['a b'] = 1",
+            "SELECT question, source_id FROM corpus WHERE nested['question'] = 'n' AND source['file'] LIKE '%.parquet'",
+            "WITH a AS (SELECT *, upper(cot) AS big FROM corpus WHERE status IS NULL) \
+             SELECT source, big, nested, source_question FROM a WHERE nested['a b'] + source['row'] = 1",
+            "SELECT x.cot, y.nested['a b'] FROM corpus x JOIN corpus y ON x.source = y.source AND x.question = y.question",
+            "SELECT question, nested FROM corpus ORDER BY nested['a b'], source['file']",
+        ] {
+            assert_eq!(query(&corpus, sql).await.len(), corpus.files.len(), "{sql}");
+        }
+        for place in
+            ["sum(source['row'])", "max(source['row'] * 2)", "min(source)['row']", "count(source['row']) - count(*)"]
+        {
+            assert_eq!(query(&corpus, &format!("SELECT {place} FROM corpus")).await, ["0"]);
+            assert_eq!(query(&corpus, &format!("SELECT {place} FROM corpus GROUP BY question")).await, ["0"]);
+        }
+        assert_eq!(
+            query(&corpus, "SELECT nested['a b'] AS n, count(DISTINCT cot) FROM corpus GROUP BY n").await,
+            ["1 | 1"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pipeline_carries_the_original_columns() {
+    let folder = tempfile::tempdir().unwrap();
+    let nested = "{'a b': 1, 'question': 'n'} AS nested, 'c' AS \"Is.Correct\"";
+    write(folder.path(), "a.parquet", &format!("SELECT 'q' AS question, 'c' AS cot, 'a' AS answer, {nested}")).await;
+    write(folder.path(), "b.parquet", &format!("SELECT 'q' AS prompt, 'c</think>a' AS generation, {nested}")).await;
+    let corpus = open(folder.path(), None).await.unwrap();
+    let context = context();
+    context.register_table("corpus", Arc::new(corpus.view())).unwrap();
+    let sql = "WITH t AS (SELECT *, nested['a b'] AS n FROM corpus WHERE status IS NULL) \
+               SELECT source, id, upper(cot) AS cot, n + source['row'] AS n, source_question FROM t WHERE nested['a b'] = 1";
+    let plan = context.sql(sql).await.unwrap().into_unoptimized_plan();
+    plan::check(&plan).unwrap();
+    let plan = plan::carry_originals(plan, &corpus.original_columns()).unwrap();
+    let rows = context.execute_logical_plan(plan).await.unwrap().sort_by(vec![col("source")]).unwrap();
+    let found = rows.to_string().await.unwrap();
+    assert!(
+        found.contains("{source_question: q, source_cot: c, source_answer: a, nested: {a b: 1, question: n}"),
+        "{found}"
+    );
+    assert!(found.contains("prompt: q, generation: c</think>a}"), "{found}");
+}
+
+#[tokio::test]
+async fn hidden_names_are_skipped_and_other_formats_announced() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.parquet", "_asap/rejects/b.parquet", ".cache/c.parquet", "sub/_d.parquet", "sub/E.PARQUET"] {
+        write(folder.path(), name, ROWS).await;
+    }
+    for name in ["README.md", "more.jsonl", "sub/more.csv.gz", "_SUCCESS"] {
+        std::fs::write(folder.path().join(name), "{}").unwrap();
+    }
+    symlink(folder.path().join("a.parquet"), folder.path().join("link.parquet")).unwrap();
+    let corpus = open(folder.path(), None).await.unwrap();
+    let names: Vec<&str> = corpus.files.iter().filter_map(|file| file.name.rsplit('/').next()).collect();
+    assert_eq!(names, ["a.parquet", "link.parquet", "E.PARQUET"]);
+    assert_eq!(corpus.notes.len(), 1);
+    assert!(corpus.notes[0].contains("more.jsonl") && corpus.notes[0].contains("more.csv.gz"), "{:?}", corpus.notes);
+    assert!(!corpus.notes[0].contains("README"));
+}
+
+#[tokio::test]
+async fn a_file_is_known_by_its_content_and_listed_afresh() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", ROWS).await;
+    let before = open(&folder.path().join("a.parquet"), None).await.unwrap();
+    std::fs::copy(folder.path().join("a.parquet"), folder.path().join("b.parquet")).unwrap();
+    let after = open(folder.path(), None).await.unwrap();
+    assert_eq!(after.files[0], before.files[0]);
+    assert_eq!(after.files[1].fingerprint, before.files[0].fingerprint);
+    assert_eq!((before.files[0].rows, after.rows()), (1000, 2000));
+    write(folder.path(), "a.parquet", &format!("{ROWS} WHERE i <> 5")).await;
+    let changed = open(folder.path(), None).await.unwrap();
+    assert_ne!(changed.files[0].fingerprint, before.files[0].fingerprint);
+    assert_eq!(query(&changed, "SELECT count(*), count(cot) FROM corpus").await, ["1999 | 1999"]);
+}
+
+#[tokio::test]
+async fn any_location_is_a_table_in_sql() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", "SELECT 'q' AS \"Frage\", 'c' AS \"Kette\", 'a' AS \"Antwort\"").await;
+    let context = context();
+    let location = folder.path().display();
+    let sql = format!("SELECT cot FROM cot_corpus('{location}', 'question=Frage,cot=Kette,answer=Antwort')");
+    let found = context.sql(&sql).await.unwrap().to_string().await.unwrap();
+    assert!(found.contains("| c   |"), "{found}");
+    for (sql, named) in [
+        (format!("SELECT * FROM cot_corpus('{location}')"), "fit no shape"),
+        ("SELECT * FROM cot_corpus(3)".to_string(), "takes a location"),
+        ("SELECT * FROM cot_corpus('/no/such')".to_string(), "there is no file or folder"),
+    ] {
+        let error = context.sql(&sql).await.unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+    }
+}

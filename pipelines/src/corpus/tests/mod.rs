@@ -1,0 +1,65 @@
+//! Small files of every shape, written by the engine itself.
+
+mod files;
+mod refusals;
+mod shapes;
+mod types;
+
+use std::path::Path;
+
+use asap_udfs::Settings;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::prelude::SessionContext;
+
+use super::{ColumnMapping, Corpus};
+use crate::session::session;
+
+fn context() -> SessionContext {
+    session(Settings::default()).unwrap()
+}
+
+/// Writes the rows of a query as one Parquet file.
+async fn write(folder: &Path, name: &str, sql: &str) {
+    let path = folder.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let sql = format!("COPY ({sql}) TO '{}' STORED AS PARQUET", path.display());
+    context().sql(&sql).await.unwrap().collect().await.unwrap();
+}
+
+async fn open(location: &Path, mapping: Option<&str>) -> datafusion::common::Result<Corpus> {
+    let mapping = mapping.map(|mapping| mapping.parse::<ColumnMapping>().unwrap());
+    Corpus::open(&context().state(), &location.display().to_string(), mapping.as_ref()).await
+}
+
+async fn refusal(location: &Path, mapping: Option<&str>) -> String {
+    match open(location, mapping).await {
+        Ok(_) => panic!("{} was opened", location.display()),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The rows of a query over a corpus, columns apart by ` | `.
+async fn query(corpus: &Corpus, sql: &str) -> Vec<String> {
+    let context = context();
+    context.register_table("corpus", std::sync::Arc::new(corpus.view())).unwrap();
+    let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+    let options = FormatOptions::new().with_null("NULL");
+    let mut rows = Vec::new();
+    for batch in batches {
+        let columns: Vec<ArrayFormatter> =
+            batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options).unwrap()).collect();
+        for row in 0..batch.num_rows() {
+            let cells: Vec<String> = columns.iter().map(|column| column.value(row).to_string()).collect();
+            rows.push(cells.join(" | "));
+        }
+    }
+    rows
+}
+
+/// What is read of the rows of one file.
+async fn recognised(sql: &str, mapping: Option<&str>) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", sql).await;
+    let corpus = open(folder.path(), mapping).await.unwrap();
+    query(&corpus, "SELECT question, cot, answer, status FROM corpus ORDER BY source['row']").await
+}

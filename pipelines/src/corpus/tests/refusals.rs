@@ -1,0 +1,141 @@
+use std::path::PathBuf;
+
+use super::*;
+
+const PLAIN: &str = "SELECT 'q' AS question, 'c' AS cot, 'a' AS answer";
+
+fn assert_names(error: &str, names: &[&str]) {
+    for name in names {
+        assert!(error.contains(name), "{name} is missing: {error}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_to_read() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_names(&refusal(&folder.path().join("no such"), None).await, &["there is no file or folder", "no such"]);
+    let shown = folder.path().display().to_string();
+    assert_names(&refusal(folder.path(), None).await, &["holds no Parquet file", &shown]);
+    std::fs::write(folder.path().join("README.md"), "hello").unwrap();
+    assert_names(&refusal(folder.path(), None).await, &["holds no Parquet file"]);
+}
+
+/// Runs the commands that a refusal recommends.
+async fn follow(error: &str, folder: &Path) -> PathBuf {
+    let converted = folder.join("converted.parquet");
+    let context = context();
+    let commands: Vec<&str> = error.split("-c \"").skip(1).filter_map(|command| command.split('"').next()).collect();
+    assert_eq!(commands.len(), 2, "{error}");
+    for command in commands {
+        let command = command.replace("'converted.parquet'", &format!("'{}'", converted.display()));
+        context.sql(&command).await.unwrap().collect().await.unwrap();
+    }
+    converted
+}
+
+#[tokio::test]
+async fn other_formats_come_with_the_way_to_convert_them() {
+    let json = r#"{"question": "q", "cot": "c", "answer": "a"}"#;
+    let csv = "question,cot,answer\nq,\"c\n\nd\",a\n";
+    for (name, content, format) in [
+        ("a.jsonl", format!("{json}\n{json}\n"), "JSON lines"),
+        ("a.json", format!("[{json},\n{json}]"), "JSON array"),
+        ("a.csv", csv.to_string(), "CSV"),
+        ("a.tsv", csv.replace(',', "\t"), "TSV"),
+        ("a.parquet", format!("{json}\n{json}\n"), "JSON lines"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        // The file itself, and a folder that holds nothing else.
+        for location in [path.as_path(), folder.path()] {
+            let error = refusal(location, None).await;
+            assert_names(&error, &[&path.display().to_string(), format, "not Parquet", "asap sql"]);
+        }
+        let converted = follow(&refusal(&path, None).await, folder.path()).await;
+        let corpus = open(&converted, None).await.unwrap();
+        let found =
+            query(&corpus, "SELECT DISTINCT question, replace(cot, '\n\nd', ''), answer, status FROM corpus").await;
+        assert_eq!(found, ["q | c | a | NULL"], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn files_that_are_not_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", PLAIN).await;
+    let whole = std::fs::read(folder.path().join("a.parquet")).unwrap();
+    let middle = whole.len() / 4;
+    let mut long_footer = whole.clone();
+    let length_at = long_footer.len() - 8;
+    long_footer[length_at..length_at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    for (content, named) in [
+        (whole[..whole.len() - 100].to_vec(), "cut short"),
+        (whole[..5].to_vec(), "cut short"),
+        (vec![], "it is empty"),
+        (b"hello, world, this is text".to_vec(), "not a Parquet file"),
+        ([&whole[..4], &whole[middle..]].concat(), "damaged"),
+        (long_footer, "damaged"),
+        ([b"PAR1", &[7; 40][..], &[40, 0, 0, 0], b"PAR1"].concat(), "damaged"),
+    ] {
+        std::fs::write(folder.path().join("b.parquet"), content).unwrap();
+        assert_names(&refusal(folder.path(), None).await, &["b.parquet", named]);
+    }
+}
+
+#[tokio::test]
+async fn columns_that_fit_no_shape() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", "SELECT 'x' AS \"Level.1\", 1 AS n, 'y' AS prompt").await;
+    let error = refusal(folder.path(), None).await;
+    assert_names(
+        &error,
+        &["a.parquet", "Level.1 (Utf8)", "n (Int64)", "prompt (Utf8)", "--columns question=…,cot=…,answer=…"],
+    );
+}
+
+#[tokio::test]
+async fn a_mapping_to_a_column_that_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", "SELECT 'x' AS \"Question\", 'y' AS reasoning, 'z' AS final").await;
+    let error = refusal(folder.path(), Some("question=question,cot=reasoning,answer=final")).await;
+    assert_names(&error, &["a.parquet", "no column question", "did you mean Question?"]);
+    let error = refusal(folder.path(), Some("question=Question,cot=qqq,answer=final")).await;
+    assert_names(&error, &["no column qqq", "reasoning", "final"]);
+    assert!(!error.contains("did you mean"), "{error}");
+}
+
+#[tokio::test]
+async fn columns_of_the_wrong_type() {
+    for (rows, named) in [
+        ("SELECT 1 AS question, 'c' AS cot, 'a' AS answer", "column question"),
+        ("SELECT 'q' AS prompt, ['c'] AS generation", "column generation"),
+        ("SELECT 'q' AS problem, 'c' AS generations", "column generations"),
+        ("SELECT 'q' AS problem, ['c'] AS generations, ['yes'] AS correctness_llama", "column correctness_llama"),
+        ("SELECT '[]' AS messages", "column messages"),
+        ("SELECT [{'role': 1, 'content': 'c'}] AS messages", "column messages"),
+        ("SELECT [{'who': 'user', 'content': 'c'}] AS messages", "role and content"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a.parquet", rows).await;
+        assert_names(&refusal(folder.path(), None).await, &["a.parquet", named, "must be", "found"]);
+    }
+}
+
+#[tokio::test]
+async fn a_delta_table_is_more_than_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", PLAIN).await;
+    std::fs::create_dir(folder.path().join("_delta_log")).unwrap();
+    std::fs::write(folder.path().join("_delta_log/00000000000000000000.json"), "{}").unwrap();
+    assert_names(&refusal(folder.path(), None).await, &["is a Delta table", "DELTATABLE"]);
+}
+
+#[tokio::test]
+async fn a_folder_above_is_a_folder_too() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a/b.parquet", PLAIN).await;
+    std::fs::create_dir(folder.path().join("c")).unwrap();
+    let corpus = open(&folder.path().join("c/../a"), None).await.unwrap();
+    assert_eq!(corpus.files[0].name, folder.path().join("a/b.parquet").display().to_string());
+}

@@ -1,0 +1,137 @@
+use datafusion::arrow::datatypes::{DataType, Schema};
+
+use super::*;
+
+const PLAIN: &str = "SELECT 'q' AS question, 'c' AS cot, 'a' AS answer";
+
+#[tokio::test]
+async fn every_physical_type_of_text() {
+    for text in ["Utf8", "LargeUtf8", "Utf8View", "Dictionary(Int32, Utf8)", "Dictionary(Int32, LargeUtf8)"] {
+        let of = |value: &str| format!("arrow_cast({value}, '{text}')");
+        let plain = format!("SELECT {} AS question, {} AS cot, {} AS answer", of("'q'"), of("'c'"), of("'a'"));
+        assert_eq!(recognised(&plain, None).await, ["q | c | a | NULL"], "{text}");
+        let generation = format!("SELECT {} AS prompt, {} AS generation", of("'q'"), of("'c</think>a'"));
+        assert_eq!(recognised(&generation, None).await, ["q | c | a | NULL"], "{text}");
+        for list in ["List", "LargeList"] {
+            let generations = format!(
+                "SELECT {} AS problem, arrow_cast(['x', 'c</think>a'], '{list}({text})') AS generations, \
+                 arrow_cast([false, true], '{list}(Boolean)') AS correctness_llama",
+                of("'q'")
+            );
+            assert_eq!(recognised(&generations, None).await, ["q | c | a | NULL"], "{list}({text})");
+        }
+        let turn = |role: &str, value: &str| format!("{{'role': {}, 'content': {}}}", of(role), of(value));
+        let turns = format!("SELECT [{}, {}] AS messages", turn("'user'", "'q'"), turn("'assistant'", "'c</think>a'"));
+        assert_eq!(recognised(&turns, None).await, ["q | c | a | NULL"], "{text}");
+    }
+    assert_eq!(
+        recognised("SELECT NULL AS question, NULL AS cot, NULL AS answer", None).await,
+        ["NULL | NULL | NULL | no_question"]
+    );
+    assert_eq!(recognised("SELECT NULL AS messages", None).await, ["NULL | NULL | NULL | no_question"]);
+}
+
+#[tokio::test]
+async fn the_columns_of_a_corpus_come_first_and_have_one_type_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let clashing = "SELECT *, 1 AS id, 2 AS source, 3 AS source_source, 4 AS \"Level 1\", 5 AS \"a.b\", 6 AS __row, 7 AS __file, \
+                    8 AS text FROM";
+    write(folder.path(), "a.parquet", &format!("{clashing} ({PLAIN})")).await;
+    let corpus = open(folder.path(), None).await.unwrap();
+    let schema: &Schema = corpus.plan.schema().as_arrow();
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    assert_eq!(names[..7], ["source", "id", "question", "cot", "answer", "status", "error"]);
+    let originals = [
+        "source_question",
+        "source_cot",
+        "source_answer",
+        "source_id",
+        "source_source_source",
+        "source_source",
+        "Level 1",
+        "a.b",
+        "__row",
+        "__file",
+        "text",
+    ];
+    assert_eq!(names[7..], originals);
+    assert_eq!(corpus.original_columns(), originals);
+    assert_eq!(corpus.original_names()[3..6], ["id", "source", "source_source"]);
+    let types: Vec<&DataType> = schema.fields().iter().take(7).map(|field| field.data_type()).collect();
+    assert_eq!(types[1..], [&DataType::Utf8; 6]);
+    let DataType::Struct(source) = types[0] else { panic!("{}", types[0]) };
+    let fields: Vec<String> = source.iter().map(|field| format!("{} {}", field.name(), field.data_type())).collect();
+    assert_eq!(fields, ["file Utf8", "row Int64"]);
+    assert!(source.iter().chain(schema.fields()).all(|field| field.metadata().is_empty()));
+    let sql =
+        "SELECT source_source_source, source_source, \"Level 1\", \"a.b\", __row, __file, text, source_id FROM corpus";
+    assert_eq!(query(&corpus, sql).await, ["2 | 3 | 4 | 5 | 6 | 7 | 8 | 1"]);
+}
+
+#[tokio::test]
+async fn files_of_different_shapes_are_one_corpus() {
+    let folder = tempfile::tempdir().unwrap();
+    write(
+        folder.path(),
+        "a.parquet",
+        &format!("SELECT *, 1 AS level, NULL AS tag, {{'x': 1, 'y': NULL}} AS s FROM ({PLAIN})"),
+    )
+    .await;
+    let generation = "SELECT 'p' AS prompt, 'd</think>e' AS generation";
+    let other = "arrow_cast('t', 'LargeUtf8') AS tag, {'y': 'why', 'x': 2} AS s";
+    write(folder.path(), "b.parquet", &format!("SELECT *, {other} FROM ({generation})")).await;
+    write(folder.path(), "deep/er/c.parquet", "SELECT 'm' AS input, 'f</think>g' AS output, 3 AS level").await;
+    write(
+        folder.path(),
+        "d.parquet",
+        &format!("SELECT *, 4 AS level, NULL AS tag, {{'x': 3, 'y': NULL}} AS s FROM ({PLAIN})"),
+    )
+    .await;
+    let corpus = open(folder.path(), None).await.unwrap();
+    let sql =
+        "SELECT question, cot, answer, status, level, tag, s['x'], s['y'], prompt FROM corpus ORDER BY source['file']";
+    let found = query(&corpus, sql).await;
+    assert_eq!(
+        found,
+        [
+            "q | c | a | NULL | 1 | NULL | 1 | NULL | NULL",
+            "p | d | e | NULL | NULL | t | 2 | why | p",
+            "q | c | a | NULL | 4 | NULL | 3 | NULL | NULL",
+            "m | f | g | NULL | 3 | NULL | NULL | NULL | NULL",
+        ]
+    );
+    assert_eq!(corpus.rows(), 4);
+}
+
+#[tokio::test]
+async fn columns_that_disagree_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", &format!("SELECT *, 1 AS \"Level.1\" FROM ({PLAIN})")).await;
+    write(folder.path(), "b.parquet", &format!("SELECT *, 'one' AS \"Level.1\" FROM ({PLAIN})")).await;
+    let error = refusal(folder.path(), None).await;
+    for named in ["Level.1", "a.parquet", "b.parquet", "Int64", "Utf8"] {
+        assert!(error.contains(named), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_table_holds_otherwise_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = "arrow_cast(1, 'UInt64') AS votes, NULL AS nothing, 'x' AS \"is correct\", {'a b': 1} AS nested, \
+               arrow_cast('t', 'Dictionary(Int32, Utf8)') AS kind, arrow_cast(['t'], 'LargeList(Utf8View)') AS tags";
+    write(folder.path(), "a.parquet", &format!("SELECT *, {odd} FROM ({PLAIN})")).await;
+    let corpus = open(folder.path(), None).await.unwrap();
+    let notes = corpus.delta_notes();
+    assert_eq!(
+        notes[..3],
+        [
+            "column votes is Decimal128(20, 0) (in the files UInt64) in the table",
+            "column nothing is Utf8 (in the files Null) in the table",
+            "column is correct is called is_correct in the table",
+        ]
+    );
+    assert!(notes[3].starts_with("column nested is Struct(\"a_b\""), "{notes:?}");
+    assert_eq!(notes.len(), 4);
+    let sql = "SELECT votes, nothing, \"is correct\", nested['a b'], kind, tags FROM corpus";
+    assert_eq!(query(&corpus, sql).await, ["1 | NULL | x | 1 | t | [t]"]);
+}

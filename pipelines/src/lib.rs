@@ -1,0 +1,15 @@
+//! Pipelines of asap: how rows reach the SQL functions and where they go.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`corpus`] | files of any published shape, read as one table |
+//! | [`delta_types`] | what a table can hold |
+//! | [`location`] | what a user types becomes a URL and a store |
+//! | [`run`] | a pipeline over a corpus, committed to a table |
+//! | [`session`] | a session with the functions, settings and rules of asap |
+
+pub mod corpus;
+pub mod delta_types;
+pub mod location;
+pub mod run;
+pub mod session;

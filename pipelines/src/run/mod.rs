@@ -1,0 +1,197 @@
+//! A run: one pipeline over one corpus, committed to one table.
+//!
+//! ```text
+//!   open corpus ── open output ── plan, check ── execute ──┬─ output shards ──────────────┐
+//!   (schemas)      (what is done)  (before any row)        └─ reject shards ── commit ── commit
+//! ```
+//!
+//! Nothing is visible before the last commit; whatever fails earlier leaves no file behind.
+
+mod commit;
+mod hash;
+pub mod plan;
+pub mod rows;
+pub mod stage;
+pub mod summary;
+pub mod table;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datafusion::common::{Result, exec_err};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::prelude::SessionContext;
+use futures::StreamExt;
+
+use asap_udfs::Settings;
+use asap_udfs::settings::OnError;
+
+use crate::corpus::{ColumnMapping, Corpus, Slice};
+use crate::location;
+use crate::session::session;
+use commit::Sink;
+pub use summary::Summary;
+use table::{Origin, Table};
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The pipeline's name, for people.
+    pub name: String,
+    /// The pipeline: one SELECT over `corpus`.
+    pub sql: String,
+    /// Where rows come from.
+    pub from: String,
+    /// Where rows go.
+    pub to: String,
+    /// Which columns are question, cot and answer, where that cannot be recognised.
+    pub columns: Option<ColumnMapping>,
+    /// The most input rows to read.
+    pub limit: Option<u64>,
+    /// All settings.
+    pub settings: Settings,
+}
+
+/// Who watches a run.
+pub trait Observer: Sync {
+    /// Work begins on so many rows.
+    fn begin(&self, rows: u64);
+    /// So many more rows, with so many tokens in their original chains, are done.
+    fn advance(&self, rows: u64, tokens: u64);
+}
+
+/// Runs a pipeline and commits its rows. When `stop` completes first, the run ends without a commit.
+///
+/// # Errors
+/// Wrong settings, locations, files, columns or pipelines before any row is read; afterwards, failures of stores. In
+/// each case nothing is committed.
+pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
+    let started = Instant::now();
+    let context = session(request.settings.clone())?;
+    let corpus = Corpus::open(&context.state(), &request.from, request.columns.as_ref()).await?;
+    let slices = corpus.slices(request.limit);
+    let origin = Origin { pipeline: hash::pipeline(&request)?, limit: request.limit };
+
+    let to = location::parse(&request.to)?;
+    let output = Table::open(to.clone()).await?;
+    check_origin(&output, &origin, &to)?;
+    let mut summary = Summary {
+        pipeline: request.name.clone(),
+        from: request.from.clone(),
+        to: location::display(&to),
+        notes: corpus.notes.iter().cloned().chain(corpus.delta_notes()).collect(),
+        ..Summary::default()
+    };
+
+    let (ids, slices) = open_slices(&output, &origin, slices).await?;
+    if slices.is_empty() && output.exists() {
+        summary.nothing_to_do = true;
+        summary.table_version = output.version();
+        return Ok(summary);
+    }
+
+    let pipeline = plan_pipeline(&context, &corpus, &slices, &request.sql).await?;
+    let physical = context.execute_logical_plan(pipeline).await?.create_physical_plan().await?;
+    summary.rows_in = slices.iter().map(|slice| slice.rows).sum();
+    observer.begin(summary.rows_in);
+
+    let rows = rows::Rows::new(physical.schema().as_ref(), &corpus.original_names())?;
+    let mut sink = Sink::begin(output, rows, request.settings.on_error == OnError::Fail).await?;
+    let stream = execute_stream(Arc::clone(&physical), context.task_ctx())?;
+    if let Err(error) = drain(stream, &mut sink, &mut summary, observer, stop).await {
+        sink.abandon().await?;
+        return Err(error);
+    }
+    let written = sink.seconds_writing();
+    summary.table_version = Some(sink.commit(&origin, &ids).await?);
+    summary.rows_filtered = summary.rows_in.saturating_sub(summary.rows_out + summary.rows_rejected);
+    summary.seconds_by_part = seconds_by_part(physical.as_ref());
+    summary.seconds_by_part.insert("write".to_string(), written);
+    summary.seconds = started.elapsed().as_secs_f64();
+    Ok(summary)
+}
+
+/// The slices that the output does not hold yet, with the names of their transactions.
+async fn open_slices(output: &Table, origin: &Origin, slices: Vec<Slice>) -> Result<(Vec<String>, Vec<Slice>)> {
+    let mut open = (Vec::new(), Vec::new());
+    for slice in slices {
+        let id = format!("asap/{}/{}/0-{}", origin.pipeline, slice.file.fingerprint, slice.rows);
+        if !output.is_done(&id).await? {
+            open.0.push(id);
+            open.1.push(slice);
+        }
+    }
+    Ok(open)
+}
+
+/// The pipeline over slices of `corpus` as a checked plan that carries the original columns.
+async fn plan_pipeline(context: &SessionContext, corpus: &Corpus, slices: &[Slice], sql: &str) -> Result<LogicalPlan> {
+    context.register_table(plan::CORPUS, Arc::new(corpus.view_of(slices)?))?;
+    let pipeline = context.state().create_logical_plan(sql).await?;
+    plan::check(&pipeline)?;
+    plan::carry_originals(pipeline, &corpus.original_columns())
+}
+
+/// A table is filled by one pipeline.
+fn check_origin(output: &Table, origin: &Origin, to: &url::Url) -> Result<()> {
+    let Some(held) = output.origin()? else { return Ok(()) };
+    let to = location::display(to);
+    if held.pipeline != origin.pipeline {
+        return exec_err!(
+            "{to} was filled by another pipeline, or by this one with other settings, columns or another model: choose another output"
+        );
+    }
+    if held.limit != origin.limit {
+        let say = |limit: Option<u64>| limit.map_or("no --limit".to_string(), |limit| format!("--limit {limit}"));
+        return exec_err!(
+            "{to} was filled with {}, and this run has {}: choose another output",
+            say(held.limit),
+            say(origin.limit)
+        );
+    }
+    Ok(())
+}
+
+/// Takes every batch from the pipeline to the shards.
+async fn drain(
+    mut stream: SendableRecordBatchStream,
+    sink: &mut Sink,
+    summary: &mut Summary,
+    observer: &dyn Observer,
+    stop: impl Future<Output = ()>,
+) -> Result<()> {
+    tokio::pin!(stop);
+    loop {
+        let batch = tokio::select! {
+            batch = stream.next() => batch,
+            () = &mut stop => return exec_err!("interrupted; nothing was committed, the same command starts again"),
+        };
+        let Some(batch) = batch.transpose()? else { return Ok(()) };
+        let (rows, tokens_before) = (batch.num_rows() as u64, summary.tokens_in.unwrap_or(0));
+        sink.write(&batch, summary).await?;
+        observer.advance(rows, summary.tokens_in.unwrap_or(0) - tokens_before);
+    }
+}
+
+/// Where the time of a finished plan went, in seconds summed over its partitions: reading files, and computing.
+fn seconds_by_part(plan: &dyn ExecutionPlan) -> BTreeMap<String, f64> {
+    fn visit(plan: &dyn ExecutionPlan, parts: &mut BTreeMap<String, f64>) {
+        if let Some(metrics) = plan.metrics() {
+            let (part, nanoseconds) = if plan.children().is_empty() {
+                ("read", metrics.sum_by_name("time_elapsed_processing").map_or(0, |value| value.as_usize()))
+            } else {
+                ("compute", metrics.elapsed_compute().unwrap_or(0))
+            };
+            *parts.entry(part.to_string()).or_default() += Duration::from_nanos(nanoseconds as u64).as_secs_f64();
+        }
+        for child in plan.children() {
+            visit(child.as_ref(), parts);
+        }
+    }
+    let mut parts = BTreeMap::new();
+    visit(plan, &mut parts);
+    parts
+}

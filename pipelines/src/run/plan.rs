@@ -1,0 +1,218 @@
+//! A pipeline as a plan: what it may hold, and how a row's original columns travel beside it.
+//!
+//! ```text
+//!   SELECT … FROM corpus          planned by the engine, then rewritten:
+//!
+//!   Projection  source, cot, …    Projection  source, cot, …, __original
+//!     SubqueryAlias corpus          Projection  corpus.*, named_struct(…) AS __original
+//!       (view of the files)           SubqueryAlias corpus
+//! ```
+//!
+//! The pipeline says only what is new; every output row and every reject still carries the columns it came from.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, Result, ScalarValue, TableReference, plan_err};
+use datafusion::functions::core::expr_fn::named_struct;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, lit, when};
+
+/// The table that a pipeline reads.
+pub const CORPUS: &str = "corpus";
+/// The struct of original columns that is carried beside a pipeline's own.
+pub const ORIGINAL: &str = "__original";
+
+/// Checks that a pipeline maps rows to rows: one SELECT over `corpus` that keeps the column `source`.
+///
+/// # Errors
+/// A planning error that names what a pipeline cannot hold.
+pub fn check(plan: &LogicalPlan) -> Result<()> {
+    plan.apply(|node| {
+        check_node(node)?;
+        node.apply_expressions(|expr| expr.apply(check_expression))?;
+        // What lies under the alias is the view of the files, which is ours.
+        Ok(if is_corpus(node) { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue })
+    })?;
+    match plan.schema().field_with_unqualified_name("source") {
+        Ok(field) if is_source(field.data_type()) => Ok(()),
+        Ok(field) => plan_err!(
+            "a pipeline returns the corpus's column source unchanged, found one of type {}",
+            field.data_type()
+        ),
+        Err(_) => {
+            plan_err!("a pipeline returns the column source, by which a row is found again: add it to the SELECT")
+        }
+    }
+}
+
+fn check_node(node: &LogicalPlan) -> Result<()> {
+    let found = match node {
+        LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) => return Ok(()),
+        LogicalPlan::TableScan(scan) => {
+            return plan_err!("a pipeline reads only the table corpus, found {}", scan.table_name);
+        }
+        LogicalPlan::Aggregate(_) => "an aggregate (GROUP BY, count, sum, …)",
+        LogicalPlan::Join(_) => "a join",
+        LogicalPlan::Sort(_) => "ORDER BY",
+        LogicalPlan::Limit(_) => "LIMIT",
+        LogicalPlan::Distinct(_) => "DISTINCT",
+        LogicalPlan::Union(_) => "UNION",
+        LogicalPlan::Window(_) => "a window function",
+        LogicalPlan::Unnest(_) => "unnest",
+        LogicalPlan::RecursiveQuery(_) => "WITH RECURSIVE",
+        LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => "a SELECT without FROM corpus",
+        _ => return plan_err!("a pipeline is one SELECT over corpus, found {}", node.display()),
+    };
+    plan_err!("a pipeline maps rows to rows and cannot hold {found} over corpus")
+}
+
+fn check_expression(expr: &Expr) -> Result<TreeNodeRecursion> {
+    match expr {
+        Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => {
+            plan_err!("a pipeline maps rows to rows and cannot hold a subquery in an expression: {expr}")
+        }
+        _ => Ok(TreeNodeRecursion::Continue),
+    }
+}
+
+fn is_corpus(node: &LogicalPlan) -> bool {
+    matches!(node, LogicalPlan::SubqueryAlias(alias) if alias.alias == TableReference::bare(CORPUS))
+}
+
+fn is_source(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Struct(fields)
+        if fields.len() == 2 && fields[0].name() == "file" && fields[1].name() == "row")
+}
+
+/// Rewrites a pipeline so that its last column is [`ORIGINAL`], the struct of `originals` (columns of `corpus`).
+///
+/// # Errors
+/// If the plan cannot be rebuilt; a plan that passed [`check`] can.
+pub fn carry_originals(plan: LogicalPlan, originals: &[String]) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_down(|node| {
+        if is_corpus(&node) {
+            return Ok(Transformed::new(with_originals(node, originals)?, true, TreeNodeRecursion::Jump));
+        }
+        Ok(Transformed::no(node))
+    })?;
+    let threaded = rewritten.data.transform_up(|node| match node {
+        LogicalPlan::Projection(projection) => pass_through(projection),
+        // The schema of an alias is computed from its input, which has grown.
+        LogicalPlan::SubqueryAlias(alias) => {
+            let input = alias.input.as_ref().clone();
+            Ok(Transformed::yes(LogicalPlanBuilder::from(input).alias(alias.alias)?.build()?))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(threaded.data)
+}
+
+/// The corpus with one more column that holds the original ones. A row that is a reject already has no question, chain
+/// and answer, so that no function works, or is paid, for it.
+fn with_originals(corpus: LogicalPlan, originals: &[String]) -> Result<LogicalPlan> {
+    let mut columns = Vec::new();
+    for column in corpus.schema().columns() {
+        let is_read = ["question", "cot", "answer"].contains(&column.name.as_str());
+        columns.push(if is_read {
+            let status = Expr::Column(Column::new(column.relation.clone(), "status"));
+            let name = column.name.clone();
+            when(status.is_null(), Expr::Column(column)).end()?.alias_qualified(Some(CORPUS), name)
+        } else {
+            Expr::Column(column)
+        });
+    }
+    let fields: Vec<Expr> = originals
+        .iter()
+        .flat_map(|name| {
+            [lit(name.as_str()), Expr::Column(Column::new(Some(TableReference::bare(CORPUS)), name.as_str()))]
+        })
+        .collect();
+    // A struct has at least one field; a corpus without original columns carries NULL.
+    let original = if fields.is_empty() { lit(ScalarValue::Null) } else { named_struct(fields) };
+    columns.push(original.alias_qualified(Some(CORPUS), ORIGINAL));
+    LogicalPlanBuilder::from(corpus).project(columns)?.build()
+}
+
+/// A projection that also passes [`ORIGINAL`] on, if its input has it.
+fn pass_through(projection: Projection) -> Result<Transformed<LogicalPlan>> {
+    let carried = projection.input.schema().columns().into_iter().find(|column| column.name == ORIGINAL);
+    let (Some(carried), false) = (carried, projection.schema.field_with_unqualified_name(ORIGINAL).is_ok()) else {
+        return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+    };
+    let mut columns = projection.expr;
+    columns.push(Expr::Column(carried));
+    Ok(Transformed::yes(LogicalPlan::Projection(Projection::try_new(columns, projection.input)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, StructArray};
+    use datafusion::arrow::datatypes::{Field, Fields};
+    use datafusion::datasource::ViewTable;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    async fn context() -> SessionContext {
+        let ctx = SessionContext::new();
+        let fields =
+            Fields::from(vec![Field::new("file", DataType::Utf8, true), Field::new("row", DataType::Int64, true)]);
+        let file: ArrayRef = Arc::new(StringArray::from(vec!["a.parquet"; 3]));
+        let source = StructArray::new(fields, vec![file, Arc::new(Int64Array::from(vec![0, 1, 2]))], None);
+        let batch = RecordBatch::try_from_iter([
+            ("source", Arc::new(source) as ArrayRef),
+            ("cot", Arc::new(StringArray::from(vec!["x", "y", "z"]))),
+            ("status", Arc::new(StringArray::from(vec![None, None, Some("unverified")]))),
+            ("Level.1", Arc::new(Int64Array::from(vec![7, 8, 9]))),
+        ])
+        .unwrap();
+        ctx.register_batch("files", batch).unwrap();
+        let view = ctx.table("files").await.unwrap().into_unoptimized_plan();
+        ctx.register_table(CORPUS, Arc::new(ViewTable::new(view, None))).unwrap();
+        ctx
+    }
+
+    async fn refusal(sql: &str) -> String {
+        let ctx = context().await;
+        let plan = ctx.sql(sql).await.unwrap().into_unoptimized_plan();
+        check(&plan).unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn what_is_not_row_to_row_is_refused_by_name() {
+        for (sql, named) in [
+            ("SELECT count(*) FROM corpus", "an aggregate"),
+            ("SELECT source FROM corpus ORDER BY cot", "ORDER BY"),
+            ("SELECT source FROM corpus LIMIT 3", "LIMIT"),
+            ("SELECT DISTINCT source FROM corpus", "DISTINCT"),
+            ("SELECT a.source FROM corpus a JOIN corpus b ON a.cot = b.cot", "a join"),
+            ("SELECT source, row_number() OVER () FROM corpus", "a window function"),
+            ("SELECT source FROM corpus UNION ALL SELECT source FROM corpus", "UNION"),
+            ("SELECT source FROM corpus WHERE cot IN (SELECT cot FROM corpus)", "a subquery"),
+            ("SELECT source FROM files", "only the table corpus, found files"),
+            ("SELECT 1 AS source", "without FROM corpus"),
+            ("SELECT cot FROM corpus", "returns the column source"),
+            ("SELECT cot AS source FROM corpus", "unchanged"),
+        ] {
+            let error = refusal(sql).await;
+            assert!(error.contains(named), "{sql}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn original_columns_travel_through_every_projection() {
+        let ctx = context().await;
+        let sql = "WITH a AS (SELECT *, upper(cot) AS big FROM corpus), b AS (SELECT source, big FROM a WHERE big IS DISTINCT FROM 'Y') \
+                   SELECT source, b.big AS cot FROM b";
+        let plan = ctx.sql(sql).await.unwrap().into_unoptimized_plan();
+        check(&plan).unwrap();
+        let plan = carry_originals(plan, &["cot".to_string(), "Level.1".to_string()]).unwrap();
+        let batches = ctx.execute_logical_plan(plan).await.unwrap().collect().await.unwrap();
+        let shown = datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string();
+        assert!(shown.contains("| X   | {cot: x, Level.1: 7}"), "{shown}");
+        // A reject of the corpus keeps its original columns; the pipeline sees no chain.
+        assert!(shown.contains("|     | {cot: z, Level.1: 9}"), "{shown}");
+        assert!(!shown.contains("Level.1: 8"), "{shown}");
+    }
+}

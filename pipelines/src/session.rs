@@ -1,0 +1,50 @@
+//! A session that knows everything of asap.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SessionState, SessionStateBuilder};
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+use asap_udfs::{Models, Settings, plan, register_all};
+
+use crate::corpus::CorpusFunction;
+use crate::location::Stores;
+
+/// Rows in a batch: small enough that a batch of chains stays in memory and reaches the model soon.
+const BATCH_ROWS: usize = 64;
+
+/// A session with the functions, settings and rules of asap.
+///
+/// # Errors
+/// If a function cannot be registered.
+pub fn session(settings: Settings) -> Result<SessionContext> {
+    Ok(SessionContext::new_with_state(session_state(settings)?))
+}
+
+fn session_state(settings: Settings) -> Result<SessionState> {
+    let mut options = ConfigOptions::new();
+    options.extensions.insert(settings);
+    let mut config = SessionConfig::from(options).with_information_schema(true).with_batch_size(BATCH_ROWS);
+    // In these columns an empty text and no text are not the same.
+    config.options_mut().format.null = "NULL".to_string();
+    // It moves the fields of a struct towards the scan, and with them a copy of the call that makes the struct.
+    config.options_mut().optimizer.enable_leaf_expression_pushdown = false;
+
+    // Listings must be fresh: the same session may read a folder before and after files were added.
+    let runtime = RuntimeEnvBuilder::new()
+        .with_object_list_cache_limit(0)
+        .with_object_store_registry(Arc::new(Stores::default()))
+        .build_arc()?;
+    let models = Models::default();
+    let mut builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+    for rule in plan::analyzer_rules(&models) {
+        builder = builder.with_analyzer_rule(rule);
+    }
+    let mut state = builder.build();
+    register_all(&mut state, &models)?;
+    state.register_udtf(CorpusFunction::NAME, Arc::new(CorpusFunction));
+    Ok(state)
+}

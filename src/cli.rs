@@ -1,0 +1,110 @@
+//! What was typed becomes one of asap's commands.
+//!
+//! Exit codes: 0 done or nothing to do (also with rejects), 1 failed, 2 usage or configuration.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use datafusion::error::DataFusionError;
+
+use crate::output::{error_line, is_broken_pipe};
+use crate::{run, sample, sql, train};
+
+/// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
+#[derive(Debug, Parser)]
+#[command(name = "asap", version, propagate_version = true, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::RunArgs),
+    Sql(sql::SqlArgs),
+    Sample(sample::SampleArgs),
+    Train(train::TrainArgs),
+}
+
+/// Where settings come from beside SQL: a file, the environment, flags.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SettingArgs {
+    /// Set a setting, such as asap.refine.max_tokens=2048; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// The settings file [default: ./asap.toml, else $XDG_CONFIG_HOME/asap/config.toml, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Why a command ended without success.
+#[derive(Debug)]
+pub enum Failure {
+    /// What was typed or set cannot be meant: exit code 2.
+    Usage(String),
+    /// The work failed: exit code 1.
+    Failed(String),
+    /// Whoever read our output has seen enough: exit code 0.
+    ReaderGone,
+}
+
+impl From<DataFusionError> for Failure {
+    fn from(error: DataFusionError) -> Self {
+        if is_broken_pipe(&error) {
+            return Failure::ReaderGone;
+        }
+        let message = error_line(&error);
+        match error.find_root() {
+            DataFusionError::Configuration(_) => Failure::Usage(message),
+            _ => Failure::Failed(message),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, not failures; if nobody reads them that is no failure either.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let result = match cli.command {
+        Command::Run(args) => block_on(run::run(args)),
+        Command::Sql(args) => block_on(sql::run(args)),
+        Command::Sample(args) => sample::run(args),
+        Command::Train(args) => train::run(args),
+    };
+    finish(result)
+}
+
+pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(command);
+    // What is still being computed when a command is over is for nobody.
+    runtime.shutdown_background();
+    result
+}
+
+fn finish(result: Result<(), Failure>) -> ExitCode {
+    let (code, message) = match result {
+        Ok(()) | Err(Failure::ReaderGone) => return ExitCode::SUCCESS,
+        Err(Failure::Failed(message)) => (1, message),
+        Err(Failure::Usage(message)) => (2, message),
+    };
+    crate::output::complain(&format!("error: {message}"));
+    ExitCode::from(code)
+}

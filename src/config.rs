@@ -1,0 +1,102 @@
+//! Settings from a file, the environment and flags, in this order; the later wins, and SQL's SET comes last.
+
+use std::path::{Path, PathBuf};
+
+use asap_udfs::Settings;
+use datafusion::common::config::ExtensionOptions;
+
+use crate::cli::{Failure, SettingArgs};
+use crate::output::error_line;
+
+/// Reads all settings that are not SQL.
+///
+/// # Errors
+/// A usage failure that names the file, variable or flag whose key or value is wrong.
+pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
+    let mut settings = Settings::default();
+    if let Some(path) = settings_file(args)? {
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| Failure::Usage(format!("cannot read the settings file {}: {error}", path.display())))?;
+        let table: toml::Table = text
+            .parse()
+            .map_err(|error| Failure::Usage(format!("{} is not a settings file: {error}", path.display())))?;
+        for (key, value) in flatten(&table) {
+            set(&mut settings, &key, &value, &path.display().to_string())?;
+        }
+    }
+    for key in Settings::KEYS {
+        let variable = variable_name(key);
+        if let Ok(value) = std::env::var(&variable) {
+            set(&mut settings, key, &value, &variable)?;
+        }
+    }
+    for pair in &args.set {
+        let Some((key, value)) = pair.split_once('=') else {
+            return Err(Failure::Usage(format!("--set takes KEY=VALUE, found '{pair}'")));
+        };
+        set(&mut settings, key.trim(), value, "--set")?;
+    }
+    Ok(settings)
+}
+
+/// The environment variable of a setting: `scorer.model` is `ASAP_SCORER_MODEL`.
+fn variable_name(key: &str) -> String {
+    format!("ASAP_{}", key.replace('.', "_").to_uppercase())
+}
+
+fn settings_file(args: &SettingArgs) -> Result<Option<PathBuf>, Failure> {
+    if let Some(path) = &args.config {
+        if !path.is_file() {
+            return Err(Failure::Usage(format!("there is no settings file {}", path.display())));
+        }
+        return Ok(Some(path.clone()));
+    }
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".config"));
+    let shared = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home);
+    let candidates = [Some(PathBuf::from("asap.toml")), shared.map(|folder| folder.join("asap/config.toml"))];
+    Ok(candidates.into_iter().flatten().find(|path| path.is_file()))
+}
+
+/// `[scorer] model = "x"` and `"scorer.model" = "x"` both give `scorer.model`, `x`; `[asap.scorer]` too.
+fn flatten(table: &toml::Table) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    for (key, value) in table {
+        match value {
+            toml::Value::Table(inner) => {
+                pairs.extend(flatten(inner).into_iter().map(|(rest, value)| (format!("{key}.{rest}"), value)));
+            }
+            toml::Value::String(text) => pairs.push((key.clone(), text.clone())),
+            other => pairs.push((key.clone(), other.to_string())),
+        }
+    }
+    pairs
+}
+
+fn set(settings: &mut Settings, key: &str, value: &str, from: &str) -> Result<(), Failure> {
+    let key = key.strip_prefix("asap.").unwrap_or(key);
+    settings.set(key, value).map_err(|error| Failure::Usage(format!("{} (from {from})", error_line(&error))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_may_nest_its_keys() {
+        let table: toml::Table =
+            "on_error = 'fail'\n'refine.max_tokens' = 7\n[asap.scorer]\nmodel = 'x'\n".parse().unwrap();
+        let mut settings = Settings::default();
+        for (key, value) in flatten(&table) {
+            set(&mut settings, &key, &value, "a test").unwrap();
+        }
+        assert_eq!((settings.refine_max_tokens, settings.scorer_model.as_str()), (7, "x"));
+        assert_eq!(settings.on_error, asap_udfs::settings::OnError::Fail);
+    }
+
+    #[test]
+    fn a_wrong_key_names_where_it_came_from() {
+        let args = SettingArgs { set: vec!["asap.scorer.modle=x".into()], config: None };
+        let Err(Failure::Usage(message)) = load(&args) else { panic!("accepted") };
+        assert_eq!(message, "there is no setting asap.scorer.modle; did you mean asap.scorer.model? (from --set)");
+    }
+}

@@ -1,0 +1,10 @@
+//! The faces of asap: thin, each calls the crates beneath.
+
+pub mod cli;
+pub mod config;
+pub mod output;
+pub mod progress;
+pub mod run;
+pub mod sample;
+pub mod sql;
+pub mod train;

@@ -1,0 +1,81 @@
+//! Standard output is data, standard error is talk.
+
+use std::io::{self, Write};
+
+use datafusion::error::DataFusionError;
+
+/// Writes lines to standard output.
+///
+/// # Errors
+/// If standard output is closed.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{text}")?;
+    stdout.flush()
+}
+
+/// Writes a line to standard error; a closed one is nobody's loss.
+pub fn complain(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// A number with a comma between thousands.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// An error as one message for people: the root cause with its context, without the engine's prefixes.
+pub fn error_line(error: &DataFusionError) -> String {
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => error_line(inner),
+        DataFusionError::Shared(inner) => error_line(inner),
+        DataFusionError::Configuration(message)
+        | DataFusionError::Plan(message)
+        | DataFusionError::Execution(message)
+        | DataFusionError::NotImplemented(message) => message.clone(),
+        DataFusionError::External(inner) => match inner.downcast_ref::<DataFusionError>() {
+            Some(inner) => error_line(inner),
+            None => inner.to_string(),
+        },
+        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
+            datafusion::arrow::error::ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>()
+            {
+                Some(inner) => error_line(inner),
+                None => inner.to_string(),
+            },
+            other => other.to_string(),
+        },
+        other => other.strip_backtrace(),
+    }
+}
+
+/// Whether a failure is that the reader of our output went away.
+pub fn is_broken_pipe(error: &DataFusionError) -> bool {
+    let kind = match error.find_root() {
+        DataFusionError::IoError(error) => Some(error.kind()),
+        DataFusionError::ArrowError(error, _) => match error.as_ref() {
+            datafusion::arrow::error::ArrowError::IoError(_, error) => Some(error.kind()),
+            _ => None,
+        },
+        _ => None,
+    };
+    kind == Some(io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped() {
+        assert_eq!([0, 999, 1000, 1234567].map(count), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,72 @@
+//! The problems that the traces are about: six kinds whose answer is computed, one whose answer is a program.
+
+mod algebra;
+mod garden;
+mod market;
+mod powers;
+mod program;
+mod race;
+mod schedule;
+mod stages;
+
+use super::dice::Dice;
+use super::quantities::{Draft, Problem};
+use super::voice::Voice;
+
+pub use program::Program;
+
+/// A kind of problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// A day of a small business.
+    Market,
+    /// Legs, stops and an arrival time.
+    Schedule,
+    /// Two equations with two unknowns.
+    Algebra,
+    /// Powers and sequences modulo a number.
+    Powers,
+    /// Areas with π.
+    Garden,
+    /// Who came in when.
+    Race,
+    /// A function over a list.
+    Program,
+}
+
+impl Family {
+    /// The kinds whose answer is computed.
+    pub const COMPUTED: [Family; 6] =
+        [Family::Market, Family::Schedule, Family::Algebra, Family::Powers, Family::Garden, Family::Race];
+}
+
+/// First names, some of them with letters beyond ASCII.
+const NAMES: [&str; 28] = [
+    "Ana", "Zoë", "José", "Renée", "Søren", "Łukasz", "Anaïs", "Björn", "Priya", "Omar", "Ines", "Tomáš", "Noor",
+    "Yuki", "Carla", "Dmitri", "Élodie", "Farah", "Gus", "Hana", "Ivo", "Jutta", "Kwame", "Lin", "Mateo", "Nils",
+    "Oona", "Petra",
+];
+
+/// So many different names.
+fn names(dice: &mut Dice, count: usize) -> Vec<&'static str> {
+    let mut names = NAMES;
+    dice.shuffle(&mut names);
+    names[..count].to_vec()
+}
+
+/// A problem of a computed kind. Numbers are drawn until all quantities are whole and differ where they must.
+pub fn computed(family: Family, dice: &mut Dice, voice: Voice) -> Problem {
+    let draw = match family {
+        Family::Market => market::draw,
+        Family::Schedule => schedule::draw,
+        Family::Algebra => algebra::draw,
+        Family::Powers | Family::Program => powers::draw,
+        Family::Garden => garden::draw,
+        Family::Race => race::draw,
+    };
+    loop {
+        if let Some(problem) = draw(Draft::new(dice, voice)) {
+            return problem;
+        }
+    }
+}

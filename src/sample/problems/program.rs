@@ -1,0 +1,313 @@
+//! Programming problems: a function that takes a list through several stages to a number.
+
+use super::stages::Stage;
+use crate::sample::dice::Dice;
+use crate::sample::voice::{Voice, Words, fill};
+use crate::sample::work::{Say, Work};
+
+const THINGS: [Words; 8] = [
+    ["parcel weights", "masses of packages"],
+    ["daily temperatures", "degrees per day"],
+    ["scores of a game", "points of rounds"],
+    ["house numbers", "door plates"],
+    ["delays in minutes", "minutes of lateness"],
+    ["page counts", "lengths of books"],
+    ["ticket prices", "admission fees"],
+    ["sensor readings", "measured values"],
+];
+
+const TASK: [Words; 3] = [
+    [
+        "You are given a list `{list}` of {things}. Write a Python function `{name}({list})` that works in these stages:\n{stages}\nReturn the number.\n\nExample: `{name}({example})` returns `{result}`.",
+        "`{list}` holds {things}. Implement `{name}({list})` in Python as follows:\n{stages}\nThe number is the return value.\n\nSample: `{name}({example})` equals `{result}`.",
+    ],
+    [
+        "A list of {things} is processed as described below. Implement `{name}({list})` in Python, returning the final number.\n\n{stages}\n\n**Example**\n\nInput: `{list} = {example}`\nOutput: `{result}`",
+        "Somebody collected {things}. Provide `{name}({list})`, written in Python, whose return value is found thus.\n\n{stages}\n\n**Sample**\n\nGiven: `{list} = {example}`\nExpected: `{result}`",
+    ],
+    [
+        "Implement `{name}` for a list `{list}` of {things} (Python 3). The steps, in this order:\n{stages}\n\n```\n>>> {name}({example})\n{result}\n```",
+        "Python 3 task. With {things} in `{list}`, `{name}` performs, one after the other:\n{stages}\n\n```\n>>> {name}({example})\n{result}\n```",
+    ],
+];
+
+const IDENTIFIERS: [&str; 26] = [
+    "kept", "rest", "vals", "b", "c", "out", "nums", "cur", "picked", "tmp", "res", "part", "xs", "ys", "step1",
+    "step2", "chosen", "data", "w", "items", "left", "acc", "good", "mid", "p", "q",
+];
+
+/// A function as stages, with the names that its code uses and an example.
+pub struct Program {
+    voice: Voice,
+    /// The question as text.
+    pub question: String,
+    name: &'static str,
+    list: &'static str,
+    element: &'static str,
+    stages: Vec<Stage>,
+    /// Names for the right stages, then as many for those of a detour.
+    identifiers: Vec<&'static str>,
+    /// Which of two styles each line is in.
+    styles: Vec<usize>,
+    /// The example, then what each stage leaves of it.
+    results: Vec<Vec<i64>>,
+    /// After which line of the program a blank line stands.
+    blank_after: Option<usize>,
+    fenced: bool,
+}
+
+impl Program {
+    /// Draws a function; stages are drawn until the example keeps something to work on.
+    pub fn draw(dice: &mut Dice, voice: Voice) -> Self {
+        let (stages, results) = loop {
+            if let Some(drawn) = stages(dice) {
+                break drawn;
+            }
+        };
+        let mut identifiers = IDENTIFIERS;
+        dice.shuffle(&mut identifiers);
+        let styles = (0..stages.len()).map(|_| dice.below(2)).collect();
+        let mut program = Self {
+            voice,
+            question: String::new(),
+            name: dice.pick(&["solve", "f", "compute", "process", "run"]),
+            list: dice.pick(&["a", "arr", "values", "lst"]),
+            element: dice.pick(&["x", "v", "n", "t"]),
+            blank_after: dice.chance(40).then(|| dice.below(stages.len() - 1)),
+            fenced: dice.chance(70),
+            identifiers: identifiers.to_vec(),
+            stages,
+            styles,
+            results,
+        };
+        program.question = program.describe(dice);
+        program
+    }
+
+    fn describe(&self, dice: &mut Dice) -> String {
+        let numbered =
+            |(place, stage): (usize, &Stage)| format!("{}. {}", place + 1, sentence(&stage.what(self.voice)));
+        let stages = self.stages.iter().enumerate().map(numbered).collect::<Vec<_>>().join("\n");
+        let texts = [
+            ("list", self.list),
+            ("name", self.name),
+            ("things", self.voice.of(THINGS[dice.below(THINGS.len())])),
+            ("stages", &stages),
+            ("example", &shown(&self.results[0], false)),
+            ("result", &shown(&self.results[self.stages.len()], true)),
+        ];
+        fill(self.voice.of(TASK[dice.below(TASK.len())]), &texts)
+    }
+
+    /// The function as code without fences, for the right stages or those of a detour.
+    fn code(&self, stages: &[Stage], identifiers: &[&'static str]) -> Vec<String> {
+        let mut lines = vec![format!("def {}({}):", self.name, self.list)];
+        for place in 0..stages.len() {
+            lines.push(format!("    {}", self.line(stages, identifiers, place)));
+        }
+        lines.push(format!("    return {}", identifiers[stages.len() - 1]));
+        lines
+    }
+
+    /// The whole right function.
+    pub fn solution(&self) -> String {
+        self.code(&self.stages, &self.identifiers).join("\n")
+    }
+
+    fn line(&self, stages: &[Stage], identifiers: &[&'static str], place: usize) -> String {
+        let list = if place == 0 { self.list } else { identifiers[place - 1] };
+        stages[place].code(identifiers[place], list, self.element, self.styles[place])
+    }
+
+    /// One stage as text: its line within the sentence or below it, or its result alone.
+    fn stage(
+        &self,
+        stages: &[Stage],
+        identifiers: &[&'static str],
+        place: usize,
+        result: &[i64],
+        say: &mut Say,
+    ) -> String {
+        let is_last = place + 1 == self.stages.len();
+        let (what, result) = (stages[place].what(self.voice), format!("`{}`", shown(result, is_last)));
+        let line = self.line(stages, identifiers, place);
+        let quoted = format!("`{line}`");
+        let texts = [("what", &*what), ("result", &*result), ("code", &*quoted)];
+        match say.dice.weighted(&[12, 5, 3]) {
+            0 => fill(say.dice.pick(&say.phrases.inline_code), &texts),
+            1 => format!("{}:\n{}", fill(say.dice.pick(&say.phrases.block_code), &texts), block(&[line], say)),
+            _ => {
+                let by_hand = fill(say.dice.pick(&say.phrases.by_hand), &texts);
+                format!("{by_hand} — {}", fill(say.dice.pick(&say.phrases.inline_code), &texts))
+            }
+        }
+    }
+
+    /// A whole function as text, its blank line included.
+    fn whole(&self, mut lines: Vec<String>, say: &mut Say) -> String {
+        if let Some(place) = self.blank_after {
+            lines.insert(place + 2, String::new());
+        }
+        let sentence = say.dice.pick(&say.phrases.program);
+        let code = if self.fenced { format!("```python\n{}\n```", lines.join("\n")) } else { lines.join("\n") };
+        format!("{sentence}:\n{code}")
+    }
+
+    fn quoted_result(&self, list: &[i64]) -> String {
+        format!("`{}`", shown(list, true))
+    }
+}
+
+impl Work for Program {
+    fn derivations(&self) -> usize {
+        self.stages.len()
+    }
+
+    fn derive(&self, place: usize, say: &mut Say) -> String {
+        self.stage(&self.stages, &self.identifiers, place, &self.results[place + 1], say)
+    }
+
+    fn detour(&self, place: usize, length: usize, say: &mut Say) -> Vec<String> {
+        let right = self.stages[place];
+        let is_last = place + 1 == self.stages.len();
+        let drawn: Vec<_> = (0..20)
+            .map(|_| if is_last { Stage::draw_last(&mut say.dice) } else { Stage::draw(&mut say.dice) })
+            .collect();
+        let list = &self.results[place];
+        let is_wrong = |stage: &&Stage| {
+            let result = stage.apply(list);
+            **stage != right && (result.len() > 2 || is_last) && !self.results.contains(&result)
+        };
+        let Some(wrong) = drawn.iter().find(is_wrong) else { return Vec::new() };
+        let mut stages = self.stages.clone();
+        stages[place] = *wrong;
+        let mut identifiers = self.identifiers[..stages.len()].to_vec();
+        let (mut texts, mut result) = (Vec::new(), list.clone());
+        for next in place..stages.len() {
+            identifiers[next] = self.identifiers[stages.len() + next];
+            result = stages[next].apply(&result);
+            if self.results.contains(&result) || (result.len() < 3 && next + 1 < stages.len()) {
+                break;
+            }
+            if texts.len() < length {
+                texts.push(self.stage(&stages, &identifiers, next, &result, say));
+            }
+        }
+        let result = stages.iter().fold(self.results[0].clone(), |list, stage| stage.apply(&list));
+        let is_other = result != self.results[stages.len()];
+        match say.dice.below(8) {
+            0 | 1 if is_other => texts.push(self.whole(self.code(&stages, &identifiers), say)),
+            2 | 3 if is_other => {
+                let template = say.dice.pick(&say.phrases.conclude);
+                texts.push(fill(template, &[("answer", &self.quoted_result(&result))]));
+            }
+            _ => {}
+        }
+        texts
+    }
+
+    fn recheck(&self, done: usize, say: &mut Say) -> String {
+        if done > self.stages.len() && say.dice.chance(50) {
+            return self.whole(self.code(&self.stages, &self.identifiers), say);
+        }
+        let done = done.min(self.stages.len());
+        let place = say.dice.below(done).max(say.dice.below(done));
+        self.derive(place, say)
+    }
+
+    fn plan(&self, place: usize, say: &mut Say) -> String {
+        let name = format!("`{}`", self.identifiers[place]);
+        fill(say.dice.pick(&say.phrases.plan), &[("name", &name)])
+    }
+
+    fn restate(&self, done: usize, say: &mut Say) -> String {
+        if say.dice.chance(50) {
+            let what = self.stages[say.dice.below(self.stages.len())].what(self.voice);
+            return fill(say.dice.pick(&say.phrases.task), &[("what", &what)]);
+        }
+        let place = say.dice.below(done.min(self.stages.len()) + 1);
+        let name = if place == 0 { self.list } else { self.identifiers[place - 1] };
+        let value = format!("`{}`", shown(&self.results[place], place == self.stages.len()));
+        let texts = [("name", &*format!("`{name}`")), ("value", &*value), ("unit", "")];
+        fill(say.dice.pick(&say.phrases.restate), &texts)
+    }
+
+    fn conclude(&self, say: &mut Say) -> Vec<String> {
+        let mut texts = Vec::new();
+        if say.dice.chance(25) {
+            texts.push(self.confirm(say));
+        }
+        texts.push(self.whole(self.code(&self.stages, &self.identifiers), say));
+        texts
+    }
+
+    fn confirm(&self, say: &mut Say) -> String {
+        let answer = self.quoted_result(&self.results[self.stages.len()]);
+        fill(say.dice.pick(&say.phrases.conclude), &[("answer", &answer)])
+    }
+}
+
+/// Stages and what they make of an example, unless they leave too little of it.
+fn stages(dice: &mut Dice) -> Option<(Vec<Stage>, Vec<Vec<i64>>)> {
+    let count = dice.between(4, 6) as usize;
+    let mut stages: Vec<_> = (0..count).map(|_| Stage::draw(dice)).collect();
+    stages.push(Stage::draw_last(dice));
+    let length = dice.between(5, 7) as usize;
+    let mut results: Vec<Vec<i64>> = vec![(0..length).map(|_| dice.between(1, 99)).collect()];
+    for stage in &stages {
+        let next = stage.apply(&results[results.len() - 1]);
+        let is_last = results.len() == stages.len();
+        let is_idle = results.contains(&next);
+        if is_idle || (next.len() < 3 && !is_last) || next.iter().any(|x| *x > 9_999) {
+            return None;
+        }
+        results.push(next);
+    }
+    Some((stages, results))
+}
+
+/// A line of code below a sentence: fenced or indented.
+fn block(lines: &[String], say: &mut Say) -> String {
+    if say.dice.chance(60) {
+        return format!("```python\n{}\n```", lines.join("\n"));
+    }
+    lines.iter().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
+}
+
+/// A list as Python prints it, or the number that is alone in it.
+fn shown(list: &[i64], as_number: bool) -> String {
+    let numbers: Vec<_> = list.iter().map(i64::to_string).collect();
+    if as_number { numbers.join(", ") } else { format!("[{}]", numbers.join(", ")) }
+}
+
+/// The text with a capital and a full stop.
+fn sentence(text: &str) -> String {
+    let mut scalars = text.chars();
+    let first = scalars.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(scalars).chain(['.']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::testing::numbers;
+
+    #[test]
+    fn the_stages_take_the_example_to_the_result_that_the_question_names() {
+        for row in 0..200 {
+            let program = Program::draw(&mut Dice::new(7, row), Voice::Plain);
+            let result = program.stages.iter().fold(program.results[0].clone(), |list, stage| stage.apply(&list));
+            assert_eq!(numbers(&program.question).last(), result.last(), "{}", program.question);
+            let code = program.solution();
+            let names: Vec<_> =
+                code.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.trim()).collect();
+            assert_eq!(names.len(), program.stages.len());
+            // Each line sets a new name from the one before, and the last is returned.
+            let uses: Vec<_> = code.lines().skip(1).collect();
+            for (name, line) in [program.list].iter().chain(&names).zip(uses) {
+                let used = line.rsplit(" = ").next().unwrap_or(line);
+                assert!(used.split(|c: char| !c.is_alphanumeric()).any(|word| word == *name), "{line}");
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What a program does to a list, stage by stage.
+
+use crate::sample::dice::Dice;
+use crate::sample::voice::{Voice, fill};
+
+/// One stage. All but the last kind turn a list into a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Keeps the multiples of a number.
+    Divisible(i64),
+    /// Keeps what leaves a remainder.
+    NotDivisible(i64),
+    /// Keeps what is above a number.
+    Above(i64),
+    /// Keeps what is below a number.
+    Below(i64),
+    /// Adds a number to each.
+    AddEach(i64),
+    /// Multiplies each by a number.
+    TimesEach(i64),
+    /// Takes each modulo a number.
+    ModuloEach(i64),
+    /// Squares each.
+    SquareEach,
+    /// Sorts upwards.
+    Ascending,
+    /// Sorts downwards.
+    Descending,
+    /// Turns the order around.
+    Reverse,
+    /// Keeps the first few.
+    First(i64),
+    /// Drops the first few.
+    Skip(i64),
+    /// Keeps each second one.
+    EverySecond,
+    /// Takes running totals.
+    RunningTotals,
+    /// Takes the distances of neighbours.
+    Gaps,
+    /// Reduces the list to a number.
+    Reduce(Reduction),
+}
+
+/// How a list becomes a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reduction {
+    /// The sum.
+    Sum,
+    /// The largest.
+    Largest,
+    /// The smallest.
+    Smallest,
+    /// How many.
+    Count,
+    /// The sum modulo a number.
+    SumModulo(i64),
+    /// The distance between the largest and the smallest.
+    Range,
+}
+
+impl Stage {
+    /// A stage that turns a list into a list.
+    pub fn draw(dice: &mut Dice) -> Stage {
+        match dice.below(16) {
+            0 => Stage::Divisible(dice.between(2, 5)),
+            1 => Stage::NotDivisible(dice.between(2, 6)),
+            2 => Stage::Above(dice.between(4, 25)),
+            3 => Stage::Below(dice.between(40, 90)),
+            4 => Stage::AddEach(dice.between(2, 30)),
+            5 => Stage::TimesEach(dice.between(2, 9)),
+            6 => Stage::ModuloEach(dice.between(11, 60)),
+            7 => Stage::SquareEach,
+            8 => Stage::Ascending,
+            9 => Stage::Descending,
+            10 => Stage::Reverse,
+            11 => Stage::First(dice.between(3, 6)),
+            12 => Stage::Skip(dice.between(1, 3)),
+            13 => Stage::EverySecond,
+            14 => Stage::RunningTotals,
+            _ => Stage::Gaps,
+        }
+    }
+
+    /// A stage that ends in a number.
+    pub fn draw_last(dice: &mut Dice) -> Stage {
+        Stage::Reduce(match dice.below(6) {
+            0 => Reduction::Sum,
+            1 => Reduction::Largest,
+            2 => Reduction::Smallest,
+            3 => Reduction::Count,
+            4 => Reduction::SumModulo(dice.between(7, 97)),
+            _ => Reduction::Range,
+        })
+    }
+
+    /// The list after this stage; a reduction leaves one number.
+    pub fn apply(&self, list: &[i64]) -> Vec<i64> {
+        let each = |change: &dyn Fn(i64) -> i64| list.iter().map(|x| change(*x)).collect();
+        let keep = |test: &dyn Fn(i64) -> bool| list.iter().copied().filter(|x| test(*x)).collect();
+        match *self {
+            Stage::Divisible(k) => keep(&|x| x % k == 0),
+            Stage::NotDivisible(k) => keep(&|x| x % k != 0),
+            Stage::Above(k) => keep(&|x| x > k),
+            Stage::Below(k) => keep(&|x| x < k),
+            Stage::AddEach(k) => each(&|x| x + k),
+            Stage::TimesEach(k) => each(&|x| x * k),
+            Stage::ModuloEach(k) => each(&|x| x.rem_euclid(k)),
+            Stage::SquareEach => each(&|x| x * x),
+            Stage::Ascending => sorted(list),
+            Stage::Descending => sorted(list).into_iter().rev().collect(),
+            Stage::Reverse => list.iter().rev().copied().collect(),
+            Stage::First(n) => list.iter().take(n as usize).copied().collect(),
+            Stage::Skip(n) => list.iter().skip(n as usize).copied().collect(),
+            Stage::EverySecond => list.iter().step_by(2).copied().collect(),
+            Stage::RunningTotals => list
+                .iter()
+                .scan(0, |total, x| {
+                    *total += x;
+                    Some(*total)
+                })
+                .collect(),
+            Stage::Gaps => list.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect(),
+            Stage::Reduce(reduction) => vec![reduction.apply(list)],
+        }
+    }
+
+    /// What the stage does, as a request.
+    pub fn what(&self, voice: Voice) -> String {
+        let (words, k) = match *self {
+            Stage::Divisible(k) => {
+                (["keep only the numbers divisible by {k}", "discard all that {k} does not divide"], k)
+            }
+            Stage::NotDivisible(k) => (["remove the multiples of {k}", "discard all that {k} divides"], k),
+            Stage::Above(k) => (["keep the numbers above {k}", "discard all that is ≤ {k}"], k),
+            Stage::Below(k) => (["keep the numbers below {k}", "discard all that is ≥ {k}"], k),
+            Stage::AddEach(k) => (["add {k} to every number", "raise each entry by {k}"], k),
+            Stage::TimesEach(k) => (["multiply every number by {k}", "scale each entry with {k}"], k),
+            Stage::ModuloEach(k) => (["reduce every number modulo {k}", "leave the remainder on division by {k}"], k),
+            Stage::SquareEach => (["square every number", "raise each entry to its second power"], 0),
+            Stage::Ascending => (["sort the list upwards", "bring entries into rising order"], 0),
+            Stage::Descending => (["sort the list downwards", "bring entries into falling order"], 0),
+            Stage::Reverse => (["reverse the list", "turn the order around"], 0),
+            Stage::First(k) => (["take the first {k} numbers", "hold on to {k} leading entries"], k),
+            Stage::Skip(k) => (["skip the first {k} of the list", "cut off {k} leading entries"], k),
+            Stage::EverySecond => {
+                (["take every second number, from the first", "leave out entries two, four and so on"], 0)
+            }
+            Stage::RunningTotals => (["form the running totals", "accumulate from the left"], 0),
+            Stage::Gaps => (["form the gaps between neighbours", "measure how far adjacent entries are apart"], 0),
+            Stage::Reduce(reduction) => reduction.what(),
+        };
+        fill(voice.of(words), &[("k", &k.to_string())])
+    }
+
+    /// The line of Python that sets `out` from `list`, in one of two styles.
+    pub fn code(&self, out: &str, list: &str, x: &str, style: usize) -> String {
+        let (templates, k) = match *self {
+            Stage::Divisible(k) => {
+                (["[{x} for {x} in {list} if {x} % {k} == 0]", "list(filter(lambda {x}: {x} % {k} == 0, {list}))"], k)
+            }
+            Stage::NotDivisible(k) => {
+                (["[{x} for {x} in {list} if {x} % {k} != 0]", "list(filter(lambda {x}: {x} % {k}, {list}))"], k)
+            }
+            Stage::Above(k) => {
+                (["[{x} for {x} in {list} if {x} > {k}]", "list(filter(lambda {x}: {x} > {k}, {list}))"], k)
+            }
+            Stage::Below(k) => {
+                (["[{x} for {x} in {list} if {x} < {k}]", "list(filter(lambda {x}: {x} < {k}, {list}))"], k)
+            }
+            Stage::AddEach(k) => (["[{x} + {k} for {x} in {list}]", "list(map(lambda {x}: {x} + {k}, {list}))"], k),
+            Stage::TimesEach(k) => (["[{k} * {x} for {x} in {list}]", "list(map(lambda {x}: {x} * {k}, {list}))"], k),
+            Stage::ModuloEach(k) => (["[{x} % {k} for {x} in {list}]", "list(map(lambda {x}: {x} % {k}, {list}))"], k),
+            Stage::SquareEach => (["[{x} * {x} for {x} in {list}]", "[{x} ** 2 for {x} in {list}]"], 0),
+            Stage::Ascending => (["sorted({list})", "sorted({list}, key=lambda {x}: {x})"], 0),
+            Stage::Descending => (["sorted({list}, reverse=True)", "sorted({list}, key=lambda {x}: -{x})"], 0),
+            Stage::Reverse => (["{list}[::-1]", "list(reversed({list}))"], 0),
+            Stage::First(k) => (["{list}[:{k}]", "[{x} for i, {x} in enumerate({list}) if i < {k}]"], k),
+            Stage::Skip(k) => (["{list}[{k}:]", "[{x} for i, {x} in enumerate({list}) if i >= {k}]"], k),
+            Stage::EverySecond => (["{list}[::2]", "[{x} for i, {x} in enumerate({list}) if i % 2 == 0]"], 0),
+            Stage::RunningTotals => (
+                [
+                    "[sum({list}[:i + 1]) for i in range(len({list}))]",
+                    "[sum({list}[:i]) for i, _ in enumerate({list}, 1)]",
+                ],
+                0,
+            ),
+            Stage::Gaps => (
+                [
+                    "[abs({x} - y) for {x}, y in zip({list}, {list}[1:])]",
+                    "[abs({list}[i + 1] - {list}[i]) for i in range(len({list}) - 1)]",
+                ],
+                0,
+            ),
+            Stage::Reduce(reduction) => reduction.code(),
+        };
+        let line = fill(templates[style], &[("x", x), ("k", &k.to_string()), ("list", list)]);
+        format!("{out} = {line}")
+    }
+}
+
+impl Reduction {
+    fn apply(self, list: &[i64]) -> i64 {
+        let (smallest, largest) = (list.iter().min().copied(), list.iter().max().copied());
+        match self {
+            Reduction::Sum => list.iter().sum(),
+            Reduction::Largest => largest.unwrap_or_default(),
+            Reduction::Smallest => smallest.unwrap_or_default(),
+            Reduction::Count => list.len() as i64,
+            Reduction::SumModulo(k) => list.iter().sum::<i64>().rem_euclid(k),
+            Reduction::Range => largest.unwrap_or_default() - smallest.unwrap_or_default(),
+        }
+    }
+
+    fn what(self) -> ([&'static str; 2], i64) {
+        match self {
+            Reduction::Sum => (["add up what is left", "total all entries"], 0),
+            Reduction::Largest => {
+                (["find the largest number (0 if there is none)", "pick the maximum, zero when empty"], 0)
+            }
+            Reduction::Smallest => {
+                (["find the smallest number (0 if there is none)", "pick the minimum, zero when empty"], 0)
+            }
+            Reduction::Count => (["count what is left", "tell how many entries survive"], 0),
+            Reduction::SumModulo(k) => {
+                (["add up the rest modulo {k}", "total all entries and take the remainder by {k}"], k)
+            }
+            Reduction::Range => (
+                [
+                    "subtract the smallest from the largest (0 for an empty list)",
+                    "measure maximum less minimum, zero when empty",
+                ],
+                0,
+            ),
+        }
+    }
+
+    fn code(self) -> ([&'static str; 2], i64) {
+        match self {
+            Reduction::Sum => (["sum({list})", "sum({x} for {x} in {list})"], 0),
+            Reduction::Largest => (["max({list}, default=0)", "max({list}) if {list} else 0"], 0),
+            Reduction::Smallest => (["min({list}, default=0)", "min({list}) if {list} else 0"], 0),
+            Reduction::Count => (["len({list})", "sum(1 for _ in {list})"], 0),
+            Reduction::SumModulo(k) => (["sum({list}) % {k}", "sum({x} for {x} in {list}) % {k}"], k),
+            Reduction::Range => {
+                (["max({list}, default=0) - min({list}, default=0)", "max({list}) - min({list}) if {list} else 0"], 0)
+            }
+        }
+    }
+}
+
+fn sorted(list: &[i64]) -> Vec<i64> {
+    let mut sorted = list.to_vec();
+    sorted.sort_unstable();
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stage_does_what_its_line_says() {
+        let list = [9, 4, 12, 7, 30];
+        let results = [
+            (Stage::Divisible(3), vec![9, 12, 30], "b = [x for x in a if x % 3 == 0]"),
+            (Stage::NotDivisible(3), vec![4, 7], "b = [x for x in a if x % 3 != 0]"),
+            (Stage::Above(9), vec![12, 30], "b = [x for x in a if x > 9]"),
+            (Stage::Below(9), vec![4, 7], "b = [x for x in a if x < 9]"),
+            (Stage::AddEach(2), vec![11, 6, 14, 9, 32], "b = [x + 2 for x in a]"),
+            (Stage::TimesEach(2), vec![18, 8, 24, 14, 60], "b = [2 * x for x in a]"),
+            (Stage::ModuloEach(5), vec![4, 4, 2, 2, 0], "b = [x % 5 for x in a]"),
+            (Stage::SquareEach, vec![81, 16, 144, 49, 900], "b = [x * x for x in a]"),
+            (Stage::Ascending, vec![4, 7, 9, 12, 30], "b = sorted(a)"),
+            (Stage::Descending, vec![30, 12, 9, 7, 4], "b = sorted(a, reverse=True)"),
+            (Stage::Reverse, vec![30, 7, 12, 4, 9], "b = a[::-1]"),
+            (Stage::First(2), vec![9, 4], "b = a[:2]"),
+            (Stage::Skip(2), vec![12, 7, 30], "b = a[2:]"),
+            (Stage::EverySecond, vec![9, 12, 30], "b = a[::2]"),
+            (Stage::RunningTotals, vec![9, 13, 25, 32, 62], "b = [sum(a[:i + 1]) for i in range(len(a))]"),
+            (Stage::Gaps, vec![5, 8, 5, 23], "b = [abs(x - y) for x, y in zip(a, a[1:])]"),
+            (Stage::Reduce(Reduction::Sum), vec![62], "b = sum(a)"),
+            (Stage::Reduce(Reduction::Largest), vec![30], "b = max(a, default=0)"),
+            (Stage::Reduce(Reduction::Smallest), vec![4], "b = min(a, default=0)"),
+            (Stage::Reduce(Reduction::Count), vec![5], "b = len(a)"),
+            (Stage::Reduce(Reduction::SumModulo(7)), vec![6], "b = sum(a) % 7"),
+            (Stage::Reduce(Reduction::Range), vec![26], "b = max(a, default=0) - min(a, default=0)"),
+        ];
+        for (stage, result, code) in results {
+            assert_eq!((stage.apply(&list), stage.code("b", "a", "x", 0)), (result, code.to_string()));
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! Quantities that are computed from each other: what a problem is made of, whatever its story.
+
+use super::dice::Dice;
+use super::voice::{Voice, fill};
+
+/// An operation on two whole numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// Sum.
+    Add,
+    /// Difference.
+    Subtract,
+    /// Product.
+    Multiply,
+    /// Quotient without a remainder.
+    Divide,
+    /// Quotient rounded down.
+    Quotient,
+    /// Remainder.
+    Remainder,
+}
+
+/// How a quantity is computed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expr {
+    /// Another quantity, by its place in the problem.
+    Quantity(usize),
+    /// A number.
+    Number(i64),
+    /// An operation on two expressions.
+    Apply(Op, Box<Expr>, Box<Expr>),
+}
+
+/// A number with a name.
+#[derive(Debug, Clone)]
+pub struct Quantity {
+    /// A noun phrase such as "the first batch".
+    pub name: String,
+    /// What is counted, empty for a bare number.
+    pub unit: &'static str,
+    /// Its value.
+    pub value: i64,
+    /// How it is computed; `None` if the question gives it.
+    pub from: Option<Expr>,
+}
+
+/// What a question asks for.
+#[derive(Debug, Clone)]
+pub enum Goal {
+    /// One quantity.
+    Value(usize),
+    /// One quantity, as a multiple of π.
+    TimesPi(usize),
+    /// Two quantities, as hours and minutes of a day.
+    Clock(usize, usize),
+    /// Names in ascending order of their quantities.
+    Ranking(Vec<(String, usize)>),
+}
+
+/// A question, what leads from its numbers to the answer, and the answer.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    /// The question as text.
+    pub question: String,
+    /// Given and derived quantities; one is computed from earlier ones only.
+    pub quantities: Vec<Quantity>,
+    /// What is asked.
+    pub goal: Goal,
+}
+
+impl Expr {
+    /// The expression's value, `None` where it has no whole, non-negative one.
+    pub fn value(&self, values: &[i64]) -> Option<i64> {
+        match self {
+            Expr::Quantity(place) => values.get(*place).copied(),
+            Expr::Number(number) => Some(*number),
+            Expr::Apply(op, left, right) => {
+                let (left, right) = (left.value(values)?, right.value(values)?);
+                let value = match op {
+                    Op::Add => left.checked_add(right)?,
+                    Op::Subtract => left - right,
+                    Op::Multiply => left.checked_mul(right)?,
+                    Op::Divide => (right > 0 && left % right == 0).then(|| left / right)?,
+                    Op::Quotient => left.checked_div(right)?,
+                    Op::Remainder => left.checked_rem(right)?,
+                };
+                (value >= 0).then_some(value)
+            }
+        }
+    }
+
+    /// Whether the quantity at `place` is used.
+    pub fn uses(&self, place: usize) -> bool {
+        match self {
+            Expr::Quantity(used) => *used == place,
+            Expr::Number(_) => false,
+            Expr::Apply(_, left, right) => left.uses(place) || right.uses(place),
+        }
+    }
+
+    /// The expression with numbers in place of quantities.
+    pub fn text(&self, values: &[i64], signs: &Signs) -> String {
+        match self {
+            Expr::Quantity(place) => values[*place].to_string(),
+            Expr::Number(number) => number.to_string(),
+            Expr::Apply(op, left, right) => {
+                let (left_text, right_text) = (left.text(values, signs), right.text(values, signs));
+                if *op == Op::Quotient {
+                    return format!("⌊{left_text} {} {right_text}⌋", signs.of(Op::Divide));
+                }
+                let left_text = if left.binds() < op.binds() { format!("({left_text})") } else { left_text };
+                let right_text = if right.binds() <= op.binds() { format!("({right_text})") } else { right_text };
+                format!("{left_text} {} {right_text}", signs.of(*op))
+            }
+        }
+    }
+
+    fn binds(&self) -> u8 {
+        match self {
+            Expr::Apply(op, ..) => op.binds(),
+            _ => 3,
+        }
+    }
+}
+
+impl Op {
+    /// Whether nothing is rounded or left over.
+    pub fn is_whole(self) -> bool {
+        !matches!(self, Op::Quotient | Op::Remainder)
+    }
+
+    fn binds(self) -> u8 {
+        match self {
+            Op::Add | Op::Subtract => 1,
+            Op::Multiply | Op::Divide | Op::Quotient => 2,
+            Op::Remainder => 0,
+        }
+    }
+}
+
+/// How one trace writes operations.
+#[derive(Debug, Clone, Copy)]
+pub struct Signs {
+    multiply: &'static str,
+    divide: &'static str,
+    subtract: &'static str,
+    /// Whether expressions are set in LaTeX also within a sentence.
+    is_latex: bool,
+}
+
+impl Signs {
+    /// One of the ways.
+    pub fn draw(dice: &mut Dice) -> Self {
+        let divide = dice.pick(&["/", "/", "÷", ":"]);
+        let multiply = dice.pick(&["×", "×", "*", "\\times", "·"]);
+        let subtract = dice.pick(&["-", "-", "−"]);
+        let is_latex = multiply == "\\times";
+        Self { multiply, divide, subtract, is_latex }
+    }
+
+    /// The template with its texts; `expr` becomes a formula where the template does not make it one.
+    pub fn in_math(&self, template: &str, texts: &[(&str, &str)]) -> String {
+        let is_formula = ["\\[", "\\(", "$"].iter().any(|sign| template.contains(sign));
+        let expr = texts.iter().find(|(key, _)| *key == "expr").map_or("", |(_, text)| *text);
+        let formula = format!("\\( {expr} \\)");
+        if self.is_latex && !is_formula {
+            return fill(template, &[&[("expr", formula.as_str())], texts].concat());
+        }
+        fill(template, texts)
+    }
+
+    fn of(&self, op: Op) -> &'static str {
+        match op {
+            Op::Add => "+",
+            Op::Subtract => self.subtract,
+            Op::Multiply => self.multiply,
+            Op::Divide | Op::Quotient => self.divide,
+            Op::Remainder if self.is_latex => "\\bmod",
+            Op::Remainder => "mod",
+        }
+    }
+}
+
+impl Problem {
+    /// The true value of each quantity.
+    pub fn values(&self) -> Vec<i64> {
+        self.quantities.iter().map(|quantity| quantity.value).collect()
+    }
+
+    /// The answer if the quantities have these values.
+    pub fn answer(&self, values: &[i64]) -> String {
+        match &self.goal {
+            Goal::Value(place) => values[*place].to_string(),
+            Goal::TimesPi(place) => format!("{}π", values[*place]),
+            Goal::Clock(hour, minute) => format!("{:02}:{:02}", values[*hour], values[*minute]),
+            Goal::Ranking(names) => {
+                let mut ranked: Vec<_> = names.iter().map(|(name, place)| (values[*place], name.as_str())).collect();
+                ranked.sort_unstable();
+                ranked.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+}
+
+/// A problem in the making.
+pub struct Draft<'a> {
+    /// The trace's chance.
+    pub dice: &'a mut Dice,
+    /// The trace's wordings.
+    pub voice: Voice,
+    quantities: Vec<Quantity>,
+}
+
+impl<'a> Draft<'a> {
+    /// A problem without quantities.
+    pub fn new(dice: &'a mut Dice, voice: Voice) -> Self {
+        Self { dice, voice, quantities: Vec::new() }
+    }
+
+    /// A number that the question gives. Returns its place.
+    pub fn given(&mut self, name: impl Into<String>, unit: &'static str, value: i64) -> usize {
+        self.quantities.push(Quantity { name: name.into(), unit, value, from: None });
+        self.quantities.len() - 1
+    }
+
+    /// A number computed from earlier ones. Returns its place, or `None` if it is not whole and non-negative. Now and
+    /// then a product of larger numbers is computed in parts.
+    pub fn derived(&mut self, name: impl Into<String>, unit: &'static str, from: Expr) -> Option<usize> {
+        let name = name.into();
+        let value = from.value(&self.values())?;
+        let from = match &from {
+            Expr::Apply(Op::Multiply, left, right) if self.dice.chance(50) => {
+                self.in_parts(&name, unit, left, right).unwrap_or(from)
+            }
+            _ => from,
+        };
+        self.quantities.push(Quantity { name, unit, value, from: Some(from) });
+        Some(self.quantities.len() - 1)
+    }
+
+    fn in_parts(&mut self, name: &str, unit: &'static str, left: &Expr, right: &Expr) -> Option<Expr> {
+        let is_given = |expr: &Expr| matches!(expr, Expr::Quantity(place) if self.quantities[*place].from.is_none());
+        // The factor that is cut is gone; one that was derived must stay.
+        let (left, right) = if is_given(left) { (right, left) } else { (left, right) };
+        let values = self.values();
+        let (factor, ones) = (right.value(&values)?, right.value(&values)? % 10);
+        if factor < 11 || ones == 0 || left.value(&values)? < 6 {
+            return None;
+        }
+        let phrases = self.voice.phrases();
+        let parts = [(phrases.tens_part, factor - ones), (phrases.ones_part, ones)].map(|(template, part)| {
+            let from = left.clone() * Expr::Number(part);
+            let value = from.value(&values).unwrap_or_default();
+            let name = fill(template, &[("name", name)]);
+            self.quantities.push(Quantity { name, unit, value, from: Some(from) });
+            Expr::Quantity(self.quantities.len() - 1)
+        });
+        let [tens, ones] = parts;
+        Some(tens + ones)
+    }
+
+    fn values(&self) -> Vec<i64> {
+        self.quantities.iter().map(|quantity| quantity.value).collect()
+    }
+
+    /// The value at a place.
+    pub fn value(&self, place: usize) -> i64 {
+        self.quantities[place].value
+    }
+
+    /// The finished problem.
+    pub fn ask(self, question: String, goal: Goal) -> Problem {
+        Problem { question, quantities: self.quantities, goal }
+    }
+}
+
+/// The quantity at a place.
+pub fn at(place: usize) -> Expr {
+    Expr::Quantity(place)
+}
+
+/// A number.
+pub fn number(value: i64) -> Expr {
+    Expr::Number(value)
+}
+
+impl Expr {
+    /// This operation on the two.
+    pub fn apply(op: Op, left: Expr, right: Expr) -> Expr {
+        Expr::Apply(op, Box::new(left), Box::new(right))
+    }
+
+    /// The remainder.
+    pub fn modulo(self, right: Expr) -> Expr {
+        Expr::apply(Op::Remainder, self, right)
+    }
+
+    /// The quotient rounded down.
+    pub fn quotient(self, right: Expr) -> Expr {
+        Expr::apply(Op::Quotient, self, right)
+    }
+}
+
+impl std::ops::Add for Expr {
+    type Output = Expr;
+    fn add(self, right: Expr) -> Expr {
+        Expr::apply(Op::Add, self, right)
+    }
+}
+
+impl std::ops::Sub for Expr {
+    type Output = Expr;
+    fn sub(self, right: Expr) -> Expr {
+        Expr::apply(Op::Subtract, self, right)
+    }
+}
+
+impl std::ops::Mul for Expr {
+    type Output = Expr;
+    fn mul(self, right: Expr) -> Expr {
+        Expr::apply(Op::Multiply, self, right)
+    }
+}
+
+impl std::ops::Div for Expr {
+    type Output = Expr;
+    fn div(self, right: Expr) -> Expr {
+        Expr::apply(Op::Divide, self, right)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expressions_have_values_and_read_as_they_bind() {
+        let signs = Signs { multiply: "×", divide: "/", subtract: "-", is_latex: false };
+        let expr = (at(0) * (at(1) + number(2))).modulo(number(7));
+        assert_eq!(expr.value(&[3, 4]), Some(4));
+        assert_eq!(expr.text(&[3, 4], &signs), "3 × (4 + 2) mod 7");
+        let expr = at(0) - (at(1) - number(1));
+        assert_eq!((expr.value(&[9, 4]), expr.text(&[9, 4], &signs)), (Some(6), "9 - (4 - 1)".to_string()));
+        let expr = at(0).quotient(at(1));
+        assert_eq!((expr.value(&[9, 4]), expr.text(&[9, 4], &signs)), (Some(2), "⌊9 / 4⌋".to_string()));
+        assert_eq!((at(0) / at(1)).value(&[7, 2]), None);
+        assert_eq!((at(1) - at(0)).value(&[7, 2]), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! Rows of the sample: a problem and one or more answers to it.
+
+use super::dice::Dice;
+use super::problems::{Family, Program, computed};
+use super::sums::Sums;
+use super::trace::{Label, Step, write};
+use super::voice::Voice;
+use super::work::Say;
+
+/// A problem with the traces written about it.
+#[derive(Debug, Clone)]
+pub struct SampleRow {
+    /// The row's name in its dataset.
+    pub id: String,
+    /// The kind of problem.
+    pub family: Family,
+    /// The question.
+    pub question: String,
+    /// The right answer: a value, or a program.
+    pub answer: String,
+    /// How the answer is reached, as a person would write it.
+    pub solution: String,
+    /// What was generated; at least one is verified.
+    pub generations: Vec<Generation>,
+}
+
+/// A chain of thought and the response after it.
+#[derive(Debug, Clone)]
+pub struct Generation {
+    /// The chain's steps, as `cot_steps` cuts them.
+    pub steps: Vec<Step>,
+    /// What the user is told.
+    pub response: String,
+    /// Whether the response holds the right answer.
+    pub is_verified: bool,
+}
+
+impl Generation {
+    /// The chain as text.
+    pub fn chain(&self) -> String {
+        let texts: Vec<_> = self.steps.iter().map(|step| step.text.as_str()).collect();
+        texts.join("\n\n")
+    }
+
+    /// Chain and response as a model writes them.
+    pub fn text(&self) -> String {
+        format!("<think>\n{}\n</think>\n\n{}", self.chain(), self.response)
+    }
+}
+
+impl SampleRow {
+    /// The generation that a reader of the corpus takes: the first that is verified.
+    pub fn chosen(&self) -> &Generation {
+        self.generations.iter().find(|generation| generation.is_verified).unwrap_or(&self.generations[0])
+    }
+
+    /// The chain of the chosen generation.
+    pub fn cot(&self) -> String {
+        self.chosen().chain()
+    }
+
+    /// The label of each step of that chain.
+    pub fn labels(&self) -> Vec<Label> {
+        self.chosen().steps.iter().map(|step| step.label).collect()
+    }
+}
+
+/// So many rows, each of which depends on the seed, its place and the voice alone; ids and labels not on the voice.
+/// The first half are programming problems.
+pub fn rows(count: usize, seed: u64, voice: Voice) -> Vec<SampleRow> {
+    (0..count)
+        .map(
+            |row| {
+                if row < count / 2 { program_row(row, seed, voice) } else { computed_row(row - count / 2, seed, voice) }
+            },
+        )
+        .collect()
+}
+
+/// Streams of chance that one row uses: its problem and up to three generations, for either kind of row.
+fn dice(seed: u64, row: usize, is_program: bool, part: u64) -> Dice {
+    Dice::new(seed, row as u64 * 8 + 4 * u64::from(is_program) + part)
+}
+
+fn program_row(row: usize, seed: u64, voice: Voice) -> SampleRow {
+    let program = Program::draw(&mut dice(seed, row, true, 0), voice);
+    let mut say = Say::new(voice, dice(seed, row, true, 1));
+    let answer = format!("```python\n{}\n```", program.solution());
+    let response = format!("{}\n\n{answer}", say.dice.pick(&say.phrases.response_code));
+    let steps = write(&program, say);
+    SampleRow {
+        id: format!("{}/{}", 1000 + row / 6, char::from(b'A' + (row % 6) as u8)),
+        family: Family::Program,
+        question: program.question,
+        solution: answer.clone(),
+        answer,
+        generations: vec![Generation { steps, response, is_verified: true }],
+    }
+}
+
+fn computed_row(row: usize, seed: u64, voice: Voice) -> SampleRow {
+    let family = Family::COMPUTED[row % Family::COMPUTED.len()];
+    let mut dice_of_row = dice(seed, row, false, 0);
+    let problem = computed(family, &mut dice_of_row, voice);
+    // Which of the generations are right: a reader must look at the flags.
+    let plans: [&[bool]; 6] = [&[true], &[true], &[true, true], &[true, false], &[false, true], &[false, true, true]];
+    let plan = plans[dice_of_row.weighted(&[5, 5, 3, 2, 3, 2])];
+    let id = uuid::Builder::from_random_bytes(dice_of_row.bytes()).into_uuid().to_string();
+    let sums = Sums::new(&problem, &mut dice_of_row);
+    let generations = plan.iter().enumerate().map(|(part, is_right)| {
+        let mut say = Say::new(voice, dice(seed, row, false, 1 + part as u64));
+        let mistaken = if *is_right { None } else { sums.mistaken(&mut say) };
+        let is_verified = mistaken.is_none();
+        let problem = mistaken.as_ref().unwrap_or(&problem);
+        let sums = Sums::new(problem, &mut say.dice);
+        let lines = 2 + say.dice.below(3);
+        let response = sums.response(lines, &mut say);
+        Generation { steps: write(&sums, say), response, is_verified }
+    });
+    let generations = generations.collect();
+    let solution = sums.response(problem.quantities.len(), &mut Say::new(voice, dice_of_row));
+    let answer = problem.answer(&problem.values());
+    SampleRow { id, family, question: problem.question, answer, solution, generations }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_does_not_depend_on_how_many_there_are() {
+        let (few, many) = (rows(8, 3, Voice::Plain), rows(20, 3, Voice::Plain));
+        assert_eq!(few[3].cot(), many[3].cot());
+        assert_eq!(few[4].id, many[10].id);
+        assert_ne!(rows(8, 4, Voice::Plain)[3].cot(), few[3].cot());
+    }
+
+    #[test]
+    fn both_voices_have_the_same_structure_and_other_words() {
+        let voices = [Voice::Plain, Voice::Reworded].map(|voice| rows(120, 5, voice));
+        for (plain, reworded) in voices[0].iter().zip(&voices[1]) {
+            assert_eq!((&plain.id, plain.labels()), (&reworded.id, reworded.labels()));
+            assert_ne!(plain.question, reworded.question);
+            assert_ne!(plain.cot(), reworded.cot());
+            assert_eq!(plain.answer, reworded.answer);
+        }
+    }
+
+    #[test]
+    fn every_row_is_verified_and_ends_its_core_with_the_answer() {
+        for row in rows(300, 5, Voice::Plain) {
+            let chosen = row.chosen();
+            assert!(chosen.is_verified);
+            let core: Vec<_> = chosen.steps.iter().filter(|step| step.label == Label::Core).collect();
+            match row.family {
+                Family::Program => {
+                    let code: String = core.iter().map(|step| format!("{}\n", step.text)).collect();
+                    let lines = row.answer.lines().filter(|line| !line.starts_with("```"));
+                    lines.for_each(|line| assert!(code.contains(line), "{line} is not in\n{code}"));
+                    assert!(chosen.response.contains(&row.answer));
+                }
+                _ => {
+                    assert!(core[core.len() - 1].text.contains(&row.answer));
+                    assert!(chosen.response.contains(&format!("\\boxed{{{}}}", row.answer)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn some_first_generations_are_not_verified_and_say_so() {
+        let rows = rows(240, 5, Voice::Plain);
+        let unverified: Vec<_> = rows.iter().filter(|row| !row.generations[0].is_verified).collect();
+        assert!(unverified.len() > 15, "{}", unverified.len());
+        for row in unverified {
+            assert!(!row.generations[0].response.contains(&format!("\\boxed{{{}}}", row.answer)));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a trace is written about: a line of derivations that leads to an answer.
+
+use super::dice::Dice;
+use super::quantities::Signs;
+use super::voice::{Phrases, Voice};
+
+/// How one trace speaks: its wordings, its chance, its signs.
+pub struct Say {
+    /// The wordings.
+    pub phrases: &'static Phrases,
+    /// The trace's chance.
+    pub dice: Dice,
+    /// How operations are written.
+    pub signs: Signs,
+}
+
+impl Say {
+    /// A way of speaking drawn from the dice.
+    pub fn new(voice: Voice, mut dice: Dice) -> Self {
+        let signs = Signs::draw(&mut dice);
+        Self { phrases: voice.phrases(), dice, signs }
+    }
+}
+
+/// A line of derivations, told by their places from 0. Each text is one or more sentences in lower case without a final
+/// full stop; a text with line ends closes with code.
+pub trait Work {
+    /// How many derivations there are. The answer needs each of them.
+    fn derivations(&self) -> usize;
+
+    /// Derivation `place`.
+    fn derive(&self, place: usize, say: &mut Say) -> String;
+
+    /// Up to `length` derivations that begin with a wrong one instead of `place` and build on it. Nothing that they
+    /// derive is derived or used by the right ones. May be none.
+    fn detour(&self, place: usize, length: usize, say: &mut Say) -> Vec<String>;
+
+    /// Something that a derivation before `done` (at least 1) derived or used, derived again. The conclusion counts as a
+    /// derivation after the last.
+    fn recheck(&self, done: usize, say: &mut Say) -> String;
+
+    /// A remark that derivation `place` is to be made.
+    fn plan(&self, place: usize, say: &mut Say) -> String;
+
+    /// Something that the question or a derivation before `done` says.
+    fn restate(&self, done: usize, say: &mut Say) -> String;
+
+    /// The answer: one or more texts, each of which is needed.
+    fn conclude(&self, say: &mut Say) -> Vec<String>;
+
+    /// The answer named once more.
+    fn confirm(&self, say: &mut Say) -> String;
+}

@@ -1,0 +1,124 @@
+//! What tests of the command line share.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The binary, in a folder of its own that sees the project's data and pipelines but no settings of the machine.
+pub struct Workplace {
+    folder: tempfile::TempDir,
+}
+
+impl Workplace {
+    /// An empty workplace.
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for name in ["data", "pipelines", "tests"] {
+            std::os::unix::fs::symlink(project.join(name), folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    /// A path in the workplace.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The binary with arguments, ready to run.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_asap"));
+        command.args(arguments).current_dir(self.folder.path());
+        command.env_remove("RUST_LOG").env("XDG_CONFIG_HOME", self.folder.path());
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASAP_")) {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Runs a shell command, in which `asap` is the binary, to its end.
+    pub fn shell(&self, script: &str) -> Finished {
+        let binaries = Path::new(env!("CARGO_BIN_EXE_asap")).parent().unwrap();
+        let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script]).current_dir(self.folder.path());
+        Finished::from(shell.env("PATH", path).env("XDG_CONFIG_HOME", self.folder.path()).output().unwrap())
+    }
+
+    /// Runs the binary to its end.
+    pub fn run(&self, arguments: &[&str]) -> Finished {
+        Finished::from(self.command(arguments).output().unwrap())
+    }
+}
+
+/// How a run of the binary ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The exit code.
+    pub code: i32,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl From<Output> for Finished {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Finished {
+    /// Standard output of a run that must have succeeded.
+    #[track_caller]
+    pub fn ok(&self) -> &str {
+        assert_eq!(self.code, 0, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        &self.stdout
+    }
+
+    /// The last line of standard output as JSON.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(self.ok().lines().last().unwrap()).unwrap()
+    }
+}
+
+/// Compares a section of the README with what it should hold, to the letter; writes it where UPDATE is set.
+#[track_caller]
+pub fn check_section(name: &str, content: &str) {
+    if let Some(held) = update_or_read(name, content) {
+        assert_eq!(held, content, "the README's section {name} is out of date: see the command in it");
+    }
+}
+
+/// As [`check_section`], but numbers may differ by `tolerance`: they depend a little on the machine's arithmetic.
+#[track_caller]
+pub fn check_numbers(name: &str, content: &str, tolerance: f64) {
+    let Some(held) = update_or_read(name, content) else { return };
+    let words = |text: &str| text.split_whitespace().map(str::to_string).collect::<Vec<_>>();
+    let (held, found) = (words(&held), words(content));
+    let is_near = |(held, found): (&String, &String)| match (held.parse::<f64>(), found.parse::<f64>()) {
+        (Ok(held), Ok(found)) => (held - found).abs() <= tolerance,
+        _ => held == found,
+    };
+    let all_near = held.len() == found.len() && held.iter().zip(&found).all(is_near);
+    assert!(all_near, "the README's section {name} is out of date: see the command in it. It should be:\n{content}");
+}
+
+/// What stands in the README between `<!-- name … -->` and `<!-- /name -->`; None if UPDATE is set and it was written.
+fn update_or_read(name: &str, content: &str) -> Option<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let readme = std::fs::read_to_string(&path).unwrap();
+    let begin = readme.find(&format!("<!-- {name}")).unwrap();
+    let begin = begin + readme[begin..].find("-->\n\n").unwrap() + "-->\n\n".len();
+    let end = begin + readme[begin..].find(&format!("\n<!-- /{name} -->")).unwrap();
+    if std::env::var_os("UPDATE").is_none() {
+        return Some(readme[begin..end].to_string());
+    }
+    std::fs::write(path, format!("{}{content}{}", &readme[..begin], &readme[end..])).unwrap();
+    None
+}

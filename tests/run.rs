@@ -1,0 +1,118 @@
+//! What a user sees of `asap run`: output, rejects, summaries, and a second run.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::path::Path;
+
+use common::Workplace;
+
+/// Writes the rows of a query to a Parquet file.
+fn write(workplace: &Workplace, file: &str, query: &str) {
+    if let Some(folder) = Path::new(file).parent() {
+        std::fs::create_dir_all(workplace.path(&folder.to_string_lossy())).unwrap();
+    }
+    workplace.run(&["sql", "-q", "-c", &format!("COPY ({query}) TO '{file}'")]).ok();
+}
+
+fn rows(workplace: &Workplace, table: &str, query: &str) -> String {
+    let create = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{table}'");
+    workplace.run(&["sql", "-q", "--format", "csv", "-c", &create, "-c", query]).ok().to_string()
+}
+
+const THREE: &str = "SELECT * FROM (VALUES \
+    (1, 'q1', E'one step\\n\\ntwo steps\\n\\nthree steps', 'a1', 'easy'), \
+    (2, 'q2', '', 'a2', 'hard'), \
+    (3, 'q3', 'a single step', 'a3', 'easy')) AS t (id, question, cot, answer, prompt)";
+
+#[test]
+fn every_input_row_is_in_the_output_or_the_rejects() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    let arguments = ["run", "pipelines/sql/truncate.sql", "--from", "in", "--to", "out", "--format", "json"];
+    let mut with_budget = arguments.to_vec();
+    with_budget.extend(["--set", "asap.refine.max_tokens=6", "--set", "asap.scorer.model=tests/goldens/qwen2"]);
+    let summary = workplace.run(&with_budget).json();
+    assert_eq!((summary["rows_in"].as_u64(), summary["rows_out"].as_u64()), (Some(3), Some(2)));
+    assert_eq!(summary["rejects"], serde_json::json!({ "empty_chain": 1 }));
+    assert_eq!(summary["table_version"].as_u64(), Some(0));
+    assert!(summary["tokens_out"].as_u64() < summary["tokens_in"].as_u64());
+
+    let output = rows(&workplace, "out", "SELECT source['row'], id, cot, source_prompt, source_id FROM t ORDER BY 1");
+    assert_eq!(output, "t.source[row],id,cot,source_prompt,source_id\n0,1,one step,easy,1\n2,3,a single step,easy,3\n");
+    let rejects = rows(&workplace, "out/_asap/rejects", "SELECT source['row'] AS r, status, prompt FROM t");
+    assert_eq!(rejects, "r,status,prompt\n1,empty_chain,hard\n");
+
+    let again = workplace.run(&with_budget).json();
+    assert_eq!((again["nothing_to_do"].as_bool(), again["rows_in"].as_u64()), (Some(true), Some(0)));
+    assert_eq!(again["table_version"].as_u64(), Some(0));
+    let people = workplace.run(&with_budget[..6]);
+    assert_eq!(people.code, 1, "{}", people.stdout);
+    assert!(people.stderr.contains("out was filled by another pipeline"), "{}", people.stderr);
+}
+
+#[test]
+fn a_where_filters_and_a_limit_reads_less() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot, status, error FROM corpus WHERE id <> '3'")
+        .unwrap();
+    let summary = workplace.run(&["run", "mine.sql", "--from", "in", "--to", "a", "--format", "json"]).json();
+    assert_eq!(summary["rows_filtered"].as_u64(), Some(1));
+    let summary =
+        workplace.run(&["run", "mine.sql", "--from", "in", "--to", "b", "--limit", "1", "--format", "json"]).json();
+    assert_eq!((summary["rows_in"].as_u64(), summary["rows_out"].as_u64()), (Some(1), Some(1)));
+    let other = workplace.run(&["run", "mine.sql", "--from", "in", "--to", "b", "--limit", "2"]);
+    assert!(other.code == 1 && other.stderr.contains("--limit 1"), "{}", other.stderr);
+}
+
+#[test]
+fn new_files_are_added_and_done_ones_are_not_read_again() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot, status, error FROM corpus").unwrap();
+    let arguments = ["run", "mine.sql", "--from", "in", "--to", "out", "--format", "json"];
+    assert_eq!(workplace.run(&arguments).json()["rows_in"].as_u64(), Some(3));
+    write(&workplace, "in/b.parquet", &THREE.replace("q1", "q4"));
+    let summary = workplace.run(&arguments).json();
+    assert_eq!((summary["rows_in"].as_u64(), summary["table_version"].as_u64()), (Some(3), Some(1)));
+    assert_eq!(rows(&workplace, "out", "SELECT count(*) AS n FROM t"), "n\n4\n");
+    assert_eq!(rows(&workplace, "out/_asap/rejects", "SELECT count(*) AS n FROM t"), "n\n2\n");
+}
+
+#[test]
+fn a_pipeline_that_does_not_map_rows_to_rows_is_refused() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source FROM corpus ORDER BY id").unwrap();
+    let refused = workplace.run(&["run", "mine.sql", "--from", "in", "--to", "out"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("cannot hold ORDER BY over corpus"), "{}", refused.stderr);
+    assert!(!workplace.path("out").exists());
+}
+
+#[test]
+fn a_pipeline_calls_anchor_coarse_and_score_once() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    let pipeline = std::fs::read_to_string(workplace.path("pipelines/sql/asap.sql")).unwrap();
+    std::fs::write(workplace.path("explain.sql"), format!("EXPLAIN {pipeline}")).unwrap();
+    let model = "asap.scorer.model=tests/goldens/qwen2";
+    let arguments = ["sql", "-q", "--format", "csv", "--from", "in", "-f", "explain.sql", "--set", model];
+    let finished = workplace.run(&arguments);
+    let (_, physical) = finished.ok().split_once("physical_plan").unwrap();
+    for function in ["cot_anchor(", "cot_coarse(", "cot_surprisal("] {
+        assert_eq!(physical.matches(function).count(), 1, "{function} in {physical}");
+    }
+}
+
+#[test]
+fn with_on_error_fail_a_reject_ends_the_run_and_nothing_is_left() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot, status, error FROM corpus").unwrap();
+    let failed = workplace.run(&["run", "mine.sql", "--from", "in", "--to", "out", "--set", "asap.on_error=fail"]);
+    assert_eq!(failed.code, 1);
+    assert!(failed.stderr.contains("empty_chain"), "{}", failed.stderr);
+    assert!(!workplace.path("out").exists());
+}

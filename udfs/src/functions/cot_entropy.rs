@@ -1,0 +1,61 @@
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion_macros::user_doc;
+
+use super::scored;
+use crate::args;
+use crate::lm::{Models, Wanted};
+
+#[user_doc(
+    doc_section(label = "Chain of Thought Functions"),
+    description = "Entropy in nats of the distribution that the first token of each step was drawn from, by the scoring model (`asap.scorer.model`); computed together with `cot_surprisal`. NULL where nothing precedes the step or it has no token. A chain longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
+    syntax_example = "cot_entropy(question, steps)",
+    sql_example = "select cot_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
+    argument(name = "question", description = "What the chain answers; it is put into `asap.scorer.prompt`."),
+    argument(
+        name = "steps",
+        description = "The steps of a chain of thought; the model reads them joined by a blank line."
+    )
+)]
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct CotEntropy {
+    signature: Signature,
+    models: Models,
+}
+
+impl CotEntropy {
+    pub fn new(models: Models) -> Self {
+        Self { signature: Signature::user_defined(Volatility::Stable), models }
+    }
+}
+
+impl ScalarUDFImpl for CotEntropy {
+    fn name(&self) -> &str {
+        "cot_entropy"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        args::coerce(self.name(), &scored::ARGUMENTS, 2, given)
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(scored::scores_type())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        scored::scores(self.name(), &self.models, &args, Wanted::FirstTokens, |scores| {
+            scores.first.iter().map(|token| token.map(|token| token.entropy)).collect()
+        })
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.doc()
+    }
+}

@@ -1,0 +1,63 @@
+use std::sync::Arc;
+
+use datafusion::arrow::array::Int64Array;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
+use datafusion_macros::user_doc;
+
+use crate::args::{self, Arg};
+use crate::lm::Models;
+
+#[user_doc(
+    doc_section(label = "Chain of Thought Functions"),
+    description = "The length of a text in tokens of the scoring model (`asap.scorer.model`), no special tokens added.",
+    syntax_example = "cot_tokens(text)",
+    sql_example = "select cot_tokens('2 + 2 is 4');\n-- 7",
+    argument(name = "text", description = "Any text.")
+)]
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct CotTokens {
+    signature: Signature,
+    models: Models,
+}
+
+impl CotTokens {
+    pub fn new(models: Models) -> Self {
+        Self { signature: Signature::user_defined(Volatility::Stable), models }
+    }
+}
+
+impl ScalarUDFImpl for CotTokens {
+    fn name(&self) -> &str {
+        "cot_tokens"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        args::coerce(self.name(), &[("text", Arg::Text)], 1, given)
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = args::arrays(&args)?;
+        let tokenizer = self.models.tokenizer(&args.config_options)?;
+        let counts = args::texts(&arrays[0]).iter().map(|text| match text {
+            Some(text) => Ok(Some(tokenizer.chain(text)?.len() as i64)),
+            None => Ok(None),
+        });
+        Ok(ColumnarValue::Array(Arc::new(counts.collect::<Result<Int64Array>>()?)))
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.doc()
+    }
+}

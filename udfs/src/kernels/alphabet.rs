@@ -1,0 +1,97 @@
+//! The scalars of a text as small numbers, and where each occurs.
+
+use std::collections::HashMap;
+
+/// A scalar that the alphabet does not hold.
+const ABSENT: u32 = u32::MAX;
+
+/// Numbers the different scalars of one text from 0 on.
+#[derive(Debug)]
+pub struct Alphabet {
+    ascii: [u32; 128],
+    others: HashMap<char, u32>,
+    len: usize,
+}
+
+impl Default for Alphabet {
+    fn default() -> Self {
+        Self { ascii: [ABSENT; 128], others: HashMap::new(), len: 0 }
+    }
+}
+
+impl Alphabet {
+    /// How many scalars it holds.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Forgets every scalar.
+    pub fn clear(&mut self) {
+        self.ascii.fill(ABSENT);
+        self.others.clear();
+        self.len = 0;
+    }
+
+    /// The number of a scalar, a new one if it is new.
+    pub fn add(&mut self, scalar: char) -> u32 {
+        let number = match self.ascii.get_mut(scalar as usize) {
+            Some(number) => number,
+            None => self.others.entry(scalar).or_insert(ABSENT),
+        };
+        if *number == ABSENT {
+            *number = self.len as u32;
+            self.len += 1;
+        }
+        *number
+    }
+
+    /// The number of a scalar, or a number beyond all others if it is absent.
+    pub fn get(&self, scalar: char) -> u32 {
+        match self.ascii.get(scalar as usize) {
+            Some(number) => *number,
+            None => self.others.get(&scalar).copied().unwrap_or(ABSENT),
+        }
+    }
+}
+
+/// The places at which each symbol of a text occurs, ascending.
+#[derive(Debug, Default)]
+pub struct Occurrences {
+    /// Where each symbol's places end in `places`; they start where the previous symbol's end.
+    ends: Vec<u32>,
+    places: Vec<u32>,
+}
+
+impl Occurrences {
+    /// Indexes `text`, whose symbol s occurs `counts[s]` times; a symbol that occurs `popular_from` times or more is
+    /// left out.
+    pub fn rebuild(&mut self, text: &[u32], counts: &[u32], popular_from: usize) {
+        let indexed = |symbol: u32| (counts[symbol as usize] as usize) < popular_from;
+        self.ends.clear();
+        let mut total = 0;
+        for (symbol, count) in counts.iter().enumerate() {
+            self.ends.push(total);
+            if indexed(symbol as u32) {
+                total += count;
+            }
+        }
+        self.places.clear();
+        self.places.resize(total as usize, 0);
+        for (place, &symbol) in text.iter().enumerate().filter(|(_, symbol)| indexed(**symbol)) {
+            let end = &mut self.ends[symbol as usize];
+            self.places[*end as usize] = place as u32;
+            *end += 1;
+        }
+    }
+
+    /// The places of a symbol from `within.0` up to, not including, `within.1`.
+    pub fn of(&self, symbol: u32, within: (usize, usize)) -> &[u32] {
+        let symbol = symbol as usize;
+        let Some(&end) = self.ends.get(symbol) else { return &[] };
+        let start = if symbol == 0 { 0 } else { self.ends[symbol - 1] };
+        let places = &self.places[start as usize..end as usize];
+        let from = places.partition_point(|place| (*place as usize) < within.0);
+        let to = places.partition_point(|place| (*place as usize) < within.1);
+        &places[from..to]
+    }
+}

@@ -1,0 +1,71 @@
+//! Algorithm 1: is a pruned chain made of steps of the original, in their order?
+
+use super::gestalt::Gestalt;
+
+/// A step of the original chain that a step of the coarse chain was found to be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Match {
+    /// Index into the original's steps, from 0.
+    pub step: usize,
+    /// Gestalt similarity of the two.
+    pub similarity: f64,
+}
+
+/// What a walk through both chains found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Walk {
+    /// For each coarse step, in order and up to the first that failed, the step that it matched.
+    pub matches: Vec<Match>,
+    /// Index of the coarse step that nothing matched, from 0; None if the pruning is valid.
+    pub failed: Option<usize>,
+}
+
+/// Walks both chains once: each coarse step takes the first original step, behind the one that was last taken, whose
+/// similarity is at least `threshold`. `gestalt` brings the measure and its memory. Texts are compared as they are:
+/// the caller strips them.
+pub fn walk(gestalt: &mut Gestalt, original: &[&str], coarse: &[&str], threshold: f64) -> Walk {
+    let mut matches = Vec::with_capacity(coarse.len());
+    let mut rest = original.iter().enumerate();
+    for (place, coarse_step) in coarse.iter().enumerate() {
+        gestalt.set_b(coarse_step);
+        let found = rest.find_map(|(step, original_step)| {
+            let similarity = gestalt.ratio_of_at_least(original_step, threshold)?;
+            Some(Match { step, similarity })
+        });
+        match found {
+            Some(found) => matches.push(found),
+            None => return Walk { matches, failed: Some(place) },
+        }
+    }
+    Walk { matches, failed: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walked(original: &[&str], coarse: &[&str]) -> (Vec<usize>, Option<usize>) {
+        let walk = walk(&mut Gestalt::new(false), original, coarse, 0.6);
+        (walk.matches.iter().map(|found| found.step).collect(), walk.failed)
+    }
+
+    #[test]
+    fn steps_match_in_order() {
+        let original = ["first we add", "then we wait", "then we multiply", "so it is 4"];
+        assert_eq!(walked(&original, &["first, we add", "so it is 4"]), (vec![0, 3], None));
+        assert_eq!(walked(&original, &["so it is 4", "first we add"]), (vec![3], Some(1)));
+        assert_eq!(walked(&original, &["something else"]), (vec![], Some(0)));
+    }
+
+    #[test]
+    fn a_repeated_step_is_taken_once() {
+        assert_eq!(walked(&["a", "b", "a"], &["a", "a"]), (vec![0, 2], None));
+        assert_eq!(walked(&["a", "b"], &["a", "a"]), (vec![0], Some(1)));
+    }
+
+    #[test]
+    fn nothing_matches_anything_of_nothing() {
+        assert_eq!(walked(&[], &["a"]), (vec![], Some(0)));
+        assert_eq!(walked(&["a"], &[]), (vec![], None));
+    }
+}

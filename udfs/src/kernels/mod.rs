@@ -1,0 +1,9 @@
+//! What the SQL functions compute, as plain Rust without Arrow.
+
+mod alphabet;
+pub mod budget;
+pub mod gestalt;
+pub mod matching;
+pub mod steps;
+pub mod tags;
+pub mod trace;

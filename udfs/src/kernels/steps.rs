@@ -1,0 +1,132 @@
+//! A chain of thought as steps.
+
+/// What stands between two steps of a chain that is put together again.
+pub const SEPARATOR: &str = "\n\n";
+
+/// The steps of a chain: it is cut at every run of two or more line ends (`\n` or `\r\n`) that follow each other
+/// directly, so a line that holds spaces does not separate. A step loses blank lines around it and white space at its
+/// end; it keeps the indentation of its first line, which code needs. Steps with nothing left are dropped.
+pub fn steps(chain: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut rest = chain;
+    while !rest.is_empty() {
+        let (piece, after) = cut(rest);
+        let step = trim(piece);
+        if !step.is_empty() {
+            found.push(step);
+        }
+        rest = after;
+    }
+    found
+}
+
+/// The steps joined by a blank line.
+pub fn join<'a>(steps: impl IntoIterator<Item = &'a str>) -> String {
+    let mut chain = String::new();
+    for (place, step) in steps.into_iter().enumerate() {
+        if place > 0 {
+            chain.push_str(SEPARATOR);
+        }
+        chain.push_str(step);
+    }
+    chain
+}
+
+/// Without white space at both ends, as Python's `str.strip` does it.
+pub fn strip(text: &str) -> &str {
+    text.trim_matches(is_space)
+}
+
+/// White space as Python sees it: Unicode's White_Space and the four separators U+001C to U+001F.
+fn is_space(scalar: char) -> bool {
+    scalar.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&scalar)
+}
+
+/// What stands before the first run of at least two line ends, and what stands after that run.
+fn cut(text: &str) -> (&str, &str) {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let (after, line_ends) = skip_line_ends(bytes, at);
+        if line_ends >= 2 {
+            return (&text[..at], &text[after..]);
+        }
+        at = after.max(at + 1);
+    }
+    (text, "")
+}
+
+/// Where the run of line ends that starts at `at` ends, and how many they are.
+fn skip_line_ends(bytes: &[u8], mut at: usize) -> (usize, usize) {
+    let mut line_ends = 0;
+    loop {
+        match bytes.get(at..) {
+            Some([b'\n', ..]) => at += 1,
+            Some([b'\r', b'\n', ..]) => at += 2,
+            _ => return (at, line_ends),
+        }
+        line_ends += 1;
+    }
+}
+
+/// Without blank lines at the start and without white space at the end.
+fn trim(piece: &str) -> &str {
+    let piece = piece.trim_end_matches(is_space);
+    let indentation = piece.len() - piece.trim_start_matches(is_space).len();
+    let first_line = piece[..indentation].rfind('\n').map_or(0, |line_end| line_end + 1);
+    &piece[first_line..]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn cuts_at_blank_lines_only() {
+        assert_eq!(steps("a\n\nb\r\n\r\nc\n\r\n\nd\ne"), ["a", "b", "c", "d\ne"]);
+        assert_eq!(steps("def f():\n    x\n \n    y\n\n  z"), ["def f():\n    x\n \n    y", "  z"]);
+        assert_eq!(steps("a\r\r\n\nb"), ["a", "b"]);
+        assert_eq!(steps("a\r\rb"), ["a\r\rb"]);
+    }
+
+    #[test]
+    fn drops_what_is_blank_and_keeps_indentation() {
+        assert_eq!(steps(""), [""; 0]);
+        assert_eq!(steps(" \n\n\t\r\n\r\n\u{a0}\u{1c}"), [""; 0]);
+        assert_eq!(steps("\n \n    return x \t\n \n"), ["    return x"]);
+        assert_eq!(steps("\u{3000}a\u{3000}\n\nb"), ["\u{3000}a", "b"]);
+    }
+
+    #[test]
+    fn strips_as_python_does() {
+        assert_eq!(strip("\u{1f}\u{85}\u{2028} a\u{200b}\u{1c}\t"), "a\u{200b}");
+    }
+
+    /// What the documentation says, by a regular expression.
+    fn steps_by_regex(chain: &str) -> Vec<String> {
+        let blank_lines = regex::Regex::new(r"(\r?\n){2,}").unwrap();
+        let leading = regex::Regex::new(r"\A([\s\x1c-\x1f]*\n)?").unwrap();
+        let trailing = regex::Regex::new(r"[\s\x1c-\x1f]*\z").unwrap();
+        let pieces = blank_lines.split(chain).map(|piece| {
+            let piece = trailing.replace(piece, "");
+            leading.replace(&piece, "").into_owned()
+        });
+        pieces.filter(|step| !step.is_empty()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn equals_the_regular_expression(chain in r"([ab\r\n\n\n \t\x1c\x0c\u{a0}é]|\n\n|\r\n){0,30}") {
+            prop_assert_eq!(steps(&chain), steps_by_regex(&chain));
+        }
+
+        #[test]
+        fn joined_steps_are_cut_into_the_same_steps(chain in r"([ab\r\n\n\n \t]|\n\n|\r\n){0,30}") {
+            let found = steps(&chain);
+            let joined = join(found.iter().copied());
+            prop_assert_eq!(steps(&joined), found);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The tags that reasoning models put around their chain of thought.
+
+use super::steps::strip;
+
+const OPENING: [&str; 2] = ["<think>", "<|begin_of_thought|>"];
+const CLOSING: [&str; 2] = ["</think>", "<|end_of_thought|>"];
+const SOLUTION: [&str; 2] = ["<|begin_of_solution|>", "<|end_of_solution|>"];
+
+/// The chain of thought of a generation: from the first opening tag to the first closing tag after it, stripped.
+/// A missing opening tag is accepted, because chat templates put it into the prompt; without a closing tag: None.
+pub fn think(generation: &str) -> Option<&str> {
+    let (from, to, _) = span(generation)?;
+    Some(strip(&generation[from..to]))
+}
+
+/// What follows the chain's closing tag, stripped and without the tags of a solution; without a closing tag: None.
+pub fn response(generation: &str) -> Option<&str> {
+    let (_, _, after) = span(generation)?;
+    let mut rest = strip(&generation[after..]);
+    rest = rest.strip_prefix(SOLUTION[0]).unwrap_or(rest);
+    rest = rest.strip_suffix(SOLUTION[1]).unwrap_or(rest);
+    Some(strip(rest))
+}
+
+/// A chain and its answer as one generation.
+pub fn wrap(cot: &str, answer: &str) -> String {
+    format!("{}\n{}", OPENING[0], continuation(cot, answer))
+}
+
+/// A chain and its answer as they follow a prompt that ends in the opening tag.
+pub fn continuation(cot: &str, answer: &str) -> String {
+    format!("{cot}\n{}\n{answer}", CLOSING[0])
+}
+
+/// Byte positions: the chain's start, its end, and the end of the closing tag.
+fn span(generation: &str) -> Option<(usize, usize, usize)> {
+    let from = first_of(generation, &OPENING).map_or(0, |(_, end)| end);
+    match first_of(&generation[from..], &CLOSING) {
+        Some((start, end)) => Some((from, from + start, from + end)),
+        // The only opening tag stands after the chain: it belongs to the response.
+        None => first_of(generation, &CLOSING).map(|(start, end)| (0, start, end)),
+    }
+}
+
+fn first_of(text: &str, tags: &[&str]) -> Option<(usize, usize)> {
+    tags.iter().filter_map(|tag| text.find(tag).map(|start| (start, start + tag.len()))).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_tags() {
+        assert_eq!(think("<think>\n a \n</think>\nb"), Some("a"));
+        assert_eq!(response("<think>\n a \n</think>\nb\n"), Some("b"));
+        let open_thoughts =
+            "<|begin_of_thought|>\n\na\n\n<|end_of_thought|>\n\n<|begin_of_solution|>\nb\n<|end_of_solution|>";
+        assert_eq!(think(open_thoughts), Some("a"));
+        assert_eq!(response(open_thoughts), Some("b"));
+    }
+
+    #[test]
+    fn what_is_wrapped_comes_back() {
+        let generation = wrap("a\n\nb", "c");
+        assert_eq!((think(&generation), response(&generation)), (Some("a\n\nb"), Some("c")));
+    }
+
+    #[test]
+    fn a_missing_opening_tag_is_accepted_and_a_missing_closing_one_is_not() {
+        assert_eq!(think("a</think>b"), Some("a"));
+        assert_eq!(think("<think>a"), None);
+        assert_eq!(response("<think>a"), None);
+        assert_eq!(think(""), None);
+    }
+}

@@ -1,0 +1,3 @@
+//! Where direct thoughts and coarse prunings come from.
+
+pub mod extractive;

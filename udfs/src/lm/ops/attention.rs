@@ -1,0 +1,249 @@
+//! Causal attention in blocks of queries and keys: memory never holds tokens × tokens.
+
+use candle_core::Tensor;
+use pulp::{Arch, Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::super::Result;
+use super::exp::{exp, exp_in_place, max};
+use super::{Cores, Matrix, Write, matrix, multiply, read};
+
+/// Queries of one task: enough rows for a matrix product, few enough to share a short chain between cores.
+const QUERIES: usize = 128;
+/// Keys of one step of a task: its scores, 128 × 512 values, stay in a core's cache.
+const KEYS: usize = 512;
+// A block's first query then sees at least one key of every part.
+const _: () = assert!(KEYS.is_multiple_of(QUERIES));
+
+/// The heads of a layer. Query head h reads key head h / (query / key).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heads {
+    /// Query heads.
+    pub query: usize,
+    /// Key and value heads.
+    pub key: usize,
+    /// Dimensions of a head.
+    pub width: usize,
+}
+
+/// What attention gives, and what its backward pass needs of it.
+#[derive(Debug, Clone)]
+pub struct Attention {
+    /// [tokens, query heads × width].
+    pub output: Tensor,
+    /// ln Σ exp(score) of each token and query head: [tokens, query heads].
+    pub log_sums: Tensor,
+}
+
+/// softmax(Q · Kᵀ / √width) · V for chains that follow each other, `lengths` tokens each. A token attends to itself
+/// and to the earlier ones of its chain.
+///
+/// `q` is [tokens, query heads × width], `k` and `v` are [tokens, key heads × width].
+pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, heads: Heads, lengths: &[usize]) -> Result<Attention> {
+    let tokens: usize = lengths.iter().sum();
+    let mut output = vec![0.0; tokens * heads.query * heads.width];
+    let mut log_sums = vec![0.0; tokens * heads.query];
+    let mut blocks = blocks(&mut output, &mut log_sums, heads, lengths);
+    // The longest first, so that no core waits at the end.
+    blocks.sort_by_key(|block| std::cmp::Reverse(block.from));
+    read([q, k, v], |[q, k, v]| {
+        blocks.into_par_iter().for_each_init(Softmax::default, |softmax, block| {
+            for head in 0..heads.query {
+                softmax.attend([q, k, v], heads, head, &block);
+                for row in 0..block.rows {
+                    let to = &mut block.output[(row * heads.query + head) * heads.width..][..heads.width];
+                    block.log_sums[row * heads.query + head] = softmax.finish(row, to);
+                }
+            }
+        });
+    })?;
+    Ok(Attention { output: matrix(output, heads.query * heads.width)?, log_sums: matrix(log_sums, heads.query)? })
+}
+
+/// The queries of one task and where their results go.
+struct Block<'a> {
+    /// The chain's first token.
+    chain: usize,
+    /// The block's first query within the chain.
+    from: usize,
+    /// Queries.
+    rows: usize,
+    output: &'a mut [f32],
+    log_sums: &'a mut [f32],
+}
+
+fn blocks<'a>(
+    mut output: &'a mut [f32],
+    mut log_sums: &'a mut [f32],
+    heads: Heads,
+    lengths: &[usize],
+) -> Vec<Block<'a>> {
+    let mut blocks = Vec::new();
+    let mut chain = 0;
+    for length in lengths {
+        for from in (0..*length).step_by(QUERIES) {
+            let rows = QUERIES.min(length - from);
+            let (own_output, rest_output) = output.split_at_mut(rows * heads.query * heads.width);
+            let (own_sums, rest_sums) = log_sums.split_at_mut(rows * heads.query);
+            (output, log_sums) = (rest_output, rest_sums);
+            blocks.push(Block { chain, from, rows, output: own_output, log_sums: own_sums });
+        }
+        chain += length;
+    }
+    blocks
+}
+
+/// The softmax of one block and head over keys that come in parts: what was gathered is scaled down whenever a larger
+/// score appears.
+#[derive(Default)]
+struct Softmax {
+    width: usize,
+    /// Scores of the current part, then their weights: rows × keys.
+    scores: Vec<f32>,
+    /// Largest score so far, row by row.
+    max: Vec<f32>,
+    /// Sum of the weights so far, row by row.
+    sum: Vec<f32>,
+    /// Sum of the weighted values so far: rows × width.
+    gathered: Vec<f32>,
+}
+
+impl Softmax {
+    /// Gathers the values of all keys that the block's queries see.
+    fn attend(&mut self, [q, k, v]: [&[f32]; 3], heads: Heads, head: usize, block: &Block) {
+        let Heads { query, key, width } = heads;
+        let key_head = head / (query / key);
+        let end = block.from + block.rows;
+        self.width = width;
+        reset(&mut self.max, block.rows, f32::NEG_INFINITY);
+        reset(&mut self.sum, block.rows, 0.0);
+        reset(&mut self.gathered, block.rows * width, 0.0);
+        let queries = head_of(q, block.chain + block.from, block.rows, (head, query, width));
+        for first in (0..end).step_by(KEYS) {
+            let count = KEYS.min(end - first);
+            self.scores.resize(block.rows * count, 0.0);
+            let keys = head_of(k, block.chain + first, count, (key_head, key, width));
+            multiply(queries, keys.t(), (width as f32).sqrt().recip(), &mut self.scores, Write::Replace, Cores::One);
+            Arch::new().dispatch(Weigh { softmax: self, count, seen: block.from + 1 - first });
+            let weights = Matrix::dense(&self.scores, block.rows, count);
+            let values = head_of(v, block.chain + first, count, (key_head, key, width));
+            multiply(weights, values, 1.0, &mut self.gathered, Write::Add, Cores::One);
+        }
+    }
+
+    /// Turns one row's scores, of which it sees the first `seen`, into weights.
+    #[inline(always)]
+    fn weigh(&mut self, row: usize, count: usize, seen: usize) {
+        let (visible, hidden) = self.scores[row * count..][..count].split_at_mut(seen);
+        hidden.fill(0.0);
+        let before = self.max[row];
+        let highest = max(visible);
+        if highest > before {
+            // At the first part nothing was gathered, and exp gives a tiny number for −∞.
+            let shrink = exp(before - highest);
+            self.gathered[row * self.width..][..self.width].iter_mut().for_each(|x| *x *= shrink);
+            self.sum[row] *= shrink;
+            self.max[row] = highest;
+        }
+        self.sum[row] += exp_in_place(visible, self.max[row]);
+    }
+
+    /// Writes one row's result and returns the logarithm of its normaliser.
+    fn finish(&self, row: usize, output: &mut [f32]) -> f32 {
+        let gathered = &self.gathered[row * self.width..][..self.width];
+        output.iter_mut().zip(gathered).for_each(|(to, x)| *to = x / self.sum[row]);
+        self.max[row] + self.sum[row].ln()
+    }
+}
+
+/// One head of `count` tokens from `first` on.
+fn head_of(x: &[f32], first: usize, count: usize, (head, heads, width): (usize, usize, usize)) -> Matrix<'_> {
+    Matrix::new(&x[(first * heads + head) * width..], (count, width), (heads * width, 1))
+}
+
+fn reset(values: &mut Vec<f32>, length: usize, value: f32) {
+    values.clear();
+    values.resize(length, value);
+}
+
+/// All rows of a part; compiled once for each kind of vector instructions and chosen when it runs.
+struct Weigh<'a> {
+    softmax: &'a mut Softmax,
+    count: usize,
+    /// Keys that the first row sees; each row sees one more than the row before.
+    seen: usize,
+}
+
+impl WithSimd for Weigh<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for row in 0..self.softmax.max.len() {
+            self.softmax.weigh(row, self.count, (self.seen + row).min(self.count));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The definition, token by token in f64.
+    fn plain(q: &[f32], k: &[f32], v: &[f32], heads: Heads, lengths: &[usize]) -> (Vec<f64>, Vec<f64>) {
+        let Heads { query, key, width } = heads;
+        let (mut output, mut log_sums) = (Vec::new(), Vec::new());
+        let mut chain = 0;
+        for length in lengths {
+            for (token, head) in (0..*length).flat_map(|token| (0..query).map(move |head| (token, head))) {
+                let at = |x: &[f32], token: usize, heads: usize, head: usize, i: usize| {
+                    f64::from(x[((chain + token) * heads + head) * width + i])
+                };
+                let key_head = head / (query / key);
+                let score = |other: usize| {
+                    let terms = (0..width).map(|i| at(q, token, query, head, i) * at(k, other, key, key_head, i));
+                    terms.sum::<f64>() / (width as f64).sqrt()
+                };
+                let weights: Vec<f64> = (0..=token).map(|other| score(other).exp()).collect();
+                let sum: f64 = weights.iter().sum();
+                log_sums.push(sum.ln());
+                output.extend((0..width).map(|i| {
+                    (0..=token).map(|other| weights[other] / sum * at(v, other, key, key_head, i)).sum::<f64>()
+                }));
+            }
+            chain += length;
+        }
+        (output, log_sums)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+        #[test]
+        fn blocks_and_packing_agree_with_the_definition(
+            lengths in prop::collection::vec(prop_oneof![1_usize..40, 100_usize..160, Just(700)], 1..4),
+            seed in any::<u64>(),
+        ) {
+            let heads = Heads { query: 4, key: 2, width: 6 };
+            let tokens: usize = lengths.iter().sum();
+            let mut state = seed;
+            let mut draw = |count: usize| -> Vec<f32> {
+                (0..count).map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 40) as f32 / 4e6 - 2.0
+                }).collect()
+            };
+            let (q, k, v) = (draw(tokens * 24), draw(tokens * 12), draw(tokens * 12));
+            let tensor = |x: &[f32], width| matrix(x.to_vec(), width).unwrap();
+            let found = attention(&tensor(&q, 24), &tensor(&k, 12), &tensor(&v, 12), heads, &lengths).unwrap();
+            let (output, log_sums) = plain(&q, &k, &v, heads, &lengths);
+            for (found, expected) in [(found.output, output), (found.log_sums, log_sums)] {
+                let found = found.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                prop_assert_eq!(found.len(), expected.len());
+                for (found, expected) in found.iter().zip(&expected) {
+                    prop_assert!((f64::from(*found) - expected).abs() < 2e-5, "{} against {}", found, expected);
+                }
+            }
+        }
+    }
+}

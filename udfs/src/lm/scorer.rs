@@ -1,0 +1,326 @@
+//! Scores of chains: tokenised once, asked of the model's thread once.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+
+use super::decoder::Decoder;
+use super::memo::Memo;
+use super::output::{Output, Target, TokenScore};
+use super::row::{Row, Scores, Wanted};
+use super::thread::{Key, Model, ModelThread, Request};
+use super::{LmError, PromptTemplate, Result, Tokenizer};
+
+/// Bytes of tokenised rows that are remembered: those of a few batches.
+const REMEMBERED_BYTES: usize = 32 << 20;
+
+/// A model's folder, loaded: the decoder on its thread and what its callers must know of it.
+#[derive(Debug)]
+pub struct LoadedModel {
+    thread: ModelThread,
+    output: Arc<Output>,
+    /// Tokens that the model can read at once.
+    window: usize,
+}
+
+impl LoadedModel {
+    /// Loads a folder in Hugging Face's layout and starts the model's thread.
+    ///
+    /// # Errors
+    /// If a file is missing, or config, weights and tokenizer do not fit each other.
+    pub fn load(folder: &Path, tokenizer: &Tokenizer) -> Result<Self> {
+        let decoder = Decoder::load(folder)?;
+        let (vocabulary, window) = (decoder.config.vocab_size, decoder.config.max_position_embeddings);
+        if let Some(id) = tokenizer.largest_id().filter(|id| *id as usize >= vocabulary) {
+            let found = format!("it has a token {id}, but config.json's vocab_size is {vocabulary}");
+            return Err(LmError::Unsupported { path: folder.join("tokenizer.json"), found });
+        }
+        let output = Arc::new(Output::new(decoder.weights.output().clone()));
+        let thread = ModelThread::spawn(DecoderWithOutput { decoder, output: Arc::clone(&output) })?;
+        Ok(Self { thread, output, window })
+    }
+}
+
+struct DecoderWithOutput {
+    decoder: Decoder,
+    output: Arc<Output>,
+}
+
+impl Model for DecoderWithOutput {
+    fn score(&mut self, ids: &[u32], lengths: &[usize], targets: &[Target]) -> Result<Vec<TokenScore>> {
+        if targets.is_empty() {
+            return Ok(vec![]);
+        }
+        self.output.score(&self.decoder.hidden(ids, lengths)?, targets)
+    }
+}
+
+/// A model with a tokenizer and a prompt: what scores the chains of a query.
+#[derive(Debug)]
+pub struct Scorer {
+    tokenizer: Arc<Tokenizer>,
+    prompt: PromptTemplate,
+    model: Arc<LoadedModel>,
+    rows: Mutex<Memo<Key, Tokenized>>,
+    /// Distinguishes rows of different prompts.
+    prompt_key: Key,
+}
+
+/// A question and the steps of its chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuestionAndSteps<'a> {
+    /// The question.
+    pub question: &'a str,
+    /// The steps; they are read joined by a blank line.
+    pub steps: Vec<&'a str>,
+}
+
+/// A row's length, and its tokens unless they are more than the model can read.
+#[derive(Debug)]
+struct Tokenized {
+    tokens: usize,
+    row: Option<Arc<Row>>,
+}
+
+/// The scores of a row, or why it has none.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scored {
+    /// The scores, step by step.
+    Steps(Arc<Scores>),
+    /// The row is longer than the model's window, in words.
+    TooLong(String),
+}
+
+impl Scorer {
+    /// A scorer of this model whose prompt is read from `folder` and the setting `asap.scorer.prompt`.
+    ///
+    /// # Errors
+    /// As [`PromptTemplate::load`], and if the prompt cannot be rendered.
+    pub fn new(
+        folder: &Path,
+        setting: Option<&str>,
+        tokenizer: Arc<Tokenizer>,
+        model: Arc<LoadedModel>,
+    ) -> Result<Self> {
+        let prompt = PromptTemplate::load(folder, setting)?;
+        // A template that fails on every question fails here, before any row is read.
+        prompt.render("1 + 1 = ?")?;
+        let prompt_key = Sha256::digest(format!("{setting:?}")).into();
+        Ok(Self { tokenizer, prompt, model, rows: Mutex::new(Memo::new(REMEMBERED_BYTES)), prompt_key })
+    }
+
+    /// The scores of chains in their order. Rows that were scored lately, or are there twice, are not computed again.
+    ///
+    /// # Errors
+    /// If the tokenizer, the prompt or the model fails.
+    pub fn score(&self, chains: &[QuestionAndSteps], wanted: Wanted) -> Result<Vec<Scored>> {
+        let prepared: Vec<Prepared> =
+            chains.par_iter().map(|chain| self.prepare(chain, wanted)).collect::<Result<_>>()?;
+        let mut requests = Vec::new();
+        for prepared in &prepared {
+            if let Prepared::Asked(request) = prepared {
+                requests.push(request.clone());
+            }
+        }
+        let mut answers = match requests.is_empty() {
+            true => vec![],
+            false => self.model.thread.score(requests)?,
+        }
+        .into_iter();
+        let finish = |prepared| match prepared {
+            Prepared::Known(scored) => Some(scored),
+            Prepared::Asked(_) => answers.next().map(Scored::Steps),
+        };
+        Ok(prepared.into_iter().filter_map(finish).collect())
+    }
+
+    /// Why a chain is longer than the model's window, in words; None if it fits.
+    ///
+    /// # Errors
+    /// If the tokenizer or the prompt fails.
+    pub fn too_long(&self, chain: &QuestionAndSteps) -> Result<Option<String>> {
+        let tokenized = self.tokenized(self.key(chain), chain)?;
+        Ok(tokenized.row.is_none().then(|| self.describe(&tokenized)))
+    }
+
+    /// Rows that went through the model so far.
+    pub fn prefills(&self) -> u64 {
+        self.model.thread.prefills()
+    }
+
+    /// Rows of hidden states that went through the output layer so far.
+    pub fn output_rows(&self) -> u64 {
+        self.model.output.rows()
+    }
+
+    fn prepare(&self, chain: &QuestionAndSteps, wanted: Wanted) -> Result<Prepared> {
+        let key = self.key(chain);
+        if let Some(scores) = self.model.thread.known(key, wanted) {
+            return Ok(Prepared::Known(Scored::Steps(scores)));
+        }
+        let tokenized = self.tokenized(key, chain)?;
+        Ok(match &tokenized.row {
+            Some(row) => Prepared::Asked(Request { key, row: Arc::clone(row), wanted }),
+            None => Prepared::Known(Scored::TooLong(self.describe(&tokenized))),
+        })
+    }
+
+    fn tokenized(&self, key: Key, chain: &QuestionAndSteps) -> Result<Arc<Tokenized>> {
+        if let Some(tokenized) = self.rows.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(tokenized);
+        }
+        let row = Row::encode(&self.tokenizer, &self.prompt, chain.question, &chain.steps)?;
+        let tokens = row.ids.len();
+        let row = (tokens <= self.model.window).then(|| Arc::new(row));
+        let bytes = 128 + row.as_ref().map_or(0, |row| row.ids.len() * 4 + chain.steps.len() * 12);
+        let tokenized = Arc::new(Tokenized { tokens, row });
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&tokenized), bytes);
+        Ok(tokenized)
+    }
+
+    fn describe(&self, tokenized: &Tokenized) -> String {
+        let (tokens, window) = (in_thousands(tokenized.tokens), in_thousands(self.model.window));
+        format!("{tokens} tokens with its prompt, the model's window is {window}")
+    }
+
+    fn key(&self, chain: &QuestionAndSteps) -> Key {
+        let mut hash = Sha256::new_with_prefix(self.prompt_key);
+        for text in std::iter::once(&chain.question).chain(&chain.steps) {
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+        }
+        hash.finalize().into()
+    }
+}
+
+enum Prepared {
+    Known(Scored),
+    Asked(Request),
+}
+
+/// 32768 as 32,768.
+fn in_thousands(number: usize) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lm::testing::{Chain, chains, golden};
+
+    fn scorer(name: &str, setting: &str) -> Scorer {
+        let folder = golden(name);
+        let tokenizer = Arc::new(Tokenizer::load(&folder).unwrap());
+        let model = Arc::new(LoadedModel::load(&folder, &tokenizer).unwrap());
+        Scorer::new(&folder, Some(setting), tokenizer, model).unwrap()
+    }
+
+    fn asked(chain: &Chain) -> QuestionAndSteps<'_> {
+        QuestionAndSteps { question: &chain.question, steps: chain.steps.iter().map(String::as_str).collect() }
+    }
+
+    fn steps(scored: Scored) -> Arc<Scores> {
+        match scored {
+            Scored::Steps(scores) => scores,
+            Scored::TooLong(why) => panic!("{why}"),
+        }
+    }
+
+    #[test]
+    fn scores_agree_with_transformers() {
+        for name in ["qwen2", "llama", "qwen3", "mistral", "yarn", "linear"] {
+            let scorer = scorer(name, "{question}");
+            let chains = chains(name);
+            let asked: Vec<_> = chains.iter().map(asked).collect();
+            let found = scorer.score(&asked, Wanted::AllTokens).unwrap();
+            for (found, chain) in found.into_iter().map(steps).zip(&chains) {
+                let close = |found: Option<f32>, expected: Option<f64>, tolerance: f64| match (found, expected) {
+                    (Some(found), Some(expected)) => (f64::from(found) - expected).abs() < tolerance,
+                    (found, expected) => found.is_none() && expected.is_none(),
+                };
+                assert_eq!(found.first.len(), chain.steps.len());
+                for (i, first) in found.first.iter().enumerate() {
+                    assert!(close(first.map(|token| token.surprisal), chain.surprisal[i], 1e-4), "{name} {chain:?}");
+                    assert!(close(first.map(|token| token.entropy), chain.entropy[i], 1e-4), "{name} {chain:?}");
+                    let expected = chain.perplexity[i];
+                    let tolerance = 1e-4 * expected.unwrap_or_default();
+                    assert!(close(found.perplexity[i], expected, tolerance), "{name} {chain:?} {found:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_rows_before_first_tokens_go_through_the_output_layer() {
+        let scorer = scorer("qwen2", "{question}");
+        let chains = chains("qwen2");
+        let asked: Vec<_> = chains.iter().map(asked).collect();
+        scorer.score(&asked, Wanted::FirstTokens).unwrap();
+        let scored_steps = chains.iter().flat_map(|chain| &chain.surprisal).flatten().count();
+        assert_eq!(scorer.output_rows(), scored_steps as u64);
+    }
+
+    #[test]
+    fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
+        let (batch, single) = (scorer("llama", "{question}"), scorer("llama", "{question}"));
+        let chains = chains("llama");
+        let mut asked: Vec<_> = chains.iter().map(asked).collect();
+        asked.extend_from_within(..10);
+        let found = batch.score(&asked, Wanted::FirstTokens).unwrap();
+        assert_eq!(batch.prefills(), chains.len() as u64);
+        for (found, chain) in found.into_iter().map(steps).zip(&asked) {
+            let alone = steps(single.score(std::slice::from_ref(chain), Wanted::FirstTokens).unwrap().remove(0));
+            for (found, alone) in found.first.iter().zip(&alone.first) {
+                let difference = found.zip(*alone).map_or(0.0, |(a, b)| (a.surprisal - b.surprisal).abs());
+                assert!(difference < 1e-5 && found.is_some() == alone.is_some());
+            }
+        }
+        assert_eq!(single.prefills(), chains.len() as u64);
+
+        // All tokens take one more pass, which answers for first tokens too.
+        let read = batch.tokenizer.tokenized_bytes();
+        batch.score(&asked, Wanted::AllTokens).unwrap();
+        batch.score(&asked, Wanted::FirstTokens).unwrap();
+        assert_eq!(batch.prefills(), 2 * chains.len() as u64);
+        assert_eq!(batch.tokenizer.tokenized_bytes(), read);
+    }
+
+    #[test]
+    fn prompts_are_part_of_a_row() {
+        let folder = golden("qwen2");
+        let short = scorer("qwen2", "{question}");
+        let long =
+            Scorer::new(&folder, Some("{question} So: "), Arc::clone(&short.tokenizer), Arc::clone(&short.model));
+        let chain = QuestionAndSteps { question: "2 + 2?\n", steps: vec!["It is 4.", "", "Done."] };
+        let score =
+            |scorer: &Scorer| steps(scorer.score(std::slice::from_ref(&chain), Wanted::FirstTokens).unwrap().remove(0));
+        let (short, long) = (score(&short), score(&long.unwrap()));
+        assert!(short.first[0].is_some() && short.first[2].is_some() && short.first[0] != long.first[0]);
+        assert_eq!((short.first[1], long.first[1]), (None, None), "a step without text has no first token");
+    }
+
+    #[test]
+    fn a_chain_beyond_the_window_says_so_in_numbers() {
+        let scorer = scorer("qwen2", "{question}");
+        let chain = QuestionAndSteps { question: "Count.", steps: vec!["7 "; 2500] };
+        let why = "7,503 tokens with its prompt, the model's window is 4,096";
+        let text = format!("Count.{}", ["7 "; 2500].join("\n\n"));
+        assert_eq!(scorer.tokenizer.encode(&text, true).unwrap().ids.len(), 7503);
+        assert_eq!(scorer.too_long(&chain).unwrap().as_deref(), Some(why));
+        let scored = scorer.score(&[chain], Wanted::FirstTokens).unwrap();
+        assert_eq!(scored, [Scored::TooLong(why.to_string())]);
+        assert_eq!(scorer.prefills(), 0);
+        let fits = QuestionAndSteps { question: "Count.", steps: vec!["1", "2"] };
+        assert_eq!(scorer.too_long(&fits).unwrap(), None);
+    }
+}

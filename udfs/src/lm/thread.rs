@@ -1,0 +1,279 @@
+//! A model on a thread of its own: rows of all callers are packed into runs of tokens, each row once.
+//!
+//! ```text
+//! functions of several partitions ──requests──▶ bounded channel ──▶ model's thread: known? else pack and prefill
+//!          ▲                                                               │
+//!          └───────────────────── one answer per call ◀────────────────────┘
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::memo::Memo;
+use super::output::{Target, TokenScore};
+use super::row::{Row, Scores, Wanted};
+use super::{LmError, Result};
+
+/// Calls that may wait for the model; the next one waits to be taken in.
+const WAITING_CALLS: usize = 16;
+/// Tokens of one run, unless a single row has more.
+const TOKENS_PER_RUN: usize = 8192;
+/// Bytes of scores that are remembered: those of a few hundred thousand steps.
+const REMEMBERED_BYTES: usize = 16 << 20;
+
+/// What a model does for a thread: plain data in, plain data out.
+pub trait Model: Send {
+    /// The scores of `targets`, whose rows count through all of `ids`: chains that follow each other, `lengths` tokens
+    /// each, which do not see each other.
+    fn score(&mut self, ids: &[u32], lengths: &[usize], targets: &[Target]) -> Result<Vec<TokenScore>>;
+}
+
+/// Identifies a row: the SHA-256 of prompt, question and steps.
+pub type Key = [u8; 32];
+
+/// A row whose scores are asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Rows of the same key have the same scores.
+    pub key: Key,
+    /// The row.
+    pub row: Arc<Row>,
+    /// Its scores that are needed.
+    pub wanted: Wanted,
+}
+
+/// One call and where its answer goes.
+struct Call {
+    requests: Vec<Request>,
+    answer: std::sync::mpsc::Sender<Result<Vec<Arc<Scores>>>>,
+}
+
+/// A model's thread; it ends when this is dropped.
+#[derive(Debug)]
+pub struct ModelThread {
+    calls: SyncSender<Call>,
+    known: Arc<Known>,
+}
+
+/// What both sides of the channel see.
+#[derive(Debug)]
+struct Known {
+    scores: Mutex<Memo<(Key, Wanted), Scores>>,
+    prefills: AtomicU64,
+}
+
+impl ModelThread {
+    /// Moves a model to a thread.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn spawn(model: impl Model + 'static) -> Result<Self> {
+        let (sender, receiver) = sync_channel(WAITING_CALLS);
+        let known = Arc::new(Known { scores: Mutex::new(Memo::new(REMEMBERED_BYTES)), prefills: AtomicU64::new(0) });
+        let shared = Arc::clone(&known);
+        std::thread::Builder::new()
+            .name("asap-model".to_string())
+            .spawn(move || serve(model, &receiver, &shared))
+            .map_err(|error| LmError::Thread(format!("the system gave none: {error}")))?;
+        Ok(Self { calls: sender, known })
+    }
+
+    /// The scores of a row, if they are still remembered.
+    pub fn known(&self, key: Key, wanted: Wanted) -> Option<Arc<Scores>> {
+        self.known.get(key, wanted)
+    }
+
+    /// Waits for the scores of rows, in their order.
+    ///
+    /// # Errors
+    /// If the model fails or its thread has ended.
+    pub fn score(&self, requests: Vec<Request>) -> Result<Vec<Arc<Scores>>> {
+        let (answer, answered) = channel();
+        let stopped = || LmError::Thread("it has ended after an earlier failure".to_string());
+        self.calls.send(Call { requests, answer }).map_err(|_| stopped())?;
+        answered.recv().map_err(|_| stopped())?
+    }
+
+    /// Rows that went through the model so far.
+    pub fn prefills(&self) -> u64 {
+        self.known.prefills.load(Ordering::Relaxed)
+    }
+}
+
+impl Known {
+    /// Scores of all tokens hold those of first tokens.
+    fn get(&self, key: Key, wanted: Wanted) -> Option<Arc<Scores>> {
+        let mut scores = self.scores.lock().unwrap_or_else(PoisonError::into_inner);
+        scores.get(&(key, Wanted::AllTokens)).or_else(|| scores.get(&(key, wanted)))
+    }
+
+    fn insert(&self, key: Key, wanted: Wanted, scores: &Arc<Scores>) {
+        let bytes = 128 + scores.first.len() * 12 + scores.perplexity.len() * 8;
+        let mut memo = self.scores.lock().unwrap_or_else(PoisonError::into_inner);
+        memo.insert((key, wanted), Arc::clone(scores), bytes);
+    }
+}
+
+fn serve(mut model: impl Model, calls: &Receiver<Call>, known: &Known) {
+    while let Ok(first) = calls.recv() {
+        let mut tokens = tokens_of(&first);
+        let mut together = vec![first];
+        while tokens < TOKENS_PER_RUN
+            && let Ok(next) = calls.try_recv()
+        {
+            tokens += tokens_of(&next);
+            together.push(next);
+        }
+        let answers = compute(&mut model, &together, known);
+        for call in together {
+            let answer = match &answers {
+                Ok(scores) => Ok(call.requests.iter().map(|row| Arc::clone(&scores[&row.key])).collect()),
+                Err(error) => Err(LmError::Thread(error.to_string())),
+            };
+            // A caller that does not wait any longer needs no answer.
+            drop(call.answer.send(answer));
+        }
+    }
+}
+
+fn tokens_of(call: &Call) -> usize {
+    call.requests.iter().map(|request| request.row.ids.len()).sum()
+}
+
+/// The scores of all rows of some calls, each row computed once unless it is known.
+fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> Result<BTreeMap<Key, Arc<Scores>>> {
+    let mut wanted_of: BTreeMap<Key, Wanted> = BTreeMap::new();
+    for request in calls.iter().flat_map(|call| &call.requests) {
+        let wanted = wanted_of.entry(request.key).or_insert(request.wanted);
+        *wanted = request.wanted.max(*wanted);
+    }
+    let mut answers = BTreeMap::new();
+    let mut missing = Vec::new();
+    let mut seen = BTreeSet::new();
+    for request in calls.iter().flat_map(|call| &call.requests).filter(|request| seen.insert(request.key)) {
+        let wanted = wanted_of[&request.key];
+        match known.get(request.key, wanted) {
+            Some(scores) => drop(answers.insert(request.key, scores)),
+            None => missing.push(Request { wanted, ..request.clone() }),
+        }
+    }
+    let mut rest = missing.as_slice();
+    while !rest.is_empty() {
+        let (run, later) = rest.split_at(rows_of_a_run(rest));
+        for (request, scores) in run.iter().zip(prefill(model, run, known)?) {
+            let scores = Arc::new(scores);
+            known.insert(request.key, request.wanted, &scores);
+            answers.insert(request.key, scores);
+        }
+        rest = later;
+    }
+    Ok(answers)
+}
+
+/// How many of the first rows make one run: at least one.
+fn rows_of_a_run(requests: &[Request]) -> usize {
+    let mut tokens = 0;
+    let fits = |request: &&Request| {
+        tokens += request.row.ids.len();
+        tokens <= TOKENS_PER_RUN
+    };
+    requests.iter().take_while(fits).count().max(1)
+}
+
+fn prefill(model: &mut impl Model, run: &[Request], known: &Known) -> Result<Vec<Scores>> {
+    let mut ids = Vec::new();
+    let mut targets = Vec::with_capacity(run.len());
+    for Request { row, wanted, .. } in run {
+        targets.push(row.targets(*wanted, ids.len()));
+        ids.extend_from_slice(&row.ids);
+    }
+    let lengths: Vec<usize> = run.iter().map(|request| request.row.ids.len()).collect();
+    let scores = model.score(&ids, &lengths, &targets.concat())?;
+    known.prefills.fetch_add(run.len() as u64, Ordering::Relaxed);
+    let mut rest = scores.as_slice();
+    let of_row = |(request, targets): (&Request, &Vec<Target>)| {
+        let (own, later) = rest.split_at(targets.len());
+        rest = later;
+        request.row.scores(request.wanted, own)
+    };
+    Ok(run.iter().zip(&targets).map(of_row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+
+    /// Scores a token by its id and reports the lengths of every run.
+    struct Stub(Sender<Vec<usize>>);
+
+    impl Model for Stub {
+        fn score(&mut self, ids: &[u32], lengths: &[usize], targets: &[Target]) -> Result<Vec<TokenScore>> {
+            self.0.send(lengths.to_vec()).unwrap();
+            if ids.contains(&666) {
+                return Err(LmError::Tokenize("unlucky".to_string()));
+            }
+            let score = |target: &Target| {
+                assert_eq!(ids[target.row as usize + 1], target.id);
+                TokenScore { surprisal: target.id as f32, entropy: 0.0 }
+            };
+            Ok(targets.iter().map(score).collect())
+        }
+    }
+
+    /// A row of one step, whose first token is `id`.
+    fn request(id: u32, tokens: usize) -> Request {
+        let mut ids = vec![0; tokens];
+        ids[1] = id;
+        let step = 1..2;
+        let row = Arc::new(Row::of(ids, std::slice::from_ref(&step)));
+        Request { key: [id as u8; 32], row, wanted: Wanted::FirstTokens }
+    }
+
+    fn surprisals(answers: &[Arc<Scores>]) -> Vec<f32> {
+        answers.iter().map(|scores| scores.first[0].unwrap().surprisal).collect()
+    }
+
+    #[test]
+    fn rows_are_packed_by_tokens_and_answered_in_order() {
+        let (sender, runs) = channel();
+        let thread = ModelThread::spawn(Stub(sender)).unwrap();
+        let requests = [(1, 3000), (2, 5000), (3, 9000), (2, 5000), (4, 500), (5, 500)];
+        let answers = thread.score(requests.map(|(id, tokens)| request(id, tokens)).to_vec()).unwrap();
+        assert_eq!(surprisals(&answers), [1.0, 2.0, 3.0, 2.0, 4.0, 5.0]);
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![3000, 5000], vec![9000], vec![500, 500]]);
+        assert_eq!(thread.prefills(), 5);
+        assert_eq!(surprisals(&thread.score(vec![request(4, 500)]).unwrap()), [4.0]);
+        assert_eq!(thread.prefills(), 5);
+        assert!(thread.known([5; 32], Wanted::FirstTokens).is_some());
+        assert!(thread.known([5; 32], Wanted::AllTokens).is_none());
+    }
+
+    #[test]
+    fn callers_on_many_threads_share_their_rows() {
+        let (sender, _runs) = channel();
+        let thread = ModelThread::spawn(Stub(sender)).unwrap();
+        std::thread::scope(|scope| {
+            for caller in 0..40 {
+                let thread = &thread;
+                scope.spawn(move || {
+                    let ids = [1 + caller % 4, 5, 6 + caller % 3];
+                    let answers = thread.score(ids.map(|id| request(id, 100)).to_vec()).unwrap();
+                    assert_eq!(surprisals(&answers), ids.map(|id| id as f32));
+                });
+            }
+        });
+        assert_eq!(thread.prefills(), 8);
+    }
+
+    #[test]
+    fn a_failure_reaches_the_caller_and_the_thread_goes_on() {
+        let (sender, _runs) = channel();
+        let thread = ModelThread::spawn(Stub(sender)).unwrap();
+        let error = thread.score(vec![request(666, 10)]).unwrap_err().to_string();
+        assert!(error.contains("unlucky"), "{error}");
+        assert_eq!(surprisals(&thread.score(vec![request(7, 10)]).unwrap()), [7.0]);
+    }
+}

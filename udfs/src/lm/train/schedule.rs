@@ -1,0 +1,52 @@
+//! The learning rate of each step.
+
+use std::f64::consts::PI;
+
+/// Linear warm-up from zero to the peak, then half a cosine down to a floor (`cosine_with_min_lr` of transformers).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    /// The highest rate, reached when warm-up ends.
+    pub peak: f64,
+    /// The rate after the last step, as a part of the peak.
+    pub floor: f64,
+    /// Steps of warm-up.
+    pub warmup_steps: usize,
+    /// All steps, those of warm-up included.
+    pub total_steps: usize,
+}
+
+impl Schedule {
+    /// The rate of a step, counted from 0. With warm-up the first step's rate is 0.
+    pub fn rate(&self, step: usize) -> f64 {
+        if step < self.warmup_steps {
+            return self.peak * step as f64 / self.warmup_steps as f64;
+        }
+        let after_warmup = self.total_steps.saturating_sub(self.warmup_steps).max(1);
+        let progress = (step - self.warmup_steps) as f64 / after_warmup as f64;
+        let cosine = 0.5 * (1.0 + (PI * progress.min(1.0)).cos());
+        self.peak * (cosine * (1.0 - self.floor) + self.floor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rises_to_the_peak_and_falls_to_the_floor() {
+        let schedule = Schedule { peak: 2e-3, floor: 0.1, warmup_steps: 4, total_steps: 104 };
+        assert_eq!(schedule.rate(0), 0.0);
+        assert_eq!(schedule.rate(1), 0.5e-3);
+        assert_eq!(schedule.rate(4), 2e-3);
+        assert!((schedule.rate(54) - 1.1e-3).abs() < 1e-12);
+        assert!((schedule.rate(104) - 0.2e-3).abs() < 1e-12);
+        assert_eq!(schedule.rate(1_000), schedule.rate(104));
+        assert!((4..104).all(|step| schedule.rate(step + 1) < schedule.rate(step)));
+    }
+
+    #[test]
+    fn without_warmup_the_first_step_is_the_highest() {
+        let schedule = Schedule { peak: 1.0, floor: 0.0, warmup_steps: 0, total_steps: 1 };
+        assert_eq!(schedule.rate(0), 1.0);
+    }
+}

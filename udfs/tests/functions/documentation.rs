@@ -1,0 +1,53 @@
+use datafusion::arrow::array::AsArray;
+use datafusion::execution::FunctionRegistry;
+
+use crate::session::{session, shown};
+
+#[test]
+fn every_function_is_documented() {
+    let session = session("qwen2");
+    let ours: Vec<String> = session.udfs().into_iter().filter(|name| name.starts_with("cot_")).collect();
+    assert!(ours.len() >= 13, "{ours:?}");
+    for name in ours {
+        let function = session.udf(&name).unwrap();
+        let documentation = function.documentation().unwrap_or_else(|| panic!("{name} has no documentation"));
+        assert!(documentation.description.len() > 40, "{name}");
+        assert!(documentation.syntax_example.starts_with(&format!("{name}(")), "{name}");
+        assert!(documentation.sql_example.as_ref().is_some_and(|example| example.contains(&name)), "{name}");
+        let inside = documentation.syntax_example.trim_start_matches(&name).trim_matches(['(', ')']);
+        let named: Vec<&str> = inside.split(['[', ']', ',', ' ']).filter(|word| !word.is_empty()).collect();
+        let arguments = documentation.arguments.clone().unwrap_or_default();
+        assert_eq!(arguments.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), named, "{name}");
+        assert!(arguments.iter().all(|(_, description)| description.len() > 8), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_engine_shows_every_function() {
+    let session = session("qwen2");
+    let sql = "SELECT DISTINCT routine_name FROM information_schema.routines WHERE routine_name LIKE 'cot\\_%'
+               AND description IS NOT NULL AND syntax_example IS NOT NULL";
+    let batches = session.sql(sql).await.unwrap().collect().await.unwrap();
+    let shown: usize = batches.iter().map(|batch| batch.num_rows()).sum();
+    let names = |column: usize| {
+        batches.iter().flat_map(move |b| b.column(column).as_string::<i32>().iter().flatten()).collect::<Vec<_>>()
+    };
+    let ours = session.udfs().into_iter().filter(|name| name.starts_with("cot_")).count();
+    assert_eq!(shown, ours, "{:?}", names(0));
+}
+
+#[tokio::test]
+async fn every_example_gives_what_it_says() {
+    let session = session("qwen2");
+    let mut checked = 0;
+    for name in session.udfs().into_iter().filter(|name| name.starts_with("cot_")) {
+        let function = session.udf(&name).unwrap();
+        let example = function.documentation().unwrap().sql_example.clone().unwrap();
+        let Some((sql, expected)) = example.split_once(";\n-- ") else { continue };
+        let batches = session.sql(sql).await.unwrap_or_else(|error| panic!("{name}: {error}")).collect().await.unwrap();
+        let one_line = |text: &str| text.replace("\n-- ", "\\n").replace('\n', "\\n");
+        assert_eq!(one_line(&shown(batches[0].column(0))[0]), one_line(expected), "{name}");
+        checked += 1;
+    }
+    assert!(checked >= 13, "{checked}");
+}

@@ -1,0 +1,188 @@
+//! Every function gives the same for every physical form of its arguments, for no rows, and for literals.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    Array, ArrayRef, Float64Builder, Int64Builder, ListBuilder, RecordBatch, RecordBatchOptions, StringArray,
+    StringBuilder,
+};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+
+use crate::session::{evaluate, session, shown};
+
+/// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
+const CALLS: [&str; 18] = [
+    "cot_think(generation)",
+    "cot_response(generation)",
+    "cot_steps(cot)",
+    "cot_tokens(cot)",
+    "cot_similarity(cot, coarse)",
+    "cot_similarity_difflib(cot, coarse)",
+    "cot_match(cot, coarse)",
+    "cot_match(cot, coarse, ratio)",
+    "cot_refine(steps, scores)",
+    "cot_refine(steps, scores, seed)",
+    "cot_refine(steps, scores, 3)",
+    "cot_random(steps, ratio, seed)",
+    "cot_truncate(steps, ratio)",
+    "cot_select(steps, numbers)",
+    "cot_trace(steps, numbers, scores, scores, numbers, coarse)",
+    "cot_trace(steps, NULL, NULL, scores, numbers, 'random')",
+    "cot_budget()",
+    "cot_select(cot_steps(cot), cot_truncate(cot_steps(cot), ratio))",
+];
+
+/// Rows with and without values, in the plainest types.
+fn rows() -> RecordBatch {
+    let chain = "First, 2 + 2.\n\n  It is four.\n\nSo é漢🙂!";
+    let generation = format!("<think>{chain}</think>4");
+    let coarse = "First 2 + 2.\n\nSo é漢🙂!";
+    let texts = |values: [Option<&str>; 4]| -> ArrayRef { Arc::new(StringArray::from(values.to_vec())) };
+    let (mut steps, mut scores, mut numbers) = (
+        ListBuilder::new(StringBuilder::new()),
+        ListBuilder::new(Float64Builder::new()),
+        ListBuilder::new(Int64Builder::new()),
+    );
+    steps.append_value([Some("First, 2 + 2."), None, Some("So é漢🙂!")]);
+    scores.append_value([Some(0.25), None, Some(2.5)]);
+    numbers.append_value([Some(1), Some(2), Some(3)]);
+    steps.append_value([None::<&str>; 0]);
+    scores.append_value([None; 0]);
+    numbers.append_value([None; 0]);
+    steps.append_null();
+    scores.append_null();
+    numbers.append_null();
+    steps.append_value([Some("a"), Some("b c")]);
+    scores.append_value([Some(1.0)]);
+    numbers.append_value([Some(2), None]);
+    let ratio = datafusion::arrow::array::Float64Array::from(vec![Some(0.5), Some(1.0), None, Some(7.0)]);
+    let seed = datafusion::arrow::array::Int64Array::from(vec![Some(12), Some(1), None, Some(-3)]);
+    RecordBatch::try_from_iter([
+        ("generation", texts([Some(&generation), Some(""), None, Some("no tags")])),
+        ("cot", texts([Some(chain), Some(""), None, Some("a\n\nb")])),
+        ("coarse", texts([Some(coarse), Some(""), None, Some("b")])),
+        ("steps", Arc::new(steps.finish()) as ArrayRef),
+        ("scores", Arc::new(scores.finish())),
+        ("numbers", Arc::new(numbers.finish())),
+        ("ratio", Arc::new(ratio)),
+        ("seed", Arc::new(seed)),
+    ])
+    .unwrap()
+}
+
+/// The batch with each column in another physical form of its type.
+fn in_form(
+    batch: &RecordBatch,
+    text: &DataType,
+    list: fn(Field) -> DataType,
+    number: &DataType,
+    item: &DataType,
+) -> RecordBatch {
+    let columns = batch.columns().iter().map(|column| {
+        let form = match column.data_type() {
+            DataType::Utf8 => text.clone(),
+            DataType::List(field) if *field.data_type() == DataType::Utf8 => {
+                list(Field::new("element", text.clone(), true))
+            }
+            DataType::List(field) if *field.data_type() == DataType::Int64 => {
+                list(Field::new("x", number.clone(), true))
+            }
+            DataType::List(_) => list(Field::new("item", item.clone(), true)),
+            DataType::Int64 => number.clone(),
+            DataType::Float64 => item.clone(),
+            other => other.clone(),
+        };
+        cast(column, &form).unwrap()
+    });
+    let names = batch.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+    RecordBatch::try_from_iter(names.iter().map(String::as_str).zip(columns.collect::<Vec<_>>())).unwrap()
+}
+
+#[test]
+fn every_physical_form_gives_the_same() {
+    let dictionary = |key, value| DataType::Dictionary(Box::new(key), Box::new(value));
+    let texts = [
+        DataType::Utf8,
+        DataType::LargeUtf8,
+        DataType::Utf8View,
+        dictionary(DataType::Int32, DataType::Utf8),
+        dictionary(DataType::UInt8, DataType::LargeUtf8),
+    ];
+    let lists: [fn(Field) -> DataType; 2] =
+        [|field| DataType::List(Arc::new(field)), |field| DataType::LargeList(Arc::new(field))];
+    let numbers = [(DataType::Int8, DataType::Float32), (DataType::Int64, DataType::Float64)];
+    let (session, plain) = (session("qwen2"), rows());
+    for call in CALLS {
+        let expected = evaluate(&session, &plain, call);
+        for text in &texts {
+            for list in lists {
+                for (number, item) in &numbers {
+                    let found = evaluate(&session, &in_form(&plain, text, list, number, item), call);
+                    assert_eq!(found.data_type(), expected.data_type(), "{call} of {text}");
+                    assert_eq!(shown(&found), shown(&expected), "{call} of {text}, {number}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn no_rows_give_no_rows() {
+    let (session, plain) = (session("qwen2"), rows());
+    for call in CALLS {
+        let found = evaluate(&session, &plain.slice(0, 0), call);
+        assert_eq!(found.data_type(), evaluate(&session, &plain, call).data_type(), "{call}");
+    }
+}
+
+#[test]
+fn a_slice_gives_its_part() {
+    let (session, plain) = (session("qwen2"), rows());
+    for call in CALLS {
+        let whole = shown(&evaluate(&session, &plain, call));
+        assert_eq!(shown(&evaluate(&session, &plain.slice(1, 3), call)), whole[1..], "{call}");
+    }
+}
+
+#[test]
+fn null_arguments_give_null() {
+    let (session, plain) = (session("qwen2"), rows());
+    for call in CALLS.iter().filter(|call| !call.contains("NULL") && **call != "cot_budget()") {
+        assert!(evaluate(&session, &plain, call).is_null(2), "{call}");
+    }
+}
+
+#[test]
+fn literals_give_what_columns_give() {
+    let session = session("qwen2");
+    let columns = [
+        ("generation", "'<think>a\n\nb c</think>d'"),
+        ("coarse", "'b c'"),
+        ("steps", "make_array('a', 'b c')"),
+        ("scores", "make_array(1.5, 0.5)"),
+        ("numbers", "make_array(1, 2)"),
+        ("ratio", "0.5"),
+        ("seed", "7"),
+        ("cot", "'a\n\nb c'"),
+    ];
+    let one_row = |rows| {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap()
+    };
+    let table = RecordBatch::try_from_iter(
+        columns.iter().map(|(name, literal)| (*name, evaluate(&session, &one_row(1), literal))),
+    )
+    .unwrap();
+    for call in CALLS {
+        let expected = shown(&evaluate(&session, &table, call));
+        let mut literal = call.to_string();
+        for (name, value) in columns {
+            let name = regex::Regex::new(&format!(r"\b{name}\b")).unwrap();
+            literal = name.replace_all(&literal, value).into_owned();
+        }
+        assert_eq!(shown(&evaluate(&session, &one_row(1), &literal)), expected, "{literal}");
+        assert_eq!(shown(&evaluate(&session, &one_row(3), &literal)), vec![expected[0].clone(); 3], "{literal}");
+        assert_eq!(evaluate(&session, &one_row(0), &literal).len(), 0, "{literal}");
+    }
+}
