@@ -13,7 +13,19 @@ use crate::{run, sample, sql, train};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
 #[derive(Debug, Parser)]
-#[command(name = "asap", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(
+    name = "asap",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  asap run pipelines/sql/asap.sql --from data/sample --to out/pruned
+  asap sql --from data/sample -c \"SELECT id, cot_tokens(cot) FROM corpus LIMIT 5\"
+  asap sql -c \"SELECT name, value, description FROM information_schema.df_settings WHERE name LIKE 'asap.%'\"
+
+Every command says more: asap run --help"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -37,8 +37,8 @@ pub fn error_line(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => error_line(inner),
         DataFusionError::Shared(inner) => error_line(inner),
+        DataFusionError::Plan(message) => argument_error(message).unwrap_or(message).to_string(),
         DataFusionError::Configuration(message)
-        | DataFusionError::Plan(message)
         | DataFusionError::Execution(message)
         | DataFusionError::NotImplemented(message) => message.clone(),
         DataFusionError::External(inner) => match inner.downcast_ref::<DataFusionError>() {
@@ -55,6 +55,12 @@ pub fn error_line(error: &DataFusionError) -> String {
         },
         other => other.strip_backtrace(),
     }
+}
+
+/// What a function says of its arguments, out of what the engine puts around it.
+fn argument_error(message: &str) -> Option<&str> {
+    let (_, said) = message.split_once("user-defined coercion failed with: Error during planning: ")?;
+    Some(said.split_once(" No function matches").map_or(said, |(said, _)| said))
 }
 
 /// Whether a failure is that the reader of our output went away.

@@ -30,7 +30,7 @@ use crate::output::complain;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  asap sql -c \"SELECT cot_steps('one\\n\\ntwo')\"
+  asap sql -c \"SELECT cot_steps(E'one\\n\\ntwo')\"
   asap sql --from data/sample -c \"SELECT id, cot_tokens(cot) FROM corpus LIMIT 5\"
   asap sql -c \"SELECT count(*) FROM 'out/pruned/*.parquet'\" --format json -q
   asap sql -c \"CREATE EXTERNAL TABLE pruned STORED AS DELTATABLE LOCATION 'out/pruned'\" -c \"SELECT * FROM pruned\"")]

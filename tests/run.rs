@@ -107,6 +107,25 @@ fn a_pipeline_calls_anchor_coarse_and_score_once() {
 }
 
 #[test]
+fn a_chain_longer_than_the_window_of_the_model_is_a_reject_with_the_numbers() {
+    let workplace = Workplace::new();
+    let long = "array_to_string(array_repeat('7 is 7', 2000), E'\\n\\n')";
+    let query =
+        format!("SELECT * FROM (VALUES ('q', {long}, '7'), ('q', 'It is 7.', '7')) AS t (question, cot, answer)");
+    write(&workplace, "in/a.parquet", &query);
+    let arguments = ["run", "pipelines/sql/without_anchor.sql", "--from", "in", "--to", "out", "--format", "json"];
+    let model = ["--set", "asap.scorer.model=tests/goldens/qwen2"];
+    let summary = workplace.run(&[&arguments[..], &model].concat()).json();
+    assert_eq!(summary["rejects"], serde_json::json!({ "too_long": 1 }));
+    assert_eq!(summary["rows_out"].as_u64(), Some(1));
+    let rejects = rows(&workplace, "out/_asap/rejects", "SELECT status, error, question FROM t");
+    assert_eq!(
+        rejects,
+        "status,error,question\ntoo_long,\"10,003 tokens with its prompt, the model's window is 4,096\",q\n"
+    );
+}
+
+#[test]
 fn with_on_error_fail_a_reject_ends_the_run_and_nothing_is_left() {
     let workplace = Workplace::new();
     write(&workplace, "in/a.parquet", THREE);
