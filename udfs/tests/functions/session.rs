@@ -38,5 +38,6 @@ pub fn evaluate(session: &SessionContext, batch: &RecordBatch, sql: &str) -> Arr
 }
 
 pub fn shown(array: &ArrayRef) -> Vec<String> {
-    (0..array.len()).map(|row| array_value_to_string(array, row).unwrap()).collect()
+    let cell = |row| if array.is_null(row) { "NULL".to_string() } else { array_value_to_string(array, row).unwrap() };
+    (0..array.len()).map(cell).collect()
 }
