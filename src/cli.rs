@@ -85,6 +85,7 @@ impl From<std::io::Error> for Failure {
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
+    hide_expected_panic();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -109,6 +110,18 @@ pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> 
     // What is still being computed when a command is over is for nobody.
     runtime.shutdown_background();
     result
+}
+
+/// Where a shard cannot be written, deltalake gives its upload up by a call that panics on purpose, and catches that. The
+/// failure itself is reported; the panic is no news for people.
+fn hide_expected_panic() {
+    let shown = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let from_upload = panic.location().is_some_and(|place| place.file().ends_with("src/buffered.rs"));
+        if !(from_upload && panic.payload_as_str() == Some("Already shut down")) {
+            shown(panic);
+        }
+    }));
 }
 
 fn finish(result: Result<(), Failure>) -> ExitCode {

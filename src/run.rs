@@ -32,7 +32,8 @@ pub struct RunArgs {
     /// The output: a new folder, or one that this pipeline filled before
     #[arg(long, value_name = "LOC")]
     to: String,
-    /// Say which columns are question, cot and answer, where that cannot be recognised
+    /// Say which columns are question, cot and answer, where that cannot be recognised; without an answer, cot is the
+    /// whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…")]
     columns: Option<String>,
     /// Read at most so many input rows

@@ -32,13 +32,14 @@ use crate::output::complain;
 Examples:
   asap sql -c \"SELECT cot_steps(E'one\\n\\ntwo')\"
   asap sql --from data/sample -c \"SELECT id, cot_tokens(cot) FROM corpus LIMIT 5\"
-  asap sql -c \"SELECT count(*) FROM 'out/pruned/*.parquet'\" --format json -q
+  asap sql -c \"SELECT count(*) FROM 'data/sample/openr1-math.parquet'\" --format json -q
   asap sql -c \"CREATE EXTERNAL TABLE pruned STORED AS DELTATABLE LOCATION 'out/pruned'\" -c \"SELECT * FROM pruned\"")]
 pub struct SqlArgs {
     /// Define the table corpus: a folder or file of Parquet in any published shape
     #[arg(long, value_name = "LOC")]
     from: Option<String>,
-    /// Say which columns are question, cot and answer, where that cannot be recognised
+    /// Say which columns are question, cot and answer, where that cannot be recognised; without an answer, cot is the
+    /// whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…", requires = "from")]
     columns: Option<String>,
     /// Run a command and exit; may be repeated, all in one session

@@ -122,9 +122,16 @@ fn outputs_that_are_not_ours() {
     assert_eq!(fs::read_dir(workplace.path("full")).unwrap().count(), 1);
     check(&run("full/thesis.txt"), 1, &["full/thesis.txt"]);
     assert_eq!(fs::read_to_string(workplace.path("full/thesis.txt")).unwrap(), "do not touch");
-    // An empty folder, and one with nothing but what asap keeps beside a table, can be filled.
+    // An empty folder, and one with nothing but what asap keeps beside a table or left when it was killed, can be filled.
     fs::create_dir_all(workplace.path("ours/_asap")).unwrap();
+    fs::create_dir_all(workplace.path("ours/_delta_log")).unwrap();
+    fs::create_dir_all(workplace.path("ours/asap-0123")).unwrap();
+    fs::write(workplace.path("ours/asap-0123/part-00000.zstd.parquet#1"), "half").unwrap();
     run("ours").ok();
+    check(&run("pct%41x"), 2, &["pct%41x: a % with two hexadecimal digits"]);
+    let url = format!("file://{}", workplace.path("parent/url").display());
+    run(&url).ok();
+    assert!(workplace.path("parent/url/_delta_log").exists() && !workplace.path("parent/_asap").exists());
 }
 
 /// A file system of 400 KB that fills up in the middle of the run.
@@ -134,7 +141,8 @@ fn a_full_file_system_is_an_error_that_leaves_nothing() {
     fs::create_dir(workplace.path("small")).unwrap();
     let script = "mount -t tmpfs -o size=400k tmpfs small && \
         { \"$0\" run pipelines/sql/truncate.sql --from data/sample --to small/out --set $1; code=$?; \
-          find small -type f | wc -l; exit $code; }";
+          find small -type f | wc -l; mount -o remount,size=64m small && \
+          \"$0\" run pipelines/sql/truncate.sql --from data/sample --to small/out --set $1 >&2 || exit 9; exit $code; }";
     let output = std::process::Command::new("unshare")
         .args(["--map-root-user", "--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_asap"), MODEL])
         .current_dir(workplace.path(""))
@@ -144,6 +152,7 @@ fn a_full_file_system_is_an_error_that_leaves_nothing() {
     assert_eq!(finished.code, 1, "{}{}", finished.stdout, finished.stderr);
     assert!(finished.stderr.contains("No space left on device"), "{}", finished.stderr);
     assert_eq!(finished.stdout.trim(), "0", "files were left");
+    assert!(!finished.stderr.contains("panicked"), "{}", finished.stderr);
 }
 
 #[test]

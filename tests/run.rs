@@ -81,6 +81,17 @@ fn new_files_are_added_and_done_ones_are_not_read_again() {
 }
 
 #[test]
+fn an_output_in_the_input_is_refused_and_a_pipeline_without_a_status_is_noted() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    let inside = workplace.run(&["run", "pipelines/sql/truncate.sql", "--from", "in", "--to", "in/out"]);
+    assert!(inside.code == 2 && inside.stderr.contains("in/out lies in the input in"), "{}", inside.stderr);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot FROM corpus").unwrap();
+    let noted = workplace.run(&["run", "mine.sql", "--from", "in", "--to", "out"]);
+    assert!(noted.stderr.contains("note: the pipeline returns no column status"), "{}", noted.stderr);
+}
+
+#[test]
 fn a_pipeline_that_does_not_map_rows_to_rows_is_refused() {
     let workplace = Workplace::new();
     write(&workplace, "in/a.parquet", THREE);

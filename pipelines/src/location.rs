@@ -28,6 +28,26 @@ pub fn parse(text: &str) -> Result<Url> {
     Url::parse(url.as_str()).map_err(|error| exec_datafusion_err!("{text} is not a path: {error}"))
 }
 
+/// The URL of a folder to write to, as typed: as [`parse`], with a slash at its end.
+///
+/// # Errors
+/// As [`parse`], and for a path of this machine that Delta's log cannot name.
+pub fn folder(text: &str) -> Result<Url> {
+    let mut url = parse(text)?;
+    let encoded = |part: &[u8]| part.len() == 3 && part[0] == b'%' && part[1..].iter().all(u8::is_ascii_hexdigit);
+    if local_path(&url).is_some_and(|path| path.as_os_str().as_encoded_bytes().windows(3).any(encoded)) {
+        return config_err!(
+            "a Delta table cannot lie in {}: a % with two hexadecimal digits behind it would be read as one character; \
+             choose another output",
+            display(&url)
+        );
+    }
+    if !url.path().ends_with('/') {
+        url.set_path(&format!("{}/", url.path()));
+    }
+    Ok(url)
+}
+
 /// The store that serves a URL, rooted at the bucket or at `/`. Credentials come from the environment, under the names
 /// that the store's own tools use.
 ///
@@ -94,5 +114,14 @@ mod tests {
         assert_eq!(display(&parse("s3://bucket/a b").unwrap()), "s3://bucket/a%20b");
         assert_eq!(display(&parse("no/../such/./folder").unwrap()), "such/folder");
         assert!(parse("").is_err());
+    }
+
+    #[test]
+    fn an_output_is_a_folder_that_delta_can_name() {
+        assert_eq!(folder("s3://bucket/a").unwrap().path(), "/a/");
+        assert_eq!(folder("file:///no/such/folder").unwrap(), folder("/no/such/folder/").unwrap());
+        assert!(folder("100% done").is_ok());
+        let error = folder("pct%41x").unwrap_err().to_string();
+        assert!(error.contains("pct%41x: a %"), "{error}");
     }
 }

@@ -141,7 +141,12 @@ fn check_types(schema: &Schema, shape: &Shape, file: &str) -> Result<()> {
     };
     match shape {
         Shape::Chain { question, cot, answer } => {
-            [question, cot, answer].into_iter().try_for_each(|name| check(name, is_text, "text"))
+            [question, cot].into_iter().try_for_each(|name| check(name, is_text, "text"))?;
+            check(
+                answer,
+                |found| is_text(found) || found.is_numeric() || *found == DataType::Boolean,
+                "text or a number",
+            )
         }
         Shape::Generation { question, generation } => {
             [question, generation].into_iter().try_for_each(|name| check(name, is_text, "text"))

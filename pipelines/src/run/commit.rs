@@ -8,7 +8,7 @@ use datafusion::common::{Result, exec_err};
 use super::rows::Rows;
 use super::stage::Stage;
 use super::summary::Summary;
-use super::table::{Origin, Table};
+use super::table::{ATTEMPT, Origin, Table};
 
 /// Where rejects are kept, beside the table.
 const REJECTS: &str = "_asap/rejects/";
@@ -28,7 +28,8 @@ impl Sink {
     /// Begins shards of the output and, beside it, of the rejects.
     pub async fn begin(output: Table, rows: Rows, fail_on_reject: bool) -> Result<Self> {
         let rejects = Table::open(output.beside(REJECTS)?).await?;
-        let attempt = uuid::Uuid::new_v4().simple().to_string();
+        let attempt = format!("{ATTEMPT}{}", uuid::Uuid::new_v4().simple());
+        output.check_writable(&attempt).await?;
         let output_stage = output.stage(&attempt, rows.output.clone())?;
         let rejects_stage = rejects.stage(&attempt, rows.rejects.clone())?;
         Ok(Self { rows, output, rejects, output_stage, rejects_stage, fail_on_reject, writing: 0.0 })

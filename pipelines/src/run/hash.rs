@@ -9,6 +9,7 @@ use datafusion::common::config::ExtensionOptions;
 use sha2::{Digest, Sha256};
 
 use super::Request;
+use crate::corpus::CorpusFile;
 
 /// Settings that do not change what a row becomes, or whose value is hashed otherwise.
 const NOT_HASHED: [&str; 2] = ["asap.on_error", "asap.scorer.model"];
@@ -41,7 +42,21 @@ pub fn pipeline(request: &Request) -> Result<String> {
         }
     }
     add_folder(&mut hash, Path::new(&request.settings.scorer_model))?;
-    Ok(hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+    Ok(hex(hash))
+}
+
+/// The hash of an input file as it is now, in 32 hexadecimal digits: where it lies, its size and its fingerprint.
+pub fn file(file: &CorpusFile) -> String {
+    let mut hash = Sha256::new();
+    for part in [&file.url, &file.size.to_string(), &file.fingerprint] {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hex(hash)
+}
+
+fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A folder that is not there adds nothing: a pipeline that needs its model is refused when it is planned.

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, config_err, exec_err};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -71,11 +71,12 @@ pub trait Observer: Sync {
 pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
     let started = Instant::now();
     let context = session(request.settings.clone())?;
+    let to = location::folder(&request.to)?;
+    check_apart(&request.from, &to)?;
     let corpus = Corpus::open(&context.state(), &request.from, request.columns.as_ref()).await?;
     let slices = corpus.slices(request.limit);
     let origin = Origin { pipeline: hash::pipeline(&request)?, limit: request.limit };
 
-    let to = location::parse(&request.to)?;
     let output = Table::open(to.clone()).await?;
     check_origin(&output, &origin, &to)?;
     let mut summary = Summary {
@@ -94,6 +95,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     }
 
     let pipeline = plan_pipeline(&context, &corpus, &slices, &request.sql).await?;
+    summary.notes.extend(plan::without_status(&pipeline));
     let physical = context.execute_logical_plan(pipeline).await?.create_physical_plan().await?;
     summary.rows_in = slices.iter().map(|slice| slice.rows).sum();
     observer.begin(summary.rows_in);
@@ -118,7 +120,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
 async fn open_slices(output: &Table, origin: &Origin, slices: Vec<Slice>) -> Result<(Vec<String>, Vec<Slice>)> {
     let mut open = (Vec::new(), Vec::new());
     for slice in slices {
-        let id = format!("asap/{}/{}/0-{}", origin.pipeline, slice.file.fingerprint, slice.rows);
+        let id = format!("asap/{}/{}/0-{}", origin.pipeline, hash::file(&slice.file), slice.rows);
         if !output.is_done(&id).await? {
             open.0.push(id);
             open.1.push(slice);
@@ -133,6 +135,15 @@ async fn plan_pipeline(context: &SessionContext, corpus: &Corpus, slices: &[Slic
     let pipeline = context.state().create_logical_plan(sql).await?;
     plan::check(&pipeline)?;
     plan::carry_originals(pipeline, &corpus.original_columns())
+}
+
+/// An output within the input would be read as input by the next run.
+fn check_apart(from: &str, to: &url::Url) -> Result<()> {
+    let input = location::parse(from)?;
+    if input.path().ends_with('/') && to.as_str().starts_with(input.as_str()) {
+        return config_err!("{} lies in the input {from}: choose another output", location::display(to));
+    }
+    Ok(())
 }
 
 /// A table is filled by one pipeline.

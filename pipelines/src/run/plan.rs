@@ -44,6 +44,15 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
+/// What to tell the user of a pipeline that returns no status.
+pub fn without_status(plan: &LogicalPlan) -> Option<String> {
+    plan.schema().field_with_unqualified_name("status").is_err().then(|| {
+        "the pipeline returns no column status, so rows that cannot be pruned are in the output too: add status and error \
+         of corpus to its SELECT"
+            .to_string()
+    })
+}
+
 fn check_node(node: &LogicalPlan) -> Result<()> {
     let found = match node {
         LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) => return Ok(()),

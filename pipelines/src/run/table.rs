@@ -10,8 +10,8 @@ use deltalake_core::operations::create::CreateBuilder;
 use deltalake_core::protocol::{DeltaOperation, SaveMode};
 use deltalake_core::{DeltaTable, DeltaTableBuilder};
 use futures::TryStreamExt;
-use object_store::ObjectStore;
 use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use url::Url;
 
 use super::stage::{Stage, Staged};
@@ -21,6 +21,8 @@ use crate::location;
 const PIPELINE: &str = "asap.pipeline";
 /// The table property that holds the limit of input rows, where there was one.
 const LIMIT: &str = "asap.limit";
+/// What the names of folders begin with in which runs write shards: each run has its own.
+pub const ATTEMPT: &str = "asap-";
 /// The version of a slice's transaction that says: done.
 const DONE: i64 = 1;
 
@@ -100,6 +102,19 @@ impl Table {
         Ok(version == Some(DONE))
     }
 
+    /// Writes an empty object to the folder of an attempt and removes it.
+    ///
+    /// # Errors
+    /// If that fails: then the shards could not be written either, and no row need be read.
+    pub async fn check_writable(&self, attempt: &str) -> Result<()> {
+        let (store, probe) = (self.delta.object_store(), Path::from(attempt).join("probe"));
+        let probed = match store.put(&probe, PutPayload::new()).await {
+            Ok(_) => store.delete(&probe).await,
+            Err(error) => Err(error),
+        };
+        probed.map_err(|error| exec_datafusion_err!("cannot write to {}: {error}", location::display(&self.url)))
+    }
+
     /// Begins shards of this table. `attempt` names their folder.
     pub fn stage(&self, attempt: &str, schema: SchemaRef) -> Result<Stage> {
         if self.exists {
@@ -157,7 +172,11 @@ impl Table {
                 Some(version) => Ok(version),
                 None => {
                     staged.abandon().await?;
-                    Err(error)
+                    let to = location::display(&self.url);
+                    exec_err!(
+                        "cannot commit to {to}: {error}; nothing of this run is in it. Where another run was faster, the \
+                         same command goes on behind it"
+                    )
                 }
             },
         }
@@ -210,12 +229,19 @@ impl Table {
     }
 }
 
-/// A place for a new table is empty, or holds only what asap keeps beside a table.
+/// A place for a new table is empty, or holds only what asap keeps beside a table and what a run leaves that was killed
+/// before its first commit.
 async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()> {
     let found = store.list_with_delimiter(None).await?;
-    let folders = found.common_prefixes.iter().filter(|folder| folder.as_ref() != "_asap");
-    let mut names = folders.map(ToString::to_string).chain(found.objects.iter().map(|file| file.location.to_string()));
-    match names.next() {
+    let mut others = found.objects.iter().map(|file| file.location.to_string()).collect::<Vec<_>>();
+    for folder in &found.common_prefixes {
+        let name = folder.as_ref();
+        let is_empty_log = name == "_delta_log" && store.list(Some(folder)).try_next().await?.is_none();
+        if name != "_asap" && !name.starts_with(ATTEMPT) && !is_empty_log {
+            others.push(name.to_string());
+        }
+    }
+    match others.first() {
         None => Ok(()),
         Some(name) => exec_err!(
             "{} exists and is not a table of asap (it holds {name}): choose another output or an empty folder",

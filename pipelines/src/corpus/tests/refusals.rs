@@ -109,6 +109,7 @@ async fn a_mapping_to_a_column_that_is_not_there() {
 async fn columns_of_the_wrong_type() {
     for (rows, named) in [
         ("SELECT 1 AS question, 'c' AS cot, 'a' AS answer", "column question"),
+        ("SELECT 'q' AS question, 'c' AS cot, ['a'] AS answer", "column answer"),
         ("SELECT 'q' AS prompt, ['c'] AS generation", "column generation"),
         ("SELECT 'q' AS problem, 'c' AS generations", "column generations"),
         ("SELECT 'q' AS problem, ['c'] AS generations, ['yes'] AS correctness_llama", "column correctness_llama"),

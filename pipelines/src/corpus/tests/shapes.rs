@@ -105,6 +105,8 @@ async fn columns_of_their_own() {
     assert_eq!(recognised(reasoning, None).await, [READ]);
     let in_capitals = "SELECT 'two?' AS \"Question\", '2 and 2' AS \"CoT\", 'four' AS \"ANSWER\"";
     assert_eq!(recognised(in_capitals, None).await, [READ]);
+    let a_number = "SELECT 'two?' AS question, '2 and 2' AS cot, 4 AS answer";
+    assert_eq!(recognised(a_number, None).await, ["two? | 2 and 2 | 4 | NULL"]);
     let tags_left = format!("SELECT 'two?' AS question, {TAGGED} AS cot, 'four' AS answer");
     assert_eq!(recognised(&tags_left, None).await, [READ]);
     let whole_generation = format!("SELECT 'two?' AS question, {TAGGED} AS cot");
