@@ -37,6 +37,9 @@ pub fn error_line(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => error_line(inner),
         DataFusionError::Shared(inner) => error_line(inner),
+        DataFusionError::Plan(message) if message.contains("datafusion.public.corpus' not found") => {
+            "there is no table corpus: say with --from where it lies".to_string()
+        }
         DataFusionError::Plan(message) => argument_error(message).unwrap_or(message).to_string(),
         DataFusionError::Configuration(message)
         | DataFusionError::Execution(message)

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
+use asap_pipelines::location;
 use asap_pipelines::run::plan::CORPUS;
 use async_trait::async_trait;
 use clap::Args;
+use datafusion::catalog::{Session as EngineSession, TableProvider, TableProviderFactory};
+use datafusion::common::plan_err;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{CreateExternalTable, LogicalPlan};
 use datafusion::prelude::SessionContext;
 use datafusion_cli::cli_context::CliSessionContext;
 use datafusion_cli::exec;
@@ -67,7 +70,7 @@ pub struct SqlArgs {
 /// Runs what was typed; without commands or files what standard input holds, or a prompt on a terminal.
 pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let context = asap_pipelines::session::session(config::load(&args.settings)?)?;
-    context.state_ref().write().table_factories_mut().insert("DELTATABLE".to_string(), Arc::new(DeltaTableFactory {}));
+    context.state_ref().write().table_factories_mut().insert("DELTATABLE".to_string(), Arc::new(DeltaTables));
     let context = context.enable_url_table();
     if let Some(from) = &args.from {
         let mapping = args.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?;
@@ -105,6 +108,27 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         commands.push(text);
     }
     Ok(exec::exec_from_commands(&session, commands, &print).await?)
+}
+
+/// Delta tables by their location. Where there is none, that is said, and no folder is made.
+#[derive(Debug)]
+struct DeltaTables;
+
+#[async_trait]
+impl TableProviderFactory for DeltaTables {
+    async fn create(
+        &self,
+        session: &dyn EngineSession,
+        command: &CreateExternalTable,
+    ) -> Result<Arc<dyn TableProvider>, DataFusionError> {
+        for named in &command.locations {
+            let path = location::local_path(&location::folder(named)?);
+            if path.is_some_and(|path| !path.join("_delta_log").is_dir()) {
+                return plan_err!("there is no Delta table at {named}");
+            }
+        }
+        DeltaTableFactory {}.create(session, command).await
+    }
 }
 
 /// The session as datafusion-cli sees it. Object stores stay the session's own: they know our credentials.

@@ -60,6 +60,8 @@ fn errors_say_what_to_do() {
         "asap sql -c 'SELECT cot_tokens(1, 2)'",
         "asap sql -c 'SELECT cot_steps(5)'",
         "asap sql -c 'SELECT cot_think(no_such_column)'",
+        "asap sql -c 'SELECT id FROM corpus'",
+        "asap sql -c \"CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 'nowhere'\"",
         "asap sample --rows 0 --seed 1 --to out",
         "asap train --init nowhere.json --data data/sample --out out",
     ];
