@@ -7,9 +7,10 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use datafusion::error::DataFusionError;
+use tracing_subscriber::EnvFilter;
 
 use crate::output::{error_line, is_broken_pipe};
-use crate::{run, sample, sql, train};
+use crate::{cache, run, sample, sql, train};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -35,6 +36,7 @@ struct Cli {
 enum Command {
     Run(run::RunArgs),
     Sql(sql::SqlArgs),
+    Cache(cache::CacheArgs),
     Sample(sample::SampleArgs),
     Train(train::TrainArgs),
 }
@@ -83,9 +85,14 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+/// What is told on standard error where `RUST_LOG` does not say otherwise: warnings of our own.
+const TOLD: &str = "asap=warn,asap_pipelines=warn,asap_udfs=warn";
+
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     hide_expected_panic();
+    let told = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(TOLD));
+    tracing_subscriber::fmt().with_env_filter(told).with_writer(std::io::stderr).with_target(false).init();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -98,6 +105,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => block_on(run::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
+        Command::Cache(args) => block_on(cache::run(args)),
         Command::Sample(args) => sample::run(args),
         Command::Train(args) => train::run(args),
     };

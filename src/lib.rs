@@ -1,5 +1,6 @@
 //! The faces of asap: thin, each calls the crates beneath.
 
+pub mod cache;
 pub mod cli;
 pub mod config;
 pub mod output;

@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 
 use asap_pipelines::corpus::ColumnMapping;
-use asap_pipelines::run::{Request, Summary, run as run_pipeline};
+use asap_pipelines::run::{Estimate, Request, Summary, estimate, run as run_pipeline};
+use asap_udfs::llm::Usage;
 
 use crate::cli::{Failure, SettingArgs};
 use crate::config;
@@ -19,6 +21,7 @@ Examples:
   asap run pipelines/sql/asap.sql --from data/sample --to out/pruned
   asap run pipelines/sql/asap.sql --from traces.parquet --to out/short --set asap.refine.max_tokens=2048
   asap run pipelines/sql/truncate.sql --from data/sample --to out/truncated --limit 100 --format json
+  asap run pipelines/sql/asap.sql --from DIR --to OUT --dry-run --set asap.anchor.provider=openai …
   asap run mine.sql --from DIR --to OUT --columns question=Prompt,cot=Reasoning,answer=Reply
 
 The same command again finds what is done in the table's own log and does nothing twice.")]
@@ -39,6 +42,9 @@ pub struct RunArgs {
     /// Read at most so many input rows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
+    /// Say what the run would ask of a language model and what that would cost; nothing is asked, paid or written
+    #[arg(long)]
+    dry_run: bool,
     /// How the summary is printed; json is one object on the last line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
@@ -76,20 +82,62 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
             std::future::pending::<()>().await;
         }
     };
+    if args.dry_run {
+        let result = estimate(request, &bar, stop).await;
+        bar.finish();
+        let estimate = result?;
+        return print_as(args.format, &estimate, || estimate_table(&estimate));
+    }
     let result = run_pipeline(request, &bar, stop).await;
     bar.finish();
     let summary = result?;
     for note in &summary.notes {
         complain(&format!("note: {note}"));
     }
-    match args.format {
-        SummaryFormat::Json => {
-            let line = serde_json::to_string(&summary).map_err(|error| Failure::Failed(error.to_string()))?;
-            print(&line)?;
-        }
-        SummaryFormat::Table => print(&table(&summary))?,
-    }
-    Ok(())
+    print_as(args.format, &summary, || table(&summary))
+}
+
+/// Prints what was found, as a line of JSON or as a table.
+pub fn print_as(format: SummaryFormat, found: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Failure> {
+    let text = match format {
+        SummaryFormat::Json => serde_json::to_string(found).map_err(|error| Failure::Failed(error.to_string()))?,
+        SummaryFormat::Table => table(),
+    };
+    Ok(print(&text)?)
+}
+
+/// The estimate as a person reads it.
+fn estimate_table(estimate: &Estimate) -> String {
+    let Estimate { from, to, rows, anchor, .. } = estimate;
+    let lines = [
+        format!("{from} -> {to} (dry run: nothing was asked, paid or written)"),
+        String::new(),
+        format!("rows      {}", count(*rows)),
+        format!("calls     {}, if the first answer for each row is accepted", count(anchor.calls)),
+        format!("cached    {} requests, paid before or equal to another", count(anchor.cache_hits)),
+        format!(
+            "tokens    {} in, {} out, in the scoring model's tokenizer",
+            count(anchor.tokens_in),
+            count(anchor.tokens_out)
+        ),
+        format!("cost      {:.2}, by the prices that are set", anchor.cost),
+    ];
+    lines.join("\n")
+}
+
+/// What the calls to a language model took, if there were any.
+fn calls(anchor: &Usage) -> Option<String> {
+    let Usage { calls, cache_hits, retries, tokens_in, tokens_out, cost } = *anchor;
+    (calls + cache_hits > 0).then(|| {
+        format!(
+            "calls     {} ({} retries), {} answers from the cache; {} tokens in, {} out; cost {cost:.2}",
+            count(calls),
+            count(retries),
+            count(cache_hits),
+            count(tokens_in),
+            count(tokens_out)
+        )
+    })
 }
 
 /// The summary as a person reads it in five seconds.
@@ -114,6 +162,7 @@ fn table(summary: &Summary) -> String {
             summary.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
         lines.push(format!("rejects   {} (see {}/_asap/rejects)", reasons.join(", "), summary.to));
     }
+    lines.extend(calls(&summary.anchor));
     lines.extend(stages(summary));
     let parts: Vec<_> =
         summary.seconds_by_part.iter().map(|(part, seconds)| format!("{part} {seconds:.1} s")).collect();

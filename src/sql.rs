@@ -4,9 +4,11 @@ use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use asap_pipelines::answers::SharedAnswers;
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::location;
 use asap_pipelines::run::plan::CORPUS;
+use asap_udfs::llm::Llm;
 use async_trait::async_trait;
 use clap::Args;
 use datafusion::catalog::{Session as EngineSession, TableProvider, TableProviderFactory};
@@ -69,7 +71,9 @@ pub struct SqlArgs {
 
 /// Runs what was typed; without commands or files what standard input holds, or a prompt on a terminal.
 pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
-    let context = asap_pipelines::session::session(config::load(&args.settings)?)?;
+    let settings = config::load(&args.settings)?;
+    let llm = Llm::new(Some(Arc::new(SharedAnswers::new(&settings))));
+    let context = asap_pipelines::session::session(settings, &llm)?;
     context.state_ref().write().table_factories_mut().insert("DELTATABLE".to_string(), Arc::new(DeltaTables));
     let context = context.enable_url_table();
     if let Some(from) = &args.from {

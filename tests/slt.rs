@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use asap_udfs::Settings;
+use asap_udfs::llm::Llm;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
@@ -77,7 +78,9 @@ async fn every_file_gives_what_it_says() {
     let files = files(Path::new("tests/slt"));
     assert!(!files.is_empty());
     for file in files {
-        let mut runner = Runner::new(|| async { asap_pipelines::session::session(Settings::default()).map(Session) });
+        let mut runner = Runner::new(|| async {
+            asap_pipelines::session::session(Settings::default(), &Llm::default()).map(Session)
+        });
         runner.with_normalizer(exact);
         if std::env::var_os("UPDATE").is_some() {
             runner.update_test_file(&file, " ", default_validator, exact, default_column_validator).await.unwrap();

@@ -2,12 +2,14 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`answers`] | paid answers, kept beside what they were paid for |
 //! | [`corpus`] | files of any published shape, read as one table |
 //! | [`delta_types`] | what a table can hold |
 //! | [`location`] | what a user types becomes a URL and a store |
 //! | [`run`] | a pipeline over a corpus, committed to a table |
 //! | [`session`] | a session with the functions, settings and rules of asap |
 
+pub mod answers;
 pub mod corpus;
 pub mod delta_types;
 pub mod location;

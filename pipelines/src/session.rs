@@ -8,6 +8,7 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
+use asap_udfs::llm::Llm;
 use asap_udfs::{Models, Settings, plan, register_all};
 
 use crate::corpus::CorpusFunction;
@@ -16,15 +17,15 @@ use crate::location::Stores;
 /// Rows in a batch: small enough that a batch of chains stays in memory and reaches the model soon.
 const BATCH_ROWS: usize = 64;
 
-/// A session with the functions, settings and rules of asap.
+/// A session with the functions, settings and rules of asap, whose language model is `llm`.
 ///
 /// # Errors
 /// If a function cannot be registered.
-pub fn session(settings: Settings) -> Result<SessionContext> {
-    Ok(SessionContext::new_with_state(session_state(settings)?))
+pub fn session(settings: Settings, llm: &Llm) -> Result<SessionContext> {
+    Ok(SessionContext::new_with_state(session_state(settings, llm)?))
 }
 
-fn session_state(settings: Settings) -> Result<SessionState> {
+fn session_state(settings: Settings, llm: &Llm) -> Result<SessionState> {
     let mut options = ConfigOptions::new();
     options.extensions.insert(settings);
     let mut config = SessionConfig::from(options).with_information_schema(true).with_batch_size(BATCH_ROWS);
@@ -39,12 +40,9 @@ fn session_state(settings: Settings) -> Result<SessionState> {
         .with_object_store_registry(Arc::new(Stores::default()))
         .build_arc()?;
     let models = Models::default();
-    let mut builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
-    for rule in plan::analyzer_rules(&models) {
-        builder = builder.with_analyzer_rule(rule);
-    }
-    let mut state = builder.build();
-    register_all(&mut state, &models)?;
+    let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+    let mut state = plan::install(builder, &models, llm).build();
+    register_all(&mut state, &models, llm)?;
     state.register_udtf(CorpusFunction::NAME, Arc::new(CorpusFunction));
     Ok(state)
 }

@@ -8,6 +8,7 @@ use asap_pipelines::session::session;
 use asap_udfs::Settings;
 use asap_udfs::args;
 use asap_udfs::kernels::tags;
+use asap_udfs::llm::Llm;
 use asap_udfs::lm::train::{END, Example, random};
 use asap_udfs::lm::{PromptTemplate, Tokenizer};
 use datafusion::arrow::datatypes::DataType;
@@ -43,7 +44,7 @@ pub struct Traces {
 /// # Errors
 /// If nothing can be read there, or its columns fit no shape.
 pub async fn read(location: &str, columns: Option<&ColumnMapping>) -> Result<Traces, Failure> {
-    let context = session(Settings::default())?;
+    let context = session(Settings::default(), &Llm::default())?;
     let corpus = Corpus::open(&context.state(), location, columns).await?;
     corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
     let rows = context.execute_logical_plan(corpus.plan.clone()).await?;

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{Result, config_datafusion_err, config_err};
@@ -12,6 +13,19 @@ use datafusion::common::{Result, config_datafusion_err, config_err};
 pub enum Provider {
     /// The rule-based stand-in that needs no language model.
     Extractive,
+    /// An endpoint that speaks OpenAI's chat completions over HTTP.
+    Openai,
+    /// A model in a local folder.
+    Local,
+}
+
+/// What a row becomes for which no answer passes Algorithm 1 (`asap.anchor.on_no_match`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnNoMatch {
+    /// The row gets the status `no_match`.
+    Reject,
+    /// The row keeps its original chain.
+    KeepOriginal,
 }
 
 /// What a failed row does (`asap.on_error`).
@@ -79,13 +93,57 @@ settings! {
     /// What stands before a chain's first step: `chat` (the model's own template), or text in which `{question}` is
     /// replaced and `\n`, `\t` are escapes. Unset: `chat` where the model has a template, else `{question}\n<think>\n`.
     scorer_prompt: Option<String> = None, "scorer.prompt";
-    /// Who writes direct thoughts and prunes by them: `extractive` (rules, no language model, no network).
+    /// Who writes direct thoughts and prunes by them: `extractive` (rules, no language model, no network), `openai` (an
+    /// endpoint that speaks OpenAI's chat completions) or `local` (a model in a folder).
     anchor_provider: Provider = Provider::Extractive, "anchor.provider";
+    /// Where the endpoint of `openai` is, as http://localhost:8000/v1: `/chat/completions` is added. No user, password,
+    /// query or fragment.
+    anchor_base_url: Option<String> = None, "anchor.base_url";
+    /// The language model: its name at the endpoint (`openai`) or its folder (`local`).
+    anchor_model: Option<String> = None, "anchor.model";
+    /// The name of the environment variable that holds the endpoint's API key. Unset: no key is sent.
+    anchor_api_key_env: Option<String> = None, "anchor.api_key_env";
+    /// Seconds that one request to the endpoint may take, from connecting to the answer's last byte.
+    anchor_timeout: Seconds = Seconds(600.0), "anchor.timeout";
+    /// The most tokens that an answer may have; one that is cut off there fails its row.
+    anchor_max_tokens: Positive = Positive(8192), "anchor.max_tokens";
+    /// The most calls to the endpoint that run at once, in the whole process.
+    anchor_max_concurrent_requests: Positive = Positive(64), "anchor.max_concurrent_requests";
+    /// The most requests a minute to the endpoint, in the whole process and evenly spaced. Unset: no limit.
+    anchor_max_requests_per_minute: Option<Positive> = None, "anchor.max_requests_per_minute";
+    /// The most tokens a minute, in and out, in the whole process; estimated at four bytes a token before a call and
+    /// corrected after it. Unset: no limit.
+    anchor_max_tokens_per_minute: Option<Positive> = None, "anchor.max_tokens_per_minute";
+    /// How often a failed request is sent again, if that can help.
+    anchor_max_retries: i64 = 6, "anchor.max_retries";
+    /// What a million tokens of prompts cost, in any currency.
+    anchor_price_per_million_input_tokens: Money = Money(0.0), "anchor.price_per_million_input_tokens";
+    /// What a million tokens of answers cost, in the same currency.
+    anchor_price_per_million_output_tokens: Money = Money(0.0), "anchor.price_per_million_output_tokens";
+    /// What a session may spend, in the currency of the prices; the rows behind it get the status `budget`. Unset: no
+    /// limit.
+    anchor_max_cost: Option<Money> = None, "anchor.max_cost";
+    /// How many requests a session may send, retries included; the rows behind it get the status `budget`. Unset: no
+    /// limit.
+    anchor_max_calls: Option<i64> = None, "anchor.max_calls";
+    /// The share of the endpoint's last 20 calls, from 0 to 1, of which more may not fail: else the query ends.
+    anchor_max_error_rate: Ratio = Ratio(0.5), "anchor.max_error_rate";
+    /// How often a coarse pruning is sampled until Algorithm 1 accepts it.
+    anchor_max_attempts: Positive = Positive(5), "anchor.max_attempts";
+    /// What a row becomes for which no attempt is accepted: `reject` (status `no_match`) or `keep_original`.
+    anchor_on_no_match: OnNoMatch = OnNoMatch::Reject, "anchor.on_no_match";
+    /// Whether each accepted step is replaced by the original step that it matched: `true` or `false`.
+    anchor_snap: bool = false, "anchor.snap";
+    /// Folder with anchor.md and coarse.md, which replace the prompts that asap comes with.
+    anchor_prompt_dir: Option<String> = None, "anchor.prompt_dir";
     /// The least Gestalt similarity at which a step of the coarse chain matches a step of the original (tau of
     /// Algorithm 1), from 0 to 1.
     match_threshold: Ratio = Ratio(0.6), "match.threshold";
     /// The most tokens that a pruned chain may have (L_max of Algorithm 2).
     refine_max_tokens: i64 = 4096, "refine.max_tokens";
+    /// Folder of the answers that were paid for in SQL: a path or a URL. Unset: `asap` in `$XDG_CACHE_HOME`, else in
+    /// `~/.cache`. A run keeps its answers beside its output instead.
+    cache_dir: Option<String> = None, "cache.dir";
     /// What a row that fails does: `reject` (it gets a status, the query goes on) or `fail` (the query fails).
     on_error: OnError = OnError::Reject, "on_error";
 }
@@ -147,13 +205,73 @@ impl Value for String {
     }
 }
 
-impl Value for Option<String> {
-    const EXPECTED: &'static str = "text";
+// Empty text unsets a setting.
+impl<T: Value> Value for Option<T> {
+    const EXPECTED: &'static str = T::EXPECTED;
     fn parse(text: &str) -> Option<Self> {
-        Some((!text.is_empty()).then(|| text.to_string()))
+        if text.is_empty() { Some(None) } else { T::parse(text).map(Some) }
     }
     fn show(&self) -> Option<String> {
-        self.clone()
+        self.as_ref().and_then(T::show)
+    }
+}
+
+impl Value for bool {
+    const EXPECTED: &'static str = "'true' or 'false'";
+    fn parse(text: &str) -> Option<Self> {
+        bool::from_str(&text.trim().to_ascii_lowercase()).ok()
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+/// A whole number of at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Positive(pub u32);
+
+impl Value for Positive {
+    const EXPECTED: &'static str = "a whole number of at least 1";
+    fn parse(text: &str) -> Option<Self> {
+        u32::from_str(text.trim()).ok().filter(|x| *x >= 1).map(Positive)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+/// An amount of money, at least 0.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Money(pub f64);
+
+impl Value for Money {
+    const EXPECTED: &'static str = "a number of at least 0";
+    fn parse(text: &str) -> Option<Self> {
+        f64::from_str(text.trim()).ok().filter(|x| x.is_finite() && *x >= 0.0).map(Money)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+/// A time in seconds, from a millisecond to a day.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Seconds(pub f64);
+
+impl Seconds {
+    /// The same as the standard library has it.
+    pub fn duration(self) -> Duration {
+        Duration::from_secs_f64(self.0.clamp(0.001, 86_400.0))
+    }
+}
+
+impl Value for Seconds {
+    const EXPECTED: &'static str = "a number of seconds from 0.001 to 86400";
+    fn parse(text: &str) -> Option<Self> {
+        f64::from_str(text.trim()).ok().filter(|x| (0.001..=86_400.0).contains(x)).map(Seconds)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
     }
 }
 
@@ -175,7 +293,8 @@ macro_rules! choice {
     };
 }
 
-choice!(Provider, "'extractive'", "extractive" => Extractive);
+choice!(Provider, "'extractive', 'openai' or 'local'", "extractive" => Extractive, "openai" => Openai, "local" => Local);
+choice!(OnNoMatch, "'reject' or 'keep_original'", "reject" => Reject, "keep_original" => KeepOriginal);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 
 #[cfg(test)]
@@ -204,7 +323,30 @@ mod tests {
             let error = settings.set(key, value).unwrap_err().to_string();
             assert!(error.contains(&format!("asap.{key} takes")) && error.contains(value), "{error}");
         }
+        for (key, value) in [
+            ("anchor.provider", "gpt"),
+            ("anchor.timeout", "0"),
+            ("anchor.max_tokens", "0"),
+            ("anchor.max_requests_per_minute", "-1"),
+            ("anchor.max_cost", "inf"),
+            ("anchor.max_error_rate", "50%"),
+            ("anchor.on_no_match", "keep"),
+            ("anchor.snap", "yes"),
+        ] {
+            let error = settings.set(key, value).unwrap_err().to_string();
+            assert!(error.contains(&format!("asap.{key} takes")) && error.contains(value), "{error}");
+        }
         settings.set("match.threshold", "0.7").unwrap();
         assert_eq!(settings.match_threshold, Ratio(0.7));
+    }
+
+    #[test]
+    fn empty_text_unsets_what_may_be_unset() {
+        let mut settings = Settings::default();
+        settings.set("anchor.max_cost", "2.5").unwrap();
+        assert_eq!(settings.anchor_max_cost, Some(Money(2.5)));
+        settings.set("anchor.max_cost", "").unwrap();
+        assert_eq!(settings, Settings::default());
+        assert!(settings.set("anchor.max_tokens", "").is_err());
     }
 }

@@ -1,28 +1,43 @@
 //! What a table was filled with, as one hash.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use datafusion::common::Result;
 use datafusion::common::config::ExtensionOptions;
 use sha2::{Digest, Sha256};
 
+use asap_udfs::llm::prompts::Prompts;
+use asap_udfs::lm::fingerprint;
+use asap_udfs::settings::Provider;
+
 use super::Request;
 use crate::corpus::CorpusFile;
 
-/// Settings that do not change what a row becomes, or whose value is hashed otherwise.
-const NOT_HASHED: [&str; 2] = ["asap.on_error", "asap.scorer.model"];
-/// Endings of the files of a model that change what it computes.
-const MODEL_FILES: [&str; 3] = [".json", ".jinja", ".safetensors"];
-/// Bytes that are read at once.
-const BLOCK_BYTES: usize = 1 << 20;
+/// Settings that change how calls are made and not what a row becomes, ...
+const HOW_CALLS_ARE_MADE: [&str; 14] = [
+    "asap.anchor.api_key_env",
+    "asap.anchor.base_url",
+    "asap.anchor.max_calls",
+    "asap.anchor.max_concurrent_requests",
+    "asap.anchor.max_cost",
+    "asap.anchor.max_error_rate",
+    "asap.anchor.max_requests_per_minute",
+    "asap.anchor.max_retries",
+    "asap.anchor.max_tokens_per_minute",
+    "asap.anchor.price_per_million_input_tokens",
+    "asap.anchor.price_per_million_output_tokens",
+    "asap.anchor.timeout",
+    "asap.cache.dir",
+    "asap.on_error",
+];
+/// ... and those that name files, whose content is hashed.
+const FILES: [&str; 2] = ["asap.anchor.prompt_dir", "asap.scorer.model"];
 
-/// The hash of a pipeline, in 32 hexadecimal digits: its SQL, its settings, how columns are read, and the files of the
-/// scoring model, by their content, so that a copy of the model is the same model.
+/// The hash of a pipeline, in 32 hexadecimal digits: its SQL, its settings, how columns are read, and by their content
+/// the files of the scoring model, the prompts and the local model that is asked, so that a copy of them is the same.
 ///
 /// # Errors
-/// If the model's files cannot be read.
+/// If the files cannot be read.
 pub fn pipeline(request: &Request) -> Result<String> {
     let mut hash = Sha256::new();
     let mut add = |part: &str| {
@@ -35,13 +50,29 @@ pub fn pipeline(request: &Request) -> Result<String> {
         add(&columns.cot);
         add(columns.answer.as_deref().unwrap_or_default());
     }
-    for entry in request.settings.entries() {
-        if !NOT_HASHED.contains(&entry.key.as_str()) {
+    let settings = &request.settings;
+    for entry in settings.entries() {
+        let key = entry.key.as_str();
+        let is_local_model = key == "asap.anchor.model" && settings.anchor_provider == Provider::Local;
+        if !HOW_CALLS_ARE_MADE.contains(&key) && !FILES.contains(&key) && !is_local_model {
             add(&entry.key);
             add(&entry.value.unwrap_or_default());
         }
     }
-    add_folder(&mut hash, Path::new(&request.settings.scorer_model))?;
+    // A folder that is not there adds nothing: a pipeline that needs its model is refused when it is planned.
+    let scorer = Path::new(&settings.scorer_model);
+    if scorer.is_dir() {
+        add(&fingerprint(scorer)?);
+    }
+    if settings.anchor_provider != Provider::Extractive {
+        let prompts = Prompts::load(settings.anchor_prompt_dir.as_deref())?;
+        add(prompts.anchor.hash());
+        add(prompts.coarse.hash());
+    }
+    let local = Path::new(settings.anchor_model.as_deref().unwrap_or_default());
+    if settings.anchor_provider == Provider::Local && local.is_dir() {
+        add(&fingerprint(local)?);
+    }
     Ok(hex(hash))
 }
 
@@ -57,28 +88,4 @@ pub fn file(file: &CorpusFile) -> String {
 
 fn hex(hash: Sha256) -> String {
     hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// A folder that is not there adds nothing: a pipeline that needs its model is refused when it is planned.
-fn add_folder(hash: &mut Sha256, folder: &Path) -> Result<()> {
-    let Ok(entries) = folder.read_dir() else { return Ok(()) };
-    let mut names = Vec::new();
-    for entry in entries {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
-    }
-    names.retain(|name| MODEL_FILES.iter().any(|ending| name.ends_with(ending)));
-    names.sort();
-    let mut block = vec![0; BLOCK_BYTES];
-    for name in names {
-        hash.update(&name);
-        let mut file = File::open(folder.join(name))?;
-        loop {
-            let read = file.read(&mut block)?;
-            if read == 0 {
-                break;
-            }
-            hash.update(&block[..read]);
-        }
-    }
-    Ok(())
 }

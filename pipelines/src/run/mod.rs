@@ -8,6 +8,7 @@
 //! Nothing is visible before the last commit; whatever fails earlier leaves no file behind.
 
 mod commit;
+pub mod estimate;
 mod hash;
 pub mod plan;
 pub mod rows;
@@ -25,14 +26,19 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use futures::StreamExt;
+use url::Url;
 
 use asap_udfs::Settings;
-use asap_udfs::settings::OnError;
+use asap_udfs::llm::store::AnswerStore;
+use asap_udfs::llm::{Llm, Usage};
+use asap_udfs::settings::{OnError, Provider};
 
+use crate::answers::{self, Answers};
 use crate::corpus::{ColumnMapping, Corpus, Slice};
 use crate::location;
 use crate::session::session;
 use commit::Sink;
+pub use estimate::{Estimate, estimate};
 pub use summary::Summary;
 use table::{Origin, Table};
 
@@ -66,19 +72,13 @@ pub trait Observer: Sync {
 /// Runs a pipeline and commits its rows. When `stop` completes first, the run ends without a commit.
 ///
 /// # Errors
-/// Wrong settings, locations, files, columns or pipelines before any row is read; afterwards, failures of stores. In
-/// each case nothing is committed.
+/// Wrong settings, locations, files, columns or pipelines before any row is read; afterwards, failures of stores, a
+/// spent budget, an endpoint that is down. In each case nothing is committed, and paid answers are kept.
 pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
     let started = Instant::now();
-    let context = session(request.settings.clone())?;
-    let to = location::folder(&request.to)?;
-    check_apart(&request.from, &to)?;
-    let corpus = Corpus::open(&context.state(), &request.from, request.columns.as_ref()).await?;
-    let slices = corpus.slices(request.limit);
-    let origin = Origin { pipeline: hash::pipeline(&request)?, limit: request.limit };
-
-    let output = Table::open(to.clone()).await?;
-    check_origin(&output, &origin, &to)?;
+    let to = output_of(&request)?;
+    let llm = Llm::new(paid_answers(&request, &to).await?);
+    let Job { context, corpus, origin, output, ids, slices } = Job::open(&request, &to, &llm).await?;
     let mut summary = Summary {
         pipeline: request.name.clone(),
         from: request.from.clone(),
@@ -86,8 +86,6 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         notes: corpus.notes.iter().cloned().chain(corpus.delta_notes()).collect(),
         ..Summary::default()
     };
-
-    let (ids, slices) = open_slices(&output, &origin, slices).await?;
     if slices.is_empty() && output.exists() {
         summary.nothing_to_do = true;
         summary.table_version = output.version();
@@ -101,19 +99,62 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     observer.begin(summary.rows_in);
 
     let rows = rows::Rows::new(physical.schema().as_ref(), &corpus.original_names())?;
-    let mut sink = Sink::begin(output, rows, request.settings.on_error == OnError::Fail).await?;
+    let fail_on_reject = request.settings.on_error == OnError::Fail;
+    let mut sink = Sink::begin(output, rows, fail_on_reject).await?;
     let stream = execute_stream(Arc::clone(&physical), context.task_ctx())?;
-    if let Err(error) = drain(stream, &mut sink, &mut summary, observer, stop).await {
+    if let Err(error) = drain(stream, &mut sink, &mut summary, &llm, observer, stop).await {
         sink.abandon().await?;
         return Err(error);
     }
     let written = sink.seconds_writing();
     summary.table_version = Some(sink.commit(&origin, &ids).await?);
     summary.rows_filtered = summary.rows_in.saturating_sub(summary.rows_out + summary.rows_rejected);
+    summary.anchor = llm.usage();
     summary.seconds_by_part = seconds_by_part(physical.as_ref());
     summary.seconds_by_part.insert("write".to_string(), written);
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
+}
+
+/// Where rows go: a folder apart from where they come from, since the next run would read it as input.
+fn output_of(request: &Request) -> Result<Url> {
+    let (from, to) = (location::parse(&request.from)?, location::folder(&request.to)?);
+    if from.path().ends_with('/') && to.as_str().starts_with(from.as_str()) {
+        return config_err!("{} lies in the input {}: choose another output", location::display(&to), request.from);
+    }
+    Ok(to)
+}
+
+/// The answers that were paid for this output, if a language model is asked.
+async fn paid_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn AnswerStore>>> {
+    if request.settings.anchor_provider == Provider::Extractive {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(Answers::open(&answers::beside(to)?).await?)))
+}
+
+/// What is read, where it goes, and what is left to do.
+struct Job {
+    context: SessionContext,
+    corpus: Corpus,
+    origin: Origin,
+    output: Table,
+    /// The names of the transactions of the open slices.
+    ids: Vec<String>,
+    /// The slices that the output does not hold yet.
+    slices: Vec<Slice>,
+}
+
+impl Job {
+    async fn open(request: &Request, to: &Url, llm: &Llm) -> Result<Self> {
+        let context = session(request.settings.clone(), llm)?;
+        let corpus = Corpus::open(&context.state(), &request.from, request.columns.as_ref()).await?;
+        let origin = Origin { pipeline: hash::pipeline(request)?, limit: request.limit };
+        let output = Table::open(to.clone()).await?;
+        check_origin(&output, &origin, to)?;
+        let (ids, slices) = open_slices(&output, &origin, corpus.slices(request.limit)).await?;
+        Ok(Self { context, corpus, origin, output, ids, slices })
+    }
 }
 
 /// The slices that the output does not hold yet, with the names of their transactions.
@@ -135,15 +176,6 @@ async fn plan_pipeline(context: &SessionContext, corpus: &Corpus, slices: &[Slic
     let pipeline = context.state().create_logical_plan(sql).await?;
     plan::check(&pipeline)?;
     plan::carry_originals(pipeline, &corpus.original_columns())
-}
-
-/// An output within the input would be read as input by the next run.
-fn check_apart(from: &str, to: &url::Url) -> Result<()> {
-    let input = location::parse(from)?;
-    if input.path().ends_with('/') && to.as_str().starts_with(input.as_str()) {
-        return config_err!("{} lies in the input {from}: choose another output", location::display(to));
-    }
-    Ok(())
 }
 
 /// A table is filled by one pipeline.
@@ -171,6 +203,7 @@ async fn drain(
     mut stream: SendableRecordBatchStream,
     sink: &mut Sink,
     summary: &mut Summary,
+    llm: &Llm,
     observer: &dyn Observer,
     stop: impl Future<Output = ()>,
 ) -> Result<()> {
@@ -183,8 +216,24 @@ async fn drain(
         let Some(batch) = batch.transpose()? else { return Ok(()) };
         let (rows, tokens_before) = (batch.num_rows() as u64, summary.tokens_in.unwrap_or(0));
         sink.write(&batch, summary).await?;
+        if let Some(error) = sink.budget_error() {
+            // Calls under way are paid: their answers are kept before the stream that waits for them is dropped.
+            tokio::select! {
+                () = llm.landed() => {}
+                () = &mut stop => {}
+            }
+            return budget_is_spent(error, llm.usage());
+        }
         observer.advance(rows, summary.tokens_in.unwrap_or(0) - tokens_before);
     }
+}
+
+fn budget_is_spent(error: &str, usage: Usage) -> Result<()> {
+    let Usage { calls, tokens_in, tokens_out, cost, .. } = usage;
+    exec_err!(
+        "the budget is spent after {calls} calls ({tokens_in} tokens in, {tokens_out} out, cost {cost:.4}): {error}. Every \
+         paid answer is kept and nothing is committed: raise that setting and run the same again"
+    )
 }
 
 /// Where the time of a finished plan went, in seconds summed over its partitions: reading files, and computing.

@@ -7,6 +7,8 @@ use datafusion::arrow::compute::sum;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use serde::Serialize;
 
+use asap_udfs::llm::Usage;
+
 /// The figures of a run. Tokens and steps are counted over the rows of the output, in the scoring model's tokenizer;
 /// they are None where the pipeline does not return the column that holds them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -47,6 +49,8 @@ pub struct Summary {
     pub table_version: Option<u64>,
     /// True if every slice of the input was already in the output.
     pub nothing_to_do: bool,
+    /// What the calls to a language model took.
+    pub anchor: Usage,
     /// What the user should know about the input, such as columns that were renamed.
     pub notes: Vec<String>,
 }

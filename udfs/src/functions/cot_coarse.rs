@@ -1,24 +1,28 @@
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Float64Builder, Int64Array, Int64Builder, ListBuilder, StringArray, StructArray,
+    ArrayRef, Float64Builder, Int64Array, Int64Builder, ListBuilder, StringArray, StructArray,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Fields};
-use datafusion::common::{Result, exec_err};
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::logical_expr::{Documentation, Signature, Volatility};
 use datafusion_macros::user_doc;
 
+use super::asked;
 use crate::args::{self, Arg};
+use crate::cores;
 use crate::kernels::gestalt::Gestalt;
 use crate::kernels::{matching, steps};
-use crate::llm::extractive;
-use crate::settings::{OnError, Provider, Settings};
+use crate::llm::anchoring::{self, NO_MATCH, OK, Pruned};
+use crate::llm::{Coarse, Llm, Spent, extractive};
+use crate::plan::{AsyncCall, CallArgs, Meter};
+use crate::settings::{Provider, Settings};
 
 #[user_doc(
     doc_section(label = "Chain of Thought Functions"),
-    description = "The coarse pruning of a chain of thought by its direct thought, validated by Algorithm 1, in a struct of cot (the steps that are left, joined by a blank line), kept (their places in cot_steps(cot)), similarity (of each to the step that it is), attempts, status, error, tokens_in, tokens_out and cached. The status is 'ok', 'no_anchor' for a NULL thought, 'empty_chain' for a chain that is NULL or holds no step, or 'invalid' where Algorithm 1 refuses the pruning; then cot, kept and similarity are NULL and error says why. With asap.anchor.provider = 'extractive' no language model is asked: backward from the step that says the answer, whole steps are kept that bring a word, value or name which the thought or a kept later step uses; where that is less than a third of the chain, slightly needed steps fill it up. That is a stand-in which follows words, not sense; tokens are 0.",
+    description = "The coarse pruning of a chain of thought by its direct thought, validated by Algorithm 1, in a struct of cot (the steps that are left, joined by a blank line), kept (their places in cot_steps(cot)), similarity (of each to the step that it matched), attempts (answers that were asked for), status, error, tokens_in, tokens_out and cached. The status is 'ok', 'no_anchor' for a NULL thought, 'empty_chain' for a chain that is NULL or holds no step, or 'no_match' where Algorithm 1 refuses every attempt; then cot, kept and similarity are NULL and error says why. The language model of `asap.anchor.*` prunes, at temperature 1 and by the prompt coarse.md, up to asap.anchor.max_attempts times; then the row is rejected or, by asap.anchor.on_no_match = 'keep_original', kept whole. With asap.anchor.snap each step is replaced by the original one that it matched. A call that failed is the row's status (timeout, rate_limited, unavailable, denied, refused, bad_response, too_long or budget). With asap.anchor.provider = 'extractive' no language model is asked: backward from the step that says the answer, whole steps are kept that bring a word, value or name which the thought or a kept later step uses; where that is less than a third of the chain, slightly needed steps fill it up. That is a stand-in which follows words, not sense; tokens are 0.",
     syntax_example = "cot_coarse(cot, thought)",
     sql_example = "select cot_coarse(E'Let me see.\\n\\n12 * 8 = 96.\\n\\nOr is it 12 + 8 = 20?\\n\\n3 * 96 = 288, so 288 rolls.', 'reach: 288 rolls')['kept'];\n-- [2, 4]",
     argument(name = "cot", description = "The chain of thought."),
@@ -27,11 +31,12 @@ use crate::settings::{OnError, Provider, Settings};
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct CotCoarse {
     signature: Signature,
+    llm: Llm,
 }
 
-impl Default for CotCoarse {
-    fn default() -> Self {
-        Self { signature: Signature::user_defined(Volatility::Volatile) }
+impl CotCoarse {
+    pub fn new(llm: Llm) -> Self {
+        Self { signature: Signature::user_defined(Volatility::Volatile), llm }
     }
 }
 
@@ -53,22 +58,8 @@ fn fields() -> Fields {
     ])
 }
 
-/// A pruning that Algorithm 1 accepts.
-struct Pruned {
-    cot: String,
-    /// Places in the original chain, from 1.
-    kept: Vec<i64>,
-    similarity: Vec<f64>,
-}
-
-/// Why there is none: status and error.
-struct Refused {
-    status: &'static str,
-    error: String,
-    attempts: i64,
-}
-
-impl ScalarUDFImpl for CotCoarse {
+#[async_trait]
+impl AsyncCall for CotCoarse {
     fn name(&self) -> &str {
         "cot_coarse"
     }
@@ -85,78 +76,79 @@ impl ScalarUDFImpl for CotCoarse {
         Ok(DataType::Struct(fields()))
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let settings = Settings::of(&args.config_options)?;
-        let arrays = args::arrays(&args)?;
-        let rows = args::texts(&arrays[0]).iter().zip(args::texts(&arrays[1]).iter());
-        let mut gestalt = Gestalt::new(false);
-        let threshold = settings.match_threshold.0;
-        let prunings: Vec<std::result::Result<Pruned, Refused>> = match settings.anchor_provider {
-            Provider::Extractive => rows.map(|(cot, thought)| extract(cot, thought, &mut gestalt, threshold)).collect(),
-        };
-        let refused = prunings.iter().find_map(|pruning| pruning.as_ref().err());
-        if let (OnError::Fail, Some(refused)) = (settings.on_error, refused) {
-            return exec_err!("cot_coarse: {}: {} (asap.on_error is 'fail')", refused.status, refused.error);
-        }
-        Ok(ColumnarValue::Array(Arc::new(StructArray::try_new(fields(), columns(&prunings), None)?)))
-    }
-
     fn documentation(&self) -> Option<&Documentation> {
         self.doc()
     }
+
+    fn window(&self, config: &ConfigOptions) -> usize {
+        asked::window(config)
+    }
+
+    async fn call(&self, args: &CallArgs, meter: &Arc<Meter>) -> Result<ArrayRef> {
+        let settings = Settings::of(&args.config)?;
+        let prunings = match settings.anchor_provider {
+            Provider::Extractive => extracted(args.arrays.clone(), settings.match_threshold.0).await?,
+            Provider::Openai | Provider::Local => {
+                let anchoring = &self.llm.anchoring(settings)?;
+                let (chains, thoughts) = (args::texts(&args.arrays[0]), args::texts(&args.arrays[1]));
+                asked::rows(args.rows, |row| async move {
+                    let pruning = anchoring.coarse(args::text_at(chains, row), args::text_at(thoughts, row)).await?;
+                    asked::record(meter, &pruning);
+                    Ok(pruning)
+                })
+                .await?
+            }
+        };
+        asked::check(self.name(), settings, &prunings)?;
+        Ok(Arc::new(StructArray::try_new(fields(), columns(&prunings), None)?))
+    }
 }
 
-fn columns(prunings: &[std::result::Result<Pruned, Refused>]) -> Vec<ArrayRef> {
+fn columns(prunings: &[Coarse]) -> Vec<ArrayRef> {
     let mut kept = ListBuilder::new(Int64Builder::new());
     let mut similarity = ListBuilder::new(Float64Builder::new());
-    for pruning in prunings {
-        let pruned = pruning.as_ref().ok();
-        kept.append_option(pruned.map(|pruned| pruned.kept.iter().copied().map(Some)));
-        similarity.append_option(pruned.map(|pruned| pruned.similarity.iter().copied().map(Some)));
+    for Coarse { pruned, .. } in prunings {
+        kept.append_option(pruned.as_ref().map(|pruned| pruned.kept.iter().copied().map(Some)));
+        similarity.append_option(pruned.as_ref().map(|pruned| pruned.similarity.iter().copied().map(Some)));
     }
-    let texts = |text: fn(&std::result::Result<Pruned, Refused>) -> Option<&str>| -> ArrayRef {
-        Arc::new(prunings.iter().map(text).collect::<StringArray>())
-    };
-    let attempts = prunings.iter().map(|pruning| pruning.as_ref().err().map_or(1, |refused| refused.attempts));
-    let no_tokens: ArrayRef = Arc::new(Int64Array::from(vec![0; prunings.len()]));
-    vec![
-        texts(|pruning| pruning.as_ref().ok().map(|pruned| pruned.cot.as_str())),
+    let chains = prunings.iter().map(|pruning| pruning.pruned.as_ref().map(|pruned| pruned.cot.as_str()));
+    let attempts = prunings.iter().map(|pruning| i64::from(pruning.spent.attempts));
+    let own: [ArrayRef; 4] = [
+        Arc::new(chains.collect::<StringArray>()),
         Arc::new(kept.finish()),
         Arc::new(similarity.finish()),
         Arc::new(attempts.collect::<Int64Array>()),
-        texts(|pruning| Some(pruning.as_ref().err().map_or("ok", |refused| refused.status))),
-        texts(|pruning| pruning.as_ref().err().map(|refused| refused.error.as_str())),
-        Arc::clone(&no_tokens),
-        no_tokens,
-        Arc::new(BooleanArray::from(vec![false; prunings.len()])),
-    ]
+    ];
+    own.into_iter().chain(asked::columns(prunings)).collect()
 }
 
-fn extract(
-    cot: Option<&str>,
-    thought: Option<&str>,
-    gestalt: &mut Gestalt,
-    threshold: f64,
-) -> std::result::Result<Pruned, Refused> {
-    let refused = |status, error: &str| Refused { status, error: error.to_string(), attempts: 0 };
-    let thought = thought.ok_or_else(|| refused("no_anchor", "a coarse pruning needs a direct thought, found NULL"))?;
-    let cot = cot.ok_or_else(|| refused("empty_chain", "a coarse pruning needs a chain of thought, found NULL"))?;
-    let original = steps::steps(cot);
-    if original.is_empty() {
-        return Err(refused("empty_chain", "a coarse pruning needs a chain of thought, found one without a step"));
-    }
+async fn extracted(arrays: Vec<ArrayRef>, threshold: f64) -> Result<Vec<Coarse>> {
+    cores::run(move || {
+        let mut gestalt = Gestalt::new(false);
+        let rows = args::texts(&arrays[0]).iter().zip(args::texts(&arrays[1]).iter());
+        Ok(rows.map(|(cot, thought)| extract(cot, thought, &mut gestalt, threshold)).collect())
+    })
+    .await
+}
+
+fn extract(cot: Option<&str>, thought: Option<&str>, gestalt: &mut Gestalt, threshold: f64) -> Coarse {
+    let refused = |status, error| Coarse { pruned: None, status, error: Some(error), spent: Spent::default() };
+    let (original, _, thought) = match anchoring::chain(cot, thought) {
+        Ok(given) => given,
+        Err((status, error)) => return refused(status, error.to_string()),
+    };
     let kept = extractive::core(&original, thought);
-    let pruned = steps::join(kept.iter().map(|step| original[*step]));
+    let cot = steps::join(kept.iter().map(|step| original[*step]));
 
     let original: Vec<&str> = original.into_iter().map(steps::strip).collect();
-    let coarse: Vec<&str> = steps::steps(&pruned).into_iter().map(steps::strip).collect();
+    let coarse: Vec<&str> = steps::steps(&cot).into_iter().map(steps::strip).collect();
     if let Some(failed) = matching::walk(gestalt, &original, &coarse, threshold).failed {
-        let error = format!("step {} of the pruned chain matches no step of the original", failed + 1);
-        return Err(Refused { status: "invalid", error, attempts: 1 });
+        return refused(NO_MATCH, format!("step {} of the pruned chain matches no step of the original", failed + 1));
     }
     // Whole steps are kept, so each is known to be its own match: a walk could take an earlier one that is like it.
     let similarity = vec![1.0; kept.len()];
-    Ok(Pruned { cot: pruned, kept: kept.into_iter().map(|step| step as i64 + 1).collect(), similarity })
+    let kept = kept.into_iter().map(|step| step as i64 + 1).collect();
+    Coarse { pruned: Some(Pruned { cot, kept, similarity }), status: OK, error: None, spent: Spent::default() }
 }
 
 #[cfg(test)]
@@ -171,14 +163,15 @@ mod tests {
             thought in "[ -~]{0,9}",
         ) {
             let original = steps::steps(&cot);
-            match extract(Some(&cot), Some(&thought), &mut Gestalt::new(false), 1.0) {
-                Ok(pruned) => {
+            let pruning = extract(Some(&cot), Some(&thought), &mut Gestalt::new(false), 1.0);
+            match pruning.pruned {
+                Some(pruned) => {
                     let kept: Vec<&str> = pruned.kept.iter().map(|step| original[*step as usize - 1]).collect();
                     prop_assert_eq!(steps::steps(&pruned.cot), kept);
                     prop_assert_eq!(pruned.similarity.len(), pruned.kept.len());
                 }
-                Err(refused) => {
-                    prop_assert_eq!(refused.status, "empty_chain");
+                None => {
+                    prop_assert_eq!(pruning.status, "empty_chain");
                     prop_assert!(original.is_empty());
                 }
             }
@@ -187,8 +180,8 @@ mod tests {
 
     #[test]
     fn a_threshold_that_nothing_reaches_is_no_pruning() {
-        let refused = extract(Some("a\n\nb"), Some("reach: b"), &mut Gestalt::new(false), 2.0).err().unwrap();
-        assert_eq!((refused.status, refused.attempts), ("invalid", 1));
-        assert_eq!(refused.error, "step 1 of the pruned chain matches no step of the original");
+        let refused = extract(Some("a\n\nb"), Some("reach: b"), &mut Gestalt::new(false), 2.0);
+        assert_eq!((refused.status, refused.spent.attempts), ("no_match", 0));
+        assert_eq!(refused.error.as_deref(), Some("step 1 of the pruned chain matches no step of the original"));
     }
 }

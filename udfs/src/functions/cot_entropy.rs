@@ -1,13 +1,17 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::common::config::ConfigOptions;
+use datafusion::logical_expr::{Documentation, Signature, Volatility};
 use datafusion_macros::user_doc;
 
 use super::scored;
 use crate::args;
 use crate::lm::{Models, Wanted};
+use crate::plan::{AsyncCall, CallArgs, Meter};
 
 #[user_doc(
     doc_section(label = "Chain of Thought Functions"),
@@ -32,7 +36,8 @@ impl CotEntropy {
     }
 }
 
-impl ScalarUDFImpl for CotEntropy {
+#[async_trait]
+impl AsyncCall for CotEntropy {
     fn name(&self) -> &str {
         "cot_entropy"
     }
@@ -49,13 +54,18 @@ impl ScalarUDFImpl for CotEntropy {
         Ok(scored::scores_type())
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        scored::scores(self.name(), &self.models, &args, Wanted::FirstTokens, |scores| {
-            scores.first.iter().map(|token| token.map(|token| token.entropy)).collect()
-        })
-    }
-
     fn documentation(&self) -> Option<&Documentation> {
         self.doc()
+    }
+
+    fn window(&self, _: &ConfigOptions) -> usize {
+        scored::ROWS_IN_FLIGHT
+    }
+
+    async fn call(&self, args: &CallArgs, meter: &Arc<Meter>) -> Result<ArrayRef> {
+        scored::scores(self.name(), &self.models, args, meter, Wanted::FirstTokens, |scores| {
+            scores.first.iter().map(|token| token.map(|token| token.entropy)).collect()
+        })
+        .await
     }
 }

@@ -6,8 +6,12 @@ use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::ScalarUDF;
 
+use crate::llm::Llm;
 use crate::lm::Models;
+use crate::plan::{AsyncCall, AsyncFunction};
 
+mod ai_complete;
+mod asked;
 mod cot_anchor;
 mod cot_budget;
 mod cot_coarse;
@@ -32,23 +36,31 @@ mod cot_truncate;
 mod cot_turns;
 mod scored;
 
-/// Registers every function of asap; they share `models`.
-pub fn register_all(registry: &mut dyn FunctionRegistry, models: &Models) -> Result<()> {
-    for function in all(models) {
+/// Registers every function of asap; they share `models` and `llm`.
+///
+/// # Errors
+/// If the registry takes no functions.
+pub fn register_all(registry: &mut dyn FunctionRegistry, models: &Models, llm: &Llm) -> Result<()> {
+    for function in all(models, llm) {
         registry.register_udf(Arc::new(function))?;
     }
     Ok(())
 }
 
-fn all(models: &Models) -> Vec<ScalarUDF> {
+fn call(call: impl AsyncCall) -> ScalarUDF {
+    ScalarUDF::from(AsyncFunction::new(call))
+}
+
+fn all(models: &Models, llm: &Llm) -> Vec<ScalarUDF> {
     vec![
-        ScalarUDF::from(cot_anchor::CotAnchor::default()),
+        call(ai_complete::AiComplete::new(llm.clone())),
+        call(cot_anchor::CotAnchor::new(llm.clone())),
         ScalarUDF::from(cot_budget::CotBudget::default()),
-        ScalarUDF::from(cot_coarse::CotCoarse::default()),
+        call(cot_coarse::CotCoarse::new(llm.clone())),
         ScalarUDF::from(cot_completion::CotCompletion::default()),
-        ScalarUDF::from(cot_entropy::CotEntropy::new(models.clone())),
+        call(cot_entropy::CotEntropy::new(models.clone())),
         ScalarUDF::from(cot_match::CotMatch::default()),
-        ScalarUDF::from(cot_perplexity::CotPerplexity::new(models.clone())),
+        call(cot_perplexity::CotPerplexity::new(models.clone())),
         ScalarUDF::from(cot_prompt::CotPrompt::default()),
         ScalarUDF::from(cot_random::CotRandom::new(models.clone())),
         ScalarUDF::from(cot_refine::CotRefine::new(models.clone())),
@@ -57,7 +69,7 @@ fn all(models: &Models) -> Vec<ScalarUDF> {
         ScalarUDF::from(cot_similarity::CotSimilarity::default()),
         ScalarUDF::from(cot_similarity_difflib::CotSimilarityDifflib::default()),
         ScalarUDF::from(cot_steps::CotSteps::default()),
-        ScalarUDF::from(cot_surprisal::CotSurprisal::new(models.clone())),
+        call(cot_surprisal::CotSurprisal::new(models.clone())),
         ScalarUDF::from(cot_think::CotThink::default()),
         ScalarUDF::from(cot_tokens::CotTokens::new(models.clone())),
         ScalarUDF::from(cot_too_long::CotTooLong::new(models.clone())),

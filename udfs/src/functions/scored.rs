@@ -8,8 +8,13 @@ use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
 
 use crate::args::{self, Arg, Lists};
+use crate::cores;
 use crate::lm::{Models, QuestionAndSteps, Scored, Scores, Wanted};
+use crate::plan::{CallArgs, Meter};
 use crate::settings::{OnError, Settings};
+
+/// Rows that wait for the model at once: enough to fill its runs.
+pub const ROWS_IN_FLIGHT: usize = 64;
 
 /// The arguments of these functions.
 pub const ARGUMENTS: [(&str, Arg); 2] = [("question", Arg::Text), ("steps", Arg::TextList)];
@@ -23,25 +28,35 @@ pub fn scores_type() -> DataType {
 ///
 /// # Errors
 /// If the model cannot be loaded or fails, and for a chain that is too long if `asap.on_error` is `fail`.
-pub fn scores(
+pub async fn scores(
     function: &str,
     models: &Models,
-    args: &ScalarFunctionArgs,
+    args: &CallArgs,
+    meter: &Meter,
     wanted: Wanted,
     pick: impl Fn(&Scores) -> Vec<Option<f32>>,
-) -> Result<ColumnarValue> {
-    let arrays = args::arrays(args)?;
-    let rows = rows(&arrays, args.number_rows);
-    let chains: Vec<QuestionAndSteps> = rows.iter().flatten().cloned().collect();
-    let mut scored = models.scorer(&args.config_options)?.score(&chains, wanted)?.into_iter();
-    let fail = Settings::of(&args.config_options)?.on_error == OnError::Fail;
-    let lists = rows.iter().map(|row| match row.as_ref().and_then(|_| scored.next()) {
+) -> Result<ArrayRef> {
+    let scorer = models.scorer(&args.config)?;
+    let (tokenising, arrays, count) = (Arc::clone(&scorer), args.arrays.clone(), args.rows);
+    let (is_chain, prepared) = cores::run(move || {
+        let rows = rows(&arrays, count);
+        let chains: Vec<QuestionAndSteps> = rows.iter().flatten().cloned().collect();
+        let is_chain: Vec<bool> = rows.iter().map(Option::is_some).collect();
+        Ok((is_chain, tokenising.prepare(&chains, wanted)?))
+    })
+    .await?;
+    meter.add_calls(prepared.calls());
+    meter.add_cache_hits(prepared.remembered());
+    meter.add_tokens(prepared.tokens(), 0);
+    let mut scored = scorer.score(prepared).await?.into_iter();
+    let fail = Settings::of(&args.config)?.on_error == OnError::Fail;
+    let lists = is_chain.into_iter().map(|is_chain| match is_chain.then(|| scored.next()).flatten() {
         Some(Scored::Steps(scores)) => Ok(Some(pick(&scores))),
         Some(Scored::TooLong(why)) if fail => exec_err!("{function} was given a chain of {why}"),
         Some(Scored::TooLong(_)) | None => Ok(None),
     });
     let lists = lists.collect::<Result<Vec<_>>>()?;
-    Ok(ColumnarValue::Array(Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists))))
+    Ok(Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists)))
 }
 
 /// Why each row's chain is longer than the model's window; NULL where it fits or an argument is NULL.
@@ -64,12 +79,13 @@ fn rows(arrays: &[ArrayRef], count: usize) -> Vec<Option<QuestionAndSteps<'_>>> 
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::array::AsArray;
-    use datafusion::execution::FunctionRegistry;
+    use datafusion::execution::SessionStateBuilder;
     use datafusion::prelude::{SessionConfig, SessionContext};
 
     use super::*;
+    use crate::llm::Llm;
     use crate::lm::testing::{chains, golden};
-    use crate::register_all;
+    use crate::{plan, register_all};
 
     /// A session on a golden model and its functions' models.
     fn session(partitions: usize) -> (SessionContext, Models) {
@@ -80,10 +96,12 @@ mod tests {
         };
         let config =
             SessionConfig::new().with_option_extension(settings).with_target_partitions(partitions).with_batch_size(7);
-        let mut context = SessionContext::new_with_config(config);
         let models = Models::default();
-        register_all(&mut context as &mut dyn FunctionRegistry, &models).unwrap();
-        (context, models)
+        let builder = SessionStateBuilder::new().with_config(config).with_default_features();
+        let llm = Llm::default();
+        let mut state = plan::install(builder, &models, &llm).build();
+        register_all(&mut state, &models, &llm).unwrap();
+        (SessionContext::new_with_state(state), models)
     }
 
     /// A table of the golden chains.

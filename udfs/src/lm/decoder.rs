@@ -51,6 +51,14 @@ pub struct AttentionHalf {
     pub output: Tensor,
 }
 
+/// The rotated keys and the values of the tokens of one chain, in every layer.
+#[derive(Debug, Clone)]
+pub struct KeysAndValues {
+    tokens: usize,
+    /// Each [tokens, key heads × head_dim].
+    layers: Vec<(Vec<f32>, Vec<f32>)>,
+}
+
 impl Decoder {
     /// Reads config and weights of a folder in Hugging Face's layout.
     ///
@@ -97,6 +105,20 @@ impl Decoder {
 
     /// The attention half of a layer.
     pub fn attention(&self, layer: &LayerWeights, x: &Tensor, packing: &Packing) -> Result<AttentionHalf> {
+        let (normed, [q, k, v]) = self.projections(layer, x, &packing.positions, &packing.table)?;
+        let attention = ops::attention(&q, &k, &v, self.heads(), &packing.lengths)?;
+        let output = (x + ops::linear(&attention.output, &layer.o)?)?;
+        Ok(AttentionHalf { normed, q, k, v, attention, output })
+    }
+
+    /// The normalised input of a layer, and its rotated queries, rotated keys and values at these positions.
+    fn projections(
+        &self,
+        layer: &LayerWeights,
+        x: &Tensor,
+        positions: &[usize],
+        table: &RopeTable,
+    ) -> Result<(Tensor, [Tensor; 3])> {
         let epsilon = self.config.rms_norm_eps;
         let normed = ops::rms_norm(x, &layer.input_norm, epsilon)?;
         let mut q = ops::linear(&normed, &layer.q)?;
@@ -106,11 +128,44 @@ impl Decoder {
             q = ops::rms_norm(&q, q_norm, epsilon)?;
             k = ops::rms_norm(&k, k_norm, epsilon)?;
         }
-        let q = ops::rotate(&q, &packing.positions, &packing.table, Direction::Forward)?;
-        let k = ops::rotate(&k, &packing.positions, &packing.table, Direction::Forward)?;
-        let attention = ops::attention(&q, &k, &v, self.heads(), &packing.lengths)?;
-        let output = (x + ops::linear(&attention.output, &layer.o)?)?;
-        Ok(AttentionHalf { normed, q, k, v, attention, output })
+        let q = ops::rotate(&q, positions, table, Direction::Forward)?;
+        let k = ops::rotate(&k, positions, table, Direction::Forward)?;
+        Ok((normed, [q, k, v]))
+    }
+
+    /// The hidden states after the final norm of a chain's first tokens, and what its next token needs of them.
+    pub fn prefill(&self, ids: &[u32]) -> Result<(Tensor, KeysAndValues)> {
+        let packing = self.packing(&[ids.len()]);
+        let mut layers = Vec::with_capacity(self.weights.layers.len());
+        let mut x = self.embed(ids)?;
+        for layer in &self.weights.layers {
+            let half = self.attention(layer, &x, &packing)?;
+            layers.push(ops::read([&half.k, &half.v], |[k, v]| (k.to_vec(), v.to_vec()))?);
+            x = self.mlp(layer, &half.output)?;
+        }
+        let hidden = ops::rms_norm(&x, &self.weights.norm, self.config.rms_norm_eps)?;
+        Ok((hidden, KeysAndValues { tokens: ids.len(), layers }))
+    }
+
+    /// The hidden state after the final norm of one more token, [1, hidden]. `table` holds its position.
+    pub fn next(&self, id: u32, before: &mut KeysAndValues, table: &RopeTable) -> Result<Tensor> {
+        let mut x = self.embed(&[id])?;
+        for (layer, (keys, values)) in self.weights.layers.iter().zip(&mut before.layers) {
+            let (_, [q, k, v]) = self.projections(layer, &x, &[before.tokens], table)?;
+            ops::read([&k, &v], |[k, v]| {
+                keys.extend_from_slice(k);
+                values.extend_from_slice(v);
+            })?;
+            let gathered = ops::attention_of_next(&q, keys, values, self.heads())?;
+            x = self.mlp(layer, &(x + ops::linear(&gathered, &layer.o)?)?)?;
+        }
+        before.tokens += 1;
+        ops::rms_norm(&x, &self.weights.norm, self.config.rms_norm_eps)
+    }
+
+    /// The rotations of the positions before `positions`.
+    pub fn rope_table(&self, positions: usize) -> RopeTable {
+        self.rope.table(positions)
     }
 
     /// The MLP half of a layer: x plus what the MLP makes of its norm.

@@ -3,8 +3,9 @@
 pub mod config;
 mod cuts;
 pub mod decoder;
+mod fingerprint;
+pub mod generate;
 mod joined;
-mod memo;
 pub mod ops;
 pub mod output;
 mod prompt;
@@ -27,11 +28,12 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, config_datafusion_err};
 
 use crate::settings::Settings;
+pub use fingerprint::fingerprint;
 pub use joined::Joined;
-pub use prompt::PromptTemplate;
+pub use prompt::{Message, PromptTemplate};
 pub use row::{Scores, Wanted};
 use scorer::LoadedModel;
-pub use scorer::{QuestionAndSteps, Scored, Scorer};
+pub use scorer::{Prepared, QuestionAndSteps, Scored, Scorer};
 pub use tokenizer::{Chain, Encoded, Tokenizer};
 
 /// What can go wrong with a model, with the file or setting that it is about.
@@ -60,6 +62,14 @@ pub enum LmError {
         path: PathBuf,
         /// What was found in it and what was expected.
         found: String,
+    },
+    /// A conversation leaves no room for an answer.
+    #[error("{tokens} tokens with the chat template, the model's window is {window}")]
+    TooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Tokens that the model can read at once.
+        window: usize,
     },
     /// A text could not be tokenised.
     #[error("the tokenizer failed: {0}")]

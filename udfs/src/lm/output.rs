@@ -63,6 +63,12 @@ impl Output {
         Ok(scores)
     }
 
+    /// The logits of one hidden state, [1, hidden].
+    pub fn logits(&self, hidden: &Tensor) -> Result<Vec<f32>> {
+        self.rows.fetch_add(1, Ordering::Relaxed);
+        ops::product(hidden, &self.weight.t()?)
+    }
+
     /// Rows that went through the layer so far.
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)

@@ -29,6 +29,15 @@ pub enum PromptTemplate {
     Plain(String),
 }
 
+/// One turn of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Message<'a> {
+    /// Who says it: `system`, `user` or `assistant`.
+    pub role: &'a str,
+    /// What is said.
+    pub content: &'a str,
+}
+
 impl PromptTemplate {
     /// Reads the setting for the model in `folder`: `chat`, a plain template in which `\n` and `\t` are escapes, or, if
     /// it is not set, the chat template where the model has one, else `{question}\n<think>\n`.
@@ -77,20 +86,27 @@ impl PromptTemplate {
     /// # Errors
     /// If the chat template fails on it.
     pub fn render(&self, question: &str) -> Result<String> {
-        let (environment, [bos_token, eos_token]) = match self {
-            Self::Plain(template) => return Ok(template.replace("{question}", question)),
-            Self::Chat { environment, special_tokens } => (environment, special_tokens),
-        };
-        let failed = |error: Error| LmError::Tokenize(format!("the model's chat template: {error:#}"));
-        let template = environment.get_template(CHAT).map_err(failed)?;
-        let messages = [context! { role => "user", content => question }];
-        let mut text = template
-            .render(context! { messages, add_generation_prompt => true, bos_token, eos_token })
-            .map_err(failed)?;
+        if let Self::Plain(template) = self {
+            return Ok(template.replace("{question}", question));
+        }
+        let mut text = self.render_messages(&[Message { role: "user", content: question }])?;
         if !text.ends_with(OPENING) {
             text.push_str(OPENING);
         }
         Ok(text)
+    }
+
+    /// The text before the answer to a conversation: by the chat template, else the messages joined by a blank line.
+    ///
+    /// # Errors
+    /// If the chat template fails on it.
+    pub fn render_messages(&self, messages: &[Message]) -> Result<String> {
+        let Self::Chat { environment, special_tokens: [bos_token, eos_token] } = self else {
+            return Ok(messages.iter().map(|message| message.content).collect::<Vec<_>>().join("\n\n"));
+        };
+        let failed = |error: Error| LmError::Tokenize(format!("the model's chat template: {error:#}"));
+        let template = environment.get_template(CHAT).map_err(failed)?;
+        template.render(context! { messages, add_generation_prompt => true, bos_token, eos_token }).map_err(failed)
     }
 
     /// Whether the tokenizer's own special tokens are added to the text.
@@ -112,7 +128,7 @@ fn read_optional(path: &Path) -> Result<Option<String>> {
     }
 }
 
-fn read_json(path: &Path) -> Result<Value> {
+pub(super) fn read_json(path: &Path) -> Result<Value> {
     let Some(text) = read_optional(path)? else { return Ok(Value::Null) };
     serde_json::from_str(&text)
         .map_err(|error| LmError::Unsupported { path: path.to_path_buf(), found: format!("not JSON: {error}") })
@@ -135,7 +151,7 @@ fn chat_template(folder: &Path, config: &Value) -> Result<Option<String>> {
 }
 
 /// A special token is written as a text, or as an object with its content.
-fn special_token(found: &Value) -> Option<String> {
+pub(super) fn special_token(found: &Value) -> Option<String> {
     found.as_str().or_else(|| found["content"].as_str()).map(str::to_string)
 }
 

@@ -7,11 +7,11 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::decoder::Decoder;
-use super::memo::Memo;
 use super::output::{Output, Target, TokenScore};
 use super::row::{Row, Scores, Wanted};
 use super::thread::{Key, Model, ModelThread, Request};
 use super::{LmError, PromptTemplate, Result, Tokenizer};
+use crate::memo::Memo;
 
 /// Bytes of tokenised rows that are remembered: those of a few batches.
 const REMEMBERED_BYTES: usize = 32 << 20;
@@ -111,29 +111,32 @@ impl Scorer {
         Ok(Self { tokenizer, prompt, model, rows: Mutex::new(Memo::new(REMEMBERED_BYTES)), prompt_key })
     }
 
-    /// The scores of chains in their order. Rows that were scored lately, or are there twice, are not computed again.
+    /// What the model must be asked for the scores of these chains: the slow part, tokenising, on all cores. Rows that
+    /// were scored lately are not asked for again.
     ///
     /// # Errors
-    /// If the tokenizer, the prompt or the model fails.
-    pub fn score(&self, chains: &[QuestionAndSteps], wanted: Wanted) -> Result<Vec<Scored>> {
-        let prepared: Vec<Prepared> =
-            chains.par_iter().map(|chain| self.prepare(chain, wanted)).collect::<Result<_>>()?;
-        let mut requests = Vec::new();
-        for prepared in &prepared {
-            if let Prepared::Asked(request) = prepared {
-                requests.push(request.clone());
-            }
-        }
+    /// If the tokenizer or the prompt fails.
+    pub fn prepare(&self, chains: &[QuestionAndSteps], wanted: Wanted) -> Result<Prepared> {
+        let rows = chains.par_iter().map(|chain| self.prepare_row(chain, wanted)).collect::<Result<_>>()?;
+        Ok(Prepared { rows })
+    }
+
+    /// The scores of prepared chains in their order. Rows that are there twice are computed once.
+    ///
+    /// # Errors
+    /// If the model fails.
+    pub async fn score(&self, prepared: Prepared) -> Result<Vec<Scored>> {
+        let requests: Vec<Request> = prepared.asked().cloned().collect();
         let mut answers = match requests.is_empty() {
             true => vec![],
-            false => self.model.thread.score(requests)?,
+            false => self.model.thread.score(requests).await?,
         }
         .into_iter();
-        let finish = |prepared| match prepared {
-            Prepared::Known(scored) => Some(scored),
-            Prepared::Asked(_) => answers.next().map(Scored::Steps),
+        let finish = |row| match row {
+            PreparedRow::Known(scored) => Some(scored),
+            PreparedRow::Asked(_) => answers.next().map(Scored::Steps),
         };
-        Ok(prepared.into_iter().filter_map(finish).collect())
+        Ok(prepared.rows.into_iter().filter_map(finish).collect())
     }
 
     /// Why a chain is longer than the model's window, in words; None if it fits.
@@ -155,15 +158,15 @@ impl Scorer {
         self.model.output.rows()
     }
 
-    fn prepare(&self, chain: &QuestionAndSteps, wanted: Wanted) -> Result<Prepared> {
+    fn prepare_row(&self, chain: &QuestionAndSteps, wanted: Wanted) -> Result<PreparedRow> {
         let key = self.key(chain);
         if let Some(scores) = self.model.thread.known(key, wanted) {
-            return Ok(Prepared::Known(Scored::Steps(scores)));
+            return Ok(PreparedRow::Known(Scored::Steps(scores)));
         }
         let tokenized = self.tokenized(key, chain)?;
         Ok(match &tokenized.row {
-            Some(row) => Prepared::Asked(Request { key, row: Arc::clone(row), wanted }),
-            None => Prepared::Known(Scored::TooLong(self.describe(&tokenized))),
+            Some(row) => PreparedRow::Asked(Request { key, row: Arc::clone(row), wanted }),
+            None => PreparedRow::Known(Scored::TooLong(self.describe(&tokenized))),
         })
     }
 
@@ -195,9 +198,40 @@ impl Scorer {
     }
 }
 
-enum Prepared {
+/// Chains whose scores are known, or are to be asked of the model.
+#[derive(Debug)]
+pub struct Prepared {
+    rows: Vec<PreparedRow>,
+}
+
+#[derive(Debug)]
+enum PreparedRow {
     Known(Scored),
     Asked(Request),
+}
+
+impl Prepared {
+    fn asked(&self) -> impl Iterator<Item = &Request> {
+        self.rows.iter().filter_map(|row| match row {
+            PreparedRow::Asked(request) => Some(request),
+            PreparedRow::Known(_) => None,
+        })
+    }
+
+    /// Rows that the model is asked for.
+    pub fn calls(&self) -> usize {
+        self.asked().count()
+    }
+
+    /// Rows whose scores were remembered.
+    pub fn remembered(&self) -> usize {
+        self.rows.iter().filter(|row| matches!(row, PreparedRow::Known(Scored::Steps(_)))).count()
+    }
+
+    /// Tokens that the model is asked to read.
+    pub fn tokens(&self) -> usize {
+        self.asked().map(|request| request.row.ids.len()).sum()
+    }
 }
 
 /// 32768 as 32,768.
@@ -225,6 +259,10 @@ mod tests {
         Scorer::new(&folder, Some(setting), tokenizer, model).unwrap()
     }
 
+    fn score(scorer: &Scorer, chains: &[QuestionAndSteps], wanted: Wanted) -> Vec<Scored> {
+        futures::executor::block_on(scorer.score(scorer.prepare(chains, wanted).unwrap())).unwrap()
+    }
+
     fn asked(chain: &Chain) -> QuestionAndSteps<'_> {
         QuestionAndSteps { question: &chain.question, steps: chain.steps.iter().map(String::as_str).collect() }
     }
@@ -242,7 +280,7 @@ mod tests {
             let scorer = scorer(name, "{question}");
             let chains = chains(name);
             let asked: Vec<_> = chains.iter().map(asked).collect();
-            let found = scorer.score(&asked, Wanted::AllTokens).unwrap();
+            let found = score(&scorer, &asked, Wanted::AllTokens);
             for (found, chain) in found.into_iter().map(steps).zip(&chains) {
                 let close = |found: Option<f32>, expected: Option<f64>, tolerance: f64| match (found, expected) {
                     (Some(found), Some(expected)) => (f64::from(found) - expected).abs() < tolerance,
@@ -265,7 +303,7 @@ mod tests {
         let scorer = scorer("qwen2", "{question}");
         let chains = chains("qwen2");
         let asked: Vec<_> = chains.iter().map(asked).collect();
-        scorer.score(&asked, Wanted::FirstTokens).unwrap();
+        score(&scorer, &asked, Wanted::FirstTokens);
         let scored_steps = chains.iter().flat_map(|chain| &chain.surprisal).flatten().count();
         assert_eq!(scorer.output_rows(), scored_steps as u64);
     }
@@ -276,10 +314,10 @@ mod tests {
         let chains = chains("llama");
         let mut asked: Vec<_> = chains.iter().map(asked).collect();
         asked.extend_from_within(..10);
-        let found = batch.score(&asked, Wanted::FirstTokens).unwrap();
+        let found = score(&batch, &asked, Wanted::FirstTokens);
         assert_eq!(batch.prefills(), chains.len() as u64);
         for (found, chain) in found.into_iter().map(steps).zip(&asked) {
-            let alone = steps(single.score(std::slice::from_ref(chain), Wanted::FirstTokens).unwrap().remove(0));
+            let alone = steps(score(&single, std::slice::from_ref(chain), Wanted::FirstTokens).remove(0));
             for (found, alone) in found.first.iter().zip(&alone.first) {
                 let difference = found.zip(*alone).map_or(0.0, |(a, b)| (a.surprisal - b.surprisal).abs());
                 assert!(difference < 1e-5 && found.is_some() == alone.is_some());
@@ -289,8 +327,8 @@ mod tests {
 
         // All tokens take one more pass, which answers for first tokens too.
         let read = batch.tokenizer.tokenized_bytes();
-        batch.score(&asked, Wanted::AllTokens).unwrap();
-        batch.score(&asked, Wanted::FirstTokens).unwrap();
+        score(&batch, &asked, Wanted::AllTokens);
+        score(&batch, &asked, Wanted::FirstTokens);
         assert_eq!(batch.prefills(), 2 * chains.len() as u64);
         assert_eq!(batch.tokenizer.tokenized_bytes(), read);
     }
@@ -302,9 +340,8 @@ mod tests {
         let long =
             Scorer::new(&folder, Some("{question} So: "), Arc::clone(&short.tokenizer), Arc::clone(&short.model));
         let chain = QuestionAndSteps { question: "2 + 2?\n", steps: vec!["It is 4.", "", "Done."] };
-        let score =
-            |scorer: &Scorer| steps(scorer.score(std::slice::from_ref(&chain), Wanted::FirstTokens).unwrap().remove(0));
-        let (short, long) = (score(&short), score(&long.unwrap()));
+        let first = |scorer: &Scorer| steps(score(scorer, std::slice::from_ref(&chain), Wanted::FirstTokens).remove(0));
+        let (short, long) = (first(&short), first(&long.unwrap()));
         assert!(short.first[0].is_some() && short.first[2].is_some() && short.first[0] != long.first[0]);
         assert_eq!((short.first[1], long.first[1]), (None, None), "a step without text has no first token");
     }
@@ -317,7 +354,7 @@ mod tests {
         let text = format!("Count.{}", ["7 "; 2500].join("\n\n"));
         assert_eq!(scorer.tokenizer.encode(&text, true).unwrap().ids.len(), 7503);
         assert_eq!(scorer.too_long(&chain).unwrap().as_deref(), Some(why));
-        let scored = scorer.score(&[chain], Wanted::FirstTokens).unwrap();
+        let scored = score(&scorer, &[chain], Wanted::FirstTokens);
         assert_eq!(scored, [Scored::TooLong(why.to_string())]);
         assert_eq!(scorer.prefills(), 0);
         let fits = QuestionAndSteps { question: "Count.", steps: vec!["1", "2"] };

@@ -1,4 +1,5 @@
-//! A model on a thread of its own: rows of all callers are packed into runs of tokens, each row once.
+//! A model on a thread of its own: rows of all callers are packed into runs of tokens, each row once. Callers wait
+//! without a thread, and what nobody waits for any longer is not computed.
 //!
 //! ```text
 //! functions of several partitions ──requests──▶ bounded channel ──▶ model's thread: known? else pack and prefill
@@ -8,13 +9,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::memo::Memo;
+use tokio::sync::{mpsc, oneshot};
+
 use super::output::{Target, TokenScore};
 use super::row::{Row, Scores, Wanted};
 use super::{LmError, Result};
+use crate::memo::Memo;
 
 /// Calls that may wait for the model; the next one waits to be taken in.
 const WAITING_CALLS: usize = 16;
@@ -47,13 +49,13 @@ pub struct Request {
 /// One call and where its answer goes.
 struct Call {
     requests: Vec<Request>,
-    answer: std::sync::mpsc::Sender<Result<Vec<Arc<Scores>>>>,
+    answer: oneshot::Sender<Result<Vec<Arc<Scores>>>>,
 }
 
 /// A model's thread; it ends when this is dropped.
 #[derive(Debug)]
 pub struct ModelThread {
-    calls: SyncSender<Call>,
+    calls: mpsc::Sender<Call>,
     known: Arc<Known>,
 }
 
@@ -70,12 +72,12 @@ impl ModelThread {
     /// # Errors
     /// If the system gives no thread.
     pub fn spawn(model: impl Model + 'static) -> Result<Self> {
-        let (sender, receiver) = sync_channel(WAITING_CALLS);
+        let (sender, receiver) = mpsc::channel(WAITING_CALLS);
         let known = Arc::new(Known { scores: Mutex::new(Memo::new(REMEMBERED_BYTES)), prefills: AtomicU64::new(0) });
         let shared = Arc::clone(&known);
         std::thread::Builder::new()
             .name("asap-model".to_string())
-            .spawn(move || serve(model, &receiver, &shared))
+            .spawn(move || serve(model, receiver, &shared))
             .map_err(|error| LmError::Thread(format!("the system gave none: {error}")))?;
         Ok(Self { calls: sender, known })
     }
@@ -85,15 +87,15 @@ impl ModelThread {
         self.known.get(key, wanted)
     }
 
-    /// Waits for the scores of rows, in their order.
+    /// The scores of rows, in their order.
     ///
     /// # Errors
     /// If the model fails or its thread has ended.
-    pub fn score(&self, requests: Vec<Request>) -> Result<Vec<Arc<Scores>>> {
-        let (answer, answered) = channel();
+    pub async fn score(&self, requests: Vec<Request>) -> Result<Vec<Arc<Scores>>> {
+        let (answer, answered) = oneshot::channel();
         let stopped = || LmError::Thread("it has ended after an earlier failure".to_string());
-        self.calls.send(Call { requests, answer }).map_err(|_| stopped())?;
-        answered.recv().map_err(|_| stopped())?
+        self.calls.send(Call { requests, answer }).await.map_err(|_| stopped())?;
+        answered.await.map_err(|_| stopped())?
     }
 
     /// Rows that went through the model so far.
@@ -116,8 +118,8 @@ impl Known {
     }
 }
 
-fn serve(mut model: impl Model, calls: &Receiver<Call>, known: &Known) {
-    while let Ok(first) = calls.recv() {
+fn serve(mut model: impl Model, mut calls: mpsc::Receiver<Call>, known: &Known) {
+    while let Some(first) = calls.blocking_recv() {
         let mut tokens = tokens_of(&first);
         let mut together = vec![first];
         while tokens < TOKENS_PER_RUN
@@ -126,6 +128,7 @@ fn serve(mut model: impl Model, calls: &Receiver<Call>, known: &Known) {
             tokens += tokens_of(&next);
             together.push(next);
         }
+        together.retain(|call| !call.answer.is_closed());
         let answers = compute(&mut model, &together, known);
         for call in together {
             let answer = match &answers {
@@ -204,7 +207,9 @@ fn prefill(model: &mut impl Model, run: &[Request], known: &Known) -> Result<Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::{Sender, channel};
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use futures::future::join_all;
 
     /// Scores a token by its id and reports the lengths of every run.
     struct Stub(Sender<Vec<usize>>);
@@ -236,44 +241,70 @@ mod tests {
         answers.iter().map(|scores| scores.first[0].unwrap().surprisal).collect()
     }
 
-    #[test]
-    fn rows_are_packed_by_tokens_and_answered_in_order() {
+    #[tokio::test]
+    async fn rows_are_packed_by_tokens_and_answered_in_order() {
         let (sender, runs) = channel();
         let thread = ModelThread::spawn(Stub(sender)).unwrap();
         let requests = [(1, 3000), (2, 5000), (3, 9000), (2, 5000), (4, 500), (5, 500)];
-        let answers = thread.score(requests.map(|(id, tokens)| request(id, tokens)).to_vec()).unwrap();
+        let answers = thread.score(requests.map(|(id, tokens)| request(id, tokens)).to_vec()).await.unwrap();
         assert_eq!(surprisals(&answers), [1.0, 2.0, 3.0, 2.0, 4.0, 5.0]);
         assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![3000, 5000], vec![9000], vec![500, 500]]);
         assert_eq!(thread.prefills(), 5);
-        assert_eq!(surprisals(&thread.score(vec![request(4, 500)]).unwrap()), [4.0]);
+        assert_eq!(surprisals(&thread.score(vec![request(4, 500)]).await.unwrap()), [4.0]);
         assert_eq!(thread.prefills(), 5);
         assert!(thread.known([5; 32], Wanted::FirstTokens).is_some());
         assert!(thread.known([5; 32], Wanted::AllTokens).is_none());
     }
 
-    #[test]
-    fn callers_on_many_threads_share_their_rows() {
+    #[tokio::test]
+    async fn callers_share_their_rows() {
         let (sender, _runs) = channel();
         let thread = ModelThread::spawn(Stub(sender)).unwrap();
-        std::thread::scope(|scope| {
-            for caller in 0..40 {
-                let thread = &thread;
-                scope.spawn(move || {
-                    let ids = [1 + caller % 4, 5, 6 + caller % 3];
-                    let answers = thread.score(ids.map(|id| request(id, 100)).to_vec()).unwrap();
-                    assert_eq!(surprisals(&answers), ids.map(|id| id as f32));
-                });
+        join_all((0..40).map(|caller| {
+            let thread = &thread;
+            async move {
+                let ids = [1 + caller % 4, 5, 6 + caller % 3];
+                let answers = thread.score(ids.map(|id| request(id, 100)).to_vec()).await.unwrap();
+                assert_eq!(surprisals(&answers), ids.map(|id| id as f32));
             }
-        });
+        }))
+        .await;
         assert_eq!(thread.prefills(), 8);
     }
 
-    #[test]
-    fn a_failure_reaches_the_caller_and_the_thread_goes_on() {
+    /// Scores nothing before it is let.
+    struct Gated(Receiver<()>, Stub);
+
+    impl Model for Gated {
+        fn score(&mut self, ids: &[u32], lengths: &[usize], targets: &[Target]) -> Result<Vec<TokenScore>> {
+            self.0.recv().unwrap();
+            self.1.score(ids, lengths, targets)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_not_computed() {
+        let (sender, runs) = channel();
+        let (gate, closed) = channel();
+        let thread = ModelThread::spawn(Gated(closed, Stub(sender))).unwrap();
+        let mut first = Box::pin(thread.score(vec![request(1, 8192)]));
+        let mut dropped = Box::pin(thread.score(vec![request(2, 10)]));
+        assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut dropped).is_pending());
+        drop(dropped);
+        gate.send(()).unwrap();
+        first.await.unwrap();
+        gate.send(()).unwrap();
+        assert_eq!(surprisals(&thread.score(vec![request(3, 10)]).await.unwrap()), [3.0]);
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![8192], vec![10]]);
+        assert_eq!(thread.prefills(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_failure_reaches_the_caller_and_the_thread_goes_on() {
         let (sender, _runs) = channel();
         let thread = ModelThread::spawn(Stub(sender)).unwrap();
-        let error = thread.score(vec![request(666, 10)]).unwrap_err().to_string();
+        let error = thread.score(vec![request(666, 10)]).await.unwrap_err().to_string();
         assert!(error.contains("unlucky"), "{error}");
-        assert_eq!(surprisals(&thread.score(vec![request(7, 10)]).unwrap()), [7.0]);
+        assert_eq!(surprisals(&thread.score(vec![request(7, 10)]).await.unwrap()), [7.0]);
     }
 }

@@ -110,6 +110,16 @@ impl Tokenizer {
         Ok(Encoded { ids: encoding.get_ids().to_vec(), offsets: encoding.get_offsets().to_vec() })
     }
 
+    /// The text of tokens, without special ones.
+    pub fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.inner.decode(ids, true).map_err(|error| LmError::Tokenize(error.to_string()))
+    }
+
+    /// The id of a token.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
     /// A chain's tokens, no special tokens added. The last chains are remembered.
     pub fn chain(&self, text: &str) -> Result<Arc<Chain>> {
         let key: [u8; 32] = Sha256::digest(text).into();

@@ -5,5 +5,6 @@
 mod documentation;
 mod goldens;
 mod physical_types;
+mod preflight;
 mod session;
 mod tokenised_once;

@@ -1,10 +1,12 @@
 //! A session with all functions, and what an expression gives for a batch.
 
-use asap_udfs::{Models, Settings, register_all};
+use asap_udfs::llm::Llm;
+use asap_udfs::{Models, Settings, plan, register_all};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 pub fn golden_path(name: &str) -> String {
@@ -19,9 +21,11 @@ pub fn session_with(model: &str, models: &Models) -> SessionContext {
     let mut options = ConfigOptions::new();
     options.extensions.insert(Settings { scorer_model: golden_path(model), ..Settings::default() });
     let config = SessionConfig::from(options).with_information_schema(true);
-    let mut session = SessionContext::new_with_config(config);
-    register_all(&mut session, models).unwrap();
-    session
+    let builder = SessionStateBuilder::new().with_config(config).with_default_features();
+    let llm = Llm::default();
+    let mut state = plan::install(builder, models, &llm).build();
+    register_all(&mut state, models, &llm).unwrap();
+    SessionContext::new_with_state(state)
 }
 
 /// Evaluates an expression over a batch as it is, also one of no rows.

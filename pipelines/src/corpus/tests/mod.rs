@@ -13,9 +13,10 @@ use datafusion::prelude::SessionContext;
 
 use super::{ColumnMapping, Corpus};
 use crate::session::session;
+use asap_udfs::llm::Llm;
 
 fn context() -> SessionContext {
-    session(Settings::default()).unwrap()
+    session(Settings::default(), &Llm::default()).unwrap()
 }
 
 /// Writes the rows of a query as one Parquet file.

@@ -25,5 +25,8 @@ mod words;
 pub use path::core;
 pub use thought::write;
 
+/// Rows that are worked on at once: enough for every core.
+pub const ROWS_IN_FLIGHT: usize = 64;
+
 #[cfg(test)]
 mod tests;

@@ -60,10 +60,29 @@ pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, heads: Heads, lengths: &[us
     Ok(Attention { output: matrix(output, heads.query * heads.width)?, log_sums: matrix(log_sums, heads.query)? })
 }
 
+/// [`attention`] of one more token of a chain: `q` is its query, [1, query heads × width], `k` and `v` are the keys and
+/// values of all tokens up to it, one after the other.
+pub fn attention_of_next(q: &Tensor, k: &[f32], v: &[f32], heads: Heads) -> Result<Tensor> {
+    let width = heads.query * heads.width;
+    let (mut output, mut log_sums) = (vec![0.0; width], vec![0.0; heads.query]);
+    let from = k.len() / (heads.key * heads.width) - 1;
+    let block = Block { chain: 0, query: 0, from, rows: 1, output: &mut output, log_sums: &mut log_sums };
+    let mut softmax = Softmax::default();
+    read([q], |[q]| {
+        for head in 0..heads.query {
+            softmax.attend([q, k, v], heads, head, &block);
+            softmax.finish(0, &mut block.output[head * heads.width..][..heads.width]);
+        }
+    })?;
+    matrix(output, width)
+}
+
 /// The queries of one task and where their results go.
 struct Block<'a> {
-    /// The chain's first token.
+    /// The chain's first key.
     chain: usize,
+    /// The block's first query.
+    query: usize,
     /// The block's first query within the chain.
     from: usize,
     /// Queries.
@@ -86,7 +105,7 @@ fn blocks<'a>(
             let (own_output, rest_output) = output.split_at_mut(rows * heads.query * heads.width);
             let (own_sums, rest_sums) = log_sums.split_at_mut(rows * heads.query);
             (output, log_sums) = (rest_output, rest_sums);
-            blocks.push(Block { chain, from, rows, output: own_output, log_sums: own_sums });
+            blocks.push(Block { chain, query: chain + from, from, rows, output: own_output, log_sums: own_sums });
         }
         chain += length;
     }
@@ -118,7 +137,7 @@ impl Softmax {
         reset(&mut self.max, block.rows, f32::NEG_INFINITY);
         reset(&mut self.sum, block.rows, 0.0);
         reset(&mut self.gathered, block.rows * width, 0.0);
-        let queries = head_of(q, block.chain + block.from, block.rows, (head, query, width));
+        let queries = head_of(q, block.query, block.rows, (head, query, width));
         for first in (0..end).step_by(KEYS) {
             let count = KEYS.min(end - first);
             self.scores.resize(block.rows * count, 0.0);

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 
 use super::Result;
 use super::weights::Linear;
-pub use attention::{Attention, Heads, attention};
+pub use attention::{Attention, Heads, attention, attention_of_next};
 pub use exp::{exp, log_sum_exp};
 pub use gemm::{Cores, Matrix, Write, multiply};
 pub use norm::rms_norm;

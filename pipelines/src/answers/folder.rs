@@ -1,0 +1,167 @@
+//! A folder of segments on an object store.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use asap_udfs::llm::store::StoreError;
+use datafusion::common::Result;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use url::Url;
+use uuid::Uuid;
+
+use super::segment::{self, Record, Table};
+use crate::location;
+
+/// What the name of a segment ends in.
+const ENDING: &str = ".answers";
+/// Bytes of a segment that are read first: header and table of one full group.
+const HEAD_BYTES: u64 = segment::table_bytes(super::groups::GROUP_ANSWERS) as u64;
+
+/// Where segments are. Names begin with the time of writing in milliseconds since 1970, so that their order is that of
+/// writing, and end with what no other writer uses.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    /// The folder on this machine, if it is on this machine.
+    local: Option<PathBuf>,
+    /// The folder as people read it.
+    pub shown: String,
+}
+
+/// A segment in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Its name in the folder.
+    pub name: String,
+    /// Its bytes.
+    pub size: u64,
+}
+
+impl Segment {
+    /// When it was written, in milliseconds since 1970 (UTC), by its name.
+    pub fn written(&self) -> Option<i64> {
+        self.name.split_once('-')?.0.parse().ok()
+    }
+}
+
+impl Folder {
+    /// The folder at a URL; it need not exist.
+    ///
+    /// # Errors
+    /// If no store knows the URL.
+    pub fn new(url: &Url) -> Result<Self> {
+        let prefix = Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
+        let (local, shown) = (location::local_path(url), location::display(url));
+        Ok(Self { store: location::store(url)?, prefix, local, shown })
+    }
+
+    /// A folder of a store that has no URL.
+    #[cfg(test)]
+    pub fn of_store(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
+        Self { store, prefix: Path::from(prefix), local: None, shown: prefix.to_string() }
+    }
+
+    /// All segments, in the order of their names. Folders below and other files are left alone.
+    ///
+    /// # Errors
+    /// If the folder cannot be listed.
+    pub async fn list(&self) -> std::result::Result<Vec<Segment>, StoreError> {
+        let found =
+            self.store.list_with_delimiter(Some(&self.prefix)).await.map_err(|error| self.failed("list", error))?;
+        let segment = |object: object_store::ObjectMeta| {
+            let name = object.location.filename().filter(|name| name.ends_with(ENDING))?;
+            Some(Segment { name: name.to_string(), size: object.size })
+        };
+        let mut segments: Vec<_> = found.objects.into_iter().filter_map(segment).collect();
+        segments.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(segments)
+    }
+
+    /// Whether a folder of this name lies below.
+    ///
+    /// # Errors
+    /// If the folder cannot be listed.
+    pub async fn holds_folder(&self, name: &str) -> std::result::Result<bool, StoreError> {
+        let found =
+            self.store.list_with_delimiter(Some(&self.prefix)).await.map_err(|error| self.failed("list", error))?;
+        Ok(found.common_prefixes.iter().any(|folder| folder.filename() == Some(name)))
+    }
+
+    /// Bytes of a segment; None if it is no longer there.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn read(&self, name: &str, range: Range<u64>) -> std::result::Result<Option<Vec<u8>>, StoreError> {
+        if range.is_empty() {
+            return Ok(Some(vec![]));
+        }
+        match self.store.get_range(&self.path(name), range).await {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed(&format!("read {name} in"), error)),
+        }
+    }
+
+    /// The table of a segment; None if the segment is no longer there.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn table(&self, segment: &Segment) -> std::result::Result<Option<Table>, StoreError> {
+        let Some(mut head) = self.read(&segment.name, 0..segment.size.min(HEAD_BYTES)).await? else { return Ok(None) };
+        let end = segment::table_end(&head).min(segment.size);
+        if end > head.len() as u64 {
+            let Some(longer) = self.read(&segment.name, 0..end).await? else { return Ok(None) };
+            head = longer;
+        }
+        Ok(Some(segment::table(&head, segment.size)))
+    }
+
+    /// Writes records as a new segment that sorts as of `time` (milliseconds since 1970), and returns its name and bytes
+    /// when it is durable.
+    ///
+    /// # Errors
+    /// If it is not durable; the message names the folder.
+    pub async fn write(&self, time: i64, records: &[Record]) -> std::result::Result<Segment, StoreError> {
+        let name = format!("{time:013}-{}{ENDING}", Uuid::new_v4().simple());
+        let bytes = segment::encode(records);
+        let size = bytes.len() as u64;
+        let failed = |error| self.failed("write answers to", error);
+        self.store.put(&self.path(&name), bytes.into()).await.map_err(failed)?;
+        if let Some(folder) = &self.local {
+            // A local store returns when the system has the bytes; a power cut would still lose them.
+            for path in [folder.join(&name), folder.clone()] {
+                let synced = async { tokio::fs::File::open(path).await?.sync_all().await };
+                synced.await.map_err(|error| StoreError(format!("cannot write answers to {}: {error}", self.shown)))?;
+            }
+        }
+        Ok(Segment { name, size })
+    }
+
+    /// Removes a segment, which may be gone already.
+    ///
+    /// # Errors
+    /// If it is still there.
+    pub async fn remove(&self, name: &str) -> std::result::Result<(), StoreError> {
+        match self.store.delete(&self.path(name)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.failed(&format!("remove {name} from"), error)),
+        }
+    }
+
+    fn path(&self, name: &str) -> Path {
+        self.prefix.clone().join(name)
+    }
+
+    fn failed(&self, what: &str, error: object_store::Error) -> StoreError {
+        StoreError(format!("cannot {what} {}: {error}", self.shown))
+    }
+}
+
+/// Milliseconds since 1970 (UTC).
+pub fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}

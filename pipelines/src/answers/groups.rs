@@ -1,0 +1,57 @@
+//! Answers are stored in groups: one object for those that come within a short time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use asap_udfs::llm::store::StoreError;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::folder::{Folder, now};
+use super::index::Index;
+use super::segment::{self, Record};
+
+/// The most answers that are stored together.
+pub const GROUP_ANSWERS: usize = 64;
+/// How long a group waits for more answers after its first.
+pub const GROUP_TIME: Duration = Duration::from_millis(250);
+
+/// An answer, and who waits until it is stored.
+pub struct Waiting {
+    pub record: Record,
+    pub stored: oneshot::Sender<Result<(), StoreError>>,
+}
+
+/// Gathers groups and stores each as one segment, several at the same time, until no more answers can come. When this is
+/// dropped, what is not stored yet is not stored: nobody waits for it any longer.
+pub async fn gather(mut answers: mpsc::Receiver<Waiting>, folder: Folder, index: Arc<Mutex<Index>>) {
+    let mut stores = JoinSet::new();
+    while let Some(first) = answers.recv().await {
+        let deadline = Instant::now() + GROUP_TIME;
+        let mut group = vec![first];
+        while group.len() < GROUP_ANSWERS
+            && let Ok(Some(next)) = timeout_at(deadline, answers.recv()).await
+        {
+            group.push(next);
+        }
+        while stores.try_join_next().is_some() {}
+        stores.spawn(store(group, folder.clone(), Arc::clone(&index)));
+    }
+    stores.join_all().await;
+}
+
+/// Stores a group, and then lets those go on who wait for its answers.
+async fn store(group: Vec<Waiting>, folder: Folder, index: Arc<Mutex<Index>>) {
+    let (records, waiting): (Vec<_>, Vec<_>) =
+        group.into_iter().map(|waiting| (waiting.record, waiting.stored)).unzip();
+    let written = folder.write(now(), &records).await;
+    let result = written.map(|segment| {
+        let mut index = index.lock().unwrap_or_else(PoisonError::into_inner);
+        index.add(&segment.name, &segment::entries(&records));
+    });
+    for stored in waiting {
+        // Whoever gave up waiting needs no word.
+        drop(stored.send(result.clone()));
+    }
+}

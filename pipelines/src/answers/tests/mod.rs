@@ -1,0 +1,60 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod compaction;
+mod crash;
+mod storing;
+
+use std::path::{Path, PathBuf};
+
+use asap_udfs::llm::store::{AnswerStore, Key};
+use futures::future::try_join_all;
+use sha2::{Digest, Sha256};
+use url::Url;
+
+use super::Answers;
+
+/// The key of a numbered request.
+fn key(number: u64) -> Key {
+    Sha256::digest(number.to_le_bytes()).into()
+}
+
+/// The answer to a numbered request, up to 3,000 bytes long.
+fn answer(number: u64) -> Vec<u8> {
+    format!("answer {number}; ").bytes().cycle().take(20 + (number * 37 % 3000) as usize).collect()
+}
+
+/// A folder and its URL.
+fn folder() -> (tempfile::TempDir, Url) {
+    let folder = tempfile::tempdir().unwrap();
+    let url = Url::from_directory_path(folder.path()).unwrap();
+    (folder, url)
+}
+
+/// Keeps the answers to numbered requests at the same time.
+async fn keep(store: &Answers, numbers: impl IntoIterator<Item = u64>) {
+    try_join_all(numbers.into_iter().map(|number| store.keep(key(number), answer(number)))).await.unwrap();
+}
+
+/// Finds every one of some answers.
+#[track_caller]
+fn assert_holds(found: &[(u64, Option<Vec<u8>>)]) {
+    for (number, found) in found {
+        assert_eq!(found.as_deref(), Some(answer(*number).as_slice()), "answer {number}");
+    }
+}
+
+/// What a store has under numbers.
+async fn get(store: &Answers, numbers: impl IntoIterator<Item = u64>) -> Vec<(u64, Option<Vec<u8>>)> {
+    let mut found = Vec::new();
+    for number in numbers {
+        found.push((number, store.get(&key(number)).await.unwrap()));
+    }
+    found
+}
+
+/// The files of a folder, by name.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}

@@ -1,0 +1,153 @@
+//! `asap cache`: the answers that were paid for, listed, summed and compacted.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use asap_pipelines::answers::{self, Compacted, SegmentSummary, State, Totals};
+use asap_pipelines::location;
+use clap::{Args, Subcommand};
+use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
+use serde::Serialize;
+use url::Url;
+
+use crate::cli::{Failure, SettingArgs};
+use crate::config;
+use crate::output::count;
+use crate::run::{SummaryFormat, print_as};
+
+const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
+
+/// List, sum and compact the answers that were paid for
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asap cache stats out/pruned
+  asap cache ls out/pruned --format json
+  asap cache gc out/pruned --older-than 90
+
+Commands may run beside any process that uses the answers.")]
+pub struct CacheArgs {
+    #[command(subcommand)]
+    command: CacheCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum CacheCommand {
+    /// List the segments in which answers are stored, in the order of writing
+    Ls(PlaceArgs),
+    /// Sum answers and bytes
+    Stats(PlaceArgs),
+    /// Merge small segments into large ones, and remove torn, repeated and old answers
+    Gc {
+        #[command(flatten)]
+        place: PlaceArgs,
+        /// Remove answers that came more than so many days ago; asked again, they are paid again
+        #[arg(long, value_name = "DAYS")]
+        older_than: Option<u32>,
+    },
+}
+
+/// Where the answers are, and how what is found is printed.
+#[derive(Debug, Args)]
+struct PlaceArgs {
+    /// The output of a run, or a folder of answers [default: asap.cache.dir, else $XDG_CACHE_HOME/asap]
+    #[arg(value_name = "LOC")]
+    location: Option<String>,
+    /// How it is printed; json is one line
+    #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
+    format: SummaryFormat,
+    #[command(flatten)]
+    settings: SettingArgs,
+}
+
+impl PlaceArgs {
+    async fn url(&self) -> Result<Url, Failure> {
+        let settings = config::load(&self.settings)?;
+        Ok(match &self.location {
+            Some(location) => answers::find(location).await?,
+            None => answers::shared(&settings)?,
+        })
+    }
+
+    fn print(&self, found: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Failure> {
+        print_as(self.format, found, table)
+    }
+}
+
+/// Does what was asked with the answers.
+pub async fn run(args: CacheArgs) -> Result<(), Failure> {
+    match args.command {
+        CacheCommand::Ls(place) => {
+            let segments = answers::survey(&place.url().await?).await?;
+            place.print(&segments, || list(&segments))
+        }
+        CacheCommand::Stats(place) => {
+            let url = place.url().await?;
+            let totals = Totals::of(&answers::survey(&url).await?);
+            place.print(&totals, || stats(&url, &totals))
+        }
+        CacheCommand::Gc { place, older_than } => {
+            let url = place.url().await?;
+            let done = answers::compact(&url, older_than.map(days_ago)).await?;
+            place.print(&done, || compacted(&url, &done))
+        }
+    }
+}
+
+/// Milliseconds since 1970 (UTC), so many days before now.
+fn days_ago(days: u32) -> i64 {
+    let age = Duration::from_secs(u64::from(days) * SECONDS_PER_DAY);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age);
+    since.as_millis() as i64
+}
+
+fn list(segments: &[SegmentSummary]) -> String {
+    let row = |segment: &SegmentSummary| {
+        let state = match segment.state {
+            State::Whole => "whole",
+            State::Torn => "torn",
+            State::Newer => "newer",
+        };
+        let (answers, bytes) = (count(segment.answers), count(segment.bytes));
+        [segment.segment.clone(), time(segment.written), answers, bytes, state.to_string()]
+    };
+    let header = ["segment", "written (UTC)", "answers", "bytes", "state"].map(str::to_string);
+    let rows: Vec<_> = std::iter::once(header).chain(segments.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: [usize; 4] = std::array::from_fn(width);
+    let line = |[segment, written, answers, bytes, state]: &[String; 5]| {
+        let [w0, w1, w2, w3] = widths;
+        format!("{segment:w0$}  {written:w1$}  {answers:>w2$}  {bytes:>w3$}  {state}")
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn stats(url: &Url, totals: &Totals) -> String {
+    let torn = if totals.torn == 0 { String::new() } else { format!(", {} torn", count(totals.torn)) };
+    let lines = [
+        location::display(url),
+        format!("answers   {}", count(totals.answers)),
+        format!("bytes     {}", count(totals.bytes)),
+        format!("segments  {}{torn}", count(totals.segments)),
+        format!("oldest    {}", time(totals.oldest)),
+        format!("newest    {}", time(totals.newest)),
+    ];
+    lines.join("\n")
+}
+
+fn compacted(url: &Url, done: &Compacted) -> String {
+    let lines = [
+        location::display(url),
+        format!("segments  {} -> {}", count(done.segments_before), count(done.segments_after)),
+        format!("bytes     {} -> {}", count(done.bytes_before), count(done.bytes_after)),
+        format!("answers   {} kept", count(done.answers)),
+        format!("removed   {} too old, {} repeated", count(done.answers_too_old), count(done.answers_repeated)),
+        format!("torn      {} segments, whose whole answers are kept", count(done.segments_torn)),
+    ];
+    lines.join("\n")
+}
+
+/// A time as people read it, in UTC; nothing where there is none.
+fn time(milliseconds: Option<i64>) -> String {
+    let date = milliseconds.and_then(timestamp_ms_to_datetime);
+    date.map_or("-".to_string(), |date| date.format("%Y-%m-%d %H:%M:%S").to_string())
+}

@@ -1,0 +1,40 @@
+//! Work that keeps a core busy, away from the threads that serve the engine.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use datafusion::common::{Result, exec_err};
+use tokio::sync::oneshot;
+
+/// Runs `work` on the pool of threads that has one for each core. When the future is dropped before the work has begun,
+/// it does not begin.
+///
+/// # Errors
+/// What `work` fails with.
+pub async fn run<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let (answer, answered) = oneshot::channel();
+    rayon::spawn(move || {
+        if !answer.is_closed() {
+            // Who does not wait any longer needs no answer.
+            drop(answer.send(catch_unwind(AssertUnwindSafe(work))));
+        }
+    });
+    match answered.await {
+        Ok(Ok(done)) => done,
+        Ok(Err(panic)) => resume_unwind(panic),
+        Err(_) => exec_err!("the pool of threads has ended: the process is going down"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn work_gives_what_it_gives_and_a_panic_stays_in_its_query() {
+        assert_eq!(run(|| Ok(2 + 2)).await.unwrap(), 4);
+        assert!(run(|| exec_err!("no") as Result<()>).await.unwrap_err().to_string().contains("no"));
+        let panicking = run(|| -> Result<()> { panic!("a bug") });
+        assert!(futures::FutureExt::catch_unwind(AssertUnwindSafe(panicking)).await.is_err());
+        assert_eq!(run(|| Ok(3)).await.unwrap(), 3);
+    }
+}

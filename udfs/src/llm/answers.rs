@@ -1,0 +1,120 @@
+//! Every answer is paid once: equal requests share it, and it is kept before it is used.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::chat::{CallError, Chat, Kind, Outcome, Said};
+use super::meter::Meter;
+use super::request::ChatRequest;
+use super::store::{AnswerStore, Key};
+use super::{LlmError, Result};
+use crate::flights::Flights;
+use crate::memo::Memo;
+
+/// Bytes of answers that a session remembers beside its store: those of some ten thousand rows.
+const REMEMBERED_BYTES: usize = 64 << 20;
+
+/// How often it is looked whether requests are still under way.
+const LANDING: Duration = Duration::from_millis(20);
+
+/// The answers of a session.
+#[derive(Debug)]
+pub struct Answers {
+    shared: Arc<Shared>,
+    flights: Flights<Key, Result<Answered>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    memo: Mutex<Memo<Key, Outcome>>,
+    store: Option<Arc<dyn AnswerStore>>,
+    meter: Arc<Meter>,
+}
+
+/// What came of a request.
+#[derive(Debug, Clone)]
+pub struct Answered {
+    /// The answer, or why there is none.
+    pub outcome: Arc<Outcome>,
+    /// Whether it was there without a call for this request.
+    pub cached: bool,
+    /// How often the request was sent again for it.
+    pub retries: u32,
+}
+
+impl Answers {
+    /// Answers that are kept in `store`, if there is one, and counted by `meter`.
+    pub fn new(store: Option<Arc<dyn AnswerStore>>, meter: Arc<Meter>) -> Self {
+        let memo = Mutex::new(Memo::new(REMEMBERED_BYTES));
+        Self { shared: Arc::new(Shared { memo, store, meter }), flights: Flights::default() }
+    }
+
+    /// The answer to a request: remembered, from the store, from an equal request that is under way, or by a call.
+    ///
+    /// # Errors
+    /// What ends the query: the store fails, the endpoint is down, or the runtime ends.
+    pub async fn ask(&self, chat: &Arc<dyn Chat>, request: ChatRequest) -> Result<Answered> {
+        let key = request.key().map_err(|error| LlmError::Request(error.to_string()))?;
+        let (shared, chat) = (Arc::clone(&self.shared), Arc::clone(chat));
+        let (answered, joined) =
+            self.flights.join(key, async move { shared.answer(key, &*chat, &request).await }).await?;
+        let answered = answered?;
+        let cached = answered.cached || joined;
+        if cached {
+            self.shared.meter.hit();
+        }
+        let retries = if cached { 0 } else { answered.retries };
+        Ok(Answered { cached, retries, ..answered })
+    }
+
+    /// Waits until no request is under way.
+    pub async fn landed(&self) {
+        while self.flights.any() {
+            tokio::time::sleep(LANDING).await;
+        }
+    }
+}
+
+impl Shared {
+    async fn answer(&self, key: Key, chat: &dyn Chat, request: &ChatRequest) -> Result<Answered> {
+        let remembered = self.memo.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
+        if let Some(outcome) = remembered {
+            return Ok(Answered { outcome, cached: true, retries: 0 });
+        }
+        if let Some(outcome) = self.stored(&key).await? {
+            return Ok(Answered { outcome: self.remember(key, outcome), cached: true, retries: 0 });
+        }
+        let Said { outcome, retries } = chat.chat(request).await;
+        match &outcome {
+            Err(CallError { kind: Kind::EndpointDown, message, .. }) => Err(LlmError::EndpointDown(message.clone())),
+            Err(error) if !is_final(error) => Ok(Answered { outcome: Arc::new(outcome), cached: false, retries }),
+            _ => {
+                if let Some(store) = &self.store {
+                    let bytes = serde_json::to_vec(&outcome).map_err(|error| LlmError::Request(error.to_string()))?;
+                    store.keep(key, bytes).await?;
+                }
+                Ok(Answered { outcome: self.remember(key, outcome), cached: false, retries })
+            }
+        }
+    }
+
+    /// What the store holds; an answer in a layout that is not known is asked for anew.
+    async fn stored(&self, key: &Key) -> Result<Option<Outcome>> {
+        let Some(store) = &self.store else { return Ok(None) };
+        let bytes = store.get(key).await?;
+        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    fn remember(&self, key: Key, outcome: Outcome) -> Arc<Outcome> {
+        let bytes = 256 + outcome.as_ref().map_or(0, |answer| answer.text.len());
+        let outcome = Arc::new(outcome);
+        let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
+        memo.insert(key, Arc::clone(&outcome), bytes);
+        outcome
+    }
+}
+
+/// Whether a failure was paid and the same request would meet it again: it is kept as answers are.
+fn is_final(error: &CallError) -> bool {
+    matches!(error.kind, Kind::TooLong | Kind::Refused) && error.tokens_out > 0
+}

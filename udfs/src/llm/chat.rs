@@ -1,0 +1,111 @@
+//! One question to a language model, one answer or one reason why there is none.
+
+use std::fmt::{self, Debug};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::request::ChatRequest;
+
+/// What a language model said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The text.
+    pub text: String,
+    /// Tokens of the prompt.
+    pub tokens_in: u64,
+    /// Tokens of the answer, thinking included.
+    pub tokens_out: u64,
+}
+
+/// Why a call gave no answer; its name is the row's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// `timeout`: no complete answer within the time.
+    Timeout,
+    /// `rate_limited`: the endpoint takes no more requests for now.
+    RateLimited,
+    /// `unavailable`: no connection, a cut connection, or a server's error (5xx).
+    Unavailable,
+    /// `denied`: the endpoint takes no request of this kind: the key, the account, the address or the model is wrong.
+    Denied,
+    /// `refused`: the endpoint does not take this request, or its filter holds the answer back.
+    Refused,
+    /// `bad_response`: what came is no chat completion, or one without text.
+    BadResponse,
+    /// `too_long`: the prompt does not fit into the model's window, or the answer was cut off.
+    TooLong,
+    /// `budget`: the session has spent what it may.
+    Budget,
+    /// `endpoint_down`: too many calls failed. It ends the query and is no row's status.
+    EndpointDown,
+}
+
+impl Kind {
+    /// Its name, as rows show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::RateLimited => "rate_limited",
+            Self::Unavailable => "unavailable",
+            Self::Denied => "denied",
+            Self::Refused => "refused",
+            Self::BadResponse => "bad_response",
+            Self::TooLong => "too_long",
+            Self::Budget => "budget",
+            Self::EndpointDown => "endpoint_down",
+        }
+    }
+
+    /// Whether the endpoint is to blame, and not this one request or a limit of ours.
+    pub fn blames_endpoint(self) -> bool {
+        matches!(self, Self::Timeout | Self::RateLimited | Self::Unavailable | Self::Denied | Self::BadResponse)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A call without an answer. It may have been paid all the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{kind}: {message}")]
+pub struct CallError {
+    /// What kind of failure it is.
+    pub kind: Kind,
+    /// What was expected and what was found.
+    pub message: String,
+    /// Tokens of the prompt that were paid.
+    pub tokens_in: u64,
+    /// Tokens of the useless answer that were paid.
+    pub tokens_out: u64,
+}
+
+impl CallError {
+    /// A failure that nothing was paid for.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), tokens_in: 0, tokens_out: 0 }
+    }
+}
+
+/// What came of a call.
+pub type Outcome = std::result::Result<Answer, CallError>;
+
+/// What came of asking once.
+#[derive(Debug)]
+pub struct Said {
+    /// The answer, or why there is none.
+    pub outcome: Outcome,
+    /// How often the request was sent again.
+    pub retries: u32,
+}
+
+/// A language model that can be asked, wherever it runs.
+#[async_trait]
+pub trait Chat: Debug + Send + Sync {
+    /// Asks once: limits, retries, the budget and what is counted are the model's own business; caches are not.
+    async fn chat(&self, request: &ChatRequest) -> Said;
+}

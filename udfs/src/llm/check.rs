@@ -1,0 +1,163 @@
+//! What settings of the anchor depend on each other, checked when a query is planned.
+
+use std::ffi::OsStr;
+
+use datafusion::common::{Result, config_datafusion_err, config_err};
+use reqwest::Url;
+
+use super::secret::Secret;
+use crate::settings::{Provider, Settings};
+
+/// Checks what no setting can check alone. No message shows what could be a secret.
+///
+/// # Errors
+/// One that names the setting, what it needs and what was found.
+pub fn check(settings: &Settings) -> Result<()> {
+    match settings.anchor_provider {
+        Provider::Extractive => return Ok(()),
+        Provider::Openai => {
+            base_url(settings)?;
+            key(settings)?;
+        }
+        Provider::Local => {}
+    }
+    model(settings)?;
+    let free = settings.anchor_price_per_million_input_tokens.0 == 0.0
+        && settings.anchor_price_per_million_output_tokens.0 == 0.0;
+    if settings.anchor_max_cost.is_some() && free {
+        return config_err!(
+            "asap.anchor.max_cost needs prices: set asap.anchor.price_per_million_input_tokens and \
+             asap.anchor.price_per_million_output_tokens"
+        );
+    }
+    Ok(())
+}
+
+/// The model's name.
+///
+/// # Errors
+/// If it is not set.
+pub fn model(settings: &Settings) -> Result<&str> {
+    let provider = settings.anchor_provider;
+    settings.anchor_model.as_deref().ok_or_else(|| {
+        config_datafusion_err!("asap.anchor.provider = '{provider}' needs a model: set asap.anchor.model")
+    })
+}
+
+/// Where the endpoint is.
+///
+/// # Errors
+/// If the setting is missing, is no address of http or https, or holds what belongs elsewhere.
+pub fn base_url(settings: &Settings) -> Result<Url> {
+    let Some(text) = &settings.anchor_base_url else {
+        return config_err!(
+            "asap.anchor.provider = 'openai' needs an endpoint: set asap.anchor.base_url, as http://localhost:8000/v1"
+        );
+    };
+    let Ok(url) = Url::parse(text) else {
+        return config_err!("asap.anchor.base_url takes an address as http://localhost:8000/v1, found no valid one");
+    };
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return config_err!("asap.anchor.base_url takes an address of http or https, found '{}:'", url.scheme());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return config_err!(
+            "asap.anchor.base_url takes no user and no password: name the variable that holds the key in \
+             asap.anchor.api_key_env"
+        );
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return config_err!("asap.anchor.base_url takes no query and no fragment: /chat/completions is added to it");
+    }
+    if url.path().trim_end_matches('/').ends_with("/chat/completions") {
+        return config_err!("asap.anchor.base_url takes the part before /chat/completions, which is added to it");
+    }
+    Ok(url)
+}
+
+/// The API key, from the environment; None if no variable is named.
+///
+/// # Errors
+/// If the variable is not set, or holds what no HTTP header can.
+pub fn key(settings: &Settings) -> Result<Option<Secret>> {
+    let Some(name) = &settings.anchor_api_key_env else { return Ok(None) };
+    // Whoever puts the key itself into the setting must not find it in a log.
+    let looks_like_name = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    let shown = if looks_like_name { format!("'{name}'") } else { "a text that is not shown".to_string() };
+    let is_possible = !name.contains(['=', '\0']);
+    let Some(value) = is_possible.then(|| std::env::var_os(OsStr::new(name))).flatten() else {
+        return config_err!(
+            "asap.anchor.api_key_env takes the name of an environment variable that is set, found {shown}, which is not"
+        );
+    };
+    match value.to_str().and_then(Secret::new) {
+        Some(key) => Ok(Some(key)),
+        None => {
+            config_err!("asap.anchor.api_key_env: the variable {shown} is empty, or holds what no HTTP header can hold")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Money;
+
+    fn openai() -> Settings {
+        Settings {
+            anchor_provider: Provider::Openai,
+            anchor_base_url: Some("http://localhost:8000/v1/".to_string()),
+            anchor_model: Some("m".to_string()),
+            ..Settings::default()
+        }
+    }
+
+    fn refused(change: impl FnOnce(&mut Settings)) -> String {
+        let mut settings = openai();
+        change(&mut settings);
+        check(&settings).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        assert!(check(&Settings::default()).is_ok());
+        assert!(check(&openai()).is_ok());
+        assert!(refused(|settings| settings.anchor_base_url = None).contains("set asap.anchor.base_url"));
+        assert!(refused(|settings| settings.anchor_model = None).contains("set asap.anchor.model"));
+        let local = |settings: &mut Settings| {
+            *settings = Settings { anchor_provider: Provider::Local, ..Settings::default() };
+        };
+        assert!(refused(local).contains("asap.anchor.provider = 'local' needs a model"));
+        assert!(refused(|settings| settings.anchor_max_cost = Some(Money(1.0))).contains("needs prices"));
+    }
+
+    #[test]
+    fn a_wrong_address_is_refused_without_its_secrets() {
+        for url in [
+            "localhost:8000",
+            "ftp://localhost",
+            "no address hunter2",
+            "http://user:hunter2@localhost/v1",
+            "http://hunter2@localhost/v1",
+            "http://localhost/v1?key=hunter2",
+            "http://localhost/v1#hunter2",
+            "http://localhost/v1/chat/completions",
+        ] {
+            let error = refused(|settings| settings.anchor_base_url = Some(url.to_string()));
+            assert!(error.contains("asap.anchor.base_url takes") && !error.contains("hunter2"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_named_and_not_shown() {
+        let error = refused(|settings| settings.anchor_api_key_env = Some("NO_SUCH_VARIABLE".to_string()));
+        assert!(error.contains("'NO_SUCH_VARIABLE', which is not"), "{error}");
+        for key in ["sk-hunter2", "hunter2", "a=hunter2"] {
+            let error = refused(|settings| settings.anchor_api_key_env = Some(key.to_string()));
+            assert!(!error.contains("hunter2") && error.contains("api_key_env takes the name"), "{error}");
+        }
+        // A variable that test runners always set.
+        let named = Settings { anchor_api_key_env: Some("CARGO_MANIFEST_DIR".to_string()), ..openai() };
+        assert!(key(&named).unwrap().is_some());
+    }
+}

@@ -1,0 +1,143 @@
+//! A model in a local folder, asked on a thread of its own: one request after the other.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::common::{Result, config_datafusion_err};
+use tokio::sync::{mpsc, oneshot};
+
+use super::chat::{Answer, CallError, Chat, Kind, Outcome, Said};
+use super::meter::{Budget, Meter, Prices};
+use super::request::ChatRequest;
+use crate::lm::generate::{Finish, Generated, Generator, Sampling};
+use crate::lm::{LmError, Message, fingerprint};
+use crate::settings::Settings;
+
+/// Requests that may wait for the model; the next one waits to be taken in.
+const WAITING: usize = 16;
+
+/// A model's thread; it ends when this is dropped.
+pub struct LocalModel {
+    requests: mpsc::Sender<Waiting>,
+    fingerprint: String,
+}
+
+struct Waiting {
+    request: ChatRequest,
+    answer: oneshot::Sender<Outcome>,
+}
+
+impl fmt::Debug for LocalModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalModel").field("fingerprint", &self.fingerprint).finish_non_exhaustive()
+    }
+}
+
+impl LocalModel {
+    /// Loads the model in `folder` (`asap.anchor.model`).
+    ///
+    /// # Errors
+    /// One that names the setting, the folder and what is wrong with it.
+    pub fn load(folder: &str) -> Result<Self> {
+        let wrong = |error: LmError| config_datafusion_err!("asap.anchor.model = '{folder}': {error}");
+        let generator = Generator::load(Path::new(folder)).map_err(wrong)?;
+        let fingerprint = fingerprint(Path::new(folder)).map_err(wrong)?;
+        let (requests, waiting) = mpsc::channel(WAITING);
+        std::thread::Builder::new()
+            .name("asap-anchor".to_string())
+            .spawn(move || serve(&generator, waiting))
+            .map_err(|error| wrong(LmError::Thread(format!("the system gave none: {error}"))))?;
+        Ok(Self { requests, fingerprint })
+    }
+
+    /// What the model is called in requests: a copy of it in another folder is the same model.
+    pub fn name(&self) -> &str {
+        &self.fingerprint
+    }
+
+    async fn answer(&self, request: ChatRequest) -> Outcome {
+        let stopped = || CallError::new(Kind::Unavailable, "the model's thread has ended after an earlier failure");
+        let (answer, answered) = oneshot::channel();
+        self.requests.send(Waiting { request, answer }).await.map_err(|_| stopped())?;
+        answered.await.map_err(|_| stopped())?
+    }
+}
+
+fn serve(generator: &Generator, mut waiting: mpsc::Receiver<Waiting>) {
+    while let Some(Waiting { request, answer }) = waiting.blocking_recv() {
+        if !answer.is_closed() {
+            // A caller that does not wait any longer needs no answer.
+            drop(answer.send(generate(generator, &request)));
+        }
+    }
+}
+
+fn generate(generator: &Generator, request: &ChatRequest) -> Outcome {
+    let messages: Vec<Message> =
+        request.messages.iter().map(|message| Message { role: message.role, content: &message.content }).collect();
+    let sampling = Sampling {
+        temperature: request.temperature,
+        top_p: request.top_p,
+        seed: seed(request)?,
+        max_tokens: request.max_tokens as usize,
+    };
+    let generated = generator.answer(&messages, sampling).map_err(|error| match error {
+        LmError::TooLong { .. } => CallError::new(Kind::TooLong, error.to_string()),
+        error => CallError::new(Kind::Unavailable, error.to_string()),
+    })?;
+    let Generated { text, tokens_in, tokens_out, finish } = generated;
+    let (tokens_in, tokens_out) = (tokens_in as u64, tokens_out as u64);
+    match finish {
+        Finish::Stop => Ok(Answer { text, tokens_in, tokens_out }),
+        Finish::Length => {
+            let message = format!(
+                "the answer was cut off after {tokens_out} tokens (asap.anchor.max_tokens is {}, the prompt has {tokens_in})",
+                request.max_tokens
+            );
+            Err(CallError { kind: Kind::TooLong, message, tokens_in, tokens_out })
+        }
+    }
+}
+
+/// The same request draws the same answer, also in another process.
+fn seed(request: &ChatRequest) -> std::result::Result<u64, CallError> {
+    let key = request.key().map_err(|error| CallError::new(Kind::Refused, error.to_string()))?;
+    Ok(key.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte)))
+}
+
+/// Asks a local model within a session's budget.
+#[derive(Debug)]
+pub struct Local {
+    model: Arc<LocalModel>,
+    prices: Prices,
+    budget: Budget,
+    meter: Arc<Meter>,
+}
+
+impl Local {
+    /// Asks `model` under these settings, counted by `meter`.
+    pub fn new(settings: &Settings, model: Arc<LocalModel>, meter: Arc<Meter>) -> Self {
+        Self { model, prices: Prices::of(settings), budget: Budget::of(settings), meter }
+    }
+}
+
+#[async_trait]
+impl Chat for Local {
+    async fn chat(&self, request: &ChatRequest) -> Said {
+        // No token is shorter than a byte.
+        let most = self.prices.cost(request.bytes() as u64, u64::from(request.max_tokens));
+        let reservation = match self.meter.reserve(self.budget, most).await {
+            Ok(reservation) => reservation,
+            Err(error) => return Said { outcome: Err(error), retries: 0 },
+        };
+        let outcome = self.model.answer(request.clone()).await;
+        let (tokens_in, tokens_out) = match &outcome {
+            Ok(answer) => (answer.tokens_in, answer.tokens_out),
+            Err(error) => (error.tokens_in, error.tokens_out),
+        };
+        reservation.settle(tokens_in, tokens_out, self.prices);
+        Said { outcome, retries: 0 }
+    }
+}

@@ -1,0 +1,218 @@
+//! What a session's calls take, and what they may take.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use tokio::sync::Notify;
+
+use super::chat::{CallError, Kind};
+use crate::settings::Settings;
+
+/// What the calls of a session took so far.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Usage {
+    /// Requests that were sent, retries included.
+    pub calls: u64,
+    /// Requests of rows that were answered without one.
+    pub cache_hits: u64,
+    /// Requests that were sent again after a failure.
+    pub retries: u64,
+    /// Tokens of prompts that were paid.
+    pub tokens_in: u64,
+    /// Tokens of answers that were paid.
+    pub tokens_out: u64,
+    /// Their cost, in the currency of the prices.
+    pub cost: f64,
+}
+
+/// What tokens cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Prices {
+    per_token_in: f64,
+    per_token_out: f64,
+}
+
+impl Prices {
+    /// The prices of the settings.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            per_token_in: settings.anchor_price_per_million_input_tokens.0 / 1e6,
+            per_token_out: settings.anchor_price_per_million_output_tokens.0 / 1e6,
+        }
+    }
+
+    /// What a call costs, in the currency of the prices.
+    pub fn cost(&self, tokens_in: u64, tokens_out: u64) -> f64 {
+        tokens_in as f64 * self.per_token_in + tokens_out as f64 * self.per_token_out
+    }
+}
+
+/// What a session may spend.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Budget {
+    /// Requests, retries included.
+    pub max_calls: Option<u64>,
+    /// Money, in the currency of the prices.
+    pub max_cost: Option<f64>,
+}
+
+impl Budget {
+    /// The budget of the settings.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            max_calls: settings.anchor_max_calls.map(i64::unsigned_abs),
+            max_cost: settings.anchor_max_cost.map(|cost| cost.0),
+        }
+    }
+}
+
+/// Counts what a session spends, before it is spent: the most that a call can cost is reserved, and settled when it is
+/// known what it did cost.
+#[derive(Debug, Default)]
+pub struct Meter {
+    state: Mutex<State>,
+    settled: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    usage: Usage,
+    /// What is spent at most: for a call that gave no answer nobody knows its cost, so all that was reserved counts.
+    spent: f64,
+    reserved: f64,
+    in_flight: u64,
+}
+
+impl Meter {
+    /// What was used so far.
+    pub fn usage(&self) -> Usage {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).usage
+    }
+
+    /// Counts an answer that took no call.
+    pub fn hit(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).usage.cache_hits += 1;
+    }
+
+    /// Counts a request that is sent again.
+    pub fn retry(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).usage.retries += 1;
+    }
+
+    /// Counts a request that is about to be sent and costs at most `most`. While calls are in flight that may turn out
+    /// cheaper than what is reserved for them, it waits for them rather than refuse.
+    ///
+    /// # Errors
+    /// One of kind [`Kind::Budget`] if the request could exceed the budget.
+    pub async fn reserve(self: &Arc<Self>, budget: Budget, most: f64) -> Result<Reservation, CallError> {
+        loop {
+            let settled = self.settled.notified();
+            tokio::pin!(settled);
+            // From here on it hears of every settlement, also of one before it waits.
+            settled.as_mut().enable();
+            if self.try_reserve(budget, most)? {
+                return Ok(Reservation { meter: Arc::clone(self), most });
+            }
+            settled.await;
+        }
+    }
+
+    fn try_reserve(&self, budget: Budget, most: f64) -> Result<bool, CallError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = state.usage.calls;
+        if let Some(max_calls) = budget.max_calls.filter(|max_calls| sent >= *max_calls) {
+            let message = format!("{sent} requests were sent, and asap.anchor.max_calls is {max_calls}");
+            return Err(CallError::new(Kind::Budget, message));
+        }
+        if let Some(max_cost) = budget.max_cost.filter(|max| state.spent + state.reserved + most > *max) {
+            if state.in_flight > 0 {
+                return Ok(false);
+            }
+            let spent = state.spent;
+            let message =
+                format!("{spent:.6} is spent, this call could cost {most:.6}, and asap.anchor.max_cost is {max_cost}");
+            return Err(CallError::new(Kind::Budget, message));
+        }
+        state.usage.calls += 1;
+        state.reserved += most;
+        state.in_flight += 1;
+        Ok(true)
+    }
+}
+
+/// The right to send one request. If it is dropped without being settled, all that it reserves counts as spent.
+#[derive(Debug)]
+pub struct Reservation {
+    meter: Arc<Meter>,
+    most: f64,
+}
+
+impl Reservation {
+    /// Replaces what was reserved by what the call took.
+    pub fn settle(mut self, tokens_in: u64, tokens_out: u64, prices: Prices) {
+        self.most = {
+            let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let cost = prices.cost(tokens_in, tokens_out);
+            state.usage.tokens_in = state.usage.tokens_in.saturating_add(tokens_in);
+            state.usage.tokens_out = state.usage.tokens_out.saturating_add(tokens_out);
+            state.usage.cost += cost;
+            state.reserved += cost - self.most;
+            cost
+        };
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.spent += self.most;
+        state.in_flight -= 1;
+        // Rounding does not add up over millions of calls.
+        state.reserved = if state.in_flight == 0 { 0.0 } else { state.reserved - self.most };
+        drop(state);
+        self.meter.settled.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRICES: Prices = Prices { per_token_in: 1.0, per_token_out: 10.0 };
+
+    fn budget(max_calls: Option<u64>, max_cost: Option<f64>) -> Budget {
+        Budget { max_calls, max_cost }
+    }
+
+    #[tokio::test]
+    async fn calls_are_counted_before_they_are_sent() {
+        let meter = Arc::new(Meter::default());
+        let two = budget(Some(2), None);
+        drop(meter.reserve(two, 0.0).await.unwrap());
+        meter.reserve(two, 0.0).await.unwrap().settle(3, 1, PRICES);
+        let error = meter.reserve(two, 0.0).await.unwrap_err();
+        assert_eq!(error.to_string(), "budget: 2 requests were sent, and asap.anchor.max_calls is 2");
+        let expected = Usage { calls: 2, tokens_in: 3, tokens_out: 1, cost: 13.0, ..Usage::default() };
+        assert_eq!(meter.usage(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_could_exceed_the_cost_waits_for_those_in_flight() {
+        let meter = Arc::new(Meter::default());
+        let hundred = budget(None, Some(100.0));
+        let first = meter.reserve(hundred, 60.0).await.unwrap();
+        let mut second = Box::pin(meter.reserve(hundred, 60.0));
+        assert!(futures::poll!(&mut second).is_pending());
+        first.settle(10, 2, PRICES);
+        let second = second.await.unwrap();
+        let mut third = Box::pin(meter.reserve(hundred, 60.0));
+        assert!(futures::poll!(&mut third).is_pending());
+        // Nobody knows what it cost, so it may have cost all of it.
+        drop(second);
+        let error = third.await.unwrap_err();
+        assert_eq!(error.kind, Kind::Budget);
+        assert!(error.message.starts_with("90.000000 is spent, this call could cost 60.000000"), "{error}");
+        meter.reserve(hundred, 10.0).await.unwrap().settle(0, 0, PRICES);
+        assert_eq!((meter.usage().calls, meter.usage().cost), (3, 30.0));
+    }
+}

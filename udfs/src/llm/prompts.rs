@@ -1,0 +1,171 @@
+//! The prompts of stage 1: template files in which words in braces are replaced by a row's texts.
+
+use std::path::Path;
+
+use datafusion::common::{Result, config_datafusion_err, config_err};
+use sha2::{Digest, Sha256};
+
+/// The prompts that asap comes with: file name, content, and which fields it can have; the first two it must have.
+const ANCHOR: Shipped = ("anchor.md", include_str!("prompts/anchor.md"), &["question", "answer", "language"]);
+const COARSE: Shipped = ("coarse.md", include_str!("prompts/coarse.md"), &["anchor", "cot"]);
+/// Fields that a template cannot do without.
+const NEEDED: usize = 2;
+
+type Shipped = (&'static str, &'static str, &'static [&'static str]);
+
+/// The two prompts of stage 1.
+#[derive(Debug)]
+pub struct Prompts {
+    /// `anchor.md`: `{question}`, `{answer}` and, if wanted, `{language}`.
+    pub anchor: Template,
+    /// `coarse.md`: `{anchor}` and `{cot}`.
+    pub coarse: Template,
+}
+
+impl Prompts {
+    /// Those that asap comes with, or those in the folder `asap.anchor.prompt_dir`.
+    ///
+    /// # Errors
+    /// If a file is missing or cannot be read, holds a field that it cannot have, or lacks one that it needs.
+    pub fn load(prompt_dir: Option<&str>) -> Result<Self> {
+        let load = |(name, shipped, fields): Shipped| match prompt_dir {
+            None => Template::parse(name, shipped, fields),
+            Some(folder) => {
+                let path = Path::new(folder).join(name);
+                let text = std::fs::read_to_string(&path).map_err(|error| {
+                    config_datafusion_err!("asap.anchor.prompt_dir = '{folder}': cannot read {name}: {error}")
+                })?;
+                Template::parse(&path.display().to_string(), &text, fields)
+            }
+        };
+        Ok(Self { anchor: load(ANCHOR)?, coarse: load(COARSE)? })
+    }
+}
+
+/// A prompt with fields.
+#[derive(Debug)]
+pub struct Template {
+    pieces: Vec<Piece>,
+    hash: String,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Text(String),
+    Field(&'static str),
+}
+
+impl Template {
+    /// Reads a template. `{word}` is a field, `{{word}}` stands for the text `{word}`; other braces are text.
+    fn parse(file: &str, text: &str, fields: &[&'static str]) -> Result<Self> {
+        let known = fields.iter().map(|field| format!("{{{field}}}")).collect::<Vec<_>>().join(", ");
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some((before, word, is_escaped, after)) = next_word(rest) {
+            pieces.push(Piece::Text(before.to_string()));
+            pieces.push(match fields.iter().find(|field| **field == word) {
+                _ if is_escaped => Piece::Text(format!("{{{word}}}")),
+                Some(field) => Piece::Field(field),
+                None => {
+                    return config_err!(
+                        "{file}: expected only {known} in braces, found {{{word}}}; where it is text, write {{{{{word}}}}}"
+                    );
+                }
+            });
+            rest = after;
+        }
+        pieces.push(Piece::Text(rest.to_string()));
+        let holds = |field: &str| pieces.iter().any(|piece| matches!(piece, Piece::Field(held) if *held == field));
+        if let Some(missing) = fields.iter().take(NEEDED).find(|field| !holds(field)) {
+            return config_err!("{file}: expected {{{missing}}} somewhere in the prompt, found none");
+        }
+        Ok(Self { pieces, hash: hex(&Sha256::digest(text)) })
+    }
+
+    /// The prompt of a row. A field's text is taken as it is: braces in it are text.
+    pub fn fill(&self, fields: &[(&str, &str)]) -> String {
+        let text_of = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Field(name) => {
+                fields.iter().find(|(field, _)| field == name).map(|(_, text)| *text).unwrap_or_default().to_string()
+            }
+        };
+        self.pieces.iter().map(text_of).collect()
+    }
+
+    /// SHA-256 of the template file, in hexadecimal digits.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+}
+
+/// The next word in braces: what stands before it, the word, whether its braces are doubled, and what follows.
+fn next_word(text: &str) -> Option<(&str, &str, bool, &str)> {
+    for (open, _) in text.match_indices('{') {
+        let inner = &text[open + 1..];
+        let end = inner.find(|c: char| !(c.is_ascii_lowercase() || c == '_')).unwrap_or(inner.len());
+        if end == 0 || !inner[end..].starts_with('}') {
+            continue;
+        }
+        let (word, after) = (&inner[..end], &inner[end + 1..]);
+        return Some(match (text[..open].strip_suffix('{'), after.strip_prefix('}')) {
+            (Some(before), Some(after)) => (before, word, true, after),
+            _ => (&text[..open], word, false, after),
+        });
+    }
+    None
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Template> {
+        Template::parse("x.md", text, &["anchor", "cot", "language"])
+    }
+
+    #[test]
+    fn fields_are_filled_once() {
+        let template = parse("{anchor}|{cot}|{language}|{cot}").unwrap();
+        let fields = [("cot", "a {anchor} {{b}}"), ("anchor", "{cot}"), ("language", "text")];
+        assert_eq!(template.fill(&fields), "{cot}|a {anchor} {{b}}|text|a {anchor} {{b}}");
+    }
+
+    #[test]
+    fn other_braces_are_text() {
+        let text = r#"{anchor}{cot} {{word}} \frac{1}{2} {"a": {}} {Cot} { cot } {{anchor} {"#;
+        let expected = r#"AC {word} \frac{1}{2} {"a": {}} {Cot} { cot } {A {"#;
+        assert_eq!(parse(text).unwrap().fill(&[("anchor", "A"), ("cot", "C")]), expected);
+    }
+
+    #[test]
+    fn unknown_and_missing_fields_are_errors_that_name_file_and_field() {
+        let error = parse("{anchor}{cot}{question}").unwrap_err().to_string();
+        assert!(
+            error.contains("x.md: expected only {anchor}, {cot}, {language} in braces, found {question}"),
+            "{error}"
+        );
+        let error = parse("{anchor}{{cot}}").unwrap_err().to_string();
+        assert!(error.contains("x.md: expected {cot} somewhere"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_replaces_the_prompts_and_changes_the_hash() {
+        let shipped = Prompts::load(None).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str();
+        let error = Prompts::load(path).unwrap_err().to_string();
+        assert!(error.contains("asap.anchor.prompt_dir") && error.contains("anchor.md"), "{error}");
+        std::fs::write(folder.path().join("anchor.md"), "{question}{answer}").unwrap();
+        std::fs::write(folder.path().join("coarse.md"), COARSE.1).unwrap();
+        let own = Prompts::load(path).unwrap();
+        assert_eq!(own.anchor.fill(&[("question", "1+1"), ("answer", "2")]), "1+12");
+        assert_ne!(own.anchor.hash(), shipped.anchor.hash());
+        assert_eq!(own.coarse.hash(), shipped.coarse.hash());
+        assert_eq!(own.coarse.hash().len(), 64);
+    }
+}

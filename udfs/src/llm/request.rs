@@ -1,0 +1,98 @@
+//! What is asked of a language model, and the key that its answer is kept under.
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::store::Key;
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Message {
+    /// Who speaks: `user` in all that is asked here.
+    pub role: &'static str,
+    /// What is said.
+    pub content: String,
+}
+
+/// One request for one answer, complete: requests that are equal may share their answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ChatRequest {
+    /// The model's name at its provider.
+    pub model: String,
+    /// The conversation so far.
+    pub messages: Vec<Message>,
+    /// Sampling temperature; at 0 the likeliest token is taken.
+    pub temperature: f64,
+    /// Sampling is from the likeliest tokens that together have at least this probability.
+    pub top_p: f64,
+    /// The most tokens of the answer.
+    pub max_tokens: u32,
+    /// Which sample of the same request this is, from 1.
+    pub attempt: u32,
+    /// SHA-256 of the prompt's template in hexadecimal digits; empty where the prompt is the row's own.
+    pub prompt: String,
+    /// The fields that the prompt was filled with, for what answers in place of a model; not part of the key.
+    #[serde(skip)]
+    pub fields: Vec<(&'static str, String)>,
+}
+
+impl ChatRequest {
+    /// SHA-256 of the request as JSON, its fields in the order above. It knows no endpoint, so an answer stays known
+    /// when the same model moves to another address.
+    ///
+    /// # Errors
+    /// If a sampling parameter is no finite number.
+    pub fn key(&self) -> serde_json::Result<Key> {
+        Ok(Sha256::digest(serde_json::to_vec(self)?).into())
+    }
+
+    /// Bytes of all messages.
+    pub fn bytes(&self) -> usize {
+        self.messages.iter().map(|message| message.content.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn request() -> ChatRequest {
+        ChatRequest {
+            model: "m".to_string(),
+            messages: vec![Message { role: "user", content: "q".to_string() }],
+            temperature: 1.0,
+            top_p: 1.0,
+            max_tokens: 10,
+            attempt: 1,
+            prompt: "ab".to_string(),
+            fields: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn every_field_is_part_of_the_key() {
+        let asked = request();
+        let said = |content: &str| vec![Message { role: "user", content: content.to_string() }];
+        let others = [
+            asked.clone(),
+            ChatRequest { model: "n".to_string(), ..asked.clone() },
+            ChatRequest { messages: said("p"), ..asked.clone() },
+            ChatRequest { messages: [said("q"), said("")].concat(), ..asked.clone() },
+            ChatRequest { temperature: 0.0, ..asked.clone() },
+            ChatRequest { top_p: 0.9, ..asked.clone() },
+            ChatRequest { max_tokens: 11, ..asked.clone() },
+            ChatRequest { attempt: 2, ..asked.clone() },
+            ChatRequest { prompt: "ac".to_string(), ..asked.clone() },
+        ];
+        let keys: HashSet<Key> = others.iter().map(|other| other.key().unwrap()).collect();
+        assert_eq!(keys.len(), others.len());
+        assert!(keys.contains(&request().key().unwrap()));
+    }
+
+    #[test]
+    fn a_key_does_not_change_from_version_to_version() {
+        let json = r#"{"model":"m","messages":[{"role":"user","content":"q"}],"temperature":1.0,"top_p":1.0,"max_tokens":10,"attempt":1,"prompt":"ab"}"#;
+        assert_eq!(request().key().unwrap(), <[u8; 32]>::from(Sha256::digest(json)));
+    }
+}

@@ -1,0 +1,73 @@
+//! A text that no log, error or plan may show.
+
+use std::fmt;
+
+use reqwest::header::HeaderValue;
+
+/// What stands where the secret was.
+const HIDDEN: &str = "[api key]";
+/// Shorter keys are words such as EMPTY, which local servers ask for and answers may hold.
+const LEAST_BYTES: usize = 8;
+
+/// An API key. Neither `Debug` nor `Display` shows it.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a key; white space around it is dropped. None if the rest cannot stand in an HTTP header.
+    pub fn new(key: &str) -> Option<Self> {
+        let key = key.trim();
+        let is_valid = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
+        is_valid.then(|| Self(key.to_string()))
+    }
+
+    /// The value of the header `Authorization`, marked so that HTTP libraries do not show it either. None cannot
+    /// happen for a key that was accepted.
+    pub fn bearer(&self) -> Option<HeaderValue> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    /// A text from outside without the key, which an endpoint may send back.
+    pub fn redact(&self, text: String) -> String {
+        if self.0.len() >= LEAST_BYTES && text.contains(&self.0) { text.replace(&self.0, HIDDEN) } else { text }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HIDDEN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_never_shown() {
+        let secret = Secret::new(" sk-0123456789\n").unwrap();
+        let header = secret.bearer().unwrap();
+        assert_eq!(header.to_str().unwrap(), "Bearer sk-0123456789");
+        assert_eq!(secret.redact("key sk-0123456789!".to_string()), "key [api key]!");
+        for shown in [format!("{secret}"), format!("{secret:?}"), format!("{:?}", Some(&secret)), format!("{header:?}")]
+        {
+            assert!(!shown.contains("0123"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_no_header_can_hold_is_no_key() {
+        for key in ["", " \n", "two words", "a\nb", "ключ"] {
+            assert!(Secret::new(key).is_none(), "{key:?}");
+        }
+        assert_eq!(Secret::new("EMPTY").unwrap().redact("EMPTY set".to_string()), "EMPTY set");
+    }
+}

@@ -1,0 +1,32 @@
+//! Where paid answers are kept, seen from here: what stores them knows object stores, this crate does not.
+
+use std::fmt::Debug;
+
+use async_trait::async_trait;
+
+/// What an answer is found by: the SHA-256 of the whole request that it answers.
+pub type Key = [u8; 32];
+
+/// Why an answer could not be read or kept.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the store of answers: {0}")]
+pub struct StoreError(
+    /// What was tried, what happened, and the object or folder that it is about.
+    pub String,
+);
+
+/// A store of answers that outlives the session.
+#[async_trait]
+pub trait AnswerStore: Debug + Send + Sync {
+    /// The answer that was kept under a key, if there is one.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    async fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Keeps an answer, and returns when it is durable: only then is the answer used.
+    ///
+    /// # Errors
+    /// If the answer is not durable.
+    async fn keep(&self, key: Key, answer: Vec<u8>) -> Result<(), StoreError>;
+}

@@ -1,0 +1,170 @@
+//! The fence in a physical plan.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{Field, FieldRef, Fields, Schema, SchemaRef};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, exec_datafusion_err, internal_datafusion_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::projection::ProjectionMapping;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::{
+    ChildStats, ColumnStatistics, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    Statistics, StatisticsArgs,
+};
+
+use super::call::{AsyncCall, AsyncFunction};
+use super::meter::Meter;
+use super::window::{InFlight, Level};
+
+/// Makes calls for each row of its input, a bounded window of rows at once, and adds their results as columns behind
+/// the input's. Rows keep their order and their partition.
+#[derive(Debug)]
+pub struct FenceExec {
+    input: Arc<dyn ExecutionPlan>,
+    calls: Vec<PlannedCall>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// A call with its arguments bound to the columns of its input.
+#[derive(Debug, Clone)]
+pub struct PlannedCall {
+    /// The call as a scalar function; it is described and encoded, never evaluated.
+    pub(super) expression: Arc<dyn PhysicalExpr>,
+    pub(super) call: Arc<dyn AsyncCall>,
+    pub(super) args: Vec<Arc<dyn PhysicalExpr>>,
+    /// The type of the results, and the name of their column.
+    pub(super) field: FieldRef,
+}
+
+impl PlannedCall {
+    /// The call that `expression` is, with its results in `column`.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(super) fn try_new(expression: Arc<dyn PhysicalExpr>, column: &str, input: &Schema) -> Result<Self> {
+        let function = expression.downcast_ref::<ScalarFunctionExpr>();
+        let call = function.and_then(|function| AsyncFunction::call_of(function.fun()));
+        let (Some(function), Some(call)) = (function, call) else {
+            return Err(exec_datafusion_err!(
+                "a fence makes calls, found {expression}: register the functions of asap in the session that runs the plan"
+            ));
+        };
+        let (args, call) = (function.args().to_vec(), Arc::clone(call));
+        let field: Field = expression.return_field(input)?.as_ref().clone().with_name(column);
+        Ok(Self { expression, call, args, field: Arc::new(field) })
+    }
+}
+
+impl FenceExec {
+    pub(super) fn try_new(input: Arc<dyn ExecutionPlan>, calls: Vec<PlannedCall>) -> Result<Self> {
+        let inner = input.schema();
+        let fields: Fields =
+            inner.fields().iter().cloned().chain(calls.iter().map(|call| Arc::clone(&call.field))).collect();
+        let schema: SchemaRef = Arc::new(Schema::new_with_metadata(fields, inner.metadata().clone()));
+        let columns: Vec<usize> = (0..inner.fields().len()).collect();
+        let mapping = ProjectionMapping::from_indices(&columns, &inner)?;
+        let properties = PlanProperties::new(
+            input.equivalence_properties().project(&mapping, schema),
+            input.output_partitioning().clone(),
+            input.pipeline_behavior(),
+            input.boundedness(),
+        );
+        Ok(Self { input, calls, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() })
+    }
+
+    pub(super) fn calls(&self) -> &[PlannedCall] {
+        &self.calls
+    }
+}
+
+impl DisplayAs for FenceExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let calls = self.calls.iter().map(|call| format!("{} as {}", call.expression, call.field.name()));
+        let calls = calls.collect::<Vec<_>>().join(", ");
+        match format {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => write!(f, "FenceExec: calls=[{calls}]"),
+            DisplayFormatType::TreeRender => writeln!(f, "calls={calls}"),
+        }
+    }
+}
+
+impl ExecutionPlan for FenceExec {
+    fn name(&self) -> &str {
+        Self::static_name()
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    /// More partitions would mean more rows in flight, not more calls at once.
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for argument in self.calls.iter().flat_map(|call| &call.args) {
+            if visit(argument)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = children.into_iter().next().ok_or_else(|| internal_datafusion_err!("a fence has one input"))?;
+        Ok(Arc::new(Self::try_new(input, self.calls.clone())?))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let input = self.input.execute(partition, Arc::clone(&context))?;
+        let level = Level {
+            calls: self.calls.clone(),
+            schema: self.schema(),
+            config: Arc::clone(context.session_config().options()),
+            meter: Arc::new(Meter::new(&self.metrics, partition)),
+            baseline: BaselineMetrics::new(&self.metrics, partition),
+        };
+        Ok(Box::pin(InFlight::new(level, input, partition, context.memory_pool())))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], _: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::clone(&inputs[0]);
+        statistics.column_statistics.extend(self.calls.iter().map(|_| ColumnStatistics::new_unknown()));
+        statistics.total_byte_size = Precision::Absent;
+        Ok(Arc::new(statistics))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+}

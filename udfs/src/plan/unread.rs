@@ -1,0 +1,59 @@
+//! Takes calls out of a plan whose results nothing reads: they would be paid for nothing.
+
+use std::collections::HashSet;
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
+
+use super::node::Fence;
+
+/// The rule; it stands behind the engine's own, which drop the expressions that nothing reads.
+#[derive(Debug)]
+pub struct DropUnreadCalls;
+
+impl OptimizerRule for DropUnreadCalls {
+    fn name(&self) -> &str {
+        "drop_unread_calls"
+    }
+
+    fn rewrite(&self, plan: LogicalPlan, _: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
+        let read = columns_read(&plan)?;
+        let mut is_unread = false;
+        plan.apply_with_subqueries(|node| {
+            is_unread = is_unread
+                || Fence::of_plan(node)
+                    .is_some_and(|fence| fence.calls.iter().any(|call| !read.contains(&call.column)));
+            Ok(if is_unread { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        })?;
+        if !is_unread {
+            return Ok(Transformed::no(plan));
+        }
+        // Every node above a column that goes has one column less.
+        plan.transform_up_with_subqueries(|node| Ok(Transformed::yes(without_unread(node, &read)?.recompute_schema()?)))
+    }
+}
+
+/// The names of all columns in expressions. A call's column has a name of its own and leaves its fence by one only.
+fn columns_read(plan: &LogicalPlan) -> Result<HashSet<String>> {
+    let mut read = HashSet::new();
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Column(column) | Expr::OuterReferenceColumn(_, column) = expr {
+                    read.insert(column.name.clone());
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(read)
+}
+
+fn without_unread(node: LogicalPlan, read: &HashSet<String>) -> Result<LogicalPlan> {
+    let Some(fence) = Fence::of_plan(&node) else { return Ok(node) };
+    let kept: Vec<_> = fence.calls.iter().filter(|call| read.contains(&call.column)).cloned().collect();
+    let input = fence.input.clone();
+    Ok(if kept.is_empty() { input } else { Fence::try_new(input, kept)?.into_plan() })
+}

@@ -1,0 +1,201 @@
+//! Rows on their way through the calls of a fence.
+//!
+//! ```text
+//!   input ──batch──▶ cut ──piece──▶ ┌ task ┐ ┌ task ┐ ┌ task ┐ ──in order──▶ output
+//!     ▲                             └──────┘ └──────┘ └──────┘
+//!     └── pulled while the pieces hold fewer rows than the window
+//! ```
+//!
+//! A piece is a task of its own: a call must go on while nobody asks for its rows, because it may hold what a call of
+//! another operator waits for (a permit, the answer to an equal request). A dropped stream aborts its tasks.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::utils::memory::get_record_batch_memory_size;
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
+use datafusion::physical_plan::metrics::BaselineMetrics;
+use futures::future::{BoxFuture, try_join_all};
+use futures::stream::FuturesOrdered;
+use futures::{FutureExt, Stream, StreamExt};
+
+use super::call::CallArgs;
+use super::exec::PlannedCall;
+use super::meter::Meter;
+
+/// A window holds at least so many pieces, so that few rows wait for the slowest of their piece.
+const PIECES: usize = 8;
+
+/// What every piece of a partition needs.
+#[derive(Debug)]
+pub(super) struct Level {
+    pub calls: Vec<PlannedCall>,
+    pub schema: SchemaRef,
+    pub config: Arc<ConfigOptions>,
+    pub meter: Arc<Meter>,
+    pub baseline: BaselineMetrics,
+}
+
+/// The rows of one partition, as a stream of pieces with the results of the calls.
+pub(super) struct InFlight {
+    level: Arc<Level>,
+    input: Option<SendableRecordBatchStream>,
+    /// What has been pulled and not begun.
+    rest: Option<Held>,
+    pieces: FuturesOrdered<BoxFuture<'static, Result<Finished>>>,
+    /// Rows that were begun and not handed on, and the most there may be.
+    rows: usize,
+    window: usize,
+    memory: MemoryReservation,
+    waiting_since: Option<Instant>,
+}
+
+/// Rows of a batch whose memory is accounted for while any of them is in flight.
+struct Held {
+    batch: RecordBatch,
+    memory: Arc<MemoryReservation>,
+}
+
+/// A piece with its results, and the memory of both.
+struct Finished {
+    batch: RecordBatch,
+    _input: Arc<MemoryReservation>,
+    _results: MemoryReservation,
+}
+
+impl InFlight {
+    pub fn new(level: Level, input: SendableRecordBatchStream, partition: usize, pool: &Arc<dyn MemoryPool>) -> Self {
+        let windows = level.calls.iter().map(|call| call.call.window(&level.config));
+        Self {
+            window: windows.min().unwrap_or(1).max(1),
+            level: Arc::new(level),
+            input: Some(input),
+            rest: None,
+            pieces: FuturesOrdered::new(),
+            rows: 0,
+            memory: MemoryConsumer::new(format!("FenceExec[{partition}]")).register(pool),
+            waiting_since: None,
+        }
+    }
+
+    /// Begins as many rows as the window has room for and the input gives now.
+    fn fill(&mut self, cx: &mut Context<'_>) -> Result<()> {
+        loop {
+            if let Some(rest) = self.rest.take() {
+                let rows = rest.batch.num_rows().min(self.window.div_ceil(PIECES));
+                if self.rows + rows > self.window {
+                    self.rest = Some(rest);
+                    return Ok(());
+                }
+                self.begin(rest, rows);
+                continue;
+            }
+            let Some(input) = self.input.as_mut().filter(|_| self.rows < self.window) else { return Ok(()) };
+            match input.poll_next_unpin(cx) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(None) => self.input = None,
+                Poll::Ready(Some(batch)) => {
+                    let batch = batch?;
+                    let memory = self.memory.new_empty();
+                    memory.try_grow(get_record_batch_memory_size(&batch))?;
+                    self.rest = Some(Held { batch, memory: Arc::new(memory) }).filter(|held| held.batch.num_rows() > 0);
+                }
+            }
+        }
+    }
+
+    /// Begins the first `rows` of `held` and keeps the others.
+    fn begin(&mut self, held: Held, rows: usize) {
+        let Held { batch, memory } = held;
+        let piece = Held { batch: batch.slice(0, rows), memory: Arc::clone(&memory) };
+        let others = batch.num_rows() - rows;
+        self.rest = (others > 0).then(|| Held { batch: batch.slice(rows, others), memory });
+        self.rows += rows;
+        self.level.meter.in_flight(self.rows);
+        let task = SpawnedTask::spawn(call_all(Arc::clone(&self.level), piece, self.memory.new_empty()));
+        let finished = task.join_unwind().map(|finished| {
+            finished.unwrap_or_else(|_| exec_err!("the calls of a query were stopped: the runtime is going down"))
+        });
+        self.pieces.push_back(finished.boxed());
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<RecordBatch>>> {
+        if let Err(error) = self.fill(cx) {
+            return Poll::Ready(Some(Err(error)));
+        }
+        match self.pieces.poll_next_unpin(cx) {
+            Poll::Ready(Some(Ok(finished))) => {
+                self.rows -= finished.batch.num_rows();
+                Poll::Ready(Some(Ok(finished.batch)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
+            Poll::Ready(None) if self.input.is_none() => Poll::Ready(None),
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl Stream for InFlight {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let polled = self.poll_piece(cx);
+        if polled.is_pending() {
+            if !self.pieces.is_empty() {
+                self.waiting_since.get_or_insert_with(Instant::now);
+            }
+            return Poll::Pending;
+        }
+        if let Some(start) = self.waiting_since.take() {
+            self.level.meter.waited_since(start);
+        }
+        if matches!(polled, Poll::Ready(Some(Err(_)))) {
+            // No more is paid for a query that has failed.
+            self.input = None;
+            self.rest = None;
+            self.pieces = FuturesOrdered::new();
+        }
+        self.level.baseline.record_poll(polled)
+    }
+}
+
+impl RecordBatchStream for InFlight {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.level.schema)
+    }
+}
+
+/// All calls of a level for one piece, at once.
+async fn call_all(level: Arc<Level>, piece: Held, memory: MemoryReservation) -> Result<Finished> {
+    let Held { batch, memory: input } = piece;
+    let results = try_join_all(level.calls.iter().map(|call| call_one(&level, call, &batch))).await?;
+    memory.try_grow(results.iter().map(|result| result.get_array_memory_size()).sum())?;
+    let columns = batch.columns().iter().cloned().chain(results).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let batch = RecordBatch::try_new_with_options(Arc::clone(&level.schema), columns, &options)?;
+    Ok(Finished { batch, _input: input, _results: memory })
+}
+
+async fn call_one(level: &Level, call: &PlannedCall, batch: &RecordBatch) -> Result<ArrayRef> {
+    let rows = batch.num_rows();
+    let arrays = {
+        let _timer = level.baseline.elapsed_compute().timer();
+        let arrays = call.args.iter().map(|argument| argument.evaluate(batch)?.into_array(rows));
+        arrays.collect::<Result<Vec<_>>>()?
+    };
+    let config = Arc::clone(&level.config);
+    let args = CallArgs { arrays, rows, config, return_field: Arc::clone(&call.field) };
+    let result = call.call.call(&args, &level.meter).await?;
+    if result.len() != rows {
+        return Err(exec_datafusion_err!("{} gave {} results for {rows} rows", call.call.name(), result.len()));
+    }
+    Ok(result)
+}

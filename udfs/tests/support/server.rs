@@ -1,0 +1,253 @@
+//! A server of OpenAI's chat completions that answers, or misbehaves, as a script says. It runs on a thread of its own,
+//! so tests, benches and the command line can ask it alike, and counts what it was asked.
+
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// Which request it is, from 0.
+    pub number: usize,
+    /// The request line and the headers.
+    pub head: String,
+    /// The body; NULL if it is no JSON.
+    pub body: Value,
+}
+
+#[allow(dead_code, reason = "each test that includes this file uses a part of it")]
+impl Call {
+    /// The content of the last message.
+    pub fn prompt(&self) -> &str {
+        let messages = self.body["messages"].as_array();
+        messages.and_then(|messages| messages.last()?["content"].as_str()).unwrap_or_default()
+    }
+
+    /// What stands between a pair of tags in the prompt, without the line ends around it.
+    pub fn between(&self, tag: &str) -> &str {
+        let (open, close) = (format!("<{tag}>\n"), format!("\n</{tag}>"));
+        let after = self.prompt().split_once(&open).map_or("", |(_, after)| after);
+        after.split_once(&close).map_or("", |(inner, _)| inner)
+    }
+}
+
+/// What the server does with a request.
+#[derive(Debug, Clone)]
+#[allow(dead_code, reason = "each test that includes this file uses a part of it")]
+pub enum Reply {
+    /// A chat completion with this text and 100 tokens in, 10 out.
+    Text(String),
+    /// This status, these headers and this body.
+    Status(u16, Vec<(&'static str, String)>, String),
+    /// This body with status 200.
+    Json(Value),
+    /// The reply after a while.
+    After(Duration, Box<Reply>),
+    /// No byte, and an open connection.
+    Hang,
+    /// A chat completion of which a byte comes at each of these intervals.
+    Drip(Duration),
+    /// The first half of a chat completion, then the end of the connection.
+    Cut,
+    /// The end of the connection, without a byte.
+    Close,
+}
+
+#[allow(dead_code, reason = "each test that includes this file uses a part of it")]
+impl Reply {
+    /// A chat completion with this text.
+    pub fn text(text: &str) -> Self {
+        Self::Text(text.to_string())
+    }
+
+    /// A status with an error body as OpenAI writes it.
+    pub fn error(status: u16, message: &str) -> Self {
+        Self::Status(status, Vec::new(), json!({ "error": { "message": message } }).to_string())
+    }
+}
+
+/// A server that ends when it is dropped.
+#[derive(Debug)]
+pub struct Server {
+    address: String,
+    counts: Arc<Counts>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    calls: Mutex<Vec<Call>>,
+    open: AtomicUsize,
+    most_at_once: AtomicUsize,
+    answered: AtomicUsize,
+}
+
+type Script = Arc<dyn Fn(&Call) -> Reply + Send + Sync>;
+
+#[allow(dead_code, reason = "each test that includes this file uses a part of it")]
+impl Server {
+    /// A server on a free port of this machine that does with each request what `script` says.
+    pub fn start(script: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
+        let script: Script = Arc::new(script);
+        let counts = Arc::new(Counts::default());
+        let (stop, stopped) = oneshot::channel();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let shared = Arc::clone(&counts);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener).unwrap();
+                tokio::select! {
+                    () = accept(listener, script, shared) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self { address, counts, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// What `asap.anchor.base_url` takes.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// All requests so far.
+    pub fn calls(&self) -> Vec<Call> {
+        self.counts.calls.lock().unwrap().clone()
+    }
+
+    /// How many requests came so far.
+    pub fn count(&self) -> usize {
+        self.counts.calls.lock().unwrap().len()
+    }
+
+    /// How many requests were replied to in full.
+    pub fn answered(&self) -> usize {
+        self.counts.answered.load(Ordering::SeqCst)
+    }
+
+    /// The most requests that were open at once.
+    pub fn most_at_once(&self) -> usize {
+        self.counts.most_at_once.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, script: Script, counts: Arc<Counts>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let (script, counts) = (Arc::clone(&script), Arc::clone(&counts));
+        tokio::spawn(async move { drop(serve(stream, &script, &counts).await) });
+    }
+}
+
+async fn serve(mut stream: TcpStream, script: &Script, counts: &Counts) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut pending = Vec::new();
+    loop {
+        let (head, body) = read_request(&mut stream, &mut pending).await?;
+        let call = {
+            let mut calls = counts.calls.lock().unwrap();
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            let call = Call { number: calls.len(), head, body };
+            calls.push(call.clone());
+            call
+        };
+        let open = counts.open.fetch_add(1, Ordering::SeqCst) + 1;
+        counts.most_at_once.fetch_max(open, Ordering::SeqCst);
+        let replied = reply(&mut stream, script(&call)).await;
+        counts.open.fetch_sub(1, Ordering::SeqCst);
+        replied?;
+        counts.answered.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+async fn read_request(stream: &mut TcpStream, pending: &mut Vec<u8>) -> std::io::Result<(String, Vec<u8>)> {
+    let mut head_end = None;
+    loop {
+        head_end = head_end.or_else(|| pending.windows(4).position(|bytes| bytes == b"\r\n\r\n"));
+        if let Some(end) = head_end {
+            let head = String::from_utf8_lossy(&pending[..end]).into_owned();
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+            });
+            let total = end + 4 + length.unwrap_or(0);
+            if pending.len() >= total {
+                let body = pending[end + 4..total].to_vec();
+                pending.drain(..total);
+                return Ok((head, body));
+            }
+        }
+        if stream.read_buf(pending).await? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+async fn reply(stream: &mut TcpStream, mut reply: Reply) -> std::io::Result<()> {
+    while let Reply::After(pause, then) = reply {
+        tokio::time::sleep(pause).await;
+        reply = *then;
+    }
+    match reply {
+        Reply::Text(text) => stream.write_all(&ok(&completion(&text))).await,
+        Reply::Json(body) => stream.write_all(&ok(&body)).await,
+        Reply::Status(status, headers, body) => stream.write_all(&response(status, &headers, &body)).await,
+        Reply::Hang | Reply::After(..) => std::future::pending().await,
+        Reply::Drip(interval) => {
+            for byte in ok(&completion("too late")) {
+                stream.write_all(&[byte]).await?;
+                tokio::time::sleep(interval).await;
+            }
+            Ok(())
+        }
+        Reply::Cut => {
+            let whole = ok(&completion("half of it"));
+            stream.write_all(&whole[..whole.len() / 2]).await?;
+            Err(ErrorKind::ConnectionAborted.into())
+        }
+        Reply::Close => Err(ErrorKind::ConnectionAborted.into()),
+    }
+}
+
+fn completion(text: &str) -> Value {
+    json!({
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "choices": [{ "index": 0, "message": { "role": "assistant", "content": text }, "finish_reason": "stop" }],
+        "usage": { "prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110 },
+    })
+}
+
+fn ok(body: &Value) -> Vec<u8> {
+    response(200, &[], &body.to_string())
+}
+
+fn response(status: u16, headers: &[(&'static str, String)], body: &str) -> Vec<u8> {
+    let mut text =
+        format!("HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n", body.len());
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    text.push_str("\r\n");
+    text.push_str(body);
+    text.into_bytes()
+}
