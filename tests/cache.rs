@@ -16,7 +16,7 @@ fn fill(folder: &Path, answers: u8) {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let store = Answers::open(&url).await.unwrap();
         for number in 0..answers {
-            store.keep([number; 32], vec![number; 1000]).await.unwrap();
+            store.keep([number; 32], vec![number; 1000], false).await.unwrap();
         }
     });
 }

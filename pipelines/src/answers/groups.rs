@@ -20,6 +20,8 @@ pub const GROUP_TIME: Duration = Duration::from_millis(250);
 /// An answer, and who waits until it is stored.
 pub struct Waiting {
     pub record: Record,
+    /// Whether others are under way.
+    pub may_wait: bool,
     pub stored: oneshot::Sender<Result<(), StoreError>>,
 }
 
@@ -31,6 +33,7 @@ pub async fn gather(mut answers: mpsc::Receiver<Waiting>, folder: Folder, index:
         let deadline = Instant::now() + GROUP_TIME;
         let mut group = vec![first];
         while group.len() < GROUP_ANSWERS
+            && group.iter().all(|waiting| waiting.may_wait)
             && let Ok(Some(next)) = timeout_at(deadline, answers.recv()).await
         {
             group.push(next);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   keep ──┐
-//!   keep ──┼─ group: 64 answers, or 250 ms after the first ── one object, written once ── all keeps return
+//!   keep ──┼─ group: 64 answers, 250 ms, or all that are under way ── one object, written once ── all keeps return
 //!   keep ──┘
 //!   open ── list ── the table of each segment ── index: key -> segment, offset, length
 //!   get  ── index ── the answer's own bytes
@@ -163,7 +163,7 @@ impl AnswerStore for Answers {
         }
     }
 
-    async fn keep(&self, key: Key, answer: Vec<u8>) -> std::result::Result<(), StoreError> {
+    async fn keep(&self, key: Key, answer: Vec<u8>, may_wait: bool) -> std::result::Result<(), StoreError> {
         let failed = |why: &str| StoreError(format!("cannot write answers to {}: {why}", self.folder.shown));
         if u32::try_from(answer.len()).is_err() {
             return Err(failed(&format!("an answer has {} bytes, the most is {}", answer.len(), u32::MAX)));
@@ -173,7 +173,7 @@ impl AnswerStore for Answers {
         }
         let (stored, result) = oneshot::channel();
         let ended = |()| failed("the process is ending");
-        let waiting = Waiting { record: Record { key, time: now(), answer }, stored };
+        let waiting = Waiting { record: Record { key, time: now(), answer }, may_wait, stored };
         self.groups.send(waiting).await.map_err(|_| ended(()))?;
         result.await.map_err(|_| ended(()))?
     }

@@ -33,7 +33,7 @@ impl AnswerStore for SharedAnswers {
         self.answers().await?.get(key).await
     }
 
-    async fn keep(&self, key: Key, answer: Vec<u8>) -> Result<(), StoreError> {
-        self.answers().await?.keep(key, answer).await
+    async fn keep(&self, key: Key, answer: Vec<u8>, may_wait: bool) -> Result<(), StoreError> {
+        self.answers().await?.keep(key, answer, may_wait).await
     }
 }

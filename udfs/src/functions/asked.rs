@@ -8,7 +8,7 @@ use datafusion::common::{Result, exec_err};
 use futures::future::try_join_all;
 
 use crate::llm::anchoring::OK;
-use crate::llm::{Spent, extractive};
+use crate::llm::{Spent, extractive, local};
 use crate::plan::Meter;
 use crate::settings::{OnError, Provider, Settings};
 
@@ -17,11 +17,11 @@ const ROWS_PER_CALL: usize = 2;
 
 /// Rows that may be in flight.
 pub fn window(config: &ConfigOptions) -> usize {
-    match Settings::of(config) {
-        Ok(settings) if settings.anchor_provider != Provider::Extractive => {
-            settings.anchor_max_concurrent_requests.0 as usize * ROWS_PER_CALL
-        }
-        _ => extractive::ROWS_IN_FLIGHT,
+    let Ok(settings) = Settings::of(config) else { return extractive::ROWS_IN_FLIGHT };
+    match settings.anchor_provider {
+        Provider::Openai => settings.anchor_max_concurrent_requests.0 as usize * ROWS_PER_CALL,
+        Provider::Local => local::ROWS_IN_FLIGHT,
+        Provider::Extractive => extractive::ROWS_IN_FLIGHT,
     }
 }
 

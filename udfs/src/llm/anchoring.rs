@@ -178,7 +178,9 @@ impl Anchoring {
                     Ok(pruned) => return Ok(Coarse { pruned: Some(pruned), status: OK, error: None, spent }),
                     Err(why) => reason = why,
                 },
-                Err(CallError { kind, message, .. }) => return Ok(failed(kind.name(), message.clone(), spent)),
+                // What is cut off lacks its last steps: another sample may end in time.
+                Err(error) if error.is_cut_off() => reason = error.message.clone(),
+                Err(error) => return Ok(failed(error.kind.name(), error.message.clone(), spent)),
             }
         }
         Ok(match self.on_no_match {

@@ -1,5 +1,6 @@
 //! Every answer is paid once: equal requests share it, and it is kept before it is used.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -29,6 +30,24 @@ struct Shared {
     memo: Mutex<Memo<Key, Outcome>>,
     store: Option<Arc<dyn AnswerStore>>,
     meter: Arc<Meter>,
+    /// Calls that were made and are not answered yet.
+    under_way: AtomicUsize,
+}
+
+/// Counts a call for as long as it is under way.
+struct UnderWay<'a>(&'a AtomicUsize);
+
+impl<'a> UnderWay<'a> {
+    fn begin(calls: &'a AtomicUsize) -> Self {
+        calls.fetch_add(1, Ordering::Relaxed);
+        Self(calls)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What came of a request.
@@ -46,7 +65,10 @@ impl Answers {
     /// Answers that are kept in `store`, if there is one, and counted by `meter`.
     pub fn new(store: Option<Arc<dyn AnswerStore>>, meter: Arc<Meter>) -> Self {
         let memo = Mutex::new(Memo::new(REMEMBERED_BYTES));
-        Self { shared: Arc::new(Shared { memo, store, meter }), flights: Flights::default() }
+        Self {
+            shared: Arc::new(Shared { memo, store, meter, under_way: AtomicUsize::new(0) }),
+            flights: Flights::default(),
+        }
     }
 
     /// The answer to a request: remembered, from the store, from an equal request that is under way, or by a call.
@@ -84,14 +106,17 @@ impl Shared {
         if let Some(outcome) = self.stored(&key).await? {
             return Ok(Answered { outcome: self.remember(key, outcome), cached: true, retries: 0 });
         }
+        let call = UnderWay::begin(&self.under_way);
         let Said { outcome, retries } = chat.chat(request).await;
+        drop(call);
         match &outcome {
             Err(CallError { kind: Kind::EndpointDown, message, .. }) => Err(LlmError::EndpointDown(message.clone())),
             Err(error) if !is_final(error) => Ok(Answered { outcome: Arc::new(outcome), cached: false, retries }),
             _ => {
                 if let Some(store) = &self.store {
                     let bytes = serde_json::to_vec(&outcome).map_err(|error| LlmError::Request(error.to_string()))?;
-                    store.keep(key, bytes).await?;
+                    let may_wait = self.under_way.load(Ordering::Relaxed) > 0;
+                    store.keep(key, bytes, may_wait).await?;
                 }
                 Ok(Answered { outcome: self.remember(key, outcome), cached: false, retries })
             }
@@ -116,5 +141,5 @@ impl Shared {
 
 /// Whether a failure was paid and the same request would meet it again: it is kept as answers are.
 fn is_final(error: &CallError) -> bool {
-    matches!(error.kind, Kind::TooLong | Kind::Refused) && error.tokens_out > 0
+    error.is_cut_off() || (error.kind == Kind::Refused && error.tokens_out > 0)
 }

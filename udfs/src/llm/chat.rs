@@ -89,6 +89,11 @@ impl CallError {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), tokens_in: 0, tokens_out: 0 }
     }
+
+    /// Whether there is an answer, paid and cut off where it became too long.
+    pub fn is_cut_off(&self) -> bool {
+        self.kind == Kind::TooLong && self.tokens_out > 0
+    }
 }
 
 /// What came of a call.

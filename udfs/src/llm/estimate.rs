@@ -30,7 +30,7 @@ impl AnswerStore for ReadOnly {
         self.0.get(key).await
     }
 
-    async fn keep(&self, _: Key, _: Vec<u8>) -> std::result::Result<(), StoreError> {
+    async fn keep(&self, _: Key, _: Vec<u8>, _: bool) -> std::result::Result<(), StoreError> {
         Ok(())
     }
 }

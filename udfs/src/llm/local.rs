@@ -11,12 +11,17 @@ use tokio::sync::{mpsc, oneshot};
 use super::chat::{Answer, CallError, Chat, Kind, Outcome, Said};
 use super::meter::{Budget, Meter, Prices};
 use super::request::ChatRequest;
-use crate::lm::generate::{Finish, Generated, Generator, Sampling};
+use crate::lm::generate::{Finish, Generated, Generator};
+use crate::lm::sampling::Sampling;
 use crate::lm::{LmError, Message, fingerprint};
 use crate::settings::Settings;
 
 /// Requests that may wait for the model; the next one waits to be taken in.
 const WAITING: usize = 16;
+
+/// Rows in flight: enough that the model never waits for one, and few enough that what it read of a row's prompt is still
+/// there when another sample of it is asked for.
+pub const ROWS_IN_FLIGHT: usize = 4;
 
 /// A model's thread; it ends when this is dropped.
 pub struct LocalModel {
@@ -47,7 +52,7 @@ impl LocalModel {
         let (requests, waiting) = mpsc::channel(WAITING);
         std::thread::Builder::new()
             .name("asap-anchor".to_string())
-            .spawn(move || serve(&generator, waiting))
+            .spawn(move || serve(generator, waiting))
             .map_err(|error| wrong(LmError::Thread(format!("the system gave none: {error}"))))?;
         Ok(Self { requests, fingerprint })
     }
@@ -65,16 +70,22 @@ impl LocalModel {
     }
 }
 
-fn serve(generator: &Generator, mut waiting: mpsc::Receiver<Waiting>) {
+fn serve(mut generator: Generator, mut waiting: mpsc::Receiver<Waiting>) {
     while let Some(Waiting { request, answer }) = waiting.blocking_recv() {
-        if !answer.is_closed() {
-            // A caller that does not wait any longer needs no answer.
-            drop(answer.send(generate(generator, &request)));
+        // A caller that does not wait any longer needs no answer.
+        let said = generate(&mut generator, &request, || !answer.is_closed());
+        if let Some(outcome) = said.transpose() {
+            drop(answer.send(outcome));
         }
     }
 }
 
-fn generate(generator: &Generator, request: &ChatRequest) -> Outcome {
+/// The answer to a request; None if it is no longer wanted.
+fn generate(
+    generator: &mut Generator,
+    request: &ChatRequest,
+    is_wanted: impl Fn() -> bool,
+) -> std::result::Result<Option<Answer>, CallError> {
     let messages: Vec<Message> =
         request.messages.iter().map(|message| Message { role: message.role, content: &message.content }).collect();
     let sampling = Sampling {
@@ -83,14 +94,15 @@ fn generate(generator: &Generator, request: &ChatRequest) -> Outcome {
         seed: seed(request)?,
         max_tokens: request.max_tokens as usize,
     };
-    let generated = generator.answer(&messages, sampling).map_err(|error| match error {
+    let generated = generator.answer(&messages, sampling, is_wanted).map_err(|error| match error {
         LmError::TooLong { .. } => CallError::new(Kind::TooLong, error.to_string()),
         error => CallError::new(Kind::Unavailable, error.to_string()),
     })?;
+    let Some(generated) = generated else { return Ok(None) };
     let Generated { text, tokens_in, tokens_out, finish } = generated;
     let (tokens_in, tokens_out) = (tokens_in as u64, tokens_out as u64);
     match finish {
-        Finish::Stop => Ok(Answer { text, tokens_in, tokens_out }),
+        Finish::Stop => Ok(Some(Answer { text, tokens_in, tokens_out })),
         Finish::Length => {
             let message = format!(
                 "the answer was cut off after {tokens_out} tokens (asap.anchor.max_tokens is {}, the prompt has {tokens_in})",

@@ -24,9 +24,10 @@ pub trait AnswerStore: Debug + Send + Sync {
     /// If the store cannot be read.
     async fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Keeps an answer, and returns when it is durable: only then is the answer used.
+    /// Keeps an answer, and returns when it is durable: only then is the answer used. If it `may_wait`, other answers are
+    /// under way, and it may be held for a moment to be written together with them.
     ///
     /// # Errors
     /// If the answer is not durable.
-    async fn keep(&self, key: Key, answer: Vec<u8>) -> Result<(), StoreError>;
+    async fn keep(&self, key: Key, answer: Vec<u8>, may_wait: bool) -> Result<(), StoreError>;
 }

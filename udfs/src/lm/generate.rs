@@ -3,27 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-use serde_json::Value;
-
-use super::decoder::Decoder;
+use super::decoder::{Decoder, KeysAndValues};
 use super::output::Output;
-use super::prompt::{read_json, special_token};
+use super::sampling::{GenerationConfig, Sampler, Sampling};
 use super::{LmError, Message, PromptTemplate, Result, Tokenizer};
+use crate::memo::Memo;
 
-/// How tokens are chosen.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Sampling {
-    /// What logits are divided by; at 0 the most likely token is taken, and seed and `top_p` say nothing.
-    pub temperature: f64,
-    /// Only the most likely tokens that together have this probability are drawn from, from 0 to 1.
-    pub top_p: f64,
-    /// The same seed gives the same text.
-    pub seed: u64,
-    /// The most tokens of an answer; the model's window may end it before.
-    pub max_tokens: usize,
-}
+/// Bytes of keys and values of prompts that were read, for those that are asked again.
+const REMEMBERED_BYTES: usize = 512 << 20;
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,13 +41,21 @@ pub struct Generator {
     output: Output,
     tokenizer: Arc<Tokenizer>,
     prompt: PromptTemplate,
-    /// Tokens that end an answer.
-    ends: Vec<u32>,
+    config: GenerationConfig,
+    /// Prompts that samples were drawn for: more of them may be asked for.
+    read: Memo<Vec<u32>, ReadPrompt>,
+}
+
+/// A prompt that has gone through the model.
+#[derive(Debug, Clone)]
+struct ReadPrompt {
+    /// Of the token that follows it.
+    logits: Vec<f32>,
+    keys_and_values: KeysAndValues,
 }
 
 impl Generator {
-    /// Loads a folder in Hugging Face's layout. Answers end at the `eos_token_id` of generation_config.json, else of
-    /// config.json, and at the tokenizer's `eos_token`.
+    /// Loads a folder in Hugging Face's layout.
     ///
     /// # Errors
     /// If a file is missing or is not what it should be.
@@ -69,101 +64,75 @@ impl Generator {
         let output = Output::new(decoder.weights.output().clone());
         let tokenizer = Arc::new(Tokenizer::load(folder)?);
         let prompt = PromptTemplate::load(folder, None)?;
-        let ends = ends(folder, &tokenizer)?;
-        Ok(Self { decoder, output, tokenizer, prompt, ends })
+        let config = GenerationConfig::load(folder, &tokenizer)?;
+        Ok(Self { decoder, output, tokenizer, prompt, config, read: Memo::new(REMEMBERED_BYTES) })
     }
 
-    /// Answers a conversation.
+    /// Answers a conversation; None as soon as `is_wanted` says that nobody waits for the answer.
     ///
     /// # Errors
     /// [`LmError::TooLong`] if the conversation fills the model's window; if template, tokenizer or model fails.
-    pub fn answer(&self, messages: &[Message], sampling: Sampling) -> Result<Generated> {
+    pub fn answer(
+        &mut self,
+        messages: &[Message],
+        sampling: Sampling,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Option<Generated>> {
         let text = self.prompt.render_messages(messages)?;
         let prompt = self.tokenizer.encode(&text, self.prompt.adds_special())?.ids;
-        let (mut ids, finish) = self.continue_ids(&prompt, sampling)?;
+        let Some((mut ids, finish)) = self.continue_ids(&prompt, sampling, is_wanted)? else { return Ok(None) };
         let tokens_out = ids.len();
         if finish == Finish::Stop {
             ids.pop();
         }
-        Ok(Generated { text: self.tokenizer.decode(&ids)?, tokens_in: prompt.len(), tokens_out, finish })
+        Ok(Some(Generated { text: self.tokenizer.decode(&ids)?, tokens_in: prompt.len(), tokens_out, finish }))
     }
 
     /// The tokens that follow `prompt`, with the one that ended them.
-    fn continue_ids(&self, prompt: &[u32], sampling: Sampling) -> Result<(Vec<u32>, Finish)> {
+    fn continue_ids(
+        &mut self,
+        prompt: &[u32],
+        sampling: Sampling,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Option<(Vec<u32>, Finish)>> {
         let window = self.decoder.config.max_position_embeddings;
         if prompt.is_empty() || prompt.len() >= window {
             return Err(LmError::TooLong { tokens: prompt.len(), window });
         }
         let most = sampling.max_tokens.min(window - prompt.len());
         let table = self.decoder.rope_table(prompt.len() + most);
-        let mut random = ChaCha8Rng::seed_from_u64(sampling.seed);
-        let (hidden, mut before) = self.decoder.prefill(prompt)?;
-        let mut hidden = hidden.narrow(0, prompt.len() - 1, 1)?;
+        let mut sampler = Sampler::new(sampling, self.config.clone(), prompt);
+        let ReadPrompt { mut logits, mut keys_and_values } = self.read(prompt, sampling)?;
         let mut ids = Vec::new();
-        while ids.len() < most {
-            let id = choose(&self.output.logits(&hidden)?, sampling, &mut random);
+        while is_wanted() && ids.len() < most {
+            let id = sampler.next(&mut logits);
             ids.push(id);
-            if self.ends.contains(&id) {
-                return Ok((ids, Finish::Stop));
+            if self.config.ends.contains(&id) {
+                return Ok(Some((ids, Finish::Stop)));
             }
             if ids.len() < most {
-                hidden = self.decoder.next(id, &mut before, &table)?;
+                logits = self.output.logits(&self.decoder.next(id, &mut keys_and_values, &table)?)?;
             }
         }
-        Ok((ids, Finish::Length))
+        Ok((ids.len() == most).then_some((ids, Finish::Length)))
     }
-}
 
-/// The tokens that end an answer.
-fn ends(folder: &Path, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
-    let mut ends = Vec::new();
-    for file in ["generation_config.json", "config.json"] {
-        let config = read_json(&folder.join(file))?;
-        let found = match &config["eos_token_id"] {
-            Value::Array(ids) => ids.clone(),
-            Value::Null => continue,
-            one => vec![one.clone()],
-        };
-        for id in found {
-            let id = id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| LmError::Unsupported {
-                path: folder.join(file),
-                found: format!("eos_token_id is a token's id or a list of them, found {id}"),
-            })?;
-            ends.push(id);
+    /// Puts a prompt through the model, unless that was done for an earlier sample.
+    fn read(&mut self, prompt: &[u32], sampling: Sampling) -> Result<ReadPrompt> {
+        if let Some(read) = self.read.get(&prompt.to_vec()) {
+            return Ok(ReadPrompt::clone(&read));
         }
-        break;
-    }
-    let config = read_json(&folder.join("tokenizer_config.json"))?;
-    ends.extend(special_token(&config["eos_token"]).and_then(|token| tokenizer.id(&token)));
-    Ok(ends)
-}
-
-/// The next token.
-fn choose(logits: &[f32], sampling: Sampling, random: &mut ChaCha8Rng) -> u32 {
-    let mut order: Vec<usize> = (0..logits.len()).collect();
-    // Of equal logits the first counts as the larger, as argmax takes it.
-    let larger_first = |a: &usize, b: &usize| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b));
-    if sampling.temperature == 0.0 {
-        return order.into_iter().min_by(larger_first).unwrap_or_default() as u32;
-    }
-    order.sort_unstable_by(larger_first);
-    let highest = order.first().map_or(0.0, |id| f64::from(logits[*id]));
-    let weight = |id: &usize| ((f64::from(logits[*id]) - highest) / sampling.temperature).exp();
-    let total: f64 = order.iter().map(weight).sum();
-    let mut nucleus = 0.0;
-    let mut count = 0;
-    while count < order.len() && (count == 0 || nucleus < sampling.top_p * total) {
-        nucleus += weight(&order[count]);
-        count += 1;
-    }
-    let mut left = random.random::<f64>() * nucleus;
-    for id in &order[..count] {
-        left -= weight(id);
-        if left < 0.0 {
-            return *id as u32;
+        let (hidden, keys_and_values) = self.decoder.prefill(prompt)?;
+        let logits = self.output.logits(&hidden.narrow(0, prompt.len() - 1, 1)?)?;
+        let read = ReadPrompt { logits, keys_and_values };
+        if sampling.temperature > 0.0 {
+            let config = &self.decoder.config;
+            let floats = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim;
+            let bytes = prompt.len() * (floats + 1) * size_of::<f32>();
+            self.read.insert(prompt.to_vec(), Arc::new(read.clone()), bytes);
         }
+        Ok(read)
     }
-    order.get(count.saturating_sub(1)).copied().unwrap_or_default() as u32
 }
 
 #[cfg(test)]
@@ -172,6 +141,10 @@ mod tests {
     use crate::lm::testing::{chains, golden};
 
     const GREEDY: Sampling = Sampling { temperature: 0.0, top_p: 1.0, seed: 0, max_tokens: 24 };
+
+    fn answer(generator: &mut Generator, messages: &[Message], sampling: Sampling) -> Generated {
+        generator.answer(messages, sampling, || true).unwrap().unwrap()
+    }
 
     #[test]
     fn tokens_one_at_a_time_give_the_logits_of_the_whole_pass() {
@@ -198,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A line of `tests/goldens/greedy_*.jsonl`.
+    /// A line of `tests/goldens/greedy_*.jsonl` and `penalised_*.jsonl`.
     #[derive(serde::Deserialize)]
     struct Greedy {
         prompt: String,
@@ -206,81 +179,92 @@ mod tests {
         ids: Vec<u32>,
     }
 
+    fn assert_follows(generator: &mut Generator, file: &str, max_tokens: usize) {
+        let goldens = std::fs::read_to_string(golden(file)).unwrap();
+        for line in goldens.lines() {
+            let greedy: Greedy = serde_json::from_str(line).unwrap();
+            let prompt = generator.tokenizer.encode(&greedy.prompt, true).unwrap().ids;
+            let sampling = Sampling { max_tokens, ..GREEDY };
+            let (ids, _) = generator.continue_ids(&prompt, sampling, || true).unwrap().unwrap();
+            assert_eq!(ids, greedy.ids, "{file} {}", greedy.prompt);
+        }
+    }
+
     #[test]
     fn greedy_answers_agree_with_transformers() {
         for model in ["qwen2", "llama"] {
-            let generator = Generator::load(&golden(model)).unwrap();
-            let goldens = std::fs::read_to_string(golden(&format!("greedy_{model}.jsonl"))).unwrap();
-            for line in goldens.lines() {
-                let greedy: Greedy = serde_json::from_str(line).unwrap();
-                let prompt = generator.tokenizer.encode(&greedy.prompt, true).unwrap().ids;
-                let sampling = Sampling { max_tokens: 32, ..GREEDY };
-                assert_eq!(
-                    generator.continue_ids(&prompt, sampling).unwrap().0,
-                    greedy.ids,
-                    "{model} {}",
-                    greedy.prompt
-                );
-            }
+            let mut generator = Generator::load(&golden(model)).unwrap();
+            assert_follows(&mut generator, &format!("greedy_{model}.jsonl"), 32);
+            generator.config.repetition_penalty = 1.3;
+            generator.config.length_penalty = Some((12, 1.2));
+            assert_follows(&mut generator, &format!("penalised_{model}.jsonl"), 64);
         }
     }
 
     #[test]
     fn a_seed_fixes_what_is_drawn() {
-        let generator = Generator::load(&golden("qwen2")).unwrap();
+        let mut generator = Generator::load(&golden("qwen2")).unwrap();
         let messages = [Message { role: "user", content: "What is 17 + 25?" }];
-        let drawn = |seed, temperature, top_p| {
+        let mut drawn = |seed, temperature, top_p| {
             let sampling = Sampling { temperature, top_p, seed, ..GREEDY };
-            generator.answer(&messages, sampling).unwrap()
+            answer(&mut generator, &messages, sampling)
         };
         assert_eq!(drawn(1, 1.0, 1.0), drawn(1, 1.0, 1.0));
         assert_ne!(drawn(1, 1.0, 1.0), drawn(2, 1.0, 1.0));
-        let greedy = generator.answer(&messages, GREEDY).unwrap();
         // The most likely token alone makes up any nucleus of no probability.
-        assert_eq!(drawn(3, 1.0, 0.0), greedy);
+        let nearly_greedy = drawn(3, 1.0, 0.0);
+        let greedy = answer(&mut generator, &messages, GREEDY);
+        assert_eq!(nearly_greedy, greedy);
         assert!(greedy.tokens_out <= 24 && greedy.tokens_in > 0);
     }
 
     #[test]
-    fn tokens_are_drawn_by_their_probability_within_the_nucleus() {
-        let logits = [0.5_f32, 0.3, 0.15, 0.05].map(f32::ln);
-        let mut random = ChaCha8Rng::seed_from_u64(7);
-        let mut shares = |top_p| {
-            let sampling = Sampling { temperature: 1.0, top_p, ..GREEDY };
-            let mut counts = [0.0; 4];
-            (0..20_000).for_each(|_| counts[choose(&logits, sampling, &mut random) as usize] += 1.0 / 20_000.0);
-            counts
-        };
-        let near = |found: [f64; 4], expected: [f64; 4]| {
-            assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 0.02), "{found:?} against {expected:?}");
-        };
-        near(shares(1.0), [0.5, 0.3, 0.15, 0.05]);
-        near(shares(0.7), [0.625, 0.375, 0.0, 0.0]);
-        near(shares(0.4), [1.0, 0.0, 0.0, 0.0]);
+    fn a_prompt_is_read_once_for_all_its_samples() {
+        let messages = [Message { role: "user", content: "What is 17 + 25?" }];
+        let sampling = |seed| Sampling { temperature: 1.0, seed, ..GREEDY };
+        let fresh = |seed| answer(&mut Generator::load(&golden("qwen2")).unwrap(), &messages, sampling(seed));
+        let mut generator = Generator::load(&golden("qwen2")).unwrap();
+        for seed in 1..4 {
+            assert_eq!(answer(&mut generator, &messages, sampling(seed)), fresh(seed));
+        }
+        // A row of the output layer for each token, and one for the prompt: the prompt's is there once.
+        let tokens = (1..4).map(|seed| fresh(seed).tokens_out as u64 - 1).sum::<u64>();
+        assert_eq!(generator.output.rows(), tokens + 1);
+    }
+
+    #[test]
+    fn an_answer_that_nobody_waits_for_is_not_finished() {
+        let mut generator = Generator::load(&golden("qwen2")).unwrap();
+        let messages = [Message { role: "user", content: "What is 17 + 25?" }];
+        let asked = std::cell::Cell::new(0);
+        let is_wanted = || asked.replace(asked.get() + 1) < 3;
+        assert_eq!(generator.answer(&messages, GREEDY, is_wanted).unwrap(), None);
+        assert_eq!(asked.get(), 4);
     }
 
     #[test]
     fn the_end_token_ends_an_answer_and_is_not_in_its_text() {
         let mut generator = Generator::load(&golden("llama")).unwrap();
-        assert_eq!(generator.ends, [1999, 1999]);
+        assert_eq!(generator.config.ends, [1999]);
         let messages = [Message { role: "user", content: "What is 17 + 25?" }];
         let text = generator.prompt.render_messages(&messages).unwrap();
         let prompt = generator.tokenizer.encode(&text, true).unwrap().ids;
-        let (ids, _) = generator.continue_ids(&prompt, GREEDY).unwrap();
-        generator.ends = vec![ids[5]];
+        let (ids, _) = generator.continue_ids(&prompt, GREEDY, || true).unwrap().unwrap();
+        generator.config.ends = vec![ids[5]];
         let length = ids.iter().position(|id| *id == ids[5]).unwrap() + 1;
-        let answer = generator.answer(&messages, GREEDY).unwrap();
-        assert_eq!((answer.tokens_out, answer.finish), (length, Finish::Stop));
-        assert_eq!(answer.text, generator.tokenizer.decode(&ids[..length - 1]).unwrap());
-        let cut = generator.answer(&messages, Sampling { max_tokens: 1, ..GREEDY }).unwrap();
+        let whole = answer(&mut generator, &messages, GREEDY);
+        assert_eq!((whole.tokens_out, whole.finish), (length, Finish::Stop));
+        assert_eq!(whole.text, generator.tokenizer.decode(&ids[..length - 1]).unwrap());
+        let cut = answer(&mut generator, &messages, Sampling { max_tokens: 1, ..GREEDY });
         assert_eq!((cut.tokens_out, cut.finish == Finish::Length), (1, length > 1));
     }
 
     #[test]
     fn a_conversation_that_fills_the_window_says_so_in_numbers() {
-        let generator = Generator::load(&golden("qwen2")).unwrap();
+        let mut generator = Generator::load(&golden("qwen2")).unwrap();
         let long = "7 ".repeat(5000);
-        let error = generator.answer(&[Message { role: "user", content: &long }], GREEDY).unwrap_err().to_string();
+        let messages = [Message { role: "user", content: &long }];
+        let error = generator.answer(&messages, GREEDY, || true).unwrap_err().to_string();
         assert!(error.contains("tokens with the chat template, the model's window is 4096"), "{error}");
     }
 }

@@ -11,6 +11,7 @@ pub mod output;
 mod prompt;
 pub mod rope;
 mod row;
+pub mod sampling;
 mod scorer;
 #[cfg(test)]
 pub(crate) mod testing;

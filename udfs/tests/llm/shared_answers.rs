@@ -26,7 +26,7 @@ impl AnswerStore for MemoryStore {
         Ok(self.kept.lock().unwrap().get(key).cloned())
     }
 
-    async fn keep(&self, key: Key, answer: Vec<u8>) -> Result<(), StoreError> {
+    async fn keep(&self, key: Key, answer: Vec<u8>, _: bool) -> Result<(), StoreError> {
         tokio::time::sleep(Duration::from_millis(5)).await;
         if self.is_broken.load(Ordering::SeqCst) {
             return Err(StoreError("the disk is full".to_string()));

@@ -32,7 +32,7 @@ fn folder() -> (tempfile::TempDir, Url) {
 
 /// Keeps the answers to numbered requests at the same time.
 async fn keep(store: &Answers, numbers: impl IntoIterator<Item = u64>) {
-    try_join_all(numbers.into_iter().map(|number| store.keep(key(number), answer(number)))).await.unwrap();
+    try_join_all(numbers.into_iter().map(|number| store.keep(key(number), answer(number), true))).await.unwrap();
 }
 
 /// Finds every one of some answers.

@@ -44,8 +44,8 @@ async fn the_first_answer_to_a_request_wins() {
     let (_folder, url) = folder();
     let [one, two] = [Answers::open(&url).await.unwrap(), Answers::open(&url).await.unwrap()];
     keep(&one, [1]).await;
-    two.keep(key(1), b"another".to_vec()).await.unwrap();
-    one.keep(key(1), b"a third".to_vec()).await.unwrap();
+    two.keep(key(1), b"another".to_vec(), false).await.unwrap();
+    one.keep(key(1), b"a third".to_vec(), false).await.unwrap();
     assert_holds(&get(&one, [1]).await);
     let next = Answers::open(&url).await.unwrap();
     assert_holds(&get(&next, [1]).await);
@@ -69,7 +69,7 @@ async fn a_folder_that_cannot_be_written_is_named() {
     let (folder, url) = folder();
     let store = Answers::open(&url.join("cache/").unwrap()).await.unwrap();
     std::fs::write(folder.path().join("cache"), "a file where the folder should be").unwrap();
-    let error = store.keep(key(1), answer(1)).await.unwrap_err().to_string();
+    let error = store.keep(key(1), answer(1), true).await.unwrap_err().to_string();
     assert!(error.contains("cannot write answers to") && error.contains("/cache"), "{error}");
     assert_eq!(store.get(&key(1)).await.unwrap(), None);
     let error = Answers::open(&url.join("cache/below/").unwrap()).await.unwrap_err().to_string();
@@ -110,7 +110,7 @@ async fn torn_segments_cost_what_is_torn() {
 async fn an_answer_is_stored_though_its_asker_went_away() {
     let (_folder, url) = folder();
     let store = Answers::open(&url).await.unwrap();
-    assert!(store.keep(key(1), answer(1)).now_or_never().is_none());
+    assert!(store.keep(key(1), answer(1), true).now_or_never().is_none());
     keep(&store, [2]).await;
     assert_holds(&get(&store, 1..3).await);
 }
@@ -120,7 +120,7 @@ async fn a_store_that_is_dropped_leaves_nothing_behind() {
     let (folder, url) = folder();
     let cache = url.join("cache/").unwrap();
     let store = Answers::open(&cache).await.unwrap();
-    assert!(store.keep(key(1), answer(1)).now_or_never().is_none());
+    assert!(store.keep(key(1), answer(1), true).now_or_never().is_none());
     drop(store);
     tokio::time::sleep(super::super::groups::GROUP_TIME * 2).await;
     assert!(files(folder.path()).is_empty());
