@@ -142,6 +142,7 @@ fn compacted(url: &Url, done: &Compacted) -> String {
         format!("answers   {} kept", count(done.answers)),
         format!("removed   {} too old, {} repeated", count(done.answers_too_old), count(done.answers_repeated)),
         format!("torn      {} segments, whose whole answers are kept", count(done.segments_torn)),
+        format!("killed    {} unfinished files of killed processes removed", count(done.unfinished_removed)),
     ];
     lines.join("\n")
 }

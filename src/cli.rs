@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done or nothing to do (also with rejects), 1 failed, 2 usage or configuration.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -92,7 +93,9 @@ const TOLD: &str = "asap=warn,asap_pipelines=warn,asap_udfs=warn";
 pub fn main() -> ExitCode {
     hide_expected_panic();
     let told = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(TOLD));
-    tracing_subscriber::fmt().with_env_filter(told).with_writer(std::io::stderr).with_target(false).init();
+    let is_terminal = std::io::stderr().is_terminal();
+    let subscriber = tracing_subscriber::fmt().with_env_filter(told).with_writer(std::io::stderr);
+    subscriber.with_ansi(is_terminal).with_target(false).init();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -42,7 +42,8 @@ pub struct RunArgs {
     /// Read at most so many input rows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Say what the run would ask of a language model and what that would cost; nothing is asked, paid or written
+    /// Say what the run would ask of a language model and what that would cost; nothing is asked, paid or written. An
+    /// answer of ai_complete counts with asap.anchor.max_tokens, and what a model thinks before it answers is not known
     #[arg(long)]
     dry_run: bool,
     /// How the summary is printed; json is one object on the last line
@@ -120,19 +121,20 @@ fn estimate_table(estimate: &Estimate) -> String {
             count(anchor.tokens_in),
             count(anchor.tokens_out)
         ),
-        format!("cost      {:.2}, by the prices that are set", anchor.cost),
+        format!("cost      {:.4}, by the prices that are set", anchor.cost),
     ];
     lines.join("\n")
 }
 
 /// What the calls to a language model took, if there were any.
-fn calls(anchor: &Usage) -> Option<String> {
-    let Usage { calls, cache_hits, retries, tokens_in, tokens_out, cost } = *anchor;
+pub fn calls(anchor: &Usage) -> Option<String> {
+    let Usage { calls, cache_hits, retries, failed, tokens_in, tokens_out, cost } = *anchor;
     (calls + cache_hits > 0).then(|| {
         format!(
-            "calls     {} ({} retries), {} answers from the cache; {} tokens in, {} out; cost {cost:.2}",
+            "calls     {} ({} retries, {} requests failed), {} answers from the cache; {} tokens in, {} out; cost {cost:.4}",
             count(calls),
             count(retries),
+            count(failed),
             count(cache_hits),
             count(tokens_in),
             count(tokens_out)

@@ -30,6 +30,7 @@ use url::Url;
 use crate::cli::{Failure, SettingArgs};
 use crate::config;
 use crate::output::complain;
+use crate::run::calls;
 
 /// Query chain-of-thought datasets by SQL
 #[derive(Debug, Args)]
@@ -111,7 +112,11 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         std::io::stdin().read_to_string(&mut text)?;
         commands.push(text);
     }
-    Ok(exec::exec_from_commands(&session, commands, &print).await?)
+    let done = exec::exec_from_commands(&session, commands, &print).await;
+    if let Some(calls) = calls(&llm.usage()).filter(|_| !args.quiet) {
+        complain(&calls);
+    }
+    Ok(done?)
 }
 
 /// Delta tables by their location. Where there is none, that is said, and no folder is made.

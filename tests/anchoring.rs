@@ -192,6 +192,87 @@ fn a_spent_budget_ends_the_run_and_the_same_command_goes_on() {
     assert_eq!(server.count(), 40);
 }
 
+/// A pipeline that shows no failure of its call.
+fn silent_pipeline(workplace: &Workplace) {
+    let sql = "SELECT source, question, cot, answer, ai_complete(question) AS said, status, error FROM corpus";
+    std::fs::write(workplace.path("silent.sql"), sql).unwrap();
+}
+
+fn run_silent(workplace: &Workplace, server: &Server, more: &[&str]) -> Finished {
+    let given = ["run", "silent.sql", "--from", "in", "--to", "out", "--format", "json"].map(str::to_string);
+    execute(workplace, &given.into_iter().chain(settings(server, more)).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_run_ends_by_its_budget_also_where_the_pipeline_does_not_show_it() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 10);
+    silent_pipeline(&workplace);
+    let server = Server::start(|_| Reply::text("yes"));
+    let refused = run_silent(&workplace, &server, &["anchor.max_calls=4"]);
+    assert!(refused.code == 1 && refused.stderr.contains("budget is spent after 4 calls"), "{}", refused.stderr);
+    assert!(!workplace.path("out/_delta_log").exists());
+    let summary = run_silent(&workplace, &server, &["anchor.max_calls=6"]).json();
+    assert_eq!((summary["rows_out"].as_u64(), paid(&summary)), (Some(10), (6, 4)));
+}
+
+#[test]
+fn failures_that_the_pipeline_does_not_show_are_counted() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 5);
+    silent_pipeline(&workplace);
+    let server = Server::start(|call| match call.number {
+        0 => Reply::error(400, "no"),
+        _ => Reply::text("yes"),
+    });
+    let summary = run_silent(&workplace, &server, &["anchor.max_concurrent_requests=1"]).json();
+    assert_eq!((summary["rows_out"].as_u64(), summary["anchor"]["failed"].as_u64()), (Some(5), Some(1)));
+}
+
+#[test]
+fn an_endpoint_that_is_down_ends_the_run_before_it_rejects_a_lake() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 200);
+    let server = Server::start(|_| Reply::error(503, "gone fishing"));
+    let failed = run(&workplace, "out", &server, &["anchor.max_retries=0"]);
+    assert_eq!(failed.code, 1, "{}", failed.stdout);
+    for part in ["calls to http://127.0.0.1", "asap.anchor.max_error_rate = 0.5", "gone fishing"] {
+        assert!(failed.stderr.contains(part), "{part} in {}", failed.stderr);
+    }
+    assert!(server.count() < 200);
+    assert!(!workplace.path("out/_delta_log").exists());
+}
+
+#[test]
+fn a_run_that_no_call_answers_commits_nothing_and_can_be_repeated() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 2);
+    let server = Server::start(|call| if call.number < 2 { Reply::error(401, "wrong key") } else { model(call) });
+    let failed = run(&workplace, "out", &server, &[]);
+    let said = "none of 2 calls was answered; the last failure: denied: 401: wrong key";
+    assert!(failed.code == 1 && failed.stderr.contains(said), "{}", failed.stderr);
+    assert!(!workplace.path("out/_delta_log").exists());
+    assert_eq!(run(&workplace, "out", &server, &[]).json()["rows_out"].as_u64(), Some(2));
+}
+
+#[test]
+fn calls_under_way_are_kept_when_a_run_ends_early() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 30);
+    // Three are denied, which ends the run while the others are under way.
+    let server = Server::start(|call| match call.number {
+        0..3 => Reply::After(Duration::from_millis(300), Box::new(Reply::error(403, "no"))),
+        _ => Reply::After(Duration::from_secs(1), Box::new(model(call))),
+    });
+    let settings = ["anchor.max_concurrent_requests=16", "anchor.max_retries=0", "on_error=fail"];
+    let failed = run(&workplace, "out", &server, &settings);
+    assert!(failed.code == 1 && failed.stderr.contains("denied"), "{}", failed.stderr);
+    let answered = server.count() - 3;
+    let stats = workplace.run(&["cache", "stats", "out", "--format", "json"]).json();
+    assert_eq!(stats["answers"].as_u64(), Some(answered as u64), "{stats}");
+    assert!(answered >= 13, "{answered}");
+}
+
 #[test]
 fn a_dry_run_counts_without_a_server_and_writes_nothing() {
     let workplace = Workplace::new();
@@ -210,20 +291,6 @@ fn a_dry_run_counts_without_a_server_and_writes_nothing() {
 
     arguments.extend(["--set", "asap.anchor.provider=extractive"].map(str::to_string));
     assert_eq!(paid(&execute(&workplace, &arguments).json()), (0, 0));
-}
-
-#[test]
-fn an_endpoint_that_is_down_ends_the_run_before_it_rejects_a_lake() {
-    let workplace = Workplace::new();
-    corpus(&workplace, 200);
-    let server = Server::start(|_| Reply::error(503, "gone fishing"));
-    let failed = run(&workplace, "out", &server, &["anchor.max_retries=0"]);
-    assert_eq!(failed.code, 1, "{}", failed.stdout);
-    for part in ["calls to http://127.0.0.1", "asap.anchor.max_error_rate = 0.5", "gone fishing"] {
-        assert!(failed.stderr.contains(part), "{part} in {}", failed.stderr);
-    }
-    assert!(server.count() < 200);
-    assert!(!workplace.path("out/_delta_log").exists());
 }
 
 /// All files under a folder.

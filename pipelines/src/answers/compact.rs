@@ -35,6 +35,8 @@ pub struct Compacted {
     pub answers_repeated: u64,
     /// Segments that were torn; their whole answers are kept.
     pub segments_torn: u64,
+    /// Files that killed processes left of segments that they were writing.
+    pub unfinished_removed: u64,
 }
 
 /// Compacts a folder of answers. With `oldest` (milliseconds since 1970, UTC) answers that came before it go. It may run
@@ -48,6 +50,7 @@ pub async fn compact(url: &Url, oldest: Option<i64>) -> Result<Compacted> {
     let mut compaction =
         Compaction { folder, oldest, seen: HashSet::new(), open: Batch::default(), done: Compacted::default() };
     compaction.run().await.map_err(external)?;
+    compaction.done.unfinished_removed = compaction.folder.remove_unfinished().await.map_err(external)?;
     Ok(compaction.done)
 }
 

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use asap_udfs::llm::store::StoreError;
 use datafusion::common::Result;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use url::Url;
 use uuid::Uuid;
 
@@ -19,6 +19,9 @@ use crate::location;
 const ENDING: &str = ".answers";
 /// Bytes of a segment that are read first: header and table of one full group.
 const HEAD_BYTES: u64 = segment::table_bytes(super::groups::GROUP_ANSWERS) as u64;
+
+/// After so long nobody is still writing a segment.
+const UNFINISHED: Duration = Duration::from_secs(3600);
 
 /// Where segments are. Names begin with the time of writing in milliseconds since 1970, so that their order is that of
 /// writing, and end with what no other writer uses.
@@ -139,6 +142,45 @@ impl Folder {
             }
         }
         Ok(Segment { name, size })
+    }
+
+    /// Makes sure that segments can be written: writes an empty object and removes it.
+    ///
+    /// # Errors
+    /// If one of the two fails; the message names the folder.
+    pub async fn check_writable(&self) -> std::result::Result<(), StoreError> {
+        let probe = self.path(&format!("{}.probe", Uuid::new_v4().simple()));
+        let failed = |error| self.failed("write answers to", error);
+        self.store.put(&probe, PutPayload::new()).await.map_err(failed)?;
+        self.store.delete(&probe).await.map_err(failed)
+    }
+
+    /// Removes what killed processes left of segments that they were writing, unless it is from the last hour. Object
+    /// stores leave nothing; on this machine a segment is written under another name first.
+    ///
+    /// # Errors
+    /// If the folder cannot be read or a file cannot be removed.
+    pub async fn remove_unfinished(&self) -> std::result::Result<u64, StoreError> {
+        let Some(folder) = &self.local else { return Ok(0) };
+        let failed = |error: std::io::Error| StoreError(format!("cannot remove from {}: {error}", self.shown));
+        let mut files = match tokio::fs::read_dir(folder).await {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+            files => files.map_err(failed)?,
+        };
+        let mut removed = 0;
+        while let Some(file) = files.next_entry().await.map_err(failed)? {
+            let name = file.file_name().to_string_lossy().into_owned();
+            let is_unfinished = name.rsplit_once('#').is_some_and(|(name, _)| name.ends_with(ENDING));
+            if !is_unfinished {
+                continue;
+            }
+            let written = file.metadata().await.and_then(|file| file.modified()).map_err(failed)?;
+            if written.elapsed().is_ok_and(|age| age > UNFINISHED) {
+                tokio::fs::remove_file(file.path()).await.map_err(failed)?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
     }
 
     /// Removes a segment, which may be gone already.

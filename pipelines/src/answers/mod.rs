@@ -39,7 +39,7 @@ use async_trait::async_trait;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_datafusion_err, exec_err};
 use futures::{StreamExt, TryStreamExt};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OnceCell, mpsc, oneshot};
 use url::Url;
 
 use crate::location;
@@ -63,6 +63,7 @@ pub struct Answers {
     index: Arc<Mutex<Index>>,
     /// Held while the folder is listed again, so that many who miss a segment list it once.
     listing: tokio::sync::Mutex<()>,
+    is_writable: OnceCell<()>,
     groups: mpsc::Sender<Waiting>,
     _gatherer: SpawnedTask<()>,
 }
@@ -80,7 +81,8 @@ impl Answers {
         let index = Arc::new(Mutex::new(Index::default()));
         let (groups, waiting) = mpsc::channel(GROUP_ANSWERS);
         let gatherer = SpawnedTask::spawn(groups::gather(waiting, folder.clone(), Arc::clone(&index)));
-        let answers = Self { folder, index, listing: tokio::sync::Mutex::default(), groups, _gatherer: gatherer };
+        let (listing, is_writable) = (tokio::sync::Mutex::default(), OnceCell::new());
+        let answers = Self { folder, index, listing, is_writable, groups, _gatherer: gatherer };
         answers.list().await?;
         Ok(answers)
     }
@@ -161,6 +163,10 @@ impl AnswerStore for Answers {
             tracing::warn!(segment = &*segment, folder = self.folder.shown, "an answer is torn and not used");
             self.index().forget_place(key, place);
         }
+    }
+
+    async fn check(&self) -> std::result::Result<(), StoreError> {
+        self.is_writable.get_or_try_init(|| self.folder.check_writable()).await.map(|_| ())
     }
 
     async fn keep(&self, key: Key, answer: Vec<u8>, may_wait: bool) -> std::result::Result<(), StoreError> {

@@ -1,5 +1,7 @@
 //! The answers of interactive sessions, opened with the first request: SQL may choose a provider that asks a model late
-//! or never.
+//! or never, and another folder at any time.
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use asap_udfs::Settings;
 use asap_udfs::llm::store::{AnswerStore, Key, StoreError};
@@ -11,14 +13,19 @@ use super::{Answers, shared};
 /// The answers that belong to no output (`asap.cache.dir`).
 #[derive(Debug)]
 pub struct SharedAnswers {
+    folder: Mutex<Arc<Opened>>,
+}
+
+/// The answers under some settings, once they are asked for.
+#[derive(Debug)]
+struct Opened {
     settings: Settings,
     answers: OnceCell<Answers>,
 }
 
-impl SharedAnswers {
-    /// The answers in the folder of these settings.
-    pub fn new(settings: &Settings) -> Self {
-        Self { settings: settings.clone(), answers: OnceCell::new() }
+impl Opened {
+    fn new(settings: &Settings) -> Arc<Self> {
+        Arc::new(Self { settings: settings.clone(), answers: OnceCell::new() })
     }
 
     async fn answers(&self) -> Result<&Answers, StoreError> {
@@ -27,13 +34,35 @@ impl SharedAnswers {
     }
 }
 
+impl SharedAnswers {
+    /// The answers in the folder of these settings.
+    pub fn new(settings: &Settings) -> Self {
+        Self { folder: Mutex::new(Opened::new(settings)) }
+    }
+
+    fn opened(&self) -> Arc<Opened> {
+        Arc::clone(&self.folder.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 #[async_trait]
 impl AnswerStore for SharedAnswers {
     async fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError> {
-        self.answers().await?.get(key).await
+        self.opened().answers().await?.get(key).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.opened().answers().await?.check().await
+    }
+
+    fn configure(&self, settings: &Settings) {
+        let mut folder = self.folder.lock().unwrap_or_else(PoisonError::into_inner);
+        if folder.settings.cache_dir != settings.cache_dir {
+            *folder = Opened::new(settings);
+        }
     }
 
     async fn keep(&self, key: Key, answer: Vec<u8>, may_wait: bool) -> Result<(), StoreError> {
-        self.answers().await?.keep(key, answer, may_wait).await
+        self.opened().answers().await?.keep(key, answer, may_wait).await
     }
 }

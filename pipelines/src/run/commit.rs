@@ -5,8 +5,6 @@ use std::time::Instant;
 use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::common::{Result, exec_err};
 
-use asap_udfs::llm::chat::Kind;
-
 use super::rows::Rows;
 use super::stage::Stage;
 use super::summary::Summary;
@@ -23,7 +21,6 @@ pub struct Sink {
     output_stage: Stage,
     rejects_stage: Stage,
     fail_on_reject: bool,
-    budget_error: Option<String>,
     writing: f64,
 }
 
@@ -35,8 +32,7 @@ impl Sink {
         output.check_writable(&attempt).await?;
         let output_stage = output.stage(&attempt, rows.output.clone())?;
         let rejects_stage = rejects.stage(&attempt, rows.rejects.clone())?;
-        let budget_error = None;
-        Ok(Self { rows, output, rejects, output_stage, rejects_stage, fail_on_reject, budget_error, writing: 0.0 })
+        Ok(Self { rows, output, rejects, output_stage, rejects_stage, fail_on_reject, writing: 0.0 })
     }
 
     /// Writes and counts a batch.
@@ -50,10 +46,6 @@ impl Sink {
         let error = divided.rejects.column_by_name("error").map(|column| column.as_string::<i32>().clone());
         for (row, status) in status.iter().flatten().enumerate() {
             let status = status.unwrap_or_default();
-            if status == Kind::Budget.name() {
-                self.budget_error = Some(error.as_ref().map_or("", |error| error.value(row)).to_string());
-                return Ok(());
-            }
             if self.fail_on_reject {
                 let reason = error.as_ref().map_or("", |error| error.value(row));
                 return exec_err!("a row failed with status {status} ({reason}), and asap.on_error is 'fail'");
@@ -65,11 +57,6 @@ impl Sink {
         self.rejects_stage.write(&divided.rejects).await?;
         self.writing += started.elapsed().as_secs_f64();
         Ok(())
-    }
-
-    /// The error of a row that had no call because the budget was spent, if there was one.
-    pub fn budget_error(&self) -> Option<&str> {
-        self.budget_error.as_deref()
     }
 
     /// Seconds spent encoding and writing shards.

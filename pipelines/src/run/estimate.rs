@@ -28,7 +28,8 @@ pub struct Estimate {
     pub rows: u64,
     /// The calls that these rows would take, if the first coarse pruning of each is accepted; requests that are equal or
     /// were paid before are its cache hits. Tokens are the scoring model's, counted on a sample of the requests and
-    /// estimated by bytes for the others; those of answers are of what rules answer in the model's place.
+    /// estimated by bytes for the others; those of answers are of what rules answer in the model's place, and for prompts of
+    /// `ai_complete` as many as `asap.anchor.max_tokens` allows.
     pub anchor: Usage,
 }
 

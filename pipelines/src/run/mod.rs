@@ -42,6 +42,9 @@ pub use estimate::{Estimate, estimate};
 pub use summary::Summary;
 use table::{Origin, Table};
 
+/// How long a run that ends early waits for the answers to calls that were sent.
+const LANDING: Duration = Duration::from_secs(60);
+
 /// What to run.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -102,7 +105,14 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     let fail_on_reject = request.settings.on_error == OnError::Fail;
     let mut sink = Sink::begin(output, rows, fail_on_reject).await?;
     let stream = execute_stream(Arc::clone(&physical), context.task_ctx())?;
-    if let Err(error) = drain(stream, &mut sink, &mut summary, &llm, observer, stop).await {
+    tokio::pin!(stop);
+    let drained = drain(stream, &mut sink, &mut summary, &llm, observer, stop.as_mut()).await;
+    if let Err(error) = drained.and_then(|()| is_answered(&llm)) {
+        // Calls under way are paid, so their answers are kept; nobody waits for one that never comes.
+        tokio::select! {
+            () = llm.landed() => {}
+            () = tokio::time::sleep(LANDING) => {}
+        }
         sink.abandon().await?;
         return Err(error);
     }
@@ -184,13 +194,15 @@ fn check_origin(output: &Table, origin: &Origin, to: &url::Url) -> Result<()> {
     let to = location::display(to);
     if held.pipeline != origin.pipeline {
         return exec_err!(
-            "{to} was filled by another pipeline, or by this one with other settings, columns or another model: choose another output"
+            "{to} was filled by another pipeline, or by this one with other settings, columns or another model: choose \
+             another output; with a copy of {to}/_asap/cache in it, what was answered is not paid again"
         );
     }
     if held.limit != origin.limit {
         let say = |limit: Option<u64>| limit.map_or("no --limit".to_string(), |limit| format!("--limit {limit}"));
         return exec_err!(
-            "{to} was filled with {}, and this run has {}: choose another output",
+            "{to} was filled with {}, and this run has {}: choose another output; with a copy of {to}/_asap/cache in it, \
+             what was answered is not paid again",
             say(held.limit),
             say(origin.limit)
         );
@@ -205,26 +217,33 @@ async fn drain(
     summary: &mut Summary,
     llm: &Llm,
     observer: &dyn Observer,
-    stop: impl Future<Output = ()>,
+    mut stop: impl Future<Output = ()> + Unpin,
 ) -> Result<()> {
-    tokio::pin!(stop);
     loop {
         let batch = tokio::select! {
             batch = stream.next() => batch,
             () = &mut stop => return exec_err!("interrupted; nothing was committed, the same command starts again"),
         };
+        // Also where the pipeline does not show that a row had no call.
+        if let Some(error) = llm.budget_refusal() {
+            return budget_is_spent(&error, llm.usage());
+        }
         let Some(batch) = batch.transpose()? else { return Ok(()) };
         let (rows, tokens_before) = (batch.num_rows() as u64, summary.tokens_in.unwrap_or(0));
         sink.write(&batch, summary).await?;
-        if let Some(error) = sink.budget_error() {
-            // Calls under way are paid: their answers are kept before the stream that waits for them is dropped.
-            tokio::select! {
-                () = llm.landed() => {}
-                () = &mut stop => {}
-            }
-            return budget_is_spent(error, llm.usage());
-        }
         observer.advance(rows, summary.tokens_in.unwrap_or(0) - tokens_before);
+    }
+}
+
+/// Whether the endpoint has ever answered, or was not asked: if all calls failed, the rows are not to blame.
+fn is_answered(llm: &Llm) -> Result<()> {
+    match llm.last_of_nothing_but_failures() {
+        Some(last) => exec_err!(
+            "none of {} calls was answered; the last failure: {last}. Nothing is committed: repair that and run the same \
+             again",
+            llm.usage().calls
+        ),
+        None => Ok(()),
     }
 }
 

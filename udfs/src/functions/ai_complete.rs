@@ -16,7 +16,7 @@ use crate::settings::Settings;
 
 #[user_doc(
     doc_section(label = "Chain of Thought Functions"),
-    description = "What the language model of `asap.anchor.*` says to a prompt, which is sent unchanged as the only message, at temperature 0. Equal prompts of a session are one call, and an answer that was paid before comes from the cache (`asap.cache.dir`). NULL for a NULL prompt and for a call that failed, which EXPLAIN ANALYZE counts; with `asap.on_error = 'fail'` it fails the query. With asap.anchor.provider = 'extractive' there is no language model, and the query is refused.",
+    description = "What the language model of `asap.anchor.*` says to a prompt, which is sent unchanged as the only message, at temperature 0. Equal prompts of a session are one call, and an answer that was paid before comes from the cache (`asap.cache.dir`). CASE and COALESCE ask for every row that reaches them, whatever branch it takes: to pay for some rows only, use WHERE, or a prompt that is NULL for the others. NULL for a NULL prompt and for a call that failed, which EXPLAIN ANALYZE counts; with `asap.on_error = 'fail'` it fails the query. With asap.anchor.provider = 'extractive' there is no language model, and the query is refused.",
     syntax_example = "ai_complete(prompt)",
     sql_example = "select ai_complete('Name the topic in one word: ' || question) from corpus;",
     argument(name = "prompt", description = "What the language model is asked.")

@@ -13,6 +13,9 @@ use crate::kernels::gestalt::Gestalt;
 use crate::kernels::{matching, steps, tags};
 use crate::settings::{OnNoMatch, Settings};
 
+/// The most characters that an error quotes of a step.
+const QUOTED: usize = 80;
+
 /// The status of a row that has what was asked for.
 pub const OK: &str = "ok";
 /// The status of a row without a direct thought, or without what one is made of.
@@ -253,7 +256,9 @@ impl Anchoring {
         let to: Vec<&str> = coarse.iter().copied().map(steps::strip).collect();
         let walk = matching::walk(&mut Gestalt::new(false), &from, &to, self.threshold);
         if let Some(failed) = walk.failed {
-            return Err(format!("its step {} matches no step of the chain that is still to come", failed + 1));
+            let step: String = to[failed].chars().take(QUOTED).collect();
+            let place = failed + 1;
+            return Err(format!("its step {place} matches no step of the chain that is still to come: {step:?}"));
         }
         let cot = match self.snap {
             true => steps::join(walk.matches.iter().map(|found| original[found.step])),

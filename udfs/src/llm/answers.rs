@@ -9,8 +9,9 @@ use super::meter::Meter;
 use super::request::ChatRequest;
 use super::store::{AnswerStore, Key};
 use super::{LlmError, Result};
-use crate::flights::Flights;
+use crate::flights::{Flights, Waiters};
 use crate::memo::Memo;
+use crate::settings::Settings;
 
 /// Bytes of answers that a session remembers beside its store: those of some ten thousand rows.
 const REMEMBERED_BYTES: usize = 64 << 20;
@@ -78,8 +79,8 @@ impl Answers {
     pub async fn ask(&self, chat: &Arc<dyn Chat>, request: ChatRequest) -> Result<Answered> {
         let key = request.key().map_err(|error| LlmError::Request(error.to_string()))?;
         let (shared, chat) = (Arc::clone(&self.shared), Arc::clone(chat));
-        let (answered, joined) =
-            self.flights.join(key, async move { shared.answer(key, &*chat, &request).await }).await?;
+        let asking = |waiters: Arc<Waiters>| async move { shared.answer(key, &*chat, &request, &waiters).await };
+        let (answered, joined) = self.flights.join(key, asking).await?;
         let answered = answered?;
         let cached = answered.cached || joined;
         if cached {
@@ -87,6 +88,13 @@ impl Answers {
         }
         let retries = if cached { 0 } else { answered.retries };
         Ok(Answered { cached, retries, ..answered })
+    }
+
+    /// Takes settings that changed.
+    pub fn configure(&self, settings: &Settings) {
+        if let Some(store) = &self.shared.store {
+            store.configure(settings);
+        }
     }
 
     /// Waits until no request is under way.
@@ -98,7 +106,7 @@ impl Answers {
 }
 
 impl Shared {
-    async fn answer(&self, key: Key, chat: &dyn Chat, request: &ChatRequest) -> Result<Answered> {
+    async fn answer(&self, key: Key, chat: &dyn Chat, request: &ChatRequest, waiters: &Waiters) -> Result<Answered> {
         let remembered = self.memo.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
         if let Some(outcome) = remembered {
             return Ok(Answered { outcome, cached: true, retries: 0 });
@@ -106,9 +114,13 @@ impl Shared {
         if let Some(outcome) = self.stored(&key).await? {
             return Ok(Answered { outcome: self.remember(key, outcome), cached: true, retries: 0 });
         }
+        if let Some(store) = &self.store {
+            store.check().await?;
+        }
         let call = UnderWay::begin(&self.under_way);
-        let Said { outcome, retries } = chat.chat(request).await;
+        let Said { outcome, retries } = chat.chat(request, waiters).await;
         drop(call);
+        self.meter.finish(&outcome);
         match &outcome {
             Err(CallError { kind: Kind::EndpointDown, message, .. }) => Err(LlmError::EndpointDown(message.clone())),
             Err(error) if !is_final(error) => Ok(Answered { outcome: Arc::new(outcome), cached: false, retries }),
@@ -141,5 +153,5 @@ impl Shared {
 
 /// Whether a failure was paid and the same request would meet it again: it is kept as answers are.
 fn is_final(error: &CallError) -> bool {
-    error.is_cut_off() || (error.kind == Kind::Refused && error.tokens_out > 0)
+    matches!(error.kind, Kind::TooLong | Kind::Refused | Kind::BadResponse) && error.tokens_out > 0
 }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::request::ChatRequest;
+use crate::flights::Waiters;
 
 /// What a language model said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,6 +112,7 @@ pub struct Said {
 /// A language model that can be asked, wherever it runs.
 #[async_trait]
 pub trait Chat: Debug + Send + Sync {
-    /// Asks once: limits, retries, the budget and what is counted are the model's own business; caches are not.
-    async fn chat(&self, request: &ChatRequest) -> Said;
+    /// Asks once: limits, retries, the budget and what is counted are the model's own business; caches are not. What
+    /// costs money to begin is begun only while somebody waits, and is held then.
+    async fn chat(&self, request: &ChatRequest, waiters: &Waiters) -> Said;
 }

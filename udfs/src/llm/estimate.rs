@@ -13,6 +13,7 @@ use super::meter::{Budget, Meter, Prices};
 use super::request::ChatRequest;
 use super::store::{AnswerStore, Key, StoreError};
 use crate::cores;
+use crate::flights::Waiters;
 use crate::kernels::steps;
 use crate::lm::Tokenizer;
 use crate::settings::Settings;
@@ -28,6 +29,14 @@ pub struct ReadOnly(pub Arc<dyn AnswerStore>);
 impl AnswerStore for ReadOnly {
     async fn get(&self, key: &Key) -> std::result::Result<Option<Vec<u8>>, StoreError> {
         self.0.get(key).await
+    }
+
+    async fn check(&self) -> std::result::Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn configure(&self, settings: &Settings) {
+        self.0.configure(settings);
     }
 
     async fn keep(&self, _: Key, _: Vec<u8>, _: bool) -> std::result::Result<(), StoreError> {
@@ -92,6 +101,7 @@ impl Estimate {
             Ok((text, counted))
         })
         .await?;
+        let is_own = request.fields.is_empty();
         let (bytes_in, bytes_out) = (request.bytes() as u64, text.len() as u64);
         let (tokens_in, tokens_out) = match counted {
             Some((tokens_in, tokens_out)) => {
@@ -101,6 +111,8 @@ impl Estimate {
             }
             None => (self.estimated(bytes_in), self.estimated(bytes_out)),
         };
+        // What a model says to a prompt of the row's own nobody knows, but not how long it may be.
+        let tokens_out = if is_own { u64::from(request.max_tokens) } else { tokens_out };
         Ok(Answer { text, tokens_in, tokens_out })
     }
 
@@ -113,7 +125,7 @@ impl Estimate {
 
 #[async_trait]
 impl Chat for Estimate {
-    async fn chat(&self, request: &ChatRequest) -> Said {
+    async fn chat(&self, request: &ChatRequest, _: &Waiters) -> Said {
         Said { outcome: self.count(request).await, retries: 0 }
     }
 }

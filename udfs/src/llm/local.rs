@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::chat::{Answer, CallError, Chat, Kind, Outcome, Said};
 use super::meter::{Budget, Meter, Prices};
 use super::request::ChatRequest;
+use crate::flights::Waiters;
 use crate::lm::generate::{Finish, Generated, Generator};
 use crate::lm::sampling::Sampling;
 use crate::lm::{LmError, Message, fingerprint};
@@ -137,7 +138,7 @@ impl Local {
 
 #[async_trait]
 impl Chat for Local {
-    async fn chat(&self, request: &ChatRequest) -> Said {
+    async fn chat(&self, request: &ChatRequest, _: &Waiters) -> Said {
         // No token is shorter than a byte.
         let most = self.prices.cost(request.bytes() as u64, u64::from(request.max_tokens));
         let reservation = match self.meter.reserve(self.budget, most).await {

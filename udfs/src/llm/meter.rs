@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use super::chat::{CallError, Kind};
+use super::chat::{CallError, Kind, Outcome};
 use crate::settings::Settings;
 
 /// What the calls of a session took so far.
@@ -17,6 +17,8 @@ pub struct Usage {
     pub cache_hits: u64,
     /// Requests that were sent again after a failure.
     pub retries: u64,
+    /// Requests of rows that ended without an answer.
+    pub failed: u64,
     /// Tokens of prompts that were paid.
     pub tokens_in: u64,
     /// Tokens of answers that were paid.
@@ -81,6 +83,11 @@ struct State {
     spent: f64,
     reserved: f64,
     in_flight: u64,
+    /// What the budget said when it first refused a request.
+    refusal: Option<String>,
+    is_answered: bool,
+    /// The last failure that the endpoint is to blame for.
+    last_failure: Option<String>,
 }
 
 impl Meter {
@@ -92,6 +99,34 @@ impl Meter {
     /// Counts an answer that took no call.
     pub fn hit(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).usage.cache_hits += 1;
+    }
+
+    /// Counts what came of a request of a row.
+    pub fn finish(&self, outcome: &Outcome) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Err(error) = outcome else {
+            state.is_answered = true;
+            return;
+        };
+        if error.kind == Kind::Budget {
+            state.refusal.get_or_insert_with(|| error.message.clone());
+        }
+        state.is_answered |= error.is_cut_off();
+        state.usage.failed += 1;
+        if error.kind.blames_endpoint() {
+            state.last_failure = Some(error.to_string());
+        }
+    }
+
+    /// What the budget said when it first refused a request.
+    pub fn refusal(&self) -> Option<String> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).refusal.clone()
+    }
+
+    /// The last failure of the endpoint, if nothing that was asked so far has an answer.
+    pub fn last_of_nothing_but_failures(&self) -> Option<String> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.last_failure.clone().filter(|_| !state.is_answered && state.usage.cache_hits == 0)
     }
 
     /// Counts a request that is sent again.
@@ -148,6 +183,15 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// The request is not sent.
+    pub fn give_back(mut self) {
+        let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.usage.calls -= 1;
+        state.reserved -= self.most;
+        drop(state);
+        self.most = 0.0;
+    }
+
     /// Replaces what was reserved by what the call took.
     pub fn settle(mut self, tokens_in: u64, tokens_out: u64, prices: Prices) {
         self.most = {

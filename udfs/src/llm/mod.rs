@@ -131,6 +131,7 @@ impl Llm {
             return Ok(Arc::clone(anchoring));
         }
         check(settings)?;
+        self.session.answers.configure(settings);
         let prompts = Prompts::load(settings.anchor_prompt_dir.as_deref())?;
         let (model, chat) = self.chat(settings)?;
         let answers = Arc::clone(&self.session.answers);
@@ -142,6 +143,16 @@ impl Llm {
     /// Waits until every request that is under way is answered and its answer kept.
     pub async fn landed(&self) {
         self.session.answers.landed().await;
+    }
+
+    /// What the budget said when it first refused a call, whatever became of the row.
+    pub fn budget_refusal(&self) -> Option<String> {
+        self.session.meter.refusal()
+    }
+
+    /// The last failure of the endpoint, if nothing that was asked so far has an answer.
+    pub fn last_of_nothing_but_failures(&self) -> Option<String> {
+        self.session.meter.last_of_nothing_but_failures()
     }
 
     /// What the session's calls took so far.

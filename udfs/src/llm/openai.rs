@@ -18,6 +18,7 @@ use super::request::{ChatRequest, Message};
 use super::response::{self, Failure};
 use super::retry;
 use super::secret::Secret;
+use crate::flights::Waiters;
 use crate::settings::Settings;
 
 /// How long connecting may take, within the time of the whole request.
@@ -95,13 +96,13 @@ impl OpenAi {
     }
 
     /// Sends a request until it is answered, fails for good, or was retried often enough.
-    async fn send(&self, request: &ChatRequest) -> Said {
+    async fn send(&self, request: &ChatRequest, waiters: &Waiters) -> Said {
         let mut retries = 0;
         loop {
             if let Err(down) = self.breaker.check(Instant::now()) {
                 return Said { outcome: Err(down), retries };
             }
-            let failure = match self.send_once(request).await {
+            let failure = match self.send_once(request, waiters).await {
                 Ok(answer) => return Said { outcome: Ok(answer), retries },
                 Err(failure) => failure,
             };
@@ -110,13 +111,18 @@ impl OpenAi {
                 let message = if retries == 0 { message.clone() } else { format!("{message} (retries: {retries})") };
                 return Said { outcome: Err(CallError { message, ..failure.error }), retries };
             }
+            if failure.error.kind == Kind::Timeout {
+                // With its retries a call may take an hour: a server that hangs is noticed before.
+                self.breaker.record(&Err(failure.error), Instant::now());
+            }
+            waiters.release();
             tokio::time::sleep(retry::pause(retries, failure.after)).await;
             retries += 1;
             self.meter.retry();
         }
     }
 
-    async fn send_once(&self, request: &ChatRequest) -> std::result::Result<Answer, Failure> {
+    async fn send_once(&self, request: &ChatRequest, waiters: &Waiters) -> std::result::Result<Answer, Failure> {
         let estimate = estimated_tokens(request);
         self.endpoint.requests.wait(1, self.requests_per_minute).await;
         self.endpoint.tokens.wait(estimate, self.tokens_per_minute).await;
@@ -128,6 +134,10 @@ impl OpenAi {
             is_passing: false,
             after: None,
         })?;
+        if !waiters.hold() {
+            reservation.give_back();
+            return Err(Failure::lasting(Kind::Unavailable, "nobody waits for the answer any longer"));
+        }
         let (result, tokens) = self.post(request).await;
         if let Some((tokens_in, tokens_out)) = tokens {
             self.endpoint.tokens.correct(estimate, tokens_in.saturating_add(tokens_out), self.tokens_per_minute);
@@ -158,14 +168,7 @@ impl OpenAi {
             Ok(text) => text,
             Err(failure) => return (Err(failure), None),
         };
-        // Escapes of JSON may have hidden the key in the body.
-        let result = match response::read(status, &headers, &text, request.bytes()) {
-            Ok(answer) => Ok(Answer { text: self.without_key(answer.text), ..answer }),
-            Err(mut failure) => {
-                failure.error.message = self.without_key(failure.error.message);
-                Err(failure)
-            }
-        };
+        let result = response::read(status, &headers, &text, request.bytes(), &|text| self.without_key(text));
         let tokens = match &result {
             Ok(answer) => Some((answer.tokens_in, answer.tokens_out)),
             // Nobody knows what was paid for a response that makes no sense.
@@ -209,10 +212,10 @@ impl OpenAi {
 
 #[async_trait]
 impl Chat for OpenAi {
-    async fn chat(&self, request: &ChatRequest) -> Said {
+    async fn chat(&self, request: &ChatRequest, waiters: &Waiters) -> Said {
         // Held through all retries: calls that wait to be sent again keep further ones from a busy endpoint.
         let _slot = self.endpoint.slot(self.at_once).await;
-        let Said { outcome, retries } = self.send(request).await;
+        let Said { outcome, retries } = self.send(request, waiters).await;
         self.breaker.record(&outcome, Instant::now());
         let outcome = outcome.map_err(|error| match error.kind {
             Kind::TooLong => CallError {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use chrono::Utc;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::chat::{Answer, CallError, Kind};
@@ -47,97 +46,118 @@ impl Failure {
     }
 }
 
-#[derive(Deserialize)]
-struct Completion {
-    choices: Option<Vec<Choice>>,
-    usage: Option<Tokens>,
-    error: Option<Value>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    message: Option<Said>,
-    finish_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Said {
-    content: Option<String>,
-    refusal: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Tokens {
-    prompt_tokens: Option<u64>,
-    completion_tokens: Option<u64>,
-}
-
 /// The answer in a response, or what is wrong with it. `asked` is the prompt's length in bytes: an endpoint that does
-/// not say what a call took is taken to have used a token for four bytes.
+/// not say what a call took is taken to have used a token for four bytes. `redact` takes out what may not be shown.
 ///
 /// # Errors
 /// Everything but one choice with a text that the model finished.
-pub fn read(status: StatusCode, headers: &HeaderMap, body: &str, asked: usize) -> Result<Answer, Failure> {
+pub fn read(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &str,
+    asked: usize,
+    redact: &dyn Fn(String) -> String,
+) -> Result<Answer, Failure> {
+    let response = Body { headers, text: body, redact };
     if !status.is_success() {
-        return Err(of_status(status, headers, body));
+        return Err(response.of_status(status));
     }
-    let completion: Completion = serde_json::from_str(body)
-        .map_err(|error| bad(format!("expected a chat completion, found ({error}): {}", quoted(body))))?;
-    if let Some(error) = completion.error.as_ref().filter(|error| !error.is_null()) {
+    let completion: Value = serde_json::from_str(body)
+        .map_err(|error| bad(format!("expected a chat completion, found ({error}): {}", response.quoted(body))))?;
+    let error = &completion["error"];
+    if !error.is_null() {
         let code = error["code"].as_u64().or_else(|| error["code"].as_str()?.parse().ok());
         let inner = code.and_then(|code| StatusCode::from_u16(code.try_into().ok()?).ok());
         return Err(match inner.filter(|inner| !inner.is_success()) {
-            Some(inner) => of_status(inner, headers, body),
-            None => bad(format!("the response is an error: {}", message(body))),
+            Some(inner) => response.of_status(inner),
+            None => bad(format!("the response is an error: {}", response.message())),
         });
     }
-    let usage = completion.usage.unwrap_or(Tokens { prompt_tokens: None, completion_tokens: None });
-    let is_paid = usage.completion_tokens.is_some_and(|tokens| tokens > 0);
-    let Some(choice) = completion.choices.unwrap_or_default().into_iter().next() else {
-        return Err(bad("expected a choice, found none".to_string()));
-    };
-    let said = choice.message.unwrap_or(Said { content: None, refusal: None });
-    let text = said.content.unwrap_or_default();
-    let tokens_in = usage.prompt_tokens.unwrap_or_else(|| asked.div_ceil(4) as u64);
-    let tokens_out = usage.completion_tokens.unwrap_or_else(|| text.len().div_ceil(4) as u64);
+    let [paid_in, paid_out] = ["prompt_tokens", "completion_tokens"].map(|name| tokens(&completion["usage"][name]));
+    let choice = &completion["choices"][0];
+    let text = content(&choice["message"]["content"]).map(redact);
+    let tokens_in = paid_in.unwrap_or_else(|| asked.div_ceil(4) as u64);
+    let tokens_out = paid_out.unwrap_or_else(|| text.as_ref().map_or(0, |text| text.len().div_ceil(4) as u64));
     let useless = |kind, message: String| {
         let error = CallError { kind, message, tokens_in, tokens_out };
         // Nobody pays twice for what a model said, useless or not.
-        Failure { error, is_passing: kind == Kind::BadResponse && !is_paid, after: None }
+        Failure { error, is_passing: kind == Kind::BadResponse && paid_out.unwrap_or(0) == 0, after: None }
     };
-    match choice.finish_reason.as_deref() {
-        Some("length") => Err(useless(Kind::TooLong, format!("the answer was cut off after {tokens_out} tokens"))),
-        Some("content_filter") => Err(useless(Kind::Refused, "the endpoint's filter held the answer back".to_string())),
-        _ if said.refusal.is_some() => {
-            let refusal = quoted(said.refusal.as_deref().unwrap_or_default());
-            Err(useless(Kind::Refused, format!("the model refused: {refusal}")))
+    if !choice.is_object() {
+        return Err(useless(Kind::BadResponse, format!("expected a choice, found none: {}", response.quoted(body))));
+    }
+    match (choice["finish_reason"].as_str(), choice["message"]["refusal"].as_str(), text) {
+        (Some("length"), ..) => {
+            Err(useless(Kind::TooLong, format!("the answer was cut off after {tokens_out} tokens")))
         }
-        _ if text.is_empty() => Err(useless(Kind::BadResponse, "expected a text, found none".to_string())),
-        _ => Ok(Answer { text, tokens_in, tokens_out }),
+        (Some("content_filter"), ..) => {
+            Err(useless(Kind::Refused, "the endpoint's filter held the answer back".to_string()))
+        }
+        (_, Some(refusal), _) => {
+            Err(useless(Kind::Refused, format!("the model refused: {}", response.quoted(refusal))))
+        }
+        (_, _, Some(text)) if !text.is_empty() => Ok(Answer { text, tokens_in, tokens_out }),
+        _ => Err(useless(Kind::BadResponse, format!("expected a text, found none: {}", response.quoted(body)))),
+    }
+}
+
+/// A count of tokens, which some servers write with a decimal point.
+fn tokens(found: &Value) -> Option<u64> {
+    found.as_u64().or_else(|| found.as_f64().filter(|tokens| *tokens >= 0.0).map(|tokens| tokens as u64))
+}
+
+/// A message's text: a string, or the texts of its parts.
+fn content(found: &Value) -> Option<String> {
+    match found {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) => Some(parts.iter().filter_map(|part| part["text"].as_str()).collect()),
+        _ => None,
+    }
+}
+
+/// A response, as errors tell of it.
+struct Body<'a> {
+    headers: &'a HeaderMap,
+    text: &'a str,
+    redact: &'a dyn Fn(String) -> String,
+}
+
+impl Body<'_> {
+    fn of_status(&self, status: StatusCode) -> Failure {
+        let (headers, body) = (self.headers, self.text);
+        let said = format!("{}: {}", status.as_u16(), self.message());
+        match status.as_u16() {
+            // The key goes where the setting points and nowhere else, so a redirect is not followed.
+            300..400 => Failure::lasting(
+                Kind::Denied,
+                format!("{}: the endpoint redirects; set asap.anchor.base_url to where it is", status.as_u16()),
+            ),
+            // OpenAI's word for an account without money, which no wait fills.
+            429 if body.contains("insufficient_quota") => Failure::lasting(Kind::Denied, said),
+            429 => Failure { after: asked_for(headers), ..Failure::passing(Kind::RateLimited, said) },
+            408 => Failure::passing(Kind::Timeout, said),
+            401..=405 | 407 => Failure::lasting(Kind::Denied, said),
+            400 | 413 | 422 if is_too_long(body) => Failure::lasting(Kind::TooLong, said),
+            409 | 425 | 500.. => Failure { after: asked_for(headers), ..Failure::passing(Kind::Unavailable, said) },
+            _ => Failure::lasting(Kind::Refused, said),
+        }
+    }
+
+    /// What an error response says: its message, else its beginning.
+    fn message(&self) -> String {
+        let json: Value = serde_json::from_str(self.text).unwrap_or_default();
+        let places = [&json["error"]["message"], &json["message"], &json["error"], &json["detail"]];
+        self.quoted(places.iter().find_map(|place| place.as_str()).unwrap_or(self.text))
+    }
+
+    /// The beginning of a text, on one line. What may not be shown is taken out before the text is cut.
+    fn quoted(&self, text: &str) -> String {
+        quoted(&(self.redact)(text.to_string()))
     }
 }
 
 fn bad(message: String) -> Failure {
     Failure::passing(Kind::BadResponse, message)
-}
-
-fn of_status(status: StatusCode, headers: &HeaderMap, body: &str) -> Failure {
-    let said = format!("{}: {}", status.as_u16(), message(body));
-    match status.as_u16() {
-        // The key goes where the setting points and nowhere else, so a redirect is not followed.
-        300..400 => Failure::lasting(
-            Kind::Denied,
-            format!("{}: the endpoint redirects; set asap.anchor.base_url to where it is", status.as_u16()),
-        ),
-        // OpenAI's word for an account without money, which no wait fills.
-        429 if body.contains("insufficient_quota") => Failure::lasting(Kind::Denied, said),
-        429 => Failure { after: asked_for(headers), ..Failure::passing(Kind::RateLimited, said) },
-        408 => Failure::passing(Kind::Timeout, said),
-        401..=405 | 407 => Failure::lasting(Kind::Denied, said),
-        400 | 413 | 422 if is_too_long(body) => Failure::lasting(Kind::TooLong, said),
-        409 | 425 | 500.. => Failure { after: asked_for(headers), ..Failure::passing(Kind::Unavailable, said) },
-        _ => Failure::lasting(Kind::Refused, said),
-    }
 }
 
 fn is_too_long(body: &str) -> bool {
@@ -149,24 +169,17 @@ fn asked_for(headers: &HeaderMap) -> Option<Duration> {
     retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, Utc::now())
 }
 
-/// What an error response says: its message, else its beginning.
-fn message(body: &str) -> String {
-    let json: Value = serde_json::from_str(body).unwrap_or_default();
-    let places = [&json["error"]["message"], &json["message"], &json["error"], &json["detail"]];
-    quoted(places.iter().find_map(|place| place.as_str()).unwrap_or(body))
-}
-
 /// The beginning of a text, on one line.
 fn quoted(text: &str) -> String {
     let mut quoted = String::new();
     for word in text.split_whitespace() {
+        if !quoted.is_empty() {
+            quoted.push(' ');
+        }
         if quoted.chars().count() + word.chars().count() >= QUOTED {
             quoted.extend(word.chars().take(QUOTED.saturating_sub(quoted.chars().count())));
             quoted.push('…');
             break;
-        }
-        if !quoted.is_empty() {
-            quoted.push(' ');
         }
         quoted.push_str(word);
     }
@@ -179,7 +192,7 @@ mod tests {
     use serde_json::json;
 
     fn read_ok(body: &Value) -> Result<Answer, Failure> {
-        read(StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40)
+        read(StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, &|text| text)
     }
 
     fn completion(content: Value, finish: &str) -> Value {
@@ -199,6 +212,26 @@ mod tests {
     }
 
     #[test]
+    fn parts_and_counts_with_a_point_are_read() {
+        let parts = json!([{ "type": "text", "text": "ye" }, { "type": "text", "text": "s" }]);
+        let mut body = completion(parts, "stop");
+        body["usage"] = json!({ "prompt_tokens": 7.0, "completion_tokens": 3.0 });
+        let answer = read_ok(&body).unwrap();
+        assert_eq!(answer, Answer { text: "yes".to_string(), tokens_in: 7, tokens_out: 3 });
+    }
+
+    #[test]
+    fn what_is_taken_out_is_taken_out_before_errors_are_cut() {
+        let hide = |text: String| text.replace("secret", "…");
+        let body = json!({ "error": { "message": format!("{} secret", "x".repeat(QUOTED - 4)) } }).to_string();
+        let failure = read(StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, &hide).unwrap_err();
+        assert!(failure.error.message.ends_with("x …"), "{failure:?}");
+        let answer =
+            read(StatusCode::OK, &HeaderMap::new(), &completion(json!("a secret"), "stop").to_string(), 1, &hide);
+        assert_eq!(answer.unwrap().text, "a …");
+    }
+
+    #[test]
     fn what_is_no_answer_says_why_and_whether_to_try_again() {
         let cases = [
             (completion(json!("ye"), "length"), Kind::TooLong, false, "cut off after 3 tokens"),
@@ -207,7 +240,7 @@ mod tests {
             (json!({ "choices": [{ "message": { "refusal": "I won't" } }] }), Kind::Refused, false, "I won't"),
             (json!({ "choices": [{ "message": { "content": null } }] }), Kind::BadResponse, true, "found none"),
             (json!({ "choices": [] }), Kind::BadResponse, true, "expected a choice"),
-            (json!({ "choices": "many" }), Kind::BadResponse, true, "expected a chat completion"),
+            (json!({ "choices": "many" }), Kind::BadResponse, true, "expected a choice"),
             (json!({ "error": { "message": "overloaded" } }), Kind::BadResponse, true, "overloaded"),
             (json!({ "error": { "message": "slow", "code": 429 } }), Kind::RateLimited, true, "429: slow"),
             (json!({ "error": { "message": "key", "code": "401" } }), Kind::Denied, false, "401: key"),
@@ -239,11 +272,11 @@ mod tests {
         ];
         for (status, body, kind, is_passing) in cases {
             let status = StatusCode::from_u16(status).unwrap();
-            let failure = read(status, &HeaderMap::new(), body, 1).unwrap_err();
+            let failure = read(status, &HeaderMap::new(), body, 1, &|text| text).unwrap_err();
             assert_eq!((failure.error.kind, failure.is_passing), (kind, is_passing), "{status} {body}");
         }
         let body = json!({ "error": { "message": window } }).to_string();
-        let failure = read(StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1).unwrap_err();
+        let failure = read(StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, &|text| text).unwrap_err();
         assert_eq!(failure.error.message, format!("400: {window}"));
     }
 

@@ -29,9 +29,12 @@ impl Secret {
         Some(value)
     }
 
-    /// A text from outside without the key, which an endpoint may send back.
+    /// A text from outside without the key, which an endpoint may send back, also as JSON may escape it.
     pub fn redact(&self, text: String) -> String {
-        if self.0.len() >= LEAST_BYTES && text.contains(&self.0) { text.replace(&self.0, HIDDEN) } else { text }
+        if self.0.len() < LEAST_BYTES {
+            return text;
+        }
+        text.replace(&self.0, HIDDEN).replace(&self.0.replace('/', "\\/"), HIDDEN)
     }
 }
 

@@ -4,6 +4,8 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 
+use crate::settings::Settings;
+
 /// What an answer is found by: the SHA-256 of the whole request that it answers.
 pub type Key = [u8; 32];
 
@@ -23,6 +25,15 @@ pub trait AnswerStore: Debug + Send + Sync {
     /// # Errors
     /// If the store cannot be read.
     async fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Makes sure that answers can be kept; it is asked before anything is paid.
+    ///
+    /// # Errors
+    /// If they cannot.
+    async fn check(&self) -> Result<(), StoreError>;
+
+    /// Takes settings that changed: where answers are kept may be one.
+    fn configure(&self, _settings: &Settings) {}
 
     /// Keeps an answer, and returns when it is durable: only then is the answer used. If it `may_wait`, other answers are
     /// under way, and it may be held for a moment to be written together with them.

@@ -116,7 +116,7 @@ impl Counting {
         }
         let (this, counter) = (self.clone(), Arc::clone(meter));
         let (asked, joined) =
-            self.flights.join(x, async move { this.known_or_computed(x, &counter).await }).await.unwrap();
+            self.flights.join(x, move |_| async move { this.known_or_computed(x, &counter).await }).await.unwrap();
         let (value, known) = asked.map_err(DataFusionError::Shared)?;
         if known || joined {
             meter.add_cache_hits(1);

@@ -26,6 +26,10 @@ impl AnswerStore for MemoryStore {
         Ok(self.kept.lock().unwrap().get(key).cloned())
     }
 
+    async fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     async fn keep(&self, key: Key, answer: Vec<u8>, _: bool) -> Result<(), StoreError> {
         tokio::time::sleep(Duration::from_millis(5)).await;
         if self.is_broken.load(Ordering::SeqCst) {
