@@ -24,6 +24,7 @@ mod memo;
 pub mod messages;
 pub mod plan;
 pub mod settings;
+mod vectorized;
 
 pub use functions::register_all;
 pub use lm::Models;

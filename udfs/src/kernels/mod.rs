@@ -1,6 +1,5 @@
 //! What the SQL functions compute, as plain Rust without Arrow.
 
-mod alphabet;
 pub mod budget;
 pub mod gestalt;
 pub mod matching;

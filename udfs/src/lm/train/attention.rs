@@ -6,9 +6,9 @@ use candle_core::Tensor;
 use rayon::prelude::*;
 
 use super::gradients::{add, dot};
-use super::vectorized::vectorized;
 use crate::lm::Result;
 use crate::lm::ops::{Attention, Cores, Heads, Matrix, Write, exp, matrix, multiply, read};
+use crate::vectorized::vectorized;
 
 /// Queries of one block.
 const QUERIES: usize = 128;

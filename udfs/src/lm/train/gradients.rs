@@ -10,7 +10,7 @@ use crate::lm::Result;
 use crate::lm::ops::{exp, matrix, product, read};
 use crate::lm::weights::Linear;
 
-use super::vectorized::vectorized;
+use crate::vectorized::vectorized;
 
 /// Rows of one task.
 const BLOCK_ROWS: usize = 64;

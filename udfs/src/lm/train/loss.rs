@@ -3,9 +3,9 @@
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::vectorized::vectorized;
 use crate::lm::Result;
 use crate::lm::ops::{Cores, Matrix, Write, exp, matrix, multiply, read};
+use crate::vectorized::vectorized;
 
 /// The most logits that memory holds at a time: 128 MB of them.
 const CHUNK_LOGITS: usize = 1 << 25;

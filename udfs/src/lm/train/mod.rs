@@ -14,7 +14,6 @@ pub mod random;
 mod schedule;
 #[cfg(test)]
 mod tests;
-mod vectorized;
 
 pub use batch::{Batch, Example, gradient};
 pub use bpe::{END, SEPARATOR, START, train_tokenizer};

@@ -1,0 +1,99 @@
+//! Text that a reasoner might write, the same each time.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+/// The most frequent first, as Zipf's law needs it.
+const WORDS: &str = "the is of we to so that and x a it in for this be n then can not if which have with at are by let \
+    but or from equal wait check number must as on now because all need value one two first since only step case means \
+    each sum find prime gives add next just maybe also would even odd divide by answer than problem time set take \
+    there into total three equation when way least using every other more less solution both right any integer here \
+    root same still count think known square remainder after other multiply product term left given true second \
+    because line side factor write follows hence between point hmm actually modulo whether however otherwise condition \
+    subtract simplify substitute consider suppose therefore original possible remaining conclude array element loop \
+    index function return output input maximum minimum exactly distance speed velocity triangle circle radius angle \
+    perhaps alternatively recall expand coefficient polynomial sequence recurrence hypothesis contradiction assume \
+    perfect verify probability combinations permutations divisor multiple digits consecutive positive negative ≤ π";
+
+pub struct Prose {
+    dice: ChaCha8Rng,
+    words: Vec<&'static str>,
+}
+
+impl Prose {
+    pub fn new() -> Self {
+        Self { dice: ChaCha8Rng::seed_from_u64(42), words: WORDS.split_whitespace().collect() }
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.dice.next_u64() as usize % end
+    }
+
+    /// From `least` to `most`, small ones more often.
+    pub fn log_uniform(&mut self, least: usize, most: usize) -> usize {
+        let place = self.below(1_000_000) as f64 / 1e6;
+        (least as f64 * (most as f64 / least as f64).powf(place)) as usize
+    }
+
+    fn word(&mut self) -> String {
+        match self.below(12) {
+            0 => self.log_uniform(1, 1_000).to_string(),
+            _ => {
+                let place = self.log_uniform(1, self.words.len()) - 1;
+                self.words[place].to_string()
+            }
+        }
+    }
+
+    /// Sentences of at least so many characters together.
+    pub fn step(&mut self, characters: usize) -> String {
+        let mut step = String::new();
+        while step.len() < characters {
+            if !step.is_empty() {
+                step.push(' ');
+            }
+            let mut first = self.word();
+            if let Some(letter) = first.get_mut(..1) {
+                letter.make_ascii_uppercase();
+            }
+            step.push_str(&first);
+            for _ in 0..4 + self.below(12) {
+                let comma = if self.below(10) == 0 { "," } else { "" };
+                step = step + comma + " " + &self.word();
+            }
+            step.push('.');
+        }
+        step
+    }
+
+    /// With so many of a hundred words left out or replaced.
+    pub fn edited(&mut self, step: &str, percent: usize) -> String {
+        let mut words = Vec::new();
+        for word in step.split(' ') {
+            match self.below(200) {
+                fate if fate < percent => {}
+                fate if fate < 2 * percent => words.push(self.word()),
+                _ => words.push(word.to_string()),
+            }
+        }
+        words.join(" ")
+    }
+
+    /// `size` of the numbers below `end`, ascending.
+    pub fn subset(&mut self, size: usize, end: usize) -> Vec<usize> {
+        let mut left = size;
+        let mut chosen = Vec::new();
+        for number in 0..end {
+            if self.below(end - number) < left {
+                chosen.push(number);
+                left -= 1;
+            }
+        }
+        chosen
+    }
+
+    /// So many letters of the first few.
+    pub fn letters(&mut self, count: usize, different: usize) -> String {
+        (0..count).map(|_| (b'a' + self.below(different) as u8) as char).collect()
+    }
+}

@@ -1,0 +1,112 @@
+//! Texts of few different scalars, one byte each.
+
+use super::diagonals::{Columns, Diagonals};
+use super::long::{self, LONG};
+use super::small::{SIDE, Small};
+use super::{Block, Found, Part, Texts};
+
+/// The symbol of the first scalar that is not ASCII; an ASCII scalar is its own symbol.
+const OTHERS: u8 = 128;
+/// The symbol of a scalar of `a` that `b` does not hold. The one behind it is no scalar's.
+const ABSENT: u8 = u8::MAX - 1;
+
+/// `a` and `b` in bytes.
+#[derive(Debug)]
+pub(super) struct Dense {
+    /// The scalars of `b` that are not ASCII, ascending; their places make their symbols.
+    others: Vec<char>,
+    a: Vec<u8>,
+    b: Vec<u8>,
+    b_counts: [u32; 256],
+    columns: Columns,
+    diagonals: Diagonals,
+    small: Small,
+}
+
+impl Default for Dense {
+    fn default() -> Self {
+        Self {
+            others: Vec::new(),
+            a: Vec::new(),
+            b: Vec::new(),
+            b_counts: [0; 256],
+            columns: Columns::default(),
+            diagonals: Diagonals::default(),
+            small: Small::default(),
+        }
+    }
+}
+
+impl Dense {
+    /// Takes `b` if it has few enough different scalars; returns whether it has.
+    pub(super) fn set_b(&mut self, b: &str) -> bool {
+        self.others.clear();
+        if !b.is_ascii() {
+            self.others.extend(b.chars().filter(|scalar| !scalar.is_ascii()));
+            self.others.sort_unstable();
+            self.others.dedup();
+        }
+        if self.others.len() > (ABSENT - OTHERS) as usize {
+            return false;
+        }
+        to_symbols(b, &self.others, &mut self.b);
+        self.b_counts = counts(&self.b);
+        true
+    }
+
+    pub(super) fn set_a(&mut self, a: &str) {
+        to_symbols(a, &self.others, &mut self.a);
+    }
+}
+
+fn to_symbols(text: &str, others: &[char], symbols: &mut Vec<u8>) {
+    symbols.clear();
+    if text.is_ascii() {
+        symbols.extend_from_slice(text.as_bytes());
+        return;
+    }
+    let symbol = |scalar: char| match others.binary_search(&scalar) {
+        _ if scalar.is_ascii() => scalar as u8,
+        Ok(place) => OTHERS + place as u8,
+        Err(_) => ABSENT,
+    };
+    symbols.extend(text.chars().map(symbol));
+}
+
+/// How often each symbol occurs.
+fn counts(text: &[u8]) -> [u32; 256] {
+    let mut counts = [0; 256];
+    for symbol in text {
+        counts[*symbol as usize] += 1;
+    }
+    counts
+}
+
+impl Texts for Dense {
+    fn lengths(&self) -> (usize, usize) {
+        (self.a.len(), self.b.len())
+    }
+
+    fn are_equal(&self) -> bool {
+        self.a == self.b
+    }
+
+    fn common_scalars(&mut self) -> usize {
+        counts(&self.a).iter().zip(&self.b_counts).map(|(a, b)| *a.min(b) as usize).sum()
+    }
+
+    fn matched_at_once(&mut self, part: &Part) -> Option<usize> {
+        let (a, b) = (&self.a[part.a.0..part.a.1], &self.b[part.b.0..part.b.1]);
+        (a.len() <= SIDE && b.len() <= SIDE).then(|| self.small.matched(a, b, part.bound))
+    }
+
+    fn longest(&mut self, part: &Part) -> Found {
+        let (a, b) = (&self.a[part.a.0..part.a.1], &self.b[part.b.0..part.b.1]);
+        let bound = part.bound.min(part.capacity());
+        self.columns.set(b);
+        let long = if bound < LONG { None } else { long::longest_run(a, &self.columns, bound) };
+        let run = long.unwrap_or_else(|| self.diagonals.longest_run(a, &self.columns, bound.min(LONG - 1)));
+        let block = Block { a: part.a.0 + run.a, b: part.b.0 + run.b, size: run.size };
+        Found { run: block.size, block }
+    }
+}
