@@ -81,9 +81,8 @@ impl Small {
 
     fn longest(&self, window: &Window, bound: usize) -> Option<Block> {
         let capacity = (window.a.1 - window.a.0).min(window.b.1 - window.b.0);
-        let columns = u64::MAX >> (SIDE - window.b.1);
         (1..=bound.min(capacity)).rev().find_map(|size| {
-            let columns = columns & (u64::MAX << (window.b.0 + size - 1));
+            let columns = (u64::MAX >> (SIDE - window.b.1)) & (u64::MAX << (window.b.0 + size - 1));
             let first = window.a.0 + size - 1;
             let rows = &self.ends[size - 1][first..window.a.1];
             let row = rows.iter().position(|row| row & columns != 0)?;
