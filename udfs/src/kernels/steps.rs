@@ -45,13 +45,16 @@ fn is_space(scalar: char) -> bool {
 /// What stands before the first run of at least two line ends, and what stands after that run.
 fn cut(text: &str) -> (&str, &str) {
     let bytes = text.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        let (after, line_ends) = skip_line_ends(bytes, at);
+    let mut from = 0;
+    while let Some(distance) = text[from..].find('\n') {
+        let line_feed = from + distance;
+        let after_return = line_feed > from && bytes[line_feed - 1] == b'\r';
+        let start = if after_return { line_feed - 1 } else { line_feed };
+        let (after, line_ends) = skip_line_ends(bytes, start);
         if line_ends >= 2 {
-            return (&text[..at], &text[after..]);
+            return (&text[..start], &text[after..]);
         }
-        at = after.max(at + 1);
+        from = after;
     }
     (text, "")
 }
