@@ -12,6 +12,7 @@ use asap_udfs::llm::Llm;
 use asap_udfs::{Models, Settings, plan, register_all};
 
 use crate::corpus::CorpusFunction;
+use crate::delta_stores;
 use crate::location::Stores;
 
 /// Rows in a batch: small enough that a batch of chains stays in memory and reaches the model soon.
@@ -22,6 +23,7 @@ const BATCH_ROWS: usize = 64;
 /// # Errors
 /// If a function cannot be registered.
 pub fn session(settings: Settings, llm: &Llm) -> Result<SessionContext> {
+    delta_stores::register();
     Ok(SessionContext::new_with_state(session_state(settings, llm)?))
 }
 

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 /// A request as it came.
 #[derive(Debug, Clone)]
+#[allow(dead_code, reason = "each test that includes this file uses a part of it")]
 pub struct Call {
     /// Which request it is, from 0.
     pub number: usize,

@@ -1,0 +1,105 @@
+//! From and to an S3 server, with the answers of a language model beside the output.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "../udfs/tests/support/server.rs"]
+mod server;
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use common::{Finished, Workplace};
+use hyper_util::rt::TokioIo;
+use s3s::auth::SimpleAuth;
+use s3s::service::S3ServiceBuilder;
+use serde_json::Value;
+use server::{Call, Reply, Server};
+
+/// The key that the S3 server asks for, and its secret.
+const KEY: (&str, &str) = ("test-key", "test-secret-0123456789");
+
+/// Serves a folder, whose own folders are buckets, on a thread of its own until the process ends.
+fn serve(folder: &Path) -> SocketAddr {
+    let mut service = S3ServiceBuilder::new(s3s_fs::FileSystem::new(folder).unwrap());
+    service.set_auth(SimpleAuth::from_single(KEY.0, KEY.1));
+    let service = service.build();
+    let (started, address) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            started.send(listener.local_addr().unwrap()).unwrap();
+            loop {
+                let (connection, _) = listener.accept().await.unwrap();
+                let connection = TokioIo::new(connection);
+                let serving = hyper::server::conn::http1::Builder::new().serve_connection(connection, service.clone());
+                tokio::spawn(serving);
+            }
+        });
+    });
+    address.recv().unwrap()
+}
+
+/// A bucket `lake` with a sample corpus in it.
+fn lake(workplace: &Workplace) -> SocketAddr {
+    let bucket = workplace.path("s3/lake");
+    std::fs::create_dir_all(&bucket).unwrap();
+    workplace.run(&["sample", "--rows", "6", "--seed", "3", "--to", "s3/lake/corpus"]).ok();
+    serve(&workplace.path("s3"))
+}
+
+/// Runs the binary with what it needs to reach the server.
+fn execute(workplace: &Workplace, s3: SocketAddr, secret: &str, arguments: &[&str]) -> Finished {
+    let mut command = workplace.command(arguments);
+    command.env("AWS_ACCESS_KEY_ID", KEY.0).env("AWS_SECRET_ACCESS_KEY", secret).env("AWS_REGION", "us-east-1");
+    command.env("AWS_ENDPOINT_URL", format!("http://{s3}")).env("AWS_ALLOW_HTTP", "true");
+    Finished::from(command.output().unwrap())
+}
+
+/// A language model that writes a thought for each question and keeps a chain as it is.
+fn model(call: &Call) -> Reply {
+    match call.between("chain_of_thought") {
+        "" => Reply::text("Add the numbers."),
+        chain => Reply::text(chain),
+    }
+}
+
+#[test]
+fn a_run_goes_on_from_the_answers_that_it_kept_on_s3() {
+    let workplace = Workplace::new();
+    let s3 = lake(&workplace);
+    let server = Server::start(model);
+    let base_url = format!("asap.anchor.base_url={}", server.base_url());
+    let run = |more: &[&str]| {
+        let base =
+            ["run", "pipelines/sql/asap.sql", "--from", "s3://lake/corpus/", "--to", "s3://lake/out", "--format"];
+        let sets = ["json", "--set", "asap.anchor.provider=openai", "--set", &base_url, "--set", "asap.anchor.model=m"];
+        execute(&workplace, s3, KEY.1, &[&base[..], &sets[..], more].concat())
+    };
+    let spent = run(&["--set", "asap.anchor.max_calls=5"]);
+    assert!(spent.code == 1 && spent.stderr.contains("the budget is spent after 5 calls"), "{}", spent.stderr);
+    let stats = execute(&workplace, s3, KEY.1, &["cache", "stats", "s3://lake/out", "--format", "json"]).json();
+    assert_eq!(stats["answers"], 5);
+
+    let summary: Value = run(&[]).json();
+    let calls = (summary["anchor"]["calls"].as_u64(), summary["anchor"]["cache_hits"].as_u64());
+    assert_eq!((summary["rows_out"].as_u64(), calls), (Some(6), (Some(7), Some(5))), "{summary}");
+    assert_eq!(run(&[]).json()["nothing_to_do"], true);
+    assert_eq!(server.count(), 12);
+
+    let gone = execute(&workplace, s3, KEY.1, &["cache", "gc", "s3://lake/out", "--format", "json"]).json();
+    assert_eq!((gone["answers"].as_u64(), gone["segments_after"].as_u64()), (Some(12), Some(1)), "{gone}");
+    let create = "CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 's3://lake/out'";
+    let count = ["sql", "-q", "--format", "csv", "-c", create, "-c", "SELECT count(*) AS n FROM t"];
+    assert_eq!(execute(&workplace, s3, KEY.1, &count).ok(), "n\n6\n");
+}
+
+#[test]
+fn a_wrong_secret_is_said_before_anything_is_asked_and_is_not_shown() {
+    let workplace = Workplace::new();
+    let s3 = lake(&workplace);
+    let wrong = "another-secret-9876543210";
+    let failed = execute(&workplace, s3, wrong, &["sql", "--from", "s3://lake/corpus", "-c", "SELECT 1"]);
+    assert!(failed.code != 0 && failed.stderr.contains("lacked the necessary privileges"), "{}", failed.stderr);
+    assert!(!failed.stderr.contains(wrong) && !failed.stdout.contains(wrong));
+}
