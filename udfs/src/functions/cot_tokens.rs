@@ -51,7 +51,7 @@ impl ScalarUDFImpl for CotTokens {
         let arrays = args::arrays(&args)?;
         let tokenizer = self.models.tokenizer(&args.config_options)?;
         let counts = args::texts(&arrays[0]).iter().map(|text| match text {
-            Some(text) => Ok(Some(tokenizer.chain(text)?.len() as i64)),
+            Some(text) => Ok(Some(tokenizer.length(text)? as i64)),
             None => Ok(None),
         });
         Ok(ColumnarValue::Array(Arc::new(counts.collect::<Result<Int64Array>>()?)))

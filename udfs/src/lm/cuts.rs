@@ -16,12 +16,12 @@
 use serde_json::Value;
 use tokenizers::AddedToken;
 
+use super::byte_level::{LLAMA3, QWEN2};
+
 /// The expressions by which known tokenizers split, besides the one that is built into `ByteLevel`.
 const KNOWN_SPLITS: [&str; 3] = [
-    // Qwen2, Qwen3
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    // Llama 3
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    QWEN2,
+    LLAMA3,
     // Tekken
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ];
@@ -170,7 +170,8 @@ fn crosses_a_cut(token: &str) -> bool {
     })
 }
 
-fn is_plain_bpe(model: &Value) -> bool {
+/// Whether a model merges pairs in the plain way, the same ones each time.
+pub(super) fn is_plain_bpe(model: &Value) -> bool {
     let unset = |key: &str| model[key].is_null() || model[key] == "" || model[key] == 0.0;
     model["type"] == "BPE" && ["dropout", "continuing_subword_prefix", "end_of_word_suffix"].into_iter().all(unset)
 }

@@ -95,7 +95,7 @@ impl<'a> Joined<'a> {
             .collect()
     }
 
-    /// Takes steps away in the given order until the rest has at most `max_tokens` tokens.
+    /// Takes steps away in the given order until the rest has at most `max_tokens` tokens. Its length is remembered.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -106,7 +106,9 @@ impl<'a> Joined<'a> {
             }
             self.remove(step)?;
         }
-        Ok(self.kept())
+        let kept = self.kept();
+        self.tokenizer.remember_length(&join(kept.iter().map(|step| self.steps[*step])), self.tokens);
+        Ok(kept)
     }
 
     /// Takes a step away that is still there.
@@ -165,78 +167,11 @@ impl<'a> Joined<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-
-    fn golden(model: &str) -> Value {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/goldens").join(model);
-        serde_json::from_slice(&std::fs::read(folder.join("tokenizer.json")).unwrap()).unwrap()
-    }
-
-    fn tokenizer(json: &Value) -> Tokenizer {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("tokenizer.json"), json.to_string()).unwrap();
-        Tokenizer::load(folder.path()).unwrap()
-    }
-
-    /// Llama's vocabulary, split as GPT-2 does.
-    fn gpt2() -> Value {
-        let mut json = golden("llama");
-        json["pre_tokenizer"] = json!(
-            {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
-        json
-    }
-
-    /// A small vocabulary in the manner of Llama 2: merges run over the whole text, a space is `▁`.
-    fn sentence_piece() -> Value {
-        let merges = ["▁ ▁", "▁▁ ▁▁", "\n \n", "▁ a", "a b", "▁a b", ". \n", ".\n \n", "\n ▁", "\n\n a", "1 2", ", ▁"];
-        let mut tokens: Vec<String> = (0..=255u8).map(|byte| format!("<0x{byte:02X}>")).collect();
-        tokens.extend((b' '..b'\x7f').map(|byte| char::from(byte).to_string()));
-        tokens.extend(["▁", "\n", "<unk>"].map(str::to_string));
-        tokens.extend(merges.map(|merge| merge.replacen(' ', "", 1)));
-        let vocabulary: serde_json::Map<_, _> =
-            tokens.into_iter().enumerate().map(|(id, token)| (token, json!(id))).collect();
-        json!({
-            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "post_processor": null,
-            "normalizer": {"type": "Sequence", "normalizers": [
-                {"type": "Prepend", "prepend": "▁"},
-                {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
-            ]},
-            "pre_tokenizer": null, "decoder": null,
-            "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
-                "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
-                "vocab": vocabulary, "merges": merges},
-        })
-    }
-
-    fn metaspace() -> Value {
-        let mut json = sentence_piece();
-        json["normalizer"] = Value::Null;
-        json["pre_tokenizer"] =
-            json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false});
-        json
-    }
-
-    fn unknown() -> Value {
-        let mut json = golden("llama");
-        json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = json!(r"\s+\S|\S+");
-        json
-    }
-
-    fn all() -> [(Tokenizer, Cuts); 6] {
-        [
-            (tokenizer(&golden("qwen2")), Cuts::ByteLevel),
-            (tokenizer(&golden("llama")), Cuts::ByteLevel),
-            (tokenizer(&gpt2()), Cuts::ByteLevel),
-            (tokenizer(&sentence_piece()), Cuts::SentencePiece),
-            (tokenizer(&metaspace()), Cuts::SentencePiece),
-            (tokenizer(&unknown()), Cuts::Unknown),
-        ]
-    }
+    use crate::lm::testing::{all, golden_tokenizer as golden, gpt2, nasty_steps, sentence_piece, tokenizer};
 
     fn naive(tokenizer: &Tokenizer, steps: &[&str], kept: &[usize]) -> usize {
         tokenizer.count(&join(kept.iter().map(|step| steps[*step]))).unwrap()
@@ -275,24 +210,6 @@ mod tests {
         assert!(naive(&tokenizer, &steps, &kept) <= whole / 4);
         let counted = tokenizer.tokenized_bytes() - counted_before;
         assert!(counted < 40 * steps.len() as u64, "{counted} bytes were tokenised again");
-    }
-
-    /// Steps that are hard to cut: short, of white space or punctuation, with marks that compose, with added tokens.
-    fn nasty_steps() -> impl Strategy<Value = Vec<String>> {
-        let part = prop_oneof![
-            6 => "[ab1 .]{1,6}",
-            3 => prop::sample::select(vec![
-                "\n", "\r\n", "\n\n", "\t", "  ", "'", "'s", "'ll", "'re", "=", "<", ";", "...", ", ", "12", "1234", "/",
-            ]).prop_map(str::to_string),
-            2 => prop::sample::select(vec![
-                "\u{301}", "\u{338}", "e\u{301}", "é", "か\u{3099}", "所以", "，", "“", "г", "\u{212a}", "\u{37e}", "漢字", "。", "\u{a0}", "\u{2028}", "🙂", "ſ",
-                "\u{1100}\u{1161}", "\u{958}", "ß", "½", "²",
-            ]).prop_map(str::to_string),
-            1 => prop::sample::select(vec!["<|im_end|>", "<|im", "_end|>", "<|end_of_text|>", "ab"])
-                .prop_map(str::to_string),
-        ];
-        let step = prop::collection::vec(part, 0..6).prop_map(|parts| parts.concat());
-        prop::collection::vec(step, 0..9)
     }
 
     proptest! {

@@ -1,5 +1,6 @@
 //! The language model: everything between a folder in Hugging Face's layout and a score.
 
+mod byte_level;
 pub mod config;
 mod cuts;
 pub mod decoder;

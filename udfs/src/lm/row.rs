@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::output::{Target, TokenScore};
 use super::{PromptTemplate, Result, Tokenizer};
+use crate::kernels::steps::{SEPARATOR, join};
 
 /// A question and its chain as tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,21 +37,21 @@ pub struct Scores {
 }
 
 impl Row {
-    /// Tokenises the prompt of `question` and the steps, joined by a blank line, in one piece.
+    /// Tokenises the prompt of `question` and the steps, joined by a blank line, as one text.
     ///
     /// # Errors
     /// If the prompt cannot be rendered or the tokenizer fails.
     pub fn encode(tokenizer: &Tokenizer, prompt: &PromptTemplate, question: &str, steps: &[&str]) -> Result<Self> {
-        let mut text = prompt.render(question)?;
-        let mut spans = Vec::with_capacity(steps.len());
-        for (i, step) in steps.iter().enumerate() {
-            if i > 0 {
-                text.push_str("\n\n");
-            }
-            spans.push((text.len(), text.len() + step.len()));
-            text.push_str(step);
-        }
-        let encoded = tokenizer.encode(&text, prompt.adds_special())?;
+        let prompt_text = prompt.render(question)?;
+        let mut start = prompt_text.len();
+        let span = |step: &&str| {
+            let span = (start as u32, (start + step.len()) as u32);
+            start += step.len() + SEPARATOR.len();
+            span
+        };
+        let spans: Vec<(u32, u32)> = steps.iter().map(span).collect();
+        let chain = join(steps.iter().copied());
+        let encoded = tokenizer.encode_with_prompt(&prompt_text, &chain, prompt.adds_special())?;
         Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids })
     }
 
@@ -91,10 +92,10 @@ impl Row {
 }
 
 /// The tokens of each span of bytes; spans ascend. Tokens without bytes (a BOS) cover nothing.
-fn locate(offsets: &[(usize, usize)], spans: &[(usize, usize)]) -> Vec<Step> {
+fn locate(offsets: &[(u32, u32)], spans: &[(u32, u32)]) -> Vec<Step> {
     let is_empty = |token: usize| offsets[token].0 == offsets[token].1;
     let mut first = 0;
-    let locate_one = |(from, to): &(usize, usize)| {
+    let locate_one = |(from, to): &(u32, u32)| {
         while first < offsets.len() && (is_empty(first) || offsets[first].1 <= *from) {
             first += 1;
         }

@@ -25,7 +25,7 @@ impl Example {
     /// If the text cannot be tokenised.
     pub fn encode(tokenizer: &Tokenizer, prompt: &str, response: &str, end: u32) -> Result<Self> {
         let encoded = tokenizer.encode(&format!("{prompt}{response}"), false)?;
-        let in_prompt = |(_, to): &&(usize, usize)| *to <= prompt.len();
+        let in_prompt = |(_, to): &&(u32, u32)| *to as usize <= prompt.len();
         let count = encoded.offsets.iter().take_while(in_prompt).count();
         let mut ids = encoded.ids;
         ids.push(end);

@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(tokenizer.encode("<|im_start|>a<|im_end|>", false).unwrap().ids.len(), 3);
         let unseen = "日本 \u{1F600}\t x";
         let encoded = tokenizer.encode(unseen, false).unwrap();
-        assert_eq!(encoded.offsets.last().map(|(_, end)| *end), Some(unseen.len()));
+        assert_eq!(encoded.offsets.last().map(|(_, end)| *end), Some(unseen.len() as u32));
         assert!(encoded.ids.iter().all(|id| *id < 280));
     }
 

@@ -1,0 +1,73 @@
+//! Tokens: chains tokenised with and without offsets, in CPU time. The peer is the Python package of the crate that reads
+//! tokenizers: `python3 benches/peers/tokens.py`. `CORPUS` names other traces than the sample's, separated by spaces.
+
+#![allow(missing_docs, reason = "criterion_group writes public items")]
+#![allow(clippy::unwrap_used, reason = "a bench that fails says enough")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::hint::black_box;
+use std::path::Path;
+
+use asap_pipelines::session::session;
+use asap_udfs::Settings;
+use asap_udfs::llm::Llm;
+use asap_udfs::lm::Tokenizer;
+use common::CpuTime;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
+use serde::Serialize;
+
+const SAMPLE: &str = "data/sample/openr1-math.parquet data/sample/codeforces-cots.parquet";
+const MODELS: [&str; 3] = ["tests/goldens/qwen2", "tests/goldens/llama", "data/model"];
+
+/// What is measured, and what came out, for the peer to read and to compare.
+#[derive(Serialize)]
+struct Inputs {
+    chains: Vec<String>,
+    /// By the model's folder, the ids of each chain's tokens.
+    ids: BTreeMap<&'static str, Vec<Vec<u32>>>,
+}
+
+/// The chains of the corpora.
+async fn chains() -> Vec<String> {
+    let context = session(Settings::default(), &Llm::default()).unwrap();
+    let mut chains = vec![];
+    for location in std::env::var("CORPUS").as_deref().unwrap_or(SAMPLE).split(' ') {
+        let sql = format!("SELECT cot FROM cot_corpus('{location}') WHERE cot IS NOT NULL");
+        for batch in context.sql(&sql).await.unwrap().collect().await.unwrap() {
+            let column = cast(batch.column(0), &DataType::Utf8);
+            chains.extend(column.unwrap().as_string::<i32>().iter().flatten().map(str::to_string));
+        }
+    }
+    chains
+}
+
+fn tokens(criterion: &mut Criterion<CpuTime>) {
+    std::env::set_current_dir(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let chains = tokio::runtime::Runtime::new().unwrap().block_on(chains());
+    let bytes = chains.iter().map(|chain| chain.len() as u64).sum();
+    let mut group = criterion.benchmark_group("tokens");
+    group.throughput(Throughput::Bytes(bytes)).sample_size(10);
+    let mut ids = BTreeMap::new();
+    for model in MODELS {
+        let tokenizer = Tokenizer::load(Path::new(model)).unwrap();
+        let encode = |chain: &String| tokenizer.encode(chain, false).unwrap().ids;
+        ids.insert(model, chains.iter().map(encode).collect());
+        group.bench_function(format!("{model}, ids"), |bencher| {
+            bencher.iter(|| chains.iter().map(|chain| tokenizer.count(black_box(chain)).unwrap()).sum::<usize>());
+        });
+        group.bench_function(format!("{model}, offsets"), |bencher| {
+            bencher.iter(|| chains.iter().for_each(|chain| drop(black_box(tokenizer.encode(chain, false)))));
+        });
+    }
+    let file = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("tokens.json")).unwrap();
+    serde_json::to_writer(std::io::BufWriter::new(file), &Inputs { chains, ids }).unwrap();
+}
+
+criterion_group! { name = benches; config = Criterion::default().with_measurement(CpuTime); targets = tokens }
+criterion_main!(benches);
