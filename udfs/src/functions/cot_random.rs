@@ -6,6 +6,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion_macros::user_doc;
+use rayon::prelude::*;
 
 use crate::args::{self, Arg, Lists};
 use crate::kernels::budget;
@@ -62,7 +63,7 @@ impl ScalarUDFImpl for CotRandom {
         let arrays = args::arrays(&args)?;
         let (steps, ratios, seeds) = (Lists::new(&arrays[0]), args::floats(&arrays[1]), args::ints(&arrays[2]));
         let tokenizer = self.models.tokenizer(&args.config_options)?;
-        let rows = (0..args.number_rows).map(|row| {
+        let rows = (0..args.number_rows).into_par_iter().map(|row| {
             match (steps.texts(row), args::from_0_to_1_at(ratios, row), args::int_at(seeds, row)) {
                 (Some(steps), Some(ratio), Some(seed)) => {
                     let joined = Joined::new(&tokenizer, &steps)?;

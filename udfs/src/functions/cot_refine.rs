@@ -6,6 +6,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion_macros::user_doc;
+use rayon::prelude::*;
 
 use crate::args::{self, Arg, Lists};
 use crate::kernels::budget;
@@ -59,7 +60,7 @@ impl ScalarUDFImpl for CotRefine {
         let (steps, scores) = (Lists::new(&arrays[0]), Lists::new(&arrays[1]));
         let default_max_tokens = Settings::of(&args.config_options)?.refine_max_tokens;
         let tokenizer = self.models.tokenizer(&args.config_options)?;
-        let rows = (0..args.number_rows).map(|row| {
+        let rows = (0..args.number_rows).into_par_iter().map(|row| {
             let max_tokens = match arrays.get(2) {
                 Some(given) => args::int_at(args::ints(given), row),
                 None => Some(default_max_tokens),

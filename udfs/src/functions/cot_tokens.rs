@@ -7,6 +7,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion_macros::user_doc;
+use rayon::prelude::*;
 
 use crate::args::{self, Arg};
 use crate::lm::Models;
@@ -50,11 +51,12 @@ impl ScalarUDFImpl for CotTokens {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = args::arrays(&args)?;
         let tokenizer = self.models.tokenizer(&args.config_options)?;
-        let counts = args::texts(&arrays[0]).iter().map(|text| match text {
+        let texts = args::texts(&arrays[0]);
+        let counts = (0..args.number_rows).into_par_iter().map(|row| match args::text_at(texts, row) {
             Some(text) => Ok(Some(tokenizer.length(text)? as i64)),
             None => Ok(None),
         });
-        Ok(ColumnarValue::Array(Arc::new(counts.collect::<Result<Int64Array>>()?)))
+        Ok(ColumnarValue::Array(Arc::new(Int64Array::from(counts.collect::<Result<Vec<_>>>()?))))
     }
 
     fn documentation(&self) -> Option<&Documentation> {

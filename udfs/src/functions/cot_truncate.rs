@@ -6,6 +6,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion_macros::user_doc;
+use rayon::prelude::*;
 
 use crate::args::{self, Arg, Lists};
 use crate::kernels::budget;
@@ -60,13 +61,15 @@ impl ScalarUDFImpl for CotTruncate {
         let arrays = args::arrays(&args)?;
         let (steps, ratios) = (Lists::new(&arrays[0]), args::floats(&arrays[1]));
         let tokenizer = self.models.tokenizer(&args.config_options)?;
-        let rows = (0..args.number_rows).map(|row| match (steps.texts(row), args::from_0_to_1_at(ratios, row)) {
-            (Some(steps), Some(ratio)) => {
-                let joined = Joined::new(&tokenizer, &steps)?;
-                let max_tokens = budget::share(ratio, joined.tokens());
-                Ok(Some(joined.prune((0..steps.len()).rev(), max_tokens)?))
+        let rows = (0..args.number_rows).into_par_iter().map(|row| {
+            match (steps.texts(row), args::from_0_to_1_at(ratios, row)) {
+                (Some(steps), Some(ratio)) => {
+                    let joined = Joined::new(&tokenizer, &steps)?;
+                    let max_tokens = budget::share(ratio, joined.tokens());
+                    Ok(Some(joined.prune((0..steps.len()).rev(), max_tokens)?))
+                }
+                _ => Ok(None),
             }
-            _ => Ok(None),
         });
         Ok(ColumnarValue::Array(args::one_based_lists(rows.collect::<Result<Vec<_>>>()?)))
     }

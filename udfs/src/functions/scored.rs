@@ -6,6 +6,7 @@ use datafusion::arrow::array::{ArrayRef, ListArray, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Float32Type};
 use datafusion::common::{Result, exec_err};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs};
+use rayon::prelude::*;
 
 use crate::args::{self, Arg, Lists};
 use crate::cores;
@@ -63,11 +64,11 @@ pub async fn scores(
 pub fn too_long(models: &Models, args: &ScalarFunctionArgs) -> Result<ColumnarValue> {
     let arrays = args::arrays(args)?;
     let scorer = models.scorer(&args.config_options)?;
-    let messages = rows(&arrays, args.number_rows).into_iter().map(|row| match row {
+    let messages = rows(&arrays, args.number_rows).into_par_iter().map(|row| match row {
         Some(chain) => Ok(scorer.too_long(&chain)?),
         None => Ok(None),
     });
-    Ok(ColumnarValue::Array(Arc::new(messages.collect::<Result<StringArray>>()?)))
+    Ok(ColumnarValue::Array(Arc::new(StringArray::from(messages.collect::<Result<Vec<_>>>()?))))
 }
 
 fn rows(arrays: &[ArrayRef], count: usize) -> Vec<Option<QuestionAndSteps<'_>>> {

@@ -89,7 +89,7 @@ fn unknown() -> Value {
 }
 
 /// Tokenizers of every kind, and where their texts can be cut.
-pub(crate) fn all() -> [(Tokenizer, Cuts); 6] {
+pub(super) fn all() -> [(Tokenizer, Cuts); 6] {
     [
         (tokenizer(&golden_tokenizer("qwen2")), Cuts::ByteLevel),
         (tokenizer(&golden_tokenizer("llama")), Cuts::ByteLevel),

@@ -193,8 +193,9 @@ impl Tokenizer {
 
     /// Remembers the number of tokens of a text.
     pub(super) fn remember_length(&self, text: &str, tokens: usize) {
+        let key = key(text);
         let mut lengths = self.lengths.lock().unwrap_or_else(PoisonError::into_inner);
-        lengths.insert(key(text), Arc::new(tokens), REMEMBERED_BESIDE);
+        lengths.insert(key, Arc::new(tokens), REMEMBERED_BESIDE);
     }
 
     fn remembered_chain(&self, key: [u8; 32], text: &str) -> Result<Arc<Chain>> {
@@ -267,7 +268,7 @@ impl fmt::Debug for Tokenizer {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::lm::testing::{all, chains, golden_tokenizer, nasty_steps, tokenizer};

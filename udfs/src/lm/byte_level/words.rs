@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Pieces that are remembered at once, a power of two; they take three quarters of a megabyte.
+/// Pieces that are remembered at once, a power of two. They take less than a megabyte, which a core's own cache holds.
 const SLOTS: usize = 1 << 14;
 /// The bytes of the longest piece that is remembered.
 const LONGEST: usize = 16;
