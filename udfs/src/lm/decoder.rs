@@ -1,185 +1,81 @@
-//! The decoder that the four families share: embedding, layers of attention and MLP, final norm.
+//! The decoder that the four families share, as scoring and generation run it: tokens through all layers at once, long
+//! chains in parts that read the keys and values of the parts before.
 
+use std::ops::Range;
 use std::path::Path;
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
 use super::Result;
 use super::config::ModelConfig;
-use super::ops::{self, Attention, Direction, Heads};
+use super::ops::{self, Chain, Heads, Projection, matrix};
+use super::pass::Pass;
 use super::rope::{Rope, RopeTable};
-use super::weights::{LayerWeights, Weights};
+use super::weights::Weights;
 
-/// Tokens that go through an MLP at a time: between its projections a token is several times as wide.
-const MLP_TOKENS: usize = 1024;
+/// Tokens that go through the layers together: chains up to as many, or a part of a longer chain.
+pub const TOKENS_PER_PASS: usize = 8192;
 
-/// A model that turns tokens into hidden states.
+/// A model that turns tokens into hidden states, with projections of type `M`: `Tensor` in f32 or `Bf16Matrix`.
 #[derive(Debug, Clone)]
-pub struct Decoder {
+pub struct Decoder<M = Tensor> {
     /// The model's shape.
     pub config: ModelConfig,
     /// The model's weights.
-    pub weights: Weights,
+    pub weights: Weights<M>,
     rope: Rope,
-}
-
-/// Chains that follow each other in one run of tokens, without padding.
-#[derive(Debug, Clone)]
-pub struct Packing {
-    /// Tokens of each chain.
-    pub lengths: Vec<usize>,
-    /// Each token's place in its chain, from 0.
-    pub positions: Vec<usize>,
-    /// The rotations of all positions.
-    pub table: RopeTable,
-}
-
-/// What the attention half of a layer computes.
-#[derive(Debug, Clone)]
-pub struct AttentionHalf {
-    /// The input, normalised: [tokens, hidden].
-    pub normed: Tensor,
-    /// Rotated queries: [tokens, heads × head_dim].
-    pub q: Tensor,
-    /// Rotated keys: [tokens, key heads × head_dim].
-    pub k: Tensor,
-    /// Values: [tokens, key heads × head_dim].
-    pub v: Tensor,
-    /// What the heads gathered.
-    pub attention: Attention,
-    /// The input plus the projection of what the heads gathered: [tokens, hidden].
-    pub output: Tensor,
 }
 
 /// The rotated keys and the values of the tokens of one chain, in every layer.
 #[derive(Debug, Clone)]
 pub struct KeysAndValues {
-    tokens: usize,
+    /// Tokens of the chain.
+    pub(super) tokens: usize,
     /// Each [tokens, key heads × head_dim].
-    layers: Vec<(Vec<f32>, Vec<f32>)>,
+    pub(super) layers: Vec<[Vec<f32>; 2]>,
 }
 
-impl Decoder {
-    /// Reads config and weights of a folder in Hugging Face's layout.
-    ///
-    /// # Errors
-    /// As [`ModelConfig::load`] and [`Weights::load`].
-    pub fn load(folder: &Path) -> Result<Self> {
-        let config = ModelConfig::load(folder)?;
-        let weights = Weights::load(folder, &config)?;
-        Ok(Self::new(config, weights))
-    }
-
+impl<M: Projection> Decoder<M> {
     /// A decoder of these weights.
-    pub fn new(config: ModelConfig, weights: Weights) -> Self {
+    pub fn new(config: ModelConfig, weights: Weights<M>) -> Self {
         let rope = Rope::new(&config.rope, config.head_dim);
         Self { config, weights, rope }
     }
 
-    /// The positions and rotations of chains of these lengths.
-    pub fn packing(&self, lengths: &[usize]) -> Packing {
-        let longest = lengths.iter().copied().max().unwrap_or(0);
-        Packing {
-            lengths: lengths.to_vec(),
-            positions: lengths.iter().flat_map(|length| 0..*length).collect(),
-            table: self.rope.table(longest),
-        }
-    }
-
-    /// The hidden states after the final norm, [tokens, hidden], of chains that follow each other in `ids`, `lengths`
-    /// tokens each. Chains do not see each other.
-    pub fn hidden(&self, ids: &[u32], lengths: &[usize]) -> Result<Tensor> {
-        let packing = self.packing(lengths);
-        let mut x = self.embed(ids)?;
-        for layer in &self.weights.layers {
-            x = self.attention(layer, &x, &packing)?.output;
-            x = self.mlp(layer, &x)?;
-        }
-        ops::rms_norm(&x, &self.weights.norm, self.config.rms_norm_eps)
-    }
-
-    /// The embeddings of tokens: [tokens, hidden].
-    pub fn embed(&self, ids: &[u32]) -> Result<Tensor> {
-        Ok(self.weights.embed.index_select(&Tensor::new(ids, &Device::Cpu)?, 0)?)
-    }
-
-    /// The attention half of a layer.
-    pub fn attention(&self, layer: &LayerWeights, x: &Tensor, packing: &Packing) -> Result<AttentionHalf> {
-        let (normed, [q, k, v]) = self.projections(layer, x, &packing.positions, &packing.table)?;
-        let attention = ops::attention(&q, &k, &v, self.heads(), &packing.lengths)?;
-        let output = (x + ops::linear(&attention.output, &layer.o)?)?;
-        Ok(AttentionHalf { normed, q, k, v, attention, output })
-    }
-
-    /// The normalised input of a layer, and its rotated queries, rotated keys and values at these positions.
-    fn projections(
+    /// Calls `each` with the hidden states after the final norm, [tokens, hidden], of chains that follow each other in
+    /// `ids`, `lengths` tokens each, pass by pass with the tokens' places. Chains do not see each other.
+    ///
+    /// # Errors
+    /// If a token is not in the model's vocabulary, and what `each` fails with.
+    pub fn hidden_by_pass(
         &self,
-        layer: &LayerWeights,
-        x: &Tensor,
-        positions: &[usize],
-        table: &RopeTable,
-    ) -> Result<(Tensor, [Tensor; 3])> {
-        let epsilon = self.config.rms_norm_eps;
-        let normed = ops::rms_norm(x, &layer.input_norm, epsilon)?;
-        let mut q = ops::linear(&normed, &layer.q)?;
-        let mut k = ops::linear(&normed, &layer.k)?;
-        let v = ops::linear(&normed, &layer.v)?;
-        if let (Some(q_norm), Some(k_norm)) = (&layer.q_norm, &layer.k_norm) {
-            q = ops::rms_norm(&q, q_norm, epsilon)?;
-            k = ops::rms_norm(&k, k_norm, epsilon)?;
+        ids: &[u32],
+        lengths: &[usize],
+        mut each: impl FnMut(Range<usize>, Tensor) -> Result<()>,
+    ) -> Result<()> {
+        let table = self.rope.table(lengths.iter().copied().max().unwrap_or(0));
+        let (mut first, mut rest) = (0, lengths);
+        while let Some(length) = rest.first() {
+            let chains = chains_of_a_pass(rest);
+            if chains.is_empty() {
+                let mut before = self.no_keys_and_values(*length);
+                for part in ids[first..first + length].chunks(TOKENS_PER_PASS) {
+                    let place = first + before.tokens;
+                    each(place..place + part.len(), self.extend(part, &mut before, &table)?)?;
+                }
+                (first, rest) = (first + length, &rest[1..]);
+            } else {
+                let end = first + chains.iter().map(|chain| chain.tokens).sum::<usize>();
+                each(first..end, self.pass(&ids[first..end], &chains, &table, None)?)?;
+                (first, rest) = (end, &rest[chains.len()..]);
+            }
         }
-        let q = ops::rotate(&q, positions, table, Direction::Forward)?;
-        let k = ops::rotate(&k, positions, table, Direction::Forward)?;
-        Ok((normed, [q, k, v]))
-    }
-
-    /// The hidden states after the final norm of a chain's first tokens, and what its next token needs of them.
-    pub fn prefill(&self, ids: &[u32]) -> Result<(Tensor, KeysAndValues)> {
-        let packing = self.packing(&[ids.len()]);
-        let mut layers = Vec::with_capacity(self.weights.layers.len());
-        let mut x = self.embed(ids)?;
-        for layer in &self.weights.layers {
-            let half = self.attention(layer, &x, &packing)?;
-            layers.push(ops::read([&half.k, &half.v], |[k, v]| (k.to_vec(), v.to_vec()))?);
-            x = self.mlp(layer, &half.output)?;
-        }
-        let hidden = ops::rms_norm(&x, &self.weights.norm, self.config.rms_norm_eps)?;
-        Ok((hidden, KeysAndValues { tokens: ids.len(), layers }))
-    }
-
-    /// The hidden state after the final norm of one more token, [1, hidden]. `table` holds its position.
-    pub fn next(&self, id: u32, before: &mut KeysAndValues, table: &RopeTable) -> Result<Tensor> {
-        let mut x = self.embed(&[id])?;
-        for (layer, (keys, values)) in self.weights.layers.iter().zip(&mut before.layers) {
-            let (_, [q, k, v]) = self.projections(layer, &x, &[before.tokens], table)?;
-            ops::read([&k, &v], |[k, v]| {
-                keys.extend_from_slice(k);
-                values.extend_from_slice(v);
-            })?;
-            let gathered = ops::attention_of_next(&q, keys, values, self.heads())?;
-            x = self.mlp(layer, &(x + ops::linear(&gathered, &layer.o)?)?)?;
-        }
-        before.tokens += 1;
-        ops::rms_norm(&x, &self.weights.norm, self.config.rms_norm_eps)
+        Ok(())
     }
 
     /// The rotations of the positions before `positions`.
     pub fn rope_table(&self, positions: usize) -> RopeTable {
         self.rope.table(positions)
-    }
-
-    /// The MLP half of a layer: x plus what the MLP makes of its norm.
-    pub fn mlp(&self, layer: &LayerWeights, x: &Tensor) -> Result<Tensor> {
-        let (tokens, hidden) = x.dims2()?;
-        let mut values = Vec::with_capacity(tokens * hidden);
-        for from in (0..tokens).step_by(MLP_TOKENS) {
-            let part = x.narrow(0, from, MLP_TOKENS.min(tokens - from))?;
-            let normed = ops::rms_norm(&part, &layer.post_norm, self.config.rms_norm_eps)?;
-            let gate = ops::matrix(ops::product(&normed, &layer.gate.t()?)?, self.config.intermediate_size)?;
-            let up = ops::matrix(ops::product(&normed, &layer.up.t()?)?, self.config.intermediate_size)?;
-            values.extend(ops::product(&ops::swiglu(&gate, &up)?, &layer.down.t()?)?);
-        }
-        Ok((x + ops::matrix(values, hidden)?)?)
     }
 
     /// The heads of every layer.
@@ -189,6 +85,95 @@ impl Decoder {
             key: self.config.num_key_value_heads,
             width: self.config.head_dim,
         }
+    }
+
+    /// Room for the keys and values of a chain.
+    fn no_keys_and_values(&self, tokens: usize) -> KeysAndValues {
+        let values = tokens * self.config.num_key_value_heads * self.config.head_dim;
+        let room = || [Vec::with_capacity(values), Vec::with_capacity(values)];
+        KeysAndValues { tokens: 0, layers: self.weights.layers.iter().map(|_| room()).collect() }
+    }
+
+    /// The hidden states of a chain's next tokens, [tokens, hidden]. `table` holds their positions.
+    fn extend(&self, ids: &[u32], before: &mut KeysAndValues, table: &RopeTable) -> Result<Tensor> {
+        let chain = Chain { earlier: before.tokens, tokens: ids.len() };
+        self.pass(ids, &[chain], table, Some(before))
+    }
+
+    fn pass(
+        &self,
+        ids: &[u32],
+        chains: &[Chain],
+        table: &RopeTable,
+        before: Option<&mut KeysAndValues>,
+    ) -> Result<Tensor> {
+        let mut x = Vec::with_capacity(ids.len() * self.config.hidden_size);
+        let mut widened = Vec::new();
+        for id in ids {
+            let row = *id as usize..*id as usize + 1;
+            ops::read_rows(&self.weights.embed, row, &mut widened, |row| x.extend_from_slice(row))?;
+        }
+        Pass::new(self, chains, table).run(&mut x, before)?;
+        matrix(x, self.config.hidden_size)
+    }
+}
+
+/// The first whole chains that go through the layers together; none if the first alone is too long.
+fn chains_of_a_pass(lengths: &[usize]) -> Vec<Chain> {
+    let mut tokens = 0;
+    let fits = |length: &&usize| {
+        tokens += **length;
+        tokens <= TOKENS_PER_PASS
+    };
+    lengths.iter().take_while(fits).map(|length| Chain { earlier: 0, tokens: *length }).collect()
+}
+
+/// What only f32 is used for.
+impl Decoder {
+    /// Reads config and weights of a folder in Hugging Face's layout, in f32.
+    ///
+    /// # Errors
+    /// As [`ModelConfig::load`] and [`Weights::load`].
+    pub fn load(folder: &Path) -> Result<Self> {
+        let config = ModelConfig::load(folder)?;
+        let weights = Weights::load(folder, &config)?;
+        Ok(Self::new(config, weights))
+    }
+
+    /// The hidden states of [`Decoder::hidden_by_pass`] in one tensor.
+    ///
+    /// # Errors
+    /// If a token is not in the model's vocabulary.
+    pub fn hidden(&self, ids: &[u32], lengths: &[usize]) -> Result<Tensor> {
+        let mut passes = Vec::new();
+        self.hidden_by_pass(ids, lengths, |_, hidden| {
+            passes.push(hidden);
+            Ok(())
+        })?;
+        match passes.as_slice() {
+            [whole] => Ok(whole.clone()),
+            _ => Ok(Tensor::cat(&passes, 0)?),
+        }
+    }
+
+    /// The hidden states after the final norm of a chain's first tokens, and what its next token needs of them.
+    ///
+    /// # Errors
+    /// If a token is not in the model's vocabulary.
+    pub fn prefill(&self, ids: &[u32]) -> Result<(Tensor, KeysAndValues)> {
+        let table = self.rope.table(ids.len());
+        let mut before = self.no_keys_and_values(ids.len());
+        let parts = ids.chunks(TOKENS_PER_PASS).map(|part| self.extend(part, &mut before, &table));
+        let hidden = Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)?;
+        Ok((hidden, before))
+    }
+
+    /// The hidden state after the final norm of one more token, [1, hidden]. `table` holds its position.
+    ///
+    /// # Errors
+    /// If the token is not in the model's vocabulary.
+    pub fn next(&self, id: u32, before: &mut KeysAndValues, table: &RopeTable) -> Result<Tensor> {
+        self.extend(&[id], before, table)
     }
 }
 
@@ -239,6 +224,41 @@ mod tests {
                 let found = output.score(&hidden, &targets(&ids, &first, 0)).unwrap();
                 assert_close(&found, &expected, 1e-4);
             }
+        }
+    }
+
+    #[test]
+    fn many_short_chains_are_one_pass_and_a_long_one_goes_in_parts() {
+        let decoder = Decoder::load(&golden("qwen2")).unwrap();
+        let passes = |lengths: &[usize]| {
+            let ids: Vec<u32> = (0..lengths.iter().sum()).map(|i: usize| (i * 31 % 1700) as u32).collect();
+            let mut passes = Vec::new();
+            let each = |rows, hidden: Tensor| {
+                passes.push((rows, hidden.dim(0)?));
+                Ok(())
+            };
+            decoder.hidden_by_pass(&ids, lengths, each).unwrap();
+            passes
+        };
+        assert_eq!(passes(&[100; 64]), [(0..6400, 6400)]);
+        let found = passes(&[9000, 20, 8172, 1]);
+        assert_eq!(found, [(0..8192, 8192), (8192..9000, 808), (9000..17_192, 8192), (17_192..17_193, 1)]);
+    }
+
+    #[test]
+    fn parts_of_a_chain_give_what_the_whole_chain_gives() {
+        for model in ["qwen2", "qwen3"] {
+            let decoder = Decoder::load(&golden(model)).unwrap();
+            let ids: Vec<u32> = (0..900).map(|i| i * 31 % 1700).collect();
+            let whole = decoder.hidden(&ids, &[ids.len()]).unwrap().to_vec2::<f32>().unwrap();
+            let table = decoder.rope_table(ids.len());
+            let mut before = decoder.no_keys_and_values(ids.len());
+            let mut rows = Vec::new();
+            for part in [&ids[..1], &ids[1..310], &ids[310..311], &ids[311..]] {
+                rows.extend(decoder.extend(part, &mut before, &table).unwrap().to_vec2::<f32>().unwrap());
+            }
+            let furthest = rows.concat().iter().zip(whole.concat()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(furthest < 1e-5, "{model}: {furthest}");
         }
     }
 

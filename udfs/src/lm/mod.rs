@@ -9,6 +9,7 @@ pub mod generate;
 mod joined;
 pub mod ops;
 pub mod output;
+mod pass;
 mod prompt;
 pub mod rope;
 mod row;
@@ -29,7 +30,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, config_datafusion_err};
 
-use crate::settings::Settings;
+use crate::settings::{ScorerDtype, Settings};
 pub use fingerprint::fingerprint;
 pub use joined::Joined;
 pub use prompt::{Message, PromptTemplate};
@@ -108,9 +109,9 @@ pub struct Models {
 #[derive(Debug, Default)]
 struct Loaded {
     tokenizers: HashMap<PathBuf, Arc<Tokenizer>>,
-    models: HashMap<PathBuf, Arc<LoadedModel>>,
-    /// By the model's folder and the setting `asap.scorer.prompt`.
-    scorers: HashMap<(PathBuf, Option<String>), Arc<Scorer>>,
+    models: HashMap<(PathBuf, ScorerDtype), Arc<LoadedModel>>,
+    /// By the model's folder and the settings `asap.scorer.dtype` and `asap.scorer.prompt`.
+    scorers: HashMap<(PathBuf, ScorerDtype, Option<String>), Arc<Scorer>>,
 }
 
 impl Loaded {
@@ -123,22 +124,23 @@ impl Loaded {
         Ok(tokenizer)
     }
 
-    fn model(&mut self, folder: &Path, tokenizer: &Tokenizer) -> Result<Arc<LoadedModel>> {
-        if let Some(model) = self.models.get(folder) {
+    fn model(&mut self, folder: &Path, dtype: ScorerDtype, tokenizer: &Tokenizer) -> Result<Arc<LoadedModel>> {
+        let key = (folder.to_path_buf(), dtype);
+        if let Some(model) = self.models.get(&key) {
             return Ok(Arc::clone(model));
         }
-        let model = Arc::new(LoadedModel::load(folder, tokenizer)?);
-        self.models.insert(folder.to_path_buf(), Arc::clone(&model));
+        let model = Arc::new(LoadedModel::load(folder, dtype, tokenizer)?);
+        self.models.insert(key, Arc::clone(&model));
         Ok(model)
     }
 
-    fn scorer(&mut self, folder: &Path, prompt: Option<&str>) -> Result<Arc<Scorer>> {
-        let key = (folder.to_path_buf(), prompt.map(str::to_string));
+    fn scorer(&mut self, folder: &Path, dtype: ScorerDtype, prompt: Option<&str>) -> Result<Arc<Scorer>> {
+        let key = (folder.to_path_buf(), dtype, prompt.map(str::to_string));
         if let Some(scorer) = self.scorers.get(&key) {
             return Ok(Arc::clone(scorer));
         }
         let tokenizer = self.tokenizer(folder)?;
-        let model = self.model(folder, &tokenizer)?;
+        let model = self.model(folder, dtype, &tokenizer)?;
         let scorer = Arc::new(Scorer::new(folder, prompt, tokenizer, model)?);
         self.scorers.insert(key, Arc::clone(&scorer));
         Ok(scorer)
@@ -154,13 +156,15 @@ impl Models {
         self.load(&Settings::of(config)?.scorer_model, Loaded::tokenizer)
     }
 
-    /// The scoring model (`asap.scorer.model`) with its prompt (`asap.scorer.prompt`).
+    /// The scoring model (`asap.scorer.model`), computed in `asap.scorer.dtype`, with its prompt (`asap.scorer.prompt`).
     ///
     /// # Errors
     /// One that names the setting, the folder and what is wrong with it.
     pub fn scorer(&self, config: &ConfigOptions) -> datafusion::common::Result<Arc<Scorer>> {
         let settings = Settings::of(config)?;
-        self.load(&settings.scorer_model, |loaded, folder| loaded.scorer(folder, settings.scorer_prompt.as_deref()))
+        self.load(&settings.scorer_model, |loaded, folder| {
+            loaded.scorer(folder, settings.scorer_dtype, settings.scorer_prompt.as_deref())
+        })
     }
 
     fn load<T>(

@@ -6,10 +6,12 @@ use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
 use super::Result;
-use super::ops;
+use super::ops::{self, Cores, Matrix, Pool, SumOfExponentials, Write};
 
-/// Logits that exist at a time.
-const LOGITS: usize = 1 << 22;
+/// Rows that go through the layer together.
+const ROWS: usize = 512;
+/// Tokens of the vocabulary whose logits a task holds.
+const VOCABULARY: usize = 1024;
 
 /// The score of one token.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,38 +34,81 @@ pub struct Target {
 /// The output layer of a model.
 #[derive(Debug)]
 pub struct Output {
-    /// [vocabulary, hidden].
+    /// [vocabulary, hidden], in f32 or bf16.
     weight: Tensor,
     rows: AtomicU64,
 }
 
+/// Logits of a task and the weights that they are computed from.
+#[derive(Debug, Default)]
+struct Scratch {
+    logits: Vec<f32>,
+    weights: Vec<f32>,
+}
+
 impl Output {
-    /// An output layer of this weight, [vocabulary, hidden].
+    /// An output layer of this weight, [vocabulary, hidden], in f32 or bf16.
     pub fn new(weight: Tensor) -> Self {
         Self { weight, rows: AtomicU64::new(0) }
     }
 
-    /// Scores `targets` by hidden states, [tokens, hidden]. Only the rows that targets name are multiplied, a part of
-    /// them at a time; logits, softmax and entropy are f32.
+    /// Scores `targets` by hidden states, [tokens, hidden]. Only the rows that targets name are multiplied, by a part of
+    /// the vocabulary at a time; logits, softmax and entropy are f32.
+    ///
+    /// # Errors
+    /// If a target names a row or a token that is not there.
     pub fn score(&self, hidden: &Tensor, targets: &[Target]) -> Result<Vec<TokenScore>> {
-        let vocabulary = self.weight.dim(0)?;
-        let rows_at_a_time = (LOGITS / vocabulary).max(1);
         let mut scores = Vec::with_capacity(targets.len());
-        for part in targets.chunks(rows_at_a_time) {
+        for part in targets.chunks(ROWS) {
             let rows: Vec<u32> = part.iter().map(|target| target.row).collect();
             let asked = hidden.index_select(&Tensor::new(rows, &Device::Cpu)?, 0)?;
-            let logits = ops::product(&asked, &self.weight.t()?)?;
-            self.rows.fetch_add((logits.len() / vocabulary) as u64, Ordering::Relaxed);
-            let part_scores = logits.par_chunks(vocabulary).zip(part).map(|(logits, target)| {
-                let (log_sum, entropy) = ops::log_sum_exp(logits);
-                TokenScore { surprisal: log_sum - logits[target.id as usize], entropy }
-            });
-            scores.par_extend(part_scores);
+            ops::read([&asked], |[asked]| self.score_rows(asked, part, &mut scores))??;
+            self.rows.fetch_add(part.len() as u64, Ordering::Relaxed);
         }
         Ok(scores)
     }
 
-    /// The logits of one hidden state, [1, hidden].
+    /// Scores one target for each row of `hidden`.
+    fn score_rows(&self, hidden: &[f32], targets: &[Target], scores: &mut Vec<TokenScore>) -> Result<()> {
+        let (vocabulary, width) = self.weight.dims2()?;
+        let hidden = Matrix::dense(hidden, targets.len(), width);
+        let pool = Pool::<Scratch>::default();
+        let firsts: Vec<usize> = (0..vocabulary).step_by(VOCABULARY).collect();
+        let part = |first: &usize| -> Result<Vec<(SumOfExponentials, Option<f32>)>> {
+            let ids = *first..vocabulary.min(first + VOCABULARY);
+            pool.with(|Scratch { logits, weights }| {
+                logits.resize(targets.len() * ids.len(), 0.0);
+                ops::read_rows(&self.weight, ids.clone(), weights, |weights| {
+                    let weights = Matrix::dense(weights, ids.len(), width);
+                    ops::multiply(hidden, weights.t(), 1.0, logits, Write::Replace, Cores::One);
+                })?;
+                let row = |(logits, target): (&[f32], &Target)| {
+                    let own = (target.id as usize).checked_sub(ids.start).and_then(|place| logits.get(place));
+                    (SumOfExponentials::new(logits), own.copied())
+                };
+                Ok(logits.chunks_exact(ids.len()).zip(targets).map(row).collect())
+            })
+        };
+        let parts = firsts.par_iter().map(part).collect::<Result<Vec<_>>>()?;
+        for (row, target) in targets.iter().enumerate() {
+            let merged = parts
+                .iter()
+                .map(|part| part[row])
+                .reduce(|(sum, own), (other_sum, other_own)| (sum.merge(other_sum), own.or(other_own)));
+            let Some((sum, Some(logit))) = merged else {
+                let message = format!("expected a token below {vocabulary}, found {}", target.id);
+                return Err(candle_core::Error::msg(message).into());
+            };
+            let (log_sum, entropy) = sum.finish();
+            scores.push(TokenScore { surprisal: log_sum - logit, entropy });
+        }
+        Ok(())
+    }
+
+    /// The logits of one hidden state, [1, hidden], by a weight in f32.
+    ///
+    /// # Errors
+    /// If the weight is in bf16.
     pub fn logits(&self, hidden: &Tensor) -> Result<Vec<f32>> {
         self.rows.fetch_add(1, Ordering::Relaxed);
         ops::product(hidden, &self.weight.t()?)

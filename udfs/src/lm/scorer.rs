@@ -3,15 +3,20 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use candle_core::Tensor;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
+use super::config::ModelConfig;
 use super::decoder::Decoder;
+use super::ops::{Bf16Matrix, Projection};
 use super::output::{Output, Target, TokenScore};
 use super::row::{Row, Scores, Wanted};
 use super::thread::{Key, Model, ModelThread, Request};
+use super::weights::Weights;
 use super::{LmError, PromptTemplate, Result, Tokenizer};
 use crate::memo::Memo;
+use crate::settings::ScorerDtype;
 
 /// Bytes of tokenised rows that are remembered: those of a few batches.
 const REMEMBERED_BYTES: usize = 32 << 20;
@@ -30,30 +35,49 @@ impl LoadedModel {
     ///
     /// # Errors
     /// If a file is missing, or config, weights and tokenizer do not fit each other.
-    pub fn load(folder: &Path, tokenizer: &Tokenizer) -> Result<Self> {
-        let decoder = Decoder::load(folder)?;
-        let (vocabulary, window) = (decoder.config.vocab_size, decoder.config.max_position_embeddings);
+    pub fn load(folder: &Path, dtype: ScorerDtype, tokenizer: &Tokenizer) -> Result<Self> {
+        let config = ModelConfig::load(folder)?;
+        let (vocabulary, window) = (config.vocab_size, config.max_position_embeddings);
         if let Some(id) = tokenizer.largest_id().filter(|id| *id as usize >= vocabulary) {
             let found = format!("it has a token {id}, but config.json's vocab_size is {vocabulary}");
             return Err(LmError::Unsupported { path: folder.join("tokenizer.json"), found });
         }
-        let output = Arc::new(Output::new(decoder.weights.output().clone()));
-        let thread = ModelThread::spawn(DecoderWithOutput { decoder, output: Arc::clone(&output) })?;
+        let (thread, output) = match dtype {
+            ScorerDtype::F32 => spawn::<Tensor>(folder, config)?,
+            ScorerDtype::Bf16 => spawn::<Bf16Matrix>(folder, config)?,
+        };
         Ok(Self { thread, output, window })
     }
 }
 
-struct DecoderWithOutput {
-    decoder: Decoder,
+/// The thread of a model whose projections are of type `M`, and its output layer.
+fn spawn<M: Projection + 'static>(folder: &Path, config: ModelConfig) -> Result<(ModelThread, Arc<Output>)> {
+    let weights = Weights::<M>::load(folder, &config)?;
+    let output = Arc::new(Output::new(weights.output().clone()));
+    let decoder = Decoder::new(config, weights);
+    Ok((ModelThread::spawn(DecoderWithOutput { decoder, output: Arc::clone(&output) })?, output))
+}
+
+struct DecoderWithOutput<M> {
+    decoder: Decoder<M>,
     output: Arc<Output>,
 }
 
-impl Model for DecoderWithOutput {
+impl<M: Projection> Model for DecoderWithOutput<M> {
     fn score(&mut self, ids: &[u32], lengths: &[usize], targets: &[Target]) -> Result<Vec<TokenScore>> {
+        let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
         if targets.is_empty() {
-            return Ok(vec![]);
+            return Ok(scores);
         }
-        self.output.score(&self.decoder.hidden(ids, lengths)?, targets)
+        self.decoder.hidden_by_pass(ids, lengths, |rows, hidden| {
+            let in_pass = |place: &usize| rows.contains(&(targets[*place].row as usize));
+            let places: Vec<usize> = (0..targets.len()).filter(in_pass).collect();
+            let own = |place: &usize| Target { row: targets[*place].row - rows.start as u32, id: targets[*place].id };
+            let found = self.output.score(&hidden, &places.iter().map(own).collect::<Vec<_>>())?;
+            places.iter().zip(found).for_each(|(place, score)| scores[*place] = score);
+            Ok(())
+        })?;
+        Ok(scores)
     }
 }
 
@@ -250,12 +274,17 @@ fn in_thousands(number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lm::decoder::TOKENS_PER_PASS;
     use crate::lm::testing::{Chain, chains, golden};
 
     fn scorer(name: &str, setting: &str) -> Scorer {
+        scorer_in(ScorerDtype::F32, name, setting)
+    }
+
+    fn scorer_in(dtype: ScorerDtype, name: &str, setting: &str) -> Scorer {
         let folder = golden(name);
         let tokenizer = Arc::new(Tokenizer::load(&folder).unwrap());
-        let model = Arc::new(LoadedModel::load(&folder, &tokenizer).unwrap());
+        let model = Arc::new(LoadedModel::load(&folder, dtype, &tokenizer).unwrap());
         Scorer::new(&folder, Some(setting), tokenizer, model).unwrap()
     }
 
@@ -296,6 +325,46 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn bf16_moves_scores_by_little() {
+        for name in ["qwen2", "llama", "qwen3"] {
+            let [whole, half] = [ScorerDtype::F32, ScorerDtype::Bf16].map(|dtype| scorer_in(dtype, name, "{question}"));
+            let chains = chains(name);
+            let asked: Vec<_> = chains.iter().map(asked).collect();
+            let [whole, half] = [whole, half].map(|scorer| score(&scorer, &asked, Wanted::FirstTokens));
+            let mut differences = vec![];
+            for (whole, half) in whole.into_iter().map(steps).zip(half.into_iter().map(steps)) {
+                let pairs = whole.first.iter().zip(&half.first).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
+                differences.extend(pairs.map(|(a, b)| f64::from((a.surprisal - b.surprisal).abs())));
+            }
+            let mean = differences.iter().sum::<f64>() / differences.len() as f64;
+            assert!(mean > 0.0 && mean < 0.02, "{name}: {mean}");
+        }
+    }
+
+    #[test]
+    fn a_row_longer_than_a_pass_is_scored_in_order() {
+        let (scorer, chains) = (scorer("llama", "{question}"), chains("llama"));
+        let rows: Vec<Row> = chains
+            .iter()
+            .map(asked)
+            .map(|chain| Row::encode(&scorer.tokenizer, &scorer.prompt, chain.question, &chain.steps).unwrap())
+            .collect();
+        let ids: Vec<u32> = rows.iter().cycle().flat_map(|row| row.ids.clone()).take(TOKENS_PER_PASS + 700).collect();
+        let folder = golden("llama");
+        let decoder = Decoder::load(&folder).unwrap();
+        let output = Arc::new(Output::new(decoder.weights.output().clone()));
+        let mut model = DecoderWithOutput { decoder, output };
+        let rows = [TOKENS_PER_PASS + 500, 3, TOKENS_PER_PASS - 1, TOKENS_PER_PASS, 3];
+        let targets = rows.map(|row| Target { row: row as u32, id: ids[row + 1] });
+        let found = model.score(&ids, &[ids.len()], &targets).unwrap();
+        for (target, found) in targets.iter().zip(&found) {
+            let alone = model.score(&ids, &[ids.len()], std::slice::from_ref(target)).unwrap();
+            assert_eq!(alone, [*found]);
+        }
+        assert_eq!(found[1], found[4]);
     }
 
     #[test]

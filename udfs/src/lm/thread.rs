@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::decoder::TOKENS_PER_PASS;
 use super::output::{Target, TokenScore};
 use super::row::{Row, Scores, Wanted};
 use super::{LmError, Result};
@@ -21,7 +22,7 @@ use crate::memo::Memo;
 /// Calls that may wait for the model; the next one waits to be taken in.
 const WAITING_CALLS: usize = 16;
 /// Tokens of one run, unless a single row has more.
-const TOKENS_PER_RUN: usize = 8192;
+const TOKENS_PER_RUN: usize = TOKENS_PER_PASS;
 /// Bytes of scores that are remembered: those of a few hundred thousand steps.
 const REMEMBERED_BYTES: usize = 16 << 20;
 
@@ -254,6 +255,14 @@ mod tests {
         assert_eq!(thread.prefills(), 5);
         assert!(thread.known([5; 32], Wanted::FirstTokens).is_some());
         assert!(thread.known([5; 32], Wanted::AllTokens).is_none());
+    }
+
+    #[tokio::test]
+    async fn many_short_rows_are_one_run() {
+        let (sender, runs) = channel();
+        let thread = ModelThread::spawn(Stub(sender)).unwrap();
+        thread.score((0..64).map(|id| request(id, 100)).collect()).await.unwrap();
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [[100; 64]]);
     }
 
     #[tokio::test]

@@ -5,21 +5,23 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor, WithDType};
 use half::{bf16, f16};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::config::{Family, ModelConfig};
+use super::ops::Projection;
 use super::{LmError, Result};
 
-/// The weights of a model in f32, each under the name that Hugging Face gives it.
+/// The weights of a model, each under the name that Hugging Face gives it. Projections are `M`: `Tensor` in f32 or
+/// `Bf16Matrix`; embedding and output layer are tensors of the same type, norms and biases are f32.
 #[derive(Debug, Clone)]
-pub struct Weights {
+pub struct Weights<M = Tensor> {
     /// `model.embed_tokens.weight`, [vocabulary, hidden].
     pub embed: Tensor,
     /// The layers, first to last.
-    pub layers: Vec<LayerWeights>,
+    pub layers: Vec<LayerWeights<M>>,
     /// `model.norm.weight`, [hidden].
     pub norm: Tensor,
     /// `lm_head.weight`, [vocabulary, hidden]; None where the output layer is the embedding.
@@ -28,17 +30,17 @@ pub struct Weights {
 
 /// The weights of one layer.
 #[derive(Debug, Clone)]
-pub struct LayerWeights {
+pub struct LayerWeights<M = Tensor> {
     /// `input_layernorm.weight`, [hidden].
     pub input_norm: Tensor,
     /// `self_attn.q_proj`, [heads × head_dim, hidden].
-    pub q: Linear,
+    pub q: Linear<M>,
     /// `self_attn.k_proj`, [key heads × head_dim, hidden].
-    pub k: Linear,
+    pub k: Linear<M>,
     /// `self_attn.v_proj`, [key heads × head_dim, hidden].
-    pub v: Linear,
+    pub v: Linear<M>,
     /// `self_attn.o_proj`, [hidden, heads × head_dim].
-    pub o: Linear,
+    pub o: Linear<M>,
     /// `self_attn.q_norm.weight`, [head_dim], where the family has one.
     pub q_norm: Option<Tensor>,
     /// `self_attn.k_norm.weight`, [head_dim], where the family has one.
@@ -46,18 +48,18 @@ pub struct LayerWeights {
     /// `post_attention_layernorm.weight`, [hidden].
     pub post_norm: Tensor,
     /// `mlp.gate_proj.weight`, [intermediate, hidden].
-    pub gate: Tensor,
+    pub gate: M,
     /// `mlp.up_proj.weight`, [intermediate, hidden].
-    pub up: Tensor,
+    pub up: M,
     /// `mlp.down_proj.weight`, [hidden, intermediate].
-    pub down: Tensor,
+    pub down: M,
 }
 
 /// A projection that may have a bias.
 #[derive(Debug, Clone)]
-pub struct Linear {
+pub struct Linear<M = Tensor> {
     /// [output, input].
-    pub weight: Tensor,
+    pub weight: M,
     /// [output].
     pub bias: Option<Tensor>,
 }
@@ -65,8 +67,9 @@ pub struct Linear {
 const EMBED: &str = "model.embed_tokens.weight";
 const LM_HEAD: &str = "lm_head.weight";
 
-impl Weights {
-    /// Asks `make` for each tensor of a model by its name and shape: to read it, draw it, or make room for it.
+impl<M: Projection> Weights<M> {
+    /// Asks `make` for each tensor of a model by its name and shape: to read it, draw it, or make room for it. What has two
+    /// dimensions is of type `M::DTYPE`, the rest is f32.
     pub fn build(config: &ModelConfig, mut make: impl FnMut(&str, &[usize]) -> Result<Tensor>) -> Result<Self> {
         let (hidden, vocabulary) = (config.hidden_size, config.vocab_size);
         let embed = make(EMBED, &[vocabulary, hidden])?;
@@ -79,7 +82,7 @@ impl Weights {
     }
 
     /// Reads `model.safetensors`, or the shards that `model.safetensors.index.json` names, in f32, f16 or bf16. Tensors
-    /// are read one by one, so that memory holds the f32 weights and little else.
+    /// are read one by one, so that memory holds the weights in the computed type and little else.
     ///
     /// # Errors
     /// If a file is missing or cut short, a tensor is missing, has another shape or type than the config calls for,
@@ -89,7 +92,10 @@ impl Weights {
         let mut used = BTreeSet::new();
         let weights = Self::build(config, |name, shape| {
             used.insert(name.to_string());
-            files.read(name, shape)
+            match shape.len() {
+                2 => files.read(name, shape, M::DTYPE),
+                _ => files.read(name, shape, DType::F32),
+            }
         })?;
         for (name, (path, _)) in files.tensors.iter().filter(|(name, _)| !used.contains(*name)) {
             weights.check_unused(name, path, config, &files)?;
@@ -103,7 +109,7 @@ impl Weights {
             return Ok(());
         }
         if name == LM_HEAD {
-            let repeated = files.read(name, &[config.vocab_size, config.hidden_size])?;
+            let repeated = files.read(name, &[config.vocab_size, config.hidden_size], M::DTYPE)?;
             let same = repeated.eq(&self.embed)?.min_all()?.to_scalar::<u8>()? == 1;
             if same {
                 return Ok(());
@@ -119,7 +125,9 @@ impl Weights {
     pub fn output(&self) -> &Tensor {
         self.lm_head.as_ref().unwrap_or(&self.embed)
     }
+}
 
+impl Weights {
     /// Every tensor with its name, in the order of [`Weights::build`].
     pub fn named(&self) -> Vec<(String, &Tensor)> {
         let mut all = vec![(EMBED.to_string(), &self.embed)];
@@ -132,7 +140,7 @@ impl Weights {
     }
 }
 
-impl LayerWeights {
+impl<M: Projection> LayerWeights<M> {
     fn build(
         config: &ModelConfig,
         prefix: &str,
@@ -143,8 +151,8 @@ impl LayerWeights {
         let keys = config.num_key_value_heads * width;
         let mut one = |name: &str, shape: &[usize]| make(&format!("{prefix}.{name}"), shape);
         let input_norm = one("input_layernorm.weight", &[hidden])?;
-        let mut linear = |name: &str, output: usize, input: usize, bias: bool| -> Result<Linear> {
-            let weight = one(&format!("self_attn.{name}.weight"), &[output, input])?;
+        let mut linear = |name: &str, output: usize, input: usize, bias: bool| -> Result<Linear<M>> {
+            let weight = M::new(one(&format!("self_attn.{name}.weight"), &[output, input])?)?;
             let bias = bias.then(|| one(&format!("self_attn.{name}.bias"), &[output])).transpose()?;
             Ok(Linear { weight, bias })
         };
@@ -162,12 +170,14 @@ impl LayerWeights {
             q_norm: norms.then(|| one("self_attn.q_norm.weight", &[width])).transpose()?,
             k_norm: norms.then(|| one("self_attn.k_norm.weight", &[width])).transpose()?,
             post_norm: one("post_attention_layernorm.weight", &[hidden])?,
-            gate: one("mlp.gate_proj.weight", &[intermediate, hidden])?,
-            up: one("mlp.up_proj.weight", &[intermediate, hidden])?,
-            down: one("mlp.down_proj.weight", &[hidden, intermediate])?,
+            gate: M::new(one("mlp.gate_proj.weight", &[intermediate, hidden])?)?,
+            up: M::new(one("mlp.up_proj.weight", &[intermediate, hidden])?)?,
+            down: M::new(one("mlp.down_proj.weight", &[hidden, intermediate])?)?,
         })
     }
+}
 
+impl LayerWeights {
     /// Every tensor with its name within the layer, in the order of [`Weights::build`].
     pub fn named(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
         let all = [
@@ -226,7 +236,15 @@ impl Files {
         Ok(Self { list, tensors })
     }
 
-    fn read(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
+    /// A tensor in f32 or, rounded to it, in bf16.
+    fn read(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        match dtype {
+            DType::BF16 => self.read_as(name, shape, bf16::from_f32),
+            _ => self.read_as(name, shape, |x: f32| x),
+        }
+    }
+
+    fn read_as<T: WithDType>(&self, name: &str, shape: &[usize], number: fn(f32) -> T) -> Result<Tensor> {
         let Some((path, Place { info, data })) = self.tensors.get(name) else {
             let found = format!("there is no tensor '{name}' of shape {shape:?}, which config.json calls for");
             return Err(LmError::Unsupported { path: self.list.clone(), found });
@@ -248,11 +266,14 @@ impl Files {
             let mut file = File::open(path)?;
             file.seek(SeekFrom::Start(data + from as u64))?;
             let mut buffer = vec![0; (to - from).min(1 << 20)];
+            let mut decoded = Vec::new();
             let mut left = to - from;
             while left > 0 {
                 let part = left.min(buffer.len());
                 file.read_exact(&mut buffer[..part])?;
-                decode(&buffer[..part], &mut values);
+                decoded.clear();
+                decode(&buffer[..part], &mut decoded);
+                values.extend(decoded.iter().map(|x| number(*x)));
                 left -= part;
             }
             Ok(())
@@ -309,7 +330,7 @@ mod tests {
 
     fn model() -> (ModelConfig, HashMap<String, Tensor>) {
         let config = ModelConfig::load(&golden("qwen2")).unwrap();
-        let weights = Weights::load(&golden("qwen2"), &config).unwrap();
+        let weights: Weights = Weights::load(&golden("qwen2"), &config).unwrap();
         let named = weights.named().into_iter().map(|(name, tensor)| (name, tensor.clone())).collect();
         (config, named)
     }
@@ -317,7 +338,7 @@ mod tests {
     fn error(config: &ModelConfig, tensors: &HashMap<String, Tensor>) -> String {
         let folder = TempDir::new().unwrap();
         save(tensors, folder.path().join("model.safetensors")).unwrap();
-        Weights::load(folder.path(), config).unwrap_err().to_string()
+        Weights::<Tensor>::load(folder.path(), config).unwrap_err().to_string()
     }
 
     #[test]
@@ -373,7 +394,7 @@ mod tests {
         tensors.insert("model.layers.0.self_attn.rotary_emb.inv_freq".to_string(), implied);
         let folder = TempDir::new().unwrap();
         save(&tensors, folder.path().join("model.safetensors")).unwrap();
-        assert!(Weights::load(folder.path(), &config).unwrap().lm_head.is_none());
+        assert!(Weights::<Tensor>::load(folder.path(), &config).unwrap().lm_head.is_none());
     }
 
     #[test]
@@ -381,14 +402,14 @@ mod tests {
         let (config, tensors) = model();
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("model.safetensors");
-        let found = Weights::load(folder.path(), &config).unwrap_err().to_string();
+        let found = Weights::<Tensor>::load(folder.path(), &config).unwrap_err().to_string();
         assert!(found.contains("cannot read") && found.contains("model.safetensors"), "{found}");
 
         save(&tensors, &path).unwrap();
         let whole = std::fs::read(&path).unwrap();
         for length in [4, 100, whole.len() - 1] {
             std::fs::write(&path, &whole[..length]).unwrap();
-            let found = Weights::load(folder.path(), &config).unwrap_err().to_string();
+            let found = Weights::<Tensor>::load(folder.path(), &config).unwrap_err().to_string();
             assert!(found.contains("model.safetensors"), "{length}: {found}");
         }
     }

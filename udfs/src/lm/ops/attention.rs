@@ -2,18 +2,16 @@
 
 use candle_core::Tensor;
 use pulp::{Arch, Simd, WithSimd};
-use rayon::prelude::*;
 
 use super::super::Result;
 use super::exp::{exp, exp_in_place, max};
-use super::{Cores, Matrix, Write, matrix, multiply, read};
+use super::{Cores, Matrix, Pool, Write, matrix, multiply, on_all_cores, read};
 
-/// Queries of one task: enough rows for a matrix product, few enough to share a short chain between cores.
-const QUERIES: usize = 128;
-/// Keys of one step of a task: its scores, 128 × 512 values, stay in a core's cache.
+/// Queries of one product, those of all heads that share keys: enough rows for a matrix product, few enough to share a
+/// short chain between cores.
+const QUERIES: usize = 256;
+/// Keys of one step of a task: its scores, 256 × 512 values, stay in a core's cache.
 const KEYS: usize = 512;
-// A block's first query then sees at least one key of every part.
-const _: () = assert!(KEYS.is_multiple_of(QUERIES));
 
 /// The heads of a layer. Query head h reads key head h / (query / key).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,46 +33,47 @@ pub struct Attention {
     pub log_sums: Tensor,
 }
 
-/// softmax(Q · Kᵀ / √width) · V for chains that follow each other, `lengths` tokens each. A token attends to itself
-/// and to the earlier ones of its chain.
+/// Tokens of a chain whose queries are there, after earlier ones whose keys and values alone are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chain {
+    /// Tokens before.
+    pub earlier: usize,
+    /// Tokens with queries.
+    pub tokens: usize,
+}
+
+/// softmax(Q · Kᵀ / √width) · V for whole chains that follow each other, `lengths` tokens each. A token attends to
+/// itself and to the earlier ones of its chain.
 ///
 /// `q` is [tokens, query heads × width], `k` and `v` are [tokens, key heads × width].
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, heads: Heads, lengths: &[usize]) -> Result<Attention> {
     let tokens: usize = lengths.iter().sum();
     let mut output = vec![0.0; tokens * heads.query * heads.width];
     let mut log_sums = vec![0.0; tokens * heads.query];
-    let mut blocks = blocks(&mut output, &mut log_sums, heads, lengths);
-    // The longest first, so that no core waits at the end.
-    blocks.sort_by_key(|block| std::cmp::Reverse(block.from));
-    read([q, k, v], |[q, k, v]| {
-        blocks.into_par_iter().for_each_init(Softmax::default, |softmax, block| {
-            for head in 0..heads.query {
-                softmax.attend([q, k, v], heads, head, &block);
-                for row in 0..block.rows {
-                    let to = &mut block.output[(row * heads.query + head) * heads.width..][..heads.width];
-                    block.log_sums[row * heads.query + head] = softmax.finish(row, to);
-                }
-            }
-        });
-    })?;
+    let chains: Vec<Chain> = lengths.iter().map(|length| Chain { earlier: 0, tokens: *length }).collect();
+    read([q, k, v], |qkv| attend(qkv, heads, &chains, &Pool::default(), [&mut output, &mut log_sums]))??;
     Ok(Attention { output: matrix(output, heads.query * heads.width)?, log_sums: matrix(log_sums, heads.query)? })
 }
 
-/// [`attention`] of one more token of a chain: `q` is its query, [1, query heads × width], `k` and `v` are the keys and
-/// values of all tokens up to it, one after the other.
-pub fn attention_of_next(q: &Tensor, k: &[f32], v: &[f32], heads: Heads) -> Result<Tensor> {
-    let width = heads.query * heads.width;
-    let (mut output, mut log_sums) = (vec![0.0; width], vec![0.0; heads.query]);
-    let from = k.len() / (heads.key * heads.width) - 1;
-    let block = Block { chain: 0, query: 0, from, rows: 1, output: &mut output, log_sums: &mut log_sums };
-    let mut softmax = Softmax::default();
-    read([q], |[q]| {
-        for head in 0..heads.query {
-            softmax.attend([q, k, v], heads, head, &block);
-            softmax.finish(0, &mut block.output[head * heads.width..][..heads.width]);
-        }
-    })?;
-    matrix(output, width)
+/// [`attention`] of rows. Keys and values are those of all tokens of a chain, earlier ones first; the two results are
+/// written for the tokens that have queries.
+///
+/// # Errors
+/// None of its own.
+pub fn attend(
+    qkv: [&[f32]; 3],
+    heads: Heads,
+    chains: &[Chain],
+    pool: &Pool<Softmax>,
+    [output, log_sums]: [&mut [f32]; 2],
+) -> Result<()> {
+    let mut blocks = blocks(output, log_sums, heads, chains);
+    // The longest first, so that no core waits at the end.
+    blocks.sort_by_key(|block| std::cmp::Reverse(block.from));
+    on_all_cores(blocks, |mut block| {
+        pool.with(|softmax| (0..heads.key).for_each(|key_head| softmax.attend(qkv, heads, key_head, &mut block)));
+        Ok(())
+    })
 }
 
 /// The queries of one task and where their results go.
@@ -85,7 +84,7 @@ struct Block<'a> {
     query: usize,
     /// The block's first query within the chain.
     from: usize,
-    /// Queries.
+    /// Tokens.
     rows: usize,
     output: &'a mut [f32],
     log_sums: &'a mut [f32],
@@ -95,28 +94,33 @@ fn blocks<'a>(
     mut output: &'a mut [f32],
     mut log_sums: &'a mut [f32],
     heads: Heads,
-    lengths: &[usize],
+    chains: &[Chain],
 ) -> Vec<Block<'a>> {
+    let rows_at_most = (QUERIES / (heads.query / heads.key)).max(1);
     let mut blocks = Vec::new();
-    let mut chain = 0;
-    for length in lengths {
-        for from in (0..*length).step_by(QUERIES) {
-            let rows = QUERIES.min(length - from);
+    let (mut chain, mut query) = (0, 0);
+    for Chain { earlier, tokens } in chains {
+        for from in (0..*tokens).step_by(rows_at_most) {
+            let rows = rows_at_most.min(tokens - from);
             let (own_output, rest_output) = output.split_at_mut(rows * heads.query * heads.width);
             let (own_sums, rest_sums) = log_sums.split_at_mut(rows * heads.query);
             (output, log_sums) = (rest_output, rest_sums);
-            blocks.push(Block { chain, query: chain + from, from, rows, output: own_output, log_sums: own_sums });
+            blocks.push(Block { chain, query, from: earlier + from, rows, output: own_output, log_sums: own_sums });
+            query += rows;
         }
-        chain += length;
+        chain += earlier + tokens;
     }
     blocks
 }
 
-/// The softmax of one block and head over keys that come in parts: what was gathered is scaled down whenever a larger
-/// score appears.
-#[derive(Default)]
-struct Softmax {
+/// The softmax of one block and the query heads of one key head, over keys that come in parts: what was gathered is
+/// scaled down whenever a larger score appears. A row is a token's query at one of the heads, head by head within token
+/// by token.
+#[derive(Debug, Default)]
+pub struct Softmax {
     width: usize,
+    /// Rows × width.
+    queries: Vec<f32>,
     /// Scores of the current part, then their weights: rows × keys.
     scores: Vec<f32>,
     /// Largest score so far, row by row.
@@ -128,25 +132,35 @@ struct Softmax {
 }
 
 impl Softmax {
-    /// Gathers the values of all keys that the block's queries see.
-    fn attend(&mut self, [q, k, v]: [&[f32]; 3], heads: Heads, head: usize, block: &Block) {
+    /// Gathers the values of all keys that the block's queries see, and writes the results.
+    fn attend(&mut self, [q, k, v]: [&[f32]; 3], heads: Heads, key_head: usize, block: &mut Block) {
         let Heads { query, key, width } = heads;
-        let key_head = head / (query / key);
-        let end = block.from + block.rows;
+        let shared = query / key;
+        let (rows, from) = (block.rows * shared, block.from);
+        let end = from + block.rows;
         self.width = width;
-        reset(&mut self.max, block.rows, f32::NEG_INFINITY);
-        reset(&mut self.sum, block.rows, 0.0);
-        reset(&mut self.gathered, block.rows * width, 0.0);
-        let queries = head_of(q, block.query, block.rows, (head, query, width));
+        self.queries.clear();
+        for token in block.query..block.query + block.rows {
+            self.queries.extend_from_slice(&q[(token * query + key_head * shared) * width..][..shared * width]);
+        }
+        reset(&mut self.max, rows, f32::NEG_INFINITY);
+        reset(&mut self.sum, rows, 0.0);
+        reset(&mut self.gathered, rows * width, 0.0);
         for first in (0..end).step_by(KEYS) {
             let count = KEYS.min(end - first);
-            self.scores.resize(block.rows * count, 0.0);
+            self.scores.resize(rows * count, 0.0);
+            let queries = Matrix::dense(&self.queries, rows, width);
             let keys = head_of(k, block.chain + first, count, (key_head, key, width));
             multiply(queries, keys.t(), (width as f32).sqrt().recip(), &mut self.scores, Write::Replace, Cores::One);
-            Arch::new().dispatch(Weigh { softmax: self, count, seen: block.from + 1 - first });
-            let weights = Matrix::dense(&self.scores, block.rows, count);
+            let seen = |row: usize| (from + 1 + row / shared).saturating_sub(first).min(count);
+            Arch::new().dispatch(Weigh { softmax: self, count, seen });
+            let weights = Matrix::dense(&self.scores, rows, count);
             let values = head_of(v, block.chain + first, count, (key_head, key, width));
             multiply(weights, values, 1.0, &mut self.gathered, Write::Add, Cores::One);
+        }
+        for row in 0..rows {
+            let place = row / shared * query + key_head * shared + row % shared;
+            block.log_sums[place] = self.finish(row, &mut block.output[place * width..][..width]);
         }
     }
 
@@ -186,20 +200,20 @@ fn reset(values: &mut Vec<f32>, length: usize, value: f32) {
 }
 
 /// All rows of a part; compiled once for each kind of vector instructions and chosen when it runs.
-struct Weigh<'a> {
+struct Weigh<'a, F> {
     softmax: &'a mut Softmax,
     count: usize,
-    /// Keys that the first row sees; each row sees one more than the row before.
-    seen: usize,
+    /// How many of the part's keys a row sees.
+    seen: F,
 }
 
-impl WithSimd for Weigh<'_> {
+impl<F: Fn(usize) -> usize> WithSimd for Weigh<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
         for row in 0..self.softmax.max.len() {
-            self.softmax.weigh(row, self.count, (self.seen + row).min(self.count));
+            self.softmax.weigh(row, self.count, (self.seen)(row));
         }
     }
 }
@@ -255,6 +269,17 @@ mod tests {
             let (q, k, v) = (draw(tokens * 24), draw(tokens * 12), draw(tokens * 12));
             let tensor = |x: &[f32], width| matrix(x.to_vec(), width).unwrap();
             let found = attention(&tensor(&q, 24), &tensor(&k, 12), &tensor(&v, 12), heads, &lengths).unwrap();
+            // The last chain's second half after its first one gives the same rows.
+            let (last, before) = (lengths[lengths.len() - 1], tokens - lengths[lengths.len() - 1]);
+            let chain = Chain { earlier: last / 2, tokens: last - last / 2 };
+            let half = before + last / 2;
+            let (mut continued, mut sums) = (vec![0.0; chain.tokens * 24], vec![0.0; chain.tokens * 4]);
+            let qkv = [&q[half * 24..], &k[before * 12..], &v[before * 12..]];
+            attend(qkv, heads, &[chain], &Pool::default(), [&mut continued, &mut sums]).unwrap();
+            let whole = found.output.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            for (found, expected) in continued.iter().zip(&whole[half * 24..]) {
+                prop_assert!((found - expected).abs() < 1e-5);
+            }
             let (output, log_sums) = plain(&q, &k, &v, heads, &lengths);
             for (found, expected) in [(found.output, output), (found.log_sums, log_sums)] {
                 let found = found.flatten_all().unwrap().to_vec1::<f32>().unwrap();

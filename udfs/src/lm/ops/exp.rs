@@ -1,5 +1,7 @@
 //! The exponential function, written so that loops over it become vector instructions.
 
+use crate::vectorized::vectorized;
+
 /// Partial sums that a loop keeps, so that additions need not wait for each other.
 const LANES: usize = 16;
 
@@ -59,28 +61,66 @@ pub(super) fn exp_in_place(values: &mut [f32], max: f32) -> f32 {
     sums.iter().sum()
 }
 
-/// ln Σ eˣ of a row of logits, and the entropy of the distribution that they describe, in nats.
-pub fn log_sum_exp(logits: &[f32]) -> (f32, f32) {
-    // Partial sums of this many values in f32 keep their last digits; across them f64 does.
-    const PART: usize = 1024;
-    let max = max(logits);
-    let (mut sum, mut weighted) = (0.0_f64, 0.0_f64);
-    for part in logits.chunks(PART) {
-        let mut sums = [0.0_f32; LANES];
-        let mut weighted_sums = [0.0_f32; LANES];
-        for chunk in part.chunks(LANES) {
-            for ((sum, weighted), x) in sums.iter_mut().zip(&mut weighted_sums).zip(chunk) {
-                let below = x - max;
-                let e = exp(below);
-                *sum += e;
-                *weighted += e * below;
-            }
-        }
-        sum += f64::from(sums.iter().sum::<f32>());
-        weighted += f64::from(weighted_sums.iter().sum::<f32>());
+/// Σ eˣ over logits, and what their entropy needs.
+#[derive(Debug, Clone, Copy)]
+pub struct SumOfExponentials {
+    /// The largest logit.
+    max: f32,
+    /// Σ exp(x − max).
+    sum: f64,
+    /// Σ exp(x − max) · (x − max).
+    weighted: f64,
+}
+
+impl SumOfExponentials {
+    /// The sum over these logits.
+    pub fn new(logits: &[f32]) -> Self {
+        vectorized(
+            #[inline(always)]
+            || Self::summed(logits),
+        )
     }
-    let entropy = sum.ln() - weighted / sum;
-    ((f64::from(max) + sum.ln()) as f32, entropy as f32)
+
+    #[inline(always)]
+    fn summed(logits: &[f32]) -> Self {
+        // Partial sums of this many values in f32 keep their last digits; across them f64 does.
+        const PART: usize = 1024;
+        let max = max(logits);
+        let (mut sum, mut weighted) = (0.0_f64, 0.0_f64);
+        for part in logits.chunks(PART) {
+            let mut sums = [0.0_f32; LANES];
+            let mut weighted_sums = [0.0_f32; LANES];
+            for chunk in part.chunks(LANES) {
+                for ((sum, weighted), x) in sums.iter_mut().zip(&mut weighted_sums).zip(chunk) {
+                    let below = x - max;
+                    let e = exp(below);
+                    *sum += e;
+                    *weighted += e * below;
+                }
+            }
+            sum += f64::from(sums.iter().sum::<f32>());
+            weighted += f64::from(weighted_sums.iter().sum::<f32>());
+        }
+        Self { max, sum, weighted }
+    }
+
+    /// The sum over the logits of both.
+    pub fn merge(self, other: Self) -> Self {
+        let max = if self.max > other.max { self.max } else { other.max };
+        let mut merged = Self { max, sum: 0.0, weighted: 0.0 };
+        for part in [self, other] {
+            let below = f64::from(part.max) - f64::from(max);
+            merged.sum += below.exp() * part.sum;
+            merged.weighted += below.exp() * (part.weighted + below * part.sum);
+        }
+        merged
+    }
+
+    /// ln Σ eˣ, and the entropy of the distribution that the logits describe, in nats.
+    pub fn finish(self) -> (f32, f32) {
+        let log_sum = self.sum.ln();
+        ((f64::from(self.max) + log_sum) as f32, (log_sum - self.weighted / self.sum) as f32)
+    }
 }
 
 #[cfg(test)]
@@ -96,9 +136,12 @@ mod tests {
         }
 
         #[test]
-        fn the_entropy_and_the_normaliser_agree_with_f64(logits in prop::collection::vec(-30.0_f32..30.0, 1..3000)) {
+        fn the_entropy_and_the_normaliser_agree_with_f64(
+            logits in prop::collection::vec(-30.0_f32..30.0, 1..3000), part in 1_usize..3000,
+        ) {
             let sum: f64 = logits.iter().map(|x| f64::from(*x).exp()).sum();
-            let (log_sum, entropy) = log_sum_exp(&logits);
+            let parts = logits.chunks(part).map(SumOfExponentials::new);
+            let (log_sum, entropy) = parts.reduce(SumOfExponentials::merge).unwrap().finish();
             prop_assert!((f64::from(log_sum) - sum.ln()).abs() < 1e-5);
             let terms = logits.iter().map(|x| f64::from(*x)).map(|x| -(x.exp() / sum) * (x - sum.ln()));
             let exact: f64 = terms.sum();

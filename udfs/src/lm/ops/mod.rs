@@ -1,43 +1,83 @@
-//! What a layer is made of, on CPU tensors in f32: each operation is a loop over slices, matrix products are candle's
-//! kernels.
+//! What a layer is made of, on the CPU: each operation is a loop over slices, matrix products are candle's kernels in f32
+//! and ours in bf16.
 //!
-//! Tensors are [tokens, width] and contiguous. Loops over tokens share the cores.
+//! Tensors are [tokens, width], contiguous and f32. What takes tensors shares the cores; what takes rows is a task of
+//! its caller's.
 
 mod attention;
+mod bf16;
 mod exp;
 mod gemm;
 mod norm;
+mod pool;
+mod projection;
 mod rotate;
 mod swiglu;
 
-use candle_core::{Device, Error, Storage, Tensor};
+use std::ops::Range;
+
+use candle_core::{DType, Device, Error, Storage, Tensor, WithDType};
 use rayon::prelude::*;
 
 use super::Result;
 use super::weights::Linear;
-pub use attention::{Attention, Heads, attention, attention_of_next};
-pub use exp::{exp, log_sum_exp};
+use crate::vectorized::vectorized;
+pub use attention::{Attention, Chain, Heads, Softmax, attend, attention};
+pub use bf16::Bf16Matrix;
+pub use exp::{SumOfExponentials, exp};
 pub use gemm::{Cores, Matrix, Write, multiply};
-pub use norm::rms_norm;
-pub use rotate::{Direction, rotate};
-pub use swiglu::swiglu;
+pub use norm::{rms_norm, rms_norm_rows};
+pub use pool::Pool;
+pub use projection::Projection;
+pub use rotate::{Direction, rotate, rotate_rows};
+pub use swiglu::{swiglu, swiglu_rows};
 
-/// Tokens that one task of a loop over tokens takes.
-const TOKENS_PER_TASK: usize = 64;
+/// Rows that one task of a loop over rows takes.
+const ROWS_PER_TASK: usize = 64;
 
-/// Reads the values of contiguous f32 tensors on the CPU.
+/// Reads the values of contiguous tensors of one type on the CPU.
 ///
 /// # Errors
 /// If a tensor is none.
-pub fn read<const N: usize, R>(tensors: [&Tensor; N], reader: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
+pub fn read<T: WithDType, const N: usize, R>(tensors: [&Tensor; N], reader: impl FnOnce([&[T]; N]) -> R) -> Result<R> {
     let guards = tensors.map(Tensor::storage_and_layout);
-    let mut slices: [&[f32]; N] = [&[]; N];
+    let mut slices: [&[T]; N] = [&[]; N];
     for ((storage, layout), slice) in guards.iter().zip(&mut slices) {
         let Storage::Cpu(storage) = &**storage else { return Err(outside()) };
         let (from, to) = layout.contiguous_offsets().ok_or_else(|| Error::msg("expected a contiguous tensor"))?;
-        *slice = &storage.as_slice::<f32>()?[from..to];
+        *slice = &storage.as_slice::<T>()?[from..to];
     }
     Ok(reader(slices))
+}
+
+/// Reads rows of a table in f32 or bf16, [rows, width], as f32; `widened` holds those that were bf16.
+///
+/// # Errors
+/// If the table is none, or ends before.
+pub fn read_rows<R>(
+    table: &Tensor,
+    rows: Range<usize>,
+    widened: &mut Vec<f32>,
+    reader: impl FnOnce(&[f32]) -> R,
+) -> Result<R> {
+    let (count, width) = table.dims2()?;
+    if rows.end > count {
+        return Err(Error::msg(format!("expected a row below {count}, found {}", rows.end - 1)).into());
+    }
+    let values = rows.start * width..rows.end * width;
+    if table.dtype() == DType::F32 {
+        return read([table], |[table]| reader(&table[values]));
+    }
+    read::<half::bf16, 1, _>([table], |[table]| {
+        widened.clear();
+        widened.resize(values.len(), 0.0);
+        let numbers = &table[values];
+        vectorized(
+            #[inline(always)]
+            || widened.iter_mut().zip(numbers).for_each(|(to, x)| *to = f32::from_bits(u32::from(x.to_bits()) << 16)),
+        );
+        reader(widened)
+    })
 }
 
 /// The product of two f32 matrices on the CPU, [m, k] and [k, n], of any strides: m × n values, row by row.
@@ -72,20 +112,33 @@ pub fn matrix(values: Vec<f32>, width: usize) -> Result<Tensor> {
 /// x · Wᵀ + b: [tokens, input] to [tokens, output].
 pub fn linear(x: &Tensor, linear: &Linear) -> Result<Tensor> {
     let mut values = product(x, &linear.weight.t()?)?;
-    let width = linear.weight.dim(0)?;
     if let Some(bias) = &linear.bias {
-        read([bias], |[bias]| {
-            for_tokens(&mut values, width, |_, row| row.iter_mut().zip(bias).for_each(|(y, b)| *y += b));
-        })?;
+        read([bias], |[bias]| for_rows(&mut values, bias.len(), |_, rows| add_to_rows(rows, bias)))?;
     }
-    matrix(values, width)
+    matrix(values, linear.weight.dim(0)?)
 }
 
-/// Calls `change` with the index and the values of each row, on all cores.
-fn for_tokens(values: &mut [f32], width: usize, change: impl Fn(usize, &mut [f32]) + Sync) {
-    values.par_chunks_mut(TOKENS_PER_TASK * width).enumerate().for_each(|(task, rows)| {
-        for (i, row) in rows.chunks_mut(width).enumerate() {
-            change(task * TOKENS_PER_TASK + i, row);
-        }
-    });
+/// Adds `addends` to each row.
+pub fn add_to_rows(rows: &mut [f32], addends: &[f32]) {
+    for row in rows.chunks_exact_mut(addends.len()) {
+        row.iter_mut().zip(addends).for_each(|(x, addend)| *x += addend);
+    }
+}
+
+/// Calls `change` with some rows and the index of their first, on all cores.
+fn for_rows(values: &mut [f32], width: usize, change: impl Fn(usize, &mut [f32]) + Sync) {
+    let tasks = values.par_chunks_mut(ROWS_PER_TASK * width).enumerate();
+    tasks.for_each(|(task, rows)| change(task * ROWS_PER_TASK, rows));
+}
+
+/// Runs tasks on all cores, or where there is only one, here.
+///
+/// # Errors
+/// What a task fails with.
+pub fn on_all_cores<T: Send>(tasks: Vec<T>, task: impl Fn(T) -> Result<()> + Send + Sync) -> Result<()> {
+    match tasks.len() {
+        0 | 1 => tasks.into_iter().try_for_each(task),
+        // One at a time: tasks are large, and the last ones must not wait in one core's hands.
+        _ => tasks.into_par_iter().with_max_len(1).try_for_each(task),
+    }
 }

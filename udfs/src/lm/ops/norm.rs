@@ -3,7 +3,8 @@
 use candle_core::Tensor;
 
 use super::super::Result;
-use super::{for_tokens, matrix, read};
+use super::{for_rows, matrix, read};
+use crate::vectorized::vectorized;
 
 /// Each group of `weight`'s length within a row, divided by the root of its mean square and multiplied by `weight`:
 /// a whole row for the norms of a layer, a head for those of queries and keys.
@@ -11,16 +12,27 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
     let width = x.dim(1)?;
     let values = read([x, weight], |[x, weight]| {
         let mut values = x.to_vec();
-        for_tokens(&mut values, weight.len(), |_, group| {
-            let scale = inverse_root_mean_square(group, epsilon);
-            group.iter_mut().zip(weight).for_each(|(x, w)| *x *= scale * w);
-        });
+        for_rows(&mut values, width, |_, rows| rms_norm_rows(rows, weight, epsilon));
         values
     })?;
     matrix(values, width)
 }
 
+/// [`rms_norm`] of some rows in their place.
+pub fn rms_norm_rows(rows: &mut [f32], weight: &[f32], epsilon: f64) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for group in rows.chunks_exact_mut(weight.len()) {
+                let scale = inverse_root_mean_square(group, epsilon);
+                group.iter_mut().zip(weight).for_each(|(x, w)| *x *= scale * w);
+            }
+        },
+    );
+}
+
 /// 1 / √(mean of x² + ε).
+#[inline(always)]
 pub fn inverse_root_mean_square(values: &[f32], epsilon: f64) -> f32 {
     let (chunks, rest) = values.as_chunks::<16>();
     let mut lanes = [0.0_f32; 16];

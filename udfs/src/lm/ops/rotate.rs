@@ -4,7 +4,8 @@ use candle_core::Tensor;
 
 use super::super::Result;
 use super::super::rope::RopeTable;
-use super::{for_tokens, matrix, read};
+use super::{for_rows, matrix, read};
+use crate::vectorized::vectorized;
 
 /// Which way to rotate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,24 +20,36 @@ pub enum Direction {
 /// [tokens, heads × head_dim].
 pub fn rotate(x: &Tensor, positions: &[usize], table: &RopeTable, direction: Direction) -> Result<Tensor> {
     let width = x.dim(1)?;
-    let pairs = table.pairs;
-    let sign = if direction == Direction::Forward { 1.0 } else { -1.0 };
     let values = read([x], |[x]| {
         let mut values = x.to_vec();
-        for_tokens(&mut values, width, |token, row| {
-            let angles = positions[token] * pairs..(positions[token] + 1) * pairs;
-            let (cos, sin) = (&table.cos[angles.clone()], &table.sin[angles]);
-            for head in row.chunks_exact_mut(2 * pairs) {
-                let (first, second) = head.split_at_mut(pairs);
-                for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
-                    let sin = sign * sin;
-                    (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-                }
-            }
+        for_rows(&mut values, width, |first, rows| {
+            rotate_rows(rows, width, &positions[first..], table, direction);
         });
         values
     })?;
     matrix(values, width)
+}
+
+/// [`rotate`] of some rows of this width in their place; `positions` begins with theirs.
+pub fn rotate_rows(rows: &mut [f32], width: usize, positions: &[usize], table: &RopeTable, direction: Direction) {
+    let pairs = table.pairs;
+    let sign = if direction == Direction::Forward { 1.0 } else { -1.0 };
+    vectorized(
+        #[inline(always)]
+        || {
+            for (row, position) in rows.chunks_exact_mut(width).zip(positions) {
+                let angles = position * pairs..(position + 1) * pairs;
+                let (cos, sin) = (&table.cos[angles.clone()], &table.sin[angles]);
+                for head in row.chunks_exact_mut(2 * pairs) {
+                    let (first, second) = head.split_at_mut(pairs);
+                    for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
+                        let sin = sign * sin;
+                        (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
+                    }
+                }
+            }
+        },
+    );
 }
 
 #[cfg(test)]

@@ -72,8 +72,8 @@ impl Batch {
 /// If a token is not in the model's vocabulary.
 pub fn gradient(decoder: &Decoder, batch: &Batch, scale: f32) -> Result<(f64, Weights)> {
     let weights = &decoder.weights;
-    let packing = decoder.packing(&batch.lengths);
-    let mut x = decoder.embed(&batch.ids)?;
+    let packing = layer::Packing::new(decoder, &batch.lengths);
+    let mut x = weights.embed.index_select(&Tensor::new(batch.ids.as_slice(), &Device::Cpu)?, 0)?;
     let mut kept = Vec::with_capacity(weights.layers.len());
     for layer in &weights.layers {
         let (output, for_gradient) = layer::forward(decoder, layer, x, &packing)?;

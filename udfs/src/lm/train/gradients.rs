@@ -9,7 +9,6 @@ use rayon::prelude::*;
 use crate::lm::Result;
 use crate::lm::ops::{exp, matrix, product, read};
 use crate::lm::weights::Linear;
-
 use crate::vectorized::vectorized;
 
 /// Rows of one task.

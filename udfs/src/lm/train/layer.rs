@@ -5,9 +5,49 @@ use candle_core::Tensor;
 use super::attention::attention;
 use super::gradients;
 use crate::lm::Result;
-use crate::lm::decoder::{AttentionHalf, Decoder, Packing};
-use crate::lm::ops::{self, Direction, matrix, product};
+use crate::lm::decoder::Decoder;
+use crate::lm::ops::{self, Attention, Direction, matrix, product};
+use crate::lm::rope::RopeTable;
 use crate::lm::weights::{LayerWeights, Linear};
+
+/// Chains that follow each other in one run of tokens, without padding.
+#[derive(Debug, Clone)]
+pub struct Packing {
+    /// Tokens of each chain.
+    lengths: Vec<usize>,
+    /// Each token's place in its chain, from 0.
+    positions: Vec<usize>,
+    /// The rotations of all positions.
+    table: RopeTable,
+}
+
+impl Packing {
+    /// Chains of these lengths.
+    pub fn new(decoder: &Decoder, lengths: &[usize]) -> Self {
+        Self {
+            lengths: lengths.to_vec(),
+            positions: lengths.iter().flat_map(|length| 0..*length).collect(),
+            table: decoder.rope_table(lengths.iter().copied().max().unwrap_or(0)),
+        }
+    }
+}
+
+/// What the attention half of a layer computes.
+#[derive(Debug, Clone)]
+struct AttentionHalf {
+    /// The input, normalised: [tokens, hidden].
+    normed: Tensor,
+    /// Rotated queries: [tokens, heads × head_dim].
+    q: Tensor,
+    /// Rotated keys: [tokens, key heads × head_dim].
+    k: Tensor,
+    /// Values: [tokens, key heads × head_dim].
+    v: Tensor,
+    /// What the heads gathered.
+    attention: Attention,
+    /// The input plus the projection of what the heads gathered: [tokens, hidden].
+    output: Tensor,
+}
 
 /// What the gradient of a layer needs. Norms, their queries and keys and the MLP's product are computed again.
 #[derive(Debug)]
@@ -23,12 +63,29 @@ pub struct Kept {
 
 /// The output of a layer, [tokens, hidden], and what its gradient needs.
 pub fn forward(decoder: &Decoder, layer: &LayerWeights, input: Tensor, packing: &Packing) -> Result<(Tensor, Kept)> {
-    let half = decoder.attention(layer, &input, packing)?;
+    let half = attention_half(decoder, layer, &input, packing)?;
     let normed = ops::rms_norm(&half.output, &layer.post_norm, decoder.config.rms_norm_eps)?;
     let gate = times(&normed, &layer.gate.t()?)?;
     let up = times(&normed, &layer.up.t()?)?;
     let output = (&half.output + times(&ops::swiglu(&gate, &up)?, &layer.down.t()?)?)?;
     Ok((output, Kept { input, half, gate, up }))
+}
+
+fn attention_half(decoder: &Decoder, layer: &LayerWeights, x: &Tensor, packing: &Packing) -> Result<AttentionHalf> {
+    let epsilon = decoder.config.rms_norm_eps;
+    let normed = ops::rms_norm(x, &layer.input_norm, epsilon)?;
+    let mut q = ops::linear(&normed, &layer.q)?;
+    let mut k = ops::linear(&normed, &layer.k)?;
+    let v = ops::linear(&normed, &layer.v)?;
+    if let (Some(q_norm), Some(k_norm)) = (&layer.q_norm, &layer.k_norm) {
+        q = ops::rms_norm(&q, q_norm, epsilon)?;
+        k = ops::rms_norm(&k, k_norm, epsilon)?;
+    }
+    let q = ops::rotate(&q, &packing.positions, &packing.table, Direction::Forward)?;
+    let k = ops::rotate(&k, &packing.positions, &packing.table, Direction::Forward)?;
+    let attention = ops::attention(&q, &k, &v, decoder.heads(), &packing.lengths)?;
+    let output = (x + ops::linear(&attention.output, &layer.o)?)?;
+    Ok(AttentionHalf { normed, q, k, v, attention, output })
 }
 
 /// The gradients by a layer's input and by its weights, from the gradient of its output.

@@ -1,0 +1,153 @@
+//! Scoring with the shape of Qwen2.5-0.5B and random weights. The peer is transformers: `python3 benches/peers/scoring.py`.
+//!
+//! Each case is a process of its own, since it is measured by its peak memory and its number of threads too, and gives one
+//! line of JSON. `cargo bench --workspace --locked --bench scoring` runs the cases of the peer; names of cases after `--`
+//! run those.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
+
+use std::process::Command;
+use std::time::Instant;
+
+use asap_udfs::lm::config::ModelConfig;
+use asap_udfs::lm::decoder::Decoder;
+use asap_udfs::lm::ops::{self, Bf16Matrix, Chain, Pool, Projection};
+use asap_udfs::lm::output::{Output, Target};
+use asap_udfs::lm::weights::Weights;
+use candle_core::{Device, Tensor};
+use cpu_time::ProcessTime;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Says to a process of this bench which case it is.
+const CASE: &str = "ASAP_BENCH_CASE";
+
+const SHAPE: &str = r#"{
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 896,
+    "intermediate_size": 4864, "max_position_embeddings": 32768, "num_attention_heads": 14, "num_hidden_layers": 24,
+    "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "vocab_size": 151936
+}"#;
+
+struct Case {
+    name: &'static str,
+    bf16: bool,
+    threads: usize,
+    layers: usize,
+    lengths: &'static [usize],
+    runs: usize,
+}
+
+const MIXED: &[usize] = &[200, 450, 8000, 700, 1000, 300, 3000, 1500, 234, 1000];
+const EQUAL: &[usize] = &[2048; 8];
+
+const CASES: [Case; 10] = [
+    Case { name: "f32", bf16: false, threads: 1, layers: 24, lengths: &[2048], runs: 3 },
+    Case { name: "bf16", bf16: true, threads: 1, layers: 24, lengths: &[2048], runs: 3 },
+    Case { name: "f32-two-cores", bf16: false, threads: 2, layers: 24, lengths: &[2048], runs: 3 },
+    Case { name: "bf16-two-cores", bf16: true, threads: 2, layers: 24, lengths: &[2048], runs: 3 },
+    Case { name: "f32-equal", bf16: false, threads: 1, layers: 2, lengths: EQUAL, runs: 3 },
+    Case { name: "f32-mixed", bf16: false, threads: 1, layers: 2, lengths: MIXED, runs: 3 },
+    Case { name: "bf16-equal", bf16: true, threads: 1, layers: 2, lengths: EQUAL, runs: 3 },
+    Case { name: "bf16-mixed", bf16: true, threads: 1, layers: 2, lengths: MIXED, runs: 3 },
+    Case { name: "f32-long", bf16: false, threads: 2, layers: 24, lengths: &[32_768], runs: 1 },
+    Case { name: "bf16-long", bf16: true, threads: 2, layers: 24, lengths: &[32_768], runs: 1 },
+];
+
+fn main() {
+    if let Ok(name) = std::env::var(CASE) {
+        let case = CASES.iter().find(|case| case.name == name).unwrap();
+        return if case.bf16 { case.measure::<Bf16Matrix>() } else { case.measure::<Tensor>() };
+    }
+    let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    for case in &CASES {
+        let asked = if named.is_empty() { case.runs > 1 } else { named.iter().any(|name| name == case.name) };
+        if asked {
+            let mut process = Command::new(std::env::current_exe().unwrap());
+            process.env(CASE, case.name).env("RAYON_NUM_THREADS", case.threads.to_string());
+            assert!(process.status().unwrap().success(), "{}", case.name);
+        }
+    }
+}
+
+impl Case {
+    /// Scores 40 positions and prints the best run. What attention alone takes is measured beside it.
+    fn measure<M: Projection>(&self) {
+        let config = ModelConfig { num_hidden_layers: self.layers, ..ModelConfig::parse(SHAPE).unwrap() };
+        let mut random = Random(1);
+        let weights = Weights::<M>::build(&config, |_, shape| {
+            let values = random.values(shape.iter().product());
+            let dtype = if shape.len() == 2 { M::DTYPE } else { candle_core::DType::F32 };
+            Ok(Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)?)
+        })
+        .unwrap();
+        let output = Output::new(weights.output().clone());
+        let decoder = Decoder::new(config, weights);
+        let tokens: usize = self.lengths.iter().sum();
+        let ids: Vec<u32> = (0..tokens).map(|i| (i * 7919 % decoder.config.vocab_size) as u32).collect();
+        let targets: Vec<usize> = (1..=40).map(|i| i * (tokens - 2) / 40).collect();
+        let (mut cpu, mut wall) = (f64::MAX, f64::MAX);
+        for _ in 0..self.runs {
+            let (begun, clock) = (ProcessTime::now(), Instant::now());
+            decoder
+                .hidden_by_pass(&ids, self.lengths, |rows, hidden| {
+                    let own = targets.iter().filter(|row| rows.contains(row));
+                    let own = own.map(|row| Target { row: (row - rows.start) as u32, id: ids[row + 1] });
+                    output.score(&hidden, &own.collect::<Vec<_>>()).map(drop)
+                })
+                .unwrap();
+            cpu = cpu.min(begun.elapsed().as_secs_f64());
+            wall = wall.min(clock.elapsed().as_secs_f64());
+        }
+        let (name, peak) = (self.name, peak());
+        let attention = if self.lengths.len() > 1 { self.attention(&decoder, &mut random) } else { 0.0 };
+        println!(
+            r#"{{"case": "{name}", "tokens": {tokens}, "cpu": {cpu:.3}, "wall": {wall:.3}, "attention": {attention:.3}, "peak": {peak}}}"#
+        );
+    }
+
+    /// CPU seconds of the attention of all layers alone.
+    fn attention<M: Projection>(&self, decoder: &Decoder<M>, random: &mut Random) -> f64 {
+        let heads = decoder.heads();
+        let pool = Pool::default();
+        let mut best = f64::MAX;
+        for _ in 0..self.runs {
+            let mut sum = 0.0;
+            for length in self.lengths {
+                let [q, k, v] = [heads.query, heads.key, heads.key].map(|heads| random.values(length * heads * 64));
+                let (mut gathered, mut sums) = (q.clone(), vec![0.0; length * heads.query]);
+                let chain = Chain { earlier: 0, tokens: *length };
+                let begun = ProcessTime::now();
+                for _ in 0..self.layers {
+                    ops::attend([&q, &k, &v], heads, &[chain], &pool, [&mut gathered, &mut sums]).unwrap();
+                }
+                sum += begun.elapsed().as_secs_f64();
+            }
+            best = best.min(sum);
+        }
+        best
+    }
+}
+
+/// Numbers within ±0.035, always the same.
+struct Random(u64);
+
+impl Random {
+    fn values(&mut self, count: usize) -> Vec<f32> {
+        let draw = |_| {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            ((self.0 >> 40) as f32 / (1 << 24) as f32 - 0.5) * 0.07
+        };
+        (0..count).map(draw).collect()
+    }
+}
+
+/// The most memory that this process held, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kilobytes =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kilobytes.map_or(0, |kilobytes: u64| kilobytes * 1024)
+}
