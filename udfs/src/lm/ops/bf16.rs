@@ -76,7 +76,6 @@ impl Bf16Matrix {
     /// Part by part of a panel's inputs, so that the part's weights are read from the first cache for all rows.
     fn multiply_rounded(&self, x: &[u32], to: &mut [f32], write: Write) {
         let pairs = self.pairs();
-        let compute = if has_instructions() { by_instructions } else { by_loops };
         // Parts of one size, rather than a small one at the end.
         let part = pairs.div_ceil(pairs.div_ceil(PAIRS));
         for (panel, lines) in self.lines.chunks_exact(pairs * (PANEL / 16)).enumerate() {
@@ -85,7 +84,7 @@ impl Bf16Matrix {
                 let (from, to_width) = (panel * PANEL, self.outputs);
                 for (x, to) in x.chunks(ROWS * pairs).zip(to.chunks_mut(ROWS * to_width)) {
                     let tile = Tile { weights, x: &x[index * part..], x_stride: pairs, from, to, to_width, write };
-                    compute(tile);
+                    tile.multiply();
                 }
             }
         }
@@ -107,6 +106,39 @@ struct Tile<'a> {
     write: Write,
 }
 
+impl Tile<'_> {
+    fn multiply(self) {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16") {
+            // SAFETY: the CPU was asked.
+            return unsafe { self.multiply_by_instructions() };
+        }
+        by_loops(self);
+    }
+
+    /// # Safety
+    /// The CPU has AVX-512 F and BF16.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn multiply_by_instructions(self) {
+        let rows = self.to.len() / self.to_width;
+        let pairs = self.weights.len() / (PANEL / 16);
+        assert!(rows > 0 && (rows - 1) * self.x_stride + pairs <= self.x.len(), "pairs of a tile");
+        assert!(self.from < self.to_width, "outputs of a tile");
+        // SAFETY: the caller promises the instructions; the assertions are what else the kernel needs: each of the rows
+        // has the pairs that the weights have, and `to` has that many rows.
+        unsafe {
+            match rows {
+                1 => x86::tile::<1>(self),
+                2 => x86::tile::<2>(self),
+                3 => x86::tile::<3>(self),
+                4 => x86::tile::<4>(self),
+                5 => x86::tile::<5>(self),
+                _ => x86::tile::<ROWS>(self),
+            }
+        }
+    }
+}
+
 /// Two bf16 numbers as the instructions take them; zero stands for a missing one.
 fn joined(numbers: &[bf16]) -> u32 {
     let bits = |i: usize| numbers.get(i).map_or(0, |x| u32::from(x.to_bits()));
@@ -118,7 +150,8 @@ fn joined(numbers: &[bf16]) -> u32 {
 fn round(x: &[f32], inputs: usize, rounded: &mut [u32]) {
     let bits = |x: f32| {
         let bits = x.to_bits();
-        (bits + 0x7fff + ((bits >> 16) & 1)) >> 16
+        let nearest = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+        if x.is_nan() { 0x7fc0 } else { nearest }
     };
     for (row, rounded) in x.chunks_exact(inputs).zip(rounded.chunks_exact_mut(inputs.div_ceil(2))) {
         let (pairs, rest) = row.as_chunks::<2>();
@@ -129,15 +162,6 @@ fn round(x: &[f32], inputs: usize, rounded: &mut [u32]) {
             *to = bits(*last);
         }
     }
-}
-
-/// Whether this CPU multiplies bf16 numbers.
-fn has_instructions() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    let has = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16");
-    #[cfg(not(target_arch = "x86_64"))]
-    let has = false;
-    has
 }
 
 fn by_loops(mut tile: Tile) {
@@ -160,29 +184,6 @@ fn loops(tile: &mut Tile) {
         }
         for (to, sum) in to[from..].iter_mut().zip(sums) {
             *to = if write == Write::Add { *to + sum } else { sum };
-        }
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-use by_loops as by_instructions;
-
-#[cfg(target_arch = "x86_64")]
-fn by_instructions(tile: Tile) {
-    let rows = tile.to.len() / tile.to_width;
-    let pairs = tile.weights.len() / (PANEL / 16);
-    assert!(rows > 0 && (rows - 1) * tile.x_stride + pairs <= tile.x.len(), "pairs of a tile");
-    assert!(tile.from < tile.to_width, "outputs of a tile");
-    // SAFETY: the instructions are there, which the caller asked; the assertions hold what the kernel asks for: each of
-    // the rows has the pairs that the weights have, and `to` has that many rows.
-    unsafe {
-        match rows {
-            1 => x86::tile::<1>(tile),
-            2 => x86::tile::<2>(tile),
-            3 => x86::tile::<3>(tile),
-            4 => x86::tile::<4>(tile),
-            5 => x86::tile::<5>(tile),
-            _ => x86::tile::<ROWS>(tile),
         }
     }
 }
