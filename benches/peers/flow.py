@@ -1,0 +1,123 @@
+"""From Parquet to Parquet: ours as one process of `asap sql` against `datasets.map` with difflib and tokenizers.
+
+Both read the same file and use two cores. Seconds are CPU seconds of the processes and their children. The peer is slow,
+so it takes the first rows only, and both are reported as rows by CPU second and by second.
+
+    python3 benches/peers/flow.py --asap target/release/asap [--rows 100000] [--peer-rows 2000]
+"""
+
+import argparse
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+PEERS = ["datasets==4.4.1", "tokenizers==0.22.1", "pyarrow==22.0.0"]
+THRESHOLD = 0.6
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "target" / "peers" / "flow"
+MODEL = ROOT / "data" / "model"
+STEPS = ["cot_steps(cot) AS steps", "cot_match(cot, cut) AS matches"]
+TOKENS = ["cot_tokens(cot) AS tokens"]
+
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--asap", type=Path, default=ROOT / "target" / "release" / "asap")
+    arguments.add_argument("--rows", type=int, default=100_000)
+    arguments.add_argument("--peer-rows", type=int, default=2_000)
+    arguments.add_argument("--peer", help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.peer:
+        return run_peer(*given.peer.split(","))
+    if Path(sys.prefix) != FOLDER / "venv":
+        venv.create(FOLDER / "venv", with_pip=True)
+        subprocess.check_call([FOLDER / "venv/bin/pip", "install", "--quiet", *PEERS])
+        return subprocess.check_call([FOLDER / "venv/bin/python", __file__, *sys.argv[1:]])
+    all_rows, few_rows = write(given.rows), write(given.peer_rows)
+    table = f"{'':22} {'ours':>12} {'peer':>12} {'ratio':>8} {'goal':>6}   (rows by CPU second, then by second)"
+    for name, columns, goal in [("steps, match", STEPS, 40), ("steps, match, tokens", STEPS + TOKENS, 15)]:
+        query = f"COPY (SELECT {', '.join(columns)} FROM '{all_rows}') TO '{FOLDER / 'ours.parquet'}'"
+        ours = measured([given.asap, "sql", "-q", "--set", f"asap.scorer.model={MODEL}", "-c", query], given.rows)
+        peer = [sys.executable, __file__, "--peer", f"{few_rows},{len(columns)}"]
+        theirs = measured(peer, given.peer_rows)
+        for our, their in zip(ours, theirs):
+            table += f"\n{name:22} {our:12.0f} {their:12.1f} {our / their:6.1f} x {goal:4} x"
+    print(table)
+
+
+def measured(command, rows):
+    """Rows by CPU second and by second."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.check_call(command, stdout=subprocess.DEVNULL)
+    after, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - start
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return rows / cpu, rows / seconds
+
+
+def write(rows):
+    """Chains of the sample, each with its row's number so that no two are equal, and every other step of them."""
+    import pyarrow
+    import pyarrow.parquet
+
+    path = FOLDER / f"{rows}.parquet"
+    if path.exists():
+        return path
+    generations = pyarrow.parquet.read_table(ROOT / "data/sample/codeforces-cots.parquet")["generation"].to_pylist()
+    chains = [generation.split("</think>")[0].removeprefix("<think>").strip() for generation in generations]
+    schema = pyarrow.schema([("cot", pyarrow.string()), ("cut", pyarrow.string())])
+    with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
+        for first in range(0, rows, 5_000):
+            cots = [f"Row {row}. {chains[row % len(chains)]}" for row in range(first, min(first + 5_000, rows))]
+            cuts = ["\n\n".join(steps_of(cot)[::2]) for cot in cots]
+            writer.write_table(pyarrow.table({"cot": cots, "cut": cuts}, schema=schema))
+    return path
+
+
+def steps_of(chain):
+    return [step.strip() for step in re.split(r"(?:\r?\n){2,}", chain) if step.strip()]
+
+
+def matches_of(original, coarse):
+    """Algorithm 1 with difflib, as published code has it, without autojunk."""
+    from difflib import SequenceMatcher
+
+    taken, step = [], 0
+    for coarse_step in coarse:
+        while step < len(original):
+            similarity = SequenceMatcher(None, original[step], coarse_step, autojunk=False).ratio()
+            step += 1
+            if similarity >= THRESHOLD:
+                taken.append({"step": step, "similarity": similarity})
+                break
+        else:
+            return None
+    return taken
+
+
+def run_peer(path, columns):
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    import datasets
+    from tokenizers import Tokenizer
+
+    datasets.disable_progress_bars()
+    tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
+
+    def row(row):
+        steps = steps_of(row["cot"])
+        result = {"steps": steps, "matches": matches_of(steps, steps_of(row["cut"]))}
+        if int(columns) == 3:
+            result["tokens"] = len(tokenizer.encode(row["cot"], add_special_tokens=False))
+        return result
+
+    rows = datasets.Dataset.from_parquet(path, cache_dir=str(FOLDER / "cache"))
+    rows = rows.map(row, num_proc=2, remove_columns=["cot", "cut"], load_from_cache_file=False)
+    rows.to_parquet(str(FOLDER / "peer.parquet"))
+
+
+if __name__ == "__main__":
+    main()
