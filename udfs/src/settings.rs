@@ -103,7 +103,7 @@ settings! {
     /// replaced and `\n`, `\t` are escapes. Unset: `chat` where the model has a template, else `{question}\n<think>\n`.
     scorer_prompt: Option<String> = None, "scorer.prompt";
     /// The type that the scoring model computes its projections in: `f32`, or `bf16` (half the memory, and faster where the
-    /// CPU multiplies bf16 numbers), which moves scores by about a hundredth. Attention, norms and output are f32.
+    /// CPU multiplies bf16 numbers), which moves scores by a few thousandths. Attention, norms and output are f32.
     scorer_dtype: ScorerDtype = ScorerDtype::F32, "scorer.dtype";
     /// Who writes direct thoughts and prunes by them: `extractive` (rules, no language model, no network), `openai` (an
     /// endpoint that speaks OpenAI's chat completions) or `local` (a model in a folder).
