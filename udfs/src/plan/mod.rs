@@ -6,6 +6,7 @@
 //! | `preflight` | loading what a query needs, checking what it asks |
 //! | `call` | [`AsyncCall`], which a function is, and [`AsyncFunction`], as which it is registered |
 //! | `rule` | bringing calls behind fences, `unread` dropping those that nothing reads |
+//! | `first_rows` | sorting before calls where only the first rows are wanted |
 //! | `node`, `planner`, `exec` | the fence in a logical and a physical plan, and the way from one to the other |
 //! | `window` | rows in flight |
 //! | `meter` | what EXPLAIN ANALYZE shows of calls |
@@ -14,6 +15,7 @@
 mod call;
 mod codec;
 mod exec;
+mod first_rows;
 mod meter;
 mod node;
 mod planner;
@@ -31,6 +33,7 @@ use crate::lm::Models;
 pub use call::{AsyncCall, AsyncFunction, CallArgs};
 pub use codec::{FenceLogicalCodec, FencePhysicalCodec};
 pub use exec::FenceExec;
+pub use first_rows::SortBeforeCalls;
 pub use meter::Meter;
 pub use node::Fence;
 pub use planner::{FencePlanner, FenceQueryPlanner};
@@ -45,5 +48,6 @@ pub fn install(builder: SessionStateBuilder, models: &Models, llm: &Llm) -> Sess
         .with_analyzer_rule(Arc::new(Preflight::new(models.clone(), llm.clone())))
         .with_analyzer_rule(Arc::new(FenceCalls))
         .with_optimizer_rule(Arc::new(DropUnreadCalls))
+        .with_optimizer_rule(Arc::new(SortBeforeCalls))
         .with_query_planner(Arc::new(FenceQueryPlanner))
 }

@@ -75,6 +75,10 @@ const SHAPES: &[(&str, Calls)] = &[
     // LIMIT. (Of a sorted subquery without a limit of its own the engine may give any rows.)
     ("SELECT f(y) FROM (SELECT y FROM t WHERE x <= 10) LIMIT 10", [10, 0, 0, 0, 0]),
     ("SELECT f(x) FROM (SELECT x FROM t ORDER BY x LIMIT 10 OFFSET 5)", [10, 0, 0, 0, 0]),
+    // The first rows by what no call says.
+    ("SELECT f(x) FROM t ORDER BY abs(500 - x), x LIMIT 3", [3, 0, 0, 0, 0]),
+    ("SELECT x, f(g(x)) AS fg FROM t ORDER BY y DESC, x LIMIT 4 OFFSET 2", [4, 4, 0, 0, 0]),
+    ("SELECT f(g(x)) AS fg, g(x) AS gx FROM t ORDER BY gx DESC LIMIT 3", [3, 1000, 0, 0, 0]),
     // What nothing reads is not called.
     ("SELECT y FROM (SELECT y, f(x) AS fx, g(x) AS gx FROM t) WHERE gx > 100", [0, 1000, 0, 0, 0]),
     ("SELECT count(*) FROM (SELECT f(g(x)) FROM t)", [0, 0, 0, 0, 0]),
