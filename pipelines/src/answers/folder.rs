@@ -174,9 +174,7 @@ impl Folder {
             if !is_unfinished {
                 continue;
             }
-            let written = file.metadata().await.and_then(|file| file.modified()).map_err(failed)?;
-            if written.elapsed().is_ok_and(|age| age > UNFINISHED) {
-                tokio::fs::remove_file(file.path()).await.map_err(failed)?;
+            if removed_if_old(&file).await.map_err(failed)? {
                 removed += 1;
             }
         }
@@ -200,6 +198,21 @@ impl Folder {
 
     fn failed(&self, what: &str, error: object_store::Error) -> StoreError {
         StoreError(format!("cannot {what} {}: {error}", self.shown))
+    }
+}
+
+/// Removes a file that nobody is still writing. One that is gone by now was finished under its own name.
+async fn removed_if_old(file: &tokio::fs::DirEntry) -> std::io::Result<bool> {
+    let removed = async {
+        let is_old = file.metadata().await?.modified()?.elapsed().is_ok_and(|age| age > UNFINISHED);
+        if is_old {
+            tokio::fs::remove_file(file.path()).await?;
+        }
+        std::io::Result::Ok(is_old)
+    };
+    match removed.await {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        removed => removed,
     }
 }
 

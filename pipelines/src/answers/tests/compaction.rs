@@ -89,3 +89,20 @@ async fn compactions_run_beside_a_writer_and_readers() {
     assert_eq!(next.len(), 12 * 64);
     assert_holds(&get(&next, 0..12 * 64).await);
 }
+
+#[tokio::test]
+async fn what_a_killed_writer_left_goes_when_it_is_old() {
+    let (folder, url) = folder();
+    let store = Answers::open(&url).await.unwrap();
+    keep(&store, 0..3).await;
+    let [old, new, other] = ["1-a.answers#1", "2-b.answers#1", "notes#1"].map(|name| folder.path().join(name));
+    for path in [&old, &new, &other] {
+        std::fs::write(path, "half").unwrap();
+    }
+    let hours_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    for path in [&old, &other] {
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(hours_ago).unwrap();
+    }
+    assert_eq!(compact(&url, None).await.unwrap().unfinished_removed, 1);
+    assert!(!old.exists() && new.exists() && other.exists());
+}
