@@ -7,20 +7,16 @@ import asyncio
 import subprocess
 import sys
 import time
-import venv
-from pathlib import Path
+
+from common import ROOT, is_with
 
 PEER = "openai==2.8.1"
 CALLS, IN_FLIGHT = 10_000, 64
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "target" / "peers" / "calls"
 
 
 def main():
-    if Path(sys.prefix) != FOLDER / "venv":
-        venv.create(FOLDER / "venv", with_pip=True)
-        subprocess.check_call([FOLDER / "venv/bin/pip", "install", "--quiet", PEER])
-        return subprocess.check_call([FOLDER / "venv/bin/python", __file__, *sys.argv[1:]])
+    if not is_with("calls", PEER):
+        return
     bench = ["cargo", "bench", "--workspace", "--locked", "--bench", "calls"]
     print(subprocess.check_output([*bench, *sys.argv[1:]], cwd=ROOT, text=True), end="")
     server = subprocess.Popen(

@@ -13,13 +13,13 @@ import resource
 import subprocess
 import sys
 import time
-import venv
 from pathlib import Path
+
+from common import ROOT, folder, is_with, target
 
 PEERS = ["datasets==4.4.1", "tokenizers==0.22.1", "pyarrow==22.0.0"]
 THRESHOLD = 0.6
-ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "target" / "peers" / "flow"
+FOLDER = folder("flow")
 MODEL = ROOT / "data" / "model"
 STEPS = ["cot_steps(cot) AS steps", "cot_match(cot, cut) AS matches"]
 TOKENS = ["cot_tokens(cot) AS tokens"]
@@ -27,17 +27,15 @@ TOKENS = ["cot_tokens(cot) AS tokens"]
 
 def main():
     arguments = argparse.ArgumentParser()
-    arguments.add_argument("--asap", type=Path, default=ROOT / "target" / "release" / "asap")
+    arguments.add_argument("--asap", type=Path, default=target() / "release" / "asap")
     arguments.add_argument("--rows", type=int, default=100_000)
     arguments.add_argument("--peer-rows", type=int, default=2_000)
     arguments.add_argument("--peer", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.peer:
         return run_peer(*given.peer.split(","))
-    if Path(sys.prefix) != FOLDER / "venv":
-        venv.create(FOLDER / "venv", with_pip=True)
-        subprocess.check_call([FOLDER / "venv/bin/pip", "install", "--quiet", *PEERS])
-        return subprocess.check_call([FOLDER / "venv/bin/python", __file__, *sys.argv[1:]])
+    if not is_with("flow", *PEERS):
+        return
     all_rows, few_rows = write(given.rows), write(given.peer_rows)
     table = f"{'':22} {'ours':>12} {'peer':>12} {'ratio':>8} {'goal':>6}   (rows by CPU second, then by second)"
     for name, columns, goal in [("steps, match", STEPS, 40), ("steps, match, tokens", STEPS + TOKENS, 15)]:

@@ -1,0 +1,56 @@
+"""What the peers' scripts share: an environment with the peer, our bench and its results, CPU seconds."""
+
+import json
+import subprocess
+import sys
+import time
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def target():
+    """The folder that cargo builds in."""
+    metadata = subprocess.check_output(["cargo", "metadata", "--no-deps", "--format-version", "1"], cwd=ROOT)
+    return Path(json.loads(metadata)["target_directory"])
+
+
+def folder(name):
+    """What the script of this name keeps between its runs."""
+    return target() / "peers" / name
+
+
+def is_with(name, *packages):
+    """Whether this process has the packages; if not, the same script ran with them and there is nothing left to do."""
+    environment = folder(name) / "venv"
+    if Path(sys.prefix) == environment:
+        return True
+    venv.create(environment, with_pip=True)
+    subprocess.check_call([environment / "bin/pip", "install", "--quiet", *packages])
+    subprocess.check_call([environment / "bin/python", *sys.argv])
+    return False
+
+
+def bench(name):
+    """Runs our bench, unless its last results are to be taken."""
+    if "--no-bench" not in sys.argv:
+        subprocess.check_call(["cargo", "bench", "--workspace", "--locked", "--bench", name], cwd=ROOT)
+
+
+def ours(group, name):
+    """CPU seconds that criterion found."""
+    letters = "".join("_" if letter in '?"/\\*<>:|^' else letter for letter in name)
+    estimates = json.loads((target() / "criterion" / group / letters / "new" / "estimates.json").read_text())
+    return estimates["median"]["point_estimate"] / 1e9
+
+
+def measured(work, times=3):
+    """The result and the least CPU seconds of a few times."""
+    seconds = []
+    for _ in range(times):
+        result = None  # freed outside of the time that is measured
+        start = time.process_time()
+        result = work()
+        seconds.append(time.process_time() - start)
+    return result, min(seconds)
