@@ -4,12 +4,12 @@
 """
 
 import json
-import pathlib
 import subprocess
 import sys
-import venv
+from pathlib import Path
 
-TARGET = pathlib.Path(__file__).resolve().parents[2] / "target"
+from common import ROOT, is_with, measured
+
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0"]
 # Ours has to be so much faster than the peer.
 GOALS = {"f32": 1.1, "bf16": 1.2}
@@ -17,10 +17,38 @@ GOALS = {"f32": 1.1, "bf16": 1.2}
 WEIGHTS = {"f32": 1976, "bf16": 988}
 
 
-def peer(dtype):
-    """Runs in the venv, in a process of its own: its peak memory is measured too."""
-    import time
+def main():
+    if not is_with("scoring", *PACKAGES):
+        return
+    if len(sys.argv) > 1:
+        return run_peer(sys.argv[1])
+    bench = ["cargo", "bench", "--workspace", "--locked", "--bench", "scoring"]
+    ours = {case["case"]: case for case in lines_of_json(bench)}
+    row = "{:<28}{:>9}{:>9}{:>8}{:>9}".format
+    print(row("", "ours", "peer", "ratio", "goal"))
+    for dtype, goal in GOALS.items():
+        (theirs,) = lines_of_json([sys.executable, __file__, dtype])
+        speeds = [2048 / run["cpu"] for run in (ours[dtype], theirs)]
+        peaks = [run["peak"] / 1e6 for run in (ours[dtype], theirs)]
+        print(row(f"{dtype}, tokens/CPU s", *map("{:.0f}".format, speeds), f"{speeds[0] / speeds[1]:.2f}", f"> {goal}"))
+        bound = WEIGHTS[dtype] + 300
+        print(row(f"{dtype}, peak MB", *map("{:.0f}".format, peaks), f"{peaks[0] / peaks[1]:.2f}", f"< {bound}"))
+    for dtype in GOALS:
+        two = ours[dtype]["wall"] / ours[f"{dtype}-two-cores"]["wall"]
+        print(row(f"{dtype}, two cores over one", f"{two:.2f}", "", "", "> 1.8"))
+        cases = [ours[f"{dtype}-equal"], ours[f"{dtype}-mixed"]]
+        linear = [(case["cpu"] - case["attention"]) / case["tokens"] for case in cases]
+        print(row(f"{dtype}, mixed over equal", f"{linear[0] / linear[1]:.2f}", "", "", "> 0.9"))
 
+
+def lines_of_json(command):
+    """What a command says in JSON, line by line."""
+    lines = subprocess.check_output(command, text=True, cwd=ROOT).splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def run_peer(dtype):
+    """One type in a process of its own, since its peak memory is measured too."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -35,46 +63,16 @@ def peer(dtype):
     model = Qwen2ForCausalLM(config).eval()
     ids = torch.arange(2048).mul(7919).remainder(151936)[None]
     rows = torch.arange(1, 41) * 2046 // 40
-    best = float("inf")
+
+    def score():
+        return torch.log_softmax(model(ids, logits_to_keep=rows, use_cache=False).logits.float(), -1)
+
     with torch.inference_mode():
-        for _ in range(3):
-            begun = time.process_time()
-            logits = model(ids, logits_to_keep=rows, use_cache=False).logits
-            torch.log_softmax(logits.float(), -1)
-            best = min(best, time.process_time() - begun)
-    status = pathlib.Path("/proc/self/status").read_text()
+        _, cpu = measured(score)
+    status = Path("/proc/self/status").read_text()
     peak = int(status.split("VmHWM:")[1].split()[0]) * 1024
-    print(json.dumps({"cpu": best, "peak": peak}))
-
-
-def last_json(command):
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-
-
-def main():
-    folder = TARGET / "peers" / "scoring"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        venv.create(folder, with_pip=True)
-    subprocess.run([python, "-m", "pip", "install", "-q", *PACKAGES], check=True)
-    bench = ["cargo", "bench", "--workspace", "--locked", "--bench", "scoring"]
-    lines = subprocess.run(bench, check=True, capture_output=True, text=True).stdout.splitlines()
-    ours = {case["case"]: case for case in map(json.loads, (line for line in lines if line.startswith("{")))}
-    row = "{:<28}{:>9}{:>9}{:>8}{:>9}".format
-    print(row("", "ours", "peer", "ratio", "goal"))
-    for dtype, goal in GOALS.items():
-        theirs = last_json([python, __file__, dtype])
-        speeds = [2048 / run["cpu"] for run in (ours[dtype], theirs)]
-        peaks = [run["peak"] / 1e6 for run in (ours[dtype], theirs)]
-        print(row(f"{dtype}, tokens/CPU s", *map("{:.0f}".format, speeds), f"{speeds[0] / speeds[1]:.2f}", f"> {goal}"))
-        bound = WEIGHTS[dtype] + 300
-        print(row(f"{dtype}, peak MB", *map("{:.0f}".format, peaks), f"{peaks[0] / peaks[1]:.2f}", f"< {bound}"))
-    for dtype in GOALS:
-        two = ours[dtype]["wall"] / ours[f"{dtype}-two-cores"]["wall"]
-        print(row(f"{dtype}, two cores over one", f"{two:.2f}", "", "", "> 1.8"))
-        linear = [(case["cpu"] - case["attention"]) / case["tokens"] for case in (ours[f"{dtype}-equal"], ours[f"{dtype}-mixed"])]
-        print(row(f"{dtype}, mixed over equal", f"{linear[0] / linear[1]:.2f}", "", "", "> 0.9"))
+    print(json.dumps({"cpu": cpu, "peak": peak}))
 
 
 if __name__ == "__main__":
-    peer(sys.argv[1]) if len(sys.argv) > 1 else main()
+    main()

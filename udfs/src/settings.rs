@@ -28,6 +28,15 @@ pub enum ScorerDtype {
     Bf16,
 }
 
+/// What the scoring model is computed on (`asap.scorer.device`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScorerDevice {
+    /// The processor's cores.
+    Cpu,
+    /// The first NVIDIA GPU that is visible.
+    Cuda,
+}
+
 /// What a row becomes for which no answer passes Algorithm 1 (`asap.anchor.on_no_match`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnNoMatch {
@@ -102,9 +111,12 @@ settings! {
     /// What stands before a chain's first step: `chat` (the model's own template), or text in which `{question}` is
     /// replaced and `\n`, `\t` are escapes. Unset: `chat` where the model has a template, else `{question}\n<think>\n`.
     scorer_prompt: Option<String> = None, "scorer.prompt";
-    /// The type that the scoring model computes its projections in: `f32`, or `bf16` (half the memory, and faster where the
+    /// The type that the scoring model computes its projections in on the CPU: `f32`, or `bf16` (half the memory, and faster where the
     /// CPU multiplies bf16 numbers), which moves scores by a few thousandths. Attention, norms and output are f32.
     scorer_dtype: ScorerDtype = ScorerDtype::F32, "scorer.dtype";
+    /// What the scoring model is computed on: `cpu`, or `cuda`, the first visible NVIDIA GPU, in f16 (needs a build with
+    /// `--features cuda`).
+    scorer_device: ScorerDevice = ScorerDevice::Cpu, "scorer.device";
     /// Who writes direct thoughts and prunes by them: `extractive` (rules, no language model, no network), `openai` (an
     /// endpoint that speaks OpenAI's chat completions) or `local` (a model in a folder).
     anchor_provider: Provider = Provider::Extractive, "anchor.provider";
@@ -307,6 +319,7 @@ macro_rules! choice {
 
 choice!(Provider, "'extractive', 'openai' or 'local'", "extractive" => Extractive, "openai" => Openai, "local" => Local);
 choice!(ScorerDtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
+choice!(ScorerDevice, "'cpu' or 'cuda'", "cpu" => Cpu, "cuda" => Cuda);
 choice!(OnNoMatch, "'reject' or 'keep_original'", "reject" => Reject, "keep_original" => KeepOriginal);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 
@@ -338,6 +351,7 @@ mod tests {
         }
         for (key, value) in [
             ("scorer.dtype", "f16"),
+            ("scorer.device", "gpu"),
             ("anchor.provider", "gpt"),
             ("anchor.timeout", "0"),
             ("anchor.max_tokens", "0"),

@@ -54,21 +54,12 @@ impl<M: Projection> Decoder<M> {
         mut each: impl FnMut(Range<usize>, Tensor) -> Result<()>,
     ) -> Result<()> {
         let table = self.rope.table(lengths.iter().copied().max().unwrap_or(0));
-        let (mut first, mut rest) = (0, lengths);
-        while let Some(length) = rest.first() {
-            let chains = chains_of_a_pass(rest);
-            if chains.is_empty() {
-                let mut before = self.no_keys_and_values(*length);
-                for part in ids[first..first + length].chunks(TOKENS_PER_PASS) {
-                    let place = first + before.tokens;
-                    each(place..place + part.len(), self.extend(part, &mut before, &table)?)?;
-                }
-                (first, rest) = (first + length, &rest[1..]);
-            } else {
-                let end = first + chains.iter().map(|chain| chain.tokens).sum::<usize>();
-                each(first..end, self.pass(&ids[first..end], &chains, &table, None)?)?;
-                (first, rest) = (end, &rest[chains.len()..]);
+        let mut before = None;
+        for Part { tokens, chains, of } in parts(lengths) {
+            if chains[0].earlier == 0 {
+                before = of.map(|length| self.no_keys_and_values(length));
             }
+            each(tokens.clone(), self.pass(&ids[tokens], &chains, &table, before.as_mut())?)?;
         }
         Ok(())
     }
@@ -118,14 +109,39 @@ impl<M: Projection> Decoder<M> {
     }
 }
 
-/// The first whole chains that go through the layers together; none if the first alone is too long.
-fn chains_of_a_pass(lengths: &[usize]) -> Vec<Chain> {
-    let mut tokens = 0;
-    let fits = |length: &&usize| {
-        tokens += **length;
-        tokens <= TOKENS_PER_PASS
-    };
-    lengths.iter().take_while(fits).map(|length| Chain { earlier: 0, tokens: *length }).collect()
+/// Tokens that go through the layers together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Their places among all tokens.
+    pub(super) tokens: Range<usize>,
+    /// The chains that they are.
+    pub(super) chains: Vec<Chain>,
+    /// Tokens of their chain, if it is too long to go at once: its keys and values are kept from part to part.
+    pub(super) of: Option<usize>,
+}
+
+/// Chains that follow each other, `lengths` tokens each, in parts of at most [`TOKENS_PER_PASS`].
+pub(super) fn parts(lengths: &[usize]) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut first = 0;
+    for length in lengths {
+        match parts.last_mut() {
+            Some(part) if part.of.is_none() && part.tokens.len() + length <= TOKENS_PER_PASS => {
+                part.tokens.end += length;
+                part.chains.push(Chain { earlier: 0, tokens: *length });
+            }
+            _ => {
+                let of = (*length > TOKENS_PER_PASS).then_some(*length);
+                for earlier in (0..*length).step_by(TOKENS_PER_PASS) {
+                    let tokens = TOKENS_PER_PASS.min(length - earlier);
+                    let place = first + earlier;
+                    parts.push(Part { tokens: place..place + tokens, chains: vec![Chain { earlier, tokens }], of });
+                }
+            }
+        }
+        first += length;
+    }
+    parts
 }
 
 /// What only f32 is used for.

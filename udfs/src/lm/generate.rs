@@ -229,7 +229,7 @@ mod tests {
         }
         // A row of the output layer for each token, and one for the prompt: the prompt's is there once.
         let tokens = (1..4).map(|seed| fresh(seed).tokens_out as u64 - 1).sum::<u64>();
-        assert_eq!(generator.output.rows(), tokens + 1);
+        assert_eq!(generator.output.rows().load(std::sync::atomic::Ordering::Relaxed), tokens + 1);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 mod byte_level;
 pub mod config;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod cuts;
 pub mod decoder;
 mod fingerprint;
@@ -28,9 +30,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::common::config::ConfigOptions;
+#[cfg(not(feature = "cuda"))]
+use datafusion::common::config_err;
 use datafusion::common::{DataFusionError, config_datafusion_err};
 
-use crate::settings::{ScorerDtype, Settings};
+use crate::settings::{ScorerDevice, ScorerDtype, Settings};
 pub use fingerprint::fingerprint;
 pub use joined::Joined;
 pub use prompt::{Message, PromptTemplate};
@@ -80,6 +84,9 @@ pub enum LmError {
     /// The model's thread has ended or could not answer.
     #[error("the model's thread: {0}")]
     Thread(String),
+    /// The GPU, its driver or its libraries failed.
+    #[error("the GPU: {0}")]
+    Gpu(String),
     /// Training has gone astray.
     #[error("the loss is no longer a number after {steps} steps: lower the learning rate")]
     Diverged {
@@ -100,6 +107,30 @@ impl From<LmError> for DataFusionError {
 /// A result of this module.
 pub type Result<T> = std::result::Result<T, LmError>;
 
+/// What a model is computed on, and on the processor in which type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Computed {
+    /// On the processor's cores, projections in this type.
+    Cpu(ScorerDtype),
+    /// On the first NVIDIA GPU.
+    #[cfg(feature = "cuda")]
+    Cuda,
+}
+
+impl Computed {
+    fn of(settings: &Settings) -> datafusion::common::Result<Self> {
+        match settings.scorer_device {
+            ScorerDevice::Cpu => Ok(Self::Cpu(settings.scorer_dtype)),
+            #[cfg(feature = "cuda")]
+            ScorerDevice::Cuda => Ok(Self::Cuda),
+            #[cfg(not(feature = "cuda"))]
+            ScorerDevice::Cuda => config_err!(
+                "asap.scorer.device = 'cuda' needs an asap that was built with `cargo build --release --features cuda`"
+            ),
+        }
+    }
+}
+
 /// The models of a session, loaded when first asked for and shared by all functions.
 #[derive(Debug, Clone, Default)]
 pub struct Models {
@@ -109,9 +140,9 @@ pub struct Models {
 #[derive(Debug, Default)]
 struct Loaded {
     tokenizers: HashMap<PathBuf, Arc<Tokenizer>>,
-    models: HashMap<(PathBuf, ScorerDtype), Arc<LoadedModel>>,
-    /// By the model's folder and the settings `asap.scorer.dtype` and `asap.scorer.prompt`.
-    scorers: HashMap<(PathBuf, ScorerDtype, Option<String>), Arc<Scorer>>,
+    models: HashMap<(PathBuf, Computed), Arc<LoadedModel>>,
+    /// By the model's folder, how it is computed and the setting `asap.scorer.prompt`.
+    scorers: HashMap<(PathBuf, Computed, Option<String>), Arc<Scorer>>,
 }
 
 impl Loaded {
@@ -124,23 +155,23 @@ impl Loaded {
         Ok(tokenizer)
     }
 
-    fn model(&mut self, folder: &Path, dtype: ScorerDtype, tokenizer: &Tokenizer) -> Result<Arc<LoadedModel>> {
-        let key = (folder.to_path_buf(), dtype);
+    fn model(&mut self, folder: &Path, computed: Computed, tokenizer: &Tokenizer) -> Result<Arc<LoadedModel>> {
+        let key = (folder.to_path_buf(), computed);
         if let Some(model) = self.models.get(&key) {
             return Ok(Arc::clone(model));
         }
-        let model = Arc::new(LoadedModel::load(folder, dtype, tokenizer)?);
+        let model = Arc::new(LoadedModel::load(folder, computed, tokenizer)?);
         self.models.insert(key, Arc::clone(&model));
         Ok(model)
     }
 
-    fn scorer(&mut self, folder: &Path, dtype: ScorerDtype, prompt: Option<&str>) -> Result<Arc<Scorer>> {
-        let key = (folder.to_path_buf(), dtype, prompt.map(str::to_string));
+    fn scorer(&mut self, folder: &Path, computed: Computed, prompt: Option<&str>) -> Result<Arc<Scorer>> {
+        let key = (folder.to_path_buf(), computed, prompt.map(str::to_string));
         if let Some(scorer) = self.scorers.get(&key) {
             return Ok(Arc::clone(scorer));
         }
         let tokenizer = self.tokenizer(folder)?;
-        let model = self.model(folder, dtype, &tokenizer)?;
+        let model = self.model(folder, computed, &tokenizer)?;
         let scorer = Arc::new(Scorer::new(folder, prompt, tokenizer, model)?);
         self.scorers.insert(key, Arc::clone(&scorer));
         Ok(scorer)
@@ -156,14 +187,16 @@ impl Models {
         self.load(&Settings::of(config)?.scorer_model, Loaded::tokenizer)
     }
 
-    /// The scoring model (`asap.scorer.model`), computed in `asap.scorer.dtype`, with its prompt (`asap.scorer.prompt`).
+    /// The scoring model (`asap.scorer.model`), computed as `asap.scorer.device` and `asap.scorer.dtype` say, with its
+    /// prompt (`asap.scorer.prompt`).
     ///
     /// # Errors
     /// One that names the setting, the folder and what is wrong with it.
     pub fn scorer(&self, config: &ConfigOptions) -> datafusion::common::Result<Arc<Scorer>> {
         let settings = Settings::of(config)?;
+        let computed = Computed::of(settings)?;
         self.load(&settings.scorer_model, |loaded, folder| {
-            loaded.scorer(folder, settings.scorer_dtype, settings.scorer_prompt.as_deref())
+            loaded.scorer(folder, computed, settings.scorer_prompt.as_deref())
         })
     }
 

@@ -1,5 +1,7 @@
 //! The output layer, at the rows that are asked for.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use candle_core::{Device, Tensor};
@@ -31,12 +33,21 @@ pub struct Target {
     pub id: u32,
 }
 
+/// The targets whose rows are among `rows`, counted from the first of these, each with its place in `targets`.
+pub(super) fn targets_in(rows: &Range<usize>, targets: &[Target]) -> (Vec<usize>, Vec<Target>) {
+    let own = |(place, target): (usize, &Target)| {
+        let row = (target.row as usize).checked_sub(rows.start).filter(|row| *row < rows.len())?;
+        Some((place, Target { row: row as u32, id: target.id }))
+    };
+    targets.iter().enumerate().filter_map(own).unzip()
+}
+
 /// The output layer of a model.
 #[derive(Debug)]
 pub struct Output {
     /// [vocabulary, hidden], in f32 or bf16.
     weight: Tensor,
-    rows: AtomicU64,
+    rows: Arc<AtomicU64>,
 }
 
 /// Logits of a task and the weights that they are computed from.
@@ -49,7 +60,7 @@ struct Scratch {
 impl Output {
     /// An output layer of this weight, [vocabulary, hidden], in f32 or bf16.
     pub fn new(weight: Tensor) -> Self {
-        Self { weight, rows: AtomicU64::new(0) }
+        Self { weight, rows: Arc::default() }
     }
 
     /// Scores `targets` by hidden states, [tokens, hidden]. Only the rows that targets name are multiplied, by a part of
@@ -114,8 +125,8 @@ impl Output {
         ops::product(hidden, &self.weight.t()?)
     }
 
-    /// Rows that went through the layer so far.
-    pub fn rows(&self) -> u64 {
-        self.rows.load(Ordering::Relaxed)
+    /// Counts the rows that go through the layer.
+    pub fn rows(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.rows)
     }
 }

@@ -1,6 +1,7 @@
 //! Scores of chains: tokenised once, asked of the model's thread once.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::Tensor;
@@ -8,13 +9,15 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::config::ModelConfig;
+#[cfg(feature = "cuda")]
+use super::cuda::CudaModel;
 use super::decoder::Decoder;
 use super::ops::{Bf16Matrix, Projection};
-use super::output::{Output, Target, TokenScore};
+use super::output::{Output, Target, TokenScore, targets_in};
 use super::row::{Row, Scores, Wanted};
 use super::thread::{Key, Model, ModelThread, Request};
 use super::weights::Weights;
-use super::{LmError, PromptTemplate, Result, Tokenizer};
+use super::{Computed, LmError, PromptTemplate, Result, Tokenizer};
 use crate::memo::Memo;
 use crate::settings::ScorerDtype;
 
@@ -25,7 +28,8 @@ const REMEMBERED_BYTES: usize = 32 << 20;
 #[derive(Debug)]
 pub struct LoadedModel {
     thread: ModelThread,
-    output: Arc<Output>,
+    /// Rows that went through the output layer.
+    output_rows: Arc<AtomicU64>,
     /// Tokens that the model can read at once.
     window: usize,
 }
@@ -35,32 +39,39 @@ impl LoadedModel {
     ///
     /// # Errors
     /// If a file is missing, or config, weights and tokenizer do not fit each other.
-    pub fn load(folder: &Path, dtype: ScorerDtype, tokenizer: &Tokenizer) -> Result<Self> {
+    pub fn load(folder: &Path, computed: Computed, tokenizer: &Tokenizer) -> Result<Self> {
         let config = ModelConfig::load(folder)?;
         let (vocabulary, window) = (config.vocab_size, config.max_position_embeddings);
         if let Some(id) = tokenizer.largest_id().filter(|id| *id as usize >= vocabulary) {
             let found = format!("it has a token {id}, but config.json's vocab_size is {vocabulary}");
             return Err(LmError::Unsupported { path: folder.join("tokenizer.json"), found });
         }
-        let (thread, output) = match dtype {
-            ScorerDtype::F32 => spawn::<Tensor>(folder, config)?,
-            ScorerDtype::Bf16 => spawn::<Bf16Matrix>(folder, config)?,
+        let (thread, output_rows) = match computed {
+            Computed::Cpu(ScorerDtype::F32) => spawn::<Tensor>(folder, config)?,
+            Computed::Cpu(ScorerDtype::Bf16) => spawn::<Bf16Matrix>(folder, config)?,
+            #[cfg(feature = "cuda")]
+            Computed::Cuda => {
+                let model = CudaModel::load(folder, config)?;
+                let output_rows = model.output_rows();
+                (ModelThread::spawn(model)?, output_rows)
+            }
         };
-        Ok(Self { thread, output, window })
+        Ok(Self { thread, output_rows, window })
     }
 }
 
-/// The thread of a model whose projections are of type `M`, and its output layer.
-fn spawn<M: Projection + 'static>(folder: &Path, config: ModelConfig) -> Result<(ModelThread, Arc<Output>)> {
+/// The thread of a model whose projections are of type `M`, and the count of its output rows.
+fn spawn<M: Projection + 'static>(folder: &Path, config: ModelConfig) -> Result<(ModelThread, Arc<AtomicU64>)> {
     let weights = Weights::<M>::load(folder, &config)?;
-    let output = Arc::new(Output::new(weights.output().clone()));
+    let output = Output::new(weights.output().clone());
+    let output_rows = output.rows();
     let decoder = Decoder::new(config, weights);
-    Ok((ModelThread::spawn(DecoderWithOutput { decoder, output: Arc::clone(&output) })?, output))
+    Ok((ModelThread::spawn(DecoderWithOutput { decoder, output })?, output_rows))
 }
 
 struct DecoderWithOutput<M> {
     decoder: Decoder<M>,
-    output: Arc<Output>,
+    output: Output,
 }
 
 impl<M: Projection> Model for DecoderWithOutput<M> {
@@ -70,11 +81,8 @@ impl<M: Projection> Model for DecoderWithOutput<M> {
             return Ok(scores);
         }
         self.decoder.hidden_by_pass(ids, lengths, |rows, hidden| {
-            let in_pass = |place: &usize| rows.contains(&(targets[*place].row as usize));
-            let places: Vec<usize> = (0..targets.len()).filter(in_pass).collect();
-            let own = |place: &usize| Target { row: targets[*place].row - rows.start as u32, id: targets[*place].id };
-            let found = self.output.score(&hidden, &places.iter().map(own).collect::<Vec<_>>())?;
-            places.iter().zip(found).for_each(|(place, score)| scores[*place] = score);
+            let (places, own) = targets_in(&rows, targets);
+            places.into_iter().zip(self.output.score(&hidden, &own)?).for_each(|(place, score)| scores[place] = score);
             Ok(())
         })?;
         Ok(scores)
@@ -179,7 +187,7 @@ impl Scorer {
 
     /// Rows of hidden states that went through the output layer so far.
     pub fn output_rows(&self) -> u64 {
-        self.model.output.rows()
+        self.model.output_rows.load(Ordering::Relaxed)
     }
 
     fn prepare_row(&self, chain: &QuestionAndSteps, wanted: Wanted) -> Result<PreparedRow> {
@@ -278,13 +286,13 @@ mod tests {
     use crate::lm::testing::{Chain, chains, golden};
 
     fn scorer(name: &str, setting: &str) -> Scorer {
-        scorer_in(ScorerDtype::F32, name, setting)
+        scorer_in(Computed::Cpu(ScorerDtype::F32), name, setting)
     }
 
-    fn scorer_in(dtype: ScorerDtype, name: &str, setting: &str) -> Scorer {
+    fn scorer_in(computed: Computed, name: &str, setting: &str) -> Scorer {
         let folder = golden(name);
         let tokenizer = Arc::new(Tokenizer::load(&folder).unwrap());
-        let model = Arc::new(LoadedModel::load(&folder, dtype, &tokenizer).unwrap());
+        let model = Arc::new(LoadedModel::load(&folder, computed, &tokenizer).unwrap());
         Scorer::new(&folder, Some(setting), tokenizer, model).unwrap()
     }
 
@@ -330,7 +338,8 @@ mod tests {
     #[test]
     fn bf16_moves_scores_by_little() {
         for name in ["qwen2", "llama", "qwen3"] {
-            let [whole, half] = [ScorerDtype::F32, ScorerDtype::Bf16].map(|dtype| scorer_in(dtype, name, "{question}"));
+            let [whole, half] =
+                [ScorerDtype::F32, ScorerDtype::Bf16].map(|dtype| scorer_in(Computed::Cpu(dtype), name, "{question}"));
             let chains = chains(name);
             let asked: Vec<_> = chains.iter().map(asked).collect();
             let [whole, half] = [whole, half].map(|scorer| score(&scorer, &asked, Wanted::FirstTokens));
@@ -355,7 +364,7 @@ mod tests {
         let ids: Vec<u32> = rows.iter().cycle().flat_map(|row| row.ids.clone()).take(TOKENS_PER_PASS + 700).collect();
         let folder = golden("llama");
         let decoder = Decoder::load(&folder).unwrap();
-        let output = Arc::new(Output::new(decoder.weights.output().clone()));
+        let output = Output::new(decoder.weights.output().clone());
         let mut model = DecoderWithOutput { decoder, output };
         let rows = [TOKENS_PER_PASS + 500, 3, TOKENS_PER_PASS - 1, TOKENS_PER_PASS, 3];
         let targets = rows.map(|row| Target { row: row as u32, id: ids[row + 1] });

@@ -11,7 +11,7 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 
 use super::config::{Family, ModelConfig};
-use super::ops::Projection;
+use super::ops::Weight;
 use super::{LmError, Result};
 
 /// The weights of a model, each under the name that Hugging Face gives it. Projections are `M`: `Tensor` in f32 or
@@ -67,7 +67,7 @@ pub struct Linear<M = Tensor> {
 const EMBED: &str = "model.embed_tokens.weight";
 const LM_HEAD: &str = "lm_head.weight";
 
-impl<M: Projection> Weights<M> {
+impl<M: Weight> Weights<M> {
     /// Asks `make` for each tensor of a model by its name and shape: to read it, draw it, or make room for it. What has two
     /// dimensions is of type `M::DTYPE`, the rest is f32.
     pub fn build(config: &ModelConfig, mut make: impl FnMut(&str, &[usize]) -> Result<Tensor>) -> Result<Self> {
@@ -140,7 +140,7 @@ impl Weights {
     }
 }
 
-impl<M: Projection> LayerWeights<M> {
+impl<M: Weight> LayerWeights<M> {
     fn build(
         config: &ModelConfig,
         prefix: &str,
@@ -236,10 +236,11 @@ impl Files {
         Ok(Self { list, tensors })
     }
 
-    /// A tensor in f32 or, rounded to it, in bf16.
+    /// A tensor in f32 or, rounded to it, in bf16 or f16.
     fn read(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {
         match dtype {
             DType::BF16 => self.read_as(name, shape, bf16::from_f32),
+            DType::F16 => self.read_as(name, shape, f16::from_f32),
             _ => self.read_as(name, shape, |x: f32| x),
         }
     }

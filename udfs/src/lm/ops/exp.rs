@@ -65,11 +65,11 @@ pub(super) fn exp_in_place(values: &mut [f32], max: f32) -> f32 {
 #[derive(Debug, Clone, Copy)]
 pub struct SumOfExponentials {
     /// The largest logit.
-    max: f32,
+    pub max: f32,
     /// Σ exp(x − max).
-    sum: f64,
+    pub sum: f64,
     /// Σ exp(x − max) · (x − max).
-    weighted: f64,
+    pub weighted: f64,
 }
 
 impl SumOfExponentials {

@@ -28,7 +28,7 @@ pub use exp::{SumOfExponentials, exp};
 pub use gemm::{Cores, Matrix, Write, multiply};
 pub use norm::{rms_norm, rms_norm_rows};
 pub use pool::Pool;
-pub use projection::Projection;
+pub use projection::{Projection, Weight};
 pub use rotate::{Direction, rotate, rotate_rows};
 pub use swiglu::{swiglu, swiglu_rows};
 

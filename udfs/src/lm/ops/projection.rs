@@ -8,8 +8,8 @@ use half::bf16;
 use super::super::Result;
 use super::{Bf16Matrix, Cores, Matrix, Write, multiply, read};
 
-/// A weight, [outputs, inputs].
-pub trait Projection: Clone + Debug + Send + Sync + Sized {
+/// A weight of a projection, [outputs, inputs], as it is kept.
+pub trait Weight: Sized {
     /// The type of its numbers.
     const DTYPE: DType;
 
@@ -18,7 +18,10 @@ pub trait Projection: Clone + Debug + Send + Sync + Sized {
     /// # Errors
     /// If the tensor is no such matrix in the CPU's memory.
     fn new(weight: Tensor) -> Result<Self>;
+}
 
+/// A weight that the CPU multiplies by.
+pub trait Projection: Weight + Clone + Debug + Send + Sync {
     /// x · Wᵀ for rows of inputs, summed up in f32: written to `to`, or added to what is there.
     ///
     /// # Errors
@@ -26,13 +29,15 @@ pub trait Projection: Clone + Debug + Send + Sync + Sized {
     fn multiply(&self, x: &[f32], to: &mut [f32], write: Write, cores: Cores) -> Result<()>;
 }
 
-impl Projection for Tensor {
+impl Weight for Tensor {
     const DTYPE: DType = DType::F32;
 
     fn new(weight: Tensor) -> Result<Self> {
         Ok(weight)
     }
+}
 
+impl Projection for Tensor {
     fn multiply(&self, x: &[f32], to: &mut [f32], write: Write, cores: Cores) -> Result<()> {
         let (outputs, inputs) = self.dims2()?;
         let x = Matrix::dense(x, x.len() / inputs, inputs);
@@ -40,15 +45,17 @@ impl Projection for Tensor {
     }
 }
 
-/// Rows are multiplied on the calling thread alone.
-impl Projection for Bf16Matrix {
+impl Weight for Bf16Matrix {
     const DTYPE: DType = DType::BF16;
 
     fn new(weight: Tensor) -> Result<Self> {
         let (outputs, inputs) = weight.dims2()?;
         read::<bf16, 1, _>([&weight], |[numbers]| Self::pack(numbers, outputs, inputs))
     }
+}
 
+/// Rows are multiplied on the calling thread alone.
+impl Projection for Bf16Matrix {
     fn multiply(&self, x: &[f32], to: &mut [f32], write: Write, _: Cores) -> Result<()> {
         Self::multiply(self, x, to, write);
         Ok(())

@@ -1,0 +1,73 @@
+"""Scoring on an NVIDIA GPU against transformers: the shape of R1-Distill-Qwen-7B, random weights, one chain after the other.
+
+The peer scores as published code does: a forward pass with the logits of all positions. `--targets-only` gives it the
+logits of the scored positions alone.
+
+    python3 benches/peers/scoring_cuda.py [--targets-only]
+"""
+
+import json
+import subprocess
+import sys
+import time
+
+from common import ROOT, is_with
+
+PACKAGES = ["torch==2.15.0", "transformers==5.23.0"]
+LENGTHS = [8192, 10_240, 12_288, 14_336, 16_384]
+RUNS = 3
+# Ours has to be so much faster than the peer, and to read so many tokens a second.
+RATIO, SPEED = 3, 30_000
+
+
+def main():
+    if not is_with("scoring", *PACKAGES):
+        return
+    bench = ["cargo", "bench", "--workspace", "--locked", "--features", "cuda", "--bench", "scoring_cuda"]
+    lines = subprocess.check_output(bench, text=True, cwd=ROOT).splitlines()
+    (ours,) = [json.loads(line) for line in lines if line.startswith("{")]
+    speeds = [sum(LENGTHS) / seconds for seconds in (ours["seconds"], peer())]
+    row = "{:<20}{:>9}{:>9}{:>8}{:>9}".format
+    print(row("", "ours", "peer", "ratio", "goal"))
+    print(row("tokens a second", *map("{:.0f}".format, speeds), f"{speeds[0] / speeds[1]:.2f}", f"> {RATIO}"))
+    print(row("against the goal", f"{speeds[0] / SPEED:.2f}", "", "", "> 1"))
+
+
+def peer():
+    """Seconds that transformers takes for all chains."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.bfloat16)
+    config = Qwen2Config(
+        vocab_size=152064, hidden_size=3584, intermediate_size=18944, num_hidden_layers=28, num_attention_heads=28,
+        num_key_value_heads=4, max_position_embeddings=131072, rms_norm_eps=1e-6, rope_theta=1e4,
+        tie_word_embeddings=False,
+    )
+    with torch.device("cuda"):
+        model = Qwen2ForCausalLM(config).eval()
+
+    def score(length):
+        ids = torch.arange(length, device="cuda").mul(7919).remainder(config.vocab_size)[None]
+        rows = torch.arange(1, 41, device="cuda") * (length - 2) // 40
+        if "--targets-only" in sys.argv:
+            logits = model(ids, logits_to_keep=rows, use_cache=False).logits[0]
+        else:
+            logits = model(ids, use_cache=False).logits[0, rows]
+        return torch.log_softmax(logits.float(), -1).gather(-1, ids[0, rows + 1, None])
+
+    best = float("inf")
+    with torch.inference_mode():
+        for _ in range(RUNS):
+            torch.cuda.synchronize()
+            begun = time.perf_counter()
+            for length in LENGTHS:
+                score(length)
+            torch.cuda.synchronize()
+            best = min(best, time.perf_counter() - begun)
+    return best
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+//! Scoring on an NVIDIA GPU with the shape of R1-Distill-Qwen-7B and random weights: chains of 8,192 to 16,384 tokens, 40
+//! positions each. The peer is transformers on the same GPU: `python3 benches/peers/scoring_cuda.py`.
+//!
+//! `cargo bench --workspace --locked --features cuda --bench scoring_cuda` gives one line of JSON.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
+
+use std::time::Instant;
+
+use asap_udfs::lm::config::ModelConfig;
+use asap_udfs::lm::cuda::{CudaModel, Weights};
+use asap_udfs::lm::output::Target;
+use candle_core::{DType, Device, Tensor};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+const SHAPE: &str = r#"{
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 3584,
+    "intermediate_size": 18944, "max_position_embeddings": 131072, "num_attention_heads": 28, "num_hidden_layers": 28,
+    "num_key_value_heads": 4, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "tie_word_embeddings": false, "vocab_size": 152064
+}"#;
+const LENGTHS: [usize; 5] = [8192, 10_240, 12_288, 14_336, 16_384];
+const RUNS: usize = 3;
+
+fn main() {
+    let config = ModelConfig::parse(SHAPE).unwrap();
+    let vocabulary = config.vocab_size;
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let weights = Weights::build(&config, |_, shape| {
+        let dtype = if shape.len() == 2 { DType::F16 } else { DType::F32 };
+        let mut draw = |_| (random.next_u32() as f32 / u32::MAX as f32 - 0.5) * 0.07;
+        let values = (0..shape.iter().product()).map(&mut draw).collect::<Vec<f32>>();
+        Ok(Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)?)
+    })
+    .unwrap();
+    let mut model = CudaModel::new(config, weights).unwrap();
+    let chains: Vec<(Vec<u32>, Vec<Target>)> = LENGTHS.iter().map(|length| chain(*length, vocabulary)).collect();
+    let mut best = f64::MAX;
+    for _ in 0..RUNS {
+        let clock = Instant::now();
+        for (ids, targets) in &chains {
+            model.score(ids, &[ids.len()], targets).unwrap();
+        }
+        best = best.min(clock.elapsed().as_secs_f64());
+    }
+    let tokens: usize = LENGTHS.iter().sum();
+    println!(r#"{{"case": "cuda", "tokens": {tokens}, "seconds": {best:.4}}}"#);
+}
+
+/// Tokens of a chain and 40 targets.
+fn chain(length: usize, vocabulary: usize) -> (Vec<u32>, Vec<Target>) {
+    let ids: Vec<u32> = (0..length).map(|i| (i * 7919 % vocabulary) as u32).collect();
+    let rows = (1..=40).map(|i| i * (length - 2) / 40);
+    let targets = rows.map(|row| Target { row: row as u32, id: ids[row + 1] }).collect();
+    (ids, targets)
+}

@@ -1,0 +1,197 @@
+// softmax(Q · Kᵀ / √HEAD_DIM) · V, causal, for chains of any lengths side by side; a block holds the scores of 128 queries
+// and 64 keys of one head, never tokens × tokens. The online softmax and the order of loops are FlashAttention-2's (Dao 2023).
+
+constexpr int QUERIES = 128, KEYS = 64, WARPS = 4;
+// Rows of shared memory are exchanged in pieces of eight numbers, so that eight rows of one column lie in distinct banks.
+constexpr int PIECES = HEAD_DIM / 8;
+constexpr int EXCHANGED = PIECES % 8 == 0 ? 7 : PIECES % 4 == 0 ? 3 : 1;
+
+// Queries of one block: they follow each other in one chain.
+struct Tile {
+    // Row of the first in `queries`, and how many there are.
+    unsigned query, queries;
+    // Row of their chain's first key in `keys`, and keys of the chain before the first query's own.
+    unsigned key, position;
+};
+
+__device__ __forceinline__ f16 *piece(f16 *rows, int row, int column) {
+    return rows + row * HEAD_DIM + (column ^ (row & EXCHANGED)) * 8;
+}
+
+// Begins to copy ROWS rows to shared memory; those from `count` on become zeros.
+template <int ROWS> __device__ __forceinline__ void copy_rows(f16 *to, const f16 *from, long long stride, int count) {
+    for (int i = threadIdx.x; i < ROWS * PIECES; i += 32 * WARPS) {
+        int row = i / PIECES, column = i % PIECES;
+        bool is_there = row < count;
+        copy_async(piece(to, row, column), from + (is_there ? row * stride : 0) + column * 8, is_there ? 16 : 0);
+    }
+}
+
+// What a warp knows of its 32 queries, in two bands of 16: lane l holds rows l / 4 and l / 4 + 8 of a band and two columns of
+// each eight, as mma leaves them.
+struct Band {
+    float gathered[HEAD_DIM / 8][4];
+    // Of each of the two rows: the largest score so far, and this lane's part of Σ exp(score − max).
+    float max[2], sum[2];
+};
+
+// Hides later keys: row r sees those up to `seen` + r, counted from this block's first.
+__device__ __forceinline__ void hide_later_keys(float (&scores)[KEYS / 8][4], int seen) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            if (8 * n + 2 * (lane % 4) + i % 2 > seen + lane / 4 + 8 * (i / 2)) scores[n][i] = LEAST;
+        }
+    }
+}
+
+// Turns scores of a band into exp(score − max) and takes what was gathered to the new maximum.
+__device__ __forceinline__ void softmax(Band &band, float (&scores)[KEYS / 8][4], float scale) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float max = band.max[half];
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; ++n) max = fmaxf(max, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+        max = fmaxf(max, shuffle_xor(max, 1));
+        max = fmaxf(max, shuffle_xor(max, 2));
+        float shrink = exp2f((band.max[half] - max) * scale), sum = 0;
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; ++n) {
+#pragma unroll
+            for (int i = 2 * half; i < 2 * half + 2; ++i) {
+                scores[n][i] = exp2f(scores[n][i] * scale - max * scale);
+                sum += scores[n][i];
+            }
+        }
+        band.max[half] = max;
+        band.sum[half] = band.sum[half] * shrink + sum;
+#pragma unroll
+        for (int n = 0; n < HEAD_DIM / 8; ++n) {
+            band.gathered[n][2 * half] *= shrink;
+            band.gathered[n][2 * half + 1] *= shrink;
+        }
+    }
+}
+
+// Takes 64 keys into the bands of a warp, whose first query sees the keys up to `seen`.
+__device__ __forceinline__ void take_keys(Band (&bands)[2], f16 *queries, f16 *keys, f16 *values, int seen,
+                                          float scale) {
+    int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 32;
+    float scores[2][KEYS / 8][4] = {};
+#pragma unroll
+    for (int k = 0; k < HEAD_DIM / 16; ++k) {
+        unsigned a[2][4];
+#pragma unroll
+        for (int band = 0; band < 2; ++band) {
+            ldmatrix(a[band], piece(queries, first + 16 * band + lane % 16, 2 * k + lane / 16));
+        }
+#pragma unroll
+        for (int n = 0; n < KEYS / 16; ++n) {
+            unsigned b[4];
+            ldmatrix(b, piece(keys, 16 * n + lane % 8 + lane / 16 * 8, 2 * k + lane / 8 % 2));
+#pragma unroll
+            for (int band = 0; band < 2; ++band) {
+                mma(scores[band][2 * n], a[band], b[0], b[1]);
+                mma(scores[band][2 * n + 1], a[band], b[2], b[3]);
+            }
+        }
+    }
+#pragma unroll
+    for (int band = 0; band < 2; ++band) {
+        if (seen + 16 * band < KEYS - 1) hide_later_keys(scores[band], seen + 16 * band);
+        softmax(bands[band], scores[band], scale);
+    }
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; ++k) {
+        unsigned a[2][4];
+#pragma unroll
+        for (int band = 0; band < 2; ++band) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float(&pair)[4] = scores[band][2 * k + i / 2];
+                a[band][i] = i % 2 == 0 ? pack_f16(pair[0], pair[1]) : pack_f16(pair[2], pair[3]);
+            }
+        }
+#pragma unroll
+        for (int n = 0; n < HEAD_DIM / 16; ++n) {
+            unsigned b[4];
+            ldmatrix_transposed(b, piece(values, 16 * k + lane % 16, 2 * n + lane / 16));
+#pragma unroll
+            for (int band = 0; band < 2; ++band) {
+                mma(bands[band].gathered[2 * n], a[band], b[0], b[1]);
+                mma(bands[band].gathered[2 * n + 1], a[band], b[2], b[3]);
+            }
+        }
+    }
+}
+
+// Divides by the sums and writes the rows that are there.
+__device__ __forceinline__ void write_bands(Band (&bands)[2], f16 *to, long long stride, int count) {
+    int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 32;
+#pragma unroll
+    for (int band = 0; band < 2; ++band) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float sum = bands[band].sum[half];
+            sum += shuffle_xor(sum, 1);
+            sum += shuffle_xor(sum, 2);
+            int row = first + 16 * band + lane / 4 + 8 * half;
+            if (row >= count) continue;
+            unsigned *pairs = reinterpret_cast<unsigned *>(to + row * stride);
+#pragma unroll
+            for (int n = 0; n < HEAD_DIM / 8; ++n) {
+                const float(&numbers)[4] = bands[band].gathered[n];
+                pairs[4 * n + lane % 4] = pack_f16(numbers[2 * half] / sum, numbers[2 * half + 1] / sum);
+            }
+        }
+    }
+}
+
+// `queries` and `gathered` are [tokens, query heads × HEAD_DIM], `keys` and `values` [tokens, key heads × HEAD_DIM] with
+// the earlier tokens of a chain before its own. `scale` is log₂ e / √HEAD_DIM. A block for each head and tile; shared
+// memory holds its queries and two times 64 keys and values.
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    attend(const f16 *queries, const f16 *keys, const f16 *values, f16 *gathered, const Tile *tiles, int query_heads,
+           int key_heads, float scale) {
+    DYNAMIC_SHARED(shared);
+    f16 *own_queries = reinterpret_cast<f16 *>(shared);
+    f16 *own_keys = own_queries + QUERIES * HEAD_DIM, *own_values = own_keys + 2 * KEYS * HEAD_DIM;
+    Tile tile = tiles[blockIdx.y];
+    long long head = blockIdx.x, key_head = head / (query_heads / key_heads);
+    long long query_stride = query_heads * HEAD_DIM, key_stride = key_heads * HEAD_DIM;
+    int count = tile.queries, length = tile.position + tile.queries;
+    queries += tile.query * query_stride + head * HEAD_DIM;
+    gathered += tile.query * query_stride + head * HEAD_DIM;
+    keys += tile.key * key_stride + key_head * HEAD_DIM;
+    values += tile.key * key_stride + key_head * HEAD_DIM;
+    auto copy_keys = [&](int block) {
+        int place = block % 2 * KEYS * HEAD_DIM, first = block * KEYS;
+        copy_rows<KEYS>(own_keys + place, keys + first * key_stride, key_stride, length - first);
+        copy_rows<KEYS>(own_values + place, values + first * key_stride, key_stride, length - first);
+        copy_commit();
+    };
+    copy_rows<QUERIES>(own_queries, queries, query_stride, count);
+    copy_keys(0);
+    Band bands[2] = {};
+#pragma unroll
+    for (Band &band : bands) band.max[0] = band.max[1] = LEAST;
+    int first = threadIdx.x / 32 * 32, blocks = (length + KEYS - 1) / KEYS;
+    for (int block = 0; block < blocks; ++block) {
+        if (block + 1 < blocks) {
+            copy_keys(block + 1);
+            copy_wait<1>();
+        } else {
+            copy_wait<0>();
+        }
+        __syncthreads();
+        int seen = tile.position + first - block * KEYS, place = block % 2 * KEYS * HEAD_DIM;
+        if (first < count && seen + 31 >= 0) {
+            take_keys(bands, own_queries, own_keys + place, own_values + place, seen, scale);
+        }
+        // The next copy overwrites what was read here.
+        __syncthreads();
+    }
+    if (first < count) write_bands(bands, gathered, query_stride, count);
+}

@@ -1,0 +1,90 @@
+//! The whole model against the CPU's in f32, where there is a GPU or the emulated one of `tests/cuda`.
+
+use super::*;
+use crate::lm::Tokenizer;
+use crate::lm::decoder::Decoder;
+use crate::lm::output::Output;
+use crate::lm::testing::{chains, golden};
+
+/// Models with heads that the kernels are written for: with a bias, without one, with norms of queries and keys, and one that
+/// has learned something.
+const MODELS: [&str; 4] = ["qwen2", "llama", "qwen3", "../../data/model"];
+
+fn on_gpu(folder: &Path) -> CudaModel {
+    CudaModel::load(folder, ModelConfig::load(folder).unwrap()).unwrap()
+}
+
+/// Scores of the same targets on the CPU, in f32.
+fn on_cpu(folder: &Path, ids: &[u32], lengths: &[usize], targets: &[Target]) -> Vec<TokenScore> {
+    let decoder = Decoder::load(folder).unwrap();
+    let output = Output::new(decoder.weights.output().clone());
+    output.score(&decoder.hidden(ids, lengths).unwrap(), targets).unwrap()
+}
+
+/// The most that scores are apart, in nats.
+fn furthest(found: &[TokenScore], expected: &[TokenScore]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    let apart =
+        |(a, b): (&TokenScore, &TokenScore)| (a.surprisal - b.surprisal).abs().max((a.entropy - b.entropy).abs());
+    found.iter().zip(expected).map(apart).fold(0.0, f32::max)
+}
+
+/// The tokens of some chains, and every token but the first of each as a target.
+fn encoded(model: &str, texts: &str) -> (Vec<u32>, Vec<usize>, Vec<Target>) {
+    let tokenizer = Tokenizer::load(&golden(model)).unwrap();
+    let (mut ids, mut lengths, mut targets) = (vec![], vec![], vec![]);
+    for chain in chains(texts).into_iter().take(4) {
+        let text = format!("{}{}", chain.question, chain.steps.join("\n\n"));
+        let own = tokenizer.encode(&text, true).unwrap().ids;
+        let target = |(place, id): (usize, &u32)| Target { row: (ids.len() + place - 1) as u32, id: *id };
+        targets.extend(own.iter().enumerate().skip(1).map(target));
+        lengths.push(own.len());
+        ids.extend(own);
+    }
+    (ids, lengths, targets)
+}
+
+#[test]
+fn packed_chains_score_as_on_the_cpu_and_as_alone() {
+    for name in MODELS {
+        let texts = if name.contains('/') { "qwen3" } else { name };
+        let (ids, lengths, targets) = encoded(name, texts);
+        let mut model = on_gpu(&golden(name));
+        let packed = model.score(&ids, &lengths, &targets).unwrap();
+        assert_eq!(model.output_rows().load(Ordering::Relaxed), targets.len() as u64);
+        let apart = furthest(&packed, &on_cpu(&golden(name), &ids, &lengths, &targets));
+        assert!(apart < 2e-2, "{name}: {apart} nats");
+        let mut first = 0;
+        for length in lengths {
+            let rows = first..first + length;
+            let (places, own) = targets_in(&rows, &targets);
+            let alone = model.score(&ids[rows], &[length], &own).unwrap();
+            let packed: Vec<TokenScore> = places.iter().map(|place| packed[*place]).collect();
+            // A GPU may add up products of other sizes in another order.
+            assert!(furthest(&packed, &alone) < 5e-3, "{name}");
+            first += length;
+        }
+    }
+}
+
+#[test]
+fn a_chain_longer_than_a_pass_scores_as_on_the_cpu() {
+    let folder = golden("llama");
+    let length = TOKENS_PER_PASS + 300;
+    let ids: Vec<u32> = (0..length as u32 + 20).map(|i| i * 31 % 380).collect();
+    let rows = [0, 63, 64, 1000, TOKENS_PER_PASS - 1, TOKENS_PER_PASS, length - 2, length + 10];
+    let targets = rows.map(|row| Target { row: row as u32, id: ids[row + 1] });
+    let found = on_gpu(&folder).score(&ids, &[length, 20], &targets).unwrap();
+    let apart = furthest(&found, &on_cpu(&folder, &ids, &[length, 20], &targets));
+    assert!(apart < 2e-2, "{apart} nats");
+}
+
+#[test]
+fn tokens_outside_the_vocabulary_are_an_error() {
+    let mut model = on_gpu(&golden("llama"));
+    let target = Target { row: 0, id: 2 };
+    for (ids, target) in [([1, 2000], target), ([1, 2], Target { id: 2000, ..target })] {
+        let error = model.score(&ids, &[2], &[target]).unwrap_err().to_string();
+        assert!(error.contains("below 2000, found 2000"), "{error}");
+    }
+}
