@@ -108,7 +108,7 @@ impl Case {
 
     /// CPU seconds of the attention of all layers alone.
     fn attention<M: Projection>(&self, decoder: &Decoder<M>, random: &mut Random) -> f64 {
-        let heads = decoder.heads();
+        let heads = decoder.config.heads();
         let pool = Pool::default();
         let mut best = f64::MAX;
         for _ in 0..self.runs {

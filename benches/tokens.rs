@@ -1,4 +1,4 @@
-//! Tokens: chains tokenised with and without offsets, in CPU time. The peer is the Python package of the crate that reads
+//! Tokens: chains tokenised with and without offsets, and brought down to a quarter of their tokens, in CPU time. The peer is the Python package of the crate that reads
 //! tokenizers: `python3 benches/peers/tokens.py`. `CORPUS` names other traces than the sample's, separated by spaces.
 
 #![allow(missing_docs, reason = "criterion_group writes public items")]
@@ -13,10 +13,12 @@ use std::path::Path;
 
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
+use asap_udfs::kernels::budget::by_score;
+use asap_udfs::kernels::steps::steps;
 use asap_udfs::llm::Llm;
-use asap_udfs::lm::Tokenizer;
+use asap_udfs::lm::{Joined, Tokenizer};
 use common::CpuTime;
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::DataType;
@@ -25,12 +27,32 @@ use serde::Serialize;
 const SAMPLE: &str = "data/sample/openr1-math.parquet data/sample/codeforces-cots.parquet";
 const MODELS: [&str; 3] = ["tests/goldens/qwen2", "tests/goldens/llama", "data/model"];
 
+/// Chains that are brought down; the peer is slow.
+const REFINED: usize = 100;
+
 /// What is measured, and what came out, for the peer to read and to compare.
 #[derive(Serialize)]
 struct Inputs {
     chains: Vec<String>,
     /// By the model's folder, the ids of each chain's tokens.
     ids: BTreeMap<&'static str, Vec<Vec<u32>>>,
+    /// The steps of the first chains.
+    steps: Vec<Vec<String>>,
+    /// By the model's folder, which of them are left.
+    kept: BTreeMap<&'static str, Vec<Vec<usize>>>,
+}
+
+/// Algorithm 2 with scores that look like chance: (7,919 × place) mod 1,009.
+fn refine(tokenizer: &Tokenizer, steps: &[String]) -> Vec<usize> {
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    let scores: Vec<Option<f64>> = (0..steps.len()).map(|place| Some((place * 7919 % 1009) as f64)).collect();
+    let joined = Joined::new(tokenizer, &steps).unwrap();
+    let most = joined.tokens() / 4;
+    joined.prune(by_score(&scores), most).unwrap()
+}
+
+fn owned(texts: Vec<&str>) -> Vec<String> {
+    texts.into_iter().map(str::to_string).collect()
 }
 
 /// The chains of the corpora.
@@ -53,7 +75,8 @@ fn tokens(criterion: &mut Criterion<CpuTime>) {
     let bytes = chains.iter().map(|chain| chain.len() as u64).sum();
     let mut group = criterion.benchmark_group("tokens");
     group.throughput(Throughput::Bytes(bytes)).sample_size(10);
-    let mut ids = BTreeMap::new();
+    let steps: Vec<Vec<String>> = chains.iter().take(REFINED).map(|chain| owned(steps(chain))).collect();
+    let (mut ids, mut kept) = (BTreeMap::new(), BTreeMap::new());
     for model in MODELS {
         let tokenizer = Tokenizer::load(Path::new(model)).unwrap();
         let encode = |chain: &String| tokenizer.encode(chain, false).unwrap().ids;
@@ -64,9 +87,19 @@ fn tokens(criterion: &mut Criterion<CpuTime>) {
         group.bench_function(format!("{model}, offsets"), |bencher| {
             bencher.iter(|| chains.iter().for_each(|chain| drop(black_box(tokenizer.encode(chain, false)))));
         });
+        kept.insert(model, steps.iter().map(|steps| refine(&tokenizer, steps)).collect());
+        group.bench_function(format!("{model}, refine"), |bencher| {
+            // A new tokenizer has seen no chain yet.
+            let new = || Tokenizer::load(Path::new(model)).unwrap();
+            let work = |tokenizer: Tokenizer| {
+                steps.iter().for_each(|steps| drop(black_box(refine(&tokenizer, steps))));
+                tokenizer
+            };
+            bencher.iter_batched(new, work, BatchSize::PerIteration);
+        });
     }
     let file = File::create(Path::new(env!("CARGO_TARGET_TMPDIR")).join("tokens.json")).unwrap();
-    serde_json::to_writer(std::io::BufWriter::new(file), &Inputs { chains, ids }).unwrap();
+    serde_json::to_writer(std::io::BufWriter::new(file), &Inputs { chains, ids, steps, kept }).unwrap();
 }
 
 criterion_group! { name = benches; config = Criterion::default().with_measurement(CpuTime); targets = tokens }

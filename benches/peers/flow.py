@@ -1,15 +1,15 @@
 """From Parquet to Parquet: ours as one process of `asap sql` against `datasets.map` with difflib and tokenizers.
 
 Both read the same file and use two cores. Seconds are CPU seconds of the processes and their children. The peer is slow,
-so it takes the first rows only, and both are reported as rows by CPU second and by second.
+so it takes the first rows only, and both are reported as rows by CPU second and by second. In those rows both must find
+the same matches and count the same tokens.
 
-    python3 benches/peers/flow.py --asap target/release/asap [--rows 100000] [--peer-rows 2000]
+    python3 benches/peers/flow.py [--asap target/release/asap] [--rows 100000] [--peer-rows 2000]
 """
 
 import argparse
 import os
 import re
-import resource
 import subprocess
 import sys
 import time
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from common import ROOT, folder, is_with, target
 
-PEERS = ["datasets==4.4.1", "tokenizers==0.22.1", "pyarrow==22.0.0"]
+PEERS = ["datasets==4.4.1", "tokenizers==0.23.2", "pyarrow==22.0.0"]
 THRESHOLD = 0.6
 FOLDER = folder("flow")
 MODEL = ROOT / "data" / "model"
@@ -37,24 +37,45 @@ def main():
     if not is_with("flow", *PEERS):
         return
     all_rows, few_rows = write(given.rows), write(given.peer_rows)
-    table = f"{'':22} {'ours':>12} {'peer':>12} {'ratio':>8} {'goal':>6}   (rows by CPU second, then by second)"
+    print(f"{'':22} {'ours':>12} {'peer':>12} {'ratio':>8} {'goal':>6}   (rows by CPU second, then by second)")
     for name, columns, goal in [("steps, match", STEPS, 40), ("steps, match, tokens", STEPS + TOKENS, 15)]:
-        query = f"COPY (SELECT {', '.join(columns)} FROM '{all_rows}') TO '{FOLDER / 'ours.parquet'}'"
-        ours = measured([given.asap, "sql", "-q", "--set", f"asap.scorer.model={MODEL}", "-c", query], given.rows)
-        peer = [sys.executable, __file__, "--peer", f"{few_rows},{len(columns)}"]
-        theirs = measured(peer, given.peer_rows)
-        for our, their in zip(ours, theirs):
-            table += f"\n{name:22} {our:12.0f} {their:12.1f} {our / their:6.1f} x {goal:4} x"
-    print(table)
+        ours = measured(command(given.asap, columns, all_rows))
+        theirs = measured([sys.executable, __file__, "--peer", f"{few_rows},{len(columns)}"])
+        measured(command(given.asap, ["cot"] + columns, few_rows))
+        compare(few_rows)
+        for kind in ["cpu", "seconds"]:
+            our, their = given.rows / ours[kind], given.peer_rows / theirs[kind]
+            print(f"{name:22} {our:12.0f} {their:12.1f} {our / their:6.1f} x {goal:4} x")
+        print(f"{'':22} {ours['cpu'] / ours['seconds']:.1f} cores, {ours['memory'] / 1e6:.0f} MB of memory at most")
 
 
-def measured(command, rows):
-    """Rows by CPU second and by second."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.check_call(command, stdout=subprocess.DEVNULL)
-    after, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - start
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return rows / cpu, rows / seconds
+def measured(command):
+    """CPU seconds, seconds and the most bytes of memory of a process."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        sys.exit(f"{command[0]} failed")
+    seconds = time.perf_counter() - start
+    return {"cpu": usage.ru_utime + usage.ru_stime, "seconds": seconds, "memory": usage.ru_maxrss * 1024}
+
+
+def command(asap, columns, path):
+    query = f"COPY (SELECT {', '.join(columns)} FROM '{path}') TO '{FOLDER / 'ours.parquet'}'"
+    return [asap, "sql", "-q", "--set", f"asap.scorer.model={MODEL}", "-c", query]
+
+
+def compare(path):
+    """Ends the script where both found something else."""
+    from pyarrow.parquet import read_table
+
+    ours = {row.pop("cot"): row for row in read_table(FOLDER / "ours.parquet").to_pylist()}
+    for row, theirs in zip(read_table(path).to_pylist(), read_table(FOLDER / "peer.parquet").to_pylist()):
+        for found in (ours[row["cot"]], theirs):
+            del found["steps"]  # the peer's lose their first line's indentation
+            found["matches"] = found["matches"] and [match["step"] for match in found["matches"]]
+        if ours[row["cot"]] != theirs:
+            sys.exit(f"the matches or tokens differ in {row['cot'][:20]}…")
 
 
 def write(rows):

@@ -3,6 +3,7 @@
     python3 benches/peers/scoring.py
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -18,16 +19,19 @@ WEIGHTS = {"f32": 1976, "bf16": 988}
 
 
 def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--peer", choices=GOALS, help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.peer:
+        return run_peer(given.peer)
     if not is_with("scoring", *PACKAGES):
         return
-    if len(sys.argv) > 1:
-        return run_peer(sys.argv[1])
     bench = ["cargo", "bench", "--workspace", "--locked", "--bench", "scoring"]
     ours = {case["case"]: case for case in lines_of_json(bench)}
     row = "{:<28}{:>9}{:>9}{:>8}{:>9}".format
     print(row("", "ours", "peer", "ratio", "goal"))
     for dtype, goal in GOALS.items():
-        (theirs,) = lines_of_json([sys.executable, __file__, dtype])
+        (theirs,) = lines_of_json([sys.executable, __file__, "--peer", dtype])
         speeds = [2048 / run["cpu"] for run in (ours[dtype], theirs)]
         peaks = [run["peak"] / 1e6 for run in (ours[dtype], theirs)]
         print(row(f"{dtype}, tokens/CPU s", *map("{:.0f}".format, speeds), f"{speeds[0] / speeds[1]:.2f}", f"> {goal}"))

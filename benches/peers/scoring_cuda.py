@@ -6,10 +6,13 @@ logits of the scored positions alone.
     python3 benches/peers/scoring_cuda.py [--targets-only]
 """
 
+import argparse
 import json
+import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from common import ROOT, is_with
 
@@ -21,19 +24,26 @@ RATIO, SPEED = 3, 30_000
 
 
 def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--targets-only", action="store_true", help="logits of the scored positions alone for the peer")
+    given = arguments.parse_args()
     if not is_with("scoring", *PACKAGES):
         return
     bench = ["cargo", "bench", "--workspace", "--locked", "--features", "cuda", "--bench", "scoring_cuda"]
-    lines = subprocess.check_output(bench, text=True, cwd=ROOT).splitlines()
+    # The libraries of CUDA that came with torch, so that both sides multiply by the same ones.
+    libraries = [str(path) for path in sorted(Path(sys.prefix).glob("lib/python3.*/site-packages/nvidia/**/lib"))]
+    known = os.environ.get("LD_LIBRARY_PATH", "")
+    environment = os.environ | {"LD_LIBRARY_PATH": ":".join(libraries + [known])}
+    lines = subprocess.check_output(bench, text=True, cwd=ROOT, env=environment).splitlines()
     (ours,) = [json.loads(line) for line in lines if line.startswith("{")]
-    speeds = [sum(LENGTHS) / seconds for seconds in (ours["seconds"], peer())]
+    speeds = [sum(LENGTHS) / seconds for seconds in (ours["seconds"], peer(given.targets_only))]
     row = "{:<20}{:>9}{:>9}{:>8}{:>9}".format
     print(row("", "ours", "peer", "ratio", "goal"))
     print(row("tokens a second", *map("{:.0f}".format, speeds), f"{speeds[0] / speeds[1]:.2f}", f"> {RATIO}"))
     print(row("against the goal", f"{speeds[0] / SPEED:.2f}", "", "", "> 1"))
 
 
-def peer():
+def peer(targets_only):
     """Seconds that transformers takes for all chains."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -51,7 +61,7 @@ def peer():
     def score(length):
         ids = torch.arange(length, device="cuda").mul(7919).remainder(config.vocab_size)[None]
         rows = torch.arange(1, 41, device="cuda") * (length - 2) // 40
-        if "--targets-only" in sys.argv:
+        if targets_only:
             logits = model(ids, logits_to_keep=rows, use_cache=False).logits[0]
         else:
             logits = model(ids, use_cache=False).logits[0, rows]

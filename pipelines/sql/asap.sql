@@ -45,7 +45,10 @@ SELECT
     array_concat(cot_prompt(question), cot_completion(pruned_cot, answer)) AS messages,
     coalesce(
         status, nullif(direct['status'], 'ok'), nullif(coarse['status'], 'ok'),
-        CASE WHEN too_long IS NOT NULL THEN 'too_long' END
+        CASE WHEN too_long IS NOT NULL THEN 'too_long' WHEN surprisal IS NULL THEN 'no_score' END
     ) AS status,
-    coalesce(error, direct['error'], coarse['error'], too_long) AS error
+    coalesce(
+        error, direct['error'], coarse['error'], too_long,
+        CASE WHEN surprisal IS NULL THEN 'the scoring model computed numbers that are none' END
+    ) AS error
 FROM pruned

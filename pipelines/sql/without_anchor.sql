@@ -33,6 +33,10 @@ SELECT
     cot_prompt(question) AS prompt,
     cot_completion(pruned_cot, answer) AS completion,
     array_concat(cot_prompt(question), cot_completion(pruned_cot, answer)) AS messages,
-    coalesce(status, CASE WHEN too_long IS NOT NULL THEN 'too_long' END) AS status,
-    coalesce(error, too_long) AS error
+    coalesce(
+        status, CASE WHEN too_long IS NOT NULL THEN 'too_long' WHEN surprisal IS NULL THEN 'no_score' END
+    ) AS status,
+    coalesce(
+        error, too_long, CASE WHEN surprisal IS NULL THEN 'the scoring model computed numbers that are none' END
+    ) AS error
 FROM pruned

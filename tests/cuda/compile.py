@@ -1,4 +1,4 @@
-"""Compiles the kernels by the real NVRTC, down to the machine code of GPUs of compute capability 8.0 and 9.0.
+"""Compiles the kernels by the real NVRTC, down to the machine code of GPUs of compute capability 8.0 to 12.0.
 
     LD_LIBRARY_PATH=…/nvidia/cu13/lib python3 tests/cuda/compile.py
 """
@@ -30,6 +30,6 @@ def compile(architecture, width):
     NVRTC.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-for architecture in [80, 90]:
+for architecture in [80, 86, 89, 90, 100, 120]:
     for width in [16, 64, 96, 128]:
         compile(architecture, width)

@@ -100,8 +100,9 @@ Compiled compile(Program &program, const std::vector<std::string> &arguments) {
                           << program.source << registrations(program.source);
 
     // The library itself is named last: there the kernels find the collectives. -Bsymbolic: a kernel that has the name
-    // of a function elsewhere in the process stays itself.
-    std::vector<std::string> command = {"c++", "-std=c++20", "-O2", "-shared", "-fPIC", "-Wl,-Bsymbolic", "-include",
+    // of a function elsewhere in the process stays itself. A GPU fails at addresses that are not aligned.
+    std::vector<std::string> command = {"c++", "-std=c++20", "-O2", "-shared", "-fPIC", "-Wl,-Bsymbolic",
+                                        "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error", "-include",
                                         this_library().replace_filename("emulated.h"), "-o", image};
     command.insert(command.end(), arguments.begin(), arguments.end());
     command.insert(command.end(), {source, this_library()});

@@ -180,6 +180,8 @@ Result cuMemGetInfo_v2(size_t *free, size_t *total) {
 
 Result cuMemAllocAsync(Address *address, size_t bytes, void *) { return cuMemAlloc_v2(address, bytes); }
 Result cuMemFreeAsync(Address address, void *) { return cuMemFree_v2(address); }
+Result cuDeviceGetDefaultMemPool(void **pool, int) { return *pool = nullptr, SUCCESS; }
+Result cuMemPoolSetAttribute(void *, int, void *) { return SUCCESS; }
 Result cuMemHostAlloc(void **memory, size_t bytes, unsigned) { return *memory = malloc(bytes), SUCCESS; }
 Result cuMemFreeHost(void *memory) { return free(memory), SUCCESS; }
 

@@ -25,10 +25,11 @@ pub fn scores_type() -> DataType {
     DataType::List(Arc::new(Field::new_list_field(DataType::Float32, true)))
 }
 
-/// A score for each step of each row; NULL where an argument is NULL or the chain is longer than the model's window.
+/// A score for each step of each row; NULL where an argument is NULL, the chain is longer than the model's window, or the
+/// model's numbers are none.
 ///
 /// # Errors
-/// If the model cannot be loaded or fails, and for a chain that is too long if `asap.on_error` is `fail`.
+/// If the model cannot be loaded or fails, and for a chain that has no scores if `asap.on_error` is `fail`.
 pub async fn scores(
     function: &str,
     models: &Models,
@@ -54,7 +55,10 @@ pub async fn scores(
     let lists = is_chain.into_iter().map(|is_chain| match is_chain.then(|| scored.next()).flatten() {
         Some(Scored::Steps(scores)) => Ok(Some(pick(&scores))),
         Some(Scored::TooLong(why)) if fail => exec_err!("{function} was given a chain of {why}"),
-        Some(Scored::TooLong(_)) | None => Ok(None),
+        Some(Scored::NotFinite) if fail => {
+            exec_err!("{function}: the model computed numbers for a chain that are none (beyond what its type holds)")
+        }
+        Some(Scored::TooLong(_) | Scored::NotFinite) | None => Ok(None),
     });
     let lists = lists.collect::<Result<Vec<_>>>()?;
     Ok(Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists)))

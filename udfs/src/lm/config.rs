@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use super::ops::Heads;
 use super::rope::RopeConfig;
 use super::{LmError, Result};
 
@@ -109,6 +110,11 @@ const READ: &[&str] = &[
 ];
 
 impl ModelConfig {
+    /// The heads of every layer.
+    pub fn heads(&self) -> Heads {
+        Heads { query: self.num_attention_heads, key: self.num_key_value_heads, width: self.head_dim }
+    }
+
     /// Reads `config.json` of a model's folder.
     ///
     /// # Errors

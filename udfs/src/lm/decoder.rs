@@ -8,7 +8,7 @@ use candle_core::Tensor;
 
 use super::Result;
 use super::config::ModelConfig;
-use super::ops::{self, Chain, Heads, Projection, matrix};
+use super::ops::{self, Chain, Projection, matrix};
 use super::pass::Pass;
 use super::rope::{Rope, RopeTable};
 use super::weights::Weights;
@@ -67,15 +67,6 @@ impl<M: Projection> Decoder<M> {
     /// The rotations of the positions before `positions`.
     pub fn rope_table(&self, positions: usize) -> RopeTable {
         self.rope.table(positions)
-    }
-
-    /// The heads of every layer.
-    pub fn heads(&self) -> Heads {
-        Heads {
-            query: self.config.num_attention_heads,
-            key: self.config.num_key_value_heads,
-            width: self.config.head_dim,
-        }
     }
 
     /// Room for the keys and values of a chain.

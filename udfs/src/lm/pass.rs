@@ -58,7 +58,7 @@ impl<'a, M: Projection> Pass<'a, M> {
     /// # Errors
     /// If weights cannot be read.
     pub(super) fn run(&self, x: &mut [f32], mut before: Option<&mut KeysAndValues>) -> Result<()> {
-        let (weights, heads, tokens) = (&self.decoder.weights, self.decoder.heads(), self.positions.len());
+        let (weights, heads, tokens) = (&self.decoder.weights, self.decoder.config.heads(), self.positions.len());
         let mut q = vec![0.0; tokens * heads.query * heads.width];
         let mut gathered = q.clone();
         let mut log_sums = vec![0.0; tokens * heads.query];
@@ -89,7 +89,7 @@ impl<'a, M: Projection> Pass<'a, M> {
         keys: &mut Vec<f32>,
         values: &mut Vec<f32>,
     ) -> Result<()> {
-        let (heads, earlier) = (self.decoder.heads(), keys.len());
+        let (heads, earlier) = (self.decoder.config.heads(), keys.len());
         let (query_width, key_width) = (heads.query * heads.width, heads.key * heads.width);
         for appended in [&mut *keys, &mut *values] {
             appended.resize(earlier + self.positions.len() * key_width, 0.0);
@@ -120,7 +120,7 @@ impl<'a, M: Projection> Pass<'a, M> {
 
     /// Adds to `x` the projection of what the heads gathered, then what the MLP makes of it.
     fn finish(&self, layer: &LayerWeights<M>, x: &mut [f32], gathered: &[f32]) -> Result<()> {
-        let (heads, config) = (self.decoder.heads(), &self.decoder.config);
+        let (heads, config) = (self.decoder.config.heads(), &self.decoder.config);
         let blocks = x.chunks_mut(self.block * config.hidden_size);
         let blocks = blocks.zip(gathered.chunks(self.block * heads.query * heads.width)).collect();
         ops::on_all_cores(blocks, |(x, gathered)| {

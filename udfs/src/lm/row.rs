@@ -36,6 +36,14 @@ pub struct Scores {
     pub perplexity: Vec<Option<f32>>,
 }
 
+impl Scores {
+    /// Whether all scores are numbers.
+    pub fn is_finite(&self) -> bool {
+        self.first.iter().flatten().all(|score| score.surprisal.is_finite() && score.entropy.is_finite())
+            && self.perplexity.iter().flatten().all(|perplexity| !perplexity.is_nan())
+    }
+}
+
 impl Row {
     /// Tokenises the prompt of `question` and the steps, joined by a blank line, as one text.
     ///

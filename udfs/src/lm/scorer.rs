@@ -41,7 +41,9 @@ impl LoadedModel {
     /// If a file is missing, or config, weights and tokenizer do not fit each other.
     pub fn load(folder: &Path, computed: Computed, tokenizer: &Tokenizer) -> Result<Self> {
         let config = ModelConfig::load(folder)?;
-        let (vocabulary, window) = (config.vocab_size, config.max_position_embeddings);
+        let vocabulary = config.vocab_size;
+        #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "a GPU's memory may hold less"))]
+        let mut window = config.max_position_embeddings;
         if let Some(id) = tokenizer.largest_id().filter(|id| *id as usize >= vocabulary) {
             let found = format!("it has a token {id}, but config.json's vocab_size is {vocabulary}");
             return Err(LmError::Unsupported { path: folder.join("tokenizer.json"), found });
@@ -53,6 +55,7 @@ impl LoadedModel {
             Computed::Cuda => {
                 let model = CudaModel::load(folder, config)?;
                 let output_rows = model.output_rows();
+                window = window.min(model.longest());
                 (ModelThread::spawn(model)?, output_rows)
             }
         };
@@ -123,6 +126,14 @@ pub enum Scored {
     Steps(Arc<Scores>),
     /// The row is longer than the model's window, in words.
     TooLong(String),
+    /// The model computed numbers that are none.
+    NotFinite,
+}
+
+impl Scored {
+    fn of(scores: Arc<Scores>) -> Self {
+        if scores.is_finite() { Self::Steps(scores) } else { Self::NotFinite }
+    }
 }
 
 impl Scorer {
@@ -166,7 +177,7 @@ impl Scorer {
         .into_iter();
         let finish = |row| match row {
             PreparedRow::Known(scored) => Some(scored),
-            PreparedRow::Asked(_) => answers.next().map(Scored::Steps),
+            PreparedRow::Asked(_) => answers.next().map(Scored::of),
         };
         Ok(prepared.rows.into_iter().filter_map(finish).collect())
     }
@@ -193,7 +204,7 @@ impl Scorer {
     fn prepare_row(&self, chain: &QuestionAndSteps, wanted: Wanted) -> Result<PreparedRow> {
         let key = self.key(chain);
         if let Some(scores) = self.model.thread.known(key, wanted) {
-            return Ok(PreparedRow::Known(Scored::Steps(scores)));
+            return Ok(PreparedRow::Known(Scored::of(scores)));
         }
         let tokenized = self.tokenized(key, chain)?;
         Ok(match &tokenized.row {
@@ -307,7 +318,7 @@ mod tests {
     fn steps(scored: Scored) -> Arc<Scores> {
         match scored {
             Scored::Steps(scores) => scores,
-            Scored::TooLong(why) => panic!("{why}"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -133,10 +133,10 @@ fn serve(mut model: impl Model, mut calls: mpsc::Receiver<Call>, known: &Known) 
         let answers = compute(&mut model, &together, known);
         for call in together {
             let answer = match &answers {
-                Ok(scores) => Ok(call.requests.iter().map(|row| Arc::clone(&scores[&row.key])).collect()),
+                // Rows are missing only where the caller does not wait any longer.
+                Ok(scores) => Ok(call.requests.iter().filter_map(|row| scores.get(&row.key).cloned()).collect()),
                 Err(error) => Err(LmError::Thread(error.to_string())),
             };
-            // A caller that does not wait any longer needs no answer.
             drop(call.answer.send(answer));
         }
     }
@@ -146,7 +146,8 @@ fn tokens_of(call: &Call) -> usize {
     call.requests.iter().map(|request| request.row.ids.len()).sum()
 }
 
-/// The scores of all rows of some calls, each row computed once unless it is known.
+/// The scores of all rows of some calls, each row computed once unless it is known. What nobody waits for any longer is
+/// left out.
 fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> Result<BTreeMap<Key, Arc<Scores>>> {
     let mut wanted_of: BTreeMap<Key, Wanted> = BTreeMap::new();
     for request in calls.iter().flat_map(|call| &call.requests) {
@@ -163,17 +164,25 @@ fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> Result<BTre
             None => missing.push(Request { wanted, ..request.clone() }),
         }
     }
-    let mut rest = missing.as_slice();
-    while !rest.is_empty() {
-        let (run, later) = rest.split_at(rows_of_a_run(rest));
-        for (request, scores) in run.iter().zip(prefill(model, run, known)?) {
+    loop {
+        let awaited = awaited(calls);
+        missing.retain(|request| awaited.contains(&request.key));
+        if missing.is_empty() {
+            return Ok(answers);
+        }
+        let run: Vec<Request> = missing.drain(..rows_of_a_run(&missing)).collect();
+        for (request, scores) in run.iter().zip(prefill(model, &run, known)?) {
             let scores = Arc::new(scores);
             known.insert(request.key, request.wanted, &scores);
             answers.insert(request.key, scores);
         }
-        rest = later;
     }
-    Ok(answers)
+}
+
+/// The rows that somebody still waits for.
+fn awaited(calls: &[Call]) -> BTreeSet<Key> {
+    let open = calls.iter().filter(|call| !call.answer.is_closed());
+    open.flat_map(|call| &call.requests).map(|request| request.key).collect()
 }
 
 /// How many of the first rows make one run: at least one.
@@ -281,13 +290,14 @@ mod tests {
         assert_eq!(thread.prefills(), 8);
     }
 
-    /// Scores nothing before it is let.
-    struct Gated(Receiver<()>, Stub);
+    /// Says when it begins, and scores nothing before it is let.
+    struct Gated(Sender<()>, Receiver<()>, Stub);
 
     impl Model for Gated {
         fn score(&mut self, ids: &[u32], lengths: &[usize], targets: &[Target]) -> Result<Vec<TokenScore>> {
-            self.0.recv().unwrap();
-            self.1.score(ids, lengths, targets)
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+            self.2.score(ids, lengths, targets)
         }
     }
 
@@ -295,7 +305,8 @@ mod tests {
     async fn what_nobody_waits_for_is_not_computed() {
         let (sender, runs) = channel();
         let (gate, closed) = channel();
-        let thread = ModelThread::spawn(Gated(closed, Stub(sender))).unwrap();
+        let (begins, begun) = channel();
+        let thread = ModelThread::spawn(Gated(begins, closed, Stub(sender))).unwrap();
         let mut first = Box::pin(thread.score(vec![request(1, 8192)]));
         let mut dropped = Box::pin(thread.score(vec![request(2, 10)]));
         assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut dropped).is_pending());
@@ -306,6 +317,17 @@ mod tests {
         assert_eq!(surprisals(&thread.score(vec![request(3, 10)]).await.unwrap()), [3.0]);
         assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![8192], vec![10]]);
         assert_eq!(thread.prefills(), 2);
+
+        // A caller that leaves while its first rows are computed does not get to its next ones.
+        begun.try_iter().for_each(drop);
+        let mut leaving = Box::pin(thread.score(vec![request(4, 8192), request(5, 8192)]));
+        assert!(futures::poll!(&mut leaving).is_pending());
+        begun.recv().unwrap();
+        drop(leaving);
+        gate.send(()).unwrap();
+        gate.send(()).unwrap();
+        assert_eq!(surprisals(&thread.score(vec![request(6, 10)]).await.unwrap()), [6.0]);
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![8192], vec![10]]);
     }
 
     #[tokio::test]

@@ -2,7 +2,8 @@
 // and 64 keys of one head, never tokens × tokens. The online softmax and the order of loops are FlashAttention-2's (Dao 2023).
 
 constexpr int QUERIES = 128, KEYS = 64, WARPS = 4;
-// Rows of shared memory are exchanged in pieces of eight numbers, so that eight rows of one column lie in distinct banks.
+// Rows of shared memory are exchanged in pieces of eight numbers, so that eight rows of one column lie in distinct banks
+// (in heads of 64 and 128 numbers; in others two of them may share one).
 constexpr int PIECES = HEAD_DIM / 8;
 constexpr int EXCHANGED = PIECES % 8 == 0 ? 7 : PIECES % 4 == 0 ? 3 : 1;
 
@@ -20,6 +21,8 @@ __device__ __forceinline__ f16 *piece(f16 *rows, int row, int column) {
 
 // Begins to copy ROWS rows to shared memory; those from `count` on become zeros.
 template <int ROWS> __device__ __forceinline__ void copy_rows(f16 *to, const f16 *from, long long stride, int count) {
+    // Scores take most registers when the next rows are asked for.
+#pragma unroll 1
     for (int i = threadIdx.x; i < ROWS * PIECES; i += 32 * WARPS) {
         int row = i / PIECES, column = i % PIECES;
         bool is_there = row < count;
@@ -75,11 +78,9 @@ __device__ __forceinline__ void softmax(Band &band, float (&scores)[KEYS / 8][4]
     }
 }
 
-// Takes 64 keys into the bands of a warp, whose first query sees the keys up to `seen`.
-__device__ __forceinline__ void take_keys(Band (&bands)[2], f16 *queries, f16 *keys, f16 *values, int seen,
-                                          float scale) {
+// Scores of a warp's 32 queries and 64 keys. The first query sees the keys up to `seen`.
+__device__ __forceinline__ void score_keys(float (&scores)[2][KEYS / 8][4], f16 *queries, f16 *keys, int seen) {
     int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 32;
-    float scores[2][KEYS / 8][4] = {};
 #pragma unroll
     for (int k = 0; k < HEAD_DIM / 16; ++k) {
         unsigned a[2][4];
@@ -101,8 +102,14 @@ __device__ __forceinline__ void take_keys(Band (&bands)[2], f16 *queries, f16 *k
 #pragma unroll
     for (int band = 0; band < 2; ++band) {
         if (seen + 16 * band < KEYS - 1) hide_later_keys(scores[band], seen + 16 * band);
-        softmax(bands[band], scores[band], scale);
     }
+}
+
+// Gathers 64 values by their scores.
+__device__ __forceinline__ void gather_values(Band (&bands)[2], float (&scores)[2][KEYS / 8][4], f16 *values, float scale) {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int band = 0; band < 2; ++band) softmax(bands[band], scores[band], scale);
 #pragma unroll
     for (int k = 0; k < KEYS / 16; ++k) {
         unsigned a[2][4];
@@ -151,13 +158,13 @@ __device__ __forceinline__ void write_bands(Band (&bands)[2], f16 *to, long long
 
 // `queries` and `gathered` are [tokens, query heads × HEAD_DIM], `keys` and `values` [tokens, key heads × HEAD_DIM] with
 // the earlier tokens of a chain before its own. `scale` is log₂ e / √HEAD_DIM. A block for each head and tile; shared
-// memory holds its queries and two times 64 keys and values.
+// memory holds its queries and 64 keys and values: values arrive while keys are read, the next keys while values are.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     attend(const f16 *queries, const f16 *keys, const f16 *values, f16 *gathered, const Tile *tiles, int query_heads,
            int key_heads, float scale) {
     DYNAMIC_SHARED(shared);
     f16 *own_queries = reinterpret_cast<f16 *>(shared);
-    f16 *own_keys = own_queries + QUERIES * HEAD_DIM, *own_values = own_keys + 2 * KEYS * HEAD_DIM;
+    f16 *own_keys = own_queries + QUERIES * HEAD_DIM, *own_values = own_keys + KEYS * HEAD_DIM;
     Tile tile = tiles[blockIdx.y];
     long long head = blockIdx.x, key_head = head / (query_heads / key_heads);
     long long query_stride = query_heads * HEAD_DIM, key_stride = key_heads * HEAD_DIM;
@@ -166,32 +173,30 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     gathered += tile.query * query_stride + head * HEAD_DIM;
     keys += tile.key * key_stride + key_head * HEAD_DIM;
     values += tile.key * key_stride + key_head * HEAD_DIM;
-    auto copy_keys = [&](int block) {
-        int place = block % 2 * KEYS * HEAD_DIM, first = block * KEYS;
-        copy_rows<KEYS>(own_keys + place, keys + first * key_stride, key_stride, length - first);
-        copy_rows<KEYS>(own_values + place, values + first * key_stride, key_stride, length - first);
+    auto copy_block = [&](f16 *to, const f16 *from, int block) {
+        copy_rows<KEYS>(to, from + block * KEYS * key_stride, key_stride, length - block * KEYS);
         copy_commit();
     };
     copy_rows<QUERIES>(own_queries, queries, query_stride, count);
-    copy_keys(0);
+    copy_block(own_keys, keys, 0);
     Band bands[2] = {};
 #pragma unroll
     for (Band &band : bands) band.max[0] = band.max[1] = LEAST;
     int first = threadIdx.x / 32 * 32, blocks = (length + KEYS - 1) / KEYS;
     for (int block = 0; block < blocks; ++block) {
-        if (block + 1 < blocks) {
-            copy_keys(block + 1);
-            copy_wait<1>();
-        } else {
-            copy_wait<0>();
-        }
+        int seen = tile.position + first - block * KEYS;
+        bool has_keys = first < count && seen + 31 >= 0;
+        // The keys are there, and all warps are done with the values before.
+        copy_wait<0>();
         __syncthreads();
-        int seen = tile.position + first - block * KEYS, place = block % 2 * KEYS * HEAD_DIM;
-        if (first < count && seen + 31 >= 0) {
-            take_keys(bands, own_queries, own_keys + place, own_values + place, seen, scale);
-        }
-        // The next copy overwrites what was read here.
+        copy_block(own_values, values, block);
+        float scores[2][KEYS / 8][4] = {};
+        if (has_keys) score_keys(scores, own_queries, own_keys, seen);
+        // The values are there, and all warps are done with the keys.
+        copy_wait<0>();
         __syncthreads();
+        if (block + 1 < blocks) copy_block(own_keys, keys, block + 1);
+        if (has_keys) gather_values(bands, scores, own_values, scale);
     }
     if (first < count) write_bands(bands, gathered, query_stride, count);
 }

@@ -5,22 +5,21 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use cudarc::cublas::{CudaBlas, result::gemm_ex, sys as blas};
-use cudarc::driver::sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+use cudarc::driver::sys::{CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, cuMemPoolSetAttribute};
 use cudarc::driver::{
-    CudaContext, CudaFunction, CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr, LaunchConfig,
-    PushKernelArg,
+    CudaContext, CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr, LaunchConfig, PushKernelArg,
 };
-use cudarc::nvrtc::{CompileError, CompileOptions, compile_ptx_with_opts};
 use half::f16;
 
 use super::CudaModel;
+use super::kernels::{Kernels, shared_bytes};
 use super::output::Sums;
-use super::tiles::{KEYS, QUERIES, Tile};
+use super::tiles::Tile;
 use super::weights::{GpuLayer, Matrix};
 use crate::lm::config::ModelConfig;
+use crate::lm::ops::Heads;
 use crate::lm::{LmError, Result};
 
-const SOURCE: &str = concat!(include_str!("machine.cuh"), include_str!("kernels.cu"), include_str!("attention.cu"));
 /// Threads of a block of all kernels: the four warps of attention.cu.
 const THREADS: usize = 128;
 const WARP: usize = 32;
@@ -33,24 +32,8 @@ pub struct Gpu {
     stream: Arc<CudaStream>,
     blas: CudaBlas,
     kernels: Kernels,
-}
-
-#[derive(Debug)]
-struct Kernels {
-    embed: CudaFunction,
-    add_to_rows: CudaFunction,
-    rms_norm: CudaFunction,
-    split_heads: CudaFunction,
-    swiglu: CudaFunction,
-    sum_exponentials: CudaFunction,
-    attend: CudaFunction,
-}
-
-/// Numbers of heads. Query head h reads key head h / (query / key).
-#[derive(Debug, Clone, Copy)]
-pub struct HeadsOf {
-    pub query: usize,
-    pub key: usize,
+    /// Bytes that are left for the keys and values of long chains.
+    left: usize,
 }
 
 /// What a product does to what was there.
@@ -59,6 +42,19 @@ pub enum Write {
     Replace,
     /// Adds so many times the product.
     Add(f32),
+}
+
+/// The type of a product.
+pub trait Number: DeviceRepr {
+    const TYPE: blas::cudaDataType;
+}
+
+impl Number for f32 {
+    const TYPE: blas::cudaDataType = blas::cudaDataType::CUDA_R_32F;
+}
+
+impl Number for f16 {
+    const TYPE: blas::cudaDataType = blas::cudaDataType::CUDA_R_16F;
 }
 
 /// Launches a kernel with these arguments.
@@ -75,24 +71,27 @@ impl Gpu {
     /// The first visible GPU, with the kernels for a model of this shape, if it has memory for it.
     pub fn open(config: &ModelConfig) -> Result<Self> {
         let width = config.head_dim;
-        if !width.is_multiple_of(16) || width > 128 || !config.intermediate_size.is_multiple_of(4) {
-            let found = format!("head_dim {width} and intermediate_size {}", config.intermediate_size);
-            let expected = "expected a head_dim of 16 to 128 in steps of 16 and an intermediate_size in steps of 4";
-            return Err(LmError::Gpu(format!("{expected}, found {found} in config.json")));
+        let (hidden, wide) = (config.hidden_size, config.intermediate_size);
+        if !width.is_multiple_of(16) || width > 128 || !hidden.is_multiple_of(8) || !wide.is_multiple_of(8) {
+            let expected =
+                "expected a head_dim of 16, 32 … 128, and a hidden_size and an intermediate_size in steps of 8";
+            let found = format!("found {width}, {hidden} and {wide} in config.json");
+            return Err(LmError::Gpu(format!("{expected}, {found}")));
         }
         find_libraries()?;
         let context = CudaContext::new(0).map_err(failed)?;
-        let (major, minor) = context.compute_capability().map_err(failed)?;
-        if major < 8 {
-            let message = format!("expected compute capability 8.0 or later, found {major}.{minor}");
+        let capability = context.compute_capability().map_err(failed)?;
+        if capability.0 < 8 {
+            let message = format!("expected compute capability 8.0 or later, found {}.{}", capability.0, capability.1);
             return Err(LmError::Gpu(message));
         }
         let (free, bytes) = (context.mem_get_info().map_err(failed)?.0, CudaModel::bytes(config));
-        if bytes > free {
+        let Some(left) = free.checked_sub(bytes) else {
             let [bytes, free] = [bytes, free].map(|bytes| bytes as f64 / 1e9);
             return Err(LmError::Gpu(format!("the model takes {bytes:.1} GB of its memory, {free:.1} GB are free")));
-        }
-        let kernels = Kernels::compile(&context, format!("compute_{major}{minor}"), width)?;
+        };
+        keep_freed_memory(&context)?;
+        let kernels = Kernels::compile(&context, capability, width)?;
         let stream = context.default_stream();
         let blas = CudaBlas::new(Arc::clone(&stream)).map_err(failed)?;
         // SAFETY: the handle is alive. Sums of parts of a product stay f32.
@@ -104,7 +103,12 @@ impl Gpu {
         }
         .result()
         .map_err(failed)?;
-        Ok(Self { stream, blas, kernels })
+        Ok(Self { stream, blas, kernels, left })
+    }
+
+    /// Bytes that were left for the keys and values of long chains.
+    pub fn left(&self) -> usize {
+        self.left
     }
 
     /// Makes the GPU that of the calling thread.
@@ -141,25 +145,25 @@ impl Gpu {
     }
 
     /// x · Wᵀ of the first `rows` rows of x.
-    pub fn product(
+    pub fn product<T: Number>(
         &self,
         x: &CudaSlice<f16>,
         rows: usize,
         weight: &Matrix,
-        to: &mut CudaSlice<f32>,
+        to: &mut CudaSlice<T>,
         write: Write,
     ) -> Result<()> {
         self.product_with(x, rows, weight, 0..weight.outputs, to, write)
     }
 
     /// [`Gpu::product`] with some outputs of W.
-    pub fn product_with(
+    pub fn product_with<T: Number>(
         &self,
         x: &CudaSlice<f16>,
         rows: usize,
         weight: &Matrix,
         outputs: Range<usize>,
-        to: &mut CudaSlice<f32>,
+        to: &mut CudaSlice<T>,
         write: Write,
     ) -> Result<()> {
         let (inputs, first, outputs) = (weight.inputs, outputs.start, outputs.len());
@@ -185,14 +189,14 @@ impl Gpu {
                 k,
                 (&raw const times).cast(),
                 weight as *const _,
-                blas::cudaDataType::CUDA_R_16F,
+                f16::TYPE,
                 k,
                 x as *const _,
-                blas::cudaDataType::CUDA_R_16F,
+                f16::TYPE,
                 k,
                 (&raw const kept).cast(),
                 to as *mut _,
-                blas::cudaDataType::CUDA_R_32F,
+                T::TYPE,
                 m,
                 blas::cublasComputeType_t::CUBLAS_COMPUTE_32F,
                 blas::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
@@ -242,7 +246,7 @@ impl Gpu {
         positions: &CudaSlice<u32>,
         queries: &mut CudaSlice<f16>,
         [keys, values]: [&mut CudaViewMut<f16>; 2],
-        (tokens, heads): (usize, HeadsOf),
+        (tokens, heads): (usize, Heads),
         epsilon: f32,
     ) -> Result<()> {
         let [query_norm, key_norm] = [&layer.query_norm, &layer.key_norm].map(|norm| self.pointer(norm.as_ref()));
@@ -272,14 +276,14 @@ impl Gpu {
     /// silu(gate) · up / [`SHRUNK`] of rows that hold both, `width` numbers each.
     pub fn swiglu(
         &self,
-        gate_and_up: &CudaSlice<f32>,
+        gate_and_up: &CudaSlice<f16>,
         to: &mut CudaSlice<f16>,
         tokens: usize,
         width: usize,
     ) -> Result<()> {
-        let fours = width / 4;
-        let config = blocks((tokens * fours).div_ceil(THREADS));
-        launch!(self, swiglu, config, gate_and_up, to, &(tokens as i32), &(fours as i32))
+        let eights = width / 8;
+        let config = blocks((tokens * eights).div_ceil(THREADS));
+        launch!(self, swiglu, config, gate_and_up, to, &(tokens as i32), &(eights as i32))
     }
 
     /// Adds logits, `[count, ids.len()]`, to the sums of their rows.
@@ -295,60 +299,23 @@ impl Gpu {
         launch!(self, sum_exponentials, warps(count), logits, targets, sums, &(count as i32), &first, &ids)
     }
 
-    /// Causal attention of all tiles, `width` numbers a head.
+    /// Causal attention of all tiles.
     pub fn attend(
         &self,
         [queries, keys, values]: [&CudaSlice<f16>; 3],
         gathered: &mut CudaSlice<f16>,
         tiles: &CudaSlice<Tile>,
-        heads: HeadsOf,
-        width: usize,
+        heads: Heads,
     ) -> Result<()> {
         let config = LaunchConfig {
             grid_dim: (heads.query as u32, tiles.len() as u32, 1),
             block_dim: (THREADS as u32, 1, 1),
-            shared_mem_bytes: shared_bytes(width) as u32,
+            shared_mem_bytes: shared_bytes(heads.width) as u32,
         };
-        let scale = std::f32::consts::LOG2_E / (width as f32).sqrt();
+        let scale = std::f32::consts::LOG2_E / (heads.width as f32).sqrt();
         let [query, key] = [heads.query, heads.key].map(|count| count as i32);
         launch!(self, attend, config, queries, keys, values, gathered, tiles, &query, &key, &scale)
     }
-}
-
-impl Kernels {
-    fn compile(context: &Arc<CudaContext>, architecture: String, width: usize) -> Result<Self> {
-        let options = vec![
-            format!("--gpu-architecture={architecture}"),
-            format!("-DHEAD_DIM={width}"),
-            "--std=c++17".to_string(),
-            "--use_fast_math".to_string(),
-        ];
-        let options = CompileOptions { options, name: Some("asap.cu".to_string()), ..CompileOptions::default() };
-        let image = compile_ptx_with_opts(SOURCE, options).map_err(|error| match error {
-            CompileError::CompileError { log, .. } => LmError::Gpu(format!("NVRTC: {}", log.to_string_lossy())),
-            other => failed(other),
-        })?;
-        let module = context.load_module(image).map_err(failed)?;
-        let kernel = |name| module.load_function(name).map_err(failed);
-        let attend = kernel("attend")?;
-        attend
-            .set_attribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes(width) as i32)
-            .map_err(failed)?;
-        Ok(Self {
-            embed: kernel("embed")?,
-            add_to_rows: kernel("add_to_rows")?,
-            rms_norm: kernel("rms_norm")?,
-            split_heads: kernel("split_heads")?,
-            swiglu: kernel("swiglu")?,
-            sum_exponentials: kernel("sum_exponentials")?,
-            attend,
-        })
-    }
-}
-
-/// Shared memory of a block of attention: its queries, and twice keys and values.
-fn shared_bytes(width: usize) -> usize {
-    (QUERIES + 4 * KEYS) * width * size_of::<f16>()
 }
 
 fn blocks(count: usize) -> LaunchConfig {
@@ -358,6 +325,19 @@ fn blocks(count: usize) -> LaunchConfig {
 /// Blocks with at least this many warps.
 fn warps(count: usize) -> LaunchConfig {
     blocks((count * WARP).div_ceil(THREADS))
+}
+
+/// What is freed stays with the process: the driver would take it back at each wait, and give it again.
+fn keep_freed_memory(context: &CudaContext) -> Result<()> {
+    if !context.has_async_alloc() {
+        return Ok(());
+    }
+    let mut most = u64::MAX;
+    // SAFETY: the device is there, and its pool's threshold is a u64.
+    unsafe {
+        let pool = cudarc::driver::result::device::get_default_mem_pool(context.cu_device()).map_err(failed)?;
+        cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut most).cast()).result().map_err(failed)
+    }
 }
 
 /// Without this the first call would panic where a library is missing.
@@ -376,6 +356,6 @@ fn find_libraries() -> Result<()> {
     }
 }
 
-fn failed(error: impl Display) -> LmError {
+pub fn failed(error: impl Display) -> LmError {
     LmError::Gpu(error.to_string())
 }

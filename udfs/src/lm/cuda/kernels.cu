@@ -1,6 +1,6 @@
 // What happens between the matrix products of a decoder: [tokens, width] row by row. What products and attention read is
-// f16; sums, norms and the residual stream are f32. A number that f16 cannot hold becomes infinite, and scores that come
-// of it are no numbers.
+// f16; sums, norms and the residual stream are f32. A number that f16 cannot hold becomes infinite, and sums with it are no
+// numbers, up to the scores.
 
 using f16 = unsigned short;
 
@@ -99,13 +99,22 @@ extern "C" __global__ void split_heads(const float *joined, const float *bias, c
 
 __device__ __forceinline__ float silu_times(float gate, float up) { return gate / (1 + exp2f(-gate * LOG2_E)) * (up / SHRUNK); }
 
-// to = silu(gate) · up / SHRUNK, of rows that hold gate and up side by side. A thread for four numbers.
-extern "C" __global__ void swiglu(const float4 *gate_and_up, uint2 *to, int tokens, int fours) {
-    long long place = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x, token = place / fours;
+struct alignas(16) Eight {
+    f16 numbers[8];
+};
+
+// to = silu(gate) · up / SHRUNK, of rows that hold gate and up side by side. A thread for eight numbers.
+extern "C" __global__ void swiglu(const Eight *gate_and_up, Eight *to, int tokens, int eights) {
+    long long place = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x, token = place / eights;
     if (token >= tokens) return;
-    float4 gate = gate_and_up[place + token * fours], up = gate_and_up[place + (token + 1) * fours];
-    to[place] = {pack_f16(silu_times(gate.x, up.x), silu_times(gate.y, up.y)),
-                 pack_f16(silu_times(gate.z, up.z), silu_times(gate.w, up.w))};
+    Eight gate = gate_and_up[place + token * eights], up = gate_and_up[place + (token + 1) * eights], product;
+    for (int i = 0; i < 8; i += 2) {
+        unsigned pair = pack_f16(silu_times(widen(gate.numbers[i]), widen(up.numbers[i])),
+                                 silu_times(widen(gate.numbers[i + 1]), widen(up.numbers[i + 1])));
+        product.numbers[i] = static_cast<f16>(pair);
+        product.numbers[i + 1] = static_cast<f16>(pair >> 16);
+    }
+    to[place] = product;
 }
 
 // Σ exp(logit − max) and Σ exp(logit − max) · (logit − max) over a row's logits so far, and the logit of its target.

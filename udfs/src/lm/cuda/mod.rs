@@ -12,6 +12,7 @@
 #![allow(unsafe_code, reason = "kernels and cuBLAS take pointers")]
 
 mod gpu;
+mod kernels;
 mod output;
 mod pass;
 mod tiles;
@@ -49,6 +50,9 @@ pub struct CudaModel {
     output_rows: Arc<AtomicU64>,
 }
 
+/// Bytes for what a pass is told, the rotations of positions and the room of cuBLAS.
+const BESIDE: usize = 256 << 20;
+
 /// What a pass writes between its products; each is [tokens of a pass, width].
 #[derive(Debug)]
 struct Room {
@@ -61,7 +65,7 @@ struct Room {
     gathered: CudaSlice<f16>,
     /// Keys and values of chains that go at once.
     own: KeysAndValues,
-    gate_and_up: CudaSlice<f32>,
+    gate_and_up: CudaSlice<f16>,
     activated: CudaSlice<f16>,
     logits: CudaSlice<f32>,
 }
@@ -105,12 +109,12 @@ impl CudaModel {
         Ok(Self { config, gpu, weights, room, rope, angles, output_rows: Arc::default() })
     }
 
-    /// The scores of `targets`, whose rows count through all of `ids`: chains that follow each other, `lengths` tokens
-    /// each, which do not see each other.
+    /// The scores of `targets`; those that f16 could not hold on the way are no numbers. Rows count through
+    /// all of `ids`: chains that follow each other, `lengths` tokens each, which do not see each other.
     ///
     /// # Errors
-    /// If a token is not in the model's vocabulary, or the GPU fails: its memory may not hold the keys and values of a
-    /// long chain.
+    /// If a token is not in the model's vocabulary, or the GPU fails: its memory cannot hold the keys and values of chains
+    /// of more than [`CudaModel::longest`] tokens.
     pub fn score(&mut self, ids: &[u32], lengths: &[usize], targets: &[Target]) -> Result<Vec<TokenScore>> {
         let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
         if targets.is_empty() {
@@ -119,9 +123,11 @@ impl CudaModel {
         self.check(ids)?;
         self.gpu.enter()?;
         self.reach(lengths.iter().copied().max().unwrap_or(0))?;
-        let mut before = None;
+        let mut before: Option<Vec<KeysAndValues>> = None;
         for part in parts(lengths) {
             if part.chains[0].earlier == 0 {
+                // Those of a chain before are freed first.
+                drop(before.take());
                 before = part.of.map(|length| self.no_keys_and_values(length)).transpose()?;
             }
             self.pass(&ids[part.tokens.clone()], &part.chains, before.as_deref_mut())?;
@@ -147,8 +153,15 @@ impl CudaModel {
         let layer = 2 * hidden * (queries + keys) + 3 * hidden * wide;
         let tables = if config.tie_word_embeddings { 1 } else { 2 };
         let weights = 2 * (config.num_hidden_layers * layer + tables * vocabulary * hidden);
-        let token = 6 * hidden + 4 * (queries + 2 * keys) + 4 * queries + 4 * keys + 10 * wide;
-        weights + TOKENS_PER_PASS * token + 4 * output::LOGITS
+        let token = 6 * hidden + 4 * (queries + 2 * keys) + 4 * queries + 4 * keys + 6 * wide;
+        weights + TOKENS_PER_PASS * token + 4 * output::LOGITS + BESIDE
+    }
+
+    /// The most tokens of a chain whose keys and values fit in the GPU's memory.
+    pub fn longest(&self) -> usize {
+        let heads = self.config.heads();
+        let token = 2 * size_of::<f16>() * self.config.num_hidden_layers * heads.key * heads.width;
+        TOKENS_PER_PASS.max(self.gpu.left() / token)
     }
 
     /// Makes sure that the rotations of the first positions are there.

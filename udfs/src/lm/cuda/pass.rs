@@ -1,6 +1,6 @@
 //! Tokens on their way through the layers.
 
-use super::gpu::{HeadsOf, SHRUNK, Write};
+use super::gpu::{SHRUNK, Write};
 use super::tiles::tiles;
 use super::{CudaModel, KeysAndValues};
 use crate::lm::Result;
@@ -17,11 +17,11 @@ impl CudaModel {
     ) -> Result<()> {
         let Self { config, gpu, weights, room, angles, .. } = self;
         let (tokens, hidden, epsilon) = (ids.len(), config.hidden_size, config.rms_norm_eps as f32);
-        let heads = HeadsOf { query: config.num_attention_heads, key: config.num_key_value_heads };
+        let heads = config.heads();
         let positions: Vec<u32> =
             chains.iter().flat_map(|chain| chain.earlier as u32..(chain.earlier + chain.tokens) as u32).collect();
         let (ids, positions, tiles) = (gpu.copied(ids)?, gpu.copied(&positions)?, gpu.copied(&tiles(chains))?);
-        let first_key = before.as_ref().map_or(0, |_| chains[0].earlier) * heads.key * config.head_dim;
+        let first_key = before.as_ref().map_or(0, |_| chains[0].earlier) * heads.key * heads.width;
         gpu.embed(&weights.embed.numbers, &ids, &mut room.x, tokens, hidden)?;
         for (index, layer) in weights.layers.iter().enumerate() {
             let [keys, values] = match &mut before {
@@ -40,7 +40,7 @@ impl CudaModel {
                 (tokens, heads),
                 epsilon,
             )?;
-            gpu.attend([&room.queries, keys, values], &mut room.gathered, &tiles, heads, config.head_dim)?;
+            gpu.attend([&room.queries, keys, values], &mut room.gathered, &tiles, heads)?;
             gpu.product(&room.gathered, tokens, &layer.o, &mut room.x, Write::Add(1.0))?;
             if let Some(bias) = &layer.o_bias {
                 gpu.add_to_rows(&mut room.x, bias, tokens, hidden)?;

@@ -1,5 +1,11 @@
 //! The whole model against the CPU's in f32, where there is a GPU or the emulated one of `tests/cuda`.
 
+use std::collections::BTreeMap;
+
+use candle_core::{DType, Device, Tensor};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
 use super::*;
 use crate::lm::Tokenizer;
 use crate::lm::decoder::Decoder;
@@ -77,6 +83,47 @@ fn a_chain_longer_than_a_pass_scores_as_on_the_cpu() {
     let found = on_gpu(&folder).score(&ids, &[length, 20], &targets).unwrap();
     let apart = furthest(&found, &on_cpu(&folder, &ids, &[length, 20], &targets));
     assert!(apart < 2e-2, "{apart} nats");
+}
+
+#[test]
+fn the_heads_of_a_large_model_score_as_on_the_cpu() {
+    let config = ModelConfig::parse(
+        r#"{
+            "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 256,
+            "intermediate_size": 512, "max_position_embeddings": 4096, "num_attention_heads": 7, "num_key_value_heads": 1,
+            "head_dim": 128, "num_hidden_layers": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "tie_word_embeddings": false,
+            "vocab_size": 9000
+        }"#,
+    )
+    .unwrap();
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let mut drawn = BTreeMap::new();
+    let half = Weights::build(&config, |name, shape| {
+        let mut draw = |_| f16::from_f32((random.next_u32() as f32 / u32::MAX as f32 - 0.5) * 0.5);
+        let values: Vec<f16> = (0..shape.iter().product()).map(&mut draw).collect();
+        let tensor = Tensor::from_vec(values, shape, &Device::Cpu)?;
+        drawn.insert(name.to_string(), tensor.to_dtype(DType::F32)?);
+        Ok(if shape.len() == 2 { tensor } else { drawn[name].clone() })
+    });
+    let whole = crate::lm::weights::Weights::<Tensor>::build(&config, |name, _| Ok(drawn[name].clone())).unwrap();
+    let ids: Vec<u32> = (0..420).map(|i| i * 7919 % 9000).collect();
+    let targets: Vec<Target> = (0..419).map(|row| Target { row, id: ids[row as usize + 1] }).collect();
+    let mut model = CudaModel::new(config.clone(), half.unwrap()).unwrap();
+    let found = model.score(&ids, &[300, 120], &targets).unwrap();
+    let decoder = Decoder::new(config, whole);
+    let output = Output::new(decoder.weights.output().clone());
+    let apart = furthest(&found, &output.score(&decoder.hidden(&ids, &[300, 120]).unwrap(), &targets).unwrap());
+    assert!(apart < 2e-2, "{apart} nats");
+}
+
+#[test]
+fn numbers_beyond_f16_give_no_score() {
+    let folder = golden("llama");
+    let config = ModelConfig::load(&folder).unwrap();
+    let mut weights = Weights::load(&folder, &config).unwrap();
+    weights.norm = (weights.norm * 1e8).unwrap();
+    let found = CudaModel::new(config, weights).unwrap().score(&[1, 2, 3], &[3], &[Target { row: 1, id: 3 }]).unwrap();
+    assert!(!found[0].surprisal.is_finite());
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn attention_half(decoder: &Decoder, layer: &LayerWeights, x: &Tensor, packing: 
     }
     let q = ops::rotate(&q, &packing.positions, &packing.table, Direction::Forward)?;
     let k = ops::rotate(&k, &packing.positions, &packing.table, Direction::Forward)?;
-    let attention = ops::attention(&q, &k, &v, decoder.heads(), &packing.lengths)?;
+    let attention = ops::attention(&q, &k, &v, decoder.config.heads(), &packing.lengths)?;
     let output = (x + ops::linear(&attention.output, &layer.o)?)?;
     Ok(AttentionHalf { normed, q, k, v, attention, output })
 }
@@ -103,7 +103,7 @@ pub fn backward(
 
     let (by_output, o) = gradients::linear(&by_half, &half.attention.output, &layer.o)?;
     let qkv = [&half.q, &half.k, &half.v];
-    let by_heads = attention(&by_output, qkv, &half.attention, decoder.heads(), &packing.lengths)?;
+    let by_heads = attention(&by_output, qkv, &half.attention, decoder.config.heads(), &packing.lengths)?;
     let (by_q, q, q_norm) = projection_backward(&by_heads.q, half, &layer.q, layer.q_norm.as_ref(), epsilon, packing)?;
     let (by_k, k, k_norm) = projection_backward(&by_heads.k, half, &layer.k, layer.k_norm.as_ref(), epsilon, packing)?;
     let (by_v, v) = gradients::linear(&by_heads.v, &half.normed, &layer.v)?;
