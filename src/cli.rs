@@ -1,11 +1,14 @@
 //! What was typed becomes one of asap's commands.
 //!
-//! Exit codes: 0 done or nothing to do (also with rejects), 1 failed, 2 usage or configuration.
+//! Exit codes: 0 done or nothing to do (also with rejects), 1 failed, 2 usage or configuration, 3 too many rejects or a file
+//! failed, 4 lost to another run, 75 try later.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use asap_pipelines::log::OutcomeUnknown;
+use asap_pipelines::run::TooManyRejects;
 use clap::{Args, Parser, Subcommand};
 use datafusion::error::DataFusionError;
 use tracing_subscriber::EnvFilter;
@@ -60,6 +63,12 @@ pub enum Failure {
     Usage(String),
     /// The work failed: exit code 1.
     Failed(String),
+    /// Too many rows were rejected, or a file failed; the rest is done: exit code 3.
+    TooManyRejects(String),
+    /// Another run did it first: exit code 4.
+    OtherRun(String),
+    /// The same command later goes on: exit code 75.
+    TryLater(String),
     /// Whoever read our output has seen enough: exit code 0.
     ReaderGone,
 }
@@ -72,6 +81,8 @@ impl From<DataFusionError> for Failure {
         let message = error_line(&error);
         match error.find_root() {
             DataFusionError::Configuration(_) => Failure::Usage(message),
+            DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() => Failure::TryLater(message),
+            DataFusionError::External(cause) if cause.is::<TooManyRejects>() => Failure::TooManyRejects(message),
             _ => Failure::Failed(message),
         }
     }
@@ -140,6 +151,9 @@ fn finish(result: Result<(), Failure>) -> ExitCode {
         Ok(()) | Err(Failure::ReaderGone) => return ExitCode::SUCCESS,
         Err(Failure::Failed(message)) => (1, message),
         Err(Failure::Usage(message)) => (2, message),
+        Err(Failure::TooManyRejects(message)) => (3, message),
+        Err(Failure::OtherRun(message)) => (4, message),
+        Err(Failure::TryLater(message)) => (75, message),
     };
     crate::output::complain(&format!("error: {message}"));
     ExitCode::from(code)

@@ -29,7 +29,7 @@ fn cut(folder: &Path, name: &str) {
 #[test]
 fn an_output_is_listed_summed_and_compacted() {
     let workplace = Workplace::new();
-    let folder = workplace.path("out/_asap/cache");
+    let folder = workplace.path("out/.asap/cache");
     fill(&folder, 3);
 
     let listed = workplace.run(&["cache", "ls", "out", "--format", "json"]).json();
@@ -38,7 +38,7 @@ fn an_output_is_listed_summed_and_compacted() {
     assert!(names.is_sorted());
     cut(&folder, names[1]);
 
-    let table = workplace.run(&["cache", "ls", "out/_asap/cache"]);
+    let table = workplace.run(&["cache", "ls", "out/.asap/cache"]);
     let lines: Vec<_> = table.ok().lines().collect();
     let header: Vec<_> = lines[0].split_whitespace().collect();
     assert_eq!(header, ["segment", "written", "(UTC)", "answers", "bytes", "state"]);

@@ -35,20 +35,26 @@ fn every_input_row_is_in_the_output_or_the_rejects() {
     let summary = workplace.run(&with_budget).json();
     assert_eq!((summary["rows_in"].as_u64(), summary["rows_out"].as_u64()), (Some(3), Some(2)));
     assert_eq!(summary["rejects"], serde_json::json!({ "empty_chain": 1 }));
-    assert_eq!(summary["table_version"].as_u64(), Some(0));
+    assert_eq!(summary["table_version"].as_u64(), Some(1));
     assert!(summary["tokens_out"].as_u64() < summary["tokens_in"].as_u64());
 
     let output = rows(&workplace, "out", "SELECT source['row'], id, cot, source_prompt, source_id FROM t ORDER BY 1");
     assert_eq!(output, "t.source[row],id,cot,source_prompt,source_id\n0,1,one step,easy,1\n2,3,a single step,easy,3\n");
-    let rejects = rows(&workplace, "out/_asap/rejects", "SELECT source['row'] AS r, status, prompt FROM t");
+    let rejects = rows(&workplace, "out/.asap/rejects", "SELECT source['row'] AS r, status, prompt FROM t");
     assert_eq!(rejects, "r,status,prompt\n1,empty_chain,hard\n");
 
     let again = workplace.run(&with_budget).json();
     assert_eq!((again["nothing_to_do"].as_bool(), again["rows_in"].as_u64()), (Some(true), Some(0)));
-    assert_eq!(again["table_version"].as_u64(), Some(0));
+    assert_eq!(again["table_version"].as_u64(), Some(2));
     let people = workplace.run(&with_budget[..6]);
     assert_eq!(people.code, 1, "{}", people.stdout);
-    assert!(people.stderr.contains("out was filled by another pipeline"), "{}", people.stderr);
+    for named in [
+        "out was filled by another pipeline",
+        "asap.refine.max_tokens ('6' there, not set here)",
+        "files of asap.scorer.model",
+    ] {
+        assert!(people.stderr.contains(named), "{}", people.stderr);
+    }
 }
 
 #[test]
@@ -62,8 +68,13 @@ fn a_where_filters_and_a_limit_reads_less() {
     let summary =
         workplace.run(&["run", "mine.sql", "--from", "in", "--to", "b", "--limit", "1", "--format", "json"]).json();
     assert_eq!((summary["rows_in"].as_u64(), summary["rows_out"].as_u64()), (Some(1), Some(1)));
-    let other = workplace.run(&["run", "mine.sql", "--from", "in", "--to", "b", "--limit", "2"]);
-    assert!(other.code == 1 && other.stderr.contains("--limit 1"), "{}", other.stderr);
+    let more = ["run", "mine.sql", "--from", "in", "--to", "b", "--format", "json", "--limit"];
+    // The second row has no chain.
+    let rejected = workplace.run(&[&more[..], &["2"]].concat());
+    assert!(rejected.code == 3 && rejected.stderr.contains("none of 1 rows came through"), "{}", rejected.stderr);
+    assert_eq!(workplace.run(&[&more[..], &["2"]].concat()).json()["nothing_to_do"], true);
+    let summary = workplace.run(&more[..8]).json();
+    assert_eq!((summary["rows_in"].as_u64(), summary["rows_filtered"].as_u64()), (Some(1), Some(1)));
 }
 
 #[test]
@@ -75,9 +86,9 @@ fn new_files_are_added_and_done_ones_are_not_read_again() {
     assert_eq!(workplace.run(&arguments).json()["rows_in"].as_u64(), Some(3));
     write(&workplace, "in/b.parquet", &THREE.replace("q1", "q4"));
     let summary = workplace.run(&arguments).json();
-    assert_eq!((summary["rows_in"].as_u64(), summary["table_version"].as_u64()), (Some(3), Some(1)));
+    assert_eq!((summary["rows_in"].as_u64(), summary["table_version"].as_u64()), (Some(3), Some(3)));
     assert_eq!(rows(&workplace, "out", "SELECT count(*) AS n FROM t"), "n\n4\n");
-    assert_eq!(rows(&workplace, "out/_asap/rejects", "SELECT count(*) AS n FROM t"), "n\n2\n");
+    assert_eq!(rows(&workplace, "out/.asap/rejects", "SELECT count(*) AS n FROM t"), "n\n2\n");
 }
 
 #[test]
@@ -129,7 +140,7 @@ fn a_chain_longer_than_the_window_of_the_model_is_a_reject_with_the_numbers() {
     let summary = workplace.run(&[&arguments[..], &model].concat()).json();
     assert_eq!(summary["rejects"], serde_json::json!({ "too_long": 1 }));
     assert_eq!(summary["rows_out"].as_u64(), Some(1));
-    let rejects = rows(&workplace, "out/_asap/rejects", "SELECT status, error, question FROM t");
+    let rejects = rows(&workplace, "out/.asap/rejects", "SELECT status, error, question FROM t");
     assert_eq!(
         rejects,
         "status,error,question\ntoo_long,\"10,003 tokens with its prompt, the model's window is 4,096\",q\n"

@@ -3,17 +3,21 @@
 //! | module | holds |
 //! |---|---|
 //! | [`answers`] | paid answers, kept beside what they were paid for |
+//! | [`beside`] | the folder of what asap keeps beside a table |
 //! | [`corpus`] | files of any published shape, read as one table |
 //! | `delta_stores` | how Delta tables reach object stores |
 //! | [`delta_types`] | what a table can hold |
 //! | [`location`] | what a user types becomes a URL and a store |
+//! | [`log`] | the log of a Delta table, and how a commit gets into it |
 //! | [`run`] | a pipeline over a corpus, committed to a table |
 //! | [`session`] | a session with the functions, settings and rules of asap |
 
 pub mod answers;
+pub mod beside;
 pub mod corpus;
 mod delta_stores;
 pub mod delta_types;
 pub mod location;
+pub mod log;
 pub mod run;
 pub mod session;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::session::session;
@@ -47,7 +48,7 @@ pub async fn read(location: &str, columns: Option<&ColumnMapping>) -> Result<Tra
     let context = session(Settings::default(), &Llm::default())?;
     let corpus = Corpus::open(&context.state(), location, columns).await?;
     corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
-    let rows = context.execute_logical_plan(corpus.plan.clone()).await?;
+    let rows = context.read_table(Arc::new(corpus.view(&context.state())?))?;
     let rows = rows.filter(col("status").is_null())?;
     // Files are read side by side, so rows come in any order, and a model depends on theirs.
     let rows = rows.sort_by(vec![col("source").field("file"), col("source").field("row")])?;

@@ -55,6 +55,17 @@ pub enum OnError {
     Fail,
 }
 
+/// What a setting changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// What a row becomes.
+    Results,
+    /// What a row becomes, by the files that it names and not by their place.
+    Files,
+    /// How calls are made, kept and paid, and nothing that a row becomes.
+    Calls,
+}
+
 /// How a setting's value is read, checked and shown.
 trait Value: Sized {
     /// What a valid value looks like, for error messages.
@@ -64,7 +75,7 @@ trait Value: Sized {
 }
 
 macro_rules! settings {
-    ($($(#[doc = $doc:literal])+ $field:ident: $type:ty = $default:expr, $key:literal;)+) => {
+    ($($(#[doc = $doc:literal])+ $field:ident: $type:ty = $default:expr, $key:literal, $effect:ident;)+) => {
         /// Every setting of asap with its value; `asap.` stands before each key.
         #[derive(Debug, Clone, PartialEq)]
         pub struct Settings { $($(#[doc = $doc])+ pub $field: $type,)+ }
@@ -76,6 +87,15 @@ macro_rules! settings {
         impl Settings {
             /// The keys that can be set, without the prefix `asap.`.
             pub const KEYS: &'static [&'static str] = &[$($key,)+];
+
+            /// The settings that are not at their defaults and change what a row becomes, with the prefix `asap.`: their
+            /// key, their value, and how they change it.
+            pub fn of_results(&self) -> Vec<(&'static str, String, Effect)> {
+                let default = Self::default();
+                let changed = [$((concat!("asap.", $key), self.$field != default.$field, self.$field.show(), Effect::$effect),)+];
+                let of_results = changed.into_iter().filter(|(_, is_set, _, effect)| *is_set && *effect != Effect::Calls);
+                of_results.map(|(key, _, value, effect)| (key, value.unwrap_or_default(), effect)).collect()
+            }
 
             fn set_value(&mut self, key: &str, value: &str) -> Result<()> {
                 match key {
@@ -107,69 +127,69 @@ macro_rules! settings {
 
 settings! {
     /// Folder of the scoring model, laid out as on Hugging Face: config.json, tokenizer.json, safetensors.
-    scorer_model: String = "data/model".to_string(), "scorer.model";
+    scorer_model: String = "data/model".to_string(), "scorer.model", Files;
     /// What stands before a chain's first step: `chat` (the model's own template), or text in which `{question}` is
     /// replaced and `\n`, `\t` are escapes. Unset: `chat` where the model has a template, else `{question}\n<think>\n`.
-    scorer_prompt: Option<String> = None, "scorer.prompt";
+    scorer_prompt: Option<String> = None, "scorer.prompt", Results;
     /// The type that the scoring model computes its projections in on the CPU: `f32`, or `bf16` (half the memory, and faster where the
     /// CPU multiplies bf16 numbers), which moves scores by a few thousandths. Attention, norms and output are f32.
-    scorer_dtype: ScorerDtype = ScorerDtype::F32, "scorer.dtype";
+    scorer_dtype: ScorerDtype = ScorerDtype::F32, "scorer.dtype", Results;
     /// What the scoring model is computed on: `cpu`, or `cuda`, the first visible NVIDIA GPU, in f16 (needs a build with
     /// `--features cuda`).
-    scorer_device: ScorerDevice = ScorerDevice::Cpu, "scorer.device";
+    scorer_device: ScorerDevice = ScorerDevice::Cpu, "scorer.device", Results;
     /// Who writes direct thoughts and prunes by them: `extractive` (rules, no language model, no network), `openai` (an
     /// endpoint that speaks OpenAI's chat completions) or `local` (a model in a folder).
-    anchor_provider: Provider = Provider::Extractive, "anchor.provider";
+    anchor_provider: Provider = Provider::Extractive, "anchor.provider", Results;
     /// Where the endpoint of `openai` is, as http://localhost:8000/v1: `/chat/completions` is added. No user, password,
     /// query or fragment.
-    anchor_base_url: Option<String> = None, "anchor.base_url";
+    anchor_base_url: Option<String> = None, "anchor.base_url", Calls;
     /// The language model: its name at the endpoint (`openai`) or its folder (`local`).
-    anchor_model: Option<String> = None, "anchor.model";
+    anchor_model: Option<String> = None, "anchor.model", Results;
     /// The name of the environment variable that holds the endpoint's API key. Unset: no key is sent.
-    anchor_api_key_env: Option<String> = None, "anchor.api_key_env";
+    anchor_api_key_env: Option<String> = None, "anchor.api_key_env", Calls;
     /// Seconds that one request to the endpoint may take, from connecting to the answer's last byte.
-    anchor_timeout: Seconds = Seconds(600.0), "anchor.timeout";
+    anchor_timeout: Seconds = Seconds(600.0), "anchor.timeout", Calls;
     /// The most tokens that an answer may have; one that is cut off there fails its row.
-    anchor_max_tokens: Positive = Positive(8192), "anchor.max_tokens";
+    anchor_max_tokens: Positive = Positive(8192), "anchor.max_tokens", Results;
     /// The most calls to the endpoint that run at once, in the whole process.
-    anchor_max_concurrent_requests: Positive = Positive(64), "anchor.max_concurrent_requests";
+    anchor_max_concurrent_requests: Positive = Positive(64), "anchor.max_concurrent_requests", Calls;
     /// The most requests a minute to the endpoint, in the whole process and evenly spaced. Unset: no limit.
-    anchor_max_requests_per_minute: Option<Positive> = None, "anchor.max_requests_per_minute";
+    anchor_max_requests_per_minute: Option<Positive> = None, "anchor.max_requests_per_minute", Calls;
     /// The most tokens a minute, in and out, in the whole process; estimated at four bytes a token before a call and
     /// corrected after it. Unset: no limit.
-    anchor_max_tokens_per_minute: Option<Positive> = None, "anchor.max_tokens_per_minute";
+    anchor_max_tokens_per_minute: Option<Positive> = None, "anchor.max_tokens_per_minute", Calls;
     /// How often a failed request is sent again, if that can help.
-    anchor_max_retries: i64 = 6, "anchor.max_retries";
+    anchor_max_retries: i64 = 6, "anchor.max_retries", Calls;
     /// What a million tokens of prompts cost, in any currency.
-    anchor_price_per_million_input_tokens: Money = Money(0.0), "anchor.price_per_million_input_tokens";
+    anchor_price_per_million_input_tokens: Money = Money(0.0), "anchor.price_per_million_input_tokens", Calls;
     /// What a million tokens of answers cost, in the same currency.
-    anchor_price_per_million_output_tokens: Money = Money(0.0), "anchor.price_per_million_output_tokens";
+    anchor_price_per_million_output_tokens: Money = Money(0.0), "anchor.price_per_million_output_tokens", Calls;
     /// What a session may spend, in the currency of the prices; the rows behind it get the status `budget`. Unset: no
     /// limit.
-    anchor_max_cost: Option<Money> = None, "anchor.max_cost";
+    anchor_max_cost: Option<Money> = None, "anchor.max_cost", Calls;
     /// How many requests a session may send, retries included; the rows behind it get the status `budget`. Unset: no
     /// limit.
-    anchor_max_calls: Option<i64> = None, "anchor.max_calls";
+    anchor_max_calls: Option<i64> = None, "anchor.max_calls", Calls;
     /// The share of the endpoint's last 20 calls, from 0 to 1, of which more may not fail: else the query ends.
-    anchor_max_error_rate: Ratio = Ratio(0.5), "anchor.max_error_rate";
+    anchor_max_error_rate: Ratio = Ratio(0.5), "anchor.max_error_rate", Calls;
     /// How often a coarse pruning is sampled until Algorithm 1 accepts it.
-    anchor_max_attempts: Positive = Positive(5), "anchor.max_attempts";
+    anchor_max_attempts: Positive = Positive(5), "anchor.max_attempts", Results;
     /// What a row becomes for which no attempt is accepted: `reject` (status `no_match`) or `keep_original`.
-    anchor_on_no_match: OnNoMatch = OnNoMatch::Reject, "anchor.on_no_match";
+    anchor_on_no_match: OnNoMatch = OnNoMatch::Reject, "anchor.on_no_match", Results;
     /// Whether each accepted step is replaced by the original step that it matched: `true` or `false`.
-    anchor_snap: bool = false, "anchor.snap";
+    anchor_snap: bool = false, "anchor.snap", Results;
     /// Folder with anchor.md and coarse.md, which replace the prompts that asap comes with.
-    anchor_prompt_dir: Option<String> = None, "anchor.prompt_dir";
+    anchor_prompt_dir: Option<String> = None, "anchor.prompt_dir", Files;
     /// The least Gestalt similarity at which a step of the coarse chain matches a step of the original (tau of
     /// Algorithm 1), from 0 to 1.
-    match_threshold: Ratio = Ratio(0.6), "match.threshold";
+    match_threshold: Ratio = Ratio(0.6), "match.threshold", Results;
     /// The most tokens that a pruned chain may have (L_max of Algorithm 2).
-    refine_max_tokens: i64 = 4096, "refine.max_tokens";
+    refine_max_tokens: i64 = 4096, "refine.max_tokens", Results;
     /// Folder of the answers that were paid for in SQL: a path or a URL. Unset: `asap` in `$XDG_CACHE_HOME`, else in
     /// `~/.cache`. A run keeps its answers beside its output instead.
-    cache_dir: Option<String> = None, "cache.dir";
+    cache_dir: Option<String> = None, "cache.dir", Calls;
     /// What a row that fails does: `reject` (it gets a status, the query goes on) or `fail` (the query fails).
-    on_error: OnError = OnError::Reject, "on_error";
+    on_error: OnError = OnError::Reject, "on_error", Calls;
 }
 
 impl ConfigExtension for Settings {

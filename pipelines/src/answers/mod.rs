@@ -37,12 +37,12 @@ use asap_udfs::Settings;
 use asap_udfs::llm::store::{AnswerStore, Key, StoreError};
 use async_trait::async_trait;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_datafusion_err, exec_err};
+use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_err};
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use url::Url;
 
-use crate::location;
+use crate::{beside, location};
 pub use compact::{Compacted, compact};
 use folder::{Folder, now};
 use groups::{GROUP_ANSWERS, Waiting};
@@ -51,8 +51,8 @@ use segment::{Record, Table};
 pub use shared::SharedAnswers;
 pub use survey::{SegmentSummary, State, Totals, survey};
 
-/// Where an output has its answers.
-const BESIDE: &str = "_asap/cache/";
+/// The folder of the answers in that of what is kept beside an output.
+const CACHE: &str = "cache/";
 /// Tables that are read at the same time.
 const TABLES_AT_ONCE: usize = 16;
 
@@ -185,12 +185,12 @@ impl AnswerStore for Answers {
     }
 }
 
-/// Where a run keeps its answers: beside its output.
+/// Where a run keeps its answers: in the folder of what asap keeps beside its output.
 ///
 /// # Errors
-/// If the output's URL cannot have folders.
-pub fn beside(output: &Url) -> Result<Url> {
-    output.join(BESIDE).map_err(|error| exec_datafusion_err!("{output}{BESIDE} is not a URL: {error}"))
+/// If the output's store cannot be read.
+pub async fn of_output(output: &Url) -> Result<Url> {
+    beside::join(&beside::beside(output).await?, CACHE)
 }
 
 /// Where answers are kept that belong to no output: `asap.cache.dir`, else the user's cache folder.
@@ -218,12 +218,14 @@ pub async fn find(text: &str) -> Result<Url> {
         url.set_path(&format!("{}/", url.path()));
     }
     let folder = Folder::new(&url)?;
-    if folder.holds_folder("_asap").await.map_err(external)? {
-        return beside(&url);
+    for name in beside::FOLDERS {
+        if folder.holds_folder(name).await.map_err(external)? {
+            return of_output(&url).await;
+        }
     }
     if folder.list().await.map_err(external)?.is_empty() {
         return exec_err!(
-            "{} is neither the output of a run (which has a folder _asap) nor a folder of answers (*.answers)",
+            "{} is neither the output of a run (which has a folder .asap) nor a folder of answers (*.answers)",
             folder.shown
         );
     }

@@ -1,15 +1,15 @@
-//! What a Parquet file says about itself: schema, rows, fingerprint; and what a file is that is none.
+//! What a Parquet file says about itself: schema and rows; and what a file is that is none.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::parquet::arrow::parquet_to_arrow_schema;
 use datafusion::parquet::file::metadata::{FooterTail, ParquetMetaData, ParquetMetaDataReader};
 use datafusion::parquet::schema::types::ColumnDescriptor;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
-use sha2::{Digest, Sha256};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 
 const MAGIC: &[u8] = b"PAR1";
 /// Length of the footer and the magic, at a file's end.
@@ -21,11 +21,10 @@ const FIRST_READ_BYTES: u64 = 64 * 1024;
 pub(super) struct Footer {
     /// Columns without metadata, all nullable, so that files of one shape have equal schemas.
     pub schema: SchemaRef,
-    pub rows: u64,
+    /// The rows of each row group.
+    pub row_groups: Vec<u64>,
     /// Columns of one value a row that have no NULL.
     pub never_null: HashSet<String>,
-    /// SHA-256 of the footer.
-    pub hash: String,
 }
 
 /// Reads the footer of a file; `name` is for messages.
@@ -33,49 +32,70 @@ pub(super) struct Footer {
 /// # Errors
 /// If the file is not Parquet, or not all of it is there.
 pub(super) async fn read(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<Footer> {
+    let metadata = metadata(store, file, name).await?;
+    let never_null = never_null(&metadata);
+    let row_groups = metadata.row_groups().iter().map(|group| group.num_rows().unsigned_abs()).collect();
+    let metadata = metadata.file_metadata();
+    let schema = parquet_to_arrow_schema(metadata.schema_descr(), metadata.key_value_metadata())
+        .map_err(|error| damaged(name, error))?;
+    let schema = Arc::new(Schema::new(schema.fields().iter().map(plain_field).collect::<Fields>()));
+    Ok(Footer { schema, row_groups, never_null })
+}
+
+/// Reads the footer of a file as it was listed; `name` is for messages.
+///
+/// # Errors
+/// If the file is not Parquet, if not all of it is there, or if it has changed since it was listed.
+pub(super) async fn metadata(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<ParquetMetaData> {
     if file.size < TAIL_BYTES {
         return refuse(store, file, name).await;
     }
     let start = file.size.saturating_sub(FIRST_READ_BYTES);
-    let end = store.get_range(&file.location, start..file.size).await?;
+    let end = get_range(store, file, start..file.size).await?;
     let Some(tail) = end.last_chunk::<{ TAIL_BYTES as usize }>().filter(|tail| tail.ends_with(MAGIC)) else {
         return refuse(store, file, name).await;
     };
-    let damaged = |error| exec_datafusion_err!("{name} is a damaged Parquet file: {error}");
-    let length = FooterTail::try_new(tail).map_err(damaged)?.metadata_length() as u64;
+    let length = FooterTail::try_new(tail).map_err(|error| damaged(name, error))?.metadata_length() as u64;
     let Some(from) = file.size.checked_sub(length + TAIL_BYTES) else {
         return exec_err!("{name} is a damaged Parquet file: its footer of {length} bytes is longer than the file");
     };
     let bytes = if from >= start {
         end.slice((from - start) as usize..end.len() - TAIL_BYTES as usize)
     } else {
-        store.get_range(&file.location, from..file.size - TAIL_BYTES).await?
+        get_range(store, file, from..file.size - TAIL_BYTES).await?
     };
-    let metadata = ParquetMetaDataReader::decode_metadata(&bytes).map_err(damaged)?;
+    let metadata = ParquetMetaDataReader::decode_metadata(&bytes).map_err(|error| damaged(name, error))?;
     // A file whose middle was lost keeps its footer.
-    let last_byte = metadata.row_groups().iter().flat_map(|group| group.columns()).map(|column| {
-        let (start, length) = column.byte_range();
-        start + length
-    });
-    if last_byte.max().is_some_and(|last| last > from) {
-        return exec_err!("{name} is a damaged Parquet file: its row groups end after its footer begins");
+    for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
+        let first = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+        let last = first.checked_add(column.compressed_size());
+        if first < 0 || column.compressed_size() < 0 || last.is_none_or(|last| last.unsigned_abs() > from) {
+            return exec_err!("{name} is a damaged Parquet file: its row groups do not lie before its footer");
+        }
     }
-    let never_null = never_null(&metadata);
-    let metadata = metadata.file_metadata();
-    let schema = parquet_to_arrow_schema(metadata.schema_descr(), metadata.key_value_metadata()).map_err(damaged)?;
-    Ok(Footer {
-        schema: Arc::new(Schema::new(schema.fields().iter().map(plain_field).collect::<Fields>())),
-        rows: metadata.num_rows().unsigned_abs(),
-        never_null,
-        hash: Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect(),
-    })
+    if metadata.row_groups().iter().any(|group| group.num_rows() < 0) {
+        return exec_err!("{name} is a damaged Parquet file: a row group has a negative number of rows");
+    }
+    Ok(metadata)
+}
+
+fn damaged(name: &str, error: impl std::fmt::Display) -> DataFusionError {
+    exec_datafusion_err!("{name} is a damaged Parquet file: {error}")
+}
+
+/// Bytes of a file, if it is still the one that was listed.
+pub(super) async fn get_range(store: &dyn ObjectStore, file: &ObjectMeta, range: Range<u64>) -> Result<bytes::Bytes> {
+    // A weak ETag never matches: it says that two contents mean the same, not that they are.
+    let if_match = file.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
+    let options = GetOptions { range: Some(GetRange::Bounded(range)), if_match, ..GetOptions::default() };
+    Ok(store.get_opts(&file.location, options).await?.bytes().await?)
 }
 
 /// Refuses a file that does not end as Parquet does, and says what to do.
 pub(super) async fn refuse<T>(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<T> {
     let start = match file.size {
         0 => return exec_err!("{name} is not a Parquet file: it is empty"),
-        size => store.get_range(&file.location, 0..size.min(4096)).await?,
+        size => get_range(store, file, 0..size.min(4096)).await?,
     };
     if start.starts_with(MAGIC) {
         return exec_err!("{name} is a Parquet file that was cut short: its last part is missing; fetch it again");

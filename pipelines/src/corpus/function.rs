@@ -29,7 +29,7 @@ impl TableFunctionImpl for CorpusFunction {
             _ => return plan_err!("cot_corpus takes a location and, if needed, a column mapping, as text"),
         };
         let corpus = open_now(args.session(), location, mapping.as_ref())?;
-        Ok(Arc::new(corpus.view()))
+        Ok(Arc::new(corpus.view(args.session())?))
     }
 }
 

@@ -9,94 +9,118 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use url::{Position, Url};
 
-use super::footer;
+use super::source::Source;
+use super::{footer, lake};
 use crate::location;
 
 /// Endings of files that hold rows, but not as Parquet; a compressed one ends in one more.
 const OTHER_FORMATS: [&str; 7] = ["jsonl", "ndjson", "json", "csv", "tsv", "arrow", "avro"];
 const COMPRESSED: [&str; 4] = ["gz", "zst", "bz2", "xz"];
+/// What stands for NULL in the name of a folder.
+const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// The Parquet files below a location.
-pub(super) struct Listing {
-    /// The store's URL: scheme and host.
+/// A file of a corpus, as its store lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CorpusFile {
+    /// What `source` calls it: its path below the location that was asked for.
+    pub path: String,
+    /// What people know it by: its path on this machine, else its URL.
+    pub name: String,
+    /// Its store: scheme and host of its URL.
     pub store_url: ObjectStoreUrl,
-    pub store: Arc<dyn ObjectStore>,
-    /// The location as the user reads it.
-    pub shown: String,
-    /// Parquet files, ordered by path.
-    pub files: Vec<ObjectMeta>,
+    /// Where it lies in the store, its size in bytes, its time and its ETag.
+    pub meta: ObjectMeta,
+    /// Columns that the names of its folders (`split=train`) give to every row.
+    pub partitions: Vec<(String, Option<String>)>,
+}
+
+/// The Parquet files of a source.
+pub(super) struct Listing {
+    /// Ordered by path.
+    pub files: Vec<CorpusFile>,
     /// Files of other formats beside them.
     pub left_out: Vec<String>,
 }
 
 impl Listing {
-    /// Lists a file, or a folder with the folders below it, without names that begin with `_` or `.`.
+    /// Lists a file, or a folder with the folders below it, without names that begin with `_` or `.`. An empty folder is
+    /// an empty listing: a job may come before its input.
     ///
     /// # Errors
-    /// If nothing is there, if no Parquet file is among it, or if it is a Delta table, whose files are not its rows.
+    /// If nothing is there, if there are files but no Parquet, or if the files belong to a table, whose files are not its
+    /// rows.
     pub async fn new(
-        url: &Url,
+        source: &Source,
         store_of: impl FnOnce(&ObjectStoreUrl) -> Result<Arc<dyn ObjectStore>>,
     ) -> Result<Self> {
+        let url = &source.url;
         let store_url = ObjectStoreUrl::parse(&url[..Position::BeforePath])?;
         let store = store_of(&store_url)?;
         let shown = location::display(url);
         let root = Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
+        let file = |mut meta: ObjectMeta, parts: &[String]| {
+            // Azure lists an ETag without the quotes with which it must be asked for.
+            if let Some(e_tag) = meta.e_tag.as_mut().filter(|e_tag| url.scheme() != "file" && !e_tag.contains('"')) {
+                *e_tag = format!("\"{e_tag}\"");
+            }
+            let path = source.path_of(&parts.join("/"));
+            let name = name(&store_url, &meta.location);
+            CorpusFile { path, name, store_url: store_url.clone(), meta, partitions: partitions(parts) }
+        };
         if !url.path().ends_with('/')
-            && let Some(file) = head(store.as_ref(), &root).await?
+            && !root.as_ref().is_empty()
+            && let Some(meta) = head(store.as_ref(), &root).await?
         {
-            return Ok(Self { store_url, store, shown, files: vec![file], left_out: vec![] });
+            lake::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
+            let parts = [root.filename().unwrap_or_default().to_string()];
+            return Ok(Self { files: vec![file(meta, &parts)], left_out: vec![] });
         }
         let found = list(store.as_ref(), &root).await?;
-        if found.is_empty() && !location::local_path(url).is_some_and(|path| path.is_dir()) {
+        if found.is_empty() && url.scheme() == "file" && !location::local_path(url).is_some_and(|path| path.is_dir()) {
             return exec_err!("there is no file or folder {shown}");
         }
-        if found.iter().any(|(parts, _)| parts[0] == "_delta_log") {
-            return exec_err!(
-                "{shown} is a Delta table, whose files hold removed rows too: copy its rows out first, \
-                 asap sql -c \"CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{shown}'\" -c \"COPY t TO 'rows.parquet'\""
-            );
-        }
-        let mut listing = Self { store_url, store, shown, files: vec![], left_out: vec![] };
-        for (parts, file) in found.into_iter().filter(|(parts, _)| !parts.iter().any(|part| is_hidden(part))) {
-            let name = parts.last().map_or("", String::as_str).to_ascii_lowercase();
-            if name.ends_with(".parquet") {
-                listing.files.push(file);
-            } else if is_other_format(&name) {
-                listing.left_out.push(file.location.to_string());
+        lake::refuse_tables(found.iter().map(|(parts, _)| parts.as_slice()), &shown)?;
+        lake::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
+        let mut listing = Self { files: vec![], left_out: vec![] };
+        let mut other = None;
+        for (parts, meta) in found.into_iter().filter(|(parts, _)| !parts.iter().any(|part| is_hidden(part))) {
+            if !source.takes(&parts.join("/")) {
+                continue;
+            }
+            let ending = parts.last().map_or("", String::as_str).to_ascii_lowercase();
+            if ending.ends_with(".parquet") {
+                listing.files.push(file(meta, &parts));
+            } else if is_other_format(&ending) {
+                listing.left_out.push(name(&store_url, &meta.location));
+                other.get_or_insert(meta);
             }
         }
-        listing.files.sort_by(|a, b| a.location.cmp(&b.location));
-        listing.refuse_without_parquet().await?;
+        if let (true, Some(other)) = (listing.files.is_empty(), other) {
+            return footer::refuse(store.as_ref(), &other, &name(&store_url, &other.location)).await;
+        }
+        listing.files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(listing)
     }
+}
 
-    async fn refuse_without_parquet(&self) -> Result<()> {
-        if !self.files.is_empty() {
-            return Ok(());
-        }
-        let Some(other) = self.left_out.first() else {
-            return exec_err!("the folder {} holds no Parquet file (*.parquet)", self.shown);
-        };
-        let file = self.store.head(&Path::from(other.as_str())).await?;
-        footer::refuse(&*self.store, &file, &self.name(&file.location)).await
+/// A file by the name that people and other programs know it by: its path on this machine, else its URL.
+fn name(store_url: &ObjectStoreUrl, path: &Path) -> String {
+    if location::local_path(store_url.as_ref()).is_some() {
+        return format!("/{path}");
     }
+    let mut url: Url = AsRef::<Url>::as_ref(store_url).clone();
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.clear().extend(path.parts().map(|part| part.as_ref().to_string()));
+    }
+    location::display(&url)
+}
 
-    /// A file by the name that people and other programs know it by: its path on this machine, else its URL.
-    pub fn name(&self, path: &Path) -> String {
-        match location::local_path(self.store_url.as_ref()) {
-            Some(_) => format!("/{path}"),
-            None => self.url(path),
-        }
-    }
-
-    pub fn url(&self, path: &Path) -> String {
-        let mut url: Url = AsRef::<Url>::as_ref(&self.store_url).clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.clear().extend(path.parts().map(|part| part.as_ref().to_string()));
-        }
-        url.to_string()
-    }
+/// The columns that folders called `key=value` give.
+fn partitions(parts: &[String]) -> Vec<(String, Option<String>)> {
+    let folders = parts.split_last().map_or(&[][..], |(_, folders)| folders);
+    let pairs = folders.iter().filter_map(|folder| folder.split_once('=')).filter(|(key, _)| !key.is_empty());
+    let decoded = |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
+    pairs.map(|(key, value)| (decoded(key), (value != NULL_FOLDER).then(|| decoded(value)))).collect()
 }
 
 async fn head(store: &dyn ObjectStore, path: &Path) -> Result<Option<ObjectMeta>> {

@@ -8,7 +8,7 @@
 //!
 //! | column | type | holds |
 //! |---|---|---|
-//! | `source` | Struct\<file Utf8, row Int64> | where the row stands: the file's path or URL, and the row in it, from 0 |
+//! | `source` | Struct\<file Utf8, row Int64> | where the row stands: the file's path below the location, and the row in it, from 0 |
 //! | `id` | Utf8 | the published `id` or `uuid`, else the md5 of question and chain; not unique |
 //! | `question` | Utf8 | what was asked |
 //! | `cot` | Utf8 | the chain of thought, without its tags |
@@ -16,7 +16,8 @@
 //! | `status` | Utf8 | NULL, or why the row cannot be pruned |
 //! | `error` | Utf8 | the same as a sentence that names what was found |
 //!
-//! Then the original columns, under their names; one that is called like a column above is `source_<name>`.
+//! Then the original columns, under their names; one that is called like a column above is `source_<name>`. The names of
+//! folders such as `split=train` are columns too.
 //!
 //! | `status` | the row |
 //! |---|---|
@@ -30,14 +31,19 @@
 //!
 //! A row with a status still carries what could be read of it.
 
+mod failure;
 mod footer;
 mod function;
+mod lake;
 mod listing;
 mod mapping;
+mod open_files;
 mod originals;
+mod read_slices;
 mod reading;
 mod shape;
-mod slices;
+pub mod slices;
+pub mod source;
 mod table;
 mod tags;
 mod view;
@@ -47,19 +53,21 @@ mod tests;
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::Session;
-use datafusion::common::Result;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::ViewTable;
-use datafusion::logical_expr::{LogicalPlan, Union};
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union};
 use futures::{StreamExt, TryStreamExt};
-use url::Url;
 
+pub use failure::FileFailure;
 pub use function::CorpusFunction;
+pub use listing::CorpusFile;
 pub use mapping::ColumnMapping;
-pub use slices::Slice;
+pub use read_slices::ReadSlices;
+pub use slices::{Slice, SlicesTable};
+pub use source::Source;
 
-use crate::location;
 use footer::Footer;
 use listing::Listing;
 use shape::Shape;
@@ -69,95 +77,190 @@ use view::Original;
 /// Footers that are read at the same time.
 const CONCURRENT_FOOTERS: usize = 16;
 
-/// A location that was listed and recognised, ready to be read.
-pub struct Corpus {
-    /// The rows of all files, with the columns that this module lists.
-    pub plan: LogicalPlan,
-    /// The files, ordered by path.
+/// The files of all sources.
+pub struct Files {
+    /// Ordered by path.
     pub files: Vec<CorpusFile>,
-    /// What to tell the user: files that were left out, columns that were found by their content.
+    /// What to tell the user: files that were left out.
     pub notes: Vec<String>,
+}
+
+/// Files that were recognised, ready to be read.
+pub struct Corpus {
+    /// Files that cannot be read, and why.
+    pub failures: Vec<FileFailure>,
+    /// What to tell the user: columns that were found by their content.
+    pub notes: Vec<String>,
+    groups: Vec<Recognised>,
     originals: Vec<Original>,
 }
 
-/// A file of a corpus.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CorpusFile {
-    /// What `source` calls it: its path on this machine, else its URL.
-    pub name: String,
-    /// Where it lies.
-    pub url: String,
-    /// Its size in bytes.
-    pub size: u64,
-    /// How many rows it has.
-    pub rows: u64,
-    /// Changes when its content does: the store's ETag, or the SHA-256 of the footer where the store is a file system.
-    pub fingerprint: String,
+/// Files of one schema, and what it means.
+struct Recognised {
+    table: FilesTable,
+    shape: Shape,
+}
+
+/// Lists the files of sources (each a file, a folder with those below it, or a pattern).
+///
+/// # Errors
+/// If there is nothing at a location, if nothing there is Parquet, or if the files belong to a table of another format.
+pub async fn list(session: &dyn Session, sources: &[Source]) -> Result<Files> {
+    source::check(sources)?;
+    let mut all = Files { files: vec![], notes: vec![] };
+    for source in sources {
+        let listing = Listing::new(source, |store_url| session.runtime_env().object_store(store_url)).await?;
+        if !listing.left_out.is_empty() {
+            all.notes.push(format!("left out, because they are not Parquet: {}", listing.left_out.join(", ")));
+        }
+        if listing.files.is_empty() {
+            let what =
+                if source.is_pattern() { "no Parquet file matches" } else { "no Parquet file (*.parquet) is in" };
+            all.notes.push(format!("{what} {}", source.typed));
+        }
+        all.files.extend(listing.files);
+    }
+    all.files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(all)
 }
 
 impl Corpus {
-    /// Lists the files at `location` (a file, or a folder with those below it), reads their footers and recognises
-    /// their columns, one schema at a time.
+    /// Lists a location and recognises its files. Every file must be readable.
     ///
     /// # Errors
     /// If there is nothing to read, if a file is not Parquet or not whole, if columns fit no shape, if a mapping names a
     /// column that is not there, or if files disagree about a column's type. The message names file and column.
     pub async fn open(session: &dyn Session, location: &str, mapping: Option<&ColumnMapping>) -> Result<Self> {
-        let url = location::parse(location)?;
-        let listing = Listing::new(&url, |store_url| session.runtime_env().object_store(store_url)).await?;
-        let footers = read_footers(&listing).await?;
-        let files = listing.files.iter().zip(&footers).map(|(meta, footer)| CorpusFile {
-            name: listing.name(&meta.location),
-            url: listing.url(&meta.location),
-            size: meta.size,
-            rows: footer.rows,
-            fingerprint: fingerprint(&url, meta, footer),
-        });
-        let files: Vec<CorpusFile> = files.collect();
-        let groups = group(&listing, &footers);
+        let Files { files, notes } = list(session, &[location.parse()?]).await?;
+        if let (true, Some(note)) = (files.is_empty(), notes.first()) {
+            return Err(DataFusionError::Execution(note.clone()));
+        }
+        let mut corpus = Self::recognise(session, files, mapping, &[]).await?;
+        if !corpus.failures.is_empty() {
+            return Err(corpus.failures.swap_remove(0).into());
+        }
+        corpus.notes.splice(0..0, notes);
+        Ok(corpus)
+    }
 
-        let mut notes: Vec<String> = Vec::new();
-        if !listing.left_out.is_empty() {
-            notes.push(format!("left out, because they are not Parquet: {}", listing.left_out.join(", ")));
-        }
+    /// Reads the footers of files and recognises their columns, one schema at a time. A file that cannot be read is one of
+    /// [`Self::failures`]. `held` are original columns that the rows will be added to, with the types that they have there.
+    ///
+    /// # Errors
+    /// If a store cannot be made.
+    pub async fn recognise(
+        session: &dyn Session,
+        files: Vec<CorpusFile>,
+        mapping: Option<&ColumnMapping>,
+        held: &[FieldRef],
+    ) -> Result<Self> {
+        let mut failures = Vec::new();
+        let mut notes = Vec::new();
+        let groups = group(read_footers(session, files).await?, &mut failures);
         let schemas: Vec<(SchemaRef, String)> =
-            groups.iter().map(|group| (Arc::clone(&group.schema), group.files[0].1.clone())).collect();
-        let originals = originals::unite(&schemas)?;
-        let mut plans = Vec::new();
-        for (group, (schema, file)) in groups.into_iter().zip(&schemas) {
-            let table = FilesTable::new(listing.store_url.clone(), group);
-            let shape = match shape::recognise(schema, mapping, file)? {
-                Some(shape) => shape,
-                None => tags::recognise(session, &table, file, &mut notes).await?,
+            groups.iter().map(|group| (group.schema(), group.files[0].file.name.clone())).collect();
+        let (originals, refusals) = originals::unite(held, &schemas);
+        let mut recognised = Vec::new();
+        for ((group, (schema, file)), refusal) in groups.into_iter().zip(&schemas).zip(refusals) {
+            let table = FilesTable::new(group);
+            let shape = match refusal {
+                Some(refusal) => Err(refusal),
+                None => recognise_shape(session, &table, schema, mapping, file, &mut notes).await,
             };
-            if let Shape::Generations { generations, flags, .. } = &shape
-                && flags.is_empty()
-            {
-                notes.push(format!(
-                    "every row of {file} will be rejected: no column says which of its {generations} are correct \
-                     (correctness_math_verify or correctness_llama)"
-                ));
+            match shape {
+                Ok(shape) => recognised.push(Recognised { table, shape }),
+                Err(error) => {
+                    failures.extend(table.files().iter().map(|held| FileFailure::new(&held.file.path, &error)))
+                }
             }
-            plans.push(Arc::new(view::plan(session, table, &shape, &originals)?));
         }
-        let plan = match plans.as_slice() {
-            [one] => one.as_ref().clone(),
-            _ => LogicalPlan::Union(Union::try_new(plans)?),
-        };
-        Ok(Self { plan, files, notes, originals })
+        failures.sort_by(|a, b| a.file.cmp(&b.file));
+        Ok(Self { failures, notes, groups: recognised, originals })
     }
 
     /// The table to register as `corpus`.
-    pub fn view(&self) -> ViewTable {
-        ViewTable::new(self.plan.clone(), None)
+    ///
+    /// # Errors
+    /// If the session lacks the functions of asap.
+    pub fn view(&self, session: &dyn Session) -> Result<ViewTable> {
+        let tables = self.groups.iter().map(|group| {
+            let provider: Arc<dyn TableProvider> = Arc::new(group.table.clone());
+            view::plan(session, provider, &group.table, &group.shape, &self.originals).map(Arc::new)
+        });
+        let plans = tables.collect::<Result<Vec<_>>>()?;
+        let plan = match plans.as_slice() {
+            [] => LogicalPlanBuilder::empty(false).build()?,
+            [one] => one.as_ref().clone(),
+            _ => LogicalPlan::Union(Union::try_new(plans)?),
+        };
+        Ok(ViewTable::new(plan, None))
+    }
+
+    /// How many schemas its files have.
+    pub fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The rows of slices of the files of one schema, as a corpus.
+    ///
+    /// # Errors
+    /// If the session lacks the functions of asap.
+    pub fn view_of_slices(&self, session: &dyn Session, group: usize, open: SlicesTable) -> Result<LogicalPlan> {
+        let Recognised { table, shape } = &self.groups[group];
+        view::plan(session, Arc::new(open), table, shape, &self.originals)
+    }
+
+    /// What reads slices of the files of one schema.
+    pub fn slices_table(&self, group: usize) -> SlicesTable {
+        SlicesTable::new(self.groups[group].table.file_schema())
+    }
+
+    /// The columns of the corpus: those that this module lists, then the original ones.
+    pub fn schema(&self) -> SchemaRef {
+        let source =
+            Fields::from(vec![Field::new("file", DataType::Utf8, true), Field::new("row", DataType::Int64, true)]);
+        let own = originals::COLUMNS.map(|name| match name {
+            "source" => Field::new(name, DataType::Struct(source.clone()), true),
+            _ => Field::new(name, DataType::Utf8, true),
+        });
+        let originals =
+            self.originals.iter().map(|original| Field::new(&original.column, original.data_type.clone(), true));
+        Arc::new(Schema::new(own.into_iter().chain(originals).collect::<Vec<_>>()))
     }
 
     /// The rows of all files.
     pub fn rows(&self) -> u64 {
-        self.files.iter().map(|file| file.rows).sum()
+        self.files().map(|(_, file)| file.rows()).sum()
     }
 
-    /// The original columns as [`Self::plan`] calls them, in order.
+    /// The files, each with the number of its schema.
+    pub fn files(&self) -> impl Iterator<Item = (usize, &FileRows)> {
+        self.groups
+            .iter()
+            .enumerate()
+            .flat_map(|(index, group)| group.table.files().iter().map(move |file| (index, file)))
+    }
+
+    /// Makes failures of the files that have a column beside `held`.
+    pub fn refuse_other_columns(&mut self, held: &[FieldRef]) {
+        let failures = &mut self.failures;
+        self.groups.retain(|group| {
+            let is_held = |name: &str| held.iter().any(|field| field.name() == name);
+            let schema = group.table.file_schema();
+            let Some(new) = schema.fields().iter().find(|field| !is_held(field.name())) else { return true };
+            failures.extend(group.table.files().iter().map(|rows| {
+                let error = format!(
+                    "{} has the column {}, which the output does not have, and --on-schema-change is fail",
+                    rows.file.path,
+                    new.name()
+                );
+                FileFailure::new(&rows.file.path, &DataFusionError::Execution(error))
+            }));
+            false
+        });
+    }
+
+    /// The original columns as [`Self::schema`] calls them, in order.
     pub fn original_columns(&self) -> Vec<String> {
         self.originals.iter().map(|original| original.column.clone()).collect()
     }
@@ -173,35 +276,79 @@ impl Corpus {
     }
 }
 
-async fn read_footers(listing: &Listing) -> Result<Vec<Footer>> {
-    let footers = listing.files.iter().map(|file| async {
-        let name = listing.name(&file.location);
-        footer::read(listing.store.as_ref(), file, &name).await
+/// A file and its row groups.
+#[derive(Debug, Clone)]
+pub struct FileRows {
+    /// The file.
+    pub file: Arc<CorpusFile>,
+    /// The rows of each row group.
+    pub row_groups: Arc<[u64]>,
+}
+
+impl FileRows {
+    /// The rows of the file.
+    pub fn rows(&self) -> u64 {
+        self.row_groups.iter().sum()
+    }
+}
+
+async fn recognise_shape(
+    session: &dyn Session,
+    table: &FilesTable,
+    schema: &SchemaRef,
+    mapping: Option<&ColumnMapping>,
+    file: &str,
+    notes: &mut Vec<String>,
+) -> Result<Shape> {
+    let shape = match shape::recognise(schema, mapping, file)? {
+        Some(shape) => shape,
+        None => tags::recognise(session, table, file, notes).await?,
+    };
+    if let Shape::Generations { generations, flags, .. } = &shape
+        && flags.is_empty()
+    {
+        notes.push(format!(
+            "every row of {file} will be rejected: no column says which of its {generations} are correct \
+             (correctness_math_verify or correctness_llama)"
+        ));
+    }
+    Ok(shape)
+}
+
+async fn read_footers(session: &dyn Session, files: Vec<CorpusFile>) -> Result<Vec<(CorpusFile, Result<Footer>)>> {
+    let footers = files.into_iter().map(|file| async {
+        let store = session.runtime_env().object_store(&file.store_url)?;
+        let footer = footer::read(store.as_ref(), &file.meta, &file.name).await;
+        Ok((file, footer))
     });
     futures::stream::iter(footers.collect::<Vec<_>>()).buffered(CONCURRENT_FOOTERS).try_collect().await
 }
 
-fn fingerprint(url: &Url, meta: &object_store::ObjectMeta, footer: &Footer) -> String {
-    match &meta.e_tag {
-        // A file system makes its ETag of times and inodes, which a copy changes.
-        Some(e_tag) if url.scheme() != "file" => e_tag.clone(),
-        _ => footer.hash.clone(),
-    }
-}
-
-fn group(listing: &Listing, footers: &[Footer]) -> Vec<Group> {
+fn group(footers: Vec<(CorpusFile, Result<Footer>)>, failures: &mut Vec<FileFailure>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for (meta, footer) in listing.files.iter().zip(footers) {
-        let file = (meta.clone(), listing.name(&meta.location), footer.rows);
-        match groups.iter_mut().find(|group| group.schema == footer.schema) {
+    for (file, footer) in footers {
+        let Footer { schema, row_groups, never_null } = match footer {
+            Ok(footer) => footer,
+            Err(error) => {
+                failures.push(FileFailure::new(&file.path, &error));
+                continue;
+            }
+        };
+        // A column of the file itself says more than the name of its folder.
+        let keys = file.partitions.iter().map(|(key, _)| key.clone());
+        let partitions: Vec<String> = keys.filter(|key| schema.field_with_name(key).is_err()).collect();
+        let rows = FileRows { file: Arc::new(file), row_groups: row_groups.into() };
+        let same = groups.iter_mut().find(|group| {
+            group.file_schema == schema
+                && group.partitions == partitions
+                && group.files[0].file.store_url == rows.file.store_url
+        });
+        match same {
             Some(group) => {
-                group.files.push(file);
-                group.never_null.retain(|name| footer.never_null.contains(name));
+                group.files.push(rows);
+                group.never_null.retain(|name| never_null.contains(name));
             }
-            None => {
-                let never_null = footer.never_null.clone();
-                groups.push(Group { schema: Arc::clone(&footer.schema), never_null, files: vec![file] });
-            }
+            None => groups.push(Group { file_schema: schema, partitions, never_null, files: vec![rows] }),
         }
     }
     groups

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 
 use super::view::{INNER, Original};
 use crate::delta_types::{delta_name, delta_type};
@@ -11,13 +11,29 @@ use crate::delta_types::{delta_name, delta_type};
 /// The columns that a corpus has beside the original ones, in this order.
 pub(super) const COLUMNS: [&str; 7] = ["source", "id", "question", "cot", "answer", "status", "error"];
 
-/// Every column of the schemas, in the order in which they are first seen. `file` names a file of each schema.
+/// Every column that the output holds already, then those of the schemas, in the order in which they are first seen; and
+/// for each schema why its files cannot be read together with those before it. `file` names a file of each schema.
 ///
-/// # Errors
-/// If two schemas have a column of the same name whose types have no type in common, or one schema has a name twice.
-pub(super) fn unite(schemas: &[(SchemaRef, String)]) -> Result<Vec<Original>> {
-    let mut united: Vec<(FieldRef, &str)> = Vec::new();
-    for (schema, file) in schemas {
+/// A column that the output holds keeps its type.
+pub(super) fn unite(
+    held: &[FieldRef],
+    schemas: &[(SchemaRef, String)],
+) -> (Vec<Original>, Vec<Option<DataFusionError>>) {
+    let mut united = United { columns: Vec::new() };
+    united.columns.extend(held.iter().map(|field| (Arc::clone(field), None)));
+    let refusals = schemas.iter().map(|(schema, file)| united.add(schema, file).err()).collect();
+    (united.originals(), refusals)
+}
+
+/// Columns, and the file in which each was first seen; None if the output holds it.
+struct United {
+    columns: Vec<(FieldRef, Option<String>)>,
+}
+
+impl United {
+    /// Adds the columns of a schema, or none of them.
+    fn add(&mut self, schema: &SchemaRef, file: &str) -> Result<()> {
+        let mut added = self.columns.clone();
         for (index, field) in schema.fields().iter().enumerate() {
             if schema.index_of(field.name())? != index {
                 return exec_err!("{file} has two columns called {}", field.name());
@@ -25,39 +41,50 @@ pub(super) fn unite(schemas: &[(SchemaRef, String)]) -> Result<Vec<Original>> {
             if field.name().starts_with(INNER) {
                 return exec_err!("{file} has a column {}: names that begin with {INNER} are taken", field.name());
             }
-            let Some((held, first)) = united.iter_mut().find(|(held, _)| held.name() == field.name()) else {
-                united.push((Arc::clone(field), file));
+            let Some((held, first)) = added.iter_mut().find(|(held, _)| held.name() == field.name()) else {
+                added.push((Arc::clone(field), Some(file.to_string())));
                 continue;
             };
-            let common = common_type(held.data_type(), field.data_type()).ok_or_else(|| {
-                exec_datafusion_err!(
-                    "column {} is {} in {first} and {} in {file}: read them apart, or rewrite one",
+            let common = common_type(held.data_type(), field.data_type());
+            // The type of a column of a table does not change.
+            let fits = |common: &DataType| first.is_some() || delta_type(common) == *held.data_type();
+            let Some(common) = common.filter(fits) else {
+                return exec_err!(
+                    "column {} is {} in {} and {} in {file}: read them apart, or rewrite one",
                     field.name(),
                     held.data_type(),
+                    first.as_deref().unwrap_or("the output"),
                     field.data_type()
-                )
-            })?;
-            *held = Arc::new(held.as_ref().clone().with_data_type(common));
+                );
+            };
+            if first.is_some() {
+                *held = Arc::new(held.as_ref().clone().with_data_type(common));
+            }
         }
+        self.columns = added;
+        Ok(())
     }
-    let mut originals: Vec<Original> = Vec::new();
-    for (field, _) in &united {
-        let is_taken = |name: &str| {
-            COLUMNS.contains(&name) || united.iter().any(|(other, _)| other.name() == name && other != field)
-        };
-        let mut column = field.name().clone();
-        while is_taken(&column) || originals.iter().any(|held| held.column == column) {
-            column = format!("source_{column}");
+
+    fn originals(&self) -> Vec<Original> {
+        let mut originals: Vec<Original> = Vec::new();
+        for (field, _) in &self.columns {
+            let is_taken = |name: &str| {
+                COLUMNS.contains(&name) || self.columns.iter().any(|(other, _)| other.name() == name && other != field)
+            };
+            let mut column = field.name().clone();
+            while is_taken(&column) || originals.iter().any(|held| held.column == column) {
+                column = format!("source_{column}");
+            }
+            originals.push(Original { column, name: field.name().clone(), data_type: field.data_type().clone() });
         }
-        originals.push(Original { column, name: field.name().clone(), data_type: field.data_type().clone() });
+        originals
     }
-    Ok(originals)
 }
 
 /// The type that columns of two types share: a null-typed one takes the other's, texts of different physical types are
-/// Utf8, lists List; structs agree when they have the same fields.
+/// Utf8, integers of different widths Int64, floats Float64, lists List; structs agree when they have the same fields.
 fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
-    use DataType::{FixedSizeList, LargeList, List, Null, Struct};
+    use DataType::{FixedSizeList, Float64, Int64, LargeList, List, Null, Struct};
     match (a, b) {
         (a, b) if a == b => Some(a.clone()),
         (Null, other) | (other, Null) => Some(other.clone()),
@@ -73,8 +100,15 @@ fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
             });
             Some(Struct(fields.collect::<Option<_>>()?))
         }
+        (a, b) if is_integer(a) && is_integer(b) => Some(Int64),
+        (a, b) if a.is_floating() && b.is_floating() => Some(Float64),
         (a, b) => Some(delta_type(a)).filter(|common| !a.is_nested() && *common == delta_type(b)),
     }
+}
+
+/// Whether every value fits Int64.
+fn is_integer(found: &DataType) -> bool {
+    found.is_integer() && *found != DataType::UInt64
 }
 
 /// What a table will hold otherwise than the files do: a line for each column whose name or kind of value changes.

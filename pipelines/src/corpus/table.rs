@@ -11,96 +11,99 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{Result, Statistics, internal_datafusion_err};
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::{CachedParquetFileReaderFactory, ParquetRowSelection};
+use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, FileSource, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::Expr;
 use datafusion::parquet::arrow::RowNumber;
-use datafusion::parquet::arrow::arrow_reader::{RowSelection, RowSelector};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
 use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::scalar::ScalarValue;
-use object_store::ObjectMeta;
 
-use super::slices::Slice;
+use super::{CorpusFile, FileRows};
 
 /// The column that holds the file's name.
 pub(super) const FILE_COLUMN: &str = "__corpus_file";
 /// The column that holds the row's number in the file, counted from 0.
 pub(super) const ROW_COLUMN: &str = "__corpus_row";
 
-/// Files that have the same columns.
+/// Files that have the same columns, in one store.
 pub(super) struct Group {
-    /// Their columns.
-    pub schema: SchemaRef,
+    /// The columns in the files.
+    pub file_schema: SchemaRef,
+    /// Columns that the names of their folders give.
+    pub partitions: Vec<String>,
     /// Columns that have a value in every row of every file.
     pub never_null: HashSet<String>,
-    /// Each file's place, its name, and its rows.
-    pub files: Vec<(ObjectMeta, String, u64)>,
+    /// The files.
+    pub files: Vec<FileRows>,
+}
+
+impl Group {
+    /// All columns: those in the files, then those of their folders, which are text.
+    pub fn schema(&self) -> SchemaRef {
+        let partitions = self.partitions.iter().map(|name| Arc::new(Field::new(name, DataType::Utf8, true)));
+        Arc::new(Schema::new(self.file_schema.fields().iter().cloned().chain(partitions).collect::<Fields>()))
+    }
 }
 
 /// Parquet files of one schema. Beside their columns it has two of its own, [`FILE_COLUMN`] and [`ROW_COLUMN`].
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct FilesTable {
     store_url: ObjectStoreUrl,
     schema: TableSchema,
-    /// The same without the mark by which the reader knows the row's column.
+    /// The columns of the files and of their folders.
+    file_schema: SchemaRef,
+    /// All columns, without the mark by which the reader knows the row's.
     plain_schema: SchemaRef,
+    partitions: Vec<String>,
     files: Vec<FileRows>,
     never_null: HashSet<String>,
 }
 
-/// A file, what it is called, how many rows it has, and how many of them are read, from its start.
-#[derive(Debug, Clone)]
-struct FileRows {
-    meta: ObjectMeta,
-    name: String,
-    rows: u64,
-    read: u64,
+/// The columns of files with the two of asap's own behind them.
+pub(super) fn with_place(file_schema: &Schema) -> SchemaRef {
+    let own = [Field::new(FILE_COLUMN, DataType::Utf8, false), Field::new(ROW_COLUMN, DataType::Int64, false)];
+    Arc::new(Schema::new(file_schema.fields().iter().cloned().chain(own.map(Arc::new)).collect::<Fields>()))
 }
 
 impl FilesTable {
-    pub fn new(store_url: ObjectStoreUrl, group: Group) -> Self {
-        let Group { schema, never_null, files } = group;
-        let file_column = Field::new(FILE_COLUMN, DataType::Utf8, false);
-        let row_column = Field::new(ROW_COLUMN, DataType::Int64, false);
-        let fields =
-            schema.fields().iter().cloned().chain([&file_column, &row_column].map(|own| Arc::new(own.clone())));
-        let plain_schema = Arc::new(Schema::new(fields.collect::<Fields>()));
-        let schema = TableSchema::builder(schema)
-            .with_table_partition_cols(vec![Arc::new(file_column)])
-            .with_virtual_columns(vec![Arc::new(row_column.with_extension_type(RowNumber))])
+    pub fn new(group: Group) -> Self {
+        let (file_schema, store_url) = (group.schema(), group.files[0].file.store_url.clone());
+        let Group { file_schema: stored, partitions, never_null, files } = group;
+        let given = partitions.iter().map(|name| Arc::new(Field::new(name, DataType::Utf8, true)));
+        let file_column = Arc::new(Field::new(FILE_COLUMN, DataType::Utf8, false));
+        let row_column = Field::new(ROW_COLUMN, DataType::Int64, false).with_extension_type(RowNumber);
+        let schema = TableSchema::builder(stored)
+            .with_table_partition_cols(given.chain([file_column]).collect::<Vec<_>>())
+            .with_virtual_columns(vec![Arc::new(row_column)])
             .build();
-        let files = files.into_iter().map(|(meta, name, rows)| FileRows { meta, name, rows, read: rows });
-        Self { store_url, schema, plain_schema, files: files.collect(), never_null }
+        let plain_schema = with_place(&file_schema);
+        Self { store_url, schema, file_schema, plain_schema, partitions, files, never_null }
     }
 
-    /// The same table with nothing but the rows of `slices`.
-    pub fn only(&self, slices: &[Slice]) -> Self {
-        let files = self.files.iter().filter_map(|file| {
-            let slice = slices.iter().find(|slice| slice.file.name == file.name)?;
-            Some(FileRows { read: slice.rows, ..file.clone() })
-        });
-        Self {
-            store_url: self.store_url.clone(),
-            schema: self.schema.clone(),
-            plain_schema: Arc::clone(&self.plain_schema),
-            files: files.collect(),
-            never_null: self.never_null.clone(),
-        }
+    /// The files.
+    pub fn files(&self) -> &[FileRows] {
+        &self.files
     }
 
-    /// The columns that the files themselves have.
+    /// The columns of the files and of their folders.
     pub fn file_schema(&self) -> &SchemaRef {
-        self.schema.file_schema()
+        &self.file_schema
     }
 
     pub fn has_null(&self, column: &str) -> bool {
         !self.never_null.contains(column)
+    }
+
+    fn partitioned(&self, file: &CorpusFile) -> PartitionedFile {
+        let given = self.partitions.iter().map(|column| ScalarValue::Utf8(folder_value(file, column)));
+        let name = ScalarValue::Utf8(Some(file.path.clone()));
+        PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(given.chain([name]).collect())
     }
 
     /// The columns of a scan. The row's loses its mark, which the planner would miss where it folds expressions.
@@ -120,17 +123,9 @@ impl FilesTable {
     }
 }
 
-impl FileRows {
-    fn partitioned(&self) -> PartitionedFile {
-        let file = PartitionedFile::new_from_meta(self.meta.clone())
-            .with_partition_values(vec![ScalarValue::Utf8(Some(self.name.clone()))]);
-        if self.read == self.rows {
-            return file;
-        }
-        let selection =
-            vec![RowSelector::select(self.read as usize), RowSelector::skip((self.rows - self.read) as usize)];
-        file.with_extension(ParquetRowSelection::new(RowSelection::from(selection)))
-    }
+/// The values that the names of a file's folders give to columns.
+pub(super) fn folder_value(file: &CorpusFile, column: &str) -> Option<String> {
+    file.partitions.iter().find(|(key, _)| key == column).and_then(|(_, value)| value.clone())
 }
 
 #[async_trait]
@@ -166,9 +161,9 @@ impl TableProvider for FilesTable {
         let source = source.try_pushdown_projection(&self.projection(projection))?;
         let source = source.ok_or_else(|| internal_datafusion_err!("Parquet files take any projection"))?;
         let mut statistics = Statistics::new_unknown(self.schema.table_schema());
-        statistics.num_rows = Precision::Exact(self.files.iter().map(|file| file.read).sum::<u64>() as usize);
-        let groups = FileGroup::new(self.files.iter().map(FileRows::partitioned).collect())
-            .split_files(session.config().target_partitions());
+        statistics.num_rows = Precision::Exact(self.files.iter().map(FileRows::rows).sum::<u64>() as usize);
+        let files = self.files.iter().map(|held| self.partitioned(&held.file)).collect();
+        let groups = FileGroup::new(files).split_files(session.config().target_partitions());
         let config = FileScanConfigBuilder::new(self.store_url.clone(), source)
             .with_file_groups(groups)
             .with_statistics(statistics)

@@ -41,10 +41,11 @@ pub(super) struct Original {
     pub data_type: DataType,
 }
 
-/// The view of a scan.
+/// The view of `provider`, which has the columns of `table`.
 pub(super) fn plan(
     session: &dyn Session,
-    table: FilesTable,
+    provider: Arc<dyn TableProvider>,
+    table: &FilesTable,
     shape: &Shape,
     originals: &[Original],
 ) -> Result<LogicalPlan> {
@@ -52,7 +53,7 @@ pub(super) fn plan(
     let schema = Arc::clone(table.file_schema());
     let reading = Reading::new(&schema, shape, &functions)?;
     let source = named_struct(vec![lit("file"), column(FILE_COLUMN), lit("row"), column(ROW_COLUMN)]);
-    let (published_id, is_whole) = published_id(&table);
+    let (published_id, is_whole) = published_id(table);
     let mut chosen = vec![
         named("source", source),
         named("id", published_id.unwrap_or_else(null_text)),
@@ -90,7 +91,6 @@ pub(super) fn plan(
         first_of(&faults, |fault| fault.error.clone())?.alias("error"),
     ];
     said.extend(originals.iter().map(|original| inner(&inner_name(original)).alias(&original.column)));
-    let provider: Arc<dyn TableProvider> = Arc::new(table);
     LogicalPlanBuilder::scan("files", provider_as_source(provider), None)?
         .project(chosen)?
         .alias("read")?

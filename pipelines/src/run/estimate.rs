@@ -1,10 +1,7 @@
 //! What a run would take, before anything is paid: the part of its plan that asks a language model is executed with rules
 //! in the model's place, over the answers that are there already.
 
-use std::sync::Arc;
-
 use datafusion::common::{Result, exec_err};
-use datafusion::physical_plan::execute_stream;
 use futures::StreamExt;
 use serde::Serialize;
 
@@ -12,7 +9,8 @@ use asap_udfs::llm::{Llm, Usage};
 use asap_udfs::plan::asking_part;
 use asap_udfs::settings::Provider;
 
-use super::{Job, Observer, Request, output_of, paid_answers, plan_pipeline};
+use super::job::{Job, read_slices};
+use super::{Observer, Request};
 use crate::location;
 
 /// What a run would take. Nothing was asked, paid or written for it.
@@ -21,7 +19,7 @@ pub struct Estimate {
     /// The pipeline's name.
     pub pipeline: String,
     /// Where rows would come from.
-    pub from: String,
+    pub from: Vec<String>,
     /// Where rows would go.
     pub to: String,
     /// Rows that are not in the output yet.
@@ -38,33 +36,36 @@ pub struct Estimate {
 /// # Errors
 /// The same as of a run before it reads any row; failures of stores.
 pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Estimate> {
-    let to = output_of(&request)?;
-    let llm = Llm::estimate(paid_answers(&request, &to).await?);
-    let Job { context, corpus, slices, .. } = Job::open(&request, &to, &llm).await?;
-    let rows = slices.iter().map(|slice| slice.rows).sum();
+    let job = Job::open(&request, Llm::estimate).await?;
+    let rows = job.slices.iter().map(|slice| slice.slice.rows()).sum();
     let estimate = |anchor| Estimate {
         pipeline: request.name.clone(),
         from: request.from.clone(),
-        to: location::display(&to),
+        to: location::display(job.output.url()),
         rows,
         anchor,
     };
-    let pipeline = plan_pipeline(&context, &corpus, &slices, &request.sql).await?;
-    let state = context.state();
-    let part = asking_part(&state.optimize(&pipeline)?)?;
-    let (Some(part), false) = (part, request.settings.anchor_provider == Provider::Extractive) else {
-        return Ok(estimate(Usage::default()));
-    };
-    observer.begin(rows);
-    let physical = state.query_planner().create_physical_plan(&part, &state).await?;
-    let mut stream = execute_stream(Arc::clone(&physical), context.task_ctx())?;
+    let pipeline = job.pipeline(&request).await?;
+    let state = job.context.state();
+    let mut slices = job.slices.as_slice();
     tokio::pin!(stop);
-    loop {
-        let batch = tokio::select! {
-            batch = stream.next() => batch,
-            () = &mut stop => return exec_err!("interrupted"),
-        };
-        let Some(batch) = batch.transpose()? else { return Ok(estimate(llm.usage())) };
-        observer.advance(batch.num_rows() as u64, 0);
+    observer.begin(rows);
+    while let Some(first) = slices.first() {
+        let (same, others) = slices.split_at(slices.partition_point(|slice| slice.group <= first.group));
+        slices = others;
+        let part = asking_part(&state.optimize(&job.over_group(&pipeline, first.group)?)?)?;
+        let (Some(part), false) = (part, request.settings.anchor_provider == Provider::Extractive) else { break };
+        let template = state.query_planner().create_physical_plan(&part, &state).await?;
+        for slice in same {
+            let plan = read_slices(&template, std::slice::from_ref(slice))?;
+            let mut stream = plan.execute(0, job.context.task_ctx())?;
+            while let Some(batch) = tokio::select! {
+                batch = stream.next() => batch,
+                () = &mut stop => return exec_err!("interrupted"),
+            } {
+                observer.advance(batch?.num_rows() as u64, 0);
+            }
+        }
     }
+    Ok(estimate(job.llm.usage()))
 }

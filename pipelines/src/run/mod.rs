@@ -1,68 +1,65 @@
-//! A run: one pipeline over one corpus, committed to one table.
+//! A run: one pipeline over one corpus, slice by slice into one table.
 //!
 //! ```text
-//!   open corpus ── open output ── plan, check ── execute ──┬─ output shards ──────────────┐
-//!   (schemas)      (what is done)  (before any row)        └─ reject shards ── commit ── commit
+//!   list ── what the output holds ── open slices ── plan, check ──▶ slices ▶ ReadSlices ▶ pipeline ▶ WriteShards
+//!   (files)  (one look at its log)   (footers of     (before any       (a plan that could be sent)    │ receipts
+//!                                     open files)      row is read)                                    ▼
+//!                                        rejects: stale ones out ◀── output: slices done ◀── rejects: add
 //! ```
 //!
-//! Nothing is visible before the last commit; whatever fails earlier leaves no file behind.
+//! A slice is a range of rows of one file. It is done when the output's log says so, in the commit that also adds its rows; until
+//! then nothing of it is visible, and whoever dies, comes late or comes twice changes nothing of what is. Only the driver
+//! commits, from receipts.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`request`] | what a run is asked to do |
+//! | [`job`] | what is there and what is open, before the first row |
+//! | [`files`], [`contents`] | which files are new, done or changed |
+//! | [`identity`] | what a table is filled with |
+//! | [`ledger`] | which slices are done |
+//! | [`plan`], [`rows`] | the pipeline as a plan, and what becomes of its rows |
+//! | [`write_shards`], [`shards`], [`receipt`] | rows become shards, and a slice a receipt |
+//! | [`work`] | slices under way |
+//! | [`output`], [`rejects`], [`take_back`] | commits |
 
-mod commit;
+pub mod contents;
 pub mod estimate;
-mod hash;
+pub mod files;
+pub mod identity;
+pub mod job;
+pub mod ledger;
+pub mod output;
 pub mod plan;
+pub mod progress;
+pub mod receipt;
+pub mod rejects;
+pub mod request;
 pub mod rows;
-pub mod stage;
+pub mod shards;
 pub mod summary;
-pub mod table;
+pub mod take_back;
+pub mod work;
+pub mod write_shards;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use datafusion::common::{Result, config_err, exec_err};
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::prelude::SessionContext;
-use futures::StreamExt;
-use url::Url;
+use datafusion::common::{Result, exec_err};
 
-use asap_udfs::Settings;
-use asap_udfs::llm::store::AnswerStore;
 use asap_udfs::llm::{Llm, Usage};
-use asap_udfs::settings::{OnError, Provider};
 
-use crate::answers::{self, Answers};
-use crate::corpus::{ColumnMapping, Corpus, Slice};
 use crate::location;
-use crate::session::session;
-use commit::Sink;
 pub use estimate::{Estimate, estimate};
+use job::Job;
+pub use request::{MaxRejects, OnChange, OnSchemaChange, Part, Request};
 pub use summary::Summary;
-use table::{Origin, Table};
+pub use work::TooManyRejects;
+use work::{Ended, Work};
 
-/// How long a run that ends early waits for the answers to calls that were sent.
+/// How long a run that ends early waits for the answers to calls that were sent, if it was not asked to be quicker.
 const LANDING: Duration = Duration::from_secs(60);
-
-/// What to run.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// The pipeline's name, for people.
-    pub name: String,
-    /// The pipeline: one SELECT over `corpus`.
-    pub sql: String,
-    /// Where rows come from.
-    pub from: String,
-    /// Where rows go.
-    pub to: String,
-    /// Which columns are question, cot and answer, where that cannot be recognised.
-    pub columns: Option<ColumnMapping>,
-    /// The most input rows to read.
-    pub limit: Option<u64>,
-    /// All settings.
-    pub settings: Settings,
-}
+/// How much of the time that a run has to end is left for answers to calls that were sent.
+const LANDING_IN_GRACE: f64 = 0.3;
 
 /// Who watches a run.
 pub trait Observer: Sync {
@@ -72,175 +69,81 @@ pub trait Observer: Sync {
     fn advance(&self, rows: u64, tokens: u64);
 }
 
-/// Runs a pipeline and commits its rows. When `stop` completes first, the run ends without a commit.
+/// Runs a pipeline over the open slices of its input and commits them as they are finished. When `stop` completes, no slice is begun
+/// any more, and what is finished is committed.
 ///
 /// # Errors
-/// Wrong settings, locations, files, columns or pipelines before any row is read; afterwards, failures of stores, a
-/// spent budget, an endpoint that is down. In each case nothing is committed, and paid answers are kept.
+/// Wrong settings, locations, tables or pipelines before any row is read; afterwards, failures of stores, a spent budget, an
+/// endpoint that is down, [`TooManyRejects`], [`crate::log::OutcomeUnknown`]. Slices that were committed stay, and paid
+/// answers are kept. Files that cannot be read are no error of the run, but of the summary.
 pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
     let started = Instant::now();
-    let to = output_of(&request)?;
-    let llm = Llm::new(paid_answers(&request, &to).await?);
-    let Job { context, corpus, origin, output, ids, slices } = Job::open(&request, &to, &llm).await?;
+    let mut job = Job::open(&request, Llm::new).await?;
     let mut summary = Summary {
         pipeline: request.name.clone(),
         from: request.from.clone(),
-        to: location::display(&to),
-        notes: corpus.notes.iter().cloned().chain(corpus.delta_notes()).collect(),
+        to: location::display(job.output.url()),
+        slices_left: job.left,
+        files_failed: std::mem::take(&mut job.failures),
+        files_ignored: std::mem::take(&mut job.ignored),
+        notes: std::mem::take(&mut job.notes),
+        table_version: job.output.table().map(|log| log.state().version),
         ..Summary::default()
     };
-    if slices.is_empty() && output.exists() {
+    job.output.tidy_rejects().await?;
+    if job.slices.is_empty() && !job.anew {
         summary.nothing_to_do = true;
-        summary.table_version = output.version();
+        job.remember().await?;
         return Ok(summary);
     }
 
-    let pipeline = plan_pipeline(&context, &corpus, &slices, &request.sql).await?;
-    summary.notes.extend(plan::without_status(&pipeline));
-    let physical = context.execute_logical_plan(pipeline).await?.create_physical_plan().await?;
-    summary.rows_in = slices.iter().map(|slice| slice.rows).sum();
-    observer.begin(summary.rows_in);
+    let pipeline = job.pipeline(&request).await?;
+    let first = job.slices.first().map_or(0, |slice| slice.group);
+    let template = job.template(&pipeline, first).await?;
+    let (design, writing) = job.design(template.as_ref(), &request)?;
+    summary.notes.append(&mut job.notes);
+    job.output.check_writable().await?;
+    observer.begin(job.slices.iter().map(|slice| slice.slice.rows()).sum());
+    if job.anew {
+        job.output.begin_generation(&design).await?;
+    }
 
-    let rows = rows::Rows::new(physical.schema().as_ref(), &corpus.original_names())?;
-    let fail_on_reject = request.settings.on_error == OnError::Fail;
-    let mut sink = Sink::begin(output, rows, fail_on_reject).await?;
-    let stream = execute_stream(Arc::clone(&physical), context.task_ctx())?;
     tokio::pin!(stop);
-    let drained = drain(stream, &mut sink, &mut summary, &llm, observer, stop.as_mut()).await;
-    if let Err(error) = drained.and_then(|()| is_answered(&llm)) {
+    let work = Work::new(&mut job, &request, pipeline, template, &design, writing);
+    let ended = work.run(&mut summary, observer, stop).await;
+    if !matches!(ended, Ended::Through) {
         // Calls under way are paid, so their answers are kept; nobody waits for one that never comes.
+        let patience = match ended {
+            Ended::Stopped => request.grace.mul_f64(LANDING_IN_GRACE),
+            _ => LANDING,
+        };
         tokio::select! {
-            () = llm.landed() => {}
-            () = tokio::time::sleep(LANDING) => {}
+            () = job.llm.landed() => {}
+            () = tokio::time::sleep(patience) => {}
         }
-        sink.abandon().await?;
+    }
+    summary.interrupted = matches!(ended, Ended::Stopped);
+    // What fails here fails after the work, and must not hide why that ended.
+    let mut tidied = job.output.sweep().await;
+    tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await);
+    if let Ended::Failed(error) = ended {
         return Err(error);
     }
-    let written = sink.seconds_writing();
-    summary.table_version = Some(sink.commit(&origin, &ids).await?);
-    summary.rows_filtered = summary.rows_in.saturating_sub(summary.rows_out + summary.rows_rejected);
-    summary.anchor = llm.usage();
-    summary.seconds_by_part = seconds_by_part(physical.as_ref());
-    summary.seconds_by_part.insert("write".to_string(), written);
+    tidied?;
+    if summary.slices_left == 0 && summary.files_failed.is_empty() && request.says_finished {
+        job.output.say_finished().await?;
+    }
+    summary.anchor = job.llm.usage();
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
-}
-
-/// Where rows go: a folder apart from where they come from, since the next run would read it as input.
-fn output_of(request: &Request) -> Result<Url> {
-    let (from, to) = (location::parse(&request.from)?, location::folder(&request.to)?);
-    if from.path().ends_with('/') && to.as_str().starts_with(from.as_str()) {
-        return config_err!("{} lies in the input {}: choose another output", location::display(&to), request.from);
-    }
-    Ok(to)
-}
-
-/// The answers that were paid for this output, if a language model is asked.
-async fn paid_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn AnswerStore>>> {
-    if request.settings.anchor_provider == Provider::Extractive {
-        return Ok(None);
-    }
-    Ok(Some(Arc::new(Answers::open(&answers::beside(to)?).await?)))
-}
-
-/// What is read, where it goes, and what is left to do.
-struct Job {
-    context: SessionContext,
-    corpus: Corpus,
-    origin: Origin,
-    output: Table,
-    /// The names of the transactions of the open slices.
-    ids: Vec<String>,
-    /// The slices that the output does not hold yet.
-    slices: Vec<Slice>,
-}
-
-impl Job {
-    async fn open(request: &Request, to: &Url, llm: &Llm) -> Result<Self> {
-        let context = session(request.settings.clone(), llm)?;
-        let corpus = Corpus::open(&context.state(), &request.from, request.columns.as_ref()).await?;
-        let origin = Origin { pipeline: hash::pipeline(request)?, limit: request.limit };
-        let output = Table::open(to.clone()).await?;
-        check_origin(&output, &origin, to)?;
-        let (ids, slices) = open_slices(&output, &origin, corpus.slices(request.limit)).await?;
-        Ok(Self { context, corpus, origin, output, ids, slices })
-    }
-}
-
-/// The slices that the output does not hold yet, with the names of their transactions.
-async fn open_slices(output: &Table, origin: &Origin, slices: Vec<Slice>) -> Result<(Vec<String>, Vec<Slice>)> {
-    let mut open = (Vec::new(), Vec::new());
-    for slice in slices {
-        let id = format!("asap/{}/{}/0-{}", origin.pipeline, hash::file(&slice.file), slice.rows);
-        if !output.is_done(&id).await? {
-            open.0.push(id);
-            open.1.push(slice);
-        }
-    }
-    Ok(open)
-}
-
-/// The pipeline over slices of `corpus` as a checked plan that carries the original columns.
-async fn plan_pipeline(context: &SessionContext, corpus: &Corpus, slices: &[Slice], sql: &str) -> Result<LogicalPlan> {
-    context.register_table(plan::CORPUS, Arc::new(corpus.view_of(slices)?))?;
-    let pipeline = context.state().create_logical_plan(sql).await?;
-    plan::check(&pipeline)?;
-    plan::carry_originals(pipeline, &corpus.original_columns())
-}
-
-/// A table is filled by one pipeline.
-fn check_origin(output: &Table, origin: &Origin, to: &url::Url) -> Result<()> {
-    let Some(held) = output.origin()? else { return Ok(()) };
-    let to = location::display(to);
-    if held.pipeline != origin.pipeline {
-        return exec_err!(
-            "{to} was filled by another pipeline, or by this one with other settings, columns or another model: choose \
-             another output; with a copy of {to}/_asap/cache in it, what was answered is not paid again"
-        );
-    }
-    if held.limit != origin.limit {
-        let say = |limit: Option<u64>| limit.map_or("no --limit".to_string(), |limit| format!("--limit {limit}"));
-        return exec_err!(
-            "{to} was filled with {}, and this run has {}: choose another output; with a copy of {to}/_asap/cache in it, \
-             what was answered is not paid again",
-            say(held.limit),
-            say(origin.limit)
-        );
-    }
-    Ok(())
-}
-
-/// Takes every batch from the pipeline to the shards.
-async fn drain(
-    mut stream: SendableRecordBatchStream,
-    sink: &mut Sink,
-    summary: &mut Summary,
-    llm: &Llm,
-    observer: &dyn Observer,
-    mut stop: impl Future<Output = ()> + Unpin,
-) -> Result<()> {
-    loop {
-        let batch = tokio::select! {
-            batch = stream.next() => batch,
-            () = &mut stop => return exec_err!("interrupted; nothing was committed, the same command starts again"),
-        };
-        // Also where the pipeline does not show that a row had no call.
-        if let Some(error) = llm.budget_refusal() {
-            return budget_is_spent(&error, llm.usage());
-        }
-        let Some(batch) = batch.transpose()? else { return Ok(()) };
-        let (rows, tokens_before) = (batch.num_rows() as u64, summary.tokens_in.unwrap_or(0));
-        sink.write(&batch, summary).await?;
-        observer.advance(rows, summary.tokens_in.unwrap_or(0) - tokens_before);
-    }
 }
 
 /// Whether the endpoint has ever answered, or was not asked: if all calls failed, the rows are not to blame.
 fn is_answered(llm: &Llm) -> Result<()> {
     match llm.last_of_nothing_but_failures() {
         Some(last) => exec_err!(
-            "none of {} calls was answered; the last failure: {last}. Nothing is committed: repair that and run the same \
-             again",
+            "none of {} calls was answered; the last failure: {last}. Nothing more is committed: repair that and run the \
+             same again",
             llm.usage().calls
         ),
         None => Ok(()),
@@ -251,26 +154,6 @@ fn budget_is_spent(error: &str, usage: Usage) -> Result<()> {
     let Usage { calls, tokens_in, tokens_out, cost, .. } = usage;
     exec_err!(
         "the budget is spent after {calls} calls ({tokens_in} tokens in, {tokens_out} out, cost {cost:.4}): {error}. Every \
-         paid answer is kept and nothing is committed: raise that setting and run the same again"
+         paid answer is kept and what it was not enough for is not committed: raise that setting and run the same again"
     )
-}
-
-/// Where the time of a finished plan went, in seconds summed over its partitions: reading files, and computing.
-fn seconds_by_part(plan: &dyn ExecutionPlan) -> BTreeMap<String, f64> {
-    fn visit(plan: &dyn ExecutionPlan, parts: &mut BTreeMap<String, f64>) {
-        if let Some(metrics) = plan.metrics() {
-            let (part, nanoseconds) = if plan.children().is_empty() {
-                ("read", metrics.sum_by_name("time_elapsed_processing").map_or(0, |value| value.as_usize()))
-            } else {
-                ("compute", metrics.elapsed_compute().unwrap_or(0))
-            };
-            *parts.entry(part.to_string()).or_default() += Duration::from_nanos(nanoseconds as u64).as_secs_f64();
-        }
-        for child in plan.children() {
-            visit(child.as_ref(), parts);
-        }
-    }
-    let mut parts = BTreeMap::new();
-    visit(plan, &mut parts);
-    parts
 }

@@ -10,16 +10,48 @@
 //!
 //! The pipeline says only what is new; every output row and every reject still carries the columns it came from.
 
-use datafusion::arrow::datatypes::DataType;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result, ScalarValue, TableReference, plan_err};
+use datafusion::common::{Column, Result, ScalarValue, TableReference, internal_err, plan_err};
+use datafusion::datasource::{TableType, source_as_provider};
 use datafusion::functions::core::expr_fn::named_struct;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, lit, when};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableScan, lit, when};
+use datafusion::physical_plan::ExecutionPlan;
 
 /// The table that a pipeline reads.
 pub const CORPUS: &str = "corpus";
 /// The struct of original columns that is carried beside a pipeline's own.
 pub const ORIGINAL: &str = "__original";
+
+/// The table `corpus` while a pipeline is checked: its columns, and no rows. What a pipeline reads is known by it, whatever
+/// it is called where it is read.
+#[derive(Debug)]
+pub struct CorpusTable(pub SchemaRef);
+
+#[async_trait]
+impl TableProvider for CorpusTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.0)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        _: Option<&Vec<usize>>,
+        _: &[Expr],
+        _: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        internal_err!("the corpus of a pipeline is replaced by its files before it is read")
+    }
+}
 
 /// Checks that a pipeline maps rows to rows: one SELECT over `corpus` that keeps the column `source`.
 ///
@@ -29,14 +61,13 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
     plan.apply(|node| {
         check_node(node)?;
         node.apply_expressions(|expr| expr.apply(check_expression))?;
-        // What lies under the alias is the view of the files, which is ours.
-        Ok(if is_corpus(node) { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue })
+        Ok(TreeNodeRecursion::Continue)
     })?;
     match plan.schema().field_with_unqualified_name("source") {
-        Ok(field) if is_source(field.data_type()) => Ok(()),
-        Ok(field) => plan_err!(
-            "a pipeline returns the corpus's column source unchanged, found one of type {}",
-            field.data_type()
+        Ok(_) if is_source(plan, "source")? => Ok(()),
+        Ok(_) => plan_err!(
+            "a pipeline returns the corpus's column source unchanged, by which a row is found again: found one that it \
+             computes"
         ),
         Err(_) => {
             plan_err!("a pipeline returns the column source, by which a row is found again: add it to the SELECT")
@@ -44,9 +75,30 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
+/// Whether a column of a plan is the corpus's `source`, under whatever name it came here.
+fn is_source(plan: &LogicalPlan, column: &str) -> Result<bool> {
+    let input = match plan {
+        LogicalPlan::TableScan(_) => return Ok(column == "source"),
+        LogicalPlan::Projection(projection) => {
+            let index = projection.schema.index_of_column_by_name(None, column);
+            let Some(index) = index else { return Ok(false) };
+            let mut expr = &projection.expr[index];
+            while let Expr::Alias(alias) = expr {
+                expr = &alias.expr;
+            }
+            let Expr::Column(column) = expr else { return Ok(false) };
+            return is_source(&projection.input, &column.name);
+        }
+        LogicalPlan::SubqueryAlias(alias) => &alias.input,
+        LogicalPlan::Filter(filter) => &filter.input,
+        _ => return Ok(false),
+    };
+    is_source(input, column)
+}
+
 /// What to tell the user of a pipeline that returns no status.
-pub fn without_status(plan: &LogicalPlan) -> Option<String> {
-    plan.schema().field_with_unqualified_name("status").is_err().then(|| {
+pub fn without_status(schema: &Schema) -> Option<String> {
+    schema.field_with_name("status").is_err().then(|| {
         "the pipeline returns no column status, so rows that cannot be pruned are in the output too: add status and error \
          of corpus to its SELECT"
             .to_string()
@@ -56,6 +108,7 @@ pub fn without_status(plan: &LogicalPlan) -> Option<String> {
 fn check_node(node: &LogicalPlan) -> Result<()> {
     let found = match node {
         LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::SubqueryAlias(_) => return Ok(()),
+        LogicalPlan::TableScan(scan) if is_corpus(scan) => return Ok(()),
         LogicalPlan::TableScan(scan) => {
             return plan_err!("a pipeline reads only the table corpus, found {}", scan.table_name);
         }
@@ -83,25 +136,22 @@ fn check_expression(expr: &Expr) -> Result<TreeNodeRecursion> {
     }
 }
 
-fn is_corpus(node: &LogicalPlan) -> bool {
-    matches!(node, LogicalPlan::SubqueryAlias(alias) if alias.alias == TableReference::bare(CORPUS))
+fn is_corpus(scan: &TableScan) -> bool {
+    source_as_provider(&scan.source).is_ok_and(|provider| provider.downcast_ref::<CorpusTable>().is_some())
 }
 
-fn is_source(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Struct(fields)
-        if fields.len() == 2 && fields[0].name() == "file" && fields[1].name() == "row")
-}
-
-/// Rewrites a pipeline so that its last column is [`ORIGINAL`], the struct of `originals` (columns of `corpus`).
+/// Puts `corpus`, the rows of files, in a checked pipeline's place for it, and rewrites the pipeline so that its last column is
+/// [`ORIGINAL`], the struct of `originals` (columns of `corpus`).
 ///
 /// # Errors
 /// If the plan cannot be rebuilt; a plan that passed [`check`] can.
-pub fn carry_originals(plan: LogicalPlan, originals: &[String]) -> Result<LogicalPlan> {
-    let rewritten = plan.transform_down(|node| {
-        if is_corpus(&node) {
-            return Ok(Transformed::new(with_originals(node, originals)?, true, TreeNodeRecursion::Jump));
+pub fn over_files(plan: LogicalPlan, corpus: &LogicalPlan, originals: &[String]) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_down(|node| match &node {
+        LogicalPlan::TableScan(scan) if is_corpus(scan) => {
+            let alias = LogicalPlanBuilder::from(corpus.clone()).alias(CORPUS)?.build()?;
+            Ok(Transformed::new(with_originals(alias, originals)?, true, TreeNodeRecursion::Jump))
         }
-        Ok(Transformed::no(node))
+        _ => Ok(Transformed::no(node)),
     })?;
     let threaded = rewritten.data.transform_up(|node| match node {
         LogicalPlan::Projection(projection) => pass_through(projection),
@@ -154,11 +204,8 @@ fn pass_through(projection: Projection) -> Result<Transformed<LogicalPlan>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, StructArray};
-    use datafusion::arrow::datatypes::{Field, Fields};
-    use datafusion::datasource::ViewTable;
+    use datafusion::arrow::datatypes::{DataType, Field, Fields};
     use datafusion::prelude::SessionContext;
 
     use super::*;
@@ -176,9 +223,8 @@ mod tests {
             ("Level.1", Arc::new(Int64Array::from(vec![7, 8, 9]))),
         ])
         .unwrap();
+        ctx.register_table(CORPUS, Arc::new(CorpusTable(batch.schema()))).unwrap();
         ctx.register_batch("files", batch).unwrap();
-        let view = ctx.table("files").await.unwrap().into_unoptimized_plan();
-        ctx.register_table(CORPUS, Arc::new(ViewTable::new(view, None))).unwrap();
         ctx
     }
 
@@ -203,6 +249,9 @@ mod tests {
             ("SELECT 1 AS source", "without FROM corpus"),
             ("SELECT cot FROM corpus", "returns the column source"),
             ("SELECT cot AS source FROM corpus", "unchanged"),
+            ("SELECT named_struct('file', 'x', 'row', 1) AS source FROM corpus", "unchanged"),
+            ("WITH corpus AS (SELECT * FROM corpus LIMIT 3) SELECT source FROM corpus", "LIMIT"),
+            ("WITH corpus AS (SELECT * FROM corpus ORDER BY cot) SELECT source FROM corpus", "ORDER BY"),
         ] {
             let error = refusal(sql).await;
             assert!(error.contains(named), "{sql}: {error}");
@@ -216,7 +265,8 @@ mod tests {
                    SELECT source, b.big AS cot FROM b";
         let plan = ctx.sql(sql).await.unwrap().into_unoptimized_plan();
         check(&plan).unwrap();
-        let plan = carry_originals(plan, &["cot".to_string(), "Level.1".to_string()]).unwrap();
+        let files = ctx.table("files").await.unwrap().into_unoptimized_plan();
+        let plan = over_files(plan, &files, &["cot".to_string(), "Level.1".to_string()]).unwrap();
         let batches = ctx.execute_logical_plan(plan).await.unwrap().collect().await.unwrap();
         let shown = datafusion::arrow::util::pretty::pretty_format_batches(&batches).unwrap().to_string();
         assert!(shown.contains("| X   | {cot: x, Level.1: 7}"), "{shown}");

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray};
+use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch, new_null_array};
 use datafusion::arrow::compute::{cast, filter_record_batch, not};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::{Result, exec_datafusion_err, exec_err, plan_err};
+use delta_kernel::engine::arrow_conversion::TryIntoKernel;
+use delta_kernel::schema::StructField;
 
 use super::plan::ORIGINAL;
 use crate::delta_types::{delta_name, delta_type};
@@ -17,22 +19,29 @@ const ERROR: &str = "error";
 const OK: &str = "ok";
 
 /// Divides batches of a pipeline (whose last column is [`ORIGINAL`]) into output and rejects.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Rows {
     /// Columns of the output: the pipeline's own, then the original ones.
     pub output: SchemaRef,
     /// Columns of the rejects: source, status and error, then the original ones.
     pub rejects: SchemaRef,
-    output_columns: Vec<From>,
-    rejects_columns: Vec<From>,
+    /// Name in the files, and column of the output, of each original column.
+    pub originals: Vec<(String, String)>,
+    output_columns: Vec<Origin>,
+    rejects_columns: Vec<Origin>,
 }
 
 /// Where a column of a table comes from.
-#[derive(Debug, Clone)]
-enum From {
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
     Pipeline(String),
     Original(usize),
+    /// The table has it, and these rows do not.
+    Missing,
 }
+
+/// A column of a table, and where it comes from.
+type Column = (String, DataType, Origin);
 
 /// A batch, divided.
 pub struct Divided {
@@ -44,16 +53,31 @@ pub struct Divided {
 
 impl Rows {
     /// Plans the division. `schema` is the pipeline's, `originals` the names that the original columns have in the
-    /// files, in the order of the fields of [`ORIGINAL`].
-    pub fn new(schema: &Schema, originals: &[String]) -> Result<Self> {
-        let mut output = Vec::new();
-        let mut rejects = Vec::new();
+    /// files, in the order of the fields of [`ORIGINAL`]; `held_output` and `held_rejects` are the columns of tables that
+    /// exist: those that the rows lack are NULL, those that the tables lack stand behind them.
+    ///
+    /// # Errors
+    /// If two columns have one name in a table, if a table cannot hold the type of one, or if it holds another.
+    pub fn new(
+        schema: &Schema,
+        originals: &[String],
+        held_output: Option<&Schema>,
+        held_rejects: Option<&Schema>,
+    ) -> Result<Self> {
+        let mut output: Vec<Column> = Vec::new();
+        let mut rejects: Vec<Column> = Vec::new();
         for field in schema.fields() {
             match field.name().as_str() {
                 ORIGINAL => {}
-                STATUS | ERROR => rejects.push((field.name().clone(), text(), From::Pipeline(field.name().clone()))),
+                STATUS | ERROR => rejects.push((field.name().clone(), text(), Origin::Pipeline(field.name().clone()))),
                 name => {
-                    let column = (delta_name(name), delta_type(field.data_type()), From::Pipeline(name.to_string()));
+                    let column = (delta_name(name), delta_type(field.data_type()), Origin::Pipeline(name.to_string()));
+                    if let Some((held, ..)) = output.iter().find(|(held, ..)| held.eq_ignore_ascii_case(&column.0)) {
+                        return plan_err!(
+                            "the pipeline's columns {name} and {held} would have one name in a table, where case means \
+                             nothing and characters such as blanks become _: rename one with AS"
+                        );
+                    }
                     if name == "source" {
                         rejects.insert(0, column.clone());
                     }
@@ -62,21 +86,23 @@ impl Rows {
             }
         }
         for name in [STATUS, ERROR] {
-            if !rejects.iter().any(|(held, _, _)| held == name) {
-                rejects.push((name.to_string(), text(), From::Pipeline(name.to_string())));
+            if !rejects.iter().any(|(held, ..)| held == name) {
+                rejects.push((name.to_string(), text(), Origin::Pipeline(name.to_string())));
             }
         }
+        let mut named = Vec::new();
         if let DataType::Struct(fields) = schema.field_with_name(ORIGINAL)?.data_type() {
             for (index, (name, field)) in originals.iter().zip(fields).enumerate() {
                 for columns in [&mut output, &mut rejects] {
-                    let name = free_name(name, columns);
-                    columns.push((name, delta_type(field.data_type()), From::Original(index)));
+                    let free = free_name(name, columns);
+                    columns.push((free, delta_type(field.data_type()), Origin::Original(index)));
                 }
+                named.extend(output.last().map(|(column, ..)| (name.clone(), column.clone())));
             }
         }
-        let (output, output_columns) = unzip(output);
-        let (rejects, rejects_columns) = unzip(rejects);
-        Ok(Self { output, rejects, output_columns, rejects_columns })
+        let (output, output_columns) = conform(output, held_output)?;
+        let (rejects, rejects_columns) = conform(rejects, held_rejects)?;
+        Ok(Self { output, rejects, originals: named, output_columns, rejects_columns })
     }
 
     /// Divides a batch by its status.
@@ -95,16 +121,44 @@ fn text() -> DataType {
     DataType::Utf8
 }
 
-fn unzip(columns: Vec<(String, DataType, From)>) -> (SchemaRef, Vec<From>) {
+/// The columns of a table: those that it holds in their order, then new ones.
+fn conform(columns: Vec<Column>, held: Option<&Schema>) -> Result<(SchemaRef, Vec<Origin>)> {
+    let mut conformed: Vec<Column> = Vec::new();
+    for field in held.iter().flat_map(|schema| schema.fields()) {
+        let name = field.name().clone();
+        let column = match columns.iter().find(|(column, ..)| *column == name) {
+            Some((_, found, _)) if found != field.data_type() => {
+                return exec_err!(
+                    "column {name} is {found} now and {} in the output: cast it in the pipeline, or choose another output",
+                    field.data_type()
+                );
+            }
+            Some(column) => column.clone(),
+            None => (name, field.data_type().clone(), Origin::Missing),
+        };
+        conformed.push(column);
+    }
+    let new = columns.into_iter().filter(|column| !held.is_some_and(|held| held.field_with_name(&column.0).is_ok()));
+    conformed.extend(new.collect::<Vec<_>>());
     let (fields, origins): (Vec<_>, Vec<_>) =
-        columns.into_iter().map(|(name, data_type, from)| (Field::new(name, data_type, true), from)).unzip();
-    (Arc::new(Schema::new(fields)), origins)
+        conformed.into_iter().map(|(name, data_type, origin)| (Field::new(name, data_type, true), origin)).unzip();
+    for field in &fields {
+        let kernel: std::result::Result<StructField, _> = field.try_into_kernel();
+        if kernel.is_err() {
+            return plan_err!(
+                "column {} is {}, which a Delta table cannot hold: cast it in the pipeline, or leave it out",
+                field.name(),
+                field.data_type()
+            );
+        }
+    }
+    Ok((Arc::new(Schema::new(fields)), origins))
 }
 
 /// A table's column names are equal when they differ in case only.
-fn free_name(name: &str, taken: &[(String, DataType, From)]) -> String {
+fn free_name(name: &str, taken: &[Column]) -> String {
     let mut free = delta_name(name);
-    while taken.iter().any(|(held, _, _)| held.eq_ignore_ascii_case(&free)) {
+    while taken.iter().any(|(held, ..)| held.eq_ignore_ascii_case(&free)) {
         free = format!("source_{free}");
     }
     free
@@ -119,30 +173,29 @@ fn rejected(batch: &RecordBatch) -> Result<BooleanArray> {
     Ok(status.as_string::<i32>().iter().map(|status| Some(status.is_some_and(|status| status != OK))).collect())
 }
 
-fn gather(batch: &RecordBatch, schema: &SchemaRef, columns: &[From]) -> Result<RecordBatch> {
+fn gather(batch: &RecordBatch, schema: &SchemaRef, columns: &[Origin]) -> Result<RecordBatch> {
     let original = batch.column_by_name(ORIGINAL).and_then(|column| column.as_struct_opt());
-    let arrays = columns
-        .iter()
-        .zip(schema.fields())
-        .map(|(from, field)| {
-            let found = match from {
-                From::Pipeline(name) => batch.column_by_name(name).cloned(),
-                From::Original(index) => original.map(|original| Arc::clone(original.column(*index))),
-            };
-            match found {
-                Some(array) => Ok(cast(&array, field.data_type())?),
-                // A pipeline without a status rejects nothing.
-                None if batch.num_rows() == 0 => Ok(Arc::new(StringArray::new_null(0)) as ArrayRef),
-                None => Err(exec_datafusion_err!("the pipeline's column {} is missing from its result", field.name())),
-            }
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let null = |field: &Field| new_null_array(field.data_type(), batch.num_rows());
+    let arrays = columns.iter().zip(schema.fields()).map(|(origin, field)| {
+        let found = match origin {
+            Origin::Pipeline(name) => batch.column_by_name(name).cloned(),
+            Origin::Original(index) => original.map(|original| Arc::clone(original.column(*index))),
+            Origin::Missing => Some(null(field)),
+        };
+        match found {
+            Some(array) => Ok(cast(&array, field.data_type())?),
+            // A pipeline without a status rejects nothing.
+            None if batch.num_rows() == 0 => Ok(null(field)),
+            None => Err(exec_datafusion_err!("the pipeline's column {} is missing from its result", field.name())),
+        }
+    });
+    let arrays = arrays.collect::<Result<Vec<_>>>()?;
     Ok(RecordBatch::try_new(Arc::clone(schema), arrays)?)
 }
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::{Int64Array, StringViewArray, StructArray};
+    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray, StringViewArray, StructArray};
     use datafusion::arrow::datatypes::Fields;
 
     use super::*;
@@ -175,7 +228,7 @@ mod tests {
     #[test]
     fn a_row_is_a_reject_if_its_status_is_neither_null_nor_ok() {
         let batch = batch(true);
-        let rows = Rows::new(&batch.schema(), &["Cot".to_string(), "status".to_string()]).unwrap();
+        let rows = Rows::new(&batch.schema(), &["Cot".to_string(), "status".to_string()], None, None).unwrap();
         let divided = rows.divide(&batch).unwrap();
         let names = |schema: &Schema| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
         assert_eq!(names(&rows.output), ["source", "cot", "source_Cot", "status"]);
@@ -186,9 +239,42 @@ mod tests {
     }
 
     #[test]
+    fn columns_match_those_of_a_table_by_name() {
+        let batch = batch(true);
+        let held = Schema::new(vec![
+            Field::new("gone", DataType::Int64, true),
+            Field::new("cot", DataType::Utf8, true),
+            Field::new("source", DataType::Int64, true),
+        ]);
+        let originals = ["Cot".to_string(), "status".to_string()];
+        let rows = Rows::new(&batch.schema(), &originals, Some(&held), None).unwrap();
+        let names: Vec<&String> = rows.output.fields().iter().map(|field| field.name()).collect();
+        assert_eq!(names, ["gone", "cot", "source", "source_Cot", "status"]);
+        let output = rows.divide(&batch).unwrap().output;
+        assert_eq!((output.column(0).null_count(), output.column(1).as_string::<i32>().value(0)), (2, "a"));
+        let other = Schema::new(vec![Field::new("cot", DataType::Int64, true)]);
+        let error = Rows::new(&batch.schema(), &originals, Some(&other), None).unwrap_err().to_string();
+        assert!(error.contains("column cot is Utf8 now and Int64 in the output"), "{error}");
+    }
+
+    #[test]
+    fn names_that_clash_and_types_that_delta_lacks_are_refused() {
+        let field = |name: &str, data_type: DataType| Field::new(name, data_type, true);
+        let original = field(ORIGINAL, DataType::Struct(Fields::from(vec![field("n", DataType::Int64)])));
+        let refusal = |fields: Vec<Field>| {
+            let schema = Schema::new(fields.into_iter().chain([original.clone()]).collect::<Vec<_>>());
+            Rows::new(&schema, &["n".to_string()], None, None).unwrap_err().to_string()
+        };
+        let clash = refusal(vec![field("cot", DataType::Utf8), field("Cot", DataType::Utf8)]);
+        assert!(clash.contains("Cot and cot would have one name"), "{clash}");
+        let wide = refusal(vec![field("x", DataType::Decimal256(50, 2))]);
+        assert!(wide.contains("column x is Decimal256") && wide.contains("cast it"), "{wide}");
+    }
+
+    #[test]
     fn a_pipeline_without_a_status_rejects_nothing() {
         let batch = batch(false);
-        let rows = Rows::new(&batch.schema(), &["Cot".to_string(), "n".to_string()]).unwrap();
+        let rows = Rows::new(&batch.schema(), &["Cot".to_string(), "n".to_string()], None, None).unwrap();
         let divided = rows.divide(&batch).unwrap();
         assert_eq!((divided.output.num_rows(), divided.rejects.num_rows()), (3, 0));
     }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
@@ -13,24 +13,29 @@ const MODEL_FILES: [&str; 3] = [".json", ".jinja", ".safetensors"];
 /// Bytes that are read at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
+/// The files of a model that change what it computes, by name.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn model_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let failed = |source| LmError::Read { path: folder.to_path_buf(), source };
+    let entries = folder.read_dir().map_err(failed)?.collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
+    let names = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| MODEL_FILES.iter().any(|ending| name.ends_with(ending))).collect();
+    names.sort();
+    Ok(names.iter().map(|name| folder.join(name)).collect())
+}
+
 /// The SHA-256 of the files of a model, by name and content, in 64 hexadecimal digits: a copy of the model is the same
 /// model.
 ///
 /// # Errors
 /// If the folder or a file cannot be read.
 pub fn fingerprint(folder: &Path) -> Result<String> {
-    let mut names = Vec::new();
-    for entry in folder.read_dir().map_err(|source| LmError::Read { path: folder.to_path_buf(), source })? {
-        let entry = entry.map_err(|source| LmError::Read { path: folder.to_path_buf(), source })?;
-        names.push(entry.file_name().to_string_lossy().into_owned());
-    }
-    names.retain(|name| MODEL_FILES.iter().any(|ending| name.ends_with(ending)));
-    names.sort();
     let mut hash = Sha256::new();
     let mut block = vec![0; BLOCK_BYTES];
-    for name in names {
-        let path = folder.join(&name);
-        hash.update(&name);
+    for path in model_files(folder)? {
+        hash.update(path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default());
         let failed = |source| LmError::Read { path: path.clone(), source };
         let mut file = File::open(&path).map_err(failed)?;
         loop {

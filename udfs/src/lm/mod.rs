@@ -35,7 +35,7 @@ use datafusion::common::config_err;
 use datafusion::common::{DataFusionError, config_datafusion_err};
 
 use crate::settings::{ScorerDevice, ScorerDtype, Settings};
-pub use fingerprint::fingerprint;
+pub use fingerprint::{fingerprint, model_files};
 pub use joined::Joined;
 pub use prompt::{Message, PromptTemplate};
 pub use row::{Scores, Wanted};

@@ -42,7 +42,7 @@ async fn refusal(location: &Path, mapping: Option<&str>) -> String {
 /// The rows of a query over a corpus, columns apart by ` | `.
 async fn query(corpus: &Corpus, sql: &str) -> Vec<String> {
     let context = context();
-    context.register_table("corpus", std::sync::Arc::new(corpus.view())).unwrap();
+    context.register_table("corpus", std::sync::Arc::new(corpus.view(&context.state()).unwrap())).unwrap();
     let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
     let options = FormatOptions::new().with_null("NULL");
     let mut rows = Vec::new();

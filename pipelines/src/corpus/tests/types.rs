@@ -38,7 +38,7 @@ async fn the_columns_of_a_corpus_come_first_and_have_one_type_each() {
                     8 AS text FROM";
     write(folder.path(), "a.parquet", &format!("{clashing} ({PLAIN})")).await;
     let corpus = open(folder.path(), None).await.unwrap();
-    let schema: &Schema = corpus.plan.schema().as_arrow();
+    let schema: &Schema = &corpus.schema();
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     assert_eq!(names[..7], ["source", "id", "question", "cot", "answer", "status", "error"]);
     let originals = [

@@ -1,0 +1,81 @@
+//! A file that cannot be read: it is named, and the others are read without it.
+
+use std::fmt;
+
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::DataFusionError;
+use serde::{Deserialize, Serialize};
+
+/// A file, and why it could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileFailure {
+    /// Its path below the location, as `source` has it.
+    pub file: String,
+    /// Why.
+    pub error: String,
+    /// Whether what was typed or set is to blame.
+    #[serde(skip)]
+    pub is_usage: bool,
+}
+
+impl FileFailure {
+    /// What `error` says of a file.
+    pub fn new(file: &str, found: &DataFusionError) -> Self {
+        let error = match found {
+            DataFusionError::ObjectStore(error) => of_store(error),
+            DataFusionError::Execution(message) | DataFusionError::Configuration(message) => message.clone(),
+            other => other.strip_backtrace(),
+        };
+        Self { file: file.to_string(), error, is_usage: matches!(found, DataFusionError::Configuration(_)) }
+    }
+
+    /// The failure of a file that is at the bottom of an error.
+    pub fn of(error: &DataFusionError) -> Option<&Self> {
+        match error {
+            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => Self::of(inner),
+            DataFusionError::Shared(inner) => Self::of(inner),
+            DataFusionError::External(inner) => match inner.downcast_ref::<Self>() {
+                Some(failure) => Some(failure),
+                None => Self::of(inner.downcast_ref::<DataFusionError>()?),
+            },
+            DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
+                ArrowError::ExternalError(inner) => Self::of(inner.downcast_ref::<DataFusionError>()?),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+fn of_store(error: &object_store::Error) -> String {
+    match error {
+        object_store::Error::Precondition { .. } => {
+            "it was replaced after it was listed; the next run reads it as it is then".to_string()
+        }
+        object_store::Error::NotFound { .. } => "it is gone since it was listed".to_string(),
+        other => other.to_string(),
+    }
+}
+
+impl fmt::Display for FileFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Most messages name the file by its full path.
+        if self.error.contains(&self.file) {
+            f.write_str(&self.error)
+        } else {
+            write!(f, "{}: {}", self.file, self.error)
+        }
+    }
+}
+
+impl std::error::Error for FileFailure {}
+
+impl From<FileFailure> for DataFusionError {
+    /// The failure as that of a whole query.
+    fn from(failure: FileFailure) -> Self {
+        match failure.is_usage {
+            true => DataFusionError::Configuration(failure.to_string()),
+            false => DataFusionError::Execution(failure.to_string()),
+        }
+    }
+}

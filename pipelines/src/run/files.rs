@@ -1,0 +1,177 @@
+//! Which files of the input are new, done or changed, and which of their rows are open.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use datafusion::common::{DataFusionError, Result};
+use sha2::{Digest, Sha256};
+
+use super::contents::Contents;
+use super::identity::hex;
+use super::ledger::{Attempt, FileVersion, Ledger, SliceName};
+use super::request::{OnChange, Part, Request};
+use crate::corpus::slices::cut;
+use crate::corpus::{Corpus, CorpusFile, FileFailure, Slice};
+
+/// A slice that is to be done.
+#[derive(Debug, Clone)]
+pub struct OpenSlice {
+    /// What is read.
+    pub slice: Slice,
+    /// What it is called in the log.
+    pub name: SliceName,
+    /// The schema of its file.
+    pub group: usize,
+    /// Whether its file's old rows are to go with it.
+    pub replaces: bool,
+    /// Who did it before, if it is done again; None if it is open.
+    pub before: Option<Attempt>,
+}
+
+/// The files of an input, divided.
+#[derive(Debug, Default)]
+pub struct Divided {
+    /// Files with rows that may be open.
+    pub open: Vec<CorpusFile>,
+    /// What they are now, by path.
+    pub versions: HashMap<String, FileVersion>,
+    /// Paths of changed files whose rows are replaced.
+    pub replaced: HashSet<String>,
+    /// Paths of changed files that are left as they were.
+    pub ignored: Vec<String>,
+    /// Changed files, where that is a failure.
+    pub failures: Vec<FileFailure>,
+}
+
+impl Divided {
+    fn add(&mut self, file: CorpusFile, version: FileVersion) {
+        self.versions.insert(file.path.clone(), version);
+        self.open.push(file);
+    }
+}
+
+/// Divides files by what an output holds of them.
+///
+/// # Errors
+/// If a file of this machine cannot be read.
+pub fn divide(
+    files: Vec<CorpusFile>,
+    ledger: &Ledger,
+    contents: &mut Contents,
+    on_change: OnChange,
+) -> Result<Divided> {
+    let mut divided = Divided::default();
+    for file in files {
+        let version = match version_of(&file, contents) {
+            Ok(version) => version,
+            Err(error) => {
+                divided.failures.push(FileFailure::new(&file.path, &error));
+                continue;
+            }
+        };
+        match ledger.file(&file.path) {
+            Some(held) if held.version == version && held.open().is_empty() => {}
+            Some(held) if held.version != version => match on_change {
+                OnChange::Ignore => divided.ignored.push(file.path.clone()),
+                OnChange::Reprocess => {
+                    divided.replaced.insert(file.path.clone());
+                    divided.add(file, version);
+                }
+                OnChange::Fail => {
+                    divided.failures.push(FileFailure::new(&file.path, &changed(&file, &held.version, &version)))
+                }
+            },
+            _ => divided.add(file, version),
+        }
+    }
+    Ok(divided)
+}
+
+fn changed(file: &CorpusFile, held: &FileVersion, found: &FileVersion) -> DataFusionError {
+    let sizes = match held.size == found.size {
+        true => format!("its {} bytes are others", found.size),
+        false => format!("{} bytes then, {} now", held.size, found.size),
+    };
+    DataFusionError::Execution(format!(
+        "{} has changed since its rows were read ({sizes}): say --on-change reprocess to replace them, ignore to keep them",
+        file.path
+    ))
+}
+
+/// What a file holds now: its ETag, or its content where the store is a file system, whose ETag a copy changes.
+fn version_of(file: &CorpusFile, contents: &mut Contents) -> Result<FileVersion> {
+    let is_local = file.store_url.as_str().starts_with("file:");
+    let fingerprint = match &file.meta.e_tag {
+        _ if is_local => format!("sha256-{}", contents.of_file(Path::new(&file.name))?),
+        Some(e_tag) => format!("etag-{}", plain(e_tag)),
+        None => format!("time-{}", file.meta.last_modified.timestamp_millis()),
+    };
+    Ok(FileVersion { size: file.meta.size, fingerprint })
+}
+
+/// An ETag as every listing gives it: some quote it, some call it weak.
+fn plain(e_tag: &str) -> String {
+    let bare = e_tag.strip_prefix("W/").unwrap_or(e_tag).trim_matches('"');
+    match bare.contains('/') {
+        true => hex(&Sha256::digest(bare)),
+        false => bare.to_string(),
+    }
+}
+
+/// The open slices of recognised files, ordered by schema and path: as many rows as the limit leaves, of them the part that
+/// was asked for.
+pub fn slices(corpus: &Corpus, divided: &Divided, ledger: &Ledger, request: &Request) -> (Vec<OpenSlice>, u64) {
+    let mut open: Vec<OpenSlice> = Vec::new();
+    for (group, file) in corpus.files() {
+        let path = &file.file.path;
+        let Some(version) = divided.versions.get(path) else { continue };
+        let replaces = divided.replaced.contains(path);
+        let held = ledger.file(path).filter(|_| !replaces);
+        let ranges = held.map_or(vec![(0, file.rows())], |held| held.open());
+        for slice in cut(file, &ranges, request.slice_rows) {
+            let name = SliceName {
+                generation: ledger.generation,
+                version: version.clone(),
+                file_rows: file.rows(),
+                start: slice.start,
+                end: slice.end,
+                path: path.clone(),
+            };
+            open.push(OpenSlice { slice, name, group, replaces, before: None });
+        }
+    }
+    open.sort_by(|a, b| (&a.name.path, a.name.start).cmp(&(&b.name.path, b.name.start)));
+    let all = limit(&mut open, ledger, divided, request);
+    if let Some(part) = request.part {
+        open.retain(|slice| is_of(part, slice));
+    }
+    open.sort_by(|a, b| (a.group, &a.name.path, a.name.start).cmp(&(b.group, &b.name.path, b.name.start)));
+    let left = all - open.len() as u64;
+    (open, left)
+}
+
+/// Keeps the first rows of the open ones, so many that the output is of no more than the limit; how many slices there are.
+fn limit(open: &mut Vec<OpenSlice>, ledger: &Ledger, divided: &Divided, request: &Request) -> u64 {
+    if let Some(limit) = request.limit {
+        let replaced = divided.replaced.iter().filter_map(|path| ledger.file(path)).map(|held| held.rows_done());
+        let mut left = limit.saturating_sub(ledger.rows - replaced.sum::<u64>());
+        open.retain_mut(|slice| {
+            let rows = slice.name.rows().min(left);
+            left -= rows;
+            slice.name.end = slice.name.start + rows;
+            slice.slice.end = slice.name.end;
+            rows > 0
+        });
+    }
+    open.len() as u64
+}
+
+/// Whether a slice is of a part: what is asked of it does not depend on which rows are open. A file that is replaced is
+/// replaced at once, so all of it is of one part.
+fn is_of(part: Part, slice: &OpenSlice) -> bool {
+    let SliceName { path, start, .. } = &slice.name;
+    let key = if slice.replaces { path.clone() } else { format!("{start}/{path}") };
+    let hash = Sha256::digest(key);
+    let number = hash.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    number % part.of + 1 == part.number
+}

@@ -1,0 +1,258 @@
+//! A run before its first row: what is there, what is open, and how it is to be read.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, config_err, exec_err};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::prelude::SessionContext;
+use object_store::ObjectStore;
+use url::Url;
+
+use asap_udfs::llm::Llm;
+use asap_udfs::llm::store::AnswerStore;
+use asap_udfs::settings::{OnError, Provider};
+
+use super::contents::Contents;
+use super::files::{self, Divided, OpenSlice};
+use super::identity::Identity;
+use super::ledger::Ledger;
+use super::output::{Design, Output};
+use super::plan;
+use super::request::{OnSchemaChange, Request};
+use super::rows::Rows;
+use super::shards::Layout;
+use super::write_shards::{WriteShards, Writing};
+use crate::answers::{self, Answers};
+use crate::corpus::slices::source_of;
+use crate::corpus::{self, Corpus, FileFailure, Files, ReadSlices, Source};
+use crate::location;
+use crate::log::store_of;
+use crate::session::session;
+
+/// What is read, where it goes, and what is left to do.
+pub struct Job {
+    /// The session that plans and runs.
+    pub context: SessionContext,
+    /// The language model, with the answers that were paid for this output.
+    pub llm: Llm,
+    /// The tables.
+    pub output: Output,
+    /// Whether they are to be filled anew.
+    pub anew: bool,
+    /// The slices that are this run's to do.
+    pub slices: Vec<OpenSlice>,
+    /// Open slices that are not, because they are another part's or beyond the limit.
+    pub left: u64,
+    /// Files that cannot be read.
+    pub failures: Vec<FileFailure>,
+    /// Paths of changed files that stay as they were.
+    pub ignored: Vec<String>,
+    /// What the user should know about the input.
+    pub notes: Vec<String>,
+    corpus: Corpus,
+    identity: Identity,
+    contents: Contents,
+}
+
+/// The answers that were paid for an output, if a language model is asked.
+async fn paid_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn AnswerStore>>> {
+    if request.settings.anchor_provider == Provider::Extractive {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(Answers::open(&answers::of_output(to).await?).await?)))
+}
+
+/// Where rows come from and go to: apart from each other, since the next run would read its own output.
+fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
+    let sources = request.from.iter().map(|from| from.parse()).collect::<Result<Vec<Source>>>()?;
+    let to = location::folder(&request.to)?;
+    let text = |url: &Url| {
+        let text = url.as_str().replacen("s3a://", "s3://", 1);
+        if text.ends_with('/') { text } else { format!("{text}/") }
+    };
+    for source in &sources {
+        let (from, to_text) = (text(&source.url), text(&to));
+        if to_text.starts_with(&from) && !source.url.path().ends_with(".parquet") {
+            return config_err!("{} lies in the input {}: choose another output", location::display(&to), source.typed);
+        }
+        if from.starts_with(&to_text) {
+            return config_err!("the input {} lies in the output {}", source.typed, location::display(&to));
+        }
+    }
+    Ok((sources, to))
+}
+
+impl Job {
+    /// Opens input and output, and finds what is open. `make` makes the language model.
+    ///
+    /// # Errors
+    /// Wrong settings, locations or pipelines, a table that is not this pipeline's, failures of stores. Files that cannot
+    /// be read are [`Self::failures`]; if there is nothing else, the first of them is the error.
+    pub async fn open(request: &Request, make: fn(Option<Arc<dyn AnswerStore>>) -> Llm) -> Result<Self> {
+        let (sources, to) = locations(request)?;
+        let output = Output::open(to.clone()).await?;
+        let llm = make(paid_answers(request, &to).await?);
+        let context = session(request.settings.clone(), &llm)?;
+        // Each partition of a run's plan is a slice, and stays one.
+        context.state_ref().write().config_mut().options_mut().execution.target_partitions = 1;
+        let mut contents = Contents::load(store_of(output.beside())?.as_ref()).await;
+        let identity = Identity::of(&request.sql, request.columns.as_ref(), &request.settings, &mut contents)?;
+        let anew = request.new_generation && output.table().is_some();
+        let ledger = match anew {
+            true => Ledger::of_generation(output.ledger().generation + 1),
+            false => {
+                output.check_identity(&identity)?;
+                output.ledger().clone()
+            }
+        };
+        let state = context.state();
+        let Files { files, mut notes } = corpus::list(&state, &sources).await?;
+        let mut divided = files::divide(files, &ledger, &mut contents, request.on_change)?;
+        let held = if anew { vec![] } else { output.originals()? };
+        let open = std::mem::take(&mut divided.open);
+        let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), &held).await?;
+        if request.on_schema_change == OnSchemaChange::Fail && output.table().is_some() && !anew {
+            corpus.refuse_other_columns(&held);
+        }
+        let (slices, left) = files::slices(&corpus, &divided, &ledger, request);
+        let Divided { mut failures, ignored, .. } = divided;
+        failures.append(&mut corpus.failures);
+        notes.append(&mut corpus.notes);
+        let is_hopeless = slices.is_empty() && output.table().is_none();
+        if let (true, Some(first)) = (is_hopeless, failures.first()) {
+            return Err(first.clone().into());
+        }
+        Ok(Self { context, llm, output, anew, slices, left, failures, ignored, notes, corpus, identity, contents })
+    }
+
+    /// The pipeline, checked.
+    ///
+    /// # Errors
+    /// A planning error that names what is wrong with it.
+    pub async fn pipeline(&self, request: &Request) -> Result<LogicalPlan> {
+        self.context.register_table(plan::CORPUS, Arc::new(plan::CorpusTable(self.corpus.schema())))?;
+        let pipeline = self.context.state().create_logical_plan(&request.sql).await?;
+        plan::check(&pipeline)?;
+        Ok(pipeline)
+    }
+
+    /// The pipeline over files of one schema, that carries the original columns.
+    ///
+    /// # Errors
+    /// If it cannot be planned.
+    pub fn over_group(&self, pipeline: &LogicalPlan, group: usize) -> Result<LogicalPlan> {
+        let files = self.corpus.view_of_slices(&self.context.state(), group, self.corpus.slices_table(group))?;
+        plan::over_files(pipeline.clone(), &files, &self.corpus.original_columns())
+    }
+
+    /// The same as a physical plan, into which slices are put.
+    ///
+    /// # Errors
+    /// If it cannot be planned, or if its functions cannot work (a missing model, a wrong setting).
+    pub async fn template(&self, pipeline: &LogicalPlan, group: usize) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = self.over_group(pipeline, group)?;
+        self.context.execute_logical_plan(plan).await?.create_physical_plan().await
+    }
+
+    /// What the tables are made with, and how rows are written to them.
+    ///
+    /// # Errors
+    /// If a table cannot hold what the pipeline returns.
+    pub fn design(&mut self, template: &dyn ExecutionPlan, request: &Request) -> Result<(Design, Writing)> {
+        let (held_output, held_rejects) = self.output.schemas()?;
+        let held_output = held_output.filter(|_| !self.anew);
+        let schema = template.schema();
+        let rows = Rows::new(&schema, &self.corpus.original_names(), held_output.as_ref(), held_rejects.as_ref())?;
+        self.notes.extend(plan::without_status(&schema));
+        self.notes.extend(self.corpus.delta_notes());
+        let partition_by = match self.output.partition_by().filter(|_| !self.anew) {
+            Some(held) if request.partition_by.is_empty() || held == request.partition_by => held.to_vec(),
+            Some(held) => {
+                return config_err!(
+                    "--partition-by is {}, and the output is divided by {}: choose another output, or --new-generation",
+                    request.partition_by.join(","),
+                    if held.is_empty() { "nothing".to_string() } else { held.join(",") }
+                );
+            }
+            None => request.partition_by.clone(),
+        };
+        if let Some(missing) = partition_by.iter().find(|name| rows.output.field_with_name(name).is_err()) {
+            let names: Vec<&str> = rows.output.fields().iter().map(|field| field.name().as_str()).collect();
+            return config_err!("--partition-by names {missing}, and the output's columns are {}", names.join(", "));
+        }
+        let layout = |schema: &datafusion::arrow::datatypes::SchemaRef, partition_by: &[String]| Layout {
+            schema: Arc::clone(schema),
+            partition_by: partition_by.to_vec(),
+            shard_bytes: request.shard_bytes,
+        };
+        let writing = Writing {
+            output: self.output.url().clone(),
+            rejects: self.output.rejects_url()?,
+            attempt: self.output.attempt(),
+            output_layout: layout(&rows.output, &partition_by),
+            rejects_layout: layout(&rows.rejects, &[]),
+            fail_on_reject: request.settings.on_error == OnError::Fail,
+            rows: rows.clone(),
+        };
+        let identity = self.identity.clone();
+        let (output, rejects) = (Arc::clone(&rows.output), Arc::clone(&rows.rejects));
+        Ok((Design { output, rejects, partition_by, identity, originals: rows.originals }, writing))
+    }
+
+    /// Remembers what files hold, if there is an output to remember it beside.
+    ///
+    /// # Errors
+    /// If there is no store for the output.
+    pub async fn remember(&self) -> Result<()> {
+        if self.output.table().is_none() {
+            return Ok(());
+        }
+        let beside: Arc<dyn ObjectStore> = store_of(self.output.beside())?;
+        self.contents.save(beside.as_ref()).await;
+        Ok(())
+    }
+}
+
+/// A template over slices: one partition each, whose only row is the slice's receipt.
+///
+/// # Errors
+/// If the plan cannot be rebuilt.
+pub fn over_slices(
+    template: &Arc<dyn ExecutionPlan>,
+    slices: &[OpenSlice],
+    writing: &Arc<Writing>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let named = slices.iter().map(|open| (open.name.clone(), open.slice.rows())).collect();
+    Ok(Arc::new(WriteShards::new(read_slices(template, slices)?, Arc::clone(writing), named)))
+}
+
+/// A template that reads slices: one partition each.
+///
+/// # Errors
+/// If the plan cannot be rebuilt.
+pub fn read_slices(template: &Arc<dyn ExecutionPlan>, slices: &[OpenSlice]) -> Result<Arc<dyn ExecutionPlan>> {
+    let read: Vec<_> = slices.iter().map(|open| open.slice.clone()).collect();
+    let filled = Arc::clone(template).transform_up(|node| {
+        if node.downcast_ref::<ReadSlices>().is_none() {
+            return Ok(Transformed::no(node));
+        }
+        Ok(Transformed::yes(replace_children_if_necessary(node, vec![source_of(&read)?])?))
+    })?;
+    Ok(filled.data)
+}
+
+/// The output of a location that must be one.
+///
+/// # Errors
+/// If there is no table.
+pub async fn existing(to: &str) -> Result<Output> {
+    let url = location::folder(to)?;
+    let output = Output::open(url).await?;
+    match output.table() {
+        Some(_) => Ok(output),
+        None => exec_err!("there is no output of a run at {to}"),
+    }
+}

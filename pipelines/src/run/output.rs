@@ -1,0 +1,535 @@
+//! The tables of an output, and how slices get into them: rejects first, then the output, whose commit alone makes slices
+//! done.
+//!
+//! ```text
+//!   slices with receipts ──▶ rejects: add ──▶ output: add, transactions ──▶ rejects: remove what does not count
+//!                            (not counted yet)  (now they are)               (for readers who do not ask the output)
+//! ```
+//!
+//! A kill between any two of these leaves nothing to repair before the next run, which does the rest.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use chrono::Utc;
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use deltalake_core::kernel::Add;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use serde_json::{Value, json};
+use url::Url;
+
+use super::identity::Identity;
+use super::ledger::{Attempt, Ledger, SliceName};
+use super::receipt::Receipt;
+use super::rejects::{Settled, Standing};
+use super::take_back::TakeBack;
+use super::write_shards::ATTEMPT;
+use crate::beside::{FOLDERS, beside, join};
+use crate::location;
+use crate::log::{self, Log, State, store_of};
+
+/// The property that holds the identity of the pipeline that fills a table.
+const PIPELINE: &str = "asap.pipeline";
+/// The property that holds the generation of the rows.
+const GENERATION: &str = "asap.generation";
+/// The property that says which columns hold the original ones: a list of name in the files and column of the table.
+const ORIGINALS: &str = "asap.originals";
+
+/// The application whose transaction says that the output is complete: its version is the rows of the input that are done.
+const FINISHED: &str = "asap/finished";
+
+/// A slice that is written, and what it must find to become done.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// The slice.
+    pub slice: SliceName,
+    /// Who did it before; None if it was open.
+    pub before: Option<Attempt>,
+    /// What is to be committed.
+    pub receipt: Receipt,
+}
+
+/// What became of finished slices.
+#[derive(Debug, Default)]
+pub struct Committed {
+    /// The version of the table, if there was something to commit.
+    pub version: Option<u64>,
+    /// Slices that another run did first.
+    pub lost: Vec<SliceName>,
+}
+
+/// The tables of a run.
+pub struct Output {
+    url: Url,
+    beside: Url,
+    table: Option<Log>,
+    rejects: Option<Log>,
+    ledger: Ledger,
+    attempt: Attempt,
+    /// Objects of this attempt that a commit names, or may name.
+    named: HashSet<Path>,
+}
+
+/// What a table is made with.
+pub struct Design {
+    /// The columns of the output.
+    pub output: SchemaRef,
+    /// The columns of the rejects.
+    pub rejects: SchemaRef,
+    /// The columns by which the output is divided into folders.
+    pub partition_by: Vec<String>,
+    /// What it is filled with.
+    pub identity: Identity,
+    /// Name in the files, and column of the output, of each original column.
+    pub originals: Vec<(String, String)>,
+}
+
+impl Output {
+    /// Opens the tables at `url`, which need not be there yet.
+    ///
+    /// # Errors
+    /// If something other than a table of asap is there, or a table that a run cannot keep to.
+    pub async fn open(url: Url) -> Result<Self> {
+        let beside = beside(&url).await?;
+        let table = Log::open(&url).await?;
+        let rejects = Log::open(&join(&beside, "rejects/")?).await?;
+        match &table {
+            None => check_empty(&url, store_of(&url)?.as_ref()).await?,
+            Some(log) => log.state().check_writable(&url)?,
+        }
+        if table.as_ref().is_some_and(|log| !log.state().metadata.configuration.contains_key(PIPELINE)) {
+            return exec_err!(
+                "{} is a Delta table that asap did not make: choose another output",
+                location::display(&url)
+            );
+        }
+        let mut output = Self {
+            url,
+            beside,
+            table,
+            rejects,
+            ledger: Ledger::default(),
+            attempt: Attempt::new(),
+            named: HashSet::new(),
+        };
+        output.follow();
+        Ok(output)
+    }
+
+    fn follow(&mut self) {
+        if let Some(log) = &self.table {
+            self.ledger.follow(log.state(), generation(log.state()));
+        }
+    }
+
+    /// Who writes.
+    pub fn attempt(&self) -> Attempt {
+        self.attempt
+    }
+
+    /// What the output holds of its input.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The output's folder.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The folder of what asap keeps beside the table.
+    pub fn beside(&self) -> &Url {
+        &self.beside
+    }
+
+    /// The folder of the rejects.
+    pub fn rejects_url(&self) -> Result<Url> {
+        join(&self.beside, "rejects/")
+    }
+
+    /// The log of the output, if it exists.
+    pub fn table(&self) -> Option<&Log> {
+        self.table.as_ref()
+    }
+
+    /// The log of the rejects, if there were any.
+    pub fn rejects(&self) -> Option<&Log> {
+        self.rejects.as_ref()
+    }
+
+    /// What the output is filled with; None if an earlier asap filled it.
+    pub fn identity(&self) -> Option<Identity> {
+        Identity::decode(self.table.as_ref()?.state().metadata.configuration.get(PIPELINE)?)
+    }
+
+    /// The columns of the output and of the rejects, if they exist.
+    ///
+    /// # Errors
+    /// If a log holds no readable schema.
+    pub fn schemas(&self) -> Result<(Option<Schema>, Option<Schema>)> {
+        let schema = |log: &Option<Log>| log.as_ref().map(|log| log.state().schema()).transpose();
+        Ok((schema(&self.table)?, schema(&self.rejects)?))
+    }
+
+    /// The columns by which the output is divided into folders, if it exists.
+    pub fn partition_by(&self) -> Option<&[String]> {
+        self.table.as_ref().map(|log| log.state().metadata.partition_columns.as_slice())
+    }
+
+    /// The original columns that the output holds: their names in the files, with their types in the table.
+    ///
+    /// # Errors
+    /// If the table's properties cannot be read.
+    pub fn originals(&self) -> Result<Vec<FieldRef>> {
+        let Some(log) = &self.table else { return Ok(vec![]) };
+        let schema = log.state().schema()?;
+        let property = log.state().metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
+        let originals: Vec<(String, String)> = serde_json::from_str(property).map_err(|error| {
+            exec_datafusion_err!("the property {ORIGINALS} of {} cannot be read: {error}", self.url)
+        })?;
+        let fields = originals.iter().map(|(name, column)| {
+            let held = schema.field_with_name(column)?;
+            Ok(Arc::new(Field::new(name, held.data_type().clone(), true)))
+        });
+        fields.collect()
+    }
+
+    /// Refuses to fill a table with another pipeline.
+    ///
+    /// # Errors
+    /// If it was filled by another one; the message says what is different.
+    pub fn check_identity(&self, identity: &Identity) -> Result<()> {
+        if self.table.is_none() {
+            return Ok(());
+        }
+        let to = location::display(&self.url);
+        let advice =
+            "choose another output, or fill this one anew with --new-generation; what was answered is not paid again";
+        match self.identity() {
+            None => exec_err!("{to} was filled by an earlier version of asap: {advice}"),
+            Some(held) if held == *identity => Ok(()),
+            Some(held) => {
+                let different = held.differences(identity).join(", ");
+                exec_err!("{to} was filled by another pipeline; different are {different}: {advice}")
+            }
+        }
+    }
+
+    /// Takes all rows of the output back in one commit, and fills it with another design from then on.
+    ///
+    /// # Errors
+    /// If the store fails; if another run did the same meanwhile.
+    pub async fn begin_generation(&mut self, design: &Design) -> Result<()> {
+        let Some(log) = &mut self.table else { return Ok(()) };
+        let (url, held) = (&self.url, generation(log.state()));
+        log.commit(|state| {
+            if generation(state) != held {
+                return exec_err!("another run has filled {} anew meanwhile: start again", location::display(url));
+            }
+            let now = Utc::now().timestamp_millis();
+            let mut metadata = state.with_schema(&design.output)?;
+            metadata.partition_columns = design.partition_by.clone();
+            metadata.configuration.extend(properties(design, held + 1)?);
+            let more = json!({ "generation": held + 1 });
+            let mut lines = vec![log::commit_info("WRITE", "Overwrite", now, more), log::metadata(&metadata)];
+            lines.extend(state.files.values().map(|file| log::remove(file, now)));
+            Ok(lines)
+        })
+        .await?;
+        self.follow();
+        Ok(())
+    }
+
+    /// Makes the tables that are not there, and adds the columns that they lack.
+    ///
+    /// # Errors
+    /// If the store fails.
+    async fn prepare(&mut self, design: &Design, with_rejects: bool) -> Result<()> {
+        if self.table.is_none() {
+            let properties = properties(design, 0)?.into_iter().map(|(key, value)| (key, Some(value))).collect();
+            let made = Log::create(&self.url, Arc::clone(&design.output), &design.partition_by, properties).await?;
+            self.table = Some(made);
+            // Another run may have been faster, with another pipeline.
+            self.check_identity(&design.identity)?;
+            self.follow();
+        }
+        if with_rejects && self.rejects.is_none() {
+            let url = self.rejects_url()?;
+            self.rejects = Some(Log::create(&url, Arc::clone(&design.rejects), &[], HashMap::new()).await?);
+        }
+        if let Some(log) = &mut self.table {
+            widen(log, &design.output, &design.originals).await?;
+        }
+        if let Some(log) = &mut self.rejects {
+            widen(log, &design.rejects, &[]).await?;
+        }
+        Ok(())
+    }
+
+    /// Commits finished slices: those that another run did meanwhile are left out. `take_back` names the files whose rows
+    /// these slices replace, `info` is what the commit says of the run.
+    ///
+    /// # Errors
+    /// If the store fails, or [`log::OutcomeUnknown`]; shards that a commit may name are never removed.
+    pub async fn commit(
+        &mut self,
+        design: &Design,
+        mut finished: Vec<Finished>,
+        take_back: &mut TakeBack,
+        info: &Value,
+    ) -> Result<Committed> {
+        let has_rejects = finished.iter().any(|slice| !slice.receipt.rejects.is_empty());
+        self.prepare(design, has_rejects).await?;
+        self.name(&finished);
+        if has_rejects {
+            self.commit_rejects(&mut finished, info).await?;
+        }
+        let said = self.said_of_rejects(&finished);
+        loop {
+            take_back.find(self.table.as_ref(), self.attempt).await?;
+            let Self { table: Some(log), ledger, .. } = self else {
+                return exec_err!("there is no table to commit to");
+            };
+            let held = ledger.generation;
+            let mut lost = Vec::new();
+            let mut outdated = false;
+            let version = log
+                .commit(|state| {
+                    if generation(state) != held {
+                        return exec_err!("another run fills this output anew meanwhile: nothing of this one is added");
+                    }
+                    ledger.follow(state, held);
+                    outdated = take_back.is_outdated(state);
+                    if outdated {
+                        return Ok(vec![]);
+                    }
+                    let (ours, others): (Vec<_>, Vec<_>) =
+                        finished.iter().partition(|finished| is_open(ledger, take_back, finished));
+                    lost = others.iter().map(|finished| finished.slice.clone()).collect();
+                    lines(&ours, take_back, self.attempt, said, info)
+                })
+                .await?;
+            if !outdated {
+                self.follow();
+                return Ok(Committed { version, lost });
+            }
+        }
+    }
+
+    /// Remembers what must stay from now on, whatever becomes of the commits.
+    fn name(&mut self, finished: &[Finished]) {
+        let adds = finished.iter().flat_map(|slice| slice.receipt.output.iter().chain(&slice.receipt.rejects));
+        self.named
+            .extend(adds.filter_map(|add| Path::from_url_path(&add.path).ok().or_else(|| Path::parse(&add.path).ok())));
+    }
+
+    async fn commit_rejects(&mut self, finished: &mut [Finished], info: &Value) -> Result<()> {
+        let (Some(table), Some(rejects)) = (&self.table, &mut self.rejects) else { return Ok(()) };
+        let settled = Settled::of(table.state(), self.ledger.generation);
+        for slice in finished.iter_mut() {
+            // Dated after everything that was said of the slice, on whichever clock.
+            let after = settled.said(&slice.slice).map_or(0, |said| said + 1);
+            slice.receipt.rejects.iter_mut().for_each(|add| add.modification_time = add.modification_time.max(after));
+        }
+        let adds: Vec<String> = finished.iter().flat_map(|slice| &slice.receipt.rejects).map(log::add).collect();
+        let now = Utc::now().timestamp_millis();
+        rejects
+            .commit(|_| {
+                let first = log::commit_info("WRITE", "Append", now, info.clone());
+                Ok(std::iter::once(first).chain(adds.iter().cloned()).collect())
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// A time after that of every shard of rejects of these slices: what is said of them then outdates those.
+    fn said_of_rejects(&self, finished: &[Finished]) -> i64 {
+        let keys: HashSet<String> = finished.iter().map(|finished| finished.slice.key()).collect();
+        let shards = self.rejects.iter().flat_map(|log| log.state().files.values());
+        let dates =
+            shards.filter(|shard| super::rejects::place(&shard.path).is_some_and(|(_, key)| keys.contains(key)));
+        dates.map(|shard| shard.modification_time + 1).max().unwrap_or(0).max(Utc::now().timestamp_millis())
+    }
+
+    /// Takes shards of rejects that do not count, and never will, out of their table.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn tidy_rejects(&mut self) -> Result<()> {
+        let (Some(table), Some(rejects)) = (&mut self.table, &mut self.rejects) else { return Ok(()) };
+        rejects.refresh().await?;
+        if rejects.state().files.is_empty() {
+            return Ok(());
+        }
+        // What is read later knows of every slice that was done before these rejects were listed.
+        table.refresh().await?;
+        let settled = Settled::of(table.state(), generation(table.state()));
+        rejects
+            .commit(|state| {
+                let now = Utc::now().timestamp_millis();
+                let stale = state.files.values().filter(|shard| settled.standing(shard) == Standing::Stale);
+                let removes: Vec<String> = stale.map(|shard| log::remove(shard, now)).collect();
+                if removes.is_empty() {
+                    return Ok(vec![]);
+                }
+                let first =
+                    log::commit_info("DELETE", "Append", now, json!({ "rejects": "of attempts that do not count" }));
+                Ok(std::iter::once(first).chain(removes).collect())
+            })
+            .await?;
+        self.follow();
+        Ok(())
+    }
+
+    /// Says that every row of the input is in the output, if that was not said of as many rows: who follows the table may
+    /// end there.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn say_finished(&mut self) -> Result<()> {
+        let Self { table: Some(log), ledger, attempt, .. } = self else { return Ok(()) };
+        let (generation, run) = (ledger.generation, attempt.to_string());
+        let name = format!("{FINISHED}/{generation}");
+        log.commit(|state| {
+            ledger.follow(state, generation);
+            let rows = ledger.rows as i64;
+            if state.transactions.get(&name).is_some_and(|said| said.version == rows) {
+                return Ok(vec![]);
+            }
+            let now = Utc::now().timestamp_millis();
+            let info = log::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": rows }));
+            Ok(vec![info, log::transaction(&name, rows, now)])
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Makes sure that commits to the output can be made, and told from those of others, before any work is done for one.
+    ///
+    /// # Errors
+    /// If the store does not let us, or does not refuse to make the same object twice.
+    pub async fn check_writable(&self) -> Result<()> {
+        let probe = Path::from(format!("{ATTEMPT}{}/probe", self.attempt));
+        let store = store_of(&self.url)?;
+        let probed = match store.put(&probe, object_store::PutPayload::new()).await {
+            Ok(_) => store.delete(&probe).await,
+            Err(error) => Err(error),
+        };
+        probed.map_err(|error| exec_datafusion_err!("cannot write to {}: {error}", location::display(&self.url)))
+    }
+
+    /// Removes what this attempt wrote and no commit names.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn sweep(&self) -> Result<()> {
+        let folder = Path::from(format!("{ATTEMPT}{}", self.attempt));
+        for root in [self.url.clone(), self.rejects_url()?] {
+            let store = store_of(&root)?;
+            let listed: Vec<_> = match store.list(Some(&folder)).try_collect().await {
+                Err(object_store::Error::NotFound { .. }) => continue,
+                listed => listed?,
+            };
+            for object in listed.iter().filter(|object| !self.named.contains(&object.location)) {
+                store.delete(&object.location).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a slice is still what it was when its work began.
+fn is_open(ledger: &Ledger, take_back: &TakeBack, finished: &Finished) -> bool {
+    let slice = &finished.slice;
+    match ledger.file(&slice.path) {
+        _ if finished.before.is_some() => ledger.attempt_of(slice) == finished.before,
+        None => true,
+        Some(held) if held.version == slice.version => !held.overlaps(slice.start, slice.end),
+        // Another content is there: it goes in the same commit, or this one comes too late.
+        Some(held) => take_back.takes(&slice.path, &held.version),
+    }
+}
+
+fn lines(
+    finished: &[&Finished],
+    take_back: &TakeBack,
+    attempt: Attempt,
+    said: i64,
+    info: &Value,
+) -> Result<Vec<String>> {
+    if finished.is_empty() {
+        return Ok(vec![]);
+    }
+    let now = Utc::now().timestamp_millis();
+    let slices: Vec<String> = finished.iter().map(|finished| finished.slice.to_string()).collect();
+    let mut info = info.clone();
+    info["slices"] = json!(slices);
+    let removes = take_back.lines(now, said);
+    let mode = if removes.is_empty() { "Append" } else { "Overwrite" };
+    let mut lines = vec![log::commit_info("WRITE", mode, now, info)];
+    lines.extend(removes);
+    let adds: Vec<&Add> = finished.iter().flat_map(|finished| &finished.receipt.output).collect();
+    lines.extend(adds.into_iter().map(log::add));
+    lines.extend(slices.iter().map(|slice| log::transaction(slice, attempt.done(), said)));
+    Ok(lines)
+}
+
+fn generation(state: &State) -> u64 {
+    state.metadata.configuration.get(GENERATION).and_then(|generation| generation.parse().ok()).unwrap_or(0)
+}
+
+fn properties(design: &Design, generation: u64) -> Result<Vec<(String, String)>> {
+    Ok(vec![
+        (PIPELINE.to_string(), design.identity.encode()?),
+        (GENERATION.to_string(), generation.to_string()),
+        (ORIGINALS.to_string(), json!(design.originals).to_string()),
+        // So that whoever rewrites shards keeps what finds the rows of a file again.
+        ("delta.dataSkippingStatsColumns".to_string(), super::shards::BOUNDS.to_string()),
+    ])
+}
+
+/// Adds the columns that a table lacks, in a commit of their own.
+async fn widen(log: &mut Log, schema: &Schema, originals: &[(String, String)]) -> Result<()> {
+    log.commit(|state| {
+        let held = state.schema()?;
+        let new: Vec<FieldRef> =
+            schema.fields().iter().filter(|field| held.field_with_name(field.name()).is_err()).cloned().collect();
+        if new.is_empty() {
+            return Ok(vec![]);
+        }
+        let names: Vec<&String> = new.iter().map(|field| field.name()).collect();
+        let info = log::commit_info("ADD COLUMN", "Append", Utc::now().timestamp_millis(), json!({ "columns": names }));
+        let all = Schema::new(held.fields().iter().cloned().chain(new.iter().cloned()).collect::<Vec<_>>());
+        let mut metadata = state.with_schema(&all)?;
+        if !originals.is_empty() {
+            metadata.configuration.insert(ORIGINALS.to_string(), json!(originals).to_string());
+        }
+        Ok(vec![info, log::metadata(&metadata)])
+    })
+    .await?;
+    Ok(())
+}
+
+/// A place for a new table is empty, or holds only what asap keeps beside a table and what a run leaves that was killed
+/// before its first commit.
+async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()> {
+    let found = store.list_with_delimiter(None).await?;
+    let mut others = found.objects.iter().map(|file| file.location.to_string()).collect::<Vec<_>>();
+    for folder in &found.common_prefixes {
+        let name = folder.as_ref();
+        let is_empty_log = name == log::FOLDER && store.list(Some(folder)).try_next().await?.is_none();
+        if !FOLDERS.contains(&name) && !name.starts_with(ATTEMPT) && !is_empty_log {
+            others.push(name.to_string());
+        }
+    }
+    match others.first() {
+        None => Ok(()),
+        Some(name) => exec_err!(
+            "{} exists and is not a table of asap (it holds {name}): choose another output or an empty folder",
+            location::display(url)
+        ),
+    }
+}

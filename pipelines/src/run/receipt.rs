@@ -1,0 +1,143 @@
+//! What is left to say of a slice when its rows are written: what a commit adds, and what was counted.
+
+use std::collections::BTreeMap;
+
+use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::compute::sum;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::{Result, exec_datafusion_err};
+use deltalake_core::kernel::Add;
+use serde::{Deserialize, Serialize};
+
+/// The receipt of a slice.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Receipt {
+    /// The slice's name.
+    pub slice: String,
+    /// Shards of the output.
+    pub output: Vec<Add>,
+    /// Shards of the rejects.
+    pub rejects: Vec<Add>,
+    /// What was counted.
+    pub counts: Counts,
+    /// What calls to language models the slice's operators counted, by the names of EXPLAIN ANALYZE.
+    pub usage: BTreeMap<String, u64>,
+    /// Seconds spent by part, summed over threads.
+    pub seconds: BTreeMap<String, f64>,
+}
+
+/// What was counted of rows. Tokens and steps are of rows of the output, in the scoring model's tokenizer; they are None
+/// where the pipeline does not return the column that holds them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Rows read. Equal to `rows_out + rows_rejected + rows_filtered`.
+    pub rows_in: u64,
+    /// Rows in the output.
+    pub rows_out: u64,
+    /// Rows with a status that is not ok.
+    pub rows_rejected: u64,
+    /// Rows that the pipeline's WHERE took out.
+    pub rows_filtered: u64,
+    /// Rows of the output that lost every step.
+    pub rows_emptied: u64,
+    /// Rejected rows by status.
+    pub rejects: BTreeMap<String, u64>,
+    /// Tokens of the original chains.
+    pub tokens_in: Option<u64>,
+    /// Tokens after stage 1.
+    pub tokens_coarse: Option<u64>,
+    /// Tokens of the pruned chains.
+    pub tokens_out: Option<u64>,
+    /// Steps of the original chains.
+    pub steps_in: Option<u64>,
+    /// Steps of the pruned chains.
+    pub steps_out: Option<u64>,
+}
+
+impl Receipt {
+    /// The receipt as text.
+    ///
+    /// # Errors
+    /// If a number in it is none.
+    pub fn encode(&self) -> Result<String> {
+        serde_json::to_string(self).map_err(|error| exec_datafusion_err!("a receipt cannot be written: {error}"))
+    }
+
+    /// The receipt out of its text.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(text: &str) -> Result<Self> {
+        serde_json::from_str(text).map_err(|error| exec_datafusion_err!("a receipt cannot be read: {error}"))
+    }
+}
+
+impl Counts {
+    /// Counts a batch of output rows.
+    pub fn count_output(&mut self, batch: &RecordBatch) {
+        self.rows_out += batch.num_rows() as u64;
+        add(&mut self.tokens_in, column_sum(batch, "original_tokens"));
+        add(&mut self.tokens_coarse, column_sum(batch, "coarse_tokens"));
+        add(&mut self.tokens_out, column_sum(batch, "pruned_tokens"));
+        let steps = count_steps(batch);
+        add(&mut self.steps_in, steps.map(|(all, _)| all));
+        add(&mut self.steps_out, steps.map(|(_, kept)| kept));
+        self.rows_emptied += count_empty(batch);
+    }
+
+    /// Counts a rejected row.
+    pub fn count_reject(&mut self, status: &str) {
+        self.rows_rejected += 1;
+        *self.rejects.entry(status.to_string()).or_default() += 1;
+    }
+
+    /// Adds what another slice counted.
+    pub fn add(&mut self, other: &Self) {
+        let Self { rows_in, rows_out, rows_rejected, rows_filtered, rows_emptied, rejects, .. } = other;
+        self.rows_in += rows_in;
+        self.rows_out += rows_out;
+        self.rows_rejected += rows_rejected;
+        self.rows_filtered += rows_filtered;
+        self.rows_emptied += rows_emptied;
+        for (status, rows) in rejects {
+            *self.rejects.entry(status.clone()).or_default() += rows;
+        }
+        add(&mut self.tokens_in, other.tokens_in);
+        add(&mut self.tokens_coarse, other.tokens_coarse);
+        add(&mut self.tokens_out, other.tokens_out);
+        add(&mut self.steps_in, other.steps_in);
+        add(&mut self.steps_out, other.steps_out);
+    }
+}
+
+fn add(total: &mut Option<u64>, found: Option<u64>) {
+    if let Some(found) = found {
+        *total = Some(total.unwrap_or(0) + found);
+    }
+}
+
+fn column_sum(batch: &RecordBatch, name: &str) -> Option<u64> {
+    let column = batch.column_by_name(name)?.as_primitive_opt::<Int64Type>()?;
+    Some(sum(column).unwrap_or(0).max(0) as u64)
+}
+
+/// Steps in all and steps that no stage dropped, by the column `steps`.
+fn count_steps(batch: &RecordBatch) -> Option<(u64, u64)> {
+    let lists = batch.column_by_name("steps")?.as_list_opt::<i32>()?;
+    let first = lists.value_offsets().first().copied().unwrap_or(0) as usize;
+    let last = lists.value_offsets().last().copied().unwrap_or(0) as usize;
+    let items = lists.values().slice(first, last - first);
+    let dropped = items.as_struct_opt()?.column_by_name("dropped")?.clone();
+    Some((items.len() as u64, dropped.logical_null_count() as u64))
+}
+
+fn count_empty(batch: &RecordBatch) -> u64 {
+    let Some(chains) = batch.column_by_name("cot") else { return 0 };
+    let empty = match chains.data_type() {
+        DataType::Utf8 => chains.as_string::<i32>().iter().filter(|chain| *chain == Some("")).count(),
+        DataType::LargeUtf8 => chains.as_string::<i64>().iter().filter(|chain| *chain == Some("")).count(),
+        DataType::Utf8View => chains.as_string_view().iter().filter(|chain| *chain == Some("")).count(),
+        _ => 0,
+    };
+    empty as u64
+}

@@ -1,0 +1,183 @@
+//! What a run is asked to do.
+
+use std::num::NonZeroU64;
+use std::str::FromStr;
+use std::time::Duration;
+
+use asap_udfs::Settings;
+use datafusion::common::{DataFusionError, Result, config_err};
+
+use super::shards::SHARD_BYTES;
+use crate::corpus::ColumnMapping;
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The pipeline's name, for people.
+    pub name: String,
+    /// The pipeline: one SELECT over `corpus`.
+    pub sql: String,
+    /// Where rows come from: `LOC`, or several `NAME=LOC`.
+    pub from: Vec<String>,
+    /// Where rows go.
+    pub to: String,
+    /// Which columns are question, cot and answer, where that cannot be recognised.
+    pub columns: Option<ColumnMapping>,
+    /// The most input rows that the output may be made of, those of earlier runs included.
+    pub limit: Option<u64>,
+    /// All settings.
+    pub settings: Settings,
+    /// The most rows of a slice.
+    pub slice_rows: u64,
+    /// How long finished slices may wait to be committed.
+    pub commit_every: Duration,
+    /// What becomes of files that have changed since they were read.
+    pub on_change: OnChange,
+    /// What becomes of files with columns that the output does not have.
+    pub on_schema_change: OnSchemaChange,
+    /// Whether the output is filled anew.
+    pub new_generation: bool,
+    /// Rejected rows that are tried again: those with these statuses, or all if there are none.
+    pub retry_rejects: Option<Vec<String>>,
+    /// How many rows may be rejected before the run ends.
+    pub max_rejects: Option<MaxRejects>,
+    /// Which part of the slices is this run's.
+    pub part: Option<Part>,
+    /// How long the run may take to end when it is asked to.
+    pub grace: Duration,
+    /// The columns by whose values the output is divided into folders, when it is made.
+    pub partition_by: Vec<String>,
+    /// Bytes at which a shard is closed.
+    pub shard_bytes: NonZeroU64,
+    /// Whether the run tells that the output is complete, when it is.
+    pub says_finished: bool,
+}
+
+impl Request {
+    /// A run of a pipeline that leaves everything else as it is by default.
+    pub fn new(name: &str, sql: &str, from: &[&str], to: &str, settings: Settings) -> Self {
+        Self {
+            name: name.to_string(),
+            sql: sql.to_string(),
+            from: from.iter().map(|from| from.to_string()).collect(),
+            to: to.to_string(),
+            columns: None,
+            limit: None,
+            settings,
+            slice_rows: 10_000,
+            commit_every: Duration::from_secs(60),
+            on_change: OnChange::Fail,
+            on_schema_change: OnSchemaChange::Add,
+            new_generation: false,
+            retry_rejects: None,
+            max_rejects: None,
+            part: None,
+            grace: Duration::from_secs(25),
+            partition_by: vec![],
+            shard_bytes: SHARD_BYTES,
+            says_finished: true,
+        }
+    }
+}
+
+/// What becomes of a file that has changed since it was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnChange {
+    /// It is a file that failed; its old rows stay.
+    Fail,
+    /// Its old rows go in the commit in which its new ones come.
+    Reprocess,
+    /// Its old rows stay.
+    Ignore,
+}
+
+/// What becomes of a file with a column that the output does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnSchemaChange {
+    /// The output gets the column; rows without it hold NULL.
+    Add,
+    /// It is a file that failed.
+    Fail,
+}
+
+/// How many rows may be rejected.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum MaxRejects {
+    /// So many rows.
+    Rows(u64),
+    /// So many of a hundred rows.
+    Percent(f64),
+}
+
+/// Rows below which a share of rejects says nothing yet.
+const FEW_ROWS: u64 = 100;
+
+impl MaxRejects {
+    /// Whether there are too many rejects among the rows that are through.
+    pub fn is_exceeded(self, rejected: u64, rows: u64, is_last: bool) -> bool {
+        match self {
+            Self::Rows(most) => rejected > most,
+            Self::Percent(most) => (is_last || rows >= FEW_ROWS) && rejected as f64 * 100.0 > most * rows as f64,
+        }
+    }
+}
+
+impl FromStr for MaxRejects {
+    type Err = DataFusionError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let percent = text.strip_suffix('%').map(|number| number.trim().parse::<f64>());
+        match (percent, text.parse::<u64>()) {
+            (Some(Ok(percent)), _) if (0.0..=100.0).contains(&percent) => Ok(Self::Percent(percent)),
+            (None, Ok(rows)) => Ok(Self::Rows(rows)),
+            _ => config_err!("--max-rejects takes a number of rows, or a share such as 2%, found '{text}'"),
+        }
+    }
+}
+
+impl std::fmt::Display for MaxRejects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Rows(rows) => write!(f, "{rows}"),
+            Self::Percent(percent) => write!(f, "{percent}%"),
+        }
+    }
+}
+
+/// One of several parts of the slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Which one, from 1.
+    pub number: u64,
+    /// How many there are.
+    pub of: u64,
+}
+
+impl FromStr for Part {
+    type Err = DataFusionError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parsed = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        match parsed {
+            Some((number, of)) if 1 <= number && number <= of => Ok(Self { number, of }),
+            _ => config_err!("--part takes a number and of how many, such as 3/8, found '{text}'"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_shares_are_read() {
+        assert_eq!("3/8".parse::<Part>().unwrap(), Part { number: 3, of: 8 });
+        assert!(["0/8", "9/8", "3", "a/b"].iter().all(|text| text.parse::<Part>().is_err()));
+        assert_eq!("2.5%".parse::<MaxRejects>().unwrap(), MaxRejects::Percent(2.5));
+        assert_eq!("7".parse::<MaxRejects>().unwrap(), MaxRejects::Rows(7));
+        assert!(["-1", "101%", "x"].iter().all(|text| text.parse::<MaxRejects>().is_err()));
+        assert!(MaxRejects::Rows(7).is_exceeded(8, 9, false));
+        assert!(!MaxRejects::Percent(10.0).is_exceeded(8, 9, false));
+        assert!(MaxRejects::Percent(10.0).is_exceeded(8, 9, true));
+    }
+}

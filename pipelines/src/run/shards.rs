@@ -1,0 +1,188 @@
+//! Shards: rows written beside a table, invisible until a commit names them.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{RecordBatch, UInt32Array};
+use datafusion::arrow::compute::take_record_batch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::parquet::basic::{Compression, ZstdLevel};
+use datafusion::parquet::file::properties::WriterProperties;
+use delta_kernel::expressions::Scalar;
+use delta_kernel::table_properties::DataSkippingNumIndexedCols;
+use deltalake_core::datafile::writer::{PartitionWriter, PartitionWriterConfig};
+use deltalake_core::kernel::Add;
+use indexmap::IndexMap;
+use object_store::ObjectStore;
+use object_store::path::Path;
+
+/// Bytes at which a shard is closed and the next one begun, unless asked for otherwise.
+pub const SHARD_BYTES: NonZeroU64 = NonZeroU64::new(256 << 20).unwrap();
+/// Bytes of encoded rows that a row group holds; what is in memory is one row group.
+const ROW_GROUP_BYTES: usize = 32 << 20;
+/// The only bounds that the log holds: by them the rows of a file of the input are found again. Bounds of texts as long as
+/// chains would make the log as large as the data.
+pub const BOUNDS: &str = "file";
+
+/// How the shards of a table are written.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// The columns of the table.
+    pub schema: SchemaRef,
+    /// The columns by whose values rows are divided into folders.
+    pub partition_by: Vec<String>,
+    /// Bytes at which a shard is closed.
+    pub shard_bytes: NonZeroU64,
+}
+
+/// Shards in the making, all in one folder.
+pub struct Shards {
+    store: Arc<dyn ObjectStore>,
+    folder: Path,
+    layout: Layout,
+    /// The columns that stand in the files.
+    file_schema: SchemaRef,
+    writers: BTreeMap<Vec<Option<String>>, PartitionWriter>,
+}
+
+impl Shards {
+    /// Begins shards in a folder of a table whose root is the root of `store`.
+    ///
+    /// # Errors
+    /// If the layout divides rows by a column that the table does not have.
+    pub fn begin(store: Arc<dyn ObjectStore>, folder: Path, layout: Layout) -> Result<Self> {
+        let columns = 0..layout.schema.fields().len();
+        let in_files: Vec<usize> =
+            columns.filter(|index| !layout.partition_by.contains(layout.schema.field(*index).name())).collect();
+        let file_schema = Arc::new(layout.schema.project(&in_files)?);
+        Ok(Self { store, folder, layout, file_schema, writers: BTreeMap::new() })
+    }
+
+    /// Adds rows, which have the columns of the table; they are on the store when [`Shards::finish`] returns.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        if self.layout.partition_by.is_empty() {
+            return Ok(self.writer(vec![])?.write(batch).await?);
+        }
+        let in_files = self.file_schema.fields().iter().map(|field| batch.schema().index_of(field.name()));
+        let in_files = in_files.collect::<std::result::Result<Vec<_>, _>>()?;
+        for (values, rows) in self.divide(batch)? {
+            let part = take_record_batch(&batch.project(&in_files)?, &rows)?;
+            self.writer(values)?.write(&part).await?;
+        }
+        Ok(())
+    }
+
+    /// The rows of each combination of values of the partition columns.
+    fn divide(&self, batch: &RecordBatch) -> Result<BTreeMap<Vec<Option<String>>, UInt32Array>> {
+        let options = FormatOptions::new();
+        let mut columns = Vec::new();
+        for name in &self.layout.partition_by {
+            let column = batch.column_by_name(name);
+            let column = column.ok_or_else(|| exec_datafusion_err!("there is no column {name} to divide rows by"))?;
+            columns.push((column, ArrayFormatter::try_new(column, &options)?));
+        }
+        let mut rows: BTreeMap<Vec<Option<String>>, Vec<u32>> = BTreeMap::new();
+        for row in 0..batch.num_rows() {
+            let value = |(column, format): &(&_, ArrayFormatter)| {
+                datafusion::arrow::array::Array::is_valid(*column, row).then(|| format.value(row).to_string())
+            };
+            rows.entry(columns.iter().map(value).collect()).or_default().push(row as u32);
+        }
+        Ok(rows.into_iter().map(|(values, rows)| (values, UInt32Array::from(rows))).collect())
+    }
+
+    fn writer(&mut self, values: Vec<Option<String>>) -> Result<&mut PartitionWriter> {
+        let Self { store, folder, layout, file_schema, writers } = self;
+        if !writers.contains_key(&values) {
+            let writer = open(store, folder, layout, file_schema, &values)?;
+            writers.insert(values.clone(), writer);
+        }
+        writers.get_mut(&values).ok_or_else(|| exec_datafusion_err!("a writer vanished"))
+    }
+
+    /// Closes all shards: what a commit adds.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn finish(self) -> Result<Vec<Add>> {
+        let mut adds = Vec::new();
+        for (_, writer) in self.writers {
+            adds.extend(writer.close().await?);
+        }
+        Ok(adds)
+    }
+}
+
+fn open(
+    store: &Arc<dyn ObjectStore>,
+    folder: &Path,
+    layout: &Layout,
+    file_schema: &SchemaRef,
+    values: &[Option<String>],
+) -> Result<PartitionWriter> {
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+        .set_created_by(concat!("asap ", env!("CARGO_PKG_VERSION")).to_string())
+        .build();
+    let mut folder = folder.clone();
+    let mut partition: IndexMap<String, Scalar> = IndexMap::new();
+    for (name, value) in layout.partition_by.iter().zip(values) {
+        folder = folder.join(format!("{name}={}", value.as_deref().unwrap_or("__HIVE_DEFAULT_PARTITION__")));
+        let kind = match (layout.schema.field_with_name(name)?.data_type().try_into_kernel_primitive(), value) {
+            (Some(kind), Some(value)) => kind.parse_scalar(value).map_err(|error| exec_datafusion_err!("{error}"))?,
+            (Some(kind), None) => Scalar::Null(delta_kernel::schema::DataType::Primitive(kind)),
+            (None, _) => {
+                return Err(exec_datafusion_err!("rows cannot be divided by column {name}: it holds no plain values"));
+            }
+        };
+        partition.insert(name.clone(), kind);
+    }
+    let config = PartitionWriterConfig::try_new(
+        Arc::clone(file_schema),
+        partition,
+        Some(properties),
+        Some(layout.shard_bytes),
+        None,
+        None,
+        Some(folder),
+    )?;
+    let bounds = vec![BOUNDS.to_string()];
+    Ok(PartitionWriter::try_with_config(
+        Arc::clone(store),
+        config,
+        DataSkippingNumIndexedCols::NumColumns(0),
+        Some(bounds),
+    )?)
+}
+
+/// The plain type of a column, by which the value of a folder is read.
+trait PlainType {
+    fn try_into_kernel_primitive(&self) -> Option<delta_kernel::schema::PrimitiveType>;
+}
+
+impl PlainType for datafusion::arrow::datatypes::DataType {
+    fn try_into_kernel_primitive(&self) -> Option<delta_kernel::schema::PrimitiveType> {
+        use datafusion::arrow::datatypes::DataType as Arrow;
+        use delta_kernel::schema::PrimitiveType as Plain;
+        Some(match self {
+            Arrow::Utf8 => Plain::String,
+            Arrow::Boolean => Plain::Boolean,
+            Arrow::Int8 => Plain::Byte,
+            Arrow::Int16 => Plain::Short,
+            Arrow::Int32 => Plain::Integer,
+            Arrow::Int64 => Plain::Long,
+            Arrow::Date32 => Plain::Date,
+            _ => return None,
+        })
+    }
+}

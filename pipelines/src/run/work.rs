@@ -1,0 +1,330 @@
+//! The work of a run: slices under way, and what is committed of them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::array::AsArray;
+use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+use futures::StreamExt;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::Observer;
+use super::files::OpenSlice;
+use super::job::{Job, over_slices};
+use super::output::{Design, Finished};
+use super::progress::{Progress, Reached};
+use super::receipt::Receipt;
+use super::request::{MaxRejects, Request};
+use super::summary::Summary;
+use super::take_back::TakeBack;
+use super::write_shards::Writing;
+use crate::corpus::FileFailure;
+
+/// How often it is looked how far the slices are.
+const TICK: Duration = Duration::from_millis(200);
+/// How much of the time that a run has to end is spent on waiting for its slices; the rest is for what they leave.
+const WAITING: f64 = 0.6;
+
+/// More rows were rejected than the run may have.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{rejected} of {rows} rows were rejected, more than --max-rejects {most} allows ({reasons}); what was done since the \
+     last commit is not committed"
+)]
+pub struct TooManyRejects {
+    rejected: u64,
+    rows: u64,
+    most: MaxRejects,
+    reasons: String,
+}
+
+/// How the slices of a run ended.
+pub enum Ended {
+    /// All were tried.
+    Through,
+    /// The run was asked to stop.
+    Stopped,
+    /// Something else than a file failed.
+    Failed(DataFusionError),
+}
+
+/// Slices on their way from open to committed.
+pub struct Work<'a> {
+    job: &'a mut Job,
+    request: &'a Request,
+    pipeline: LogicalPlan,
+    design: &'a Design,
+    writing: Arc<Writing>,
+    context: Arc<TaskContext>,
+    progress: Arc<Progress>,
+    /// Slices that were not begun, the first last.
+    waiting: Vec<OpenSlice>,
+    template: Option<(usize, Arc<dyn ExecutionPlan>)>,
+    running: JoinSet<(OpenSlice, Result<Receipt>)>,
+    finished: Vec<Finished>,
+    /// Files whose slices are committed together, with how many of them are still to come.
+    replaced: HashMap<String, usize>,
+    failed: HashSet<String>,
+    committed_at: Instant,
+    reached: Reached,
+}
+
+impl<'a> Work<'a> {
+    /// The work of a job's slices.
+    pub fn new(
+        job: &'a mut Job,
+        request: &'a Request,
+        pipeline: LogicalPlan,
+        template: Arc<dyn ExecutionPlan>,
+        design: &'a Design,
+        writing: Writing,
+    ) -> Self {
+        let mut waiting = std::mem::take(&mut job.slices);
+        waiting.reverse();
+        let first = waiting.last().map_or(0, |slice| slice.group);
+        let mut replaced = HashMap::new();
+        for slice in waiting.iter().filter(|slice| slice.replaces) {
+            *replaced.entry(slice.name.path.clone()).or_default() += 1;
+        }
+        let progress = Arc::new(Progress::default());
+        job.context.state_ref().write().config_mut().set_extension(Arc::clone(&progress));
+        Self {
+            context: job.context.task_ctx(),
+            job,
+            request,
+            pipeline,
+            design,
+            writing: Arc::new(writing),
+            progress,
+            waiting,
+            template: Some((first, template)),
+            running: JoinSet::new(),
+            finished: Vec::new(),
+            replaced,
+            failed: HashSet::new(),
+            committed_at: Instant::now(),
+            reached: Reached::default(),
+        }
+    }
+
+    /// Works until every slice was tried, until the run is stopped, or until it fails; what is finished is committed.
+    pub async fn run(
+        mut self,
+        summary: &mut Summary,
+        observer: &dyn Observer,
+        mut stop: impl Future<Output = ()> + Unpin,
+    ) -> Ended {
+        let mut ended = match self.drive(summary, observer, &mut stop).await {
+            Ok(false) => Ended::Through,
+            Ok(true) => Ended::Stopped,
+            Err(error) => Ended::Failed(error),
+        };
+        self.running.shutdown().await;
+        if let Ended::Failed(error) = &ended {
+            self.leave_out_what_is_in_doubt(error);
+        }
+        if let Err(error) = self.commit(summary, true).await
+            && !matches!(ended, Ended::Failed(_))
+        {
+            ended = Ended::Failed(error);
+        }
+        summary.slices_left += self.waiting.len() as u64;
+        ended
+    }
+
+    /// True if the run was stopped.
+    async fn drive(
+        &mut self,
+        summary: &mut Summary,
+        observer: &dyn Observer,
+        stop: &mut (impl Future<Output = ()> + Unpin),
+    ) -> Result<bool> {
+        let mut tick = tokio::time::interval(TICK);
+        let mut deadline: Option<tokio::time::Instant> = None;
+        loop {
+            while deadline.is_none() && self.running.len() < slices_at_once() && !self.waiting.is_empty() {
+                self.begin_next().await?;
+            }
+            if self.running.is_empty() {
+                return Ok(deadline.is_some());
+            }
+            let at_deadline = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                Some(done) = self.running.join_next() => {
+                    let (slice, receipt) = done.map_err(|error| DataFusionError::External(Box::new(error)))?;
+                    self.take(slice, receipt, summary)?;
+                }
+                _ = tick.tick() => self.look(observer)?,
+                () = &mut *stop, if deadline.is_none() => {
+                    deadline = Some(tokio::time::Instant::now() + self.request.grace.mul_f64(WAITING));
+                }
+                () = at_deadline => {
+                    summary.slices_left += self.running.len() as u64;
+                    return Ok(true);
+                }
+            }
+            self.look(observer)?;
+            if self.committed_at.elapsed() >= self.request.commit_every {
+                self.commit(summary, false).await?;
+            }
+        }
+    }
+
+    async fn begin_next(&mut self) -> Result<()> {
+        let Some(slice) = self.waiting.pop() else { return Ok(()) };
+        if self.failed.contains(&slice.name.path) {
+            return Ok(());
+        }
+        let template = match &self.template {
+            Some((group, template)) if *group == slice.group => Arc::clone(template),
+            _ => {
+                let made = self.job.template(&self.pipeline, slice.group).await?;
+                self.template = Some((slice.group, Arc::clone(&made)));
+                made
+            }
+        };
+        let plan = over_slices(&template, std::slice::from_ref(&slice), &self.writing)?;
+        // Begun here and not in its task, so that slices of one row group are announced in their order.
+        let mut receipts = plan.execute(0, Arc::clone(&self.context))?;
+        self.running.spawn(async move {
+            let receipt = match receipts.next().await {
+                Some(Ok(batch)) => Receipt::decode(batch.column(0).as_string::<i32>().value(0)),
+                Some(Err(error)) => Err(error),
+                None => exec_err!("the slice {} left no receipt", slice.name),
+            };
+            (slice, receipt)
+        });
+        Ok(())
+    }
+
+    /// Takes a slice that ended.
+    fn take(&mut self, open: OpenSlice, receipt: Result<Receipt>, summary: &mut Summary) -> Result<()> {
+        let path = open.name.path.clone();
+        let receipt = match receipt {
+            Ok(receipt) => receipt,
+            Err(error) => {
+                let Some(failure) = FileFailure::of(&error) else { return Err(error) };
+                summary.slices_left += 1;
+                if self.failed.insert(path.clone()) {
+                    summary.files_failed.push(failure.clone());
+                }
+                if open.replaces {
+                    self.finished.retain(|finished| finished.slice.path != path);
+                }
+                return Ok(());
+            }
+        };
+        // Also where the pipeline does not show that a row had no call.
+        if let Some(error) = self.job.llm.budget_refusal() {
+            return super::budget_is_spent(&error, self.job.llm.usage());
+        }
+        if let Some(left) = self.replaced.get_mut(&path) {
+            *left -= 1;
+        }
+        if !(open.replaces && self.failed.contains(&path)) {
+            self.finished.push(Finished { slice: open.name, before: open.before, receipt });
+        }
+        Ok(())
+    }
+
+    /// Tells how far the slices are, and ends the run if too many rows are rejected.
+    fn look(&mut self, observer: &dyn Observer) -> Result<()> {
+        let reached = self.progress.reached();
+        observer.advance(reached.rows - self.reached.rows, reached.tokens - self.reached.tokens);
+        self.reached = reached;
+        let is_last = self.running.is_empty() && self.waiting.is_empty();
+        match self.request.max_rejects {
+            Some(most) if most.is_exceeded(reached.rejected, reached.rows, is_last) => {
+                let mut by_status: HashMap<&str, u64> = HashMap::new();
+                for (status, rows) in self.finished.iter().flat_map(|finished| &finished.receipt.counts.rejects) {
+                    *by_status.entry(status).or_default() += rows;
+                }
+                let mut reasons: Vec<String> =
+                    by_status.iter().map(|(status, rows)| format!("{status} {rows}")).collect();
+                reasons.sort();
+                if reasons.is_empty() {
+                    reasons.push("in slices that are not finished".to_string());
+                }
+                self.finished.clear();
+                let (rejected, rows, reasons) = (reached.rejected, reached.rows, reasons.join(", "));
+                Err(DataFusionError::External(Box::new(TooManyRejects { rejected, rows, most, reasons })))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// After a failure: a slice with rejects may owe them to what failed, so it is done again.
+    fn leave_out_what_is_in_doubt(&mut self, error: &DataFusionError) {
+        if self.job.llm.usage().calls > 0 {
+            tracing::debug!(%error, "slices with rejects are not committed");
+            self.finished.retain(|finished| finished.receipt.counts.rows_rejected == 0);
+        }
+    }
+
+    /// Commits what is finished.
+    async fn commit(&mut self, summary: &mut Summary, is_last: bool) -> Result<()> {
+        super::is_answered(&self.job.llm)?;
+        self.committed_at = Instant::now();
+        let (together, alone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.finished)
+            .into_iter()
+            .partition(|finished| !self.replaced.contains_key(&finished.slice.path));
+        let mut by_file: HashMap<String, Vec<Finished>> = HashMap::new();
+        for finished in alone {
+            by_file.entry(finished.slice.path.clone()).or_default().push(finished);
+        }
+        self.commit_group(together, &mut TakeBack::default(), summary).await?;
+        for (path, slices) in by_file {
+            if self.replaced.get(&path) == Some(&0) && !self.failed.contains(&path) {
+                let mut take_back = TakeBack::new(self.job.output.ledger(), &path);
+                self.commit_group(slices, &mut take_back, summary).await?;
+            } else if !is_last {
+                self.finished.extend(slices);
+            } else {
+                summary.slices_left += slices.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    async fn commit_group(
+        &mut self,
+        finished: Vec<Finished>,
+        take_back: &mut TakeBack,
+        summary: &mut Summary,
+    ) -> Result<()> {
+        if finished.is_empty() {
+            return Ok(());
+        }
+        let info = json!({ "run": self.job.output.attempt().to_string(), "pipeline": self.request.name });
+        let committed = self.job.output.commit(self.design, finished.clone(), take_back, &info).await?;
+        summary.table_version = committed.version.or(summary.table_version);
+        for Finished { slice, receipt, .. } in &finished {
+            if committed.lost.contains(slice) {
+                summary.slices_lost += 1;
+                continue;
+            }
+            summary.slices += 1;
+            summary.counts.add(&receipt.counts);
+            for (part, seconds) in &receipt.seconds {
+                *summary.seconds_by_part.entry(part.clone()).or_default() += seconds;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Slices that are under way at the same time: one more than there are cores, so that one's last rows do not leave a core or
+/// an endpoint idle.
+fn slices_at_once() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1)
+}

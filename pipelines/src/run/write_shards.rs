@@ -1,0 +1,302 @@
+//! Writes the rows of slices to shards of the output and of the rejects: a partition of its input is a slice, of which one
+//! row is left, its receipt.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::arrow::array::{AsArray, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, exec_err, internal_datafusion_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
+use futures::StreamExt;
+use object_store::path::Path;
+use url::Url;
+
+use asap_udfs::plan::FenceExec;
+
+use super::ledger::{Attempt, SliceName};
+use super::progress::Progress;
+use super::receipt::Receipt;
+use super::rows::Rows;
+use super::shards::{Layout, Shards};
+use crate::corpus::ReadSlices;
+use crate::log::store_of;
+
+/// What the names of folders begin with in which runs write shards: each attempt has its own.
+pub const ATTEMPT: &str = "asap-";
+
+/// The metrics by which a fence counts calls to language models.
+const USAGE: [&str; 6] = ["calls", "cache_hits", "retries", "failed", "tokens_in", "tokens_out"];
+
+/// Where and how rows are written.
+#[derive(Debug, Clone)]
+pub struct Writing {
+    /// The output's folder.
+    pub output: Url,
+    /// The folder of its rejects.
+    pub rejects: Url,
+    /// Who writes.
+    pub attempt: Attempt,
+    /// What becomes of a row.
+    pub rows: Rows,
+    /// The output's shards.
+    pub output_layout: Layout,
+    /// The rejects' shards.
+    pub rejects_layout: Layout,
+    /// Whether the first reject fails its slice.
+    pub fail_on_reject: bool,
+}
+
+/// Writes the partitions of its input, which are slices, and returns a receipt for each.
+#[derive(Debug)]
+pub struct WriteShards {
+    input: Arc<dyn ExecutionPlan>,
+    writing: Arc<Writing>,
+    /// The slice of each partition, and how many of its rows are read.
+    slices: Arc<[(SliceName, u64)]>,
+    properties: Arc<PlanProperties>,
+}
+
+impl WriteShards {
+    /// Writes the partitions of `input`.
+    pub fn new(input: Arc<dyn ExecutionPlan>, writing: Arc<Writing>, slices: Arc<[(SliceName, u64)]>) -> Self {
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("receipt", DataType::Utf8, false)]));
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            input.output_partitioning().clone(),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Self { input, writing, slices, properties: Arc::new(properties) }
+    }
+
+    /// Where and how rows are written.
+    pub fn writing(&self) -> &Arc<Writing> {
+        &self.writing
+    }
+
+    /// The slice of each partition, and how many of its rows are read.
+    pub fn slices(&self) -> &Arc<[(SliceName, u64)]> {
+        &self.slices
+    }
+}
+
+impl DisplayAs for WriteShards {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WriteShards: attempt={}", self.writing.attempt)
+    }
+}
+
+impl ExecutionPlan for WriteShards {
+    fn name(&self) -> &str {
+        "WriteShards"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = children.into_iter().next().ok_or_else(|| internal_datafusion_err!("WriteShards has one input"))?;
+        Ok(Arc::new(Self::new(input, Arc::clone(&self.writing), Arc::clone(&self.slices))))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let Some((slice, expected)) = self.slices.get(partition).cloned() else {
+            return exec_err!(
+                "partition {partition} has no slice: the plan was given other partitions than its slices"
+            );
+        };
+        let progress = context.session_config().get_extension::<Progress>().unwrap_or_default();
+        let rows = self.input.execute(partition, context)?;
+        let (input, writing, schema) = (Arc::clone(&self.input), Arc::clone(&self.writing), self.schema());
+        let receipt = async move {
+            let written = write(rows, &writing, &slice, &progress).await?;
+            let receipt = account(input.as_ref(), partition, expected, written)?;
+            let columns = vec![Arc::new(StringArray::from(vec![receipt.encode()?])) as _];
+            Ok(RecordBatch::try_new(schema, columns)?)
+        };
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), futures::stream::once(receipt))))
+    }
+}
+
+/// Takes the rows of a slice to shards.
+async fn write(
+    mut rows: SendableRecordBatchStream,
+    writing: &Writing,
+    slice: &SliceName,
+    progress: &Progress,
+) -> Result<Receipt> {
+    let folder = Path::from(format!("{ATTEMPT}{}", writing.attempt));
+    let reject_folder = folder.clone().join(slice.key());
+    let mut output = Shards::begin(store_of(&writing.output)?, folder, writing.output_layout.clone())?;
+    let mut rejects = Shards::begin(store_of(&writing.rejects)?, reject_folder, writing.rejects_layout.clone())?;
+    let mut receipt = Receipt { slice: slice.to_string(), ..Receipt::default() };
+    let mut seen = Seen::new(slice);
+    let mut seconds = 0.0;
+    while let Some(batch) = rows.next().await.transpose()? {
+        let started = Instant::now();
+        seen.take(&batch)?;
+        let divided = writing.rows.divide(&batch)?;
+        count_rejects(&divided.rejects, writing.fail_on_reject, &mut receipt)?;
+        let tokens_before = receipt.counts.tokens_in.unwrap_or(0);
+        receipt.counts.count_output(&divided.output);
+        output.write(&divided.output).await?;
+        rejects.write(&divided.rejects).await?;
+        seconds += started.elapsed().as_secs_f64();
+        let tokens = receipt.counts.tokens_in.unwrap_or(0) - tokens_before;
+        progress.advance(batch.num_rows() as u64, divided.rejects.num_rows() as u64, tokens);
+    }
+    let started = Instant::now();
+    receipt.output = output.finish().await?;
+    receipt.rejects = rejects.finish().await?;
+    receipt.seconds.insert("write".to_string(), seconds + started.elapsed().as_secs_f64());
+    Ok(receipt)
+}
+
+fn count_rejects(rejects: &RecordBatch, fail: bool, receipt: &mut Receipt) -> Result<()> {
+    let text = |name: &str| rejects.column_by_name(name).map(|column| column.as_string::<i32>().clone());
+    let (status, error) = (text("status"), text("error"));
+    for (row, status) in status.iter().flatten().enumerate() {
+        let status = status.unwrap_or_default();
+        if fail {
+            let reason = error.as_ref().map_or("", |error| error.value(row));
+            return exec_err!("a row failed with status {status} ({reason}), and asap.on_error is 'fail'");
+        }
+        receipt.counts.count_reject(status);
+    }
+    Ok(())
+}
+
+/// Which rows of a slice have come: each once, and none of another slice.
+struct Seen<'a> {
+    slice: &'a SliceName,
+    rows: Vec<bool>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(slice: &'a SliceName) -> Self {
+        Self { slice, rows: vec![false; slice.rows() as usize] }
+    }
+
+    fn take(&mut self, batch: &RecordBatch) -> Result<()> {
+        let Some(source) = batch.column_by_name("source").and_then(|column| column.as_struct_opt()) else {
+            return exec_err!("the rows of a pipeline have no source");
+        };
+        let (files, numbers) = (source.column(0).as_string::<i32>(), source.column(1).as_primitive::<Int64Type>());
+        for (file, row) in files.iter().zip(numbers.values()) {
+            let is_ours = file == Some(self.slice.path.as_str()) && (*row as u64) >= self.slice.start;
+            let seen = self.rows.get_mut((*row as u64).wrapping_sub(self.slice.start) as usize).filter(|_| is_ours);
+            match seen {
+                Some(seen) if !*seen => *seen = true,
+                Some(_) => return exec_err!("row {row} of {} came twice", self.slice.path),
+                None => return exec_err!("row {row} of {file:?} came in the slice {}", self.slice),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every row that was read is in the output, in the rejects, or was filtered, each counted where it happens.
+fn account(plan: &dyn ExecutionPlan, partition: usize, expected: u64, mut receipt: Receipt) -> Result<Receipt> {
+    let mut found = Found::default();
+    found.visit(plan, partition);
+    let counts = &mut receipt.counts;
+    match found.read {
+        Some(read) if read != expected => {
+            return exec_err!("{} has {expected} rows, of which {read} were read", receipt.slice);
+        }
+        // A WHERE that is never true leaves nothing to read.
+        None => found.filtered = expected,
+        Some(_) => {}
+    }
+    counts.rows_in = expected;
+    counts.rows_filtered = found.filtered;
+    let (known, out, rejected) =
+        (found.filtered + counts.rows_out + counts.rows_rejected, counts.rows_out, counts.rows_rejected);
+    if known != expected {
+        return exec_err!(
+            "{expected} rows of {} were read, but {out} are in the output, {rejected} rejected and {} filtered: rows were \
+             lost or doubled, nothing of the slice is committed",
+            receipt.slice,
+            found.filtered
+        );
+    }
+    receipt.usage = found.usage;
+    receipt.seconds.insert("read".to_string(), found.reading);
+    receipt.seconds.insert("compute".to_string(), found.computing);
+    Ok(receipt)
+}
+
+/// What the operators below say of a partition.
+#[derive(Default)]
+struct Found {
+    read: Option<u64>,
+    filtered: u64,
+    usage: std::collections::BTreeMap<String, u64>,
+    reading: f64,
+    computing: f64,
+}
+
+impl Found {
+    fn visit(&mut self, plan: &dyn ExecutionPlan, partition: usize) {
+        if plan.downcast_ref::<ReadSlices>().is_some() {
+            *self.read.get_or_insert(0) += rows_of(plan, partition);
+            self.reading += seconds(plan, partition, ReadSlices::TIME_READING);
+            return;
+        }
+        if plan.downcast_ref::<FilterExec>().is_some() {
+            let before: u64 = plan.children().iter().map(|child| rows_of(child.as_ref(), partition)).sum();
+            self.filtered += before.saturating_sub(rows_of(plan, partition));
+        }
+        if plan.downcast_ref::<FenceExec>().is_some() {
+            for name in USAGE {
+                *self.usage.entry(name.to_string()).or_default() += metric(plan, partition, name);
+            }
+        }
+        self.computing += seconds(plan, partition, "elapsed_compute");
+        plan.children().into_iter().for_each(|child| self.visit(child.as_ref(), partition));
+    }
+}
+
+/// The rows that an operator handed on; one that does not count hands on what it is given.
+fn rows_of(plan: &dyn ExecutionPlan, partition: usize) -> u64 {
+    let counts = plan.metrics().is_some_and(|metrics| metrics.output_rows().is_some());
+    match (counts, plan.children().as_slice()) {
+        (false, [child]) => rows_of(child.as_ref(), partition),
+        _ => metric(plan, partition, "output_rows"),
+    }
+}
+
+fn metric(plan: &dyn ExecutionPlan, partition: usize, name: &str) -> u64 {
+    let metrics = plan.metrics().unwrap_or_default();
+    let of_partition =
+        metrics.iter().filter(|metric| metric.partition() == Some(partition) && metric.value().name() == name);
+    of_partition.map(|metric| metric.value().as_usize() as u64).sum()
+}
+
+fn seconds(plan: &dyn ExecutionPlan, partition: usize, name: &str) -> f64 {
+    metric(plan, partition, name) as f64 / 1e9
+}

@@ -1,0 +1,192 @@
+//! `asap run`: a pipeline over a corpus, slice by slice into a table.
+
+mod tables;
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use asap_pipelines::corpus::ColumnMapping;
+use asap_pipelines::run::{
+    MaxRejects, OnChange, OnSchemaChange, Part, Request, Summary, estimate, run as run_pipeline,
+};
+use clap::{Args, ValueEnum};
+
+use crate::cli::{Failure, SettingArgs};
+use crate::config;
+use crate::output::complain;
+use crate::progress::Bar;
+use crate::signals;
+pub use tables::{SummaryFormat, calls, print_as};
+
+/// Run a pipeline over a corpus and commit what it returns to a Delta table
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asap run pipelines/sql/asap.sql --from data/sample --to out/pruned
+  asap run pipelines/sql/asap.sql --from traces.parquet --to out/short --set asap.refine.max_tokens=2048
+  asap run pipelines/sql/truncate.sql --from data/sample --to out/truncated --limit 100 --format json
+  asap run pipelines/sql/asap.sql --from DIR --to OUT --dry-run --set asap.anchor.provider=openai …
+  asap run mine.sql --from math=s3://lake/math --from code=s3://lake/code --to s3://lake/pruned --on-change reprocess
+  asap run mine.sql --from DIR --to OUT --columns question=Prompt,cot=Reasoning,answer=Reply
+
+The same command again does what is left: it finds in the table's own log what is done, whoever did it. Exit codes: 0 done
+or nothing to do, 1 failed, 2 usage or settings, 3 a file failed or too many rows were rejected, 4 another run did it all
+first, 75 try later.")]
+pub struct RunArgs {
+    /// The pipeline: a file with one SELECT over the table corpus
+    #[arg(value_name = "PIPELINE")]
+    pipeline: PathBuf,
+    /// The corpus: a folder, file or pattern of Parquet in any published shape; may be repeated, each with a name then,
+    /// which stands before the paths of its files in the column source
+    #[arg(long, value_name = "[NAME=]LOC", required = true)]
+    from: Vec<String>,
+    /// The output: a new folder, or one that this pipeline filled before
+    #[arg(long, value_name = "LOC")]
+    to: String,
+    /// Say which columns are question, cot and answer, where that cannot be recognised; without an answer, cot is the
+    /// whole generation: the chain between think tags, then the answer
+    #[arg(long, value_name = "question=…,cot=…,answer=…")]
+    columns: Option<String>,
+    /// Make the output of at most so many input rows, those of earlier runs included
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// The most rows of a slice, which is what is committed or done again as a whole
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    slice_rows: u64,
+    /// How long finished slices may wait to be committed
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    commit_every: Duration,
+    /// What becomes of a file that has changed since its rows were read
+    #[arg(long, value_enum, default_value_t = Change::Fail)]
+    on_change: Change,
+    /// What becomes of a file with a column that the output does not have
+    #[arg(long, value_enum, default_value_t = SchemaChange::Add)]
+    on_schema_change: SchemaChange,
+    /// Take all rows of the output back, and fill it anew with this pipeline
+    #[arg(long)]
+    new_generation: bool,
+    /// End the run when more rows are rejected: a number of rows, or a share such as 2%
+    #[arg(long, value_name = "N|P%")]
+    max_rejects: Option<String>,
+    /// Do only the slices of one of several parts, such as 3/8, so that eight processes fill one output
+    #[arg(long, value_name = "K/N")]
+    part: Option<String>,
+    /// How long the run may take to end when it is asked to (SIGTERM, Ctrl-C)
+    #[arg(long, value_name = "TIME", default_value = "25s", value_parser = humantime::parse_duration)]
+    grace: Duration,
+    /// Divide the output into folders by the values of these columns, when it is made
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    partition_by: Vec<String>,
+    /// Bytes at which a shard is closed
+    #[arg(long, value_name = "BYTES", default_value_t = asap_pipelines::run::shards::SHARD_BYTES)]
+    target_shard_bytes: NonZeroU64,
+    /// Say what the run would ask of a language model and what that would cost; nothing is asked, paid or written. An
+    /// answer of ai_complete counts with asap.anchor.max_tokens, and what a model thinks before it answers is not known
+    #[arg(long)]
+    dry_run: bool,
+    /// How the summary is printed; json is one object on the last line
+    #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
+    format: SummaryFormat,
+    #[command(flatten)]
+    settings: SettingArgs,
+}
+
+/// What becomes of a changed file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Change {
+    /// It fails, by name; its old rows stay
+    Fail,
+    /// Its old rows go when its new ones come, in one commit
+    Reprocess,
+    /// Its old rows stay
+    Ignore,
+}
+
+/// What becomes of a file with a new column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SchemaChange {
+    /// The output gets the column
+    Add,
+    /// It fails, by name
+    Fail,
+}
+
+impl RunArgs {
+    fn request(self) -> Result<Request, Failure> {
+        let settings = config::load(&self.settings)?;
+        let sql = std::fs::read_to_string(&self.pipeline).map_err(|error| {
+            Failure::Usage(format!("cannot read the pipeline {}: {error}", self.pipeline.display()))
+        })?;
+        Ok(Request {
+            name: self.pipeline.display().to_string(),
+            sql,
+            from: self.from,
+            to: self.to,
+            columns: self.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?,
+            limit: self.limit,
+            settings,
+            slice_rows: self.slice_rows,
+            commit_every: self.commit_every,
+            on_change: match self.on_change {
+                Change::Fail => OnChange::Fail,
+                Change::Reprocess => OnChange::Reprocess,
+                Change::Ignore => OnChange::Ignore,
+            },
+            on_schema_change: match self.on_schema_change {
+                SchemaChange::Add => OnSchemaChange::Add,
+                SchemaChange::Fail => OnSchemaChange::Fail,
+            },
+            new_generation: self.new_generation,
+            retry_rejects: None,
+            max_rejects: self.max_rejects.as_deref().map(str::parse::<MaxRejects>).transpose()?,
+            part: self.part.as_deref().map(str::parse::<Part>).transpose()?,
+            grace: self.grace,
+            partition_by: self.partition_by,
+            shard_bytes: self.target_shard_bytes,
+            says_finished: true,
+        })
+    }
+}
+
+/// Runs the pipeline and prints its summary.
+pub async fn run(args: RunArgs) -> Result<(), Failure> {
+    let (format, dry_run) = (args.format, args.dry_run);
+    let request = args.request()?;
+    let bar = Bar::new("pruning");
+    if dry_run {
+        let result = estimate(request, &bar, signals::stop()).await;
+        bar.finish();
+        let estimate = result?;
+        return print_as(format, &estimate, || tables::estimate_table(&estimate));
+    }
+    let result = run_pipeline(request, &bar, signals::stop()).await;
+    bar.finish();
+    let summary = result?;
+    for note in &summary.notes {
+        complain(&format!("note: {note}"));
+    }
+    print_as(format, &summary, || tables::table(&summary))?;
+    verdict(&summary)
+}
+
+/// Whether what was done is what was asked for.
+fn verdict(summary: &Summary) -> Result<(), Failure> {
+    let counts = &summary.counts;
+    if summary.interrupted && summary.slices_left > 0 {
+        let done = format!("{} slices were committed, {} are left", summary.slices, summary.slices_left);
+        return Err(Failure::TryLater(format!("interrupted: {done}; the same command goes on")));
+    }
+    if !summary.files_failed.is_empty() {
+        let failed: Vec<String> = summary.files_failed.iter().map(|failure| failure.to_string()).collect();
+        let what = format!("{} files could not be read; the next run tries them again", failed.len());
+        return Err(Failure::TooManyRejects(format!("{what}:\n  {}", failed.join("\n  "))));
+    }
+    if summary.slices == 0 && summary.slices_lost > 0 {
+        return Err(Failure::OtherRun(format!("another run did all {} slices first", summary.slices_lost)));
+    }
+    if counts.rows_out == 0 && counts.rows_rejected > 0 {
+        return Err(Failure::TooManyRejects(format!("none of {} rows came through", counts.rows_in)));
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! What a run did, as people and machines read it.
+
+use asap_pipelines::run::{Estimate, Summary};
+use asap_udfs::llm::Usage;
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::cli::Failure;
+use crate::output::{count, print};
+
+/// How the summary of a run is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SummaryFormat {
+    /// For people.
+    Table,
+    /// For machines: one JSON object on the last line.
+    Json,
+}
+
+/// Prints what was found, as a line of JSON or as a table.
+pub fn print_as(format: SummaryFormat, found: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Failure> {
+    let text = match format {
+        SummaryFormat::Json => serde_json::to_string(found).map_err(|error| Failure::Failed(error.to_string()))?,
+        SummaryFormat::Table => table(),
+    };
+    Ok(print(&text)?)
+}
+
+/// The estimate as a person reads it.
+pub fn estimate_table(estimate: &Estimate) -> String {
+    let Estimate { from, to, rows, anchor, .. } = estimate;
+    let lines = [
+        format!("{} -> {to} (dry run: nothing was asked, paid or written)", from.join(", ")),
+        String::new(),
+        format!("rows      {}", count(*rows)),
+        format!("calls     {}, if the first answer for each row is accepted", count(anchor.calls)),
+        format!("cached    {} requests, paid before or equal to another", count(anchor.cache_hits)),
+        format!(
+            "tokens    {} in, {} out, in the scoring model's tokenizer",
+            count(anchor.tokens_in),
+            count(anchor.tokens_out)
+        ),
+        format!("cost      {:.4}, by the prices that are set", anchor.cost),
+    ];
+    lines.join("\n")
+}
+
+/// What the calls to a language model took, if there were any.
+pub fn calls(anchor: &Usage) -> Option<String> {
+    let Usage { calls, cache_hits, retries, failed, tokens_in, tokens_out, cost } = *anchor;
+    (calls + cache_hits > 0).then(|| {
+        format!(
+            "calls     {} ({} retries, {} requests failed), {} answers from the cache; {} tokens in, {} out; cost {cost:.4}",
+            count(calls),
+            count(retries),
+            count(failed),
+            count(cache_hits),
+            count(tokens_in),
+            count(tokens_out)
+        )
+    })
+}
+
+/// The summary as a person reads it in five seconds.
+pub fn table(summary: &Summary) -> String {
+    let version = summary.table_version.map_or(String::new(), |version| format!(" (table version {version})"));
+    let mut lines = vec![format!("{} -> {}{version}", summary.from.join(", "), summary.to)];
+    let counts = &summary.counts;
+    if summary.nothing_to_do {
+        lines.push(match (summary.slices_left, summary.files_failed.len()) {
+            (0, 0) => "nothing to do: every row of the input is already in the output".to_string(),
+            (0, _) => "nothing was done: what is not in the output could not be read".to_string(),
+            (left, _) => format!("nothing to do: {} open slices are not this run's", count(left)),
+        });
+        return lines.join("\n");
+    }
+    lines.push(String::new());
+    lines.push(format!(
+        "rows      {} in, {} out, {} rejected, {} filtered, {} emptied",
+        count(counts.rows_in),
+        count(counts.rows_out),
+        count(counts.rows_rejected),
+        count(counts.rows_filtered),
+        count(counts.rows_emptied)
+    ));
+    let left = [("left", summary.slices_left), ("done by another run", summary.slices_lost)];
+    let left: Vec<_> = left.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!(", {} {what}", count(*n))).collect();
+    lines.push(format!("slices    {} committed{}", count(summary.slices), left.concat()));
+    if !counts.rejects.is_empty() {
+        let reasons: Vec<_> =
+            counts.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
+        lines.push(format!("rejects   {} (see {}/.asap/rejects)", reasons.join(", "), summary.to));
+    }
+    lines.extend(calls(&summary.anchor));
+    lines.extend(stages(summary));
+    let parts: Vec<_> =
+        summary.seconds_by_part.iter().map(|(part, seconds)| format!("{part} {seconds:.1} s")).collect();
+    lines.push(String::new());
+    lines.push(format!("time      {:.1} s ({}, summed over threads)", summary.seconds, parts.join(", ")));
+    lines.join("\n")
+}
+
+/// Tokens and steps after each stage.
+fn stages(summary: &Summary) -> Vec<String> {
+    let counts = &summary.counts;
+    let Some(original) = counts.tokens_in else { return Vec::new() };
+    let mut lines = vec![String::new(), format!("{:<10}{:>14}{:>9}{:>12}", "", "tokens", "ratio", "steps")];
+    let stages = [
+        ("original", counts.tokens_in, counts.steps_in),
+        ("coarse", counts.tokens_coarse, None),
+        ("pruned", counts.tokens_out, counts.steps_out),
+    ];
+    for (stage, tokens, steps) in stages {
+        let Some(tokens) = tokens else { continue };
+        let ratio = if original == 0 { 0.0 } else { 100.0 * tokens as f64 / original as f64 };
+        let steps = steps.map(count).unwrap_or_default();
+        lines.push(format!("{stage:<10}{:>14}{ratio:>7.1} %{steps:>12}", count(tokens)).trim_end().to_string());
+    }
+    lines
+}
