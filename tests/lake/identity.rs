@@ -1,6 +1,5 @@
 //! What makes a row the same row: its file's path below the input, and the file's content.
 
-use crate::common::Finished;
 use crate::place::{File, Place, failed, had_nothing_to_do, summary};
 
 const A: File = ("a.parquet", 1..=7, "step");
@@ -130,7 +129,7 @@ fn the_same_objects_under_another_url_are_done() {
         had_nothing_to_do(&place.run_from(from, &[]));
     }
     let to = ["run", "mine.sql", "--from", "s3://lake/in", "--to", "s3a://lake/out/", "--format", "json"];
-    had_nothing_to_do(&Finished::from(place.command(&to).output().unwrap()));
+    had_nothing_to_do(&place.execute(&to));
     place.holds(&[A, B]);
 }
 

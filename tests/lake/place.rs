@@ -109,6 +109,11 @@ impl Place {
         command
     }
 
+    /// Runs the binary to its end.
+    pub fn execute(&self, arguments: &[&str]) -> Finished {
+        Running::start(self.command(arguments)).finish()
+    }
+
     /// `asap run mine.sql` from `in` to `out`.
     pub fn run_command(&self, more: &[&str]) -> Command {
         let (from, to) = (self.location("in"), self.location("out"));
@@ -124,7 +129,7 @@ impl Place {
     /// Runs `mine.sql` from another location to `out` to its end.
     pub fn run_from(&self, from: &str, more: &[&str]) -> Finished {
         let base = ["run", "mine.sql", "--from", from, "--to", &self.location("out"), "--format", "json"];
-        Running::start(self.command(&[&base[..], more].concat())).finish()
+        self.execute(&[&base[..], more].concat())
     }
 
     /// Starts a run of `mine.sql` from `in` to `out`.

@@ -31,6 +31,11 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
+    /// The value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.head, name)
+    }
+
     /// Whether an object of this folder of the bucket (or of one below it) is put.
     pub fn puts(&self, folder: &str) -> bool {
         self.method == "PUT" && self.path.starts_with(&format!("/lake/{folder}/"))
@@ -79,6 +84,8 @@ pub enum Action {
     LoseReply,
     /// Passes it on, then replies with this status instead.
     ReplyAfterLoss(u16),
+    /// Passes it on; where the server refuses it, because it was to be created and is there, replies that it was done.
+    HideRefusal,
     /// Passes it on; the reply comes in pieces, with this pause after each.
     Slow(Duration),
     /// Passes it on; the connection ends in the middle of the reply's body.
@@ -261,6 +268,11 @@ async fn perform(
         Action::HoldReply(gate) => {
             gate.wait().await?;
             client.write_all(&reply).await?;
+        }
+        Action::HideRefusal if reply.starts_with(b"HTTP/1.1 412") => {
+            let done = "HTTP/1.1 200 OK\r\netag: \"0\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            client.write_all(done.as_bytes()).await?;
+            return Ok(Some(200));
         }
         _ => client.write_all(&reply).await?,
     }
