@@ -84,6 +84,11 @@ impl Place {
         self.put_batch(&format!("in/{name}"), &RecordBatch::try_from_iter(columns).unwrap());
     }
 
+    /// Writes files of the input.
+    pub fn put_all(&self, files: &[File]) {
+        files.iter().cloned().for_each(|file| self.put(file));
+    }
+
     /// Writes any rows to a Parquet file, in one step.
     pub fn put_batch(&self, key: &str, batch: &RecordBatch) {
         let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
