@@ -31,6 +31,11 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
+    /// The method and what it was meant for, to show.
+    pub fn target(&self) -> String {
+        format!("{} {}?{}", self.method, self.path, self.query)
+    }
+
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
