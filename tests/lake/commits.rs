@@ -1,8 +1,9 @@
 //! Commits whose replies are lost, that are refused, that race, and runs that die between two of them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-use crate::place::{File, Place, had_nothing_to_do, wait_until};
+use crate::place::{File, Place, Running, had_nothing_to_do, wait_until};
 use crate::support::proxy::{Action, Gate, RequestHead};
 use crate::support::table::{REJECTS, log};
 
@@ -107,6 +108,18 @@ fn a_commit_without_rows_whose_reply_is_lost_is_found_in_the_log() {
 }
 
 #[test]
+fn a_commit_whose_reply_never_comes_is_found_in_the_log() {
+    let place = one_done();
+    let gate = Gate::new();
+    place.proxy().fault(1, |head| head.commits_rows("out"), Action::HoldReply(gate.clone()));
+    let mut command = place.run_command(&[]);
+    command.env("AWS_TIMEOUT", "1s");
+    Running::start(command).finish().ok();
+    gate.cut();
+    place.holds(&[A, B]);
+}
+
+#[test]
 fn a_commit_that_the_store_puts_off_is_made() {
     for (status, code) in [(409, "ConditionalRequestConflict"), (503, "SlowDown"), (429, "SlowDown")] {
         let place = one_done();
@@ -127,17 +140,30 @@ fn a_commit_that_never_arrived_is_made_by_this_run_or_the_next() {
     place.holds(&[A, B]);
 }
 
-/// Starts two runs, holds the commits of both until they have the same state in mind, and lets them go.
+/// Longer than a run computes between two commits.
+const ALONE: Duration = Duration::from_secs(2);
+
+/// Starts two runs whose commits go in step: none is let go before the other run has one as well, or ends, or has no
+/// more to commit for a while.
 fn race(place: &Place) {
     let gate = Gate::new();
     let held = gate.clone();
-    place.proxy().follow(move |head| match head.commits("out") {
+    let rejects = format!("out/{REJECTS}");
+    place.proxy().follow(move |head| match head.commits("out") || head.commits(&rejects) {
         true => Action::Hold(held.clone()),
         false => Action::Pass,
     });
     let mut runs = [place.start(&[]), place.start(&[])];
-    wait_until("both commits", || gate.held() == 2 || runs.iter_mut().any(|run| run.is_over()));
-    gate.open();
+    let mut alone_since = Instant::now();
+    wait_until("the end of both runs", || {
+        let over = runs.iter_mut().filter_map(|run| run.is_over().then_some(())).count();
+        match gate.held() {
+            0 => alone_since = Instant::now(),
+            1 if over == 0 && alone_since.elapsed() < ALONE => {}
+            _ => gate.let_go(),
+        }
+        over == 2
+    });
     let ended = runs.map(|run| run.finish());
     for ended in &ended {
         assert!([0, 4].contains(&ended.code), "{}: {}", ended.code, ended.stderr);

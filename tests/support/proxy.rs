@@ -104,37 +104,62 @@ pub enum Action {
 /// Where requests wait until a test lets them go.
 #[derive(Debug, Clone)]
 pub struct Gate {
-    held: Arc<AtomicUsize>,
-    /// None: closed. Some(true): requests go on. Some(false): their connections end.
-    state: watch::Sender<Option<bool>>,
+    waiting: Arc<AtomicUsize>,
+    state: watch::Sender<GateState>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum GateState {
+    /// What comes waits; the number of times that those who waited were let go.
+    Closed(u64),
+    Open,
+    /// Connections end.
+    Cut,
 }
 
 impl Gate {
     /// A closed gate.
     pub fn new() -> Self {
-        Self { held: Arc::default(), state: watch::Sender::new(None) }
+        Self { waiting: Arc::default(), state: watch::Sender::new(GateState::Closed(0)) }
     }
 
-    /// How many requests have come to the gate.
+    /// How many requests wait at the gate.
     pub fn held(&self) -> usize {
-        self.held.load(Ordering::SeqCst)
+        self.waiting.load(Ordering::SeqCst)
+    }
+
+    /// Lets go what waits.
+    pub fn let_go(&self) {
+        self.state.send_modify(|state| {
+            if let GateState::Closed(times) = state {
+                *times += 1;
+            }
+        });
     }
 
     /// Lets go what waits and what comes.
     pub fn open(&self) {
-        self.state.send_replace(Some(true));
+        self.state.send_replace(GateState::Open);
     }
 
     /// Ends the connections of what waits and what comes.
     pub fn cut(&self) {
-        self.state.send_replace(Some(false));
+        self.state.send_replace(GateState::Cut);
     }
 
     async fn wait(&self) -> Result<()> {
-        self.held.fetch_add(1, Ordering::SeqCst);
-        match self.state.subscribe().wait_for(Option::is_some).await.map(|state| *state) {
-            Ok(Some(true)) => Ok(()),
-            _ => Err(ErrorKind::ConnectionAborted.into()),
+        let mut state = self.state.subscribe();
+        let GateState::Closed(before) = *state.borrow_and_update() else { return self.pass() };
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let ended = state.wait_for(|state| !matches!(state, GateState::Closed(now) if *now == before)).await.is_err();
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        if ended { Err(ErrorKind::ConnectionAborted.into()) } else { self.pass() }
+    }
+
+    fn pass(&self) -> Result<()> {
+        match *self.state.borrow() {
+            GateState::Cut => Err(ErrorKind::ConnectionAborted.into()),
+            _ => Ok(()),
         }
     }
 }
