@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use asap_pipelines::log::OutcomeUnknown;
-use asap_pipelines::run::TooManyRejects;
+use asap_pipelines::run::{Interrupted, TooManyRejects};
 use clap::{Args, Parser, Subcommand};
 use datafusion::error::DataFusionError;
 use tracing_subscriber::EnvFilter;
@@ -81,7 +81,9 @@ impl From<DataFusionError> for Failure {
         let message = error_line(&error);
         match error.find_root() {
             DataFusionError::Configuration(_) => Failure::Usage(message),
-            DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() => Failure::TryLater(message),
+            DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() || cause.is::<Interrupted>() => {
+                Failure::TryLater(message)
+            }
             DataFusionError::External(cause) if cause.is::<TooManyRejects>() => Failure::TooManyRejects(message),
             _ => Failure::Failed(message),
         }

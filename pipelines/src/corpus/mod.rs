@@ -55,7 +55,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, config_err};
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union};
 use futures::{StreamExt, TryStreamExt};
@@ -121,6 +121,14 @@ pub async fn list(session: &dyn Session, sources: &[Source]) -> Result<Files> {
         all.files.extend(listing.files);
     }
     all.files.sort_by(|a, b| a.path.cmp(&b.path));
+    if let Some(twice) = all.files.windows(2).find(|pair| pair[0].path == pair[1].path) {
+        return config_err!(
+            "{} and {} have one path, {}: give their sources other names",
+            twice[0].name,
+            twice[1].name,
+            twice[0].path
+        );
+    }
     Ok(all)
 }
 

@@ -72,14 +72,14 @@ impl Source {
 /// Checks that the files of several sources can be told apart.
 ///
 /// # Errors
-/// If one of several has no name, or if two have the same.
+/// If two have no name, or the same.
 pub fn check(sources: &[Source]) -> Result<()> {
     for (index, source) in sources.iter().enumerate() {
         match &source.name {
-            None if sources.len() > 1 => {
+            None if sources[..index].iter().any(|other| other.name.is_none()) => {
                 return config_err!(
-                    "--from {} has no name: where there are several, each is NAME=LOC, and the name stands before the \
-                     paths of its files in the column source",
+                    "--from {} has no name, and another one has none: where there are several, all but one are NAME=LOC, and \
+                     the name stands before the paths of its files in the column source",
                     source.typed
                 );
             }
@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn several_sources_have_names_of_their_own() {
         let error = |texts: &[&str]| check(&texts.iter().map(|text| source(text)).collect::<Vec<_>>()).unwrap_err();
-        assert!(error(&["a", "b"]).to_string().contains("--from a has no name"));
+        assert!(error(&["a", "b"]).to_string().contains("--from b has no name"));
         assert!(error(&["x=a", "x=b"]).to_string().contains("names x twice"));
-        assert!(check(&[source("a")]).is_ok());
+        assert!(check(&[source("a")]).is_ok() && check(&[source("a"), source("x=b")]).is_ok());
     }
 }

@@ -1,5 +1,6 @@
 //! A run before its first row: what is there, what is open, and how it is to be read.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -24,7 +25,7 @@ use super::plan;
 use super::request::{OnSchemaChange, Request};
 use super::rows::Rows;
 use super::shards::Layout;
-use super::write_shards::{WriteShards, Writing};
+use super::write_shards::{WriteShards, Writing, Written};
 use crate::answers::{self, Answers};
 use crate::corpus::slices::source_of;
 use crate::corpus::{self, Corpus, FileFailure, Files, ReadSlices, Source};
@@ -70,7 +71,10 @@ fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
     let sources = request.from.iter().map(|from| from.parse()).collect::<Result<Vec<Source>>>()?;
     let to = location::folder(&request.to)?;
     let text = |url: &Url| {
-        let text = url.as_str().replacen("s3a://", "s3://", 1);
+        // What a link leads to is what is read and written.
+        let real =
+            location::local_path(url).and_then(|path| real_path(&path)).and_then(|path| Url::from_file_path(path).ok());
+        let text = real.as_ref().unwrap_or(url).as_str().replacen("s3a://", "s3://", 1);
         if text.ends_with('/') { text } else { format!("{text}/") }
     };
     for source in &sources {
@@ -83,6 +87,11 @@ fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
         }
     }
     Ok((sources, to))
+}
+
+/// A path without links, as far as it exists.
+fn real_path(path: &Path) -> Option<PathBuf> {
+    path.ancestors().find_map(|above| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?)))
 }
 
 impl Job {
@@ -225,8 +234,9 @@ pub fn over_slices(
     slices: &[OpenSlice],
     writing: &Arc<Writing>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let named = slices.iter().map(|open| (open.name.clone(), open.slice.rows())).collect();
-    Ok(Arc::new(WriteShards::new(read_slices(template, slices)?, Arc::clone(writing), named)))
+    let written =
+        slices.iter().map(|open| Written { slice: open.name.clone(), rows: open.slice.rows(), before: open.before });
+    Ok(Arc::new(WriteShards::new(read_slices(template, slices)?, Arc::clone(writing), written.collect())))
 }
 
 /// A template that reads slices: one partition each.

@@ -33,9 +33,14 @@ impl Attempt {
         (self.0 as i64) << 1 | 1
     }
 
-    /// The version by which it takes one back.
+    /// The version that says that what this attempt did was taken back.
     pub fn taken_back(self) -> i64 {
         (self.0 as i64) << 1
+    }
+
+    /// The attempt whose slice was taken back, by the version that says so.
+    pub fn taken_back_by(version: i64) -> Self {
+        Self((version >> 1) as u64)
     }
 
     /// The attempt that did a slice; None if it is not done.
@@ -130,9 +135,9 @@ impl SliceName {
         self.end - self.start
     }
 
-    /// The name of the folder that holds its rejects, in that of the attempt: the generation, and what tells the slice.
+    /// What tells it from other slices, in 32 hexadecimal digits.
     pub fn key(&self) -> String {
-        format!("{}-{}", self.generation, hex(&Sha256::digest(self.to_string())))
+        hex(&Sha256::digest(self.to_string()))
     }
 }
 

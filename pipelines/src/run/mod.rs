@@ -44,7 +44,7 @@ pub mod write_shards;
 
 use std::time::{Duration, Instant};
 
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 
 use asap_udfs::llm::{Llm, Usage};
 
@@ -60,6 +60,11 @@ use work::{Ended, Work};
 const LANDING: Duration = Duration::from_secs(60);
 /// How much of the time that a run has to end is left for answers to calls that were sent.
 const LANDING_IN_GRACE: f64 = 0.3;
+
+/// A run was asked to end before it read a row.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted before a row was read; the same command starts again")]
+pub struct Interrupted;
 
 /// Who watches a run.
 pub trait Observer: Sync {
@@ -78,7 +83,11 @@ pub trait Observer: Sync {
 /// answers are kept. Files that cannot be read are no error of the run, but of the summary.
 pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
     let started = Instant::now();
-    let mut job = Job::open(&request, Llm::new).await?;
+    tokio::pin!(stop);
+    let mut job = tokio::select! {
+        job = Job::open(&request, Llm::new) => job?,
+        () = &mut stop => return Err(DataFusionError::External(Box::new(Interrupted))),
+    };
     let mut summary = Summary {
         pipeline: request.name.clone(),
         from: request.from.clone(),
@@ -108,7 +117,6 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         job.output.begin_generation(&design).await?;
     }
 
-    tokio::pin!(stop);
     let work = Work::new(&mut job, &request, pipeline, template, &design, writing);
     let ended = work.run(&mut summary, observer, stop).await;
     if !matches!(ended, Ended::Through) {

@@ -277,7 +277,7 @@ impl Output {
     pub async fn commit(
         &mut self,
         design: &Design,
-        mut finished: Vec<Finished>,
+        finished: Vec<Finished>,
         take_back: &mut TakeBack,
         info: &Value,
     ) -> Result<Committed> {
@@ -285,9 +285,8 @@ impl Output {
         self.prepare(design, has_rejects).await?;
         self.name(&finished);
         if has_rejects {
-            self.commit_rejects(&mut finished, info).await?;
+            self.commit_rejects(&finished, info).await?;
         }
-        let said = self.said_of_rejects(&finished);
         loop {
             take_back.find(self.table.as_ref(), self.attempt).await?;
             let Self { table: Some(log), ledger, .. } = self else {
@@ -309,7 +308,7 @@ impl Output {
                     let (ours, others): (Vec<_>, Vec<_>) =
                         finished.iter().partition(|finished| is_open(ledger, take_back, finished));
                     lost = others.iter().map(|finished| finished.slice.clone()).collect();
-                    lines(&ours, take_back, self.attempt, said, info)
+                    lines(&ours, take_back, self.attempt, info)
                 })
                 .await?;
             if !outdated {
@@ -326,14 +325,8 @@ impl Output {
             .extend(adds.filter_map(|add| Path::from_url_path(&add.path).ok().or_else(|| Path::parse(&add.path).ok())));
     }
 
-    async fn commit_rejects(&mut self, finished: &mut [Finished], info: &Value) -> Result<()> {
-        let (Some(table), Some(rejects)) = (&self.table, &mut self.rejects) else { return Ok(()) };
-        let settled = Settled::of(table.state(), self.ledger.generation);
-        for slice in finished.iter_mut() {
-            // Dated after everything that was said of the slice, on whichever clock.
-            let after = settled.said(&slice.slice).map_or(0, |said| said + 1);
-            slice.receipt.rejects.iter_mut().for_each(|add| add.modification_time = add.modification_time.max(after));
-        }
+    async fn commit_rejects(&mut self, finished: &[Finished], info: &Value) -> Result<()> {
+        let Some(rejects) = &mut self.rejects else { return Ok(()) };
         let adds: Vec<String> = finished.iter().flat_map(|slice| &slice.receipt.rejects).map(log::add).collect();
         let now = Utc::now().timestamp_millis();
         rejects
@@ -343,15 +336,6 @@ impl Output {
             })
             .await?;
         Ok(())
-    }
-
-    /// A time after that of every shard of rejects of these slices: what is said of them then outdates those.
-    fn said_of_rejects(&self, finished: &[Finished]) -> i64 {
-        let keys: HashSet<String> = finished.iter().map(|finished| finished.slice.key()).collect();
-        let shards = self.rejects.iter().flat_map(|log| log.state().files.values());
-        let dates =
-            shards.filter(|shard| super::rejects::place(&shard.path).is_some_and(|(_, key)| keys.contains(key)));
-        dates.map(|shard| shard.modification_time + 1).max().unwrap_or(0).max(Utc::now().timestamp_millis())
     }
 
     /// Takes shards of rejects that do not count, and never will, out of their table.
@@ -453,13 +437,7 @@ fn is_open(ledger: &Ledger, take_back: &TakeBack, finished: &Finished) -> bool {
     }
 }
 
-fn lines(
-    finished: &[&Finished],
-    take_back: &TakeBack,
-    attempt: Attempt,
-    said: i64,
-    info: &Value,
-) -> Result<Vec<String>> {
+fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &Value) -> Result<Vec<String>> {
     if finished.is_empty() {
         return Ok(vec![]);
     }
@@ -467,13 +445,13 @@ fn lines(
     let slices: Vec<String> = finished.iter().map(|finished| finished.slice.to_string()).collect();
     let mut info = info.clone();
     info["slices"] = json!(slices);
-    let removes = take_back.lines(now, said);
+    let removes = take_back.lines(now);
     let mode = if removes.is_empty() { "Append" } else { "Overwrite" };
     let mut lines = vec![log::commit_info("WRITE", mode, now, info)];
     lines.extend(removes);
     let adds: Vec<&Add> = finished.iter().flat_map(|finished| &finished.receipt.output).collect();
     lines.extend(adds.into_iter().map(log::add));
-    lines.extend(slices.iter().map(|slice| log::transaction(slice, attempt.done(), said)));
+    lines.extend(slices.iter().map(|slice| log::transaction(slice, attempt.done(), now)));
     Ok(lines)
 }
 

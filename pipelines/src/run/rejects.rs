@@ -1,19 +1,27 @@
 //! Which shards of the rejects count.
 //!
 //! The rejects of a slice are committed before the slice is done, so that no reject is ever missing. Whose they are stands in
-//! the path of a shard: `asap-<attempt>/<key of the slice>/…`. They count if that attempt did the slice. The others are
-//! of an attempt that was killed, or overtaken, or taken back; or of one that is still under way.
+//! the path of a shard: `asap-<attempt>/<generation>-<slice>-<before>/…`. They count if that attempt did the slice. The others
+//! are of an attempt that was killed, or overtaken, or taken back; or of one that is still under way. An attempt can only win
+//! while the slice is as it was when its work began, which is what `before` says: nobody had done it, or the attempt whose
+//! rejects are tried again. So it is known, whatever clocks say, which shards will never count.
 
 use std::collections::HashMap;
+
+use object_store::path::Path;
 
 use super::ledger::{Attempt, SliceName};
 use super::write_shards::ATTEMPT;
 use crate::log::{LiveFile, State};
 
-/// What an output's log says of slices, by the folders of their rejects.
+/// In place of an attempt: nobody had done the slice.
+const NOBODY: &str = "000000000000";
+
+/// What an output's log says of slices.
 pub struct Settled {
     generation: u64,
-    slices: HashMap<String, (Option<Attempt>, i64)>,
+    /// By the slice's key: who did it, and whether that was taken back.
+    slices: HashMap<String, (Attempt, bool)>,
 }
 
 /// What a shard of rejects is.
@@ -27,12 +35,49 @@ pub enum Standing {
     Open,
 }
 
+/// What the path of a shard says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Whose it is.
+    pub attempt: Attempt,
+    /// The generation of the output.
+    pub generation: u64,
+    /// The slice: see [`SliceName::key`].
+    pub slice: String,
+    /// Who had done the slice before; None if nobody had.
+    pub before: Option<Attempt>,
+}
+
+impl Place {
+    /// The folder of the rejects of a slice.
+    pub fn folder(attempt: Attempt, slice: &SliceName, before: Option<Attempt>) -> Path {
+        let before = before.map_or(NOBODY.to_string(), |before| before.to_string());
+        let inner = format!("{}-{}-{before}", slice.generation, slice.key());
+        Path::from_iter([format!("{ATTEMPT}{attempt}"), inner])
+    }
+
+    /// What the path of a shard says; None if no run wrote it.
+    pub fn of(path: &str) -> Option<Self> {
+        let (attempt, rest) = path.strip_prefix(ATTEMPT)?.split_once('/')?;
+        let mut parts = rest.split_once('/')?.0.splitn(3, '-');
+        let (generation, slice, before) = (parts.next()?, parts.next()?, parts.next()?);
+        let before = if before == NOBODY { None } else { Some(before.parse().ok()?) };
+        Some(Self {
+            attempt: attempt.parse().ok()?,
+            generation: generation.parse().ok()?,
+            slice: slice.to_string(),
+            before,
+        })
+    }
+}
+
 impl Settled {
     /// What the log of an output says.
     pub fn of(state: &State, generation: u64) -> Self {
         let slices = state.transactions.values().filter_map(|found| {
             let slice: SliceName = found.app_id.parse().ok()?;
-            let said = (Attempt::of(found.version), found.last_updated.unwrap_or(i64::MAX));
+            let done = Attempt::of(found.version);
+            let said = (done.unwrap_or(Attempt::taken_back_by(found.version)), done.is_none());
             (slice.generation == generation).then(|| (slice.key(), said))
         });
         Self { generation, slices: slices.collect() }
@@ -40,28 +85,71 @@ impl Settled {
 
     /// What a shard is.
     pub fn standing(&self, shard: &LiveFile) -> Standing {
-        let Some((attempt, key)) = place(&shard.path) else { return Standing::Stale };
-        let generation = key.split_once('-').and_then(|(generation, _)| generation.parse::<u64>().ok());
-        if generation != Some(self.generation) {
+        let Some(place) = Place::of(&shard.path) else { return Standing::Stale };
+        if place.generation != self.generation {
             // One that is ahead of us is of a run that has begun anew since.
-            return if generation > Some(self.generation) { Standing::Open } else { Standing::Stale };
+            return if place.generation > self.generation { Standing::Open } else { Standing::Stale };
         }
-        match self.slices.get(key) {
-            Some((Some(done), _)) if *done == attempt => Standing::Counts,
-            // Whoever works on a slice that is done, or was, dates its shards after that.
-            Some((_, said)) if shard.modification_time < *said => Standing::Stale,
-            _ => Standing::Open,
+        match self.slices.get(&place.slice) {
+            Some((done, false)) if *done == place.attempt => Standing::Counts,
+            Some((done, false)) if place.before == Some(*done) => Standing::Open,
+            Some((_, false)) => Standing::Stale,
+            Some((gone, true)) if *gone == place.attempt || place.before.is_some() => Standing::Stale,
+            Some((_, true)) => Standing::Open,
+            None if place.before.is_none() => Standing::Open,
+            None => Standing::Stale,
         }
-    }
-
-    /// The last time at which something was said of a slice, in milliseconds since 1970.
-    pub fn said(&self, slice: &SliceName) -> Option<i64> {
-        self.slices.get(&slice.key()).map(|(_, said)| *said)
     }
 }
 
-/// The attempt and the slice's key in the path of a shard.
-pub fn place(path: &str) -> Option<(Attempt, &str)> {
-    let (folder, rest) = path.strip_prefix(ATTEMPT)?.split_once('/')?;
-    Some((folder.parse().ok()?, rest.split_once('/')?.0))
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::run::ledger::FileVersion;
+
+    fn slice() -> SliceName {
+        let version = FileVersion { size: 7, fingerprint: "x".to_string() };
+        SliceName { generation: 2, version, file_rows: 9, start: 0, end: 9, path: "a.parquet".to_string() }
+    }
+
+    fn shard(attempt: Attempt, before: Option<Attempt>) -> LiveFile {
+        let path = format!("{}/part-0.parquet", Place::folder(attempt, &slice(), before));
+        let file = json!({ "path": path, "size": 1, "modificationTime": 0, "dataChange": true });
+        serde_json::from_value(file).unwrap()
+    }
+
+    #[test]
+    fn a_path_says_whose_a_shard_is() {
+        let (one, two) = (Attempt::new(), Attempt::new());
+        let place = Place::of(&shard(one, Some(two)).path).unwrap();
+        assert_eq!((place.attempt, place.before, place.generation), (one, Some(two), 2));
+        assert_eq!(place.slice, slice().key());
+        assert_eq!(Place::of("part-0.parquet"), None);
+    }
+
+    #[test]
+    fn a_shard_counts_for_the_attempt_that_won() {
+        let [one, two, three] = [Attempt::new(), Attempt::new(), Attempt::new()];
+        let with = |said: Option<(Attempt, bool)>| Settled {
+            generation: 2,
+            slices: said.map(|said| (slice().key(), said)).into_iter().collect(),
+        };
+        let open = with(None);
+        assert_eq!(open.standing(&shard(one, None)), Standing::Open);
+        let done = with(Some((one, false)));
+        assert_eq!(done.standing(&shard(one, None)), Standing::Counts);
+        assert_eq!(done.standing(&shard(two, None)), Standing::Stale);
+        assert_eq!(done.standing(&shard(two, Some(one))), Standing::Open);
+        assert_eq!(done.standing(&shard(two, Some(three))), Standing::Stale);
+        let again = with(Some((two, false)));
+        assert_eq!(again.standing(&shard(one, None)), Standing::Stale);
+        assert_eq!(again.standing(&shard(two, Some(one))), Standing::Counts);
+        let taken_back = with(Some((one, true)));
+        assert_eq!(taken_back.standing(&shard(one, None)), Standing::Stale);
+        assert_eq!(taken_back.standing(&shard(two, None)), Standing::Open);
+        let anew = Settled { generation: 3, ..done };
+        assert_eq!(anew.standing(&shard(one, None)), Standing::Stale);
+    }
 }

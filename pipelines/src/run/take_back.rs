@@ -76,10 +76,10 @@ impl TakeBack {
     }
 
     /// The actions of a commit that take the rows back, and say so of their slices.
-    pub fn lines(&self, now: i64, said: i64) -> Vec<String> {
+    pub fn lines(&self, now: i64) -> Vec<String> {
         let Some(Found { removed, rewritten }) = &self.found else { return vec![] };
         let removes = removed.iter().map(|shard| log::remove(shard, now));
-        let back = self.slices.iter().map(|(slice, by)| log::transaction(&slice.to_string(), by.taken_back(), said));
+        let back = self.slices.iter().map(|(slice, by)| log::transaction(&slice.to_string(), by.taken_back(), now));
         removes.chain(rewritten.iter().map(log::add)).chain(back).collect()
     }
 }

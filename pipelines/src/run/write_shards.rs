@@ -24,6 +24,7 @@ use asap_udfs::plan::FenceExec;
 use super::ledger::{Attempt, SliceName};
 use super::progress::Progress;
 use super::receipt::Receipt;
+use super::rejects::Place;
 use super::rows::Rows;
 use super::shards::{Layout, Shards};
 use crate::corpus::ReadSlices;
@@ -54,19 +55,30 @@ pub struct Writing {
     pub fail_on_reject: bool,
 }
 
+/// A slice that is written.
+#[derive(Debug, Clone)]
+pub struct Written {
+    /// The slice.
+    pub slice: SliceName,
+    /// How many of its rows are read.
+    pub rows: u64,
+    /// Who did it before; None if nobody did.
+    pub before: Option<Attempt>,
+}
+
 /// Writes the partitions of its input, which are slices, and returns a receipt for each.
 #[derive(Debug)]
 pub struct WriteShards {
     input: Arc<dyn ExecutionPlan>,
     writing: Arc<Writing>,
-    /// The slice of each partition, and how many of its rows are read.
-    slices: Arc<[(SliceName, u64)]>,
+    /// The slice of each partition.
+    slices: Arc<[Written]>,
     properties: Arc<PlanProperties>,
 }
 
 impl WriteShards {
     /// Writes the partitions of `input`.
-    pub fn new(input: Arc<dyn ExecutionPlan>, writing: Arc<Writing>, slices: Arc<[(SliceName, u64)]>) -> Self {
+    pub fn new(input: Arc<dyn ExecutionPlan>, writing: Arc<Writing>, slices: Arc<[Written]>) -> Self {
         let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("receipt", DataType::Utf8, false)]));
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
@@ -82,8 +94,8 @@ impl WriteShards {
         &self.writing
     }
 
-    /// The slice of each partition, and how many of its rows are read.
-    pub fn slices(&self) -> &Arc<[(SliceName, u64)]> {
+    /// The slice of each partition.
+    pub fn slices(&self) -> &Arc<[Written]> {
         &self.slices
     }
 }
@@ -124,7 +136,7 @@ impl ExecutionPlan for WriteShards {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let Some((slice, expected)) = self.slices.get(partition).cloned() else {
+        let Some(written) = self.slices.get(partition).cloned() else {
             return exec_err!(
                 "partition {partition} has no slice: the plan was given other partitions than its slices"
             );
@@ -133,8 +145,8 @@ impl ExecutionPlan for WriteShards {
         let rows = self.input.execute(partition, context)?;
         let (input, writing, schema) = (Arc::clone(&self.input), Arc::clone(&self.writing), self.schema());
         let receipt = async move {
-            let written = write(rows, &writing, &slice, &progress).await?;
-            let receipt = account(input.as_ref(), partition, expected, written)?;
+            let receipt = write(rows, &writing, &written, &progress).await?;
+            let receipt = account(input.as_ref(), partition, written.rows, receipt)?;
             let columns = vec![Arc::new(StringArray::from(vec![receipt.encode()?])) as _];
             Ok(RecordBatch::try_new(schema, columns)?)
         };
@@ -146,11 +158,12 @@ impl ExecutionPlan for WriteShards {
 async fn write(
     mut rows: SendableRecordBatchStream,
     writing: &Writing,
-    slice: &SliceName,
+    written: &Written,
     progress: &Progress,
 ) -> Result<Receipt> {
+    let slice = &written.slice;
     let folder = Path::from(format!("{ATTEMPT}{}", writing.attempt));
-    let reject_folder = folder.clone().join(slice.key());
+    let reject_folder = Place::folder(writing.attempt, slice, written.before);
     let mut output = Shards::begin(store_of(&writing.output)?, folder, writing.output_layout.clone())?;
     let mut rejects = Shards::begin(store_of(&writing.rejects)?, reject_folder, writing.rejects_layout.clone())?;
     let mut receipt = Receipt { slice: slice.to_string(), ..Receipt::default() };
