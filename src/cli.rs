@@ -1,6 +1,7 @@
 //! What was typed becomes one of asap's commands.
 //!
-//! Exit codes: 0 done or nothing to do (also with rejects), 1 failed, 2 usage or configuration.
+//! Exit codes: 0 done or nothing to do (also with rejects), 1 failed, 2 usage or configuration, 3 too many rejects,
+//! 4 another process does this work, 75 try later.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -60,6 +61,12 @@ pub enum Failure {
     Usage(String),
     /// The work failed: exit code 1.
     Failed(String),
+    /// More rows were rejected than are allowed: exit code 3.
+    TooManyRejects(String),
+    /// Another process is at this work: exit code 4.
+    OtherRun(String),
+    /// The same command may succeed later: exit code 75.
+    TryLater(String),
     /// Whoever read our output has seen enough: exit code 0.
     ReaderGone,
 }
@@ -140,6 +147,9 @@ fn finish(result: Result<(), Failure>) -> ExitCode {
         Ok(()) | Err(Failure::ReaderGone) => return ExitCode::SUCCESS,
         Err(Failure::Failed(message)) => (1, message),
         Err(Failure::Usage(message)) => (2, message),
+        Err(Failure::TooManyRejects(message)) => (3, message),
+        Err(Failure::OtherRun(message)) => (4, message),
+        Err(Failure::TryLater(message)) => (75, message),
     };
     crate::output::complain(&format!("error: {message}"));
     ExitCode::from(code)
