@@ -7,5 +7,6 @@ pub mod output;
 pub mod progress;
 pub mod run;
 pub mod sample;
+pub mod schedule;
 pub mod sql;
 pub mod train;
