@@ -14,7 +14,7 @@ use datafusion::error::DataFusionError;
 use tracing_subscriber::EnvFilter;
 
 use crate::output::{error_line, is_broken_pipe};
-use crate::{cache, run, sample, sql, train};
+use crate::{cache, run, sample, schedule, sql, train};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -42,6 +42,7 @@ enum Command {
     Sql(sql::SqlArgs),
     Cache(cache::CacheArgs),
     Sample(sample::SampleArgs),
+    Schedule(schedule::ScheduleArgs),
     Train(train::TrainArgs),
 }
 
@@ -123,6 +124,7 @@ pub fn main() -> ExitCode {
         Command::Sql(args) => block_on(sql::run(args)),
         Command::Cache(args) => block_on(cache::run(args)),
         Command::Sample(args) => sample::run(args),
+        Command::Schedule(args) => block_on(schedule::run(args)),
         Command::Train(args) => train::run(args),
     };
     finish(result)

@@ -58,7 +58,7 @@ fn settings_file(args: &SettingArgs) -> Result<Option<PathBuf>, Failure> {
 }
 
 /// `[scorer] model = "x"` and `"scorer.model" = "x"` both give `scorer.model`, `x`; `[asap.scorer]` too.
-fn flatten(table: &toml::Table) -> Vec<(String, String)> {
+pub fn flatten(table: &toml::Table) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for (key, value) in table {
         match value {

@@ -7,6 +7,7 @@ pub mod output;
 pub mod progress;
 pub mod run;
 pub mod sample;
+pub mod schedule;
 pub mod signals;
 pub mod sql;
 pub mod train;

@@ -24,7 +24,8 @@ fn timeless(text: &str) -> String {
 
 #[test]
 fn help_teaches_by_example() {
-    let commands = ["--help", "run --help", "sql --help", "cache --help", "sample --help", "train --help"];
+    let commands =
+        ["--help", "run --help", "sql --help", "cache --help", "sample --help", "schedule --help", "train --help"];
     let commands = commands.map(|command| format!("asap {command}"));
     insta::assert_snapshot!(transcript(&Workplace::new(), &commands.each_ref().map(String::as_str)));
 }

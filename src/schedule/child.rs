@@ -1,0 +1,81 @@
+//! One run of a job: a process of its own, whose talk is passed on and whose summary is kept.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+use super::jobs::Job;
+use crate::output::complain;
+
+/// What all running jobs are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Go on.
+    Go,
+    /// Come to an end: SIGTERM.
+    Terminate,
+    /// Be gone: SIGKILL.
+    Kill,
+}
+
+/// Runs `program run` with a job's arguments to its end: the exit code, 128 and the signal where one ended it, and the
+/// summary, if there is one.
+///
+/// # Errors
+/// If the process cannot be started or waited for.
+pub async fn run(program: &Path, job: &Job, orders: watch::Receiver<Order>) -> std::io::Result<(i32, Option<Value>)> {
+    let mut command = Command::new(program);
+    command.arg("run").args(&job.arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A terminal's Ctrl-C is for the scheduler, which passes it on once.
+    command.process_group(0);
+    let mut child = command.spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut summary = None;
+    let talk = for_each_line(stderr, |line| complain(&format!("{}: {line}", job.name)));
+    let data = for_each_line(stdout, |line| summary = Some(line.to_string()));
+    let (status, talk, data) = tokio::join!(wait(&mut child, orders), talk, data);
+    talk.and(data)?;
+    Ok((code(status?), summary.and_then(|line| serde_json::from_str(&line).ok())))
+}
+
+/// Waits for the end of a process, and passes orders on.
+async fn wait(child: &mut Child, mut orders: watch::Receiver<Order>) -> std::io::Result<ExitStatus> {
+    loop {
+        tokio::select! {
+            status = child.wait() => return status,
+            // Orders end with the scheduler, which waits for its jobs.
+            Ok(()) = orders.changed() => {
+                let order = *orders.borrow_and_update();
+                match (order, child.id()) {
+                    (Order::Terminate, Some(id)) => kill(Pid::from_raw(id.cast_signed()), Signal::SIGTERM)?,
+                    (Order::Kill, _) => child.start_kill()?,
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+async fn for_each_line(stream: Option<impl AsyncRead + Unpin>, mut take: impl FnMut(&str)) -> std::io::Result<()> {
+    let Some(stream) = stream else { return Ok(()) };
+    let mut reader = BufReader::new(stream);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line).await? > 0 {
+        take(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+        line.clear();
+    }
+    Ok(())
+}
+
+/// The exit code as a shell would tell it.
+fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}

@@ -1,0 +1,97 @@
+//! The jobs file: which runs there are and when.
+
+use std::path::Path;
+
+use chrono_tz::{TZ_VARIANTS, Tz};
+use toml::{Table, Value};
+
+use super::flags::Flags;
+use super::nearest;
+use super::times::Times;
+use crate::cli::Failure;
+
+/// The keys of a job that are no flags of `asap run`.
+const CRON: &str = "cron";
+const TIMEZONE: &str = "timezone";
+
+/// A run that is repeated.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Its name in the file.
+    pub name: String,
+    /// When it runs.
+    pub times: Times,
+    /// What follows `asap run`.
+    pub arguments: Vec<String>,
+}
+
+/// Reads all jobs of a file, by name.
+///
+/// # Errors
+/// A usage failure that names each fault by job and key.
+pub fn read(path: &Path) -> Result<Vec<Job>, Failure> {
+    let file = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("cannot read the jobs file {file}: {error}")))?;
+    let table: Table = text.parse().map_err(|error: toml::de::Error| {
+        Failure::Usage(format!("the jobs file {file} is not TOML: {}", error.to_string().trim_end()))
+    })?;
+    parse(&table).map_err(|faults| Failure::Usage(format!("the jobs file {file} is wrong:\n{}", faults.join("\n"))))
+}
+
+fn parse(table: &Table) -> Result<Vec<Job>, Vec<String>> {
+    let other = table.keys().filter(|key| *key != "jobs");
+    let mut faults: Vec<_> = other.map(|key| format!("{key}: a job is a table [jobs.NAME]")).collect();
+    let given = table.get("jobs").and_then(Value::as_table).filter(|given| !given.is_empty());
+    if given.is_none() {
+        faults.push("jobs: there is no table [jobs.NAME]".to_string());
+    }
+    let flags = Flags::of_run();
+    let mut jobs = Vec::new();
+    for (name, job) in given.into_iter().flatten() {
+        match job.as_table() {
+            Some(job) => match read_job(&flags, name, job) {
+                Ok(job) => jobs.push(job),
+                Err(found) => faults.extend(found.into_iter().map(|(key, fault)| match key.as_str() {
+                    "" => format!("jobs.{name}: {fault}"),
+                    key => format!("jobs.{name}.{key}: {fault}"),
+                })),
+            },
+            None => faults.push(format!("jobs.{name}: a job is a table [jobs.{name}], found {job}")),
+        }
+    }
+    if faults.is_empty() { Ok(jobs) } else { Err(faults) }
+}
+
+fn read_job(flags: &Flags, name: &str, job: &Table) -> Result<Job, Vec<(String, String)>> {
+    let mut faults = Vec::new();
+    let mut kept = |key: &str, fault: String| faults.push((key.to_string(), fault));
+    let zone = zone(job.get(TIMEZONE)).map_err(|fault| kept(TIMEZONE, fault)).ok();
+    // The expression is looked at even where the zone is wrong.
+    let times = times(job.get(CRON), zone.unwrap_or_default()).map_err(|fault| kept(CRON, fault)).ok();
+    let arguments = flags.arguments(job, &[CRON, TIMEZONE]).map_err(|more| faults.extend(more)).ok();
+    match (times, arguments) {
+        (Some(times), Some(arguments)) if faults.is_empty() => Ok(Job { name: name.to_string(), times, arguments }),
+        _ => Err(faults),
+    }
+}
+
+fn times(value: Option<&Value>, zone: Tz) -> Result<Times, String> {
+    match value {
+        Some(Value::String(cron)) => Times::parse(cron, zone),
+        Some(other) => Err(format!("expected a text such as \"0 2 * * *\", found {other}")),
+        None => Err("is missing; \"0 2 * * *\" is every day at two".to_string()),
+    }
+}
+
+/// UTC where nothing is said.
+fn zone(value: Option<&Value>) -> Result<Tz, String> {
+    match value {
+        None => Ok(Tz::UTC),
+        Some(Value::String(name)) => name.parse().map_err(|_| {
+            let near = nearest(name, TZ_VARIANTS.iter().map(|zone| zone.name()));
+            format!("there is no time zone {name}{near}")
+        }),
+        Some(other) => Err(format!("expected a text such as \"Europe/Berlin\", found {other}")),
+    }
+}

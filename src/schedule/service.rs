@@ -1,0 +1,183 @@
+//! The scheduler at work: it starts what is due, tells how it ended, and ends itself when it is told to.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+
+use super::child::{self, Order};
+use super::jobs::Job;
+use super::plan::{Cause, Decision, Progress, TRY_LATER};
+use super::state::State;
+use crate::cli::Failure;
+use crate::output::{complain, print};
+
+/// The longest sleep. A sleep does not see that the clock was set or the machine slept: so much later it does.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// A scheduler of jobs.
+pub struct Service {
+    program: PathBuf,
+    jobs: Vec<(Arc<Job>, Progress)>,
+    state: State,
+    runs: JoinSet<Ended>,
+    orders: watch::Sender<Order>,
+}
+
+/// A run that has ended.
+struct Ended {
+    index: usize,
+    started: DateTime<Utc>,
+    result: std::io::Result<(i32, Option<Value>)>,
+}
+
+/// The line on standard output that tells of a run.
+#[derive(Serialize)]
+struct Report<'a> {
+    job: &'a str,
+    started: String,
+    ended: String,
+    code: i32,
+    summary: Option<Value>,
+}
+
+impl Service {
+    /// A scheduler that starts `program run` for each job; one that the state does not know begins with its next time.
+    ///
+    /// # Errors
+    /// If the state cannot be written.
+    pub fn new(program: PathBuf, jobs: Vec<Job>, mut state: State) -> Result<Self, Failure> {
+        let now = Utc::now();
+        let last = |job: &Job| state.of(&job.name).unwrap_or(now);
+        let known: Vec<_> = jobs.into_iter().map(|job| (last(&job), job)).collect();
+        state.keep(known.iter().map(|(last, job)| (job.name.clone(), *last)).collect())?;
+        let jobs = known.into_iter().map(|(last, job)| (Arc::new(job), Progress::new(last))).collect();
+        Ok(Self { program, jobs, state, runs: JoinSet::new(), orders: watch::Sender::new(Order::Go) })
+    }
+
+    /// Runs jobs until SIGTERM or SIGINT, which running jobs get as SIGTERM; a second signal kills them.
+    ///
+    /// # Errors
+    /// If a start cannot be remembered or a run not be told of; running jobs come to their end first.
+    pub async fn run(mut self) -> Result<(), Failure> {
+        let mut signals = Signals::new()?;
+        for (job, progress) in &self.jobs {
+            complain(&format!("{}: {}", job.name, outlook(job, progress)));
+        }
+        let mut result = self.serve(&mut signals).await;
+        self.orders.send_replace(Order::Terminate);
+        if !self.runs.is_empty() {
+            complain(&format!("waits for {} running jobs; a second signal kills them", self.runs.len()));
+        }
+        while !self.runs.is_empty() {
+            tokio::select! {
+                // A failure is told once the last run has ended.
+                Some(ended) = self.runs.join_next() => result = result.and(self.report(ended)),
+                () = signals.next() => drop(self.orders.send_replace(Order::Kill)),
+            }
+        }
+        result
+    }
+
+    async fn serve(&mut self, signals: &mut Signals) -> Result<(), Failure> {
+        loop {
+            let sleep = self.start_due(Utc::now())?;
+            tokio::select! {
+                Some(ended) = self.runs.join_next() => self.report(ended)?,
+                () = tokio::time::sleep(sleep) => {}
+                () = signals.next() => return Ok(()),
+            }
+        }
+    }
+
+    /// Starts what is due at `now`; how long nothing else will be.
+    fn start_due(&mut self, now: DateTime<Utc>) -> Result<Duration, Failure> {
+        let mut sleep = LOOK;
+        for (index, (job, progress)) in self.jobs.iter_mut().enumerate() {
+            progress.distrust(now);
+            match progress.decide(&job.times, now) {
+                Decision::Start(cause) => {
+                    progress.start(cause, now);
+                    self.state.remember(&job.name, progress.remembered())?;
+                    complain(&format!("{}: {}", job.name, reason(job, cause)));
+                    let (program, job, orders) = (self.program.clone(), Arc::clone(job), self.orders.subscribe());
+                    self.runs.spawn(async move {
+                        let result = child::run(&program, &job, orders).await;
+                        Ended { index, started: now, result }
+                    });
+                }
+                Decision::Wait(Some(time)) => sleep = sleep.min((time - now).to_std().unwrap_or_default()),
+                Decision::Wait(None) | Decision::Running => {}
+            }
+        }
+        Ok(sleep)
+    }
+
+    /// Tells of a run that has ended.
+    fn report(&mut self, run: Result<Ended, JoinError>) -> Result<(), Failure> {
+        let run = run.map_err(|error| Failure::Failed(format!("a run was lost: {error}")))?;
+        let ended = Utc::now();
+        let (job, progress) = &mut self.jobs[run.index];
+        let (code, summary) = run.result.unwrap_or_else(|error| {
+            complain(&format!("{}: cannot run {}: {error}", job.name, self.program.display()));
+            (1, None)
+        });
+        progress.end(code, ended);
+        self.state.remember(&job.name, progress.remembered())?;
+        let time = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Millis, true);
+        let report = Report { job: &job.name, started: time(run.started), ended: time(ended), code, summary };
+        print(&serde_json::to_string(&report).map_err(|error| Failure::Failed(error.to_string()))?)?;
+        let how = match code {
+            0 => "done".to_string(),
+            TRY_LATER => "asks to be tried later".to_string(),
+            code => format!("ended with code {code}"),
+        };
+        complain(&format!("{}: {how}; {}", job.name, outlook(job, progress)));
+        Ok(())
+    }
+}
+
+fn reason(job: &Job, cause: Cause) -> String {
+    match cause {
+        Cause::Due(time) => format!("starts, due at {}", local(job, time)),
+        Cause::Again => "starts again".to_string(),
+    }
+}
+
+/// When a job starts next.
+fn outlook(job: &Job, progress: &Progress) -> String {
+    match progress.decide(&job.times, Utc::now()) {
+        Decision::Wait(Some(time)) => format!("next at {}", local(job, time)),
+        Decision::Wait(None) => "never again".to_string(),
+        Decision::Start(_) | Decision::Running => "next now".to_string(),
+    }
+}
+
+fn local(job: &Job, time: DateTime<Utc>) -> String {
+    time.with_timezone(&job.times.zone()).to_rfc3339_opts(SecondsFormat::Secs, false)
+}
+
+/// What tells the scheduler to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

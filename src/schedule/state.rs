@@ -1,0 +1,108 @@
+//! What a scheduler remembers over a restart: up to when each job's times are dealt with. While it lives, no other
+//! scheduler of the same jobs begins.
+
+use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+use sha2::{Digest, Sha256};
+
+use crate::cli::Failure;
+
+/// When each job last started; of one that never did, when it was first seen; of one whose run is to be tried again,
+/// what was remembered before that run.
+#[derive(Debug)]
+pub struct State {
+    path: PathBuf,
+    jobs: BTreeMap<String, DateTime<Utc>>,
+    // The system gives the lock up when the process ends, however it ends.
+    _lock: File,
+}
+
+impl State {
+    /// Opens the state of a jobs file in `folder`, and keeps other schedulers of that file out while it is open.
+    ///
+    /// # Errors
+    /// [`Failure::OtherRun`] if another scheduler has it; if it cannot be read or is no state.
+    pub fn open(folder: &Path, jobs_file: &Path) -> Result<Self, Failure> {
+        let canonical = jobs_file.canonicalize().map_err(|error| failed("find", jobs_file, &error))?;
+        let hash = Sha256::digest(canonical.as_os_str().as_encoded_bytes());
+        let name: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        std::fs::create_dir_all(folder).map_err(|error| failed("create", folder, &error))?;
+        let path = folder.join(format!("{name}.json"));
+        let lock_path = path.with_extension("lock");
+        let lock = File::create(&lock_path).map_err(|error| failed("create", &lock_path, &error))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Failure::OtherRun(format!(
+                "another asap schedule runs the jobs of {}: end it first, or let it go on",
+                jobs_file.display()
+            )),
+            TryLockError::Error(error) => failed("lock", &lock_path, &error),
+        })?;
+        let jobs = match std::fs::read_to_string(&path) {
+            Ok(text) => serde_json::from_str(&text).map_err(|error| {
+                let path = path.display();
+                Failure::Failed(format!(
+                    "{path} should hold when each job last started, and does not: {error}; without the file no missed \
+                     run is made up"
+                ))
+            })?,
+            Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(failed("read", &path, &error)),
+        };
+        Ok(Self { path, jobs, _lock: lock })
+    }
+
+    /// What is remembered of a job; None if it is new.
+    pub fn of(&self, job: &str) -> Option<DateTime<Utc>> {
+        self.jobs.get(job).copied()
+    }
+
+    /// Forgets all jobs but these.
+    ///
+    /// # Errors
+    /// If the state cannot be written.
+    pub fn keep(&mut self, jobs: BTreeMap<String, DateTime<Utc>>) -> Result<(), Failure> {
+        self.jobs = jobs;
+        self.write()
+    }
+
+    /// Remembers this of a job.
+    ///
+    /// # Errors
+    /// If the state cannot be written: then the job must not start.
+    pub fn remember(&mut self, job: &str, time: DateTime<Utc>) -> Result<(), Failure> {
+        self.jobs.insert(job.to_string(), time);
+        self.write()
+    }
+
+    /// Replaces the file by a whole one: whoever reads it, also after a crash, finds the old or the new.
+    fn write(&self) -> Result<(), Failure> {
+        let text = serde_json::to_string(&self.jobs).map_err(|error| Failure::Failed(error.to_string()))?;
+        let new = self.path.with_extension("new");
+        let written = File::create(&new).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written.and_then(|()| std::fs::rename(&new, &self.path)).map_err(|error| failed("write", &self.path, &error))
+    }
+}
+
+/// The user's folder for such states: `asap/schedule` in `$XDG_STATE_HOME`, else in `~/.local/state`.
+///
+/// # Errors
+/// If the environment names neither.
+pub fn folder() -> Result<PathBuf, Failure> {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let states = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    let states = states.ok_or_else(|| {
+        Failure::Usage("there is no folder to remember in when jobs last ran: set XDG_STATE_HOME or HOME".to_string())
+    })?;
+    Ok(states.join("asap/schedule"))
+}
+
+fn failed(what: &str, path: &Path, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!("cannot {what} {}: {error}", path.display()))
+}
