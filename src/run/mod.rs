@@ -66,6 +66,9 @@ pub struct RunArgs {
     /// Take all rows of the output back, and fill it anew with this pipeline
     #[arg(long)]
     new_generation: bool,
+    /// Try rejected rows again, from their files: those with these statuses, or all
+    #[arg(long, value_name = "STATUS,…", num_args = 0..=1, default_missing_value = "", require_equals = true)]
+    retry_rejects: Option<String>,
     /// End the run when more rows are rejected: a number of rows, or a share such as 2%
     #[arg(long, value_name = "N|P%")]
     max_rejects: Option<String>,
@@ -138,7 +141,9 @@ impl RunArgs {
                 SchemaChange::Fail => OnSchemaChange::Fail,
             },
             new_generation: self.new_generation,
-            retry_rejects: None,
+            retry_rejects: self
+                .retry_rejects
+                .map(|statuses| statuses.split(',').filter(|status| !status.is_empty()).map(str::to_string).collect()),
             max_rejects: self.max_rejects.as_deref().map(str::parse::<MaxRejects>).transpose()?,
             part: self.part.as_deref().map(str::parse::<Part>).transpose()?,
             grace: self.grace,
@@ -151,7 +156,7 @@ impl RunArgs {
 
 /// Runs the pipeline and prints its summary.
 pub async fn run(args: RunArgs) -> Result<(), Failure> {
-    let (format, dry_run) = (args.format, args.dry_run);
+    let (format, dry_run, retries) = (args.format, args.dry_run, args.retry_rejects.is_some());
     let request = args.request()?;
     let bar = Bar::new("pruning");
     if dry_run {
@@ -167,11 +172,11 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
         complain(&format!("note: {note}"));
     }
     print_as(format, &summary, || tables::table(&summary))?;
-    verdict(&summary)
+    verdict(&summary, retries)
 }
 
 /// Whether what was done is what was asked for.
-fn verdict(summary: &Summary) -> Result<(), Failure> {
+fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
     let counts = &summary.counts;
     if summary.interrupted && summary.slices_left > 0 {
         let done = format!("{} slices were committed, {} are left", summary.slices, summary.slices_left);
@@ -185,7 +190,8 @@ fn verdict(summary: &Summary) -> Result<(), Failure> {
     if summary.slices == 0 && summary.slices_lost > 0 {
         return Err(Failure::OtherRun(format!("another run did all {} slices first", summary.slices_lost)));
     }
-    if counts.rows_out == 0 && counts.rows_rejected > 0 {
+    // Rows that fail once more are no worse than before.
+    if counts.rows_out == 0 && counts.rows_rejected > 0 && !retries {
         return Err(Failure::TooManyRejects(format!("none of {} rows came through", counts.rows_in)));
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result};
 use sha2::{Digest, Sha256};
@@ -10,8 +11,9 @@ use super::contents::Contents;
 use super::identity::hex;
 use super::ledger::{Attempt, FileVersion, Ledger, SliceName};
 use super::request::{OnChange, Part, Request};
-use crate::corpus::slices::cut;
-use crate::corpus::{Corpus, CorpusFile, FileFailure, Slice};
+use super::retry::Again;
+use crate::corpus::slices::{cut, row_group_start};
+use crate::corpus::{Corpus, CorpusFile, FileFailure, FileRows, Slice};
 
 /// A slice that is to be done.
 #[derive(Debug, Clone)]
@@ -57,9 +59,11 @@ impl Divided {
 pub fn divide(
     files: Vec<CorpusFile>,
     ledger: &Ledger,
+    again: &[Again],
     contents: &mut Contents,
     on_change: OnChange,
 ) -> Result<Divided> {
+    let again: HashSet<&str> = again.iter().map(|again| again.slice.path.as_str()).collect();
     let mut divided = Divided::default();
     for file in files {
         let version = match version_of(&file, contents) {
@@ -70,7 +74,7 @@ pub fn divide(
             }
         };
         match ledger.file(&file.path) {
-            Some(held) if held.version == version && held.open().is_empty() => {}
+            Some(held) if held.version == version && held.open().is_empty() && !again.contains(file.path.as_str()) => {}
             Some(held) if held.version != version => match on_change {
                 OnChange::Ignore => divided.ignored.push(file.path.clone()),
                 OnChange::Reprocess => {
@@ -120,8 +124,15 @@ fn plain(e_tag: &str) -> String {
 
 /// The open slices of recognised files, ordered by schema and path: as many rows as the limit leaves, of them the part that
 /// was asked for.
-pub fn slices(corpus: &Corpus, divided: &Divided, ledger: &Ledger, request: &Request) -> (Vec<OpenSlice>, u64) {
+pub fn slices(
+    corpus: &Corpus,
+    divided: &Divided,
+    ledger: &Ledger,
+    again: &[Again],
+    request: &Request,
+) -> (Vec<OpenSlice>, u64) {
     let mut open: Vec<OpenSlice> = Vec::new();
+    let mut tried: Vec<OpenSlice> = Vec::new();
     for (group, file) in corpus.files() {
         let path = &file.file.path;
         let Some(version) = divided.versions.get(path) else { continue };
@@ -139,15 +150,32 @@ pub fn slices(corpus: &Corpus, divided: &Divided, ledger: &Ledger, request: &Req
             };
             open.push(OpenSlice { slice, name, group, replaces, before: None });
         }
+        for again in again.iter().filter(|again| again.slice.path == *path && again.slice.version == *version) {
+            tried.push(again_of(again, file, group));
+        }
     }
     open.sort_by(|a, b| (&a.name.path, a.name.start).cmp(&(&b.name.path, b.name.start)));
-    let all = limit(&mut open, ledger, divided, request);
+    let all = limit(&mut open, ledger, divided, request) + tried.len() as u64;
+    open.append(&mut tried);
     if let Some(part) = request.part {
         open.retain(|slice| is_of(part, slice));
     }
     open.sort_by(|a, b| (a.group, &a.name.path, a.name.start).cmp(&(b.group, &b.name.path, b.name.start)));
     let left = all - open.len() as u64;
     (open, left)
+}
+
+/// The rows of a slice that are tried again.
+fn again_of(again: &Again, file: &FileRows, group: usize) -> OpenSlice {
+    let Again { slice: name, before, rows } = again;
+    let slice = Slice {
+        file: Arc::clone(&file.file),
+        start: name.start,
+        end: name.end,
+        row_group_start: row_group_start(&file.row_groups, name.start),
+        only: Some(Arc::clone(rows)),
+    };
+    OpenSlice { slice, name: name.clone(), group, replaces: false, before: Some(*before) }
 }
 
 /// Keeps the first rows of the open ones, so many that the output is of no more than the limit; how many slices there are.

@@ -1,5 +1,6 @@
 //! A run before its first row: what is there, what is open, and how it is to be read.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,6 +24,7 @@ use super::ledger::Ledger;
 use super::output::{Design, Output};
 use super::plan;
 use super::request::{OnSchemaChange, Request};
+use super::retry;
 use super::rows::Rows;
 use super::shards::Layout;
 use super::write_shards::{WriteShards, Writing, Written};
@@ -119,14 +121,22 @@ impl Job {
         };
         let state = context.state();
         let Files { files, mut notes } = corpus::list(&state, &sources).await?;
-        let mut divided = files::divide(files, &ledger, &mut contents, request.on_change)?;
+        let again = match &request.retry_rejects {
+            Some(statuses) if !anew => retry::find(&output, statuses).await?,
+            _ => vec![],
+        };
+        let here: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        notes.extend(again.iter().filter(|again| !here.contains(again.slice.path.as_str())).map(|again| {
+            format!("{} rejects of {} cannot be tried again: the file is gone", again.rows.len(), again.slice.path)
+        }));
+        let mut divided = files::divide(files, &ledger, &again, &mut contents, request.on_change)?;
         let held = if anew { vec![] } else { output.originals()? };
         let open = std::mem::take(&mut divided.open);
         let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), &held).await?;
         if request.on_schema_change == OnSchemaChange::Fail && output.table().is_some() && !anew {
             corpus.refuse_other_columns(&held);
         }
-        let (slices, left) = files::slices(&corpus, &divided, &ledger, request);
+        let (slices, left) = files::slices(&corpus, &divided, &ledger, &again, request);
         let Divided { mut failures, ignored, .. } = divided;
         failures.append(&mut corpus.failures);
         notes.append(&mut corpus.notes);

@@ -21,7 +21,7 @@
 //! | [`plan`], [`rows`] | the pipeline as a plan, and what becomes of its rows |
 //! | [`write_shards`], [`shards`], [`receipt`] | rows become shards, and a slice a receipt |
 //! | [`work`] | slices under way |
-//! | [`output`], [`rejects`], [`take_back`] | commits |
+//! | [`output`], [`rejects`], [`take_back`], [`retry`] | commits, and what they replace |
 
 pub mod contents;
 pub mod estimate;
@@ -35,6 +35,7 @@ pub mod progress;
 pub mod receipt;
 pub mod rejects;
 pub mod request;
+pub mod retry;
 pub mod rows;
 pub mod shards;
 pub mod summary;

@@ -173,6 +173,15 @@ fn rejected(batch: &RecordBatch) -> Result<BooleanArray> {
     Ok(status.as_string::<i32>().iter().map(|status| Some(status.is_some_and(|status| status != OK))).collect())
 }
 
+/// A batch with the columns of a schema: those that it lacks are NULL.
+pub(super) fn with_columns(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = schema.fields().iter().map(|field| match batch.column_by_name(field.name()) {
+        Some(column) => Ok(cast(column, field.data_type())?),
+        None => Ok(new_null_array(field.data_type(), batch.num_rows())),
+    });
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<Vec<_>>>()?)?)
+}
+
 fn gather(batch: &RecordBatch, schema: &SchemaRef, columns: &[Origin]) -> Result<RecordBatch> {
     let original = batch.column_by_name(ORIGINAL).and_then(|column| column.as_struct_opt());
     let null = |field: &Field| new_null_array(field.data_type(), batch.num_rows());

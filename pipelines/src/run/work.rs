@@ -20,6 +20,7 @@ use super::output::{Design, Finished};
 use super::progress::{Progress, Reached};
 use super::receipt::Receipt;
 use super::request::{MaxRejects, Request};
+use super::retry;
 use super::summary::Summary;
 use super::take_back::TakeBack;
 use super::write_shards::Writing;
@@ -162,7 +163,7 @@ impl<'a> Work<'a> {
             tokio::select! {
                 Some(done) = self.running.join_next() => {
                     let (slice, receipt) = done.map_err(|error| DataFusionError::External(Box::new(error)))?;
-                    self.take(slice, receipt, summary)?;
+                    self.take(slice, receipt, summary).await?;
                 }
                 _ = tick.tick() => self.look(observer)?,
                 () = &mut *stop, if deadline.is_none() => {
@@ -208,9 +209,9 @@ impl<'a> Work<'a> {
     }
 
     /// Takes a slice that ended.
-    fn take(&mut self, open: OpenSlice, receipt: Result<Receipt>, summary: &mut Summary) -> Result<()> {
+    async fn take(&mut self, open: OpenSlice, receipt: Result<Receipt>, summary: &mut Summary) -> Result<()> {
         let path = open.name.path.clone();
-        let receipt = match receipt {
+        let mut receipt = match receipt {
             Ok(receipt) => receipt,
             Err(error) => {
                 let Some(failure) = FileFailure::of(&error) else { return Err(error) };
@@ -227,6 +228,9 @@ impl<'a> Work<'a> {
         // Also where the pipeline does not show that a row had no call.
         if let Some(error) = self.job.llm.budget_refusal() {
             return super::budget_is_spent(&error, self.job.llm.usage());
+        }
+        if let (Some(before), Some(tried)) = (open.before, &open.slice.only) {
+            receipt.rejects.extend(retry::carry(&self.job.output, &open.name, before, tried).await?);
         }
         if let Some(left) = self.replaced.get_mut(&path) {
             *left -= 1;

@@ -1,0 +1,104 @@
+//! Rejected rows that are tried again: from their file, under their old source.
+//!
+//! A slice of which rows are tried again is done once more by this attempt, and its rejects with it: those that fail again, and
+//! those that were not tried. So it is settled as every slice is, in the commit that says who did it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
+use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use deltalake_core::kernel::Add;
+use object_store::ObjectStoreExt;
+
+use super::ledger::{Attempt, SliceName};
+use super::output::Output;
+use super::rejects::{Place, Settled, Standing};
+use super::shards::{Layout, SHARD_BYTES, Shards};
+use crate::log::{LiveFile, Log};
+
+/// A slice of which rows are tried again.
+#[derive(Debug, Clone)]
+pub struct Again {
+    /// The slice.
+    pub slice: SliceName,
+    /// Who did it.
+    pub before: Attempt,
+    /// The rows, ascending.
+    pub rows: Arc<[u64]>,
+}
+
+/// The rejected rows of an output that have one of these statuses; all if there are none.
+///
+/// # Errors
+/// If the store fails, or if a shard is none of rejects.
+pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<Again>> {
+    let (Some(table), Some(rejects)) = (output.table(), output.rejects()) else { return Ok(vec![]) };
+    let settled = Settled::of(table.state(), output.ledger().generation);
+    let slices = output.ledger().files().flat_map(|(path, _)| output.ledger().slices(path));
+    let slices: HashMap<String, (SliceName, Attempt)> = slices.map(|(slice, by)| (slice.key(), (slice, by))).collect();
+    let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for shard in rejects.state().files.values().filter(|shard| settled.standing(shard) == Standing::Counts) {
+        let Some(place) = Place::of(&shard.path) else { continue };
+        for batch in read(rejects, shard).await? {
+            let batch = batch?;
+            let status = batch.column_by_name("status").and_then(|column| column.as_string_opt::<i32>().cloned());
+            let status = status.ok_or_else(|| exec_datafusion_err!("the rejects {} have no status", shard.path))?;
+            let is_asked = |status: &str| statuses.is_empty() || statuses.iter().any(|asked| asked == status);
+            for (row, status) in numbers(&batch)?.iter().zip(status.iter()) {
+                if is_asked(status.unwrap_or_default()) {
+                    found.entry(place.slice.clone()).or_default().push(*row);
+                }
+            }
+        }
+    }
+    let again = found.into_iter().filter_map(|(key, mut rows)| {
+        let (slice, before) = slices.get(&key)?.clone();
+        rows.sort_unstable();
+        Some(Again { slice, before, rows: rows.into() })
+    });
+    Ok(again.collect())
+}
+
+/// The rejects of a slice that were not tried again, as shards of the attempt that tried the others.
+///
+/// # Errors
+/// If the store fails.
+pub async fn carry(output: &Output, slice: &SliceName, before: Attempt, tried: &[u64]) -> Result<Vec<Add>> {
+    let Some(rejects) = output.rejects() else { return Ok(vec![]) };
+    let tried: HashSet<u64> = tried.iter().copied().collect();
+    let folder = Place::folder(output.attempt(), slice, Some(before));
+    let schema = Arc::new(rejects.state().schema()?);
+    let layout = Layout { schema: Arc::clone(&schema), partition_by: vec![], shard_bytes: SHARD_BYTES };
+    let mut shards = Shards::begin(Arc::clone(rejects.store()), folder, layout)?;
+    let is_theirs = |shard: &&LiveFile| {
+        Place::of(&shard.path).is_some_and(|place| place.attempt == before && place.slice == slice.key())
+    };
+    for shard in rejects.state().files.values().filter(is_theirs) {
+        for batch in read(rejects, shard).await? {
+            let batch = batch?;
+            let others: BooleanArray = numbers(&batch)?.iter().map(|row| Some(!tried.contains(row))).collect();
+            let others = filter_record_batch(&batch, &others)?;
+            shards.write(&super::rows::with_columns(&others, &schema)?).await?;
+        }
+    }
+    shards.finish().await
+}
+
+type Batches = datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+
+async fn read(rejects: &Log, shard: &LiveFile) -> Result<Batches> {
+    let bytes = rejects.store().get(&shard.location()?).await?.bytes().await?;
+    Ok(ParquetRecordBatchReaderBuilder::try_new(bytes)?.build()?)
+}
+
+/// The rows' numbers in their file.
+fn numbers(batch: &RecordBatch) -> Result<Vec<u64>> {
+    let source = batch.column_by_name("source").and_then(|column| column.as_struct_opt());
+    let rows = source.and_then(|source| source.column_by_name("row")?.as_primitive_opt::<Int64Type>());
+    let rows = rows.ok_or_else(|| exec_datafusion_err!("rejects have no column source with the row's number"))?;
+    Ok(rows.values().iter().map(|row| row.unsigned_abs()).collect())
+}
