@@ -219,6 +219,55 @@ fn a_run_that_loses_a_part_of_its_work_does_the_rest() {
     place.holds(&[A, B]);
 }
 
+/// Starts a run and overtakes it by another while it is about to read a file; it goes on when the gate opens.
+fn overtake(place: &Place, file: &'static str) -> (Running, Gate) {
+    let gate = Gate::new();
+    let held = gate.clone();
+    place.proxy().follow(move |head| match head.gets(file) {
+        true => Action::Hold(held.clone()),
+        false => Action::Pass,
+    });
+    let mut late = place.start(&[]);
+    late.wait_until("its reading", || gate.held() > 0);
+    place.proxy().calm();
+    place.run(&[]).ok();
+    (late, gate)
+}
+
+#[test]
+fn rejects_of_a_run_that_was_overtaken_do_not_stay() {
+    let place = Place::s3();
+    place.put(A);
+    for (file, files) in [("in/a.parquet", &[A][..]), ("in/b.parquet", &[A, B])] {
+        let (late, gate) = overtake(&place, file);
+        gate.open();
+        let late = late.finish();
+        assert!([0, 4].contains(&late.code), "{}: {}", late.code, late.stderr);
+        place.holds(files);
+        had_nothing_to_do(&place.run(&[]));
+        place.put(B);
+    }
+}
+
+#[test]
+fn rejects_of_a_run_that_was_overtaken_and_died_are_taken_out_by_the_next_one() {
+    let place = one_done();
+    let (mut late, reading) = overtake(&place, "in/b.parquet");
+    let committing = Gate::new();
+    let held = committing.clone();
+    place.proxy().follow(move |head| match head.commits("out") {
+        true => Action::Hold(held.clone()),
+        false => Action::Pass,
+    });
+    reading.open();
+    wait_until("its commit", || committing.held() > 0 || late.is_over());
+    late.kill();
+    committing.cut();
+    place.proxy().calm();
+    had_nothing_to_do(&place.run(&[]));
+    place.holds(&[A, B]);
+}
+
 #[test]
 fn rejects_are_there_once_though_the_commit_of_the_output_failed() {
     let place = one_done();

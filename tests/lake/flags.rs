@@ -52,11 +52,17 @@ fn inputs_with_names_are_told_apart() {
     place.put(A);
     place.put_bytes("other/a.parquet", &std::fs::read(place.path("in/a.parquet")).unwrap());
     place.put_bytes("single.parquet", &std::fs::read(place.path("in/a.parquet")).unwrap());
-    place.run(&["--from", "more=other", "--from", "one=single.parquet"]).ok();
-    place.holds(&[A, ("more/a.parquet", 1..=7, "step"), ("one/single.parquet", 1..=7, "step")]);
-    had_nothing_to_do(&place.run(&["--from", "more=other", "--from", "one=single.parquet"]));
-    had_nothing_to_do(&place.run(&[]));
-    let twice = place.run(&["--from", "more=other", "--from", "more=single.parquet"]);
+    let run = |from: &[&str]| {
+        let from = from.iter().flat_map(|from| ["--from", from]);
+        let base = ["run", "mine.sql", "--to", "out", "--format", "json"];
+        place.execute(&base.into_iter().chain(from).collect::<Vec<_>>())
+    };
+    run(&["first=in", "more=other", "one=single.parquet"]).ok();
+    let named = ["first/a.parquet", "more/a.parquet", "one/single.parquet"];
+    place.holds(&named.map(|name| (name, 1..=7, "step")));
+    had_nothing_to_do(&run(&["one=single.parquet", "first=in/", "more=other/a.parquet"]));
+    had_nothing_to_do(&run(&["more=other"]));
+    let twice = run(&["more=other", "more=single.parquet"]);
     assert!(twice.code == 2 && twice.stderr.contains("more"), "{}: {}", twice.code, twice.stderr);
 }
 
