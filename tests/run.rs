@@ -3,7 +3,9 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use common::Workplace;
 
@@ -156,4 +158,25 @@ fn with_on_error_fail_a_reject_ends_the_run_and_nothing_is_left() {
     assert_eq!(failed.code, 1);
     assert!(failed.stderr.contains("empty_chain"), "{}", failed.stderr);
     assert!(!workplace.path("out").exists());
+}
+
+#[test]
+fn a_watch_takes_new_files_until_it_is_asked_to_end() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot, status, error FROM corpus").unwrap();
+    let arguments = ["run", "mine.sql", "--from", "in", "--to", "out", "--format", "json", "--watch=50ms"];
+    let mut child = workplace.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<serde_json::Value>(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!((next()["rows_in"].as_u64(), next()["nothing_to_do"].as_bool()), (Some(3), Some(true)));
+    // A file appears whole, as files on a store do.
+    write(&workplace, "later.parquet", &THREE.replace("q1", "q4"));
+    std::fs::rename(workplace.path("later.parquet"), workplace.path("in/b.parquet")).unwrap();
+    while next()["rows_in"].as_u64() != Some(3) {}
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    lines.for_each(|line| drop(line.unwrap()));
+    assert!(child.wait().unwrap().success());
+    assert_eq!(rows(&workplace, "out", "SELECT count(*) AS n FROM t"), "n\n4\n");
 }

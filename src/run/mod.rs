@@ -16,7 +16,7 @@ use crate::cli::{Failure, SettingArgs};
 use crate::config;
 use crate::output::complain;
 use crate::progress::Bar;
-use crate::signals;
+use crate::signals::Stop;
 pub use tables::{SummaryFormat, calls, print_as};
 
 /// Run a pipeline over a corpus and commit what it returns to a Delta table
@@ -66,6 +66,10 @@ pub struct RunArgs {
     /// Take all rows of the output back, and fill it anew with this pipeline
     #[arg(long)]
     new_generation: bool,
+    /// Run again and again, so long after each end, until the process is asked to end
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "30s", require_equals = true,
+        value_parser = humantime::parse_duration, conflicts_with = "dry_run")]
+    watch: Option<Duration>,
     /// Try rejected rows again, from their files: those with these statuses, or all
     #[arg(long, value_name = "STATUS,…", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     retry_rejects: Option<String>,
@@ -149,30 +153,49 @@ impl RunArgs {
             grace: self.grace,
             partition_by: self.partition_by,
             shard_bytes: self.target_shard_bytes,
-            says_finished: true,
+            says_finished: self.watch.is_none(),
         })
     }
 }
 
 /// Runs the pipeline and prints its summary.
 pub async fn run(args: RunArgs) -> Result<(), Failure> {
-    let (format, dry_run, retries) = (args.format, args.dry_run, args.retry_rejects.is_some());
+    let (format, dry_run, watch) = (args.format, args.dry_run, args.watch);
     let request = args.request()?;
-    let bar = Bar::new("pruning");
+    let stop = Stop::listen();
     if dry_run {
-        let result = estimate(request, &bar, signals::stop()).await;
+        let bar = Bar::new("pruning");
+        let result = estimate(request, &bar, stop.asked()).await;
         bar.finish();
         let estimate = result?;
         return print_as(format, &estimate, || tables::estimate_table(&estimate));
     }
-    let result = run_pipeline(request, &bar, signals::stop()).await;
+    let Some(pause) = watch else { return run_once(&request, format, &stop).await };
+    loop {
+        match run_once(&request, format, &stop).await {
+            Ok(()) => {}
+            Err(Failure::TooManyRejects(message) | Failure::OtherRun(message) | Failure::TryLater(message)) => {
+                complain(&format!("error: {message}"));
+            }
+            Err(other) => return Err(other),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.asked() => return Ok(()),
+        }
+    }
+}
+
+async fn run_once(request: &Request, format: SummaryFormat, stop: &Stop) -> Result<(), Failure> {
+    let bar = Bar::new("pruning");
+    let result = run_pipeline(request.clone(), &bar, stop.asked()).await;
     bar.finish();
     let summary = result?;
     for note in &summary.notes {
         complain(&format!("note: {note}"));
     }
     print_as(format, &summary, || tables::table(&summary))?;
-    verdict(&summary, retries)
+    verdict(&summary, request.retry_rejects.is_some())
 }
 
 /// Whether what was done is what was asked for.

@@ -183,7 +183,7 @@ impl Place {
 
 /// The chain of a row: empty, which makes it a reject, where the id ends in 5 or 0.
 fn chain(id: u32, mark: &str) -> String {
-    if id % 5 == 0 { String::new() } else { format!("{mark} {id}") }
+    if id.is_multiple_of(5) { String::new() } else { format!("{mark} {id}") }
 }
 
 /// A process under way; it is killed when the test ends before it.

@@ -115,7 +115,7 @@ impl Log {
         let first = protocol::first_commit(schema, partition_by, properties).await?;
         let store = store_of(url)?;
         // Who made it does not matter: whoever fills it compares its properties first.
-        put_or_look(store.as_ref(), url, 0, first.into()).await?;
+        put_or_look(store.as_ref(), url, 0, first).await?;
         let opened = Self::open(url).await?;
         opened.ok_or_else(|| exec_datafusion_err!("{} vanished while it was made", location::display(url)))
     }

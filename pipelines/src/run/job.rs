@@ -18,10 +18,11 @@ use asap_udfs::llm::store::AnswerStore;
 use asap_udfs::settings::{OnError, Provider};
 
 use super::contents::Contents;
+use super::design::Design;
 use super::files::{self, Divided, OpenSlice};
 use super::identity::Identity;
 use super::ledger::Ledger;
-use super::output::{Design, Output};
+use super::output::Output;
 use super::plan;
 use super::request::{OnSchemaChange, Request};
 use super::retry;

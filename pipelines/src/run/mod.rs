@@ -21,9 +21,11 @@
 //! | [`plan`], [`rows`] | the pipeline as a plan, and what becomes of its rows |
 //! | [`write_shards`], [`shards`], [`receipt`] | rows become shards, and a slice a receipt |
 //! | [`work`] | slices under way |
+//! | [`design`] | what the tables are made with |
 //! | [`output`], [`rejects`], [`take_back`], [`retry`] | commits, and what they replace |
 
 pub mod contents;
+pub mod design;
 pub mod estimate;
 pub mod files;
 pub mod identity;

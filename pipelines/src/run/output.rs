@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::Utc;
-use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use deltalake_core::kernel::Add;
 use futures::TryStreamExt;
@@ -21,22 +21,16 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::{Value, json};
 use url::Url;
 
+use super::design::{Design, ORIGINALS, PIPELINE, check_empty, generation, properties, widen};
 use super::identity::Identity;
 use super::ledger::{Attempt, Ledger, SliceName};
 use super::receipt::Receipt;
 use super::rejects::{Settled, Standing};
 use super::take_back::TakeBack;
 use super::write_shards::ATTEMPT;
-use crate::beside::{FOLDERS, beside, join};
+use crate::beside::{beside, join};
 use crate::location;
-use crate::log::{self, Log, State, store_of};
-
-/// The property that holds the identity of the pipeline that fills a table.
-const PIPELINE: &str = "asap.pipeline";
-/// The property that holds the generation of the rows.
-const GENERATION: &str = "asap.generation";
-/// The property that says which columns hold the original ones: a list of name in the files and column of the table.
-const ORIGINALS: &str = "asap.originals";
+use crate::log::{self, Log, store_of};
 
 /// The application whose transaction says that the output is complete: its version is the rows of the input that are done.
 const FINISHED: &str = "asap/finished";
@@ -71,20 +65,6 @@ pub struct Output {
     attempt: Attempt,
     /// Objects of this attempt that a commit names, or may name.
     named: HashSet<Path>,
-}
-
-/// What a table is made with.
-pub struct Design {
-    /// The columns of the output.
-    pub output: SchemaRef,
-    /// The columns of the rejects.
-    pub rejects: SchemaRef,
-    /// The columns by which the output is divided into folders.
-    pub partition_by: Vec<String>,
-    /// What it is filled with.
-    pub identity: Identity,
-    /// Name in the files, and column of the output, of each original column.
-    pub originals: Vec<(String, String)>,
 }
 
 impl Output {
@@ -453,61 +433,4 @@ fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &
     lines.extend(adds.into_iter().map(log::add));
     lines.extend(slices.iter().map(|slice| log::transaction(slice, attempt.done(), now)));
     Ok(lines)
-}
-
-fn generation(state: &State) -> u64 {
-    state.metadata.configuration.get(GENERATION).and_then(|generation| generation.parse().ok()).unwrap_or(0)
-}
-
-fn properties(design: &Design, generation: u64) -> Result<Vec<(String, String)>> {
-    Ok(vec![
-        (PIPELINE.to_string(), design.identity.encode()?),
-        (GENERATION.to_string(), generation.to_string()),
-        (ORIGINALS.to_string(), json!(design.originals).to_string()),
-        // So that whoever rewrites shards keeps what finds the rows of a file again.
-        ("delta.dataSkippingStatsColumns".to_string(), super::shards::BOUNDS.to_string()),
-    ])
-}
-
-/// Adds the columns that a table lacks, in a commit of their own.
-async fn widen(log: &mut Log, schema: &Schema, originals: &[(String, String)]) -> Result<()> {
-    log.commit(|state| {
-        let held = state.schema()?;
-        let new: Vec<FieldRef> =
-            schema.fields().iter().filter(|field| held.field_with_name(field.name()).is_err()).cloned().collect();
-        if new.is_empty() {
-            return Ok(vec![]);
-        }
-        let names: Vec<&String> = new.iter().map(|field| field.name()).collect();
-        let info = log::commit_info("ADD COLUMN", "Append", Utc::now().timestamp_millis(), json!({ "columns": names }));
-        let all = Schema::new(held.fields().iter().cloned().chain(new.iter().cloned()).collect::<Vec<_>>());
-        let mut metadata = state.with_schema(&all)?;
-        if !originals.is_empty() {
-            metadata.configuration.insert(ORIGINALS.to_string(), json!(originals).to_string());
-        }
-        Ok(vec![info, log::metadata(&metadata)])
-    })
-    .await?;
-    Ok(())
-}
-
-/// A place for a new table is empty, or holds only what asap keeps beside a table and what a run leaves that was killed
-/// before its first commit.
-async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()> {
-    let found = store.list_with_delimiter(None).await?;
-    let mut others = found.objects.iter().map(|file| file.location.to_string()).collect::<Vec<_>>();
-    for folder in &found.common_prefixes {
-        let name = folder.as_ref();
-        let is_empty_log = name == log::FOLDER && store.list(Some(folder)).try_next().await?.is_none();
-        if !FOLDERS.contains(&name) && !name.starts_with(ATTEMPT) && !is_empty_log {
-            others.push(name.to_string());
-        }
-    }
-    match others.first() {
-        None => Ok(()),
-        Some(name) => exec_err!(
-            "{} exists and is not a table of asap (it holds {name}): choose another output or an empty folder",
-            location::display(url)
-        ),
-    }
 }

@@ -138,7 +138,7 @@ fn conform(columns: Vec<Column>, held: Option<&Schema>) -> Result<(SchemaRef, Ve
         };
         conformed.push(column);
     }
-    let new = columns.into_iter().filter(|column| !held.is_some_and(|held| held.field_with_name(&column.0).is_ok()));
+    let new = columns.into_iter().filter(|column| held.is_none_or(|held| held.field_with_name(&column.0).is_err()));
     conformed.extend(new.collect::<Vec<_>>());
     let (fields, origins): (Vec<_>, Vec<_>) =
         conformed.into_iter().map(|(name, data_type, origin)| (Field::new(name, data_type, true), origin)).unzip();

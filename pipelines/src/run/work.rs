@@ -14,9 +14,10 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::Observer;
+use super::design::Design;
 use super::files::OpenSlice;
 use super::job::{Job, over_slices};
-use super::output::{Design, Finished};
+use super::output::Finished;
 use super::progress::{Progress, Reached};
 use super::receipt::Receipt;
 use super::request::{MaxRejects, Request};

@@ -126,8 +126,11 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec(event, 1..60)
 }
 
-/// Cron expressions, and for each whether it names a time that is a whole minute.
-const EXPRESSIONS: [(&str, fn(DateTime<Utc>) -> bool); 3] = [
+/// Whether an expression names a time that is a whole minute.
+type Names = fn(DateTime<Utc>) -> bool;
+
+/// Cron expressions.
+const EXPRESSIONS: [(&str, Names); 3] = [
     ("*/7 * * * *", |time| time.minute() % 7 == 0),
     ("0 3 * * *", |time| (time.hour(), time.minute()) == (3, 0)),
     ("15 */5 * * *", |time| time.hour() % 5 == 0 && time.minute() == 15),

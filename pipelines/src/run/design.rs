@@ -1,0 +1,98 @@
+//! What the tables of an output are made with, and how they are made and widened.
+
+use std::collections::HashMap;
+
+use chrono::Utc;
+use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
+use datafusion::common::{Result, exec_err};
+use futures::TryStreamExt;
+use object_store::ObjectStore;
+use serde_json::json;
+use url::Url;
+
+use super::identity::Identity;
+use super::shards::BOUNDS;
+use super::write_shards::ATTEMPT;
+use crate::beside::FOLDERS;
+use crate::location;
+use crate::log::{self, Log, State};
+
+/// The property that holds the identity of the pipeline that fills a table.
+pub(super) const PIPELINE: &str = "asap.pipeline";
+/// The property that holds the generation of the rows.
+pub(super) const GENERATION: &str = "asap.generation";
+/// The property that says which columns hold the original ones: a list of name in the files and column of the table.
+pub(super) const ORIGINALS: &str = "asap.originals";
+
+/// What a table is made with.
+pub struct Design {
+    /// The columns of the output.
+    pub output: SchemaRef,
+    /// The columns of the rejects.
+    pub rejects: SchemaRef,
+    /// The columns by which the output is divided into folders.
+    pub partition_by: Vec<String>,
+    /// What it is filled with.
+    pub identity: Identity,
+    /// Name in the files, and column of the output, of each original column.
+    pub originals: Vec<(String, String)>,
+}
+
+/// The generation of a table's rows.
+pub fn generation(state: &State) -> u64 {
+    state.metadata.configuration.get(GENERATION).and_then(|generation| generation.parse().ok()).unwrap_or(0)
+}
+
+/// The properties of an output.
+pub(super) fn properties(design: &Design, generation: u64) -> Result<HashMap<String, String>> {
+    Ok(HashMap::from([
+        (PIPELINE.to_string(), design.identity.encode()?),
+        (GENERATION.to_string(), generation.to_string()),
+        (ORIGINALS.to_string(), json!(design.originals).to_string()),
+        // So that whoever rewrites shards keeps what finds the rows of a file again.
+        ("delta.dataSkippingStatsColumns".to_string(), format!("source.{BOUNDS}")),
+    ]))
+}
+
+/// Adds the columns that a table lacks, in a commit of their own.
+pub(super) async fn widen(log: &mut Log, schema: &Schema, originals: &[(String, String)]) -> Result<()> {
+    log.commit(|state| {
+        let held = state.schema()?;
+        let new: Vec<FieldRef> =
+            schema.fields().iter().filter(|field| held.field_with_name(field.name()).is_err()).cloned().collect();
+        if new.is_empty() {
+            return Ok(vec![]);
+        }
+        let names: Vec<&String> = new.iter().map(|field| field.name()).collect();
+        let info = log::commit_info("ADD COLUMN", "Append", Utc::now().timestamp_millis(), json!({ "columns": names }));
+        let all = Schema::new(held.fields().iter().cloned().chain(new.iter().cloned()).collect::<Vec<_>>());
+        let mut metadata = state.with_schema(&all)?;
+        if !originals.is_empty() {
+            metadata.configuration.insert(ORIGINALS.to_string(), json!(originals).to_string());
+        }
+        Ok(vec![info, log::metadata(&metadata)])
+    })
+    .await?;
+    Ok(())
+}
+
+/// A place for a new table is empty, or holds only what asap keeps beside a table and what a run leaves that was killed
+/// before its first commit.
+pub(super) async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()> {
+    let found = store.list_with_delimiter(None).await?;
+    let mut others = found.objects.iter().map(|file| file.location.to_string()).collect::<Vec<_>>();
+    for folder in &found.common_prefixes {
+        let name = folder.as_ref();
+        let is_empty_log = name == log::FOLDER && store.list(Some(folder)).try_next().await?.is_none();
+        if !FOLDERS.contains(&name) && !name.starts_with(ATTEMPT) && !is_empty_log {
+            others.push(name.to_string());
+        }
+    }
+    match others.first() {
+        None => Ok(()),
+        Some(name) => exec_err!(
+            "{} exists and is not a table of asap (it holds {name}): choose another output or an empty folder",
+            location::display(url)
+        ),
+    }
+}
