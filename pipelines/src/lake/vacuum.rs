@@ -105,7 +105,8 @@ async fn expired(store: &dyn ObjectStore, log: Option<&Log>, before: SystemTime)
     }
     for path in gone.iter().filter(|path| !path.as_ref().starts_with(ATTEMPT)) {
         match store.head(path).await {
-            Ok(object) => found.push(object),
+            // A store below a prefix answers with its own path.
+            Ok(object) => found.push(ObjectMeta { location: path.clone(), ..object }),
             Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
         }

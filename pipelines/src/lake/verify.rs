@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::array::{AsArray, RecordBatch};
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::{Result, exec_datafusion_err};
 use futures::{StreamExt, TryStreamExt};
