@@ -14,7 +14,7 @@ use datafusion::error::DataFusionError;
 use tracing_subscriber::EnvFilter;
 
 use crate::output::{error_line, is_broken_pipe};
-use crate::{cache, run, sample, schedule, sql, train};
+use crate::{cache, lake, run, sample, schedule, sql, train};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -40,6 +40,12 @@ struct Cli {
 enum Command {
     Run(run::RunArgs),
     Sql(sql::SqlArgs),
+    Status(lake::StatusArgs),
+    History(lake::HistoryArgs),
+    Verify(lake::VerifyArgs),
+    Vacuum(lake::VacuumArgs),
+    Optimize(lake::OptimizeArgs),
+    Export(lake::ExportArgs),
     Cache(cache::CacheArgs),
     Sample(sample::SampleArgs),
     Schedule(schedule::ScheduleArgs),
@@ -122,6 +128,12 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(args) => block_on(run::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
+        Command::Status(args) => block_on(lake::status(args)),
+        Command::History(args) => block_on(lake::history(args)),
+        Command::Verify(args) => block_on(lake::verify(args)),
+        Command::Vacuum(args) => block_on(lake::vacuum(args)),
+        Command::Optimize(args) => block_on(lake::optimize(args)),
+        Command::Export(args) => block_on(lake::export(args)),
         Command::Cache(args) => block_on(cache::run(args)),
         Command::Sample(args) => sample::run(args),
         Command::Schedule(args) => block_on(schedule::run(args)),

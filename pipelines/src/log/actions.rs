@@ -37,6 +37,7 @@ pub struct Transaction {
 pub(super) struct Removed {
     pub path: String,
     pub deletion_vector: Option<Value>,
+    pub deletion_timestamp: Option<i64>,
 }
 
 /// A file whose rows are the table's.

@@ -55,6 +55,8 @@ pub struct State {
     pub recent: Vec<(u64, Transaction)>,
     /// The files whose rows are the table's, by path.
     pub files: BTreeMap<String, LiveFile>,
+    /// The files that were taken out of the table, by path: when, in milliseconds since 1970.
+    pub removed: BTreeMap<String, i64>,
 }
 
 /// The log of a table that exists.
@@ -192,12 +194,14 @@ impl State {
             self.transactions.insert(txn.app_id.clone(), txn);
         }
         // A file whose deletion vector changes is removed and added in one commit, in either order.
-        if let Some(remove) = remove
-            && self.files.get(&remove.path).is_some_and(|file| file.deletion_vector == remove.deletion_vector)
-        {
-            self.files.remove(&remove.path);
+        if let Some(remove) = remove {
+            if self.files.get(&remove.path).is_some_and(|file| file.deletion_vector == remove.deletion_vector) {
+                self.files.remove(&remove.path);
+            }
+            self.removed.insert(remove.path, remove.deletion_timestamp.unwrap_or(0));
         }
         if let Some(add) = add {
+            self.removed.remove(&add.path);
             self.files.insert(add.path.clone(), add);
         }
         self.metadata = meta_data.unwrap_or_else(|| std::mem::take(&mut self.metadata));
@@ -206,7 +210,7 @@ impl State {
 }
 
 /// The name of a commit.
-fn commit_path(version: u64) -> Path {
+pub(crate) fn commit_path(version: u64) -> Path {
     Path::from_iter([FOLDER, &format!("{version:020}.json")])
 }
 

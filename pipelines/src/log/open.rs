@@ -17,7 +17,7 @@ use super::{FOLDER, State, commit_path, read_commit};
 /// Commits that are read at the same time.
 const CONCURRENT_COMMITS: usize = 32;
 /// The columns of a checkpoint that a state is made of.
-const COLUMNS: [&str; 4] = ["txn", "add", "metaData", "protocol"];
+const COLUMNS: [&str; 5] = ["txn", "add", "remove", "metaData", "protocol"];
 
 /// Where the last checkpoint is, so that the log's beginning need not be listed.
 #[derive(Deserialize)]
@@ -66,6 +66,7 @@ fn state(version: u64, lines: Vec<Line>) -> Result<State> {
         transactions: Default::default(),
         recent: Vec::new(),
         files: BTreeMap::new(),
+        removed: BTreeMap::new(),
     };
     lines.into_iter().for_each(|line| state.apply(line));
     state.recent.clear();

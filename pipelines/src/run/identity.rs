@@ -78,6 +78,11 @@ impl Identity {
         serde_json::from_str(property).ok()
     }
 
+    /// The parts by their names.
+    pub fn parts(&self) -> &BTreeMap<String, String> {
+        &self.0
+    }
+
     /// What is different in another pipeline, in words.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let keys = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));

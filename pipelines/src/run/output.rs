@@ -263,12 +263,13 @@ impl Output {
     ) -> Result<Committed> {
         let has_rejects = finished.iter().any(|slice| !slice.receipt.rejects.is_empty());
         self.prepare(design, has_rejects).await?;
-        self.name(&finished);
+        self.name(finished.iter().flat_map(|slice| slice.receipt.output.iter().chain(&slice.receipt.rejects)));
         if has_rejects {
             self.commit_rejects(&finished, info).await?;
         }
         loop {
             take_back.find(self.table.as_ref(), self.attempt).await?;
+            self.name(take_back.rewritten());
             let Self { table: Some(log), ledger, .. } = self else {
                 return exec_err!("there is no table to commit to");
             };
@@ -299,8 +300,7 @@ impl Output {
     }
 
     /// Remembers what must stay from now on, whatever becomes of the commits.
-    fn name(&mut self, finished: &[Finished]) {
-        let adds = finished.iter().flat_map(|slice| slice.receipt.output.iter().chain(&slice.receipt.rejects));
+    fn name<'a>(&mut self, adds: impl Iterator<Item = &'a Add>) {
         self.named
             .extend(adds.filter_map(|add| Path::from_url_path(&add.path).ok().or_else(|| Path::parse(&add.path).ok())));
     }
@@ -369,6 +369,15 @@ impl Output {
         })
         .await?;
         Ok(())
+    }
+
+    /// Whether a run said that every row of the input is in the output, of as many rows as are there.
+    pub fn is_finished(&self) -> bool {
+        let said = |log: &Log| {
+            let said = log.state().transactions.get(&format!("{FINISHED}/{}", self.ledger.generation))?.version;
+            Some(said == self.ledger.rows as i64)
+        };
+        self.table.as_ref().and_then(said).unwrap_or(false)
     }
 
     /// Makes sure that commits to the output can be made, and told from those of others, before any work is done for one.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
-use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::compute::{cast, filter_record_batch};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -69,6 +70,11 @@ impl TakeBack {
         Ok(())
     }
 
+    /// The shards that hold what else was in those that go.
+    pub fn rewritten(&self) -> impl Iterator<Item = &Add> {
+        self.found.iter().flat_map(|found| &found.rewritten)
+    }
+
     /// Whether another writer has moved the rows since they were found.
     pub fn is_outdated(&self, state: &State) -> bool {
         let removed = self.found.iter().flat_map(|found| &found.removed);
@@ -116,9 +122,11 @@ async fn count(log: &Log, shard: &LiveFile, path: &str) -> Result<(u64, u64)> {
 /// Which rows are of a file.
 fn is_of(batch: &RecordBatch, path: &str) -> Result<BooleanArray> {
     let source = batch.column_by_name("source").and_then(|column| column.as_struct_opt());
-    let files = source.and_then(|source| source.column_by_name("file")).and_then(|files| files.as_string_opt::<i32>());
+    let files = source.and_then(|source| source.column_by_name("file"));
     let files = files.ok_or_else(|| exec_datafusion_err!("a shard has no column source with the file of its rows"))?;
-    Ok(files.iter().map(|file| Some(file == Some(path))).collect())
+    // Whoever merged shards may have encoded texts otherwise.
+    let files = cast(files, &DataType::Utf8)?;
+    Ok(files.as_string::<i32>().iter().map(|file| Some(file == Some(path))).collect())
 }
 
 /// The rows of a shard that are not of a file, as a shard of their own.

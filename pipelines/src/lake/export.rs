@@ -1,0 +1,205 @@
+//! The rows of an output as a folder that any reader of Parquet opens, and that the datasets library loads by its name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::parquet::arrow::AsyncArrowWriter;
+use datafusion::parquet::basic::{Compression, ZstdLevel};
+use datafusion::parquet::file::properties::WriterProperties;
+use futures::TryStreamExt;
+use object_store::buffered::BufWriter;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{open, read, rejects_by_status, table};
+use crate::location;
+use crate::log::{LiveFile, Log, store_of};
+use crate::run::receipt::Counts;
+
+/// Bytes of live shards that become one file.
+const FILE_BYTES: u64 = 500 << 20;
+/// Bytes of encoded rows that a row group holds.
+const ROW_GROUP_BYTES: usize = 32 << 20;
+
+/// What was written.
+#[derive(Debug, Serialize)]
+pub struct Exported {
+    /// Where it lies.
+    pub to: String,
+    /// The version of the table whose rows these are.
+    pub table_version: u64,
+    /// Files of rows.
+    pub files: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+}
+
+/// Writes the rows of an output to an empty folder, with a description for the datasets library and a data card.
+///
+/// # Errors
+/// If there is no output, if the folder is not empty, or if a store fails.
+pub async fn export(location: &str, to: &str) -> Result<Exported> {
+    let output = open(location).await?;
+    let log = table(&output)?;
+    let to = location::folder(to)?;
+    let store = store_of(&to)?;
+    if let Some(object) = first(store.as_ref()).await? {
+        return exec_err!("{} is not empty (it holds {object}): choose another folder", location::display(&to));
+    }
+    let schema = Arc::new(log.state().schema()?);
+    let groups = groups(log);
+    let mut counts = Counts::default();
+    let mut bytes = 0;
+    for (index, group) in groups.iter().enumerate() {
+        let path = Path::from(format!("train-{index:05}-of-{:05}.parquet", groups.len()));
+        write(log, group, &schema, Arc::clone(&store), &path, &mut counts).await?;
+        bytes += store.head(&path).await?.size;
+    }
+    let exported = Exported {
+        to: location::display(&to),
+        table_version: log.state().version,
+        files: groups.len() as u64,
+        rows: counts.rows_out,
+        bytes,
+    };
+    let rejects = rejects_by_status(&output).await?;
+    let parts = output.identity().map(|identity| identity.parts().clone()).unwrap_or_default();
+    let info = info(&schema, &exported);
+    store.put(&Path::from("dataset_info.json"), PutPayload::from(format!("{info:#}\n"))).await?;
+    store.put(&Path::from("README.md"), PutPayload::from(card(&parts, &exported, &counts, &rejects))).await?;
+    Ok(exported)
+}
+
+async fn first(store: &dyn ObjectStore) -> Result<Option<Path>> {
+    match store.list(None).try_next().await {
+        Ok(found) => Ok(found.map(|object| object.location)),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The live shards in the order in which they were written, in groups that become one file each: at least one, so that an
+/// output without rows has its columns.
+fn groups(log: &Log) -> Vec<Vec<&LiveFile>> {
+    let mut shards: Vec<_> = log.state().files.values().collect();
+    shards.sort_by_key(|shard| (shard.modification_time, &shard.path));
+    let mut groups = vec![vec![]];
+    let mut bytes = 0;
+    for shard in shards {
+        if bytes > 0 && bytes + shard.size > FILE_BYTES {
+            groups.push(vec![]);
+            bytes = 0;
+        }
+        bytes += shard.size;
+        if let Some(group) = groups.last_mut() {
+            group.push(shard);
+        }
+    }
+    groups
+}
+
+async fn write(
+    log: &Log,
+    shards: &[&LiveFile],
+    schema: &SchemaRef,
+    store: Arc<dyn ObjectStore>,
+    path: &Path,
+    counts: &mut Counts,
+) -> Result<()> {
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+        .build();
+    let object = BufWriter::new(store, path.clone());
+    let mut writer = AsyncArrowWriter::try_new(object, Arc::clone(schema), Some(properties))?;
+    for shard in shards {
+        let mut batches = read(log, shard, None).await?;
+        while let Some(batch) = batches.try_next().await? {
+            let batch = whole(&batch, shard, schema)?;
+            counts.count_output(&batch);
+            writer.write(&batch).await?;
+        }
+    }
+    writer.close().await?;
+    Ok(())
+}
+
+/// The rows of a shard with all columns of the table: those that divide it into folders stand in the log, and those that
+/// came later are null.
+fn whole(batch: &RecordBatch, shard: &LiveFile, schema: &SchemaRef) -> Result<RecordBatch> {
+    let column = |field: &Arc<Field>| -> Result<ArrayRef> {
+        if let Some(column) = batch.column_by_name(field.name()) {
+            return Ok(cast(column, field.data_type())?);
+        }
+        match shard.partition_values.get(field.name()).cloned().flatten() {
+            Some(value) => ScalarValue::try_from_string(value, field.data_type())?.to_array_of_size(batch.num_rows()),
+            None => Ok(new_null_array(field.data_type(), batch.num_rows())),
+        }
+    };
+    let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+}
+
+/// What the datasets library says of a data set.
+fn info(schema: &Schema, exported: &Exported) -> Value {
+    let features: serde_json::Map<_, _> =
+        schema.fields().iter().map(|field| (field.name().clone(), feature(field.data_type()))).collect();
+    json!({
+        "features": features,
+        "splits": { "train": { "name": "train", "num_bytes": exported.bytes, "num_examples": exported.rows } },
+        "num_rows": exported.rows,
+        "download_size": exported.bytes,
+        "dataset_size": exported.bytes,
+    })
+}
+
+/// A type as the datasets library names it.
+fn feature(kind: &DataType) -> Value {
+    let name = match kind {
+        DataType::List(item) | DataType::LargeList(item) => {
+            return json!({ "feature": feature(item.data_type()), "_type": "List" });
+        }
+        DataType::Struct(fields) => {
+            let fields = fields.iter().map(|field| (field.name().clone(), feature(field.data_type())));
+            return Value::Object(fields.collect());
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "string".to_string(),
+        DataType::Boolean => "bool".to_string(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "binary".to_string(),
+        // Numbers have the names that arrow gives them.
+        other => other.to_string().to_lowercase(),
+    };
+    json!({ "dtype": name, "_type": "Value" })
+}
+
+/// The data card.
+fn card(
+    parts: &BTreeMap<String, String>,
+    exported: &Exported,
+    counts: &Counts,
+    rejects: &BTreeMap<String, u64>,
+) -> String {
+    let mut lines = vec![
+        "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: train-*.parquet\n---\n"
+            .to_string(),
+        "# Pruned chains of thought\n".to_string(),
+        format!("Written by asap {} from version {} of a table.\n", env!("CARGO_PKG_VERSION"), exported.table_version),
+        "| | |\n|---|---|".to_string(),
+        format!("| rows | {} |", exported.rows),
+    ];
+    let tokens = [("tokens before", counts.tokens_in), ("tokens after", counts.tokens_out)];
+    lines.extend(tokens.iter().filter_map(|(what, tokens)| tokens.map(|tokens| format!("| {what} | {tokens} |"))));
+    lines.extend(rejects.iter().map(|(status, rows)| format!("| rejected: {status} | {rows} |")));
+    lines.push("\n## Pipeline\n\n| part | value |\n|---|---|".to_string());
+    let cell = |text: &String| text.replace('|', "\\|").replace('\n', " ");
+    lines.extend(parts.iter().map(|(part, value)| format!("| {} | {} |", cell(part), cell(value))));
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,156 @@
+//! Removes what no log of an output names any more: shards that were taken out of it, and what killed attempts left.
+//!
+//! Only objects go that asap wrote: those in the folders of its attempts, and those that a log names as taken out.
+
+use std::collections::HashSet;
+use std::path::{Path as LocalPath, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, Utc};
+use datafusion::common::{Result, exec_datafusion_err};
+use deltalake_core::checkpoints::cleanup_metadata;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use serde::Serialize;
+use url::Url;
+
+use super::{inside, open};
+use crate::location;
+use crate::log::{Log, store_of};
+use crate::run::write_shards::ATTEMPT;
+
+/// What was removed, or would be.
+#[derive(Debug, Default, Serialize)]
+pub struct Vacuumed {
+    /// Whether nothing was removed, but only looked for.
+    pub dry_run: bool,
+    /// Objects that were removed.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Paths of the objects, those of rejects below `rejects/`.
+    pub removed: Vec<String>,
+    /// Entries of the log that were older than the table keeps them.
+    pub log_entries: u64,
+}
+
+/// Removes objects that are older than `retain` and that no live shard, and no shard that was taken out later than that, is.
+///
+/// # Errors
+/// If there is no output, or if the store fails; what was removed until then is gone.
+pub async fn vacuum(location: &str, retain: Duration, dry_run: bool) -> Result<Vacuumed> {
+    let now = SystemTime::now();
+    let before = now.checked_sub(retain).ok_or_else(|| exec_datafusion_err!("no object is as old as {retain:?}"))?;
+    let mut output = open(location).await?;
+    if !dry_run {
+        output.tidy_rejects().await?;
+    }
+    let mut done = Vacuumed { dry_run, ..Vacuumed::default() };
+    for (root, log, prefix) in
+        [(output.url().clone(), output.table(), ""), (output.rejects_url()?, output.rejects(), "rejects/")]
+    {
+        let store = store_of(&root)?;
+        for object in expired(store.as_ref(), log, before).await? {
+            if !dry_run {
+                match store.delete(&object.location).await {
+                    Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            done.add(prefix, object.location.as_ref(), object.size);
+        }
+        for (path, bytes) in unfinished(&root, before)? {
+            if !dry_run {
+                std::fs::remove_file(&path)?;
+                path.ancestors().skip(1).take_while(|folder| std::fs::remove_dir(folder).is_ok()).for_each(drop);
+            }
+            done.add(prefix, &location::display(&from_path(&path)?), bytes);
+        }
+        if let (Some(log), false) = (log, dry_run) {
+            let table = deltalake_core::open_table(log.url().clone()).await?;
+            done.log_entries += cleanup_metadata(&table, None).await? as u64;
+        }
+    }
+    Ok(done)
+}
+
+impl Vacuumed {
+    fn add(&mut self, prefix: &str, path: &str, bytes: u64) {
+        self.objects += 1;
+        self.bytes += bytes;
+        self.removed.push(format!("{prefix}{path}"));
+    }
+}
+
+/// The objects of a table that nobody needs.
+async fn expired(store: &dyn ObjectStore, log: Option<&Log>, before: SystemTime) -> Result<Vec<ObjectMeta>> {
+    let before = DateTime::<Utc>::from(before);
+    let mut needed = HashSet::new();
+    let mut gone = Vec::new();
+    if let Some(log) = log {
+        needed.extend(log.state().files.keys().filter_map(|path| inside(path)));
+        for (path, removed) in &log.state().removed {
+            let Some(path) = inside(path) else { continue };
+            if *removed > before.timestamp_millis() {
+                needed.insert(path);
+            } else {
+                gone.push(path);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for folder in folders(store).await? {
+        found.extend(store.list(Some(&folder)).try_collect::<Vec<_>>().await?);
+    }
+    for path in gone.iter().filter(|path| !path.as_ref().starts_with(ATTEMPT)) {
+        match store.head(path).await {
+            // A store below a prefix answers with its own path.
+            Ok(object) => found.push(ObjectMeta { location: path.clone(), ..object }),
+            Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    found.retain(|object| !needed.contains(&object.location) && object.last_modified <= before);
+    Ok(found)
+}
+
+/// The folders of attempts.
+async fn folders(store: &dyn ObjectStore) -> Result<Vec<Path>> {
+    match store.list_with_delimiter(None).await {
+        Ok(found) => Ok(found.common_prefixes.into_iter().filter(|name| name.as_ref().starts_with(ATTEMPT)).collect()),
+        Err(object_store::Error::NotFound { .. }) => Ok(vec![]),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What killed attempts left on this machine's disk under names that stores hide: `<name>#<number>`, with its bytes.
+fn unfinished(root: &Url, before: SystemTime) -> Result<Vec<(PathBuf, u64)>> {
+    let Some(root) = location::local_path(root).filter(|root| root.is_dir()) else { return Ok(vec![]) };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(ATTEMPT) && entry.file_type()?.is_dir() {
+            walk(&entry.path(), before, &mut found)?;
+        }
+    }
+    Ok(found)
+}
+
+fn walk(folder: &LocalPath, before: SystemTime, found: &mut Vec<(PathBuf, u64)>) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let (name, metadata) = (entry.file_name().to_string_lossy().into_owned(), entry.metadata()?);
+        let is_unfinished = name.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u64>().is_ok());
+        if metadata.is_dir() {
+            walk(&entry.path(), before, found)?;
+        } else if is_unfinished && metadata.modified()? <= before {
+            found.push((entry.path(), metadata.len()));
+        }
+    }
+    Ok(())
+}
+
+fn from_path(path: &LocalPath) -> Result<Url> {
+    Url::from_file_path(path).map_err(|()| exec_datafusion_err!("{} is not a path of a file", path.display()))
+}

@@ -1,0 +1,156 @@
+//! `asap status`, `history`, `verify`, `vacuum`, `optimize` and `export`: what an output of `asap run` holds, and how it is
+//! kept in order.
+
+mod tables;
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use asap_pipelines::lake;
+use asap_pipelines::run::shards::SHARD_BYTES;
+use clap::Args;
+use serde::Serialize;
+
+use crate::cli::Failure;
+use crate::run::{SummaryFormat, print_as};
+
+/// Where an output is, and how what is found is printed.
+#[derive(Debug, Args)]
+struct PlaceArgs {
+    /// The output of a run
+    #[arg(value_name = "LOC")]
+    location: String,
+    /// How it is printed; json is one line
+    #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
+    format: SummaryFormat,
+}
+
+impl PlaceArgs {
+    fn print(&self, found: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Failure> {
+        print_as(self.format, found, table)
+    }
+}
+
+/// Say what an output holds: rows, rejects, files that are done, and whether it is complete
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  asap status out/pruned\n  asap status s3://lake/pruned --format json")]
+pub struct StatusArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// Prints what an output holds.
+pub async fn status(StatusArgs { place }: StatusArgs) -> Result<(), Failure> {
+    let found = lake::status::status(&place.location).await?;
+    place.print(&found, || tables::status(&found))
+}
+
+/// List the commits of an output, newest first
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  asap history out/pruned --limit 10\n  asap history out/pruned --format json")]
+pub struct HistoryArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// List at most so many
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+}
+
+/// Prints the commits of an output.
+pub async fn history(HistoryArgs { place, limit }: HistoryArgs) -> Result<(), Failure> {
+    let found = lake::history::history(&place.location, limit).await?;
+    place.print(&found, || tables::history(&found))
+}
+
+/// Check that every shard of an output is there and every row once; exit code 1 if not
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asap verify out/pruned
+  asap verify s3://lake/pruned --format json
+
+Rows that the pipeline filtered cannot be told from lost ones afterwards: they are counted, and are no fault.")]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// Checks an output.
+pub async fn verify(VerifyArgs { place }: VerifyArgs) -> Result<(), Failure> {
+    let found = lake::verify::verify(&place.location).await?;
+    place.print(&found, || tables::verified(&found))?;
+    match found.faults.len() {
+        0 => Ok(()),
+        _ => Err(Failure::Failed(format!("{} is not sound:\n  {}", place.location, found.faults.join("\n  ")))),
+    }
+}
+
+/// Remove what an output no longer names: replaced shards, and what killed runs left
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asap vacuum out/pruned --dry-run
+  asap vacuum out/pruned --retain 30d
+  asap vacuum out/pruned --retain 0s --now
+
+A version of the table that is older than --retain cannot be read afterwards. Paid answers stay.")]
+pub struct VacuumArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Keep what is younger, or was replaced later: longer than any run or reader takes
+    #[arg(long, value_name = "TIME", default_value = "168h", value_parser = humantime::parse_duration)]
+    retain: Duration,
+    /// Say what would be removed, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Confirm --retain 0s, which breaks a run that is under way
+    #[arg(long)]
+    now: bool,
+}
+
+/// Removes what an output does not need.
+pub async fn vacuum(VacuumArgs { place, retain, dry_run, now }: VacuumArgs) -> Result<(), Failure> {
+    if retain.is_zero() && !now && !dry_run {
+        let what = "--retain 0s removes the shards of runs that are under way: add --now if there are none";
+        return Err(Failure::Usage(what.to_string()));
+    }
+    let done = lake::vacuum::vacuum(&place.location, retain, dry_run).await?;
+    place.print(&done, || tables::vacuumed(&done))
+}
+
+/// Merge small shards of an output into large ones; no row changes
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  asap optimize out/pruned\n  asap optimize out/pruned --target-bytes 536870912")]
+pub struct OptimizeArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Bytes of a large shard; smaller ones are merged
+    #[arg(long, value_name = "N", default_value_t = SHARD_BYTES)]
+    target_bytes: NonZeroU64,
+}
+
+/// Merges small shards.
+pub async fn optimize(OptimizeArgs { place, target_bytes }: OptimizeArgs) -> Result<(), Failure> {
+    let done = lake::optimize::optimize(&place.location, target_bytes).await?;
+    place.print(&done, || tables::optimized(&done))
+}
+
+/// Write the rows of an output as plain Parquet with a data card, for trainers and the datasets library
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asap export out/pruned --to pruned-dataset
+  python -c 'import datasets; print(datasets.load_dataset(\"pruned-dataset\"))'")]
+pub struct ExportArgs {
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// The folder to write to, which is empty or not there
+    #[arg(long, value_name = "DIR")]
+    to: String,
+}
+
+/// Writes the rows of an output as plain Parquet.
+pub async fn export(ExportArgs { place, to }: ExportArgs) -> Result<(), Failure> {
+    let done = lake::export::export(&place.location, &to).await?;
+    place.print(&done, || tables::exported(&done))
+}

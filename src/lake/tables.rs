@@ -1,0 +1,108 @@
+//! What is found in an output, as people read it.
+
+use asap_pipelines::lake::export::Exported;
+use asap_pipelines::lake::history::Commit;
+use asap_pipelines::lake::optimize::Optimized;
+use asap_pipelines::lake::status::Status;
+use asap_pipelines::lake::vacuum::Vacuumed;
+use asap_pipelines::lake::verify::Verified;
+use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
+
+use crate::output::count;
+
+/// What an output holds.
+pub fn status(found: &Status) -> String {
+    let rejects: Vec<_> = found.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
+    let rejects = if rejects.is_empty() { "none".to_string() } else { rejects.join(", ") };
+    let finished = if found.finished { "yes, a run said so" } else { "no run has said so" };
+    let mut lines = vec![
+        format!("{} (table version {}, generation {})", found.output, found.table_version, found.generation),
+        String::new(),
+        format!("rows      {} in {} shards, {} bytes", count(found.rows), count(found.shards), count(found.bytes)),
+        format!("rejects   {rejects}"),
+        format!(
+            "input     {} rows done, {} files done, {} in part",
+            count(found.rows_done),
+            count(found.files_done),
+            count(found.files_in_part.len() as u64)
+        ),
+    ];
+    let in_part = |file: &asap_pipelines::lake::status::InPart| {
+        format!("  {}: {} of {} rows", file.file, count(file.done), count(file.rows))
+    };
+    lines.extend(found.files_in_part.iter().map(in_part));
+    lines.push(format!("complete  {finished}"));
+    lines.push(format!("answers   {}, {} bytes", count(found.answers.answers), count(found.answers.bytes)));
+    lines.push(String::new());
+    lines.push("pipeline".to_string());
+    lines.extend(found.pipeline.iter().map(|(part, value)| format!("  {part} = {value}")));
+    lines.join("\n")
+}
+
+/// The commits of an output.
+pub fn history(commits: &[Commit]) -> String {
+    let header = ["version", "time (UTC)", "operation", "run", "slices", "rows", "shards", "bytes"];
+    let row = |commit: &Commit| {
+        let time = commit.time.and_then(timestamp_ms_to_datetime);
+        [
+            commit.version.to_string(),
+            time.map_or("-".to_string(), |time| time.format("%Y-%m-%d %H:%M:%S").to_string()),
+            commit.operation.clone(),
+            commit.run.clone().unwrap_or("-".to_string()),
+            count(commit.slices),
+            count(commit.rows_added),
+            format!("+{} -{}", commit.shards_added, commit.shards_removed),
+            count(commit.bytes_added),
+        ]
+    };
+    let rows: Vec<[String; 8]> = std::iter::once(header.map(str::to_string)).chain(commits.iter().map(row)).collect();
+    let widths: [usize; 8] =
+        std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or_default());
+    let line = |row: &[String; 8]| {
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
+            1..=3 => format!("{cell:width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Whether an output is sound.
+pub fn verified(found: &Verified) -> String {
+    let lines = [
+        format!("version   {}", found.table_version),
+        format!("shards    {}", count(found.shards)),
+        format!("rows      {} in the output, {} rejected", count(found.rows), count(found.rejects)),
+        format!("filtered  {} rows of done slices are in neither", count(found.filtered)),
+        format!("doubled   {} rows", count(found.doubled)),
+        format!("strange   {} rows are of no slice that is done", count(found.strange)),
+        format!("faults    {}", count(found.faults.len() as u64)),
+    ];
+    lines.join("\n")
+}
+
+/// What a vacuum removed.
+pub fn vacuumed(done: &Vacuumed) -> String {
+    let verb = if done.dry_run { "would be removed" } else { "removed" };
+    let mut lines: Vec<_> = done.removed.iter().map(|path| format!("  {path}")).collect();
+    lines.insert(0, format!("{} objects, {} bytes {verb}", count(done.objects), count(done.bytes)));
+    lines.push(format!("{} old entries of the log removed", count(done.log_entries)));
+    lines.join("\n")
+}
+
+/// What an optimisation merged.
+pub fn optimized(done: &Optimized) -> String {
+    let lines = [
+        format!("version   {}", done.table_version),
+        format!("shards    {} -> {}", count(done.shards_before), count(done.shards_after)),
+        format!("bytes     {} -> {}", count(done.bytes_before), count(done.bytes_after)),
+    ];
+    lines.join("\n")
+}
+
+/// What was exported.
+pub fn exported(done: &Exported) -> String {
+    let (files, rows, bytes) = (count(done.files), count(done.rows), count(done.bytes));
+    format!("{}: {rows} rows of table version {} in {files} files, {bytes} bytes", done.to, done.table_version)
+}
