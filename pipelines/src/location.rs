@@ -57,9 +57,25 @@ pub fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     if url.scheme() == "file" {
         return Ok(Arc::new(LocalFileSystem::new().with_automatic_cleanup(true)));
     }
-    let options = std::env::vars().map(|(key, value)| (key.to_ascii_lowercase(), value));
-    let (store, _) = object_store::parse_url_opts(url, options).map_err(DataFusionError::from)?;
+    let (store, _) = object_store::parse_url_opts(url, variables(url.scheme())?).map_err(DataFusionError::from)?;
     Ok(Arc::from(store))
+}
+
+/// What the environment says to a store: variables that begin as its own tools' do, and no others.
+fn variables(scheme: &str) -> Result<Vec<(String, String)>> {
+    let prefix = match scheme {
+        "s3" | "s3a" => "AWS_",
+        "gs" => "GOOGLE_",
+        "az" | "azure" | "adl" | "abfs" | "abfss" => "AZURE_",
+        _ => return Ok(vec![]),
+    };
+    let own = std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value)));
+    let own = own.filter(|(key, _)| key.to_ascii_uppercase().starts_with(prefix));
+    let read = own.map(|(key, value)| match value.into_string() {
+        Ok(value) => Ok((key.to_ascii_lowercase(), value)),
+        Err(_) => config_err!("the environment variable {key} is not UTF-8 text: set it anew, or unset it"),
+    });
+    read.collect()
 }
 
 /// The stores of a session: whichever URL is asked for gets its store from [`store`].

@@ -17,7 +17,7 @@ use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use deltalake_core::kernel::Add;
 use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -385,13 +385,30 @@ impl Output {
     /// # Errors
     /// If the store does not let us, or does not refuse to make the same object twice.
     pub async fn check_writable(&self) -> Result<()> {
-        let probe = Path::from(format!("{ATTEMPT}{}/probe", self.attempt));
+        let probe = Path::from_iter([log::FOLDER, &format!(".asap-probe-{}", self.attempt)]);
         let store = store_of(&self.url)?;
-        let probed = match store.put(&probe, object_store::PutPayload::new()).await {
-            Ok(_) => store.delete(&probe).await,
-            Err(error) => Err(error),
-        };
-        probed.map_err(|error| exec_datafusion_err!("cannot write to {}: {error}", location::display(&self.url)))
+        let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        let to = location::display(&self.url);
+        match store.put_opts(&probe, PutPayload::from_static(b"1"), create.clone()).await {
+            Ok(_) => {}
+            Err(object_store::Error::NotImplemented { .. }) => {
+                return exec_err!(
+                    "the store of {to} does not create objects conditionally, so that commits of two runs could not be told \
+                     apart: allow it (for S3, do not set AWS_CONDITIONAL_PUT=disabled), or choose another store"
+                );
+            }
+            Err(error) => return exec_err!("cannot write to the log of {to}: {error}"),
+        }
+        let again = store.put_opts(&probe, PutPayload::from_static(b"2"), create).await;
+        store.delete(&probe).await?;
+        match again {
+            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(()),
+            Ok(_) => exec_err!(
+                "the store of {to} overwrites an object that may only be created (it ignores If-None-Match), so commits \
+                 would be lost: choose another store"
+            ),
+            Err(error) => exec_err!("cannot write to the log of {to}: {error}"),
+        }
     }
 
     /// Removes what this attempt wrote and no commit names.
