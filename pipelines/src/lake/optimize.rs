@@ -37,7 +37,7 @@ pub async fn optimize(location: &str, target: NonZeroU64) -> Result<Optimized> {
     let held = deltalake_core::open_table(url).await?;
     let (held, metrics) = held.optimize().with_target_size(target).with_commit_properties(properties).await?;
     Ok(Optimized {
-        table_version: held.version().unwrap_or_default() as u64,
+        table_version: held.version().unwrap_or_default(),
         shards_before: metrics.num_files_removed,
         shards_after: metrics.num_files_added,
         bytes_before: metrics.files_removed.total_size as u64,
