@@ -116,8 +116,8 @@ fn faults_are_named() {
     let copy = format!("{first}.copy.parquet");
     std::fs::copy(out.join(first), out.join(&copy)).unwrap();
     let versions = log(&out);
-    let actions = versions.iter().flat_map(|(_, actions)| actions);
-    let mut add = actions.filter(|action| action["add"]["path"].as_str() == Some(first)).next_back().unwrap().clone();
+    let mut actions = versions.iter().flat_map(|(_, actions)| actions);
+    let mut add = actions.rfind(|action| action["add"]["path"].as_str() == Some(first)).unwrap().clone();
     add["add"]["path"] = json!(copy);
     let next = versions.last().unwrap().0 + 1;
     std::fs::write(out.join(format!("_delta_log/{next:020}.json")), add.to_string()).unwrap();
