@@ -15,9 +15,9 @@ async fn nothing_to_read() {
     let folder = tempfile::tempdir().unwrap();
     assert_names(&refusal(&folder.path().join("no such"), None).await, &["there is no file or folder", "no such"]);
     let shown = folder.path().display().to_string();
-    assert_names(&refusal(folder.path(), None).await, &["holds no Parquet file", &shown]);
+    assert_names(&refusal(folder.path(), None).await, &["no Parquet file", &shown]);
     std::fs::write(folder.path().join("README.md"), "hello").unwrap();
-    assert_names(&refusal(folder.path(), None).await, &["holds no Parquet file"]);
+    assert_names(&refusal(folder.path(), None).await, &["no Parquet file"]);
 }
 
 /// Runs the commands that a refusal recommends.
