@@ -67,7 +67,7 @@ fn a_log_that_cannot_be_listed_for_a_moment_after_a_lost_reply_costs_no_row() {
 
 #[test]
 fn a_commit_whose_reply_is_lost_is_found_in_the_log() {
-    for action in [Action::LoseReply, Action::ReplyAfterLoss(500), Action::ReplyAfterLoss(503)] {
+    for action in [Action::LoseReply, Action::ReplyAfterLoss(503)] {
         let place = Place::s3();
         place.put(A);
         place.proxy().fault(1, |head| head.commits_rows("out"), action.clone());

@@ -60,10 +60,12 @@ fn try_seeds(variable: &str, default: u64, trial: impl Fn(u64) + Sync) {
     }
 }
 
-/// What a seed does with a request: `faults` of a thousand fail.
+/// What a seed does with a request: `faults` of a thousand fail, and three times as many of those that create what must
+/// not be there, as commits do.
 fn fault(seed: u64, start: u64, faults: u64, head: &RequestHead) -> Action {
     let mut dice = Dice::new(seed, start << 32 | head.number as u64);
-    if dice.below(1000) >= faults {
+    let creates = head.header("if-none-match").is_some();
+    if dice.below(1000) >= if creates { 3 * faults } else { faults } {
         return Action::Pass;
     }
     let both = [
@@ -77,7 +79,7 @@ fn fault(seed: u64, start: u64, faults: u64, head: &RequestHead) -> Action {
     ];
     let more = match head.method.as_str() {
         "GET" | "HEAD" => vec![Action::CutBody],
-        _ if head.header("if-none-match").is_some() => vec![
+        _ if creates => vec![
             Action::Status(409, "ConditionalRequestConflict"),
             Action::ReplyAfterLoss(500),
             Action::ReplyAfterLoss(503),
@@ -91,7 +93,7 @@ fn fault(seed: u64, start: u64, faults: u64, head: &RequestHead) -> Action {
 /// Starts runs, one after the other or two at once, until one says that all is done.
 fn run_among_faults(place: &Place, seed: u64, first_start: u64, arguments: &[&str]) {
     let mut dice = Dice::new(seed, 0);
-    let faults = dice.one_of(&[10, 30, 100]);
+    let faults = dice.one_of(&[20, 50, 100]);
     let at_once = dice.one_of(&[1, 1, 2]);
     for start in first_start..first_start + DISTURBED + 2 {
         let faults = if start < first_start + DISTURBED { faults } else { 0 };

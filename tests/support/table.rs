@@ -29,8 +29,26 @@ impl Rows {
     /// object is missing that a log names.
     #[track_caller]
     pub fn read(workplace: &Workplace, folder: &str) -> Self {
-        let output = read_table(workplace, folder);
-        let rejects = read_table(workplace, &format!("{folder}/{REJECTS}"));
+        let folders = [folder.to_string(), format!("{folder}/{REJECTS}")];
+        let mut commands = Vec::new();
+        for (number, folder) in folders.iter().enumerate() {
+            let table = workplace.path(folder);
+            if !log(&table).is_empty() {
+                check_objects(&table);
+                commands.push(format!("CREATE EXTERNAL TABLE t{number} STORED AS DELTATABLE LOCATION '{folder}'"));
+                commands.push(format!("SELECT {number} AS of_table, * FROM t{number}"));
+            }
+        }
+        let mut tables = [BTreeMap::new(), BTreeMap::new()];
+        for mut row in query(workplace, &commands) {
+            let columns = row.as_object_mut().unwrap();
+            let number = columns.remove("of_table").unwrap().as_u64().unwrap() as usize;
+            let source = columns.remove("source").unwrap();
+            let source = (source["file"].as_str().unwrap().to_string(), source["row"].as_i64().unwrap());
+            let twice = tables[number].insert(source.clone(), row);
+            assert!(twice.is_none(), "{} holds {} twice", folders[number], shown(&source));
+        }
+        let [output, rejects] = tables;
         let both: Vec<_> = output.keys().filter(|source| rejects.contains_key(*source)).collect();
         assert!(both.is_empty(), "in the output and in the rejects: {both:?}");
         Self { output, rejects }
@@ -56,23 +74,17 @@ fn shown((file, row): &Source) -> String {
     format!("{file}:{row}")
 }
 
+/// The rows that commands give; none if there are no commands.
 #[track_caller]
-fn read_table(workplace: &Workplace, folder: &str) -> BTreeMap<Source, Value> {
-    if log(&workplace.path(folder)).is_empty() {
-        return BTreeMap::new();
+fn query(workplace: &Workplace, commands: &[String]) -> Vec<Value> {
+    if commands.is_empty() {
+        return Vec::new();
     }
-    check_objects(&workplace.path(folder));
-    let create = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{folder}'");
-    let read = workplace.run(&["sql", "-q", "--format", "nd-json", "-c", &create, "-c", "SELECT * FROM t"]);
-    let mut rows = BTreeMap::new();
-    for line in read.ok().lines().filter(|line| !line.is_empty()) {
-        let mut row: Value = serde_json::from_str(line).unwrap();
-        let source = row.as_object_mut().unwrap().remove("source").unwrap();
-        let source = (source["file"].as_str().unwrap().to_string(), source["row"].as_i64().unwrap());
-        let twice = rows.insert(source.clone(), row);
-        assert!(twice.is_none(), "{folder} holds {} twice", shown(&source));
-    }
-    rows
+    let commands = commands.iter().flat_map(|command| ["-c", command]);
+    let arguments: Vec<&str> = ["sql", "-q", "--format", "nd-json"].into_iter().chain(commands).collect();
+    let finished = workplace.run(&arguments);
+    let lines = finished.ok().lines().filter(|line| !line.is_empty());
+    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Checks that the log of the table in a folder has no gap and that every object that it names is there.
