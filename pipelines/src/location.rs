@@ -1,5 +1,7 @@
 //! Locations: what a user types becomes a URL, and a URL becomes a store.
 
+mod redact;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,6 +10,8 @@ use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStor
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use url::Url;
+
+pub use redact::redact;
 
 /// The URL of a folder (or of a file) as typed: a path of this machine, or `scheme://…`.
 ///
@@ -93,9 +97,9 @@ pub fn local_path(url: &Url) -> Option<PathBuf> {
 }
 
 /// A location as people read it: a path relative to the working directory where it lies below it, else a path, else
-/// the URL.
+/// the URL, without secrets.
 pub fn display(url: &Url) -> String {
-    let Some(path) = local_path(url) else { return url.to_string() };
+    let Some(path) = local_path(url) else { return redact(url.as_str()) };
     let shown = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).map(Path::to_path_buf).ok());
     let shown = shown.filter(|relative| !relative.as_os_str().is_empty()).unwrap_or(path);
     shown.display().to_string().trim_end_matches('/').to_string()
