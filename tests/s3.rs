@@ -2,43 +2,17 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/objects.rs"]
+mod objects;
 #[path = "../udfs/tests/support/server.rs"]
 mod server;
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use common::{Finished, Workplace};
-use hyper_util::rt::TokioIo;
-use s3s::auth::SimpleAuth;
-use s3s::service::S3ServiceBuilder;
+use objects::{KEY, serve};
 use serde_json::Value;
 use server::{Call, Reply, Server};
-
-/// The key that the S3 server asks for, and its secret.
-const KEY: (&str, &str) = ("test-key", "test-secret-0123456789");
-
-/// Serves a folder, whose own folders are buckets, on a thread of its own until the process ends.
-fn serve(folder: &Path) -> SocketAddr {
-    let mut service = S3ServiceBuilder::new(s3s_fs::FileSystem::new(folder).unwrap());
-    service.set_auth(SimpleAuth::from_single(KEY.0, KEY.1));
-    let service = service.build();
-    let (started, address) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async move {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            started.send(listener.local_addr().unwrap()).unwrap();
-            loop {
-                let (connection, _) = listener.accept().await.unwrap();
-                let connection = TokioIo::new(connection);
-                let serving = hyper::server::conn::http1::Builder::new().serve_connection(connection, service.clone());
-                tokio::spawn(serving);
-            }
-        });
-    });
-    address.recv().unwrap()
-}
 
 /// A bucket `lake` with a sample corpus in it.
 fn lake(workplace: &Workplace) -> SocketAddr {
@@ -52,7 +26,7 @@ fn lake(workplace: &Workplace) -> SocketAddr {
 fn execute(workplace: &Workplace, s3: SocketAddr, secret: &str, arguments: &[&str]) -> Finished {
     let mut command = workplace.command(arguments);
     command.env("AWS_ACCESS_KEY_ID", KEY.0).env("AWS_SECRET_ACCESS_KEY", secret).env("AWS_REGION", "us-east-1");
-    command.env("AWS_ENDPOINT_URL", format!("http://{s3}")).env("AWS_ALLOW_HTTP", "true");
+    command.env("AWS_ENDPOINT_URL", format!("http://{s3}"));
     Finished::from(command.output().unwrap())
 }
 

@@ -1,0 +1,190 @@
+//! Where a store's settings come from, and what its errors show.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "common/objects.rs"]
+mod objects;
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+use common::{Finished, Workplace};
+use objects::{Condition, KEY, serve, serve_memory};
+
+/// A workplace and a server with a bucket `lake`, in which a sample corpus lies.
+fn lake() -> (Workplace, SocketAddr) {
+    let workplace = Workplace::new();
+    std::fs::create_dir_all(workplace.path("s3/lake")).unwrap();
+    workplace.run(&["sample", "--rows", "6", "--seed", "3", "--to", "s3/lake/corpus"]).ok();
+    let address = serve(&workplace.path("s3"));
+    (workplace, address)
+}
+
+/// The binary without any variable that could be one of a store, and with a home folder of its own.
+fn command(workplace: &Workplace, arguments: &[&str]) -> Command {
+    let mut command = workplace.command(arguments);
+    for (name, _) in std::env::vars_os() {
+        if ["AWS_", "GOOGLE_", "AZURE_", "HF_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    command.env("HOME", workplace.path("home"));
+    command
+}
+
+/// As [`command`], with what it takes to reach the server.
+fn with_keys(workplace: &Workplace, s3: SocketAddr, arguments: &[&str]) -> Command {
+    let mut command = command(workplace, arguments);
+    command.env("AWS_ACCESS_KEY_ID", KEY.0).env("AWS_SECRET_ACCESS_KEY", KEY.1);
+    command.env("AWS_ENDPOINT_URL", format!("http://{s3}"));
+    command
+}
+
+fn run(mut command: Command) -> Finished {
+    Finished::from(command.output().unwrap())
+}
+
+#[track_caller]
+fn failed(command: Command, code: i32, named: &[&str]) -> String {
+    let finished = run(command);
+    assert_eq!(finished.code, code, "{}", finished.stderr);
+    for text in named {
+        assert!(finished.stderr.contains(text), "no '{text}' in: {}", finished.stderr);
+    }
+    finished.stderr
+}
+
+const COUNT: [&str; 8] =
+    ["sql", "-q", "--format", "csv", "--from", "s3://lake/corpus/", "-c", "SELECT count(*) AS n FROM corpus"];
+
+#[test]
+fn variables_of_other_programs_configure_no_store() {
+    let (workplace, s3) = lake();
+    let mut count = with_keys(&workplace, s3, &COUNT);
+    for (name, value) in [
+        ("TOKEN", "another"),
+        ("ENDPOINT", "http://127.0.0.1:9"),
+        ("PROXY_URL", "http://127.0.0.1:9"),
+        ("BUCKET", "another"),
+        ("TIMEOUT", "no time"),
+        ("SKIP_SIGNATURE", "true"),
+        ("CONDITIONAL_PUT", "disabled"),
+    ] {
+        count.env(name, value);
+    }
+    count.env("NO_TEXT", OsStr::from_bytes(b"\xff"));
+    assert_eq!(run(count).ok(), "n\n6\n");
+}
+
+#[test]
+fn a_variable_of_the_store_that_is_no_text_is_named() {
+    let (workplace, s3) = lake();
+    let mut count = with_keys(&workplace, s3, &COUNT);
+    count.env("AWS_SESSION_TOKEN", OsStr::from_bytes(b"geheim\xff"));
+    let said = failed(count, 2, &["error: the environment variable AWS_SESSION_TOKEN is not UTF-8"]);
+    assert!(!said.contains("geheim"), "{said}");
+}
+
+#[test]
+fn a_profile_says_as_much_as_variables_do() {
+    let (workplace, s3) = lake();
+    std::fs::create_dir_all(workplace.path("home/.aws")).unwrap();
+    let keys = format!("[lab]\naws_access_key_id = {}\naws_secret_access_key = {}\n", KEY.0, KEY.1);
+    std::fs::write(workplace.path("home/.aws/credentials"), keys).unwrap();
+    std::fs::write(workplace.path("home/.aws/config"), format!("[profile lab]\nendpoint_url = http://{s3}\n")).unwrap();
+    let with_profile = |profile: &str| {
+        let mut count = command(&workplace, &COUNT);
+        count.env("AWS_PROFILE", profile);
+        count
+    };
+    assert_eq!(run(with_profile("lab")).ok(), "n\n6\n");
+    failed(with_profile("prod"), 2, &["AWS_PROFILE is prod, which is not in ", "the profiles there: lab"]);
+}
+
+#[test]
+fn no_credentials_are_an_error_that_says_which_would_do() {
+    let workplace = Workplace::new();
+    let closed = "http://127.0.0.1:9";
+    let mut count = command(&workplace, &COUNT);
+    count.env("AWS_METADATA_ENDPOINT", closed);
+    let said = "for path s3://lake: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+    failed(count, 1, &[said, closed]);
+}
+
+#[test]
+fn a_file_of_a_web_server_is_read_and_nothing_else() {
+    let workplace = Workplace::new();
+    let row = "COPY (SELECT 'q' AS question, 'c' AS cot, 'a' AS answer) TO 'corpus.parquet'";
+    workplace.run(&["sql", "-q", "-c", row]).ok();
+    let file = std::fs::read(workplace.path("corpus.parquet")).unwrap();
+    let web = serve_memory(Condition::Ignored, &[("/data/a%20b.parquet", file)]);
+    let from = |place: &str| {
+        let from = format!("http://{web}/{place}");
+        command(
+            &workplace,
+            &["sql", "-q", "--format", "csv", "--from", &from, "-c", "SELECT count(*) AS n FROM corpus"],
+        )
+    };
+    assert_eq!(run(from("data/a%20b.parquet")).ok(), "n\n1\n");
+    failed(
+        from("data/"),
+        1,
+        &[&format!("http://{web}/data is no file, and over http and https no folder can be listed")],
+    );
+    let said = failed(from("data/a.parquet?X-Amz-Signature=0a1b"), 2, &["?X-Amz-Signature=… holds a ?"]);
+    assert!(!said.contains("0a1b"), "{said}");
+    let to = format!("http://{web}/out");
+    let out = command(&workplace, &["run", "pipelines/sql/truncate.sql", "--from", "corpus.parquet", "--to", &to]);
+    failed(out, 2, &["nothing can be written to http://"]);
+    let copy = format!("COPY (SELECT 1) TO '{to}/a.parquet'");
+    failed(command(&workplace, &["sql", "-c", &copy]), 1, &["is only read: nothing can be written there"]);
+}
+
+#[test]
+fn a_log_shows_no_signature() {
+    let workplace = Workplace::new();
+    let select = "SELECT 'https://host/a.parquet?X-Amz-Signature=0a1b' AS url, a FROM nowhere";
+    let mut logged = command(&workplace, &["sql", "-c", select]);
+    logged.env("RUST_LOG", "trace");
+    let said = failed(logged, 1, &["https://host/a.parquet?X-Amz-Signature=…", "error: table"]);
+    assert!(!said.contains("0a1b"), "{said}");
+}
+
+#[cfg(not(feature = "hf"))]
+#[test]
+fn a_build_without_the_hub_says_how_to_get_one() {
+    let from = ["sql", "--from", "hf://datasets/org/name@1d0c4eb/data", "-c", "SELECT 1"];
+    failed(
+        command(&Workplace::new(), &from),
+        2,
+        &["hf://datasets/", "build it with cargo build --release --features hf"],
+    );
+}
+
+#[cfg(feature = "hf")]
+#[test]
+fn a_revision_of_a_dataset_is_read_and_nothing_else() {
+    let workplace = Workplace::new();
+    for name in ["a", "b"] {
+        let row = format!("COPY (SELECT '{name}' AS question, 'c' AS cot, 'a' AS answer) TO '{name}.parquet'");
+        workplace.run(&["sql", "-q", "-c", &row]).ok();
+    }
+    let bytes = |name: &str| std::fs::read(workplace.path(name)).unwrap();
+    let files = [("data/a.parquet", bytes("a.parquet")), ("data/more/b.parquet", bytes("b.parquet"))];
+    let hub = objects::serve_hub(&files);
+    let from = |place: &str| {
+        let select = "SELECT string_agg(question, '' ORDER BY question) AS all FROM corpus";
+        let from = format!("hf://datasets/org/{place}");
+        let mut select = command(&workplace, &["sql", "-q", "--format", "csv", "--from", &from, "-c", select]);
+        select.env("HF_ENDPOINT", format!("http://{hub}"));
+        select
+    };
+    assert_eq!(run(from("name@1d0c4eb/data/")).ok(), "all\nab\n");
+    assert_eq!(run(from("name@1d0c4eb/data/more/b.parquet")).ok(), "all\nb\n");
+    failed(from("name@1d0c4eb/none/"), 1, &["hf://datasets/org/name@1d0c4eb/none/"]);
+    failed(from("name/data/"), 2, &["names no revision", "pin it as hf://datasets/org/name@REVISION/…"]);
+    let to = ["run", "pipelines/sql/truncate.sql", "--from", "a.parquet", "--to", "hf://datasets/org/name@1d0c4eb/out"];
+    failed(command(&workplace, &to), 2, &["nothing can be written to hf://datasets/org/name@1d0c4eb/out"]);
+}
