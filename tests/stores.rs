@@ -8,7 +8,7 @@ mod objects;
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{Finished, Workplace};
 use objects::{Condition, KEY, serve, serve_memory};
@@ -111,6 +111,48 @@ fn no_credentials_are_an_error_that_says_which_would_do() {
     count.env("AWS_METADATA_ENDPOINT", closed);
     let said = "for path s3://lake: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
     failed(count, 1, &[said, closed]);
+    for place in ["s3://lake/a.parquet", "s3://lake/a/"] {
+        let mut select = command(&workplace, &["sql", "-c", &format!("SELECT * FROM '{place}'")]);
+        select.env("AWS_METADATA_ENDPOINT", closed);
+        failed(select, 1, &[said]);
+    }
+}
+
+#[test]
+fn statements_use_the_stores_of_the_session() {
+    let (workplace, s3) = lake();
+    let create = "CREATE EXTERNAL TABLE c STORED AS PARQUET LOCATION 's3a://lake/corpus/'";
+    let copy = "COPY (SELECT id FROM c) TO 's3://lake/ids.parquet'";
+    let read = "SELECT count(*) AS n FROM 's3://lake/ids.parquet'";
+    let all = with_keys(&workplace, s3, &["sql", "-q", "--format", "csv", "-c", create, "-c", copy, "-c", read]);
+    assert_eq!(run(all).ok(), "count\n6\nn\n6\n");
+
+    let option = "CREATE EXTERNAL TABLE c STORED AS PARQUET LOCATION 's3://lake/corpus/' \
+                  OPTIONS ('aws.secret_access_key' 'geheim')";
+    let said = failed(with_keys(&workplace, s3, &["sql", "-c", option]), 1, &["aws.secret_access_key", "environment"]);
+    assert!(!said.contains("geheim"), "{said}");
+    // This server cannot list; that does not make anyone ask another where the bucket is.
+    let unable = serve_memory(Condition::Ignored, &[]);
+    let mut listed = with_keys(&workplace, unable, &["sql", "-c", &create.replace("s3a", "s3")]);
+    listed.env("HTTPS_PROXY", "http://127.0.0.1:9");
+    failed(listed, 1, &[&format!("http://{unable}/lake"), "405"]);
+    let azure = "COPY (SELECT 1) TO 'az://container/a.parquet'";
+    failed(
+        command(&workplace, &["sql", "-c", azure]),
+        2,
+        &["set AZURE_STORAGE_ACCOUNT_NAME, or write abfss://container@"],
+    );
+}
+
+#[test]
+fn a_table_can_be_read_from_standard_input() {
+    let workplace = Workplace::new();
+    let create = "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/dev/stdin' OPTIONS ('format.has_header' 'true')";
+    let read = ["sql", "-q", "--format", "csv", "-c", create, "-c", "SELECT sum(a) AS s FROM t"];
+    let mut reading = command(&workplace, &read).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut reading.stdin.take().unwrap(), b"a\n1\n2\n").unwrap();
+    let output = reading.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "s\n3\n");
 }
 
 #[test]
