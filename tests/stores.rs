@@ -1,4 +1,4 @@
-//! Where a store's settings come from, and what its errors show.
+//! Where a store's settings come from, what is asked of one that is written to, and what its errors show.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -10,7 +10,13 @@ use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
+use asap_pipelines::location::check_output;
 use common::{Finished, Workplace};
+use futures::TryStreamExt;
+use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
 use objects::{Condition, KEY, serve, serve_memory};
 
 /// A workplace and a server with a bucket `lake`, in which a sample corpus lies.
@@ -229,4 +235,90 @@ fn a_revision_of_a_dataset_is_read_and_nothing_else() {
     failed(from("name/data/"), 2, &["names no revision", "pin it as hf://datasets/org/name@REVISION/…"]);
     let to = ["run", "pipelines/sql/truncate.sql", "--from", "a.parquet", "--to", "hf://datasets/org/name@1d0c4eb/out"];
     failed(command(&workplace, &to), 2, &["nothing can be written to hf://datasets/org/name@1d0c4eb/out"]);
+}
+
+/// The bucket `lake` of a server, without retries.
+fn bucket(server: SocketAddr, secret: &str, condition: S3ConditionalPut) -> AmazonS3 {
+    let builder = AmazonS3Builder::new().with_bucket_name("lake").with_endpoint(format!("http://{server}"));
+    let builder = builder.with_access_key_id(KEY.0).with_secret_access_key(secret).with_allow_http(true);
+    let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+    builder.with_conditional_put(condition).with_retry(once).build().unwrap()
+}
+
+/// What the check says of a folder `out`, and what it leaves in the store.
+async fn checked(store: &dyn ObjectStore) -> (Result<(), String>, Vec<String>) {
+    let said = check_output(store, &Path::from("out")).await.map_err(|error| error.strip_backtrace());
+    let left = store.list(None).map_ok(|left| left.location.to_string()).try_collect::<Vec<_>>().await;
+    (said, left.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn an_output_where_creation_is_conditional_passes_the_check() {
+    let workplace = Workplace::new();
+    std::fs::create_dir_all(workplace.path("s3/lake")).unwrap();
+    let server = serve(&workplace.path("s3"));
+    assert_eq!(checked(&bucket(server, KEY.1, S3ConditionalPut::ETagMatch)).await, (Ok(()), vec![]));
+
+    std::fs::create_dir(workplace.path("disk")).unwrap();
+    let disk = LocalFileSystem::new_with_prefix(workplace.path("disk")).unwrap().with_automatic_cleanup(true);
+    assert_eq!(checked(&disk).await, (Ok(()), vec![]));
+    assert!(std::fs::read_dir(workplace.path("disk")).unwrap().next().is_none(), "a folder was left");
+}
+
+#[tokio::test]
+async fn a_store_that_ignores_the_condition_is_refused() {
+    let server = serve_memory(Condition::Ignored, &[]);
+    let store = bucket(server, KEY.1, S3ConditionalPut::ETagMatch);
+    let said = check_output(&store, &Path::from("out")).await.unwrap_err().strip_backtrace();
+    assert!(said.contains("out/_delta_log") && said.contains("ignores If-None-Match"), "{said}");
+}
+
+#[tokio::test]
+async fn a_store_that_refuses_the_condition_is_refused() {
+    let server = serve_memory(Condition::Refused, &[]);
+    for condition in [S3ConditionalPut::ETagMatch, S3ConditionalPut::Disabled] {
+        let said =
+            check_output(&bucket(server, KEY.1, condition), &Path::from("out")).await.unwrap_err().strip_backtrace();
+        assert!(
+            said.contains("can be written, but an object cannot be created there only where there is none"),
+            "{said}"
+        );
+        assert!(said.contains("unset AWS_CONDITIONAL_PUT"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_is_named() {
+    let workplace = Workplace::new();
+    let log = workplace.path("disk/out/_delta_log");
+    std::fs::create_dir_all(&log).unwrap();
+    let mut locked = std::fs::metadata(&log).unwrap().permissions();
+    locked.set_readonly(true);
+    std::fs::set_permissions(&log, locked).unwrap();
+    if std::fs::write(log.join("a"), "").is_ok() {
+        // Who may do everything is stopped by what is no folder.
+        std::fs::remove_dir_all(&log).unwrap();
+        std::fs::write(&log, "").unwrap();
+    }
+    let disk = LocalFileSystem::new_with_prefix(workplace.path("disk")).unwrap().with_automatic_cleanup(true);
+    let said = check_output(&disk, &Path::from("out")).await.unwrap_err().strip_backtrace();
+    assert!(said.contains("cannot write to out/_delta_log"), "{said}");
+
+    let server = serve(&workplace.path("disk"));
+    let wrong = bucket(server, "another-secret", S3ConditionalPut::ETagMatch);
+    let said = check_output(&wrong, &Path::from("out")).await.unwrap_err().strip_backtrace();
+    assert!(said.contains("cannot write to out/_delta_log in AmazonS3(lake)"), "{said}");
+}
+
+#[tokio::test]
+async fn readers_of_a_table_do_not_see_a_probe_that_was_left() {
+    let (workplace, s3) = lake();
+    let create = ["run", "pipelines/sql/truncate.sql", "--from", "s3://lake/corpus/", "--to", "s3://lake/out"];
+    run(with_keys(&workplace, s3, &create)).ok();
+    let left = Path::from(format!("out/_delta_log/{}{}", asap_pipelines::location::PROBE, uuid::Uuid::new_v4()));
+    bucket(s3, KEY.1, S3ConditionalPut::ETagMatch).put(&left, "first".into()).await.unwrap();
+    let table = "CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 's3://lake/out'";
+    let count = ["sql", "-q", "--format", "csv", "-c", table, "-c", "SELECT count(*) AS n FROM t"];
+    assert_eq!(run(with_keys(&workplace, s3, &count)).ok(), "n\n6\n");
+    run(with_keys(&workplace, s3, &create)).ok();
 }

@@ -7,6 +7,7 @@ mod gcs;
 mod hf;
 mod http;
 mod machine;
+mod probe;
 mod profile;
 mod redact;
 mod s3;
@@ -23,6 +24,7 @@ use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use url::{Position, Url};
 
+pub use probe::{PROBE, check_output};
 pub use redact::redact;
 
 /// The URL of a folder (or of a file) as typed: a path of this machine, or `scheme://…`.
