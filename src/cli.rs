@@ -13,7 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use datafusion::error::DataFusionError;
 use tracing_subscriber::EnvFilter;
 
-use crate::output::{error_line, is_broken_pipe};
+use crate::output::{Log, error_line, is_broken_pipe};
 use crate::{cache, lake, run, sample, schedule, sql, train};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
@@ -114,7 +114,7 @@ pub fn main() -> ExitCode {
     hide_expected_panic();
     let told = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(TOLD));
     let is_terminal = std::io::stderr().is_terminal();
-    let subscriber = tracing_subscriber::fmt().with_env_filter(told).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(told).with_writer(|| Log);
     subscriber.with_ansi(is_terminal).with_target(false).init();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use asap_pipelines::location::redact;
 use datafusion::error::DataFusionError;
 
 /// Writes lines to standard output.
@@ -14,9 +15,23 @@ pub fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Writes a line to standard error; a closed one is nobody's loss.
+/// Writes a line to standard error, without what URLs in it hold of secrets; a closed one is nobody's loss.
 pub fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", redact(text));
+}
+
+/// Standard error as logs are written to it: as [`complain`], event by event.
+pub struct Log;
+
+impl Write for Log {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        io::stderr().lock().write_all(redact(&String::from_utf8_lossy(event)).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }
 
 /// A number with a comma between thousands.
@@ -32,11 +47,16 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// An error as one message for people: the root cause with its context, without the engine's prefixes.
+/// An error as one message for people: the root cause with its context, without the engine's prefixes and without what
+/// URLs in it hold of secrets.
 pub fn error_line(error: &DataFusionError) -> String {
+    redact(&message(error))
+}
+
+fn message(error: &DataFusionError) -> String {
     match error {
-        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => error_line(inner),
-        DataFusionError::Shared(inner) => error_line(inner),
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => message(inner),
+        DataFusionError::Shared(inner) => message(inner),
         DataFusionError::Plan(message) if message.contains("datafusion.public.corpus' not found") => {
             "there is no table corpus: say with --from where it lies".to_string()
         }
@@ -45,13 +65,17 @@ pub fn error_line(error: &DataFusionError) -> String {
         | DataFusionError::Execution(message)
         | DataFusionError::NotImplemented(message) => message.clone(),
         DataFusionError::External(inner) => match inner.downcast_ref::<DataFusionError>() {
-            Some(inner) => error_line(inner),
+            Some(inner) => message(inner),
             None => inner.to_string(),
+        },
+        DataFusionError::ObjectStore(inner) => match inner.as_ref() {
+            object_store::Error::NotSupported { source } => source.to_string(),
+            other => other.to_string(),
         },
         DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
             datafusion::arrow::error::ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>()
             {
-                Some(inner) => error_line(inner),
+                Some(inner) => message(inner),
                 None => inner.to_string(),
             },
             other => other.to_string(),
@@ -86,5 +110,13 @@ mod tests {
     #[test]
     fn thousands_are_grouped() {
         assert_eq!([0, 999, 1000, 1234567].map(count), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn an_error_shows_no_signature() {
+        let source = "GET https://user:word@host/a?X-Amz-Signature=0a1b: 403".into();
+        let error = DataFusionError::from(object_store::Error::Generic { store: "HTTP", source });
+        let said = "Generic HTTP error: GET https://…@host/a?X-Amz-Signature=…: 403";
+        assert_eq!(error_line(&error.context("somewhere")), said);
     }
 }

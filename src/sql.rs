@@ -1,5 +1,8 @@
 //! `asap sql`: datafusion-cli with the functions of asap, its table `corpus` and Delta tables.
 
+mod tables;
+
+use std::collections::HashMap;
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,19 +14,19 @@ use asap_pipelines::run::plan::CORPUS;
 use asap_udfs::llm::Llm;
 use async_trait::async_trait;
 use clap::Args;
-use datafusion::catalog::{Session as EngineSession, TableProvider, TableProviderFactory};
 use datafusion::common::plan_err;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::{CreateExternalTable, LogicalPlan};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::{DFParser, Statement};
 use datafusion_cli::cli_context::CliSessionContext;
 use datafusion_cli::exec;
+use datafusion_cli::object_storage::AwsOptions;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
-use deltalake_core::delta_datafusion::DeltaTableFactory;
 use object_store::ObjectStore;
 use url::Url;
 
@@ -31,6 +34,7 @@ use crate::cli::{Failure, SettingArgs};
 use crate::config;
 use crate::output::complain;
 use crate::run::calls;
+use tables::is_remote;
 
 /// Query chain-of-thought datasets by SQL
 #[derive(Debug, Args)]
@@ -74,9 +78,7 @@ pub struct SqlArgs {
 pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let settings = config::load(&args.settings)?;
     let llm = Llm::new(Some(Arc::new(SharedAnswers::new(&settings))));
-    let context = asap_pipelines::session::session(settings, &llm)?;
-    context.state_ref().write().table_factories_mut().insert("DELTATABLE".to_string(), Arc::new(DeltaTables));
-    let context = context.enable_url_table();
+    let context = tables::with_tables(asap_pipelines::session::session(settings, &llm)?);
     if let Some(from) = &args.from {
         let mapping = args.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?;
         let corpus = Corpus::open(&context.state(), from, mapping.as_ref()).await?;
@@ -112,36 +114,57 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         std::io::stdin().read_to_string(&mut text)?;
         commands.push(text);
     }
-    let done = exec::exec_from_commands(&session, commands, &print).await;
+    let done = execute(&session, commands, &print).await;
     if let Some(calls) = calls(&llm.usage()).filter(|_| !args.quiet) {
         complain(&calls);
     }
     Ok(done?)
 }
 
-/// Delta tables by their location. Where there is none, that is said, and no folder is made.
-#[derive(Debug)]
-struct DeltaTables;
-
-#[async_trait]
-impl TableProviderFactory for DeltaTables {
-    async fn create(
-        &self,
-        session: &dyn EngineSession,
-        command: &CreateExternalTable,
-    ) -> Result<Arc<dyn TableProvider>, DataFusionError> {
-        for named in &command.locations {
-            let path = location::local_path(&location::folder(named)?);
-            if path.is_some_and(|path| !path.join("_delta_log").is_dir()) {
-                return plan_err!("there is no Delta table at {named}");
-            }
-        }
-        DeltaTableFactory {}.create(session, command).await
+async fn execute(session: &Session, commands: Vec<String>, print: &PrintOptions) -> Result<()> {
+    for command in commands {
+        session.check_stores(&command)?;
+        exec::exec_from_commands(session, vec![command], print).await?;
     }
+    Ok(())
 }
 
 /// The session as datafusion-cli sees it. Object stores stay the session's own: they know our credentials.
 struct Session(SessionContext);
+
+impl Session {
+    fn store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
+        self.0.runtime_env().object_store_registry.get_store(url)
+    }
+
+    /// Asks for the stores of a command's tables and files, for datafusion-cli does not say why it gets none.
+    fn check_stores(&self, command: &str) -> Result<()> {
+        // What cannot be parsed is said better where it is executed.
+        let Ok(statements) = DFParser::parse_sql(command) else { return Ok(()) };
+        for statement in statements {
+            let named = match statement {
+                Statement::CreateExternalTable(create) => create.locations,
+                Statement::CopyTo(copy) => vec![copy.target],
+                _ => continue,
+            };
+            for named in named.iter().filter(|named| is_remote(named)) {
+                self.store(&location::parse(named)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A location in a statement as the rest of asap knows it.
+fn checked(named: &str, options: &HashMap<String, String>) -> Result<String> {
+    if let Some(option) = options.keys().find(|key| key.starts_with("aws.") || key.starts_with("gcp.")) {
+        return plan_err!(
+            "the option {option}: what an object store asks for is taken from the environment, under the names that its \
+             own tools use (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, …)"
+        );
+    }
+    if is_remote(named) { Ok(location::parse(named)?.into()) } else { Ok(named.to_string()) }
+}
 
 #[async_trait]
 impl CliSessionContext for Session {
@@ -153,15 +176,40 @@ impl CliSessionContext for Session {
         self.0.state()
     }
 
-    fn register_object_store(&self, url: &Url, _store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        self.0.runtime_env().object_store_registry.get_store(url).ok()
+    fn register_object_store(&self, url: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
+        // Standard input can be read once, and this store has.
+        if url.scheme() == "stdin" {
+            return self.0.register_object_store(url, store);
+        }
+        self.store(url).ok()
     }
 
     fn register_table_options_extension_from_scheme(&self, scheme: &str) {
         CliSessionContext::register_table_options_extension_from_scheme(&self.0, scheme);
+        if scheme == "s3" {
+            // datafusion-cli makes a store before it asks for ours. With these it asks neither AWS nor the machine for
+            // credentials and the bucket's region, which would fail, or take its time, where ours need not.
+            let set = |value: &str| Some(value.to_string());
+            let (access_key_id, secret_access_key, region) = (set("unused"), set("unused"), set("us-east-1"));
+            let options = AwsOptions { access_key_id, secret_access_key, region, ..AwsOptions::default() };
+            self.0.register_table_options_extension(options);
+        }
     }
 
-    async fn execute_logical_plan(&self, plan: LogicalPlan) -> Result<DataFrame, DataFusionError> {
-        self.0.execute_logical_plan(plan).await
+    async fn execute_logical_plan(&self, mut plan: LogicalPlan) -> Result<DataFrame, DataFusionError> {
+        match &mut plan {
+            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)) => {
+                for named in &mut create.locations {
+                    *named = checked(named, &create.options)?;
+                }
+            }
+            LogicalPlan::Copy(copy) => copy.output_url = checked(&copy.output_url, &copy.options)?,
+            _ => {}
+        }
+        self.0.execute_logical_plan(plan).await.map_err(|error| match error {
+            // Where it sees one of these, datafusion-cli asks AWS for the region of the bucket and starts again.
+            DataFusionError::ObjectStore(_) => error.context("the object store failed"),
+            error => error,
+        })
     }
 }

@@ -1,24 +1,46 @@
 //! Locations: what a user types becomes a URL, and a URL becomes a store.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+mod address;
+mod azure;
+mod gcs;
+#[cfg(feature = "hf")]
+mod hf;
+mod http;
+mod machine;
+mod profile;
+mod redact;
+mod s3;
+mod variables;
 
-use datafusion::common::{DataFusionError, Result, config_err, exec_datafusion_err};
-use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use datafusion::common::{Result, config_err, exec_datafusion_err};
+use datafusion::execution::object_store::ObjectStoreRegistry;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
-use url::Url;
+use url::{Position, Url};
+
+pub use redact::redact;
 
 /// The URL of a folder (or of a file) as typed: a path of this machine, or `scheme://…`.
 ///
+/// A place that several URLs mean has one of them here: `s3a://` is `s3://`, and the container of an Azure URL lies in
+/// its authority, `abfss://container@account.dfs.core.windows.net/…`.
+///
 /// # Errors
-/// If the text is neither.
+/// If the text is neither; if it is a URL with a secret or with a part that no store is sent.
 pub fn parse(text: &str) -> Result<Url> {
     if text.is_empty() {
         return config_err!("a location is a path or a URL such as s3://bucket/folder, found an empty text");
     }
     if text.contains("://") {
-        return Url::parse(text).map_err(|error| exec_datafusion_err!("{text} is not a URL: {error}"));
+        // What is no URL has no user name either that could be told from the rest.
+        let shown = || text.rsplit_once('@').map_or(redact(text), |(_, rest)| format!("…@{}", redact(rest)));
+        let url = Url::parse(text).map_err(|error| exec_datafusion_err!("{} is not a URL: {error}", shown()))?;
+        return address::canonical(url);
     }
     let path = std::path::absolute(Path::new(text))?;
     let url = if path.is_file() { Url::from_file_path(&path) } else { Url::from_directory_path(&path) };
@@ -31,9 +53,16 @@ pub fn parse(text: &str) -> Result<Url> {
 /// The URL of a folder to write to, as typed: as [`parse`], with a slash at its end.
 ///
 /// # Errors
-/// As [`parse`], and for a path of this machine that Delta's log cannot name.
+/// As [`parse`], for a store that is only read, and for a path of this machine that Delta's log cannot name.
 pub fn folder(text: &str) -> Result<Url> {
     let mut url = parse(text)?;
+    if address::is_read_only(&url) {
+        return config_err!(
+            "nothing can be written to {}: {}:// is only read; choose a path, s3://, gs://, az:// or abfss://",
+            display(&url),
+            url.scheme()
+        );
+    }
     let encoded = |part: &[u8]| part.len() == 3 && part[0] == b'%' && part[1..].iter().all(u8::is_ascii_hexdigit);
     if local_path(&url).is_some_and(|path| path.as_os_str().as_encoded_bytes().windows(3).any(encoded)) {
         return config_err!(
@@ -48,58 +77,77 @@ pub fn folder(text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// The store that serves a URL, rooted at the bucket or at `/`. Credentials come from the environment, under the names
-/// that the store's own tools use.
+/// The store that serves a URL as [`parse`] gives it, rooted at the bucket, the container, the host or at `/`.
+///
+/// Credentials come from the environment, under the names that the store's own tools use; of the environment only
+/// variables of the store's own prefix are read (`AWS_`, `GOOGLE_`, `AZURE_`, `HF_`), for S3 also the profile files.
 ///
 /// # Errors
-/// If no store knows the URL's scheme.
+/// If no store knows the URL's scheme, or if what the environment says of the store is wrong or not enough.
 pub fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
-    if url.scheme() == "file" {
-        return Ok(Arc::new(LocalFileSystem::new().with_automatic_cleanup(true)));
+    match url.scheme() {
+        "file" => Ok(Arc::new(LocalFileSystem::new().with_automatic_cleanup(true))),
+        "s3" | "s3a" => s3::store(url),
+        "https" if address::is_s3(url) => s3::store(url),
+        "gs" => gcs::store(url),
+        "az" | "azure" | "adl" | "abfs" | "abfss" => azure::store(url),
+        "http" | "https" => http::store(url),
+        #[cfg(feature = "hf")]
+        "hf" => hf::store(),
+        #[cfg(not(feature = "hf"))]
+        "hf" => config_err!(
+            "{} cannot be read by this asap: build it with cargo build --release --features hf, or download the dataset",
+            display(url)
+        ),
+        other => config_err!(
+            "no store is known for {other}://: a location is a path or a URL that begins with s3://, gs://, az://, \
+             abfss://, hf:// or https://"
+        ),
     }
-    let (store, _) = object_store::parse_url_opts(url, variables(url.scheme())?).map_err(DataFusionError::from)?;
-    Ok(Arc::from(store))
-}
-
-/// What the environment says to a store: variables that begin as its own tools' do, and no others.
-fn variables(scheme: &str) -> Result<Vec<(String, String)>> {
-    let prefix = match scheme {
-        "s3" | "s3a" => "AWS_",
-        "gs" => "GOOGLE_",
-        "az" | "azure" | "adl" | "abfs" | "abfss" => "AZURE_",
-        _ => return Ok(vec![]),
-    };
-    let own = std::env::vars_os().filter_map(|(key, value)| Some((key.into_string().ok()?, value)));
-    let own = own.filter(|(key, _)| key.to_ascii_uppercase().starts_with(prefix));
-    let read = own.map(|(key, value)| match value.into_string() {
-        Ok(value) => Ok((key.to_ascii_lowercase(), value)),
-        Err(_) => config_err!("the environment variable {key} is not UTF-8 text: set it anew, or unset it"),
-    });
-    read.collect()
 }
 
 /// The stores of a session: whichever URL is asked for gets its store from [`store`].
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Stores {
-    made: DefaultObjectStoreRegistry,
+    made: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+}
+
+impl Stores {
+    fn made(&self) -> MutexGuard<'_, HashMap<String, Arc<dyn ObjectStore>>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// A store's own Debug shows its credentials.
+impl fmt::Debug for Stores {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.made().keys()).finish()
+    }
+}
+
+/// The part of a URL that names its store: scheme and authority, where Azure's containers are user names.
+fn key(url: &Url) -> String {
+    url[..Position::BeforePath].replacen("s3a://", "s3://", 1)
 }
 
 impl ObjectStoreRegistry for Stores {
     fn register_store(&self, url: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        self.made.register_store(url, store)
+        self.made().insert(key(url), store)
     }
 
     fn deregister_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
-        self.made.deregister_store(url)
+        let key = key(url);
+        self.made().remove(&key).ok_or_else(|| exec_datafusion_err!("no store is registered for {}", redact(&key)))
     }
 
     fn get_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
-        if let Ok(store) = self.made.get_store(url) {
-            return Ok(store);
+        let mut made = self.made();
+        if let Some(store) = made.get(&key(url)) {
+            return Ok(Arc::clone(store));
         }
-        let made = store(url)?;
-        self.made.register_store(url, Arc::clone(&made));
-        Ok(made)
+        let store = store(url)?;
+        made.insert(key(url), Arc::clone(&store));
+        Ok(store)
     }
 }
 
@@ -109,9 +157,9 @@ pub fn local_path(url: &Url) -> Option<PathBuf> {
 }
 
 /// A location as people read it: a path relative to the working directory where it lies below it, else a path, else
-/// the URL.
+/// the URL, without secrets.
 pub fn display(url: &Url) -> String {
-    let Some(path) = local_path(url) else { return url.to_string() };
+    let Some(path) = local_path(url) else { return redact(url.as_str()) };
     let shown = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).map(Path::to_path_buf).ok());
     let shown = shown.filter(|relative| !relative.as_os_str().is_empty()).unwrap_or(path);
     shown.display().to_string().trim_end_matches('/').to_string()
@@ -133,11 +181,44 @@ mod tests {
     }
 
     #[test]
-    fn an_output_is_a_folder_that_delta_can_name() {
+    fn what_is_no_url_is_shown_without_its_user() {
+        let error = parse("https://user:pa/ss@host/a").unwrap_err().strip_backtrace();
+        assert_eq!(error, "Execution error: …@host/a is not a URL: invalid port number");
+    }
+
+    #[test]
+    fn an_output_is_a_folder_that_can_be_written() {
         assert_eq!(folder("s3://bucket/a").unwrap().path(), "/a/");
         assert_eq!(folder("file:///no/such/folder").unwrap(), folder("/no/such/folder/").unwrap());
         assert!(folder("100% done").is_ok());
         let error = folder("pct%41x").unwrap_err().to_string();
         assert!(error.contains("pct%41x: a %"), "{error}");
+        let error = folder("https://example.com/a").unwrap_err().to_string();
+        assert!(error.contains("nothing can be written to https://example.com/a: https:// is only read"), "{error}");
+    }
+
+    #[test]
+    fn two_containers_of_one_account_have_two_stores() {
+        let stores = Stores::default();
+        let url = |container: &str| parse(&format!("abfss://{container}@account.dfs.core.windows.net/a")).unwrap();
+        let registered = |name: &str| {
+            let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+            stores.register_store(&url(name), Arc::clone(&store));
+            store
+        };
+        let (one, two) = (registered("one"), registered("two"));
+        assert!(Arc::ptr_eq(&stores.get_store(&url("one")).unwrap(), &one));
+        assert!(Arc::ptr_eq(&stores.get_store(&url("two")).unwrap(), &two));
+    }
+
+    #[test]
+    fn s3a_has_the_store_of_s3_and_no_store_shows_a_secret() {
+        let stores = Stores::default();
+        let store: Arc<dyn ObjectStore> = Arc::new(object_store::memory::InMemory::new());
+        stores.register_store(&Url::parse("s3://bucket/a").unwrap(), Arc::clone(&store));
+        assert!(Arc::ptr_eq(&stores.get_store(&Url::parse("s3a://bucket/b").unwrap()).unwrap(), &store));
+        assert_eq!(format!("{stores:?}"), "{\"s3://bucket\"}");
+        let error = stores.get_store(&Url::parse("ftp://host/a").unwrap()).unwrap_err().strip_backtrace();
+        assert!(error.contains("no store is known for ftp://"), "{error}");
     }
 }

@@ -46,8 +46,12 @@ pub(super) async fn refuse_part_of_table(store: &dyn ObjectStore, root: &Path, s
                 Ok(rest.iter().any(|file| file.location.as_ref().ends_with(ending)).then_some((format, folder)))
             }
             Ok(None) | Err(object_store::Error::NotFound { .. }) => Ok(None),
-            // A key may be good for the folder that it was made for, and for none above it.
-            Err(object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. }) => Ok(None),
+            // A key may be good for the folder that it was made for, and for none above it; plain HTTP lists nothing.
+            Err(
+                object_store::Error::PermissionDenied { .. }
+                | object_store::Error::Unauthenticated { .. }
+                | object_store::Error::NotSupported { .. },
+            ) => Ok(None),
             Err(error) => Err(error),
         }
     });

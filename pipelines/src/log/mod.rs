@@ -14,6 +14,7 @@
 
 mod actions;
 mod open;
+mod probe;
 mod protocol;
 
 use std::collections::{BTreeMap, HashMap};
@@ -30,6 +31,7 @@ use url::Url;
 
 use actions::Line;
 pub use actions::{LiveFile, Metadata, Protocol, Transaction, add, commit_info, metadata, remove, transaction};
+pub use probe::{PROBE, check_output};
 
 use crate::location;
 

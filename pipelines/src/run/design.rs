@@ -6,7 +6,8 @@ use chrono::Utc;
 use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
 use datafusion::common::{Result, exec_err};
 use futures::TryStreamExt;
-use object_store::ObjectStore;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
 use serde_json::json;
 use url::Url;
 
@@ -83,7 +84,7 @@ pub(super) async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()
     let mut others = found.objects.iter().map(|file| file.location.to_string()).collect::<Vec<_>>();
     for folder in &found.common_prefixes {
         let name = folder.as_ref();
-        let is_empty_log = name == log::FOLDER && store.list(Some(folder)).try_next().await?.is_none();
+        let is_empty_log = name == log::FOLDER && is_empty_log(store, folder).await?;
         if !FOLDERS.contains(&name) && !name.starts_with(ATTEMPT) && !is_empty_log {
             others.push(name.to_string());
         }
@@ -95,4 +96,11 @@ pub(super) async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()
             location::display(url)
         ),
     }
+}
+
+/// Whether nothing of a log is there but probes that killed processes left.
+async fn is_empty_log(store: &dyn ObjectStore, folder: &Path) -> Result<bool> {
+    let is_probe = |file: &ObjectMeta| file.location.filename().is_some_and(|name| name.starts_with(log::PROBE));
+    let first = store.list(Some(folder)).try_filter(|file| std::future::ready(!is_probe(file))).try_next().await?;
+    Ok(first.is_none())
 }

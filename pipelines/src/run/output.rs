@@ -17,7 +17,7 @@ use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use deltalake_core::kernel::Add;
 use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -383,32 +383,9 @@ impl Output {
     /// Makes sure that commits to the output can be made, and told from those of others, before any work is done for one.
     ///
     /// # Errors
-    /// If the store does not let us, or does not refuse to make the same object twice.
+    /// As [`log::check_output`].
     pub async fn check_writable(&self) -> Result<()> {
-        let probe = Path::from_iter([log::FOLDER, &format!(".asap-probe-{}", self.attempt)]);
-        let store = store_of(&self.url)?;
-        let create = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        let to = location::display(&self.url);
-        match store.put_opts(&probe, PutPayload::from_static(b"1"), create.clone()).await {
-            Ok(_) => {}
-            Err(object_store::Error::NotImplemented { .. }) => {
-                return exec_err!(
-                    "the store of {to} does not create objects conditionally, so that commits of two runs could not be told \
-                     apart: allow it (for S3, do not set AWS_CONDITIONAL_PUT=disabled), or choose another store"
-                );
-            }
-            Err(error) => return exec_err!("cannot write to the log of {to}: {error}"),
-        }
-        let again = store.put_opts(&probe, PutPayload::from_static(b"2"), create).await;
-        store.delete(&probe).await?;
-        match again {
-            Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => Ok(()),
-            Ok(_) => exec_err!(
-                "the store of {to} overwrites an object that may only be created (it ignores If-None-Match), so commits \
-                 would be lost: choose another store"
-            ),
-            Err(error) => exec_err!("cannot write to the log of {to}: {error}"),
-        }
+        log::check_output(store_of(&self.url)?.as_ref(), &location::display(&self.url)).await
     }
 
     /// Removes what this attempt wrote and no commit names.

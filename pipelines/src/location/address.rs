@@ -1,0 +1,171 @@
+//! One place in a store may be written as several URLs; here it gets one, whose authority names the bucket.
+
+use datafusion::common::{Result, config_err};
+use url::Url;
+
+use super::redact;
+
+const R2: &str = ".r2.cloudflarestorage.com";
+
+/// The one URL of the place that `url` means.
+///
+/// # Errors
+/// If the URL holds a secret or a part that no store is sent, or if it lacks what its store needs.
+pub(super) fn canonical(mut url: Url) -> Result<Url> {
+    if url.scheme() == "file" {
+        return Ok(url);
+    }
+    refuse_secrets(&url)?;
+    match url.scheme() {
+        "s3a" => with_authority(&url, "s3", &authority(&url)),
+        "https" if is_azure(&url) => {
+            let Some(container) = take_first_segment(&mut url) else {
+                return config_err!(
+                    "{url} names no container: write https://account.blob.core.windows.net/container/…"
+                );
+            };
+            let host = authority(&url).replacen(".blob.", ".dfs.", 1);
+            with_authority(&url, "abfss", &format!("{container}@{host}"))
+        }
+        "https" if is_s3(&url) && authority(&url).starts_with("s3.") => {
+            let Some(bucket) = take_first_segment(&mut url) else {
+                return config_err!("{url} names no bucket: write s3://bucket/…");
+            };
+            with_authority(&url, "https", &format!("{bucket}.{}", authority(&url)))
+        }
+        "https" if authority(&url).ends_with(R2) => config_err!(
+            "write {url} as s3:/{}, with AWS_ENDPOINT_URL=https://{} in the environment",
+            url.path(),
+            authority(&url)
+        ),
+        "hf" => {
+            check_hf(&url)?;
+            Ok(url)
+        }
+        _ => Ok(url),
+    }
+}
+
+/// Whether a URL that [`canonical`] gave lies in a store that is only read.
+pub(super) fn is_read_only(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https" | "hf")
+}
+
+/// Whether an `https://` URL is one of Amazon S3.
+pub(super) fn is_s3(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| host.ends_with(".amazonaws.com"))
+}
+
+/// Whether an `https://` URL is one of Azure's blob storage.
+pub(super) fn is_azure(url: &Url) -> bool {
+    let hosts = ["core.windows.net", "fabric.microsoft.com"];
+    let is_one = |host: &str| {
+        hosts.iter().any(|end| [".blob.", ".dfs."].iter().any(|kind| host.ends_with(&format!("{kind}{end}"))))
+    };
+    url.host_str().is_some_and(is_one)
+}
+
+/// A name or password would be written beside the rows, where they come from; a query is not sent to any store.
+fn refuse_secrets(url: &Url) -> Result<()> {
+    let shown = redact(url.as_str());
+    let has_container = matches!(url.scheme(), "az" | "abfs" | "abfss") && url.password().is_none();
+    if url.password().is_some() || (!url.username().is_empty() && !has_container) {
+        return config_err!(
+            "{shown} holds a user name or a password: secrets are taken from the environment only; leave them off"
+        );
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return config_err!(
+            "{shown} holds a ? or a #, and what follows it is no part of a location: a signed URL is not read (take \
+             credentials from the environment, for Azure AZURE_STORAGE_SAS_TOKEN, or download the file); in a name write \
+             %3F or %23"
+        );
+    }
+    Ok(())
+}
+
+/// `hf://datasets/org/name@revision/path`.
+fn check_hf(url: &Url) -> Result<()> {
+    let mut segments = url.path_segments().into_iter().flatten();
+    let (org, name) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
+    if url.host_str() != Some("datasets") || org.is_empty() || name.is_empty() {
+        return config_err!("{url} is no dataset: write hf://datasets/org/name@revision/path");
+    }
+    match name.split_once('@') {
+        Some((name, revision)) if !name.is_empty() && !revision.is_empty() => Ok(()),
+        _ => config_err!(
+            "{url} names no revision, and what a branch holds may change between two runs: pin it as \
+             hf://datasets/{org}/{}@REVISION/…, where REVISION is a commit from \
+             https://huggingface.co/datasets/{org}/{}/commits/main",
+            name.trim_end_matches('@'),
+            name.trim_end_matches('@')
+        ),
+    }
+}
+
+fn authority(url: &Url) -> String {
+    url.authority().to_string()
+}
+
+/// Takes the first segment off a URL's path.
+fn take_first_segment(url: &mut Url) -> Option<String> {
+    let path = url.path().trim_start_matches('/').to_string();
+    let (first, rest) = path.split_once('/').unwrap_or((&path, ""));
+    url.set_path(rest);
+    (!first.is_empty()).then(|| first.to_string())
+}
+
+fn with_authority(url: &Url, scheme: &str, authority: &str) -> Result<Url> {
+    let text = format!("{scheme}://{authority}{}", url.path());
+    Url::parse(&text).or_else(|error| config_err!("{text}, which is meant by {url}, is not a URL: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+
+    #[test]
+    fn a_place_has_one_url() {
+        let azure = "abfss://c@account.dfs.core.windows.net/a%20b/c";
+        for (typed, one) in [
+            ("s3a://bucket/a", "s3://bucket/a"),
+            ("https://account.blob.core.windows.net/c/a b/c", azure),
+            ("https://account.dfs.core.windows.net/c/a b/c", azure),
+            (azure, azure),
+            ("https://onelake.blob.fabric.microsoft.com/w/i/f", "abfss://w@onelake.dfs.fabric.microsoft.com/i/f"),
+            ("https://account.blob.core.windows.net/c", "abfss://c@account.dfs.core.windows.net/"),
+            ("https://s3.eu-west-1.amazonaws.com/bucket/a/b", "https://bucket.s3.eu-west-1.amazonaws.com/a/b"),
+            ("https://bucket.s3.eu-west-1.amazonaws.com/a/b", "https://bucket.s3.eu-west-1.amazonaws.com/a/b"),
+            ("az://c/a", "az://c/a"),
+            ("https://example.com/a", "https://example.com/a"),
+            ("hf://datasets/org/name@1d0c4eb/a/b.parquet", "hf://datasets/org/name@1d0c4eb/a/b.parquet"),
+        ] {
+            assert_eq!(parse(typed).unwrap().as_str(), one, "{typed}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_not_sent_is_named() {
+        for (typed, said) in [
+            ("https://account.blob.core.windows.net/", "names no container"),
+            ("https://s3.eu-west-1.amazonaws.com", "names no bucket"),
+            (
+                "https://id.r2.cloudflarestorage.com/b/a",
+                "as s3://b/a, with AWS_ENDPOINT_URL=https://id.r2.cloudflarestorage.com",
+            ),
+            ("https://user:geheim@example.com/a", "https://…@example.com/a holds a user name or a password"),
+            ("s3://key@bucket/a", "s3://…@bucket/a holds a user name"),
+            ("abfss://c:geheim@account.dfs.core.windows.net/a", "abfss://…@account.dfs.core.windows.net/a holds"),
+            ("https://b.s3.amazonaws.com/a?X-Amz-Signature=abc", "a?X-Amz-Signature=… holds a ?"),
+            ("s3://bucket/a#b", "s3://bucket/a#b holds a ? or a #"),
+            ("hf://datasets/org/name/a", "names no revision"),
+            ("hf://datasets/org/name@/a", "pin it as hf://datasets/org/name@REVISION/…"),
+            ("hf://models/org/name@main/a", "is no dataset"),
+            ("hf://datasets/name@main", "is no dataset"),
+        ] {
+            let error = parse(typed).unwrap_err().strip_backtrace();
+            assert!(error.contains(said), "{typed}: {error}");
+            assert!(!error.contains("geheim"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What the environment says of a store: variables of the store's own prefix, and no others.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use datafusion::common::{Result, config_err};
+
+/// Variables by name.
+pub(super) type Variables = BTreeMap<String, String>;
+
+/// The variables whose names begin with `prefix`; one that is set to nothing counts as not set.
+///
+/// # Errors
+/// If one of them is not UTF-8; the message names it and does not show it.
+pub(super) fn variables(
+    prefix: &str,
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Variables> {
+    let mut found = Variables::new();
+    for (name, value) in environment {
+        if !name.as_encoded_bytes().starts_with(prefix.as_bytes()) {
+            continue;
+        }
+        let shown = name.to_string_lossy().into_owned();
+        let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else {
+            return config_err!("the environment variable {shown} is not UTF-8: set it anew or unset it");
+        };
+        if !value.is_empty() {
+            found.insert(name, value);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    fn pair(name: &str, value: &[u8]) -> (OsString, OsString) {
+        (name.into(), OsString::from_vec(value.to_vec()))
+    }
+
+    #[test]
+    fn only_a_stores_own_variables_are_read() {
+        let environment = [
+            pair("TOKEN", b"t"),
+            pair("ENDPOINT", b"http://127.0.0.1:9"),
+            pair("aws_region", b"lower"),
+            pair("GOOGLE_BUCKET", b"b"),
+            pair("OTHER", b"\xff"),
+            pair("AWS_SESSION_TOKEN", b""),
+            pair("AWS_REGION", b"eu-west-1"),
+        ];
+        assert_eq!(
+            variables("AWS_", environment).unwrap(),
+            Variables::from([("AWS_REGION".into(), "eu-west-1".into())])
+        );
+    }
+
+    #[test]
+    fn a_stores_own_variable_that_is_not_text_is_named_and_not_shown() {
+        let error = variables("AWS_", [pair("AWS_SECRET_ACCESS_KEY", b"geheim\xff")]).unwrap_err().strip_backtrace();
+        assert!(error.contains("AWS_SECRET_ACCESS_KEY is not UTF-8") && !error.contains("geheim"), "{error}");
+    }
+}

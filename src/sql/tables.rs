@@ -1,0 +1,85 @@
+//! Tables of a SQL session that are named by where they lie.
+
+use std::sync::Arc;
+
+use asap_pipelines::location;
+use async_trait::async_trait;
+use datafusion::catalog::{DynamicFileCatalog, Session, TableProvider, TableProviderFactory, UrlTableFactory};
+use datafusion::common::plan_err;
+use datafusion::datasource::dynamic_file::DynamicListTableFactory;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::CreateExternalTable;
+use datafusion::prelude::SessionContext;
+use deltalake_core::delta_datafusion::DeltaTableFactory;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{Error, ObjectStore, ObjectStoreExt};
+
+/// The session with Delta tables as external ones, and with files and folders as tables: `FROM 's3://bucket/a.parquet'`.
+pub fn with_tables(context: SessionContext) -> SessionContext {
+    context.state_ref().write().table_factories_mut().insert("DELTATABLE".to_string(), Arc::new(DeltaTables));
+    let tables = Arc::new(UrlTables::default());
+    let state = context.state();
+    let catalogs = DynamicFileCatalog::new(state.catalog_list().clone(), tables.clone());
+    let builder = context.into_state_builder().with_session_id(state.session_id().to_string());
+    let context = SessionContext::from(builder.with_catalog_list(Arc::new(catalogs)).build());
+    tables.files.session_store().with_state(context.state_weak_ref());
+    context
+}
+
+/// Whether a location is a URL of an object store.
+pub fn is_remote(named: &str) -> bool {
+    named.contains("://") && !named.starts_with("file://") && !named.starts_with("stdin://")
+}
+
+/// Delta tables by their location. Where there is none, that is said, and no folder is made.
+#[derive(Debug)]
+struct DeltaTables;
+
+#[async_trait]
+impl TableProviderFactory for DeltaTables {
+    async fn create(
+        &self,
+        session: &dyn Session,
+        command: &CreateExternalTable,
+    ) -> Result<Arc<dyn TableProvider>, DataFusionError> {
+        for named in command.locations.iter().filter(|named| !is_remote(named)) {
+            let path = location::local_path(&location::folder(named)?);
+            if path.is_some_and(|path| !path.join("_delta_log").is_dir()) {
+                return plan_err!("there is no Delta table at {named}");
+            }
+        }
+        DeltaTableFactory {}.create(session, command).await
+    }
+}
+
+/// Files and folders as the engine finds them; but where a store fails, that is said and not that there is no table.
+#[derive(Debug, Default)]
+struct UrlTables {
+    files: DynamicListTableFactory,
+}
+
+#[async_trait]
+impl UrlTableFactory for UrlTables {
+    async fn try_new(&self, named: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if !is_remote(named) {
+            return self.files.try_new(named).await;
+        }
+        let url = location::parse(named)?;
+        let session = self.files.session_store().get_session().upgrade();
+        let Some(runtime) = session.map(|session| session.read().runtime_env().clone()) else { return Ok(None) };
+        let store = runtime.object_store_registry.get_store(&url)?;
+        if let Some(table) = self.files.try_new(url.as_str()).await? {
+            return Ok(Some(table));
+        }
+        let path = Path::from_url_path(url.path()).map_err(Error::from)?;
+        let found = match url.path().ends_with('/') {
+            true => store.list(Some(&path)).try_next().await.map(drop),
+            false => store.head(&path).await.map(drop),
+        };
+        match found {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
