@@ -20,10 +20,12 @@
 //! | [`ledger`] | which slices are done |
 //! | [`plan`], [`rows`] | the pipeline as a plan, and what becomes of its rows |
 //! | [`write_shards`], [`shards`], [`receipt`] | rows become shards, and a slice a receipt |
+//! | [`codec`] | these nodes as bytes |
 //! | [`work`] | slices under way |
 //! | [`design`] | what the tables are made with |
 //! | [`output`], [`rejects`], [`take_back`], [`retry`] | commits, and what they replace |
 
+pub mod codec;
 pub mod contents;
 pub mod design;
 pub mod estimate;
