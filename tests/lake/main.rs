@@ -9,6 +9,7 @@ mod server;
 mod support;
 
 mod commits;
+mod crash;
 mod environment;
 mod files;
 mod flags;

@@ -108,6 +108,8 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     if job.slices.is_empty() && !job.anew {
         summary.nothing_to_do = true;
         job.remember().await?;
+        // The run that did the last slice may have died before it said so.
+        say_finished(&mut job, &request, &summary).await?;
         return Ok(summary);
     }
 
@@ -143,12 +145,18 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         return Err(error);
     }
     tidied?;
-    if summary.slices_left == 0 && summary.files_failed.is_empty() && request.says_finished {
-        job.output.say_finished().await?;
-    }
+    say_finished(&mut job, &request, &summary).await?;
     summary.anchor = job.llm.usage();
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
+}
+
+/// Says that nothing is left to do, if that is so.
+async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Result<()> {
+    match summary.slices_left == 0 && summary.files_failed.is_empty() && request.says_finished {
+        true => job.output.say_finished().await,
+        false => Ok(()),
+    }
 }
 
 /// Whether the endpoint has ever answered, or was not asked: if all calls failed, the rows are not to blame.

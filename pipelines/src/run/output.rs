@@ -301,8 +301,8 @@ impl Output {
 
     /// Remembers what must stay from now on, whatever becomes of the commits.
     fn name<'a>(&mut self, adds: impl Iterator<Item = &'a Add>) {
-        self.named
-            .extend(adds.filter_map(|add| Path::from_url_path(&add.path).ok().or_else(|| Path::parse(&add.path).ok())));
+        // Only in the log are paths written as in URLs.
+        self.named.extend(adds.filter_map(|add| Path::parse(&add.path).ok()));
     }
 
     async fn commit_rejects(&mut self, finished: &[Finished], info: &Value) -> Result<()> {
