@@ -18,4 +18,5 @@ mod place;
 mod refused;
 mod requests;
 mod seeded;
+mod seen;
 mod stopping;

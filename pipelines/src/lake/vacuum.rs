@@ -16,6 +16,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
 use super::{inside, open};
+use crate::answers;
 use crate::location;
 use crate::log::{self, Log, store_of};
 use crate::run::write_shards::ATTEMPT;
@@ -64,6 +65,16 @@ pub async fn vacuum(location: &str, retain: Duration, dry_run: bool) -> Result<V
             let table = deltalake_core::open_table(log.url().clone()).await?;
             done.log_entries += cleanup_metadata(&table, None).await? as u64;
         }
+    }
+    let beside = store_of(output.beside())?;
+    for probe in probes(beside.as_ref(), &Path::from(answers::CACHE)).await? {
+        if before < probe.last_modified.into() {
+            continue;
+        }
+        if !dry_run {
+            beside.delete(&probe.location).await?;
+        }
+        done.add("", probe.location.as_ref(), probe.size);
     }
     if let Some(root) = location::local_path(output.url()) {
         let mut found = Vec::new();
@@ -128,20 +139,26 @@ async fn left_by_the_killed(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>> 
         found.extend(listed.objects.into_iter().filter(|object| is_ours(&object.location)));
         // What lies beside the table is not looked through: answers may be many.
         let is_hidden = |folder: &Path| folder.filename().is_some_and(|name| name.starts_with(['_', '.']));
-        let is_log = |folder: &Path| folder.as_ref() == log::FOLDER;
         for folder in listed.common_prefixes {
             if folder.as_ref().starts_with(ATTEMPT) {
                 found.extend(store.list(Some(&folder)).try_collect::<Vec<_>>().await?);
-            } else if is_log(&folder) {
-                let probes = store.list_with_offset(Some(&folder), &folder.clone().join("."));
-                let probes = probes.try_take_while(|object| std::future::ready(Ok(is_ours(&object.location))));
-                found.extend(probes.try_collect::<Vec<_>>().await?);
+            } else if folder.as_ref() == log::FOLDER {
+                found.extend(probes(store, &folder).await?);
             } else if !is_hidden(&folder) {
                 folders.push(folder);
             }
         }
     }
     Ok(found)
+}
+
+/// The probes in a folder, before whose other names theirs sort.
+async fn probes(store: &dyn ObjectStore, folder: &Path) -> Result<Vec<ObjectMeta>> {
+    let listed = store.list_with_offset(Some(folder), &folder.clone().join("."));
+    match listed.try_take_while(|object| std::future::ready(Ok(is_ours(&object.location)))).try_collect().await {
+        Err(object_store::Error::NotFound { .. }) => Ok(vec![]),
+        listed => Ok(listed?),
+    }
 }
 
 /// Whether asap gave an object its name: shards of attempts, shards that a merge made, probes.

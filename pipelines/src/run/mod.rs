@@ -47,12 +47,14 @@ pub mod take_back;
 pub mod work;
 pub mod write_shards;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::common::{DataFusionError, Result, exec_err};
 
 use asap_udfs::llm::{Llm, Usage};
 
+use crate::answers::spent::Spent;
 use crate::location;
 pub use estimate::{Estimate, estimate};
 use job::Job;
@@ -73,10 +75,14 @@ pub struct Interrupted;
 
 /// Who watches a run.
 pub trait Observer: Sync {
-    /// Work begins on so many rows.
-    fn begin(&self, rows: u64);
+    /// Work begins on so many rows, in so many slices.
+    fn begin(&self, rows: u64, slices: u64);
     /// So many more rows, with so many tokens in their original chains, are done.
     fn advance(&self, rows: u64, tokens: u64);
+    /// So many slices are under way, and so many not begun; what calls took until now.
+    fn slices(&self, running: u64, waiting: u64, usage: Usage);
+    /// Slices were committed; what the run did until now.
+    fn committed(&self, summary: &Summary);
 }
 
 /// Runs a pipeline over the open slices of its input and commits them as they are finished. When `stop` completes, no slice is begun
@@ -119,7 +125,10 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     let (design, writing) = job.design(template.as_ref(), &request)?;
     summary.notes.append(&mut job.notes);
     job.output.check_writable().await?;
-    observer.begin(job.slices.iter().map(|slice| slice.slice.rows()).sum());
+    job.llm.spend_from(Arc::new(Spent::today(job.output.beside())?));
+    let (rows, slices) = (job.slices.iter().map(|slice| slice.slice.rows()).sum(), job.slices.len() as u64);
+    tracing::info!(run = %job.output.attempt(), pipeline = request.name, to = summary.to, rows, slices, "run begins");
+    observer.begin(rows, slices);
     if job.anew {
         job.output.begin_generation(&design).await?;
     }
@@ -138,23 +147,35 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         }
     }
     summary.interrupted = matches!(ended, Ended::Stopped);
+    let given_back = job.llm.give_back().await.map_err(DataFusionError::from);
     // What fails here fails after the work, and must not hide why that ended.
     let mut tidied = job.output.sweep().await;
-    tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await);
+    tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await).and(given_back);
     if let Ended::Failed(error) = ended {
         return Err(error);
     }
     tidied?;
-    say_finished(&mut job, &request, &summary).await?;
     summary.anchor = job.llm.usage();
     summary.seconds = started.elapsed().as_secs_f64();
+    say_finished(&mut job, &request, &summary).await?;
+    let Summary { counts, slices, slices_left, seconds, .. } = &summary;
+    tracing::info!(
+        rows_in = counts.rows_in,
+        rows_out = counts.rows_out,
+        rows_rejected = counts.rows_rejected,
+        rows_filtered = counts.rows_filtered,
+        slices,
+        slices_left,
+        seconds,
+        "run ends"
+    );
     Ok(summary)
 }
 
 /// Says that nothing is left to do, if that is so.
 async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Result<()> {
     match summary.slices_left == 0 && summary.files_failed.is_empty() && request.says_finished {
-        true => job.output.say_finished().await,
+        true => job.output.say_finished(&summary.of_run()).await,
         false => Ok(()),
     }
 }

@@ -24,7 +24,7 @@ use url::Url;
 use super::design::{Design, ORIGINALS, PIPELINE, check_empty, generation, properties, widen};
 use super::identity::Identity;
 use super::ledger::{Attempt, Ledger, SliceName};
-use super::receipt::Receipt;
+use super::receipt::{Counts, Receipt};
 use super::rejects::{Settled, Standing};
 use super::take_back::TakeBack;
 use super::write_shards::ATTEMPT;
@@ -353,7 +353,7 @@ impl Output {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn say_finished(&mut self) -> Result<()> {
+    pub async fn say_finished(&mut self, summary: &Value) -> Result<()> {
         let Self { table: Some(log), ledger, attempt, .. } = self else { return Ok(()) };
         let (generation, run) = (ledger.generation, attempt.to_string());
         let name = format!("{FINISHED}/{generation}");
@@ -364,7 +364,8 @@ impl Output {
                 return Ok(vec![]);
             }
             let now = Utc::now().timestamp_millis();
-            let info = log::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": rows }));
+            let info =
+                log::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": rows, "summary": summary }));
             Ok(vec![info, log::transaction(&name, rows, now)])
         })
         .await?;
@@ -428,6 +429,9 @@ fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &
     let slices: Vec<String> = finished.iter().map(|finished| finished.slice.to_string()).collect();
     let mut info = info.clone();
     info["slices"] = json!(slices);
+    let mut counts = Counts::default();
+    finished.iter().for_each(|finished| counts.add(&finished.receipt.counts));
+    info["counts"] = json!(counts);
     let removes = take_back.lines(now);
     let mode = if removes.is_empty() { "Append" } else { "Overwrite" };
     let mut lines = vec![log::commit_info("WRITE", mode, now, info)];
