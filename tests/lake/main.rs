@@ -11,6 +11,7 @@ mod support;
 mod commits;
 mod crash;
 mod environment;
+mod fifty;
 mod files;
 mod flags;
 mod identity;
