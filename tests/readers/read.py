@@ -8,6 +8,7 @@
 import datetime
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,6 +34,7 @@ PARTITIONS = ["subject", "level", "day"]
 WIDENED = {
     "dictionary<values=string, indices=int32, ordered=0>": pyarrow.string(),
     "timestamp[ms]": pyarrow.timestamp("us"),
+    "uint8": pyarrow.int16(),
 }
 
 
@@ -45,8 +47,8 @@ def rows(ids, mark, late=False):
         "question": [f"question {id}" for id in ids],
         "cot": ["" if id % 5 == 0 else f"{mark} {id}\n\n\\( ü \\) 思 {id}" for id in ids],
         "answer": [f"answer {id}" for id in ids],
-        "subject": [[None, "algebra", "number theory"][id % 3] for id in ids],
-        "level": pyarrow.array([None if id % 4 == 3 else id % 4 for id in ids], pyarrow.int16()),
+        "subject": [[None, "number theory", "x=1/ü %:"][id % 3] for id in ids],
+        "level": pyarrow.array([None if id % 4 == 3 else id % 4 for id in ids], pyarrow.uint8()),
         "day": [datetime.date(2026, 1, 1 + id % 2) for id in ids],
         "seen": pyarrow.array(times, pyarrow.timestamp("us", "UTC")),
         "local": pyarrow.array(times, pyarrow.timestamp("ms")),
@@ -57,6 +59,7 @@ def rows(ids, mark, late=False):
         "kind": pyarrow.array([["x", "y"][id % 2] for id in ids]).dictionary_encode(),
         "tags": [[f"tag {id}", None] for id in ids],
         "messages": [[{"role": "user", "content": f"question {id}"}] for id in ids],
+        "counts": pyarrow.array([[("row", id)] for id in ids], pyarrow.map_(pyarrow.string(), pyarrow.int64())),
         "meta": [{"row": id, "more": [{"text": str(id)}]} for id in ids],
     }
     if late:
@@ -68,7 +71,7 @@ class Place:
     """An input and an output of `asap run`, and what the input says that the output holds."""
 
     def __init__(self, folder, *flags):
-        self.folder, self.flags, self.input, self.exports = folder, flags, {}, 0
+        self.folder, self.flags, self.input = folder, flags, {}
         (folder / "in").mkdir(parents=True)
         (folder / "mine.sql").write_text(PIPELINE)
 
@@ -110,8 +113,9 @@ class Place:
             found = read(str(self.folder / "out/.asap/rejects"))
             assert found["error"].null_count == 0, f"{step}: {name}: rejects without a reason"
             compare(f"{step}: {name}, rejects", found.drop(["error"]), rejects)
-        self.exports += 1
-        export = str(self.folder / f"export-{self.exports}")
+        # Always the same folder: what datasets has cached of an older export there must not come back.
+        export = str(self.folder / "export")
+        shutil.rmtree(export, ignore_errors=True)
         self.asap("export", "out", "--to", export)
         loads = [("parquet", {"data_dir": export}), (export, {})]
         loads.extend(("parquet", {"data_files": f"{self.folder}/{files}"}) for files in more)
@@ -151,6 +155,9 @@ def plain_type(kind):
     types = pyarrow.types
     if types.is_struct(kind):
         return pyarrow.struct([(field.name, plain_type(field.type)) for field in kind])
+    if types.is_map(kind):
+        entry = [("key", plain_type(kind.key_type)), ("value", plain_type(kind.item_type))]
+        return pyarrow.list_(pyarrow.struct(entry))
     if types.is_list(kind) or types.is_large_list(kind):
         return pyarrow.list_(plain_type(kind.value_type))
     if types.is_large_string(kind) or types.is_string_view(kind):
