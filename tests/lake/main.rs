@@ -9,6 +9,10 @@ mod server;
 mod support;
 
 mod commits;
+mod delta_input;
+mod delta_rows;
+mod delta_table;
+mod delta_writers;
 mod environment;
 mod files;
 mod flags;

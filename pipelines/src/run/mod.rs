@@ -17,6 +17,7 @@
 //! | [`job`] | what is there and what is open, before the first row |
 //! | [`files`], [`contents`] | which files are new, done or changed |
 //! | [`identity`] | what a table is filled with |
+//! | [`inputs`] | Delta tables as input, version by version |
 //! | [`ledger`] | which slices are done |
 //! | [`plan`], [`rows`] | the pipeline as a plan, and what becomes of its rows |
 //! | [`write_shards`], [`shards`], [`receipt`] | rows become shards, and a slice a receipt |
@@ -29,6 +30,7 @@ pub mod design;
 pub mod estimate;
 pub mod files;
 pub mod identity;
+pub mod inputs;
 pub mod job;
 pub mod ledger;
 pub mod output;
@@ -53,6 +55,7 @@ use asap_udfs::llm::{Llm, Usage};
 
 use crate::location;
 pub use estimate::{Estimate, estimate};
+pub use inputs::OtherSnapshot;
 use job::Job;
 pub use request::{MaxRejects, OnChange, OnSchemaChange, Part, Request};
 pub use summary::Summary;
@@ -82,7 +85,7 @@ pub trait Observer: Sync {
 ///
 /// # Errors
 /// Wrong settings, locations, tables or pipelines before any row is read; afterwards, failures of stores, a spent budget, an
-/// endpoint that is down, [`TooManyRejects`], [`crate::log::OutcomeUnknown`]. Slices that were committed stay, and paid
+/// endpoint that is down, [`TooManyRejects`], [`crate::log::OutcomeUnknown`], [`OtherSnapshot`]. Slices that were committed stay, and paid
 /// answers are kept. Files that cannot be read are no error of the run, but of the summary.
 pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
     let started = Instant::now();
@@ -102,9 +105,16 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         table_version: job.output.table().map(|log| log.state().version),
         ..Summary::default()
     };
+    let has_slices = !job.slices.is_empty() || job.anew;
+    if !has_slices && !job.gone.is_empty() {
+        job.output.check_writable().await?;
+    }
+    summary.nothing_to_do = !has_slices && !job.take_gone_back(&request).await?;
     job.output.tidy_rejects().await?;
-    if job.slices.is_empty() && !job.anew {
-        summary.nothing_to_do = true;
+    if !has_slices {
+        say_inputs_done(&mut job, &summary, &request).await?;
+        summary.notes.append(&mut job.notes);
+        summary.table_version = job.output.table().map(|log| log.state().version);
         job.remember().await?;
         return Ok(summary);
     }
@@ -119,6 +129,8 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     if job.anew {
         job.output.begin_generation(&design).await?;
     }
+    job.take_gone_back(&request).await?;
+    summary.notes.append(&mut job.notes);
 
     let work = Work::new(&mut job, &request, pipeline, template, &design, writing);
     let ended = work.run(&mut summary, observer, stop).await;
@@ -141,12 +153,22 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         return Err(error);
     }
     tidied?;
+    say_inputs_done(&mut job, &summary, &request).await?;
     if summary.slices_left == 0 && summary.files_failed.is_empty() && request.says_finished {
         job.output.say_finished().await?;
     }
     summary.anchor = job.llm.usage();
     summary.seconds = started.elapsed().as_secs_f64();
     Ok(summary)
+}
+
+/// Goes on to the versions of tables that were read, if nothing of them is open.
+async fn say_inputs_done(job: &mut Job, summary: &Summary, request: &Request) -> Result<()> {
+    let is_all = summary.slices_left == 0 && summary.slices_lost == 0 && summary.files_failed.is_empty();
+    match is_all && request.limit.is_none() {
+        true => job.output.say_inputs_done().await,
+        false => Ok(()),
+    }
 }
 
 /// Whether the endpoint has ever answered, or was not asked: if all calls failed, the rows are not to blame.
