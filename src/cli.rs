@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use asap_pipelines::log::OutcomeUnknown;
 use asap_pipelines::run::{Interrupted, OtherSnapshot, TooManyRejects};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use datafusion::error::DataFusionError;
 use tracing_subscriber::EnvFilter;
 
@@ -32,6 +32,9 @@ Examples:
 Every command says more: asap run --help"
 )]
 struct Cli {
+    /// Tell what happens on standard error, an event a line; else only warnings are told
+    #[arg(long, global = true, value_enum, value_name = "FORMAT")]
+    log: Option<LogFormat>,
     #[command(subcommand)]
     command: Command,
 }
@@ -111,13 +114,20 @@ impl From<std::io::Error> for Failure {
 /// What is told on standard error where `RUST_LOG` does not say otherwise: warnings of our own.
 const TOLD: &str = "asap=warn,asap_pipelines=warn,asap_udfs=warn";
 
+/// The same where events are asked for.
+const TOLD_ALL: &str = "asap=info,asap_pipelines=info,asap_udfs=info";
+
+/// How events are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Text,
+    // One object a line.
+    Json,
+}
+
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     hide_expected_panic();
-    let told = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(TOLD));
-    let is_terminal = std::io::stderr().is_terminal();
-    let subscriber = tracing_subscriber::fmt().with_env_filter(told).with_writer(|| Log);
-    subscriber.with_ansi(is_terminal).with_target(false).init();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -127,6 +137,7 @@ pub fn main() -> ExitCode {
             return ExitCode::from(code);
         }
     };
+    tell(cli.log);
     let result = match cli.command {
         Command::Run(args) => block_on(run::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
@@ -142,6 +153,20 @@ pub fn main() -> ExitCode {
         Command::Train(args) => train::run(args),
     };
     finish(result)
+}
+
+/// Tells events on standard error.
+fn tell(format: Option<LogFormat>) {
+    let by_default = if format.is_some() { TOLD_ALL } else { TOLD };
+    let told = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(by_default));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(told).with_writer(|| Log).with_target(false);
+    match format {
+        Some(LogFormat::Json) => {
+            crate::output::complain_as_json();
+            subscriber.json().flatten_event(true).init();
+        }
+        _ => subscriber.with_ansi(std::io::stderr().is_terminal()).init(),
+    }
 }
 
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

@@ -1,6 +1,7 @@
 //! Standard output is data, standard error is talk.
 
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use asap_pipelines::location::redact;
 use datafusion::error::DataFusionError;
@@ -15,9 +16,28 @@ pub fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
+static AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on [`complain`] writes JSON, as all other lines on standard error are then.
+pub fn complain_as_json() {
+    AS_JSON.store(true, Ordering::Relaxed);
+}
+
 /// Writes a line to standard error, without what URLs in it hold of secrets; a closed one is nobody's loss.
 pub fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", redact(text));
+    let text = redact(text);
+    if !AS_JSON.load(Ordering::Relaxed) {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+        return;
+    }
+    let (level, message) = match text.split_once(": ") {
+        Some(("error", message)) => ("ERROR", message),
+        Some(("note", message)) => ("INFO", message),
+        _ => ("INFO", text.as_str()),
+    };
+    let timestamp = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
+    let line = serde_json::json!({ "timestamp": timestamp, "level": level, "message": message });
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// Standard error as logs are written to it: as [`complain`], event by event.

@@ -6,19 +6,22 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-use asap_pipelines::run::Observer;
+use asap_pipelines::run::{Observer, Summary};
+use asap_udfs::llm::Usage;
 
 /// A bar with rows, rates and time left.
 pub struct Bar {
     verb: &'static str,
     bar: OnceLock<ProgressBar>,
     tokens: std::sync::Arc<AtomicU64>,
+    /// Slices that there are.
+    all: AtomicU64,
 }
 
 impl Bar {
     /// A bar that appears when work begins. `verb` says what is being done.
     pub fn new(verb: &'static str) -> Self {
-        Self { verb, bar: OnceLock::new(), tokens: Default::default() }
+        Self { verb, bar: OnceLock::new(), tokens: Default::default(), all: AtomicU64::new(0) }
     }
 
     /// Takes the bar off the terminal.
@@ -44,7 +47,8 @@ impl Bar {
 }
 
 impl Observer for Bar {
-    fn begin(&self, rows: u64) {
+    fn begin(&self, rows: u64, slices: u64) {
+        self.all.store(slices, Ordering::Relaxed);
         let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr());
         bar.set_style(self.style());
         bar.set_message(self.verb);
@@ -58,4 +62,15 @@ impl Observer for Bar {
             bar.inc(rows);
         }
     }
+
+    fn slices(&self, running: u64, waiting: u64, _: Usage) {
+        let all = self.all.load(Ordering::Relaxed);
+        if let Some(bar) = self.bar.get().filter(|_| all > 1) {
+            let begun = all.saturating_sub(waiting);
+            let written = begun.saturating_sub(running);
+            bar.set_message(format!("{} ({written}/{all} slices)", self.verb));
+        }
+    }
+
+    fn committed(&self, _: &Summary) {}
 }

@@ -425,3 +425,31 @@ fn a_local_model_is_asked_without_a_server_and_remembered() {
     ));
     assert!(error.ok().contains("the model's window is 4096"), "{}", error.stdout);
 }
+
+#[test]
+fn what_may_be_spent_holds_for_all_runs_of_an_output_on_a_day() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 40);
+    let server = Server::start(model);
+    // A call costs 1 and is held to cost at most a little more.
+    let prices =
+        ["anchor.price_per_million_output_tokens=100000", "anchor.max_tokens=20", "anchor.max_concurrent_requests=2"];
+    let attempt = |most: &str| {
+        let most = format!("anchor.max_cost={most}");
+        run(&workplace, "a", &server, &[&prices[..], &[&most, "anchor.max_retries=0"]].concat())
+    };
+    let spent = |most: &str| {
+        let finished = attempt(most);
+        assert_eq!(finished.code, 1, "{}", finished.stderr);
+        assert!(finished.stderr.contains("is spent on this output today"), "{}", finished.stderr);
+    };
+    spent("11");
+    let first = server.count();
+    assert!((8..=11).contains(&first), "{first} calls for 11");
+    spent("11");
+    assert_eq!(server.count(), first, "the day's budget was spent");
+    spent("31");
+    assert!((26..=31).contains(&server.count()), "{} calls for 31", server.count());
+    attempt("200").ok();
+    assert_eq!(server.count(), 80);
+}

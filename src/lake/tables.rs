@@ -41,7 +41,8 @@ pub fn status(found: &Status) -> String {
 
 /// The commits of an output.
 pub fn history(commits: &[Commit]) -> String {
-    let header = ["version", "time (UTC)", "operation", "run", "slices", "rows", "shards", "bytes"];
+    let header =
+        ["version", "time (UTC)", "operation", "run", "slices", "rows in", "rejected", "rows", "shards", "bytes"];
     let row = |commit: &Commit| {
         let time = commit.time.and_then(timestamp_ms_to_datetime);
         [
@@ -50,15 +51,17 @@ pub fn history(commits: &[Commit]) -> String {
             commit.operation.clone(),
             commit.run.clone().unwrap_or("-".to_string()),
             count(commit.slices),
+            commit.rows_in.map_or("-".to_string(), count),
+            commit.rows_rejected.map_or("-".to_string(), count),
             count(commit.rows_added),
             format!("+{} -{}", commit.shards_added, commit.shards_removed),
             count(commit.bytes_added),
         ]
     };
-    let rows: Vec<[String; 8]> = std::iter::once(header.map(str::to_string)).chain(commits.iter().map(row)).collect();
+    let rows: Vec<[String; 10]> = std::iter::once(header.map(str::to_string)).chain(commits.iter().map(row)).collect();
     let widths: [usize; 8] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or_default());
-    let line = |row: &[String; 8]| {
+    let line = |row: &[String; 10]| {
         let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
             1..=3 => format!("{cell:width$}"),
             _ => format!("{cell:>width$}"),

@@ -1,15 +1,18 @@
 //! `asap run`: a pipeline over a corpus, slice by slice into a table.
 
+mod metrics;
 mod tables;
 
+use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::run::{
-    MaxRejects, OnChange, OnSchemaChange, Part, Request, Summary, estimate, run as run_pipeline,
+    MaxRejects, Observer, OnChange, OnSchemaChange, Part, Request, Summary, estimate, run as run_pipeline,
 };
+use asap_udfs::llm::Usage;
 use clap::{Args, ValueEnum};
 
 use crate::cli::{Failure, SettingArgs};
@@ -17,6 +20,7 @@ use crate::config;
 use crate::output::complain;
 use crate::progress::Bar;
 use crate::signals::Stop;
+use metrics::Metrics;
 pub use tables::{SummaryFormat, calls, print_as};
 
 /// Run a pipeline over a corpus and commit what it returns to a Delta table
@@ -92,6 +96,9 @@ pub struct RunArgs {
     /// answer of ai_complete counts with asap.anchor.max_tokens, and what a model thinks before it answers is not known
     #[arg(long)]
     dry_run: bool,
+    /// Serve the run's figures under /metrics as Prometheus reads them, at an address of this machine alone
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "dry_run")]
+    metrics_addr: Option<SocketAddr>,
     /// How the summary is printed; json is one object on the last line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
@@ -160,7 +167,7 @@ impl RunArgs {
 
 /// Runs the pipeline and prints its summary.
 pub async fn run(args: RunArgs) -> Result<(), Failure> {
-    let (format, dry_run, watch) = (args.format, args.dry_run, args.watch);
+    let (format, dry_run, watch, metrics_addr) = (args.format, args.dry_run, args.watch, args.metrics_addr);
     let request = args.request()?;
     let stop = Stop::listen();
     if dry_run {
@@ -170,9 +177,13 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
         let estimate = result?;
         return print_as(format, &estimate, || tables::estimate_table(&estimate));
     }
-    let Some(pause) = watch else { return run_once(&request, format, &stop).await };
+    let metrics = match metrics_addr {
+        Some(address) => Some(Metrics::serve(address).await?),
+        None => None,
+    };
+    let Some(pause) = watch else { return run_once(&request, format, metrics.as_ref(), &stop).await };
     loop {
-        match run_once(&request, format, &stop).await {
+        match run_once(&request, format, metrics.as_ref(), &stop).await {
             Ok(()) => {}
             Err(Failure::TooManyRejects(message) | Failure::OtherRun(message) | Failure::TryLater(message)) => {
                 complain(&format!("error: {message}"));
@@ -186,10 +197,49 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
     }
 }
 
-async fn run_once(request: &Request, format: SummaryFormat, stop: &Stop) -> Result<(), Failure> {
-    let bar = Bar::new("pruning");
-    let result = run_pipeline(request.clone(), &bar, stop.asked()).await;
-    bar.finish();
+/// Who watches a run: a bar, and where its figures are asked for, those.
+struct Watchers<'a> {
+    bar: Bar,
+    metrics: Option<&'a Metrics>,
+}
+
+impl Watchers<'_> {
+    fn each(&self, tell: impl Fn(&dyn Observer)) {
+        tell(&self.bar);
+        if let Some(metrics) = self.metrics {
+            tell(metrics);
+        }
+    }
+}
+
+impl Observer for Watchers<'_> {
+    fn begin(&self, rows: u64, slices: u64) {
+        self.each(|observer| observer.begin(rows, slices));
+    }
+
+    fn advance(&self, rows: u64, tokens: u64) {
+        self.each(|observer| observer.advance(rows, tokens));
+    }
+
+    fn slices(&self, running: u64, waiting: u64, usage: Usage) {
+        self.each(|observer| observer.slices(running, waiting, usage));
+    }
+
+    fn committed(&self, summary: &Summary) {
+        self.each(|observer| observer.committed(summary));
+    }
+}
+
+async fn run_once(
+    request: &Request,
+    format: SummaryFormat,
+    metrics: Option<&Metrics>,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let watchers = Watchers { bar: Bar::new("pruning"), metrics };
+    let result = run_pipeline(request.clone(), &watchers, stop.asked()).await;
+    watchers.bar.finish();
+    metrics.into_iter().for_each(Metrics::end_run);
     let summary = result?;
     for note in &summary.notes {
         complain(&format!("note: {note}"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::Finished;
-use crate::place::{File, Place, Running, failed, had_nothing_to_do, summary};
+use crate::place::{File, PIPELINE, Place, Running, failed, had_nothing_to_do, summary};
 use crate::server::{Reply, Server};
 use crate::support::proxy::{Action, Gate};
 use crate::support::table::REJECTS;
@@ -188,4 +188,49 @@ fn a_file_that_failed_does_not_hide_what_the_others_became() {
     assert_eq!(failed(&summary), ["c.parquet"]);
     assert!(summary["files_failed"][0]["error"].as_str().unwrap().contains("Parquet"), "{summary}");
     assert_eq!(["rows_in", "rows_out", "rows_rejected"].map(|name| summary[name].as_u64()), [14, 10, 2].map(Some));
+}
+
+#[test]
+fn rows_are_divided_by_any_text() {
+    for place in [Place::local(), Place::s3()] {
+        let file: File = ("a.parquet", 1..=9, "a b/ü=%:#?*2F");
+        place.put(file.clone());
+        std::fs::write(place.workplace.path("mine.sql"), format!("{PIPELINE} AND id NOT LIKE '%3'")).unwrap();
+        let summary = summary(&place.run(&["--partition-by", "cot", "--slice-rows", "4"]), 0);
+        assert_eq!(summary["rows_out"], 6, "{summary}");
+        let marks: Vec<String> = [1, 2, 4, 6, 8, 9].map(|id| format!("{} {id}", file.2)).to_vec();
+        let (rows, mut read) = (place.rows(), marks.clone());
+        read.sort();
+        let mut found = rows.texts("cot");
+        found.sort();
+        assert_eq!(found, read);
+        place.execute(&["verify", &place.location("out")]).ok();
+        place.execute(&["vacuum", &place.location("out"), "--retain", "0s", "--now"]).ok();
+        place.execute(&["optimize", &place.location("out")]).ok();
+        place.execute(&["vacuum", &place.location("out"), "--retain", "0s", "--now"]).ok();
+        assert_eq!(place.rows(), rows);
+    }
+}
+
+#[test]
+fn files_of_one_schema_fit_the_table_that_the_first_of_them_made() {
+    use datafusion::arrow::array::{ArrayRef, Float16Array, RecordBatch, StringArray, UInt8Array, UInt16Array};
+    let place = Place::local();
+    let file = |name: &str| {
+        let text = || -> ArrayRef { Arc::new(StringArray::from(vec!["x"])) };
+        let columns: [(&str, ArrayRef); 6] = [
+            ("question", text()),
+            ("cot", text()),
+            ("answer", text()),
+            ("small", Arc::new(UInt8Array::from(vec![255]))),
+            ("middle", Arc::new(UInt16Array::from(vec![65535]))),
+            ("half", Arc::new(Float16Array::new_null(1))),
+        ];
+        place.put_batch(&format!("in/{name}.parquet"), &RecordBatch::try_from_iter(columns).unwrap());
+    };
+    file("a");
+    place.run(&[]).ok();
+    file("b");
+    assert_eq!(summary(&place.run(&[]), 0)["rows_out"], 1);
+    assert_eq!(place.rows().output.len(), 2);
 }

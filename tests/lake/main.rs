@@ -9,6 +9,7 @@ mod server;
 mod support;
 
 mod commits;
+mod crash;
 mod delta_input;
 mod delta_rows;
 mod delta_table;
@@ -21,4 +22,5 @@ mod place;
 mod refused;
 mod requests;
 mod seeded;
+mod seen;
 mod stopping;

@@ -25,21 +25,21 @@ const AT_ONCE: u64 = 4;
 const DISTURBED: u64 = 8;
 
 /// What a seed draws for a purpose.
-struct Dice(ChaCha8Rng);
+pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    fn new(seed: u64, purpose: u64) -> Self {
+    pub fn new(seed: u64, purpose: u64) -> Self {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(purpose);
         Self(dice)
     }
 
     /// A number below another.
-    fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         self.0.next_u64() % end
     }
 
-    fn one_of<T: Clone>(&mut self, choices: &[T]) -> T {
+    pub fn one_of<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize].clone()
     }
 }

@@ -92,6 +92,14 @@ fn query(workplace: &Workplace, commands: &[String]) -> Vec<Value> {
 /// A folder without a log passes.
 #[track_caller]
 pub fn check_objects(table: &Path) {
+    for name in live_files(table) {
+        assert!(table.join(&name).is_file(), "the log of {} names {name}, which is not there", table.display());
+    }
+}
+
+/// The paths of the objects that the log of the table in a folder names, which has no gap.
+#[track_caller]
+pub fn live_files(table: &Path) -> BTreeSet<String> {
     let mut live = BTreeSet::new();
     for (expected, (version, actions)) in log(table).into_iter().enumerate() {
         assert_eq!(version, expected as u64, "a version is missing in the log of {}", table.display());
@@ -105,9 +113,7 @@ pub fn check_objects(table: &Path) {
             }
         }
     }
-    for name in live {
-        assert!(table.join(&name).is_file(), "the log of {} names {name}, which is not there", table.display());
-    }
+    live
 }
 
 /// The versions of the table in a folder with their actions.

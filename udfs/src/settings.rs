@@ -164,8 +164,8 @@ settings! {
     anchor_price_per_million_input_tokens: Money = Money(0.0), "anchor.price_per_million_input_tokens", Calls;
     /// What a million tokens of answers cost, in the same currency.
     anchor_price_per_million_output_tokens: Money = Money(0.0), "anchor.price_per_million_output_tokens", Calls;
-    /// What a session may spend, in the currency of the prices; the rows behind it get the status `budget`. Unset: no
-    /// limit.
+    /// What may be spent, in the currency of the prices: by all runs of an output on a day (UTC), in SQL by a session. The
+    /// rows behind it get the status `budget`. Unset: no limit.
     anchor_max_cost: Option<Money> = None, "anchor.max_cost", Calls;
     /// How many requests a session may send, retries included; the rows behind it get the status `budget`. Unset: no
     /// limit.

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::segment::{self, Record, Table};
 use crate::location;
+use crate::log::PROBE;
 
 /// What the name of a segment ends in.
 const ENDING: &str = ".answers";
@@ -149,7 +150,7 @@ impl Folder {
     /// # Errors
     /// If one of the two fails; the message names the folder.
     pub async fn check_writable(&self) -> std::result::Result<(), StoreError> {
-        let probe = self.path(&format!("{}.probe", Uuid::new_v4().simple()));
+        let probe = self.path(&format!("{PROBE}{}", Uuid::new_v4().simple()));
         let failed = |error| self.failed("write answers to", error);
         self.store.put(&probe, PutPayload::new()).await.map_err(failed)?;
         self.store.delete(&probe).await.map_err(failed)

@@ -25,6 +25,7 @@ mod groups;
 mod index;
 pub mod segment;
 mod shared;
+pub mod spent;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -52,7 +53,7 @@ pub use shared::SharedAnswers;
 pub use survey::{SegmentSummary, State, Totals, survey};
 
 /// The folder of the answers in that of what is kept beside an output.
-const CACHE: &str = "cache/";
+pub const CACHE: &str = "cache/";
 /// Tables that are read at the same time.
 const TABLES_AT_ONCE: usize = 16;
 

@@ -50,7 +50,8 @@ pub(super) async fn deleted_rows(
             let start = vector.offset.unwrap_or(FORMAT.into()).unsigned_abs().into();
             let end = start + LENGTH_BYTES + u64::from(size_in_bytes.unsigned_abs()) + CHECKSUM_BYTES;
             let mut bytes = BytesMut::from(&[FORMAT][..]);
-            bytes.put(store.get_range(&path, start..end).await?);
+            let read = store.get_range(&path, start..end).await;
+            bytes.put(read.map_err(|error| exec_datafusion_err!("its deletion vector cannot be read: {error}"))?);
             bytes.freeze()
         }
         Some(url) => return exec_err!("its deletion vector lies outside of the table, at {url}, which is not read"),

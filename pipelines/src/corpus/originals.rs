@@ -45,10 +45,12 @@ impl United {
                 added.push((Arc::clone(field), Some(file.to_string())));
                 continue;
             };
-            let common = common_type(held.data_type(), field.data_type());
-            // The type of a column of a table does not change.
-            let fits = |common: &DataType| first.is_some() || delta_type(common) == *held.data_type();
-            let Some(common) = common.filter(fits) else {
+            let common = match first {
+                Some(_) => common_type(held.data_type(), field.data_type()),
+                // The type of a column of a table does not change.
+                None => Some(held.data_type().clone()).filter(|held| fits(field.data_type(), held)),
+            };
+            let Some(common) = common else {
                 return exec_err!(
                     "column {} is {} in {} and {} in {file}: read them apart, or rewrite one",
                     field.name(),
@@ -104,6 +106,15 @@ fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
         (a, b) if a.is_floating() && b.is_floating() => Some(Float64),
         (a, b) => Some(delta_type(a)).filter(|common| !a.is_nested() && *common == delta_type(b)),
     }
+}
+
+/// Whether a column of a table holds every value of a column of a file.
+fn fits(found: &DataType, held: &DataType) -> bool {
+    let is_narrower =
+        || found.is_signed_integer() && held.is_signed_integer() && found.primitive_width() <= held.primitive_width();
+    delta_type(found) == *held
+        || is_narrower()
+        || common_type(held, found).is_some_and(|common| delta_type(&common) == *held)
 }
 
 /// Whether every value fits Int64.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, new_empty_array, new_null_array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{Result, ScalarValue, exec_err};
@@ -72,7 +72,7 @@ pub async fn export(location: &str, to: &str) -> Result<Exported> {
     };
     let rejects = rejects_by_status(&output).await?;
     let parts = output.identity().map(|identity| identity.parts().clone()).unwrap_or_default();
-    let info = info(&schema, &exported);
+    let info = info(&exported_schema(&schema), &exported);
     store.put(&Path::from("dataset_info.json"), PutPayload::from(format!("{info:#}\n"))).await?;
     store.put(&Path::from("README.md"), PutPayload::from(card(&parts, &exported, &counts, &rejects))).await?;
     Ok(exported)
@@ -119,7 +119,7 @@ async fn write(
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
         .build();
     let object = BufWriter::new(store, path.clone());
-    let mut writer = AsyncArrowWriter::try_new(object, Arc::clone(schema), Some(properties))?;
+    let mut writer = AsyncArrowWriter::try_new(object, exported_schema(schema), Some(properties))?;
     for shard in shards {
         let mut batches = read(log, shard, None).await?;
         while let Some(batch) = batches.try_next().await? {
@@ -144,8 +144,24 @@ fn whole(batch: &RecordBatch, shard: &LiveFile, schema: &SchemaRef) -> Result<Re
             None => Ok(new_null_array(field.data_type(), batch.num_rows())),
         }
     };
-    let columns = schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
-    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+    let columns = schema.fields().iter().map(|field| column(field).map(without_map)).collect::<Result<Vec<_>>>()?;
+    Ok(RecordBatch::try_new(exported_schema(schema), columns)?)
+}
+
+/// The columns of a table as they are exported.
+fn exported_schema(schema: &Schema) -> SchemaRef {
+    let field = |field: &Arc<Field>| {
+        let kind = without_map(new_empty_array(field.data_type())).data_type().clone();
+        field.as_ref().clone().with_data_type(kind)
+    };
+    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
+}
+
+/// A column as the datasets library can hold it: a map, which it does not know, becomes a list of keys and values.
+fn without_map(column: ArrayRef) -> ArrayRef {
+    let Some(map) = column.as_map_opt() else { return column };
+    let item = Arc::new(Field::new_list_field(map.entries().data_type().clone(), true));
+    Arc::new(ListArray::new(item, map.offsets().clone(), Arc::new(map.entries().clone()), map.nulls().cloned()))
 }
 
 /// What the datasets library says of a data set.
@@ -187,9 +203,9 @@ fn card(
     counts: &Counts,
     rejects: &BTreeMap<String, u64>,
 ) -> String {
+    // No `configs` here: the datasets library would know files by them, and not see that there are others. It takes
+    // files called train-* for the split of that name.
     let mut lines = vec![
-        "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: train-*.parquet\n---\n"
-            .to_string(),
         "# Pruned chains of thought\n".to_string(),
         format!("Written by asap {} from version {} of a table.\n", env!("CARGO_PKG_VERSION"), exported.table_version),
         "| | |\n|---|---|".to_string(),

@@ -21,6 +21,10 @@ pub struct Commit {
     pub run: Option<String>,
     /// Slices that it made done.
     pub slices: u64,
+    /// Input rows of these slices; none if the commit does not say.
+    pub rows_in: Option<u64>,
+    /// Those of them that were rejected.
+    pub rows_rejected: Option<u64>,
     /// Rows in the shards that it added.
     pub rows_added: u64,
     /// Shards that it added.
@@ -61,6 +65,8 @@ fn commit(version: u64, bytes: &[u8]) -> Result<Commit> {
             commit.time = info["timestamp"].as_i64();
             commit.operation = info["operation"].as_str().unwrap_or_default().to_string();
             commit.run = info["asap"]["run"].as_str().map(str::to_string);
+            let rows = |name: &str| info["asap"]["counts"][name].as_u64();
+            (commit.rows_in, commit.rows_rejected) = (rows("rows_in"), rows("rows_rejected"));
             commit.slices = info["asap"]["slices"].as_array().map_or(0, |slices| slices.len() as u64);
         } else if line.get("remove").is_some() {
             commit.shards_removed += 1;

@@ -1,6 +1,7 @@
 //! Removes what no log of an output names any more: shards that were taken out of it, and what killed attempts left.
 //!
-//! Only objects go that asap wrote: those in the folders of its attempts, and those that a log names as taken out.
+//! Only objects go that asap wrote: those in the folders of its attempts, those that a merge named, probes of the log, and
+//! those that a log names as taken out.
 
 use std::collections::HashSet;
 use std::path::{Path as LocalPath, PathBuf};
@@ -13,11 +14,11 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use serde::Serialize;
-use url::Url;
 
 use super::{inside, open};
+use crate::answers;
 use crate::location;
-use crate::log::{Log, store_of};
+use crate::log::{self, Log, store_of};
 use crate::run::write_shards::ATTEMPT;
 
 /// What was removed, or would be.
@@ -60,16 +61,30 @@ pub async fn vacuum(location: &str, retain: Duration, dry_run: bool) -> Result<V
             }
             done.add(prefix, object.location.as_ref(), object.size);
         }
-        for (path, bytes) in unfinished(&root, before)? {
+        if let (Some(log), false) = (log, dry_run) {
+            let table = deltalake_core::open_table(log.url().clone()).await?;
+            done.log_entries += cleanup_metadata(&table, None).await? as u64;
+        }
+    }
+    let beside = store_of(output.beside())?;
+    for probe in probes(beside.as_ref(), &Path::from(answers::CACHE)).await? {
+        if before < probe.last_modified.into() {
+            continue;
+        }
+        if !dry_run {
+            beside.delete(&probe.location).await?;
+        }
+        done.add("", probe.location.as_ref(), probe.size);
+    }
+    if let Some(root) = location::local_path(output.url()) {
+        let mut found = Vec::new();
+        unfinished(&root, before, &mut found)?;
+        for (path, bytes) in found {
             if !dry_run {
                 std::fs::remove_file(&path)?;
                 path.ancestors().skip(1).take_while(|folder| std::fs::remove_dir(folder).is_ok()).for_each(drop);
             }
-            done.add(prefix, &location::display(&from_path(&path)?), bytes);
-        }
-        if let (Some(log), false) = (log, dry_run) {
-            let table = deltalake_core::open_table(log.url().clone()).await?;
-            done.log_entries += cleanup_metadata(&table, None).await? as u64;
+            done.add("", &path.strip_prefix(&root).unwrap_or(&path).to_string_lossy(), bytes);
         }
     }
     Ok(done)
@@ -99,11 +114,8 @@ async fn expired(store: &dyn ObjectStore, log: Option<&Log>, before: SystemTime)
             }
         }
     }
-    let mut found = Vec::new();
-    for folder in folders(store).await? {
-        found.extend(store.list(Some(&folder)).try_collect::<Vec<_>>().await?);
-    }
-    for path in gone.iter().filter(|path| !path.as_ref().starts_with(ATTEMPT)) {
+    let mut found = left_by_the_killed(store).await?;
+    for path in gone.iter().filter(|path| !is_ours(path)) {
         match store.head(path).await {
             // A store below a prefix answers with its own path.
             Ok(object) => found.push(ObjectMeta { location: path.clone(), ..object }),
@@ -115,42 +127,58 @@ async fn expired(store: &dyn ObjectStore, log: Option<&Log>, before: SystemTime)
     Ok(found)
 }
 
-/// The folders of attempts.
-async fn folders(store: &dyn ObjectStore) -> Result<Vec<Path>> {
-    match store.list_with_delimiter(None).await {
-        Ok(found) => Ok(found.common_prefixes.into_iter().filter(|name| name.as_ref().starts_with(ATTEMPT)).collect()),
-        Err(object_store::Error::NotFound { .. }) => Ok(vec![]),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// What killed attempts left on this machine's disk under names that stores hide: `<name>#<number>`, with its bytes.
-fn unfinished(root: &Url, before: SystemTime) -> Result<Vec<(PathBuf, u64)>> {
-    let Some(root) = location::local_path(root).filter(|root| root.is_dir()) else { return Ok(vec![]) };
+/// Objects that attempts and merges wrote, and the probes of logs: those that a log names too.
+async fn left_by_the_killed(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>> {
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(root)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(ATTEMPT) && entry.file_type()?.is_dir() {
-            walk(&entry.path(), before, &mut found)?;
+    let mut folders = vec![Path::default()];
+    while let Some(folder) = folders.pop() {
+        let listed = match store.list_with_delimiter(Some(&folder)).await {
+            Err(object_store::Error::NotFound { .. }) => continue,
+            listed => listed?,
+        };
+        found.extend(listed.objects.into_iter().filter(|object| is_ours(&object.location)));
+        // What lies beside the table is not looked through: answers may be many.
+        let is_hidden = |folder: &Path| folder.filename().is_some_and(|name| name.starts_with(['_', '.']));
+        for folder in listed.common_prefixes {
+            if folder.as_ref().starts_with(ATTEMPT) {
+                found.extend(store.list(Some(&folder)).try_collect::<Vec<_>>().await?);
+            } else if folder.as_ref() == log::FOLDER {
+                found.extend(probes(store, &folder).await?);
+            } else if !is_hidden(&folder) {
+                folders.push(folder);
+            }
         }
     }
     Ok(found)
 }
 
-fn walk(folder: &LocalPath, before: SystemTime, found: &mut Vec<(PathBuf, u64)>) -> Result<()> {
+/// The probes in a folder, before whose other names theirs sort.
+async fn probes(store: &dyn ObjectStore, folder: &Path) -> Result<Vec<ObjectMeta>> {
+    let listed = store.list_with_offset(Some(folder), &folder.clone().join("."));
+    match listed.try_take_while(|object| std::future::ready(Ok(is_ours(&object.location)))).try_collect().await {
+        Err(object_store::Error::NotFound { .. }) => Ok(vec![]),
+        listed => Ok(listed?),
+    }
+}
+
+/// Whether asap gave an object its name: shards of attempts, shards that a merge made, probes.
+fn is_ours(path: &Path) -> bool {
+    let name = path.filename().unwrap_or_default();
+    let is_merged = || name.starts_with("part-") && name.ends_with(".parquet");
+    path.as_ref().starts_with(ATTEMPT) || is_merged() || name.starts_with(log::PROBE)
+}
+
+/// What killed processes left on this machine's disk under names that stores hide: `<name>#<number>`, with its bytes.
+fn unfinished(folder: &LocalPath, before: SystemTime, found: &mut Vec<(PathBuf, u64)>) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let (name, metadata) = (entry.file_name().to_string_lossy().into_owned(), entry.metadata()?);
         let is_unfinished = name.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u64>().is_ok());
         if metadata.is_dir() {
-            walk(&entry.path(), before, found)?;
+            unfinished(&entry.path(), before, found)?;
         } else if is_unfinished && metadata.modified()? <= before {
             found.push((entry.path(), metadata.len()));
         }
     }
     Ok(())
-}
-
-fn from_path(path: &LocalPath) -> Result<Url> {
-    Url::from_file_path(path).map_err(|()| exec_datafusion_err!("{} is not a path of a file", path.display()))
 }

@@ -49,7 +49,7 @@ pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Futu
     let state = job.context.state();
     let mut slices = job.slices.as_slice();
     tokio::pin!(stop);
-    observer.begin(rows);
+    observer.begin(rows, 1);
     while let Some(first) = slices.first() {
         let (same, others) = slices.split_at(slices.partition_point(|slice| slice.group <= first.group));
         slices = others;

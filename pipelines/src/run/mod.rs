@@ -21,10 +21,12 @@
 //! | [`ledger`] | which slices are done |
 //! | [`plan`], [`rows`] | the pipeline as a plan, and what becomes of its rows |
 //! | [`write_shards`], [`shards`], [`receipt`] | rows become shards, and a slice a receipt |
+//! | [`codec`] | these nodes as bytes |
 //! | [`work`] | slices under way |
 //! | [`design`] | what the tables are made with |
 //! | [`output`], [`rejects`], [`take_back`], [`retry`] | commits, and what they replace |
 
+pub mod codec;
 pub mod contents;
 pub mod design;
 pub mod estimate;
@@ -47,12 +49,14 @@ pub mod take_back;
 pub mod work;
 pub mod write_shards;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::common::{DataFusionError, Result, exec_err};
 
 use asap_udfs::llm::{Llm, Usage};
 
+use crate::answers::spent::Spent;
 use crate::location;
 pub use estimate::{Estimate, estimate};
 pub use inputs::OtherSnapshot;
@@ -74,10 +78,14 @@ pub struct Interrupted;
 
 /// Who watches a run.
 pub trait Observer: Sync {
-    /// Work begins on so many rows.
-    fn begin(&self, rows: u64);
+    /// Work begins on so many rows, in so many slices.
+    fn begin(&self, rows: u64, slices: u64);
     /// So many more rows, with so many tokens in their original chains, are done.
     fn advance(&self, rows: u64, tokens: u64);
+    /// So many slices are under way, and so many not begun; what calls took until now.
+    fn slices(&self, running: u64, waiting: u64, usage: Usage);
+    /// Slices were committed; what the run did until now.
+    fn committed(&self, summary: &Summary);
 }
 
 /// Runs a pipeline over the open slices of its input and commits them as they are finished. When `stop` completes, no slice is begun
@@ -112,10 +120,11 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     summary.nothing_to_do = !has_slices && !job.take_gone_back(&request).await?;
     job.output.tidy_rejects().await?;
     if !has_slices {
-        say_inputs_done(&mut job, &summary, &request).await?;
         summary.notes.append(&mut job.notes);
-        summary.table_version = job.output.table().map(|log| log.state().version);
         job.remember().await?;
+        // The run that did the last slice may have died before it said so.
+        say_finished(&mut job, &request, &summary).await?;
+        summary.table_version = job.output.table().map(|log| log.state().version);
         return Ok(summary);
     }
 
@@ -125,7 +134,10 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     let (design, writing) = job.design(template.as_ref(), &request)?;
     summary.notes.append(&mut job.notes);
     job.output.check_writable().await?;
-    observer.begin(job.slices.iter().map(|slice| slice.slice.rows()).sum());
+    job.llm.spend_from(Arc::new(Spent::today(job.output.beside())?));
+    let (rows, slices) = (job.slices.iter().map(|slice| slice.slice.rows()).sum(), job.slices.len() as u64);
+    tracing::info!(run = %job.output.attempt(), pipeline = request.name, to = summary.to, rows, slices, "run begins");
+    observer.begin(rows, slices);
     if job.anew {
         job.output.begin_generation(&design).await?;
     }
@@ -146,27 +158,42 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         }
     }
     summary.interrupted = matches!(ended, Ended::Stopped);
+    let given_back = job.llm.give_back().await.map_err(DataFusionError::from);
     // What fails here fails after the work, and must not hide why that ended.
     let mut tidied = job.output.sweep().await;
-    tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await);
+    tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await).and(given_back);
     if let Ended::Failed(error) = ended {
         return Err(error);
     }
     tidied?;
-    say_inputs_done(&mut job, &summary, &request).await?;
-    if summary.slices_left == 0 && summary.files_failed.is_empty() && request.says_finished {
-        job.output.say_finished().await?;
-    }
     summary.anchor = job.llm.usage();
     summary.seconds = started.elapsed().as_secs_f64();
+    say_finished(&mut job, &request, &summary).await?;
+    let Summary { counts, slices, slices_left, seconds, .. } = &summary;
+    tracing::info!(
+        rows_in = counts.rows_in,
+        rows_out = counts.rows_out,
+        rows_rejected = counts.rows_rejected,
+        rows_filtered = counts.rows_filtered,
+        slices,
+        slices_left,
+        seconds,
+        "run ends"
+    );
     Ok(summary)
 }
 
-/// Goes on to the versions of tables that were read, if nothing of them is open.
-async fn say_inputs_done(job: &mut Job, summary: &Summary, request: &Request) -> Result<()> {
-    let is_all = summary.slices_left == 0 && summary.slices_lost == 0 && summary.files_failed.is_empty();
-    match is_all && request.limit.is_none() {
-        true => job.output.say_inputs_done().await,
+/// Says that nothing is left to do, if that is so.
+async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Result<()> {
+    if summary.slices_left > 0 || !summary.files_failed.is_empty() {
+        return Ok(());
+    }
+    // Beyond a limit there are more rows; what another run did first may not be all of it.
+    if request.limit.is_none() && summary.slices_lost == 0 {
+        job.output.say_inputs_done().await?;
+    }
+    match request.says_finished {
+        true => job.output.say_finished(&summary.of_run()).await,
         false => Ok(()),
     }
 }

@@ -25,7 +25,7 @@ use super::design::{Design, ORIGINALS, PIPELINE, check_empty, generation, proper
 use super::identity::Identity;
 use super::inputs::Mark;
 use super::ledger::{Attempt, Ledger, SliceName};
-use super::receipt::Receipt;
+use super::receipt::{Counts, Receipt};
 use super::rejects::{Settled, Standing};
 use super::take_back::TakeBack;
 use super::write_shards::ATTEMPT;
@@ -331,8 +331,8 @@ impl Output {
 
     /// Remembers what must stay from now on, whatever becomes of the commits.
     fn name<'a>(&mut self, adds: impl Iterator<Item = &'a Add>) {
-        self.named
-            .extend(adds.filter_map(|add| Path::from_url_path(&add.path).ok().or_else(|| Path::parse(&add.path).ok())));
+        // Only in the log are paths written as in URLs.
+        self.named.extend(adds.filter_map(|add| Path::parse(&add.path).ok()));
     }
 
     async fn commit_rejects(&mut self, finished: &[Finished], info: &Value) -> Result<()> {
@@ -409,7 +409,7 @@ impl Output {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn say_finished(&mut self) -> Result<()> {
+    pub async fn say_finished(&mut self, summary: &Value) -> Result<()> {
         let Self { table: Some(log), ledger, attempt, .. } = self else { return Ok(()) };
         let (generation, run) = (ledger.generation, attempt.to_string());
         let name = format!("{FINISHED}/{generation}");
@@ -420,7 +420,8 @@ impl Output {
                 return Ok(vec![]);
             }
             let now = Utc::now().timestamp_millis();
-            let info = log::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": rows }));
+            let info =
+                log::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": rows, "summary": summary }));
             Ok(vec![info, log::transaction(&name, rows, now)])
         })
         .await?;
@@ -481,6 +482,9 @@ fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &
     let slices: Vec<String> = finished.iter().map(|finished| finished.slice.to_string()).collect();
     let mut info = info.clone();
     info["slices"] = json!(slices);
+    let mut counts = Counts::default();
+    finished.iter().for_each(|finished| counts.add(&finished.receipt.counts));
+    info["counts"] = json!(counts);
     let removes = take_back.lines(now);
     let mode = if removes.is_empty() { "Append" } else { "Overwrite" };
     let mut lines = vec![log::commit_info("WRITE", mode, now, info)];

@@ -27,13 +27,13 @@ pub struct Rows {
     pub rejects: SchemaRef,
     /// Name in the files, and column of the output, of each original column.
     pub originals: Vec<(String, String)>,
-    output_columns: Vec<Origin>,
-    rejects_columns: Vec<Origin>,
+    pub(super) output_columns: Vec<Origin>,
+    pub(super) rejects_columns: Vec<Origin>,
 }
 
 /// Where a column of a table comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Origin {
+pub(super) enum Origin {
     Pipeline(String),
     Original(usize),
     /// The table has it, and these rows do not.

@@ -15,6 +15,7 @@ use delta_kernel::expressions::Scalar;
 use delta_kernel::table_properties::DataSkippingNumIndexedCols;
 use deltalake_core::datafile::writer::{PartitionWriter, PartitionWriterConfig};
 use deltalake_core::kernel::Add;
+use deltalake_core::kernel::scalars::ScalarExt;
 use indexmap::IndexMap;
 use object_store::ObjectStore;
 use object_store::path::Path;
@@ -137,7 +138,6 @@ fn open(
     let mut folder = folder.clone();
     let mut partition: IndexMap<String, Scalar> = IndexMap::new();
     for (name, value) in layout.partition_by.iter().zip(values) {
-        folder = folder.join(format!("{name}={}", value.as_deref().unwrap_or("__HIVE_DEFAULT_PARTITION__")));
         let kind = match (layout.schema.field_with_name(name)?.data_type().try_into_kernel_primitive(), value) {
             (Some(kind), Some(value)) => kind.parse_scalar(value).map_err(|error| exec_datafusion_err!("{error}"))?,
             (Some(kind), None) => Scalar::Null(delta_kernel::schema::DataType::Primitive(kind)),
@@ -145,6 +145,9 @@ fn open(
                 return Err(exec_datafusion_err!("rows cannot be divided by column {name}: it holds no plain values"));
             }
         };
+        // As Delta and Hive write it: readers that take values from folders know no other way.
+        let value = if value.is_some() { kind.serialize_encoded() } else { "__HIVE_DEFAULT_PARTITION__".to_string() };
+        folder = Path::parse(format!("{folder}/{name}={value}")).map_err(object_store::Error::from)?;
         partition.insert(name.clone(), kind);
     }
     let config = PartitionWriterConfig::try_new(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use asap_udfs::llm::Usage;
 
@@ -45,4 +46,19 @@ pub struct Summary {
     pub anchor: Usage,
     /// What the user should know about the input, such as columns that were renamed.
     pub notes: Vec<String>,
+}
+
+impl Summary {
+    /// What a commit says of the run that makes it: what the run did until then.
+    pub fn of_run(&self) -> Value {
+        let Self { counts, slices, slices_lost, files_failed, seconds, anchor, .. } = self;
+        json!({
+            "counts": counts,
+            "slices": slices,
+            "slices_lost": slices_lost,
+            "files_failed": files_failed.len(),
+            "seconds": seconds,
+            "anchor": anchor,
+        })
+    }
 }

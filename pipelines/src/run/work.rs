@@ -72,6 +72,7 @@ pub struct Work<'a> {
     /// Files whose slices are committed together, with how many of them are still to come.
     replaced: HashMap<String, usize>,
     failed: HashSet<String>,
+    begun_at: Instant,
     committed_at: Instant,
     reached: Reached,
 }
@@ -109,6 +110,7 @@ impl<'a> Work<'a> {
             finished: Vec::new(),
             replaced,
             failed: HashSet::new(),
+            begun_at: Instant::now(),
             committed_at: Instant::now(),
             reached: Reached::default(),
         }
@@ -130,7 +132,7 @@ impl<'a> Work<'a> {
         if let Ended::Failed(error) = &ended {
             self.leave_out_what_is_in_doubt(error);
         }
-        if let Err(error) = self.commit(summary, true).await
+        if let Err(error) = self.commit(summary, observer, true).await
             && !matches!(ended, Ended::Failed(_))
         {
             ended = Ended::Failed(error);
@@ -177,7 +179,7 @@ impl<'a> Work<'a> {
             }
             self.look(observer)?;
             if self.committed_at.elapsed() >= self.request.commit_every {
-                self.commit(summary, false).await?;
+                self.commit(summary, observer, false).await?;
             }
         }
     }
@@ -218,6 +220,7 @@ impl<'a> Work<'a> {
                 let Some(failure) = FileFailure::of(&error) else { return Err(error) };
                 summary.slices_left += 1;
                 if self.failed.insert(path.clone()) {
+                    tracing::info!(file = path, error = failure.error, "file failed");
                     summary.files_failed.push(failure.clone());
                 }
                 if open.replaces {
@@ -236,6 +239,15 @@ impl<'a> Work<'a> {
         if let Some(left) = self.replaced.get_mut(&path) {
             *left -= 1;
         }
+        let Receipt { counts, .. } = &receipt;
+        tracing::info!(
+            slice = %open.name,
+            rows_in = counts.rows_in,
+            rows_out = counts.rows_out,
+            rows_rejected = counts.rows_rejected,
+            rows_filtered = counts.rows_filtered,
+            "slice is written"
+        );
         if !(open.replaces && self.failed.contains(&path)) {
             self.finished.push(Finished { slice: open.name, before: open.before, receipt });
         }
@@ -247,6 +259,7 @@ impl<'a> Work<'a> {
         let reached = self.progress.reached();
         observer.advance(reached.rows - self.reached.rows, reached.tokens - self.reached.tokens);
         self.reached = reached;
+        observer.slices(self.running.len() as u64, self.waiting.len() as u64, self.job.llm.usage());
         let is_last = self.running.is_empty() && self.waiting.is_empty();
         match self.request.max_rejects {
             Some(most) if most.is_exceeded(reached.rejected, reached.rows, is_last) => {
@@ -277,7 +290,7 @@ impl<'a> Work<'a> {
     }
 
     /// Commits what is finished.
-    async fn commit(&mut self, summary: &mut Summary, is_last: bool) -> Result<()> {
+    async fn commit(&mut self, summary: &mut Summary, observer: &dyn Observer, is_last: bool) -> Result<()> {
         super::is_answered(&self.job.llm)?;
         self.committed_at = Instant::now();
         let (together, alone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.finished)
@@ -287,11 +300,11 @@ impl<'a> Work<'a> {
         for finished in alone {
             by_file.entry(finished.slice.path.clone()).or_default().push(finished);
         }
-        self.commit_group(together, &mut TakeBack::default(), summary).await?;
+        self.commit_group(together, &mut TakeBack::default(), summary, observer).await?;
         for (path, slices) in by_file {
             if self.replaced.get(&path) == Some(&0) && !self.failed.contains(&path) {
                 let mut take_back = TakeBack::new(self.job.output.ledger(), &path);
-                self.commit_group(slices, &mut take_back, summary).await?;
+                self.commit_group(slices, &mut take_back, summary, observer).await?;
             } else if !is_last {
                 self.finished.extend(slices);
             } else {
@@ -306,11 +319,15 @@ impl<'a> Work<'a> {
         finished: Vec<Finished>,
         take_back: &mut TakeBack,
         summary: &mut Summary,
+        observer: &dyn Observer,
     ) -> Result<()> {
         if finished.is_empty() {
             return Ok(());
         }
-        let info = json!({ "run": self.job.output.attempt().to_string(), "pipeline": self.request.name });
+        summary.anchor = self.job.llm.usage();
+        summary.seconds = self.begun_at.elapsed().as_secs_f64();
+        let run = self.job.output.attempt().to_string();
+        let info = json!({ "run": run, "pipeline": self.request.name, "summary": summary.of_run() });
         let committed = self.job.output.commit(self.design, finished.clone(), take_back, &info).await?;
         summary.table_version = committed.version.or(summary.table_version);
         for Finished { slice, receipt, .. } in &finished {
@@ -324,6 +341,9 @@ impl<'a> Work<'a> {
                 *summary.seconds_by_part.entry(part.clone()).or_default() += seconds;
             }
         }
+        let lost = committed.lost.len();
+        tracing::info!(version = committed.version, slices = finished.len() - lost, lost, "slices are committed");
+        observer.committed(summary);
         Ok(())
     }
 }

@@ -1,11 +1,13 @@
 //! What a session's calls take, and what they may take.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 use tokio::sync::Notify;
 
 use super::chat::{CallError, Kind, Outcome};
+use super::purse::{Purse, Taken};
+use super::store::StoreError;
 use crate::settings::Settings;
 
 /// What the calls of a session took so far.
@@ -74,6 +76,9 @@ impl Budget {
 pub struct Meter {
     state: Mutex<State>,
     settled: Notify,
+    purse: OnceLock<Arc<dyn Purse>>,
+    /// Held while money is taken, so that those who need it take it once.
+    taking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +87,10 @@ struct State {
     /// What is spent at most: for a call that gave no answer nobody knows its cost, so all that was reserved counts.
     spent: f64,
     reserved: f64,
+    /// What was taken from the purse.
+    taken: f64,
+    /// What all sessions had taken from the purse when it was empty.
+    total: Option<f64>,
     in_flight: u64,
     /// What the budget said when it first refused a request.
     refusal: Option<String>,
@@ -145,34 +154,94 @@ impl Meter {
             tokio::pin!(settled);
             // From here on it hears of every settlement, also of one before it waits.
             settled.as_mut().enable();
-            if self.try_reserve(budget, most)? {
-                return Ok(Reservation { meter: Arc::clone(self), most });
+            match self.try_reserve(budget, most)? {
+                Tried::Reserved => return Ok(Reservation { meter: Arc::clone(self), most }),
+                Tried::Later => settled.await,
+                Tried::Short(max_cost) => self.take(most, max_cost).await?,
             }
-            settled.await;
         }
     }
 
-    fn try_reserve(&self, budget: Budget, most: f64) -> Result<bool, CallError> {
+    fn try_reserve(&self, budget: Budget, most: f64) -> Result<Tried, CallError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = state.usage.calls;
         if let Some(max_calls) = budget.max_calls.filter(|max_calls| sent >= *max_calls) {
             let message = format!("{sent} requests were sent, and asap.anchor.max_calls is {max_calls}");
             return Err(CallError::new(Kind::Budget, message));
         }
-        if let Some(max_cost) = budget.max_cost.filter(|max| state.spent + state.reserved + most > *max) {
-            if state.in_flight > 0 {
-                return Ok(false);
+        if let Some(max_cost) = budget.max_cost {
+            let needed = state.spent + state.reserved + most;
+            let is_shared = self.purse.get().is_some();
+            if is_shared && needed > state.taken && state.total.is_none() {
+                return Ok(Tried::Short(max_cost));
             }
-            let spent = state.spent;
-            let message =
-                format!("{spent:.6} is spent, this call could cost {most:.6}, and asap.anchor.max_cost is {max_cost}");
-            return Err(CallError::new(Kind::Budget, message));
+            if needed > if is_shared { state.taken } else { max_cost } {
+                if state.in_flight > 0 {
+                    return Ok(Tried::Later);
+                }
+                let spent = match state.total {
+                    Some(total) => format!("{total:.6} is spent on this output today"),
+                    None => format!("{:.6} is spent", state.spent),
+                };
+                let message =
+                    format!("{spent}, this call could cost {most:.6}, and asap.anchor.max_cost is {max_cost}");
+                return Err(CallError::new(Kind::Budget, message));
+            }
         }
         state.usage.calls += 1;
         state.reserved += most;
         state.in_flight += 1;
-        Ok(true)
+        Ok(Tried::Reserved)
     }
+
+    /// From now on what is spent comes out of a purse that other sessions share.
+    pub fn spend_from(&self, purse: Arc<dyn Purse>) {
+        // A session has one output, so one purse.
+        drop(self.purse.set(purse));
+    }
+
+    /// Takes from the purse what a call lacks, unless another call did meanwhile.
+    async fn take(&self, most: f64, max_cost: f64) -> Result<(), CallError> {
+        let Some(purse) = self.purse.get() else { return Ok(()) };
+        let _taking = self.taking.lock().await;
+        let short = {
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.total.is_some() { 0.0 } else { state.spent + state.reserved + most - state.taken }
+        };
+        if short <= 0.0 {
+            return Ok(());
+        }
+        let Taken { amount, total } =
+            purse.take(short, max_cost).await.map_err(|error| CallError::new(Kind::Budget, error.to_string()))?;
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.taken += amount;
+        state.total = (amount == 0.0).then_some(total);
+        Ok(())
+    }
+
+    /// Gives what was taken from the purse and not spent back to it.
+    ///
+    /// # Errors
+    /// If the purse cannot be written.
+    pub async fn give_back(&self) -> Result<(), StoreError> {
+        let Some(purse) = self.purse.get() else { return Ok(()) };
+        let left = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = state.taken - state.spent - state.reserved;
+            state.taken -= left.max(0.0);
+            left
+        };
+        if left > 0.0 { purse.give_back(left).await } else { Ok(()) }
+    }
+}
+
+/// What became of an attempt to reserve money.
+enum Tried {
+    Reserved,
+    /// When a call that is under way is settled, there may be enough.
+    Later,
+    /// More must be taken from the purse, which may hold so much.
+    Short(f64),
 }
 
 /// The right to send one request. If it is dropped without being settled, all that it reserves counts as spent.

@@ -14,7 +14,7 @@
 //! | [`openai`], `response`, `retry`, `secret` | an endpoint over HTTP |
 //! | [`local`] | a model in a folder |
 //! | [`estimate`] | what a run would ask, without asking |
-//! | `limits`, `breaker`, [`meter`] | what it may be asked, when to give it up, what it may cost |
+//! | `limits`, `breaker`, [`meter`], [`purse`] | what it may be asked, when to give it up, what it may cost |
 //! | `prompts`, `fences` | what is asked and how an answer is unwrapped |
 //! | `check` | settings that depend on each other |
 //! | [`extractive`] | rules in place of a language model |
@@ -32,6 +32,7 @@ pub mod local;
 pub mod meter;
 pub mod openai;
 pub mod prompts;
+pub mod purse;
 pub mod request;
 mod response;
 mod retry;
@@ -55,6 +56,7 @@ use meter::Meter;
 pub use meter::Usage;
 use openai::OpenAi;
 use prompts::Prompts;
+use purse::Purse;
 use store::{AnswerStore, StoreError};
 
 /// What ends a query that asks a language model; what ends only a row is its status.
@@ -138,6 +140,19 @@ impl Llm {
         let anchoring = Arc::new(Anchoring::new(settings, &model, prompts, chat, answers));
         *last = Some((settings.clone(), Arc::clone(&anchoring)));
         Ok(anchoring)
+    }
+
+    /// From now on what is spent comes out of a purse that other sessions share.
+    pub fn spend_from(&self, purse: Arc<dyn Purse>) {
+        self.session.meter.spend_from(purse);
+    }
+
+    /// Gives what was taken from the purse and not spent back to it.
+    ///
+    /// # Errors
+    /// If the purse cannot be written.
+    pub async fn give_back(&self) -> Result<()> {
+        Ok(self.session.meter.give_back().await?)
     }
 
     /// Waits until every request that is under way is answered and its answer kept.

@@ -1,0 +1,191 @@
+//! `--metrics-addr`: the figures of a run under way, as Prometheus reads them.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use asap_pipelines::run::{Observer, Summary};
+use asap_udfs::llm::Usage;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+
+use crate::cli::Failure;
+
+/// What is told to whoever asks.
+#[derive(Debug, Default)]
+struct Figures {
+    rows: u64,
+    rows_reached: u64,
+    tokens: u64,
+    slices: u64,
+    slices_running: u64,
+    slices_waiting: u64,
+    commits: u64,
+    committed: Summary,
+    usage: Usage,
+}
+
+/// The figures of the runs of a process, the one under way and those before it.
+#[derive(Debug, Clone, Default)]
+pub struct Metrics {
+    figures: Arc<Mutex<Figures>>,
+    before: Arc<Mutex<Totals>>,
+}
+
+/// Figures of runs that have ended: counters never fall.
+#[derive(Debug, Clone, Copy, Default)]
+struct Totals {
+    runs: u64,
+    rows_in: u64,
+    rows_out: u64,
+    rows_filtered: u64,
+    rows_rejected: u64,
+    slices: u64,
+    commits: u64,
+    calls: u64,
+    cache_hits: u64,
+    failed: u64,
+    tokens_in: u64,
+    tokens_out: u64,
+    cost: f64,
+}
+
+impl Totals {
+    fn with(self, figures: &Figures) -> Self {
+        let Figures { committed: Summary { counts, slices, .. }, usage, .. } = figures;
+        Self {
+            runs: self.runs,
+            rows_in: self.rows_in + counts.rows_in,
+            rows_out: self.rows_out + counts.rows_out,
+            rows_filtered: self.rows_filtered + counts.rows_filtered,
+            rows_rejected: self.rows_rejected + counts.rows_rejected,
+            slices: self.slices + slices,
+            commits: self.commits + figures.commits,
+            calls: self.calls + usage.calls,
+            cache_hits: self.cache_hits + usage.cache_hits,
+            failed: self.failed + usage.failed,
+            tokens_in: self.tokens_in + usage.tokens_in,
+            tokens_out: self.tokens_out + usage.tokens_out,
+            cost: self.cost + usage.cost,
+        }
+    }
+}
+
+impl Metrics {
+    /// Serves the figures under `/metrics` until the process ends.
+    ///
+    /// # Errors
+    /// If the address is not one of this machine alone, or is taken.
+    pub async fn serve(address: SocketAddr) -> Result<Self, Failure> {
+        if !address.ip().is_loopback() {
+            let said = format!(
+                "--metrics-addr {address} is open to other machines: name a loopback address, such as 127.0.0.1:9400"
+            );
+            return Err(Failure::Usage(said));
+        }
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|error| Failure::Usage(format!("cannot serve --metrics-addr {address}: {error}")))?;
+        let metrics = Self::default();
+        let served = metrics.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let metrics = served.clone();
+                tokio::spawn(async move {
+                    let answer = service_fn(|request| std::future::ready(metrics.answer(&request)));
+                    // Whoever asked and went away is nobody's loss.
+                    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
+                });
+            }
+        });
+        Ok(metrics)
+    }
+
+    fn answer<B>(&self, request: &Request<B>) -> Result<Response<String>, Infallible> {
+        let (status, text) = match request.uri().path() {
+            "/metrics" => (StatusCode::OK, self.text()),
+            _ => (StatusCode::NOT_FOUND, "the figures are at /metrics\n".to_string()),
+        };
+        let mut response = Response::new(text);
+        *response.status_mut() = status;
+        let kind = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
+        Ok(response)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Figures)) {
+        change(&mut self.figures.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// A run has ended: its figures stay, and the next one's are added to them.
+    pub fn end_run(&self) {
+        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        *before = before.with(&figures);
+        before.runs += 1;
+        *figures = Figures::default();
+    }
+
+    fn text(&self) -> String {
+        let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
+        let totals = self.before.lock().unwrap_or_else(PoisonError::into_inner).with(&figures);
+        let mut text = String::new();
+        let mut line = |name: &str, kind: &str, help: &str, value: String| {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "# HELP asap_{name} {help}\n# TYPE asap_{name} {kind}\nasap_{name} {value}\n");
+        };
+        let mut counter = |name: &str, help: &str, value: String| line(name, "counter", help, value);
+        counter("runs_total", "Runs that have ended.", totals.runs.to_string());
+        counter("rows_in_total", "Input rows of committed slices.", totals.rows_in.to_string());
+        counter("rows_out_total", "Rows that were committed to the output.", totals.rows_out.to_string());
+        counter("rows_filtered_total", "Input rows that the pipeline left out.", totals.rows_filtered.to_string());
+        counter("rows_rejected_total", "Input rows that were committed as rejects.", totals.rows_rejected.to_string());
+        counter("slices_total", "Slices that were committed.", totals.slices.to_string());
+        counter("commits_total", "Commits to the output.", totals.commits.to_string());
+        counter("calls_total", "Requests to a language model, retries included.", totals.calls.to_string());
+        counter("cache_hits_total", "Requests that kept answers made unnecessary.", totals.cache_hits.to_string());
+        counter("calls_failed_total", "Requests of rows that ended without an answer.", totals.failed.to_string());
+        counter("tokens_in_total", "Tokens of prompts that were paid.", totals.tokens_in.to_string());
+        counter("tokens_out_total", "Tokens of answers that were paid.", totals.tokens_out.to_string());
+        counter("cost_total", "What they cost, in the currency of the prices.", totals.cost.to_string());
+        let mut gauge = |name: &str, help: &str, value: u64| line(name, "gauge", help, value.to_string());
+        gauge("run_rows", "Rows that the run under way has to do.", figures.rows);
+        gauge("run_rows_reached", "Rows of it that are through, committed or not.", figures.rows_reached);
+        gauge("run_tokens_reached", "Tokens of their original chains.", figures.tokens);
+        gauge("run_slices", "Slices that the run under way has to do.", figures.slices);
+        gauge("run_slices_running", "Slices of it that are under way.", figures.slices_running);
+        gauge("run_slices_waiting", "Slices of it that were not begun.", figures.slices_waiting);
+        gauge("table_version", "Version of the output.", figures.committed.table_version.unwrap_or(0));
+        text
+    }
+}
+
+impl Observer for Metrics {
+    fn begin(&self, rows: u64, slices: u64) {
+        self.change(|figures| (figures.rows, figures.slices) = (rows, slices));
+    }
+
+    fn advance(&self, rows: u64, tokens: u64) {
+        self.change(|figures| {
+            figures.rows_reached += rows;
+            figures.tokens += tokens;
+        });
+    }
+
+    fn slices(&self, running: u64, waiting: u64, usage: Usage) {
+        self.change(|figures| {
+            (figures.slices_running, figures.slices_waiting, figures.usage) = (running, waiting, usage);
+        });
+    }
+
+    fn committed(&self, summary: &Summary) {
+        self.change(|figures| {
+            figures.commits += 1;
+            figures.committed = summary.clone();
+        });
+    }
+}
