@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use asap_pipelines::log::OutcomeUnknown;
-use asap_pipelines::run::{Interrupted, TooManyRejects};
+use asap_pipelines::run::{Interrupted, OtherSnapshot, TooManyRejects};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use datafusion::error::DataFusionError;
 use tracing_subscriber::EnvFilter;
@@ -91,7 +91,9 @@ impl From<DataFusionError> for Failure {
         let message = error_line(&error);
         match error.find_root() {
             DataFusionError::Configuration(_) => Failure::Usage(message),
-            DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() || cause.is::<Interrupted>() => {
+            DataFusionError::External(cause)
+                if cause.is::<OutcomeUnknown>() || cause.is::<Interrupted>() || cause.is::<OtherSnapshot>() =>
+            {
                 Failure::TryLater(message)
             }
             DataFusionError::External(cause) if cause.is::<TooManyRejects>() => Failure::TooManyRejects(message),

@@ -41,8 +41,8 @@ pub struct RunArgs {
     /// The pipeline: a file with one SELECT over the table corpus
     #[arg(value_name = "PIPELINE")]
     pipeline: PathBuf,
-    /// The corpus: a folder, file or pattern of Parquet in any published shape; may be repeated, each with a name then,
-    /// which stands before the paths of its files in the column source
+    /// The corpus: a folder, file or pattern of Parquet in any published shape, or a Delta table, which is followed version
+    /// by version; may be repeated, each with a name then, which stands before the paths of its files in the column source
     #[arg(long, value_name = "[NAME=]LOC", required = true)]
     from: Vec<String>,
     /// The output: a new folder, or one that this pipeline filled before
@@ -61,7 +61,7 @@ pub struct RunArgs {
     /// How long finished slices may wait to be committed
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     commit_every: Duration,
-    /// What becomes of a file that has changed since its rows were read
+    /// What becomes of a file that has changed, or was removed from its table, since its rows were read
     #[arg(long, value_enum, default_value_t = Change::Fail)]
     on_change: Change,
     /// What becomes of a file with a column that the output does not have

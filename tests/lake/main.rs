@@ -10,6 +10,10 @@ mod support;
 
 mod commits;
 mod crash;
+mod delta_input;
+mod delta_rows;
+mod delta_table;
+mod delta_writers;
 mod environment;
 mod fifty;
 mod files;

@@ -38,8 +38,12 @@ pub(super) async fn read(store: &dyn ObjectStore, file: &ObjectMeta, name: &str)
     let metadata = metadata.file_metadata();
     let schema = parquet_to_arrow_schema(metadata.schema_descr(), metadata.key_value_metadata())
         .map_err(|error| damaged(name, error))?;
-    let schema = Arc::new(Schema::new(schema.fields().iter().map(plain_field).collect::<Fields>()));
-    Ok(Footer { schema, row_groups, never_null })
+    Ok(Footer { schema: plain_schema(&schema), row_groups, never_null })
+}
+
+/// A schema without metadata, all nullable.
+pub(super) fn plain_schema(schema: &Schema) -> SchemaRef {
+    Arc::new(Schema::new(schema.fields().iter().map(plain_field).collect::<Fields>()))
 }
 
 /// Reads the footer of a file as it was listed; `name` is for messages.

@@ -4,12 +4,14 @@
 use datafusion::common::{Result, exec_err};
 use futures::TryStreamExt;
 use futures::future::try_join_all;
-use object_store::ObjectStore;
 use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+
+use crate::log::FOLDER;
 
 /// How a table format shows: the name of the folder that holds its log, and how the names of files in it end.
 const FORMATS: [(&str, &str, &str); 3] =
-    [("Delta", "_delta_log", ""), ("Iceberg", "metadata", ".metadata.json"), ("Hudi", ".hoodie", "")];
+    [("Delta", FOLDER, ""), ("Iceberg", "metadata", ".metadata.json"), ("Hudi", ".hoodie", "")];
 
 /// Refuses a folder in which a table lies, by the parts of the paths of its files.
 pub(super) fn refuse_tables<'a>(paths: impl Iterator<Item = &'a [String]>, shown: &str) -> Result<()> {
@@ -33,45 +35,53 @@ pub(super) fn refuse_tables<'a>(paths: impl Iterator<Item = &'a [String]>, shown
 /// Refuses a folder or a file that lies in a table, by what lies beside the folders above it.
 pub(super) async fn refuse_part_of_table(store: &dyn ObjectStore, root: &Path, shown: &str) -> Result<()> {
     let parts: Vec<_> = root.parts().collect();
+    let table = |folder: &Path| match shown.contains("://") {
+        true => {
+            let names = shown.trim_end_matches('/').rsplitn(parts.len() - folder.parts_count() + 1, '/');
+            names.last().unwrap_or(shown).to_string()
+        }
+        false => format!("/{folder}"),
+    };
     let above = (0..parts.len()).map(|depth| Path::from_iter(parts[..depth].iter().cloned()));
     let looks = above.flat_map(|folder| FORMATS.map(|format| (folder.clone(), format)));
     let found = looks.map(|(folder, (format, log, ending))| async move {
-        let mut inside = store.list(Some(&folder.clone().join(log)));
-        match inside.try_next().await {
-            Ok(Some(first)) if ending.is_empty() || first.location.as_ref().ends_with(ending) => {
-                Ok(Some((format, folder)))
-            }
-            Ok(Some(_)) => {
-                let rest: Vec<_> = inside.try_collect().await?;
-                Ok(rest.iter().any(|file| file.location.as_ref().ends_with(ending)).then_some((format, folder)))
-            }
-            Ok(None) | Err(object_store::Error::NotFound { .. }) => Ok(None),
-            // A key may be good for the folder that it was made for, and for none above it; plain HTTP lists nothing.
-            Err(
-                object_store::Error::PermissionDenied { .. }
-                | object_store::Error::Unauthenticated { .. }
-                | object_store::Error::NotSupported { .. },
-            ) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let is_there = holds(store, &folder.clone().join(log), ending).await?;
+        Ok::<_, object_store::Error>(is_there.then_some((format, folder)))
     });
     match try_join_all(found).await?.into_iter().flatten().last() {
-        Some((format, folder)) => refuse(format, &format!("/{folder}"), shown),
+        Some((format, folder)) => refuse(format, &table(&folder), shown),
         None => Ok(()),
+    }
+}
+
+/// Whether a folder is that of a Delta table.
+pub(super) async fn is_delta_table(store: &dyn ObjectStore, root: &Path) -> Result<bool> {
+    Ok(holds(store, &root.clone().join(FOLDER), "").await?)
+}
+
+/// Whether a folder holds a file whose name ends so.
+async fn holds(store: &dyn ObjectStore, folder: &Path, ending: &str) -> object_store::Result<bool> {
+    let is_one = |file: &ObjectMeta| std::future::ready(file.location.as_ref().ends_with(ending));
+    match store.list(Some(folder)).try_filter(is_one).try_next().await {
+        Ok(first) => Ok(first.is_some()),
+        // A key may be good for the folder that it was made for, and for none above it; plain HTTP lists nothing.
+        Err(
+            object_store::Error::NotFound { .. }
+            | object_store::Error::PermissionDenied { .. }
+            | object_store::Error::Unauthenticated { .. }
+            | object_store::Error::NotSupported { .. },
+        ) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
 fn refuse(format: &str, table: &str, shown: &str) -> Result<()> {
     let how = match format {
-        "Delta" => {
-            format!(
-                "asap sql -c \"CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{table}'\" -c \"COPY t TO 'rows.parquet'\""
-            )
-        }
+        "Delta" => format!("name the table's own folder, {table}"),
         _ => format!("write its rows to a folder of their own with what reads {format}"),
     };
     exec_err!(
-        "{shown} holds files of the {format} table {table}, among which are removed rows too: copy its rows out first ({how}), \
-         or name folders or patterns without it"
+        "{shown} holds files of the {format} table {table}, among which are removed rows too: {how}, or name folders or \
+         patterns without it"
     )
 }

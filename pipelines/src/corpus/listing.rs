@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use futures::TryStreamExt;
 use object_store::path::Path;
@@ -12,6 +13,7 @@ use url::{Position, Url};
 use super::source::Source;
 use super::{footer, lake};
 use crate::location;
+use crate::log::DeletionVector;
 
 /// Endings of files that hold rows, but not as Parquet; a compressed one ends in one more.
 const OTHER_FORMATS: [&str; 7] = ["jsonl", "ndjson", "json", "csv", "tsv", "arrow", "avro"];
@@ -30,8 +32,38 @@ pub struct CorpusFile {
     pub store_url: ObjectStoreUrl,
     /// Where it lies in the store, its size in bytes, its time and its ETag.
     pub meta: ObjectMeta,
-    /// Columns that the names of its folders (`split=train`) give to every row.
+    /// Columns that the names of its folders (`split=train`), or the log of its table, give to every row.
     pub partitions: Vec<(String, Option<String>)>,
+    /// What the log of its table says of it; None if it is of no table.
+    pub in_table: Option<Arc<InTable>>,
+}
+
+/// What the log of a table says of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InTable {
+    /// The table's columns.
+    pub columns: SchemaRef,
+    /// The table's folder, in the file's store.
+    pub folder: Path,
+    /// What is another one when the file has other rows.
+    pub fingerprint: String,
+    /// Which of its rows are deleted.
+    pub deletion_vector: Option<DeletionVector>,
+    /// The version of the table that took the file out, if it is read all the same.
+    pub removed_in: Option<u64>,
+}
+
+impl CorpusFile {
+    /// What to say of a file that is not there.
+    pub(super) fn is_gone(&self, error: object_store::Error) -> DataFusionError {
+        match self.in_table.as_ref().and_then(|table| table.removed_in) {
+            None => error.into(),
+            Some(version) => exec_datafusion_err!(
+                "version {version} of its table replaced it, and it was vacuumed before all of its rows were read: fill the \
+                 output anew with --new-generation"
+            ),
+        }
+    }
 }
 
 /// The Parquet files of a source.
@@ -65,7 +97,7 @@ impl Listing {
             }
             let path = source.path_of(&parts.join("/"));
             let name = name(&store_url, &meta.location);
-            CorpusFile { path, name, store_url: store_url.clone(), meta, partitions: partitions(parts) }
+            CorpusFile { path, name, store_url: store_url.clone(), meta, partitions: partitions(parts), in_table: None }
         };
         if !url.path().ends_with('/')
             && !root.as_ref().is_empty()
@@ -104,7 +136,7 @@ impl Listing {
 }
 
 /// A file by the name that people and other programs know it by: its path on this machine, else its URL.
-fn name(store_url: &ObjectStoreUrl, path: &Path) -> String {
+pub(super) fn name(store_url: &ObjectStoreUrl, path: &Path) -> String {
     if location::local_path(store_url.as_ref()).is_some() {
         return format!("/{path}");
     }

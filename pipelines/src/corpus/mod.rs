@@ -31,6 +31,8 @@
 //!
 //! A row with a status still carries what could be read of it.
 
+mod deletion_vector;
+mod delta;
 mod failure;
 mod footer;
 mod function;
@@ -41,6 +43,7 @@ mod open_files;
 mod originals;
 mod read_slices;
 mod reading;
+mod rows;
 mod shape;
 pub mod slices;
 pub mod source;
@@ -59,13 +62,16 @@ use datafusion::common::{DataFusionError, Result, config_err};
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union};
 use futures::{StreamExt, TryStreamExt};
+use object_store::ObjectStore;
 
+pub use delta::{Former, Table};
 pub use failure::FileFailure;
 pub use function::CorpusFunction;
-pub use listing::CorpusFile;
+pub use listing::{CorpusFile, InTable};
 pub use mapping::ColumnMapping;
 pub use originals::Fit;
 pub use read_slices::ReadSlices;
+pub use rows::FileRows;
 pub use slices::{Slice, SlicesTable};
 pub use source::Source;
 
@@ -75,13 +81,17 @@ use shape::Shape;
 use table::{FilesTable, Group};
 use view::Original;
 
+use crate::log::Since;
+
 /// Footers that are read at the same time.
 const CONCURRENT_FOOTERS: usize = 16;
 
 /// The files of all sources.
 pub struct Files {
-    /// Ordered by path.
+    /// Those of sources that are no tables, ordered by path.
     pub files: Vec<CorpusFile>,
+    /// The sources that are Delta tables.
+    pub tables: Vec<Table>,
     /// What to tell the user: files that were left out.
     pub notes: Vec<String>,
 }
@@ -102,14 +112,26 @@ struct Recognised {
     shape: Shape,
 }
 
-/// Lists the files of sources (each a file, a folder with those below it, or a pattern).
+/// Lists the files of sources (each a file, a folder with those below it, a pattern, or a Delta table). `since` says from
+/// which version on a table is followed.
 ///
 /// # Errors
-/// If there is nothing at a location, if nothing there is Parquet, or if the files belong to a table of another format.
-pub async fn list(session: &dyn Session, sources: &[Source]) -> Result<Files> {
+/// If there is nothing at a location, if nothing there is Parquet, or if the files belong to a table and are not all of it.
+pub async fn list(
+    session: &dyn Session,
+    sources: &[Source],
+    since: impl Fn(&Source) -> Option<Since>,
+) -> Result<Files> {
     source::check(sources)?;
-    let mut all = Files { files: vec![], notes: vec![] };
+    let mut all = Files { files: vec![], tables: vec![], notes: vec![] };
     for source in sources {
+        if let Some(table) = Table::find(session, source, since(source)).await? {
+            if table.log().state.files.is_empty() {
+                all.notes.push(format!("the Delta table {} has no files", table.shown()));
+            }
+            all.tables.push(table);
+            continue;
+        }
         let listing = Listing::new(source, |store_url| session.runtime_env().object_store(store_url)).await?;
         if !listing.left_out.is_empty() {
             all.notes.push(format!("left out, because they are not Parquet: {}", listing.left_out.join(", ")));
@@ -121,16 +143,25 @@ pub async fn list(session: &dyn Session, sources: &[Source]) -> Result<Files> {
         }
         all.files.extend(listing.files);
     }
-    all.files.sort_by(|a, b| a.path.cmp(&b.path));
-    if let Some(twice) = all.files.windows(2).find(|pair| pair[0].path == pair[1].path) {
-        return config_err!(
+    check_paths(&mut all.files)?;
+    Ok(all)
+}
+
+/// Orders files by path.
+///
+/// # Errors
+/// If two have one path.
+pub fn check_paths(files: &mut [CorpusFile]) -> Result<()> {
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    match files.windows(2).find(|pair| pair[0].path == pair[1].path) {
+        None => Ok(()),
+        Some(twice) => config_err!(
             "{} and {} have one path, {}: give their sources other names",
             twice[0].name,
             twice[1].name,
             twice[0].path
-        );
+        ),
     }
-    Ok(all)
 }
 
 impl Corpus {
@@ -140,7 +171,10 @@ impl Corpus {
     /// If there is nothing to read, if a file is not Parquet or not whole, if columns fit no shape, if a mapping names a
     /// column that is not there, or if files disagree about a column's type. The message names file and column.
     pub async fn open(session: &dyn Session, location: &str, mapping: Option<&ColumnMapping>) -> Result<Self> {
-        let Files { files, notes } = list(session, &[location.parse()?]).await?;
+        let Files { mut files, tables, notes } = list(session, &[location.parse()?], |_| None).await?;
+        for table in tables {
+            files.extend(table.files()?);
+        }
         if let (true, Some(note)) = (files.is_empty(), notes.first()) {
             return Err(DataFusionError::Execution(note.clone()));
         }
@@ -167,7 +201,7 @@ impl Corpus {
         let mut notes = Vec::new();
         let groups = group(read_footers(session, files).await?, &mut failures);
         let schemas: Vec<(SchemaRef, String)> =
-            groups.iter().map(|group| (group.schema(), group.files[0].file.name.clone())).collect();
+            groups.iter().map(|group| (group.published(), group.files[0].file.name.clone())).collect();
         let (originals, refusals) = originals::unite(fit, &schemas);
         let mut recognised = Vec::new();
         for ((group, (schema, file)), refusal) in groups.into_iter().zip(&schemas).zip(refusals) {
@@ -237,9 +271,9 @@ impl Corpus {
         Arc::new(Schema::new(own.into_iter().chain(originals).collect::<Vec<_>>()))
     }
 
-    /// The rows of all files.
+    /// The rows of all files, without deleted ones.
     pub fn rows(&self) -> u64 {
-        self.files().map(|(_, file)| file.rows()).sum()
+        self.files().map(|(_, file)| file.rows_left()).sum()
     }
 
     /// The files, each with the number of its schema.
@@ -266,22 +300,6 @@ impl Corpus {
     }
 }
 
-/// A file and its row groups.
-#[derive(Debug, Clone)]
-pub struct FileRows {
-    /// The file.
-    pub file: Arc<CorpusFile>,
-    /// The rows of each row group.
-    pub row_groups: Arc<[u64]>,
-}
-
-impl FileRows {
-    /// The rows of the file.
-    pub fn rows(&self) -> u64 {
-        self.row_groups.iter().sum()
-    }
-}
-
 async fn recognise_shape(
     session: &dyn Session,
     table: &FilesTable,
@@ -305,32 +323,66 @@ async fn recognise_shape(
     Ok(shape)
 }
 
-async fn read_footers(session: &dyn Session, files: Vec<CorpusFile>) -> Result<Vec<(CorpusFile, Result<Footer>)>> {
+/// A footer, and which rows of the file are deleted.
+type Read = (Footer, Arc<[u64]>);
+
+async fn read_footers(session: &dyn Session, files: Vec<CorpusFile>) -> Result<Vec<(CorpusFile, Result<Read>)>> {
     let footers = files.into_iter().map(|file| async {
         let store = session.runtime_env().object_store(&file.store_url)?;
-        let footer = footer::read(store.as_ref(), &file.meta, &file.name).await;
-        Ok((file, footer))
+        let read = read_footer(store.as_ref(), &file).await;
+        Ok((file, read))
     });
     futures::stream::iter(footers.collect::<Vec<_>>()).buffered(CONCURRENT_FOOTERS).try_collect().await
 }
 
-fn group(footers: Vec<(CorpusFile, Result<Footer>)>, failures: &mut Vec<FileFailure>) -> Vec<Group> {
+async fn read_footer(store: &dyn ObjectStore, file: &CorpusFile) -> Result<Read> {
+    let footer = match footer::read(store, &file.meta, &file.name).await {
+        Err(DataFusionError::ObjectStore(error)) if matches!(*error, object_store::Error::NotFound { .. }) => {
+            return Err(file.is_gone(*error));
+        }
+        footer => footer?,
+    };
+    let vector = file.in_table.as_ref().and_then(|table| Some((&table.folder, table.deletion_vector.as_ref()?)));
+    let deleted = match vector {
+        Some((folder, vector)) => deletion_vector::deleted_rows(store, folder, vector).await?,
+        None => Arc::default(),
+    };
+    Ok((footer, deleted))
+}
+
+fn group(footers: Vec<(CorpusFile, Result<Read>)>, failures: &mut Vec<FileFailure>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
-    for (file, footer) in footers {
-        let Footer { schema, row_groups, never_null } = match footer {
-            Ok(footer) => footer,
+    for (file, read) in footers {
+        let (Footer { schema, row_groups, never_null }, deleted) = match read {
+            Ok(read) => read,
             Err(error) => {
                 failures.push(FileFailure::new(&file.path, &error));
                 continue;
             }
         };
-        // A column of the file itself says more than the name of its folder.
-        let keys = file.partitions.iter().map(|(key, _)| key.clone());
-        let partitions: Vec<String> = keys.filter(|key| schema.field_with_name(key).is_err()).collect();
-        let rows = FileRows { file: Arc::new(file), row_groups: row_groups.into() };
+        let in_table = file.in_table.as_ref().map(|table| Arc::clone(&table.columns));
+        let keys = file.partitions.iter().map(|(key, _)| key);
+        let (schema, partitions): (SchemaRef, Vec<FieldRef>) = match &in_table {
+            Some(columns) => {
+                let given = |field: &&FieldRef| file.partitions.iter().any(|(key, _)| key == field.name());
+                let (given, stored): (Vec<_>, Vec<_>) = columns.fields().iter().partition(given);
+                (
+                    Arc::new(Schema::new(stored.into_iter().cloned().collect::<Fields>())),
+                    given.into_iter().cloned().collect(),
+                )
+            }
+            None => {
+                // A column of the file itself says more than the name of its folder.
+                let given = keys.filter(|key| schema.field_with_name(key).is_err());
+                let given = given.map(|key| Arc::new(Field::new(key, DataType::Utf8, true)));
+                (Arc::clone(&schema), given.collect())
+            }
+        };
+        let rows = FileRows { file: Arc::new(file), row_groups: row_groups.into(), deleted };
         let same = groups.iter_mut().find(|group| {
             group.file_schema == schema
                 && group.partitions == partitions
+                && group.in_table == in_table
                 && group.files[0].file.store_url == rows.file.store_url
         });
         match same {
@@ -338,7 +390,7 @@ fn group(footers: Vec<(CorpusFile, Result<Footer>)>, failures: &mut Vec<FileFail
                 group.files.push(rows);
                 group.never_null.retain(|name| never_null.contains(name));
             }
-            None => groups.push(Group { file_schema: schema, partitions, never_null, files: vec![rows] }),
+            None => groups.push(Group { file_schema: schema, partitions, in_table, never_null, files: vec![rows] }),
         }
     }
     groups

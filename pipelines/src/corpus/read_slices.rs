@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringArray, new_null_array};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringArray};
+use datafusion::arrow::compute::{CastOptions, filter_record_batch};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::nested_struct::cast_column;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result, exec_err, internal_datafusion_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -17,12 +18,13 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
+use datafusion::scalar::ScalarValue;
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
 
 use super::failure::FileFailure;
 use super::open_files::{Claim, FileReader, OpenFiles, Wanted};
 use super::slices::{Slice, decode, row_group_start};
-use super::table::{FILE_COLUMN, ROW_COLUMN, folder_value, with_place};
+use super::table::{FILE_COLUMN, ROW_COLUMN, given_value, with_place};
 
 /// Reads slices, which are the rows of its input. Each row is known by its file and its number there; a file that was
 /// replaced since it was listed is a [`FileFailure`], as is one that cannot be read.
@@ -224,7 +226,11 @@ struct SliceRows {
     columns: Columns,
     schema: SchemaRef,
     seconds: Time,
-    /// How many rows were read.
+    /// Whether the reader passes over rows that are not wanted; if not, they are left out of what it read.
+    is_picked: bool,
+    /// How many rows came from the reader.
+    passed: u64,
+    /// How many of them were wanted.
     read: u64,
 }
 
@@ -240,12 +246,14 @@ impl SliceRows {
         let store = context.runtime_env().object_store(&slice.file.store_url)?;
         let footer = open.footer(store.as_ref(), &slice.file).await?;
         let columns = Columns::of(&footer, file_schema, projection, slice)?;
-        let ranges = match &slice.only {
+        let picked = slice.only.as_ref().filter(|only| is_few(only, slice));
+        let is_picked = picked.is_some();
+        let ranges = match picked {
             Some(only) => ranges_of(only),
             // The reader reads on behind the slice, for the next one of its row group.
             None => vec![(slice.start, footer.file_metadata().num_rows().unsigned_abs().max(slice.end))],
         };
-        let left = if slice.only.is_none() { claim.reader().await } else { None };
+        let left = if is_picked { None } else { claim.reader().await };
         let reader = match left {
             Some(reader) => reader,
             None => {
@@ -253,15 +261,15 @@ impl SliceRows {
                 FileReader::open(store, &slice.file, wanted)?
             }
         };
-        Ok(Self { reader, footer, columns, schema, seconds, read: 0, announced })
+        Ok(Self { reader, footer, columns, schema, seconds, is_picked, passed: 0, read: 0, announced })
     }
 
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let slice = &self.announced.slice;
         let started = Instant::now();
-        let next = match &slice.only {
-            Some(_) => self.reader.next_selected().await?,
-            None => self.reader.next(slice.start, slice.end).await?,
+        let next = match self.is_picked {
+            true => self.reader.next_selected().await?,
+            false => self.reader.next(slice.start, slice.end).await?,
         };
         let Some(batch) = next else {
             if self.read < slice.rows() {
@@ -270,17 +278,23 @@ impl SliceRows {
             return Ok(None);
         };
         let rows = batch.num_rows() as u64;
-        let numbers: ArrayRef = Arc::new(match &slice.only {
+        let first = slice.start + self.passed;
+        self.passed += rows;
+        let (batch, numbers): (_, Vec<u64>) = match &slice.only {
+            Some(only) if self.is_picked => {
+                (batch, only.iter().skip(self.read as usize).take(rows as usize).copied().collect())
+            }
             Some(only) => {
-                let those = only.iter().skip(self.read as usize).take(rows as usize);
-                Int64Array::from_iter_values(those.map(|row| *row as i64))
+                let at = |row: u64| only.partition_point(|wanted| *wanted < row);
+                let wanted = &only[at(first)..at(first + rows)];
+                let mut is_wanted = vec![false; rows as usize];
+                wanted.iter().for_each(|row| is_wanted[(row - first) as usize] = true);
+                (filter_record_batch(&batch, &is_wanted.into())?, wanted.to_vec())
             }
-            None => {
-                let first = slice.start + self.read;
-                Int64Array::from_iter_values((first..first + rows).map(|row| row as i64))
-            }
-        });
-        self.read += rows;
+            None => (batch, (first..first + rows).collect()),
+        };
+        self.read += numbers.len() as u64;
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers.into_iter().map(|row| row as i64)));
         let batch = self.columns.gather(&batch, &self.schema, slice, &numbers)?;
         self.seconds.add_elapsed(started);
         Ok(Some(batch))
@@ -288,14 +302,20 @@ impl SliceRows {
 
     /// Leaves the reader to the next slice of the row group, if this one ends within it.
     fn close(self) {
-        let Self { reader, announced, footer, .. } = self;
+        let Self { reader, announced, footer, is_picked, .. } = self;
         let Announced { slice, claim } = announced;
         let rows: Vec<u64> = footer.row_groups().iter().map(|group| group.num_rows().unsigned_abs()).collect();
         let ends_within = slice.end < rows.iter().sum() && row_group_start(&rows, slice.end) != slice.end;
-        if slice.only.is_none() && ends_within {
+        if !is_picked && ends_within {
             claim.leave(reader);
         }
     }
+}
+
+/// Whether so few rows of a slice are wanted that the others are passed over, page by page. Where most are, all are read, by
+/// the reader that its row group has.
+fn is_few(only: &[u64], slice: &Slice) -> bool {
+    (only.len() as u64) < (slice.end - slice.start) / 2
 }
 
 /// Single rows as ranges.
@@ -321,7 +341,7 @@ enum Origin {
     /// A column of the batch that is read.
     Read(usize),
     /// The same value in every row.
-    Folder(Option<String>),
+    Given(ScalarValue),
     File,
     Row,
 }
@@ -331,11 +351,11 @@ impl Columns {
         let in_footer = footer.file_metadata().schema_descr().root_schema().get_fields();
         let place = |name: &str| in_footer.iter().position(|field| field.name() == name);
         let plain = with_place(file_schema);
-        let names: Vec<&str> = projection.iter().map(|index| plain.field(*index).name().as_str()).collect();
-        let mut in_file: Vec<usize> = names.iter().filter_map(|name| place(name)).collect();
+        let fields: Vec<&Field> = projection.iter().map(|index| plain.field(*index)).collect();
+        let mut in_file: Vec<usize> = fields.iter().filter_map(|field| place(field.name())).collect();
         in_file.sort_unstable();
         in_file.dedup();
-        let origin = |name: &&str| match *name {
+        let origin = |field: &&Field| match field.name().as_str() {
             FILE_COLUMN => Ok(Origin::File),
             ROW_COLUMN => Ok(Origin::Row),
             name => match place(name) {
@@ -343,10 +363,10 @@ impl Columns {
                     let at = in_file.iter().position(|held| *held == place);
                     at.map(Origin::Read).ok_or_else(|| internal_datafusion_err!("column {name} was not asked for"))
                 }
-                None => Ok(Origin::Folder(folder_value(&slice.file, name))),
+                None => Ok(Origin::Given(given_value(&slice.file, field)?)),
             },
         };
-        let origins = names.iter().map(origin).collect::<Result<Vec<_>>>()?;
+        let origins = fields.iter().map(origin).collect::<Result<Vec<_>>>()?;
         Ok(Self { in_file, origins })
     }
 
@@ -364,9 +384,9 @@ impl Columns {
             Origin::Read(index) if batch.column(*index).data_type() == field.data_type() => {
                 Ok(Arc::clone(batch.column(*index)))
             }
-            Origin::Read(index) => Ok(cast(batch.column(*index), field.data_type())?),
-            Origin::Folder(Some(value)) => Ok(texts(value)),
-            Origin::Folder(None) => Ok(new_null_array(field.data_type(), rows)),
+            // A struct may have got fields since the file was written.
+            Origin::Read(index) => cast_column(batch.column(*index), field.data_type(), &CastOptions::default()),
+            Origin::Given(value) => value.to_array_of_size(rows),
             Origin::File => Ok(texts(&slice.file.path)),
             Origin::Row => Ok(Arc::clone(numbers)),
         });

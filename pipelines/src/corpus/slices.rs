@@ -39,6 +39,12 @@ impl Slice {
     pub fn rows(&self) -> u64 {
         self.only.as_ref().map_or(self.end - self.start, |only| only.len() as u64)
     }
+
+    /// Leaves out the rows from `end` on.
+    pub fn end_at(&mut self, end: u64) {
+        self.end = end;
+        self.only = self.only.take().map(|only| only[..only.partition_point(|row| *row < end)].into());
+    }
 }
 
 /// Cuts the open ranges of a file into slices of at most `most` rows, whose borders do not depend on what is open: at
@@ -50,7 +56,8 @@ pub fn cut(file: &FileRows, open: &[(u64, u64)], most: u64) -> Vec<Slice> {
             let (start, end) = (first.max(*start), last.min(*end));
             if start < end {
                 let row_group_start = row_group_start(&file.row_groups, start);
-                slices.push(Slice { file: Arc::clone(&file.file), start, end, row_group_start, only: None });
+                let only = file.left_of(start, end);
+                slices.push(Slice { file: Arc::clone(&file.file), start, end, row_group_start, only });
             }
         }
     }
@@ -166,6 +173,8 @@ pub(super) fn decode(batch: &RecordBatch) -> Result<Vec<Slice>> {
                 version: None,
             },
             partitions,
+            // It has become rows and columns.
+            in_table: None,
         };
         Ok(Slice {
             file: Arc::new(file),

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::config::TableParquetOptions;
 use datafusion::common::stats::Precision;
-use datafusion::common::{Result, Statistics, internal_datafusion_err};
+use datafusion::common::{Result, Statistics, exec_datafusion_err, internal_datafusion_err};
 use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::parquet::CachedParquetFileReaderFactory;
+use datafusion::datasource::physical_plan::parquet::{CachedParquetFileReaderFactory, ParquetRowSelection};
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, FileSource, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
@@ -35,8 +35,10 @@ pub(super) const ROW_COLUMN: &str = "__corpus_row";
 pub(super) struct Group {
     /// The columns in the files.
     pub file_schema: SchemaRef,
-    /// Columns that the names of their folders give.
-    pub partitions: Vec<String>,
+    /// Columns that the names of their folders, or the log of their table, give.
+    pub partitions: Vec<FieldRef>,
+    /// All columns in the order of their table, if they are of one.
+    pub in_table: Option<SchemaRef>,
     /// Columns that have a value in every row of every file.
     pub never_null: HashSet<String>,
     /// The files.
@@ -44,10 +46,15 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// All columns: those in the files, then those of their folders, which are text.
+    /// All columns: those in the files, then those of their folders.
     pub fn schema(&self) -> SchemaRef {
-        let partitions = self.partitions.iter().map(|name| Arc::new(Field::new(name, DataType::Utf8, true)));
+        let partitions = self.partitions.iter().cloned();
         Arc::new(Schema::new(self.file_schema.fields().iter().cloned().chain(partitions).collect::<Fields>()))
+    }
+
+    /// All columns in the order in which they were published.
+    pub fn published(&self) -> SchemaRef {
+        self.in_table.as_ref().map_or_else(|| self.schema(), Arc::clone)
     }
 }
 
@@ -60,7 +67,7 @@ pub(super) struct FilesTable {
     file_schema: SchemaRef,
     /// All columns, without the mark by which the reader knows the row's.
     plain_schema: SchemaRef,
-    partitions: Vec<String>,
+    partitions: Vec<FieldRef>,
     files: Vec<FileRows>,
     never_null: HashSet<String>,
 }
@@ -74,8 +81,8 @@ pub(super) fn with_place(file_schema: &Schema) -> SchemaRef {
 impl FilesTable {
     pub fn new(group: Group) -> Self {
         let (file_schema, store_url) = (group.schema(), group.files[0].file.store_url.clone());
-        let Group { file_schema: stored, partitions, never_null, files } = group;
-        let given = partitions.iter().map(|name| Arc::new(Field::new(name, DataType::Utf8, true)));
+        let Group { file_schema: stored, partitions, never_null, files, .. } = group;
+        let given = partitions.iter().cloned();
         let file_column = Arc::new(Field::new(FILE_COLUMN, DataType::Utf8, false));
         let row_column = Field::new(ROW_COLUMN, DataType::Int64, false).with_extension_type(RowNumber);
         let schema = TableSchema::builder(stored)
@@ -100,10 +107,15 @@ impl FilesTable {
         !self.never_null.contains(column)
     }
 
-    fn partitioned(&self, file: &CorpusFile) -> PartitionedFile {
-        let given = self.partitions.iter().map(|column| ScalarValue::Utf8(folder_value(file, column)));
-        let name = ScalarValue::Utf8(Some(file.path.clone()));
-        PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(given.chain([name]).collect())
+    fn partitioned(&self, held: &FileRows) -> Result<PartitionedFile> {
+        let file = &held.file;
+        let mut values = self.partitions.iter().map(|field| given_value(file, field)).collect::<Result<Vec<_>>>()?;
+        values.push(ScalarValue::Utf8(Some(file.path.clone())));
+        let mut partitioned = PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values);
+        if !held.deleted.is_empty() {
+            partitioned = partitioned.with_extension(ParquetRowSelection::new(held.left()));
+        }
+        Ok(partitioned)
     }
 
     /// The columns of a scan. The row's loses its mark, which the planner would miss where it folds expressions.
@@ -123,9 +135,15 @@ impl FilesTable {
     }
 }
 
-/// The values that the names of a file's folders give to columns.
-pub(super) fn folder_value(file: &CorpusFile, column: &str) -> Option<String> {
-    file.partitions.iter().find(|(key, _)| key == column).and_then(|(_, value)| value.clone())
+/// The value that the names of a file's folders, or the log of its table, give to a column; NULL if they give none.
+pub(super) fn given_value(file: &CorpusFile, field: &Field) -> Result<ScalarValue> {
+    let given = file.partitions.iter().find(|(key, _)| key == field.name()).and_then(|(_, value)| value.clone());
+    match given {
+        None => ScalarValue::try_new_null(field.data_type()),
+        Some(value) => ScalarValue::try_from_string(value.clone(), field.data_type()).map_err(|_| {
+            exec_datafusion_err!("the partition {}={value} of {} is no {}", field.name(), file.name, field.data_type())
+        }),
+    }
 }
 
 #[async_trait]
@@ -161,8 +179,8 @@ impl TableProvider for FilesTable {
         let source = source.try_pushdown_projection(&self.projection(projection))?;
         let source = source.ok_or_else(|| internal_datafusion_err!("Parquet files take any projection"))?;
         let mut statistics = Statistics::new_unknown(self.schema.table_schema());
-        statistics.num_rows = Precision::Exact(self.files.iter().map(FileRows::rows).sum::<u64>() as usize);
-        let files = self.files.iter().map(|held| self.partitioned(&held.file)).collect();
+        statistics.num_rows = Precision::Exact(self.files.iter().map(FileRows::rows_left).sum::<u64>() as usize);
+        let files = self.files.iter().map(|held| self.partitioned(held)).collect::<Result<Vec<_>>>()?;
         let groups = FileGroup::new(files).split_files(session.config().target_partitions());
         let config = FileScanConfigBuilder::new(self.store_url.clone(), source)
             .with_file_groups(groups)

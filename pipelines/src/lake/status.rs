@@ -28,7 +28,7 @@ pub struct Status {
     pub bytes: u64,
     /// Rejected rows by status.
     pub rejects: BTreeMap<String, u64>,
-    /// Rows of the input that are done.
+    /// Rows of the input that are done, deleted ones included that lie in the files of a table.
     pub rows_done: u64,
     /// Files of the input all of whose rows are done.
     pub files_done: u64,

@@ -107,7 +107,7 @@ async fn expired(store: &dyn ObjectStore, log: Option<&Log>, before: SystemTime)
         needed.extend(log.state().files.keys().filter_map(|path| inside(path)));
         for (path, removed) in &log.state().removed {
             let Some(path) = inside(path) else { continue };
-            if *removed > before.timestamp_millis() {
+            if removed.deletion_timestamp.unwrap_or(0) > before.timestamp_millis() {
                 needed.insert(path);
             } else {
                 gone.push(path);

@@ -30,7 +30,8 @@ pub struct Verified {
     pub rows: u64,
     /// Rows of the rejects that count.
     pub rejects: u64,
-    /// Rows of done slices that are in neither: the pipeline filtered them. They cannot be told from lost ones.
+    /// Rows of done slices that are in neither: the pipeline filtered them, or they lie deleted in the file of a table. They
+    /// cannot be told from lost ones.
     pub filtered: u64,
     /// Rows that are there more than once, each time but the first.
     pub doubled: u64,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// One line of a commit, or one row of a checkpoint.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Line {
     pub txn: Option<Transaction>,
@@ -32,12 +32,46 @@ pub struct Transaction {
     pub last_updated: Option<i64>,
 }
 
-#[derive(Debug, Deserialize)]
+/// A file whose rows are the table's no more.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Removed {
+pub struct Removed {
+    /// Its path in the table's folder, as the log has it: a part of a URL.
     pub path: String,
-    pub deletion_vector: Option<Value>,
+    /// The values of the table's partition columns, if who removed it said them.
+    #[serde(default)]
+    pub partition_values: Option<HashMap<String, Option<String>>>,
+    /// Which of its rows were deleted before.
+    pub deletion_vector: Option<DeletionVector>,
+    /// When it was removed, in milliseconds since 1970.
     pub deletion_timestamp: Option<i64>,
+    /// Whether its rows went with it; if not, other files hold them now.
+    #[serde(default = "yes")]
+    pub data_change: bool,
+    /// Its rows, and the bounds of its columns, as JSON.
+    #[serde(default)]
+    pub stats: Option<String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Rows of a file that are deleted, and where they are written down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeletionVector {
+    /// `u`: in a file of the table; `i`: here; `p`: in a file anywhere.
+    pub storage_type: String,
+    /// The file's name in base 85, or the rows themselves, or a URL.
+    pub path_or_inline_dv: String,
+    /// Where in the file it begins, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<i32>,
+    /// Its length in bytes.
+    pub size_in_bytes: i32,
+    /// How many rows are deleted.
+    pub cardinality: i64,
 }
 
 /// A file whose rows are the table's.
@@ -58,7 +92,7 @@ pub struct LiveFile {
     /// Its rows, and the bounds of its columns, as JSON.
     pub stats: Option<String>,
     /// Which of its rows are deleted.
-    pub deletion_vector: Option<Value>,
+    pub deletion_vector: Option<DeletionVector>,
 }
 
 /// What a log says of its table.
@@ -129,6 +163,13 @@ impl LiveFile {
     }
 }
 
+impl Removed {
+    /// How many rows it held, as far as its statistics say.
+    pub fn rows(&self) -> Option<u64> {
+        serde_json::from_str::<Value>(self.stats.as_deref()?).ok()?.get("numRecords")?.as_u64()
+    }
+}
+
 /// The actions of a commit.
 pub(super) fn parse(bytes: &[u8], version: u64) -> Result<Vec<Line>> {
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.iter().all(u8::is_ascii_whitespace));
@@ -151,7 +192,7 @@ pub fn remove(file: &LiveFile, now: i64) -> String {
     let mut remove = json!({ "path": path, "deletionTimestamp": now, "dataChange": true, "extendedFileMetadata": true,
         "partitionValues": partition_values, "size": size });
     if let Some(vector) = deletion_vector {
-        remove["deletionVector"] = vector.clone();
+        remove["deletionVector"] = json!(vector);
     }
     json!({ "remove": remove }).to_string()
 }

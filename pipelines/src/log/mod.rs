@@ -13,6 +13,7 @@
 //! where nobody was faster, whatever the table's length.
 
 mod actions;
+mod follow;
 mod open;
 mod probe;
 mod protocol;
@@ -30,7 +31,10 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload}
 use url::Url;
 
 use actions::Line;
-pub use actions::{LiveFile, Metadata, Protocol, Transaction, add, commit_info, metadata, remove, transaction};
+pub use actions::{
+    DeletionVector, LiveFile, Metadata, Protocol, Removed, Transaction, add, commit_info, metadata, remove, transaction,
+};
+pub use follow::{Followed, Since, Version};
 pub use probe::{PROBE, check_output};
 
 use crate::location;
@@ -43,7 +47,7 @@ const CHECKPOINT_EVERY: u64 = 100;
 const LOOK_AGAIN: [Duration; 3] = [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(4)];
 
 /// What a log says at one version.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct State {
     /// The version.
     pub version: u64,
@@ -57,8 +61,8 @@ pub struct State {
     pub recent: Vec<(u64, Transaction)>,
     /// The files whose rows are the table's, by path.
     pub files: BTreeMap<String, LiveFile>,
-    /// The files that were taken out of the table, by path: when, in milliseconds since 1970.
-    pub removed: BTreeMap<String, i64>,
+    /// The files that were taken out of the table and not vacuumed long ago, by path.
+    pub removed: BTreeMap<String, Removed>,
 }
 
 /// The log of a table that exists.
@@ -102,8 +106,8 @@ impl Log {
     /// If the store fails, or if the log has a gap or holds what cannot be read.
     pub async fn open(url: &Url) -> Result<Option<Self>> {
         let store = store_of(url)?;
-        let state = open::read(store.as_ref()).await.map_err(|error| unreadable(url, &error))?;
-        Ok(state.map(|state| Self { url: url.clone(), store, state }))
+        let found = open::read(store.as_ref(), None).await.map_err(|error| unreadable(url, &error))?;
+        Ok(found.map(|found| Self { url: url.clone(), store, state: found.state }))
     }
 
     /// Makes an empty table, or opens the one that another process made first.
@@ -200,7 +204,7 @@ impl State {
             if self.files.get(&remove.path).is_some_and(|file| file.deletion_vector == remove.deletion_vector) {
                 self.files.remove(&remove.path);
             }
-            self.removed.insert(remove.path, remove.deletion_timestamp.unwrap_or(0));
+            self.removed.insert(remove.path.clone(), remove);
         }
         if let Some(add) = add {
             self.removed.remove(&add.path);

@@ -12,7 +12,8 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Deserialize;
 
 use super::actions::{self, Line};
-use super::{FOLDER, State, commit_path, read_commit};
+use super::follow::{Followed, Since, Version};
+use super::{FOLDER, commit_path, read_commit};
 
 /// Commits that are read at the same time.
 const CONCURRENT_COMMITS: usize = 32;
@@ -25,52 +26,88 @@ struct LastCheckpoint {
     version: u64,
 }
 
-/// Reads a log; None if there is none.
-pub(super) async fn read(store: &dyn ObjectStore) -> Result<Option<State>> {
+/// Reads a log, and what changed in it since a version if that is asked; None if there is none.
+pub(super) async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Result<Option<Followed>> {
     let hint = last_checkpoint(store).await?;
-    let mut found = list(store, hint).await?;
-    if found.commits.is_empty() && found.checkpoints.is_empty() && hint > 0 {
+    let from = match since {
+        None => hint,
+        Some(Since::Snapshot(version)) if hint <= version => hint,
+        // An older checkpoint is needed.
+        Some(Since::Snapshot(_)) => 0,
+        Some(Since::Version(version)) => hint.min(version + 1),
+    };
+    let mut found = list(store, from).await?;
+    if found.commits.is_empty() && found.checkpoints.is_empty() && from > 0 {
         found = list(store, 0).await?;
     }
-    let checkpoint = found.checkpoints.iter().rev().find(|(_, files)| files.is_whole());
-    let base = checkpoint.map(|(version, _)| *version);
-    let Some(last) = found.commits.last().copied().max(base) else { return Ok(None) };
-    let first = base.map_or(0, |version| version + 1);
-
-    let mut lines = Vec::new();
-    if let Some((version, files)) = checkpoint {
-        for path in &files.paths {
-            lines.extend(read_checkpoint(store, path, *version).await?);
-        }
+    let Some(last) = found.commits.last().copied().max(found.last_checkpoint(u64::MAX)) else { return Ok(None) };
+    let after = since.map(Since::version);
+    if let Some(after) = after.filter(|after| *after > last) {
+        return exec_err!(
+            "its newest version is {last}, and the output was made of version {after}: it is another table, or was made \
+             anew; fill the output anew with --new-generation"
+        );
     }
-    let commits = futures::stream::iter(first..=last).map(async |version| (version, read_commit(store, version).await));
+    let base = found.last_checkpoint(match since {
+        Some(Since::Snapshot(version)) => version,
+        _ => u64::MAX,
+    });
+    let first = base.map_or(0, |version| version + 1);
+    let begin = after.map_or(first, |after| first.min(after + 1));
+
+    let mut followed = Followed::default();
+    if let Some((version, files)) = base.and_then(|base| Some((base, found.checkpoints.get(&base)?))) {
+        for path in &files.paths {
+            followed.state.version = version;
+            read_checkpoint(store, path, version).await?.into_iter().for_each(|line| followed.state.apply(line));
+        }
+        followed.keep_snapshot(since);
+    }
+    let commits = futures::stream::iter(begin..=last).map(async |version| (version, read_commit(store, version).await));
     let commits: Vec<_> = commits.buffered(CONCURRENT_COMMITS).collect().await;
     for (version, commit) in commits {
-        let Some(commit) = commit? else {
-            return exec_err!("version {version} is missing between versions {first} and {last}");
-        };
-        lines.extend(commit);
+        let Some(lines) = commit? else { return missing(store, &found, version, since, last).await };
+        if after.is_some_and(|after| version > after) {
+            followed.later.push(Version::of(version, &lines));
+        }
+        if version >= first {
+            followed.state.version = version;
+            lines.into_iter().for_each(|line| followed.state.apply(line));
+            followed.keep_snapshot(since);
+        }
     }
-    state(last, lines).map(Some)
-}
-
-fn state(version: u64, lines: Vec<Line>) -> Result<State> {
-    let has = |what: fn(&Line) -> bool| lines.iter().any(what);
-    if !(has(|line| line.meta_data.is_some()) && has(|line| line.protocol.is_some())) {
+    followed.state.recent.clear();
+    if followed.state.metadata.schema_string.is_empty() || followed.state.protocol.min_reader_version == 0 {
         return exec_err!("it does not say what the table's columns are");
     }
-    let mut state = State {
-        version,
-        protocol: Default::default(),
-        metadata: Default::default(),
-        transactions: Default::default(),
-        recent: Vec::new(),
-        files: BTreeMap::new(),
-        removed: BTreeMap::new(),
-    };
-    lines.into_iter().for_each(|line| state.apply(line));
-    state.recent.clear();
-    Ok(state)
+    Ok(Some(followed))
+}
+
+/// Why a commit is not there that is needed.
+async fn missing<T>(
+    store: &dyn ObjectStore,
+    found: &Found,
+    version: u64,
+    since: Option<Since>,
+    last: u64,
+) -> Result<T> {
+    let oldest = list(store, 0).await?.commits.first().copied().unwrap_or(last);
+    match since {
+        Some(since) if oldest > version => exec_err!(
+            "version {} is needed, from which the output goes on, and the oldest that is left is {oldest}: what changed \
+             since then cannot be known any more; fill the output anew with --new-generation",
+            match since {
+                Since::Snapshot(begun) => begun,
+                Since::Version(_) => version,
+            }
+        ),
+        _ if found.has_newer_checkpoints => {
+            exec_err!(
+                "version {version} is missing, and its checkpoints are of the feature v2Checkpoint, which is not read"
+            )
+        }
+        _ => exec_err!("version {version} is missing, of versions up to {last}"),
+    }
 }
 
 /// What a listing of the log holds, by version.
@@ -78,6 +115,15 @@ fn state(version: u64, lines: Vec<Line>) -> Result<State> {
 struct Found {
     commits: Vec<u64>,
     checkpoints: BTreeMap<u64, Checkpoint>,
+    /// Whether there are checkpoints of the newer kind.
+    has_newer_checkpoints: bool,
+}
+
+impl Found {
+    /// The last checkpoint that is whole, up to a version.
+    fn last_checkpoint(&self, until: u64) -> Option<u64> {
+        self.checkpoints.range(..=until).rev().find(|(_, files)| files.is_whole()).map(|(version, _)| *version)
+    }
 }
 
 /// The files of a checkpoint, and how many there should be.
@@ -113,6 +159,8 @@ async fn list(store: &dyn ObjectStore, from: u64) -> Result<Found> {
             let checkpoint = found.checkpoints.entry(version).or_default();
             checkpoint.parts = parts;
             checkpoint.paths.push(path);
+        } else if rest.starts_with("checkpoint.") {
+            found.has_newer_checkpoints = true;
         }
     }
     Ok(found)

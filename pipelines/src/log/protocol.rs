@@ -17,6 +17,11 @@ use crate::location;
 /// Features of a table that a run keeps to when it writes.
 const HONOURED: [&str; 3] = ["timestampNtz", "appendOnly", "invariants"];
 
+/// Features of a table that are kept to where its rows are read. Column mapping is named by tables that do not use it, too.
+const READ: [&str; 4] = ["timestampNtz", "deletionVectors", "vacuumProtocolCheck", "columnMapping"];
+/// The greatest version of a reader whose features are known.
+const READER_VERSION: i32 = 3;
+
 /// The bytes of a table's first commit, which holds no rows: as the `deltalake` crates make it, in memory.
 pub(super) async fn first_commit(
     schema: SchemaRef,
@@ -56,6 +61,34 @@ impl State {
         Ok(Metadata { schema_string, ..self.metadata.clone() })
     }
 
+    /// Refuses a table that asks of its readers what is not done here.
+    ///
+    /// # Errors
+    /// If there is such a thing; the message names it.
+    pub fn check_readable(&self, url: &Url) -> Result<()> {
+        let features = self.protocol.reader_features.iter().flatten().map(String::as_str);
+        let unknown = features.filter(|feature| !READ.contains(feature)).next().map(str::to_string);
+        let version = self.protocol.min_reader_version;
+        let asked = self
+            .maps_columns()
+            .then(|| "columnMapping".to_string())
+            .or(unknown)
+            .or((version > READER_VERSION).then(|| format!("version {version} of the protocol for readers")));
+        match asked {
+            None => Ok(()),
+            Some(asked) => exec_err!(
+                "the Delta table {} uses {asked}, with which its files are not read here: copy its rows to a table without \
+                 it, or to plain Parquet files",
+                location::display(url)
+            ),
+        }
+    }
+
+    /// Whether columns have other names in the files.
+    fn maps_columns(&self) -> bool {
+        self.metadata.configuration.get("delta.columnMapping.mode").is_some_and(|mode| mode != "none")
+    }
+
     /// Refuses a table that asks of its writers what a run does not do.
     ///
     /// # Errors
@@ -68,7 +101,7 @@ impl State {
             self.metadata.configuration.keys().find(|key| key.starts_with("delta.constraints.")).map(String::as_str);
         let asked = unknown
             .or(constraint)
-            .or(is_set("delta.columnMapping.mode", "none").then_some("columnMapping"))
+            .or(self.maps_columns().then_some("columnMapping"))
             .or(self.metadata.schema_string.contains("delta.generationExpression").then_some("generatedColumns"))
             .or(is_set("delta.enableChangeDataFeed", "false").then_some("changeDataFeed"));
         match asked {

@@ -102,8 +102,12 @@ fn changed(file: &CorpusFile, held: &FileVersion, found: &FileVersion) -> DataFu
     ))
 }
 
-/// What a file holds now: its ETag, or its content where the store is a file system, whose ETag a copy changes.
+/// What a file holds now: what the log of its table says, else its ETag, or its content where the store is a file system,
+/// whose ETag a copy changes.
 fn version_of(file: &CorpusFile, contents: &mut Contents) -> Result<FileVersion> {
+    if let Some(table) = &file.in_table {
+        return Ok(FileVersion { size: file.meta.size, fingerprint: table.fingerprint.clone() });
+    }
     let is_local = file.store_url.as_str().starts_with("file:");
     let fingerprint = match &file.meta.e_tag {
         _ if is_local => format!("sha256-{}", contents.of_file(Path::new(&file.name))?),
@@ -187,7 +191,7 @@ fn limit(open: &mut Vec<OpenSlice>, ledger: &Ledger, divided: &Divided, request:
             let rows = slice.name.rows().min(left);
             left -= rows;
             slice.name.end = slice.name.start + rows;
-            slice.slice.end = slice.name.end;
+            slice.slice.end_at(slice.name.end);
             rows > 0
         });
     }

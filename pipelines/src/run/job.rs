@@ -11,6 +11,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::prelude::SessionContext;
 use object_store::ObjectStore;
+use serde_json::json;
 use url::Url;
 
 use asap_udfs::llm::Llm;
@@ -21,6 +22,7 @@ use super::contents::Contents;
 use super::design::Design;
 use super::files::{self, Divided, OpenSlice};
 use super::identity::Identity;
+use super::inputs::{Gone, Inputs, Pins};
 use super::ledger::Ledger;
 use super::output::Output;
 use super::plan;
@@ -54,6 +56,8 @@ pub struct Job {
     pub failures: Vec<FileFailure>,
     /// Paths of changed files that stay as they were.
     pub ignored: Vec<String>,
+    /// Files that are gone from their tables, whose rows are to be taken back.
+    pub gone: Vec<Gone>,
     /// What the user should know about the input.
     pub notes: Vec<String>,
     corpus: Corpus,
@@ -105,7 +109,7 @@ impl Job {
     /// be read are [`Self::failures`]; if there is nothing else, the first of them is the error.
     pub async fn open(request: &Request, make: fn(Option<Arc<dyn AnswerStore>>) -> Llm) -> Result<Self> {
         let (sources, to) = locations(request)?;
-        let output = Output::open(to.clone()).await?;
+        let mut output = Output::open(to.clone()).await?;
         let llm = make(paid_answers(request, &to).await?);
         let context = session(request.settings.clone(), &llm)?;
         // Each partition of a run's plan is a slice, and stays one.
@@ -121,11 +125,17 @@ impl Job {
             }
         };
         let state = context.state();
-        let Files { files, mut notes } = corpus::list(&state, &sources).await?;
+        let pins = Pins::of(output.table().map(|log| log.state()), ledger.generation);
+        let Files { mut files, tables, mut notes } =
+            corpus::list(&state, &sources, |source| pins.since(source)).await?;
         let again = match &request.retry_rejects {
             Some(statuses) if !anew => retry::find(&output, statuses).await?,
             _ => vec![],
         };
+        let inputs = Inputs::read(&tables, &sources, &pins, &ledger, &again, request.on_change).await?;
+        files.extend(inputs.files);
+        corpus::check_paths(&mut files)?;
+        output.begin_inputs(inputs.marks);
         let here: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
         notes.extend(again.iter().filter(|again| !here.contains(again.slice.path.as_str())).map(|again| {
             format!("{} rejects of {} cannot be tried again: the file is gone", again.rows.len(), again.slice.path)
@@ -137,14 +147,31 @@ impl Job {
         let fit = Fit::Table { held: &held, may_grow };
         let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), fit).await?;
         let (slices, left) = files::slices(&corpus, &divided, &ledger, &again, request);
-        let Divided { mut failures, ignored, .. } = divided;
+        let Divided { mut failures, mut ignored, .. } = divided;
+        failures.extend(inputs.failures);
+        ignored.extend(inputs.ignored);
         failures.append(&mut corpus.failures);
         notes.append(&mut corpus.notes);
         let is_hopeless = slices.is_empty() && output.table().is_none();
         if let (true, Some(first)) = (is_hopeless, failures.first()) {
             return Err(first.clone().into());
         }
-        Ok(Self { context, llm, output, anew, slices, left, failures, ignored, notes, corpus, identity, contents })
+        let gone = inputs.gone;
+        Ok(Self {
+            context,
+            llm,
+            output,
+            anew,
+            slices,
+            left,
+            failures,
+            ignored,
+            gone,
+            notes,
+            corpus,
+            identity,
+            contents,
+        })
     }
 
     /// The pipeline, checked.
@@ -219,6 +246,19 @@ impl Job {
         let identity = self.identity.clone();
         let (output, rejects) = (Arc::clone(&rows.output), Arc::clone(&rows.rejects));
         Ok((Design { output, rejects, partition_by, identity, originals: rows.originals }, writing))
+    }
+
+    /// Takes the rows of files back that are gone from their tables; whether there were any.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn take_gone_back(&mut self, request: &Request) -> Result<bool> {
+        let info = json!({ "run": self.output.attempt().to_string(), "pipeline": request.name });
+        for Gone { path, by } in &self.gone {
+            self.output.take_back(path, &info).await?;
+            self.notes.push(format!("the rows of {path} were taken back: {by} removed it"));
+        }
+        Ok(!self.gone.is_empty())
     }
 
     /// Remembers what files hold, if there is an output to remember it beside.

@@ -4,8 +4,7 @@
 //! done (odd) or was taken back (even), and who did it. The version's other bits are the attempt: the shards of rejects
 //! carry it in their path, so those of an attempt that was killed, or that another one overtook, do not count.
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -149,6 +148,8 @@ pub struct Ledger {
     /// Rows of the input that are done.
     pub rows: u64,
     files: HashMap<String, HeldFile>,
+    /// Files whose rows were taken back, and that nothing is held of.
+    taken_back: HashSet<String>,
     version: Option<u64>,
 }
 
@@ -214,6 +215,7 @@ impl Ledger {
         let SliceName { version: content, file_rows, start, end, path, .. } = slice;
         match Attempt::of(version) {
             Some(attempt) => {
+                self.taken_back.remove(&path);
                 let new = || HeldFile { version: content.clone(), rows: file_rows, done: BTreeMap::new() };
                 let held = self.files.entry(path).or_insert_with(new);
                 if held.version != content {
@@ -225,12 +227,18 @@ impl Ledger {
                 }
             }
             None => {
-                let Some(held) = self.files.get_mut(&path).filter(|held| held.version == content) else { return };
-                if held.done.remove(&start).is_some() {
+                let Some(held) = self.files.get_mut(&path) else {
+                    self.taken_back.insert(path);
+                    return;
+                };
+                // Other slices of the same rows may have been done since.
+                let is_this = held.version == content && held.done.get(&start).is_some_and(|(last, _)| *last == end);
+                if is_this && held.done.remove(&start).is_some() {
                     self.rows -= end - start;
                 }
                 if held.done.is_empty() {
                     self.files.remove(&path);
+                    self.taken_back.insert(path);
                 }
             }
         }
@@ -239,6 +247,11 @@ impl Ledger {
     /// What is held of a file.
     pub fn file(&self, path: &str) -> Option<&HeldFile> {
         self.files.get(path)
+    }
+
+    /// Whether rows of a file were taken back, and none are held.
+    pub fn is_taken_back(&self, path: &str) -> bool {
+        self.taken_back.contains(path)
     }
 
     /// All files, by path.
@@ -312,8 +325,20 @@ mod tests {
         ledger.apply(&name("y", 0, 100).to_string(), attempt.done());
         assert_eq!(ledger.file("a/b c.parquet").unwrap().version.fingerprint, "y");
         ledger.apply(&name("y", 0, 100).to_string(), attempt.taken_back());
-        assert!(ledger.file("a/b c.parquet").is_none());
+        assert!(ledger.file("a/b c.parquet").is_none() && ledger.is_taken_back("a/b c.parquet"));
         ledger.apply(&name("x", 0, 100).to_string(), attempt.done());
         assert_eq!((ledger.rows, ledger.slices("a/b c.parquet").len()), (100, 1));
+        assert!(!ledger.is_taken_back("a/b c.parquet"));
+    }
+
+    #[test]
+    fn a_range_that_was_taken_back_leaves_others_that_begin_where_it_did() {
+        let attempt = Attempt::new();
+        let said = [(name("x", 0, 50), attempt.done()), (name("x", 0, 100), attempt.taken_back())];
+        for order in [[0, 1], [1, 0]] {
+            let mut ledger = Ledger::default();
+            order.iter().for_each(|index| ledger.apply(&said[*index].0.to_string(), said[*index].1));
+            assert_eq!((ledger.rows, ledger.is_taken_back("a/b c.parquet")), (50, false));
+        }
     }
 }

@@ -17,6 +17,7 @@
 //! | [`job`] | what is there and what is open, before the first row |
 //! | [`files`], [`contents`] | which files are new, done or changed |
 //! | [`identity`] | what a table is filled with |
+//! | [`inputs`] | Delta tables as input, version by version |
 //! | [`ledger`] | which slices are done |
 //! | [`plan`], [`rows`] | the pipeline as a plan, and what becomes of its rows |
 //! | [`write_shards`], [`shards`], [`receipt`] | rows become shards, and a slice a receipt |
@@ -31,6 +32,7 @@ pub mod design;
 pub mod estimate;
 pub mod files;
 pub mod identity;
+pub mod inputs;
 pub mod job;
 pub mod ledger;
 pub mod output;
@@ -57,6 +59,7 @@ use asap_udfs::llm::{Llm, Usage};
 use crate::answers::spent::Spent;
 use crate::location;
 pub use estimate::{Estimate, estimate};
+pub use inputs::OtherSnapshot;
 use job::Job;
 pub use request::{MaxRejects, OnChange, OnSchemaChange, Part, Request};
 pub use summary::Summary;
@@ -90,7 +93,7 @@ pub trait Observer: Sync {
 ///
 /// # Errors
 /// Wrong settings, locations, tables or pipelines before any row is read; afterwards, failures of stores, a spent budget, an
-/// endpoint that is down, [`TooManyRejects`], [`crate::log::OutcomeUnknown`]. Slices that were committed stay, and paid
+/// endpoint that is down, [`TooManyRejects`], [`crate::log::OutcomeUnknown`], [`OtherSnapshot`]. Slices that were committed stay, and paid
 /// answers are kept. Files that cannot be read are no error of the run, but of the summary.
 pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
     let started = Instant::now();
@@ -110,12 +113,18 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         table_version: job.output.table().map(|log| log.state().version),
         ..Summary::default()
     };
+    let has_slices = !job.slices.is_empty() || job.anew;
+    if !has_slices && !job.gone.is_empty() {
+        job.output.check_writable().await?;
+    }
+    summary.nothing_to_do = !has_slices && !job.take_gone_back(&request).await?;
     job.output.tidy_rejects().await?;
-    if job.slices.is_empty() && !job.anew {
-        summary.nothing_to_do = true;
+    if !has_slices {
+        summary.notes.append(&mut job.notes);
         job.remember().await?;
         // The run that did the last slice may have died before it said so.
         say_finished(&mut job, &request, &summary).await?;
+        summary.table_version = job.output.table().map(|log| log.state().version);
         return Ok(summary);
     }
 
@@ -132,6 +141,8 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     if job.anew {
         job.output.begin_generation(&design).await?;
     }
+    job.take_gone_back(&request).await?;
+    summary.notes.append(&mut job.notes);
 
     let work = Work::new(&mut job, &request, pipeline, template, &design, writing);
     let ended = work.run(&mut summary, observer, stop).await;
@@ -174,7 +185,14 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
 
 /// Says that nothing is left to do, if that is so.
 async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Result<()> {
-    match summary.slices_left == 0 && summary.files_failed.is_empty() && request.says_finished {
+    if summary.slices_left > 0 || !summary.files_failed.is_empty() {
+        return Ok(());
+    }
+    // Beyond a limit there are more rows; what another run did first may not be all of it.
+    if request.limit.is_none() && summary.slices_lost == 0 {
+        job.output.say_inputs_done().await?;
+    }
+    match request.says_finished {
         true => job.output.say_finished(&summary.of_run()).await,
         false => Ok(()),
     }

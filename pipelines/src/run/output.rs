@@ -23,6 +23,7 @@ use url::Url;
 
 use super::design::{Design, ORIGINALS, PIPELINE, check_empty, generation, properties, widen};
 use super::identity::Identity;
+use super::inputs::Mark;
 use super::ledger::{Attempt, Ledger, SliceName};
 use super::receipt::{Counts, Receipt};
 use super::rejects::{Settled, Standing};
@@ -63,6 +64,8 @@ pub struct Output {
     rejects: Option<Log>,
     ledger: Ledger,
     attempt: Attempt,
+    /// What is to be said of the tables that it is made of.
+    marks: Vec<Mark>,
     /// Objects of this attempt that a commit names, or may name.
     named: HashSet<Path>,
 }
@@ -93,6 +96,7 @@ impl Output {
             rejects,
             ledger: Ledger::default(),
             attempt: Attempt::new(),
+            marks: Vec::new(),
             named: HashSet::new(),
         };
         output.follow();
@@ -267,10 +271,29 @@ impl Output {
         if has_rejects {
             self.commit_rejects(&finished, info).await?;
         }
+        self.commit_slices(&finished, take_back, info).await
+    }
+
+    /// Takes the rows of a file back that has none any more.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub async fn take_back(&mut self, path: &str, info: &Value) -> Result<Option<u64>> {
+        let mut take_back = TakeBack::new(&self.ledger, path);
+        Ok(self.commit_slices(&[], &mut take_back, info).await?.version)
+    }
+
+    /// Commits slices and what they replace, or, where there are none, only what is taken back.
+    async fn commit_slices(
+        &mut self,
+        finished: &[Finished],
+        take_back: &mut TakeBack,
+        info: &Value,
+    ) -> Result<Committed> {
         loop {
             take_back.find(self.table.as_ref(), self.attempt).await?;
             self.name(take_back.rewritten());
-            let Self { table: Some(log), ledger, .. } = self else {
+            let Self { table: Some(log), ledger, marks, .. } = self else {
                 return exec_err!("there is no table to commit to");
             };
             let held = ledger.generation;
@@ -289,7 +312,14 @@ impl Output {
                     let (ours, others): (Vec<_>, Vec<_>) =
                         finished.iter().partition(|finished| is_open(ledger, take_back, finished));
                     lost = others.iter().map(|finished| finished.slice.clone()).collect();
-                    lines(&ours, take_back, self.attempt, info)
+                    if ours.is_empty() && !(finished.is_empty() && take_back.is_due(ledger)) {
+                        return Ok(vec![]);
+                    }
+                    let mut lines = lines(&ours, take_back, self.attempt, info);
+                    for mark in marks.iter() {
+                        lines.extend(mark.begin(state, Utc::now().timestamp_millis())?);
+                    }
+                    Ok(lines)
                 })
                 .await?;
             if !outdated {
@@ -344,6 +374,32 @@ impl Output {
                 Ok(std::iter::once(first).chain(removes).collect())
             })
             .await?;
+        self.follow();
+        Ok(())
+    }
+
+    /// From the first commit of slices on says of which versions of tables they are.
+    pub fn begin_inputs(&mut self, marks: Vec<Mark>) {
+        self.marks = marks;
+    }
+
+    /// Says that everything of the versions of tables that were read is done, so that their logs may be cleaned.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn say_inputs_done(&mut self) -> Result<()> {
+        let Self { table: Some(log), ledger, attempt, marks, .. } = self else { return Ok(()) };
+        let held = ledger.generation;
+        log.commit(|state| {
+            let now = Utc::now().timestamp_millis();
+            let done: Vec<String> = marks.iter().filter_map(|mark| mark.done(state, now)).collect();
+            if done.is_empty() || generation(state) != held {
+                return Ok(vec![]);
+            }
+            let info = log::commit_info("WRITE", "Append", now, json!({ "run": attempt.to_string() }));
+            Ok(std::iter::once(info).chain(done).collect())
+        })
+        .await?;
         self.follow();
         Ok(())
     }
@@ -421,10 +477,7 @@ fn is_open(ledger: &Ledger, take_back: &TakeBack, finished: &Finished) -> bool {
     }
 }
 
-fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &Value) -> Result<Vec<String>> {
-    if finished.is_empty() {
-        return Ok(vec![]);
-    }
+fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &Value) -> Vec<String> {
     let now = Utc::now().timestamp_millis();
     let slices: Vec<String> = finished.iter().map(|finished| finished.slice.to_string()).collect();
     let mut info = info.clone();
@@ -439,5 +492,5 @@ fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &
     let adds: Vec<&Add> = finished.iter().flat_map(|finished| &finished.receipt.output).collect();
     lines.extend(adds.into_iter().map(log::add));
     lines.extend(slices.iter().map(|slice| log::transaction(slice, attempt.done(), now)));
-    Ok(lines)
+    lines
 }

@@ -23,7 +23,8 @@ pub struct Request {
     pub to: String,
     /// Which columns are question, cot and answer, where that cannot be recognised.
     pub columns: Option<ColumnMapping>,
-    /// The most input rows that the output may be made of, those of earlier runs included.
+    /// The most input rows that the output may be made of, those of earlier runs included, and those that lie deleted in the
+    /// files of a table.
     pub limit: Option<u64>,
     /// All settings.
     pub settings: Settings,

@@ -38,6 +38,12 @@ impl TakeBack {
         Self { path: Some(path.to_string()), slices: ledger.slices(path), found: None }
     }
 
+    /// Whether the output still holds what it takes back.
+    pub fn is_due(&self, ledger: &Ledger) -> bool {
+        let held = self.path.as_deref().and_then(|path| Some((path, &ledger.file(path)?.version)));
+        held.is_some_and(|(path, version)| self.takes(path, version))
+    }
+
     /// Whether it takes back this content of a file.
     pub fn takes(&self, path: &str, version: &FileVersion) -> bool {
         self.path.as_deref() == Some(path) && self.slices.iter().all(|(slice, _)| slice.version == *version)

@@ -126,10 +126,14 @@ async fn columns_of_the_wrong_type() {
 #[tokio::test]
 async fn a_delta_table_is_more_than_its_files() {
     let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", PLAIN).await;
-    std::fs::create_dir(folder.path().join("_delta_log")).unwrap();
-    std::fs::write(folder.path().join("_delta_log/00000000000000000000.json"), "{}").unwrap();
-    assert_names(&refusal(folder.path(), None).await, &["the Delta table", "DELTATABLE"]);
+    let table = folder.path().join("table");
+    write(&table, "a.parquet", PLAIN).await;
+    std::fs::create_dir(table.join("_delta_log")).unwrap();
+    std::fs::write(table.join("_delta_log/00000000000000000000.json"), "{}").unwrap();
+    let shown = table.display().to_string();
+    assert_names(&refusal(folder.path(), None).await, &["the Delta table", "name the table's own folder", &shown]);
+    assert_names(&refusal(&table.join("a.parquet"), None).await, &["the Delta table", &shown]);
+    assert_names(&refusal(&table, None).await, &["cannot read the log", "columns"]);
 }
 
 #[tokio::test]

@@ -1,0 +1,77 @@
+//! A log as one who reads its table version by version finds it.
+
+use std::collections::BTreeMap;
+
+use datafusion::common::Result;
+use object_store::ObjectStore;
+use url::Url;
+
+use super::actions::{Line, LiveFile, Removed};
+use super::{State, open, unreadable};
+
+/// From where on a log is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// From the files of a version on: they, and what changed after it.
+    Snapshot(u64),
+    /// From what changed after a version.
+    Version(u64),
+}
+
+impl Since {
+    /// The version.
+    pub fn version(self) -> u64 {
+        match self {
+            Self::Snapshot(version) | Self::Version(version) => version,
+        }
+    }
+}
+
+/// What a log says now, and what it said of each version since one.
+#[derive(Debug, Default)]
+pub struct Followed {
+    /// What it says at its newest version.
+    pub state: State,
+    /// The files of the version that was asked for with them, by path.
+    pub snapshot: BTreeMap<String, LiveFile>,
+    /// The versions after the one that was asked for, ascending.
+    pub later: Vec<Version>,
+}
+
+/// The files that a version added to a table and removed from it.
+#[derive(Debug, Clone)]
+pub struct Version {
+    /// The version.
+    pub version: u64,
+    /// Files that it added.
+    pub added: Vec<LiveFile>,
+    /// Files that it removed.
+    pub removed: Vec<Removed>,
+}
+
+impl Followed {
+    /// Reads the log of the table at `url`, in whose folder `store` is rooted; None if there is no table.
+    ///
+    /// # Errors
+    /// If the store fails, if the log holds what cannot be read, or if a version is gone that is needed.
+    pub async fn read(store: &dyn ObjectStore, url: &Url, since: Option<Since>) -> Result<Option<Self>> {
+        open::read(store, since).await.map_err(|error| unreadable(url, &error))
+    }
+
+    /// Keeps the files of the version that is asked for, when the state is there.
+    pub(super) fn keep_snapshot(&mut self, since: Option<Since>) {
+        if since == Some(Since::Snapshot(self.state.version)) {
+            self.snapshot = self.state.files.clone();
+        }
+    }
+}
+
+impl Version {
+    pub(super) fn of(version: u64, lines: &[Line]) -> Self {
+        Self {
+            version,
+            added: lines.iter().filter_map(|line| line.add.clone()).collect(),
+            removed: lines.iter().filter_map(|line| line.remove.clone()).collect(),
+        }
+    }
+}
