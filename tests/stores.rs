@@ -17,7 +17,9 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
-use support::objects::{Condition, serve_hub, serve_memory};
+#[cfg(feature = "hf")]
+use support::objects::serve_hub;
+use support::objects::{Condition, serve_memory};
 use support::s3::{KEY, serve};
 
 /// A workplace and a server with a bucket `lake`, in which a sample corpus lies.

@@ -4,9 +4,17 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
+use delta_kernel::engine::arrow_conversion::TryIntoKernel;
+use delta_kernel::schema::StructField;
 
 /// Characters that a column name cannot have in a table without column mapping.
 const FORBIDDEN: [char; 10] = [' ', ',', ';', '{', '}', '(', ')', '=', '\t', '\n'];
+
+/// Whether a table can hold a column of a type, as [`delta_type`] gives it.
+pub fn can_hold(data_type: &DataType) -> bool {
+    let kernel: Result<StructField, _> = (&Field::new("column", data_type.clone(), true)).try_into_kernel();
+    kernel.is_ok()
+}
 
 /// The type under which a table holds a column of type `found`: the same where it can.
 ///

@@ -15,7 +15,7 @@ mod variables;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use datafusion::common::{Result, config_err, exec_datafusion_err};
 use datafusion::execution::object_store::ObjectStoreRegistry;
@@ -85,6 +85,12 @@ pub fn folder(text: &str) -> Result<Url> {
 /// # Errors
 /// If no store knows the URL's scheme, or if what the environment says of the store is wrong or not enough.
 pub fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
+    // Connections are the store's: with one store they are made once.
+    static STORES: LazyLock<Stores> = LazyLock::new(|| Stores { make, made: Mutex::default() });
+    STORES.get_store(url)
+}
+
+fn make(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     match url.scheme() {
         "file" => Ok(Arc::new(LocalFileSystem::new().with_automatic_cleanup(true))),
         "s3" | "s3a" => s3::store(url),
@@ -107,9 +113,15 @@ pub fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
 }
 
 /// The stores of a session: whichever URL is asked for gets its store from [`store`].
-#[derive(Default)]
 pub struct Stores {
+    make: fn(&Url) -> Result<Arc<dyn ObjectStore>>,
     made: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+}
+
+impl Default for Stores {
+    fn default() -> Self {
+        Self { make: store, made: Mutex::default() }
+    }
 }
 
 impl Stores {
@@ -145,7 +157,7 @@ impl ObjectStoreRegistry for Stores {
         if let Some(store) = made.get(&key(url)) {
             return Ok(Arc::clone(store));
         }
-        let store = store(url)?;
+        let store = (self.make)(url)?;
         made.insert(key(url), Arc::clone(&store));
         Ok(store)
     }

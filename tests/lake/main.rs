@@ -15,6 +15,7 @@ mod delta_rows;
 mod delta_table;
 mod delta_writers;
 mod environment;
+mod fifty;
 mod files;
 mod flags;
 mod identity;

@@ -69,6 +69,7 @@ pub use failure::FileFailure;
 pub use function::CorpusFunction;
 pub use listing::{CorpusFile, InTable};
 pub use mapping::ColumnMapping;
+pub use originals::Fit;
 pub use read_slices::ReadSlices;
 pub use rows::FileRows;
 pub use slices::{Slice, SlicesTable};
@@ -177,7 +178,7 @@ impl Corpus {
         if let (true, Some(note)) = (files.is_empty(), notes.first()) {
             return Err(DataFusionError::Execution(note.clone()));
         }
-        let mut corpus = Self::recognise(session, files, mapping, &[]).await?;
+        let mut corpus = Self::recognise(session, files, mapping, Fit::Query).await?;
         if !corpus.failures.is_empty() {
             return Err(corpus.failures.swap_remove(0).into());
         }
@@ -186,7 +187,7 @@ impl Corpus {
     }
 
     /// Reads the footers of files and recognises their columns, one schema at a time. A file that cannot be read is one of
-    /// [`Self::failures`]. `held` are original columns that the rows will be added to, with the types that they have there.
+    /// [`Self::failures`], and so is one whose columns do not fit what the rows are for.
     ///
     /// # Errors
     /// If a store cannot be made.
@@ -194,14 +195,14 @@ impl Corpus {
         session: &dyn Session,
         files: Vec<CorpusFile>,
         mapping: Option<&ColumnMapping>,
-        held: &[FieldRef],
+        fit: Fit<'_>,
     ) -> Result<Self> {
         let mut failures = Vec::new();
         let mut notes = Vec::new();
         let groups = group(read_footers(session, files).await?, &mut failures);
         let schemas: Vec<(SchemaRef, String)> =
             groups.iter().map(|group| (group.published(), group.files[0].file.name.clone())).collect();
-        let (originals, refusals) = originals::unite(held, &schemas);
+        let (originals, refusals) = originals::unite(fit, &schemas);
         let mut recognised = Vec::new();
         for ((group, (schema, file)), refusal) in groups.into_iter().zip(&schemas).zip(refusals) {
             let table = FilesTable::new(group);
@@ -281,25 +282,6 @@ impl Corpus {
             .iter()
             .enumerate()
             .flat_map(|(index, group)| group.table.files().iter().map(move |file| (index, file)))
-    }
-
-    /// Makes failures of the files that have a column beside `held`.
-    pub fn refuse_other_columns(&mut self, held: &[FieldRef]) {
-        let failures = &mut self.failures;
-        self.groups.retain(|group| {
-            let is_held = |name: &str| held.iter().any(|field| field.name() == name);
-            let schema = group.table.file_schema();
-            let Some(new) = schema.fields().iter().find(|field| !is_held(field.name())) else { return true };
-            failures.extend(group.table.files().iter().map(|rows| {
-                let error = format!(
-                    "{} has the column {}, which the output does not have, and --on-schema-change is fail",
-                    rows.file.path,
-                    new.name()
-                );
-                FileFailure::new(&rows.file.path, &DataFusionError::Execution(error))
-            }));
-            false
-        });
     }
 
     /// The original columns as [`Self::schema`] calls them, in order.

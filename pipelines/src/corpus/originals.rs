@@ -6,31 +6,47 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use datafusion::common::{DataFusionError, Result, exec_err};
 
 use super::view::{INNER, Original};
-use crate::delta_types::{delta_name, delta_type};
+use crate::delta_types::{can_hold, delta_name, delta_type};
 
 /// The columns that a corpus has beside the original ones, in this order.
 pub(super) const COLUMNS: [&str; 7] = ["source", "id", "question", "cot", "answer", "status", "error"];
+
+/// What rows are for, which their original columns must fit.
+#[derive(Debug, Clone, Copy)]
+pub enum Fit<'a> {
+    /// A query, which takes any columns.
+    Query,
+    /// A Delta table.
+    Table {
+        /// Original columns that it holds, with the types that they have there.
+        held: &'a [FieldRef],
+        /// Whether it may get others.
+        may_grow: bool,
+    },
+}
 
 /// Every column that the output holds already, then those of the schemas, in the order in which they are first seen; and
 /// for each schema why its files cannot be read together with those before it. `file` names a file of each schema.
 ///
 /// A column that the output holds keeps its type.
-pub(super) fn unite(
-    held: &[FieldRef],
-    schemas: &[(SchemaRef, String)],
-) -> (Vec<Original>, Vec<Option<DataFusionError>>) {
-    let mut united = United { columns: Vec::new() };
+pub(super) fn unite(fit: Fit, schemas: &[(SchemaRef, String)]) -> (Vec<Original>, Vec<Option<DataFusionError>>) {
+    let held = match fit {
+        Fit::Query => &[],
+        Fit::Table { held, .. } => held,
+    };
+    let mut united = United { fit, columns: Vec::new() };
     united.columns.extend(held.iter().map(|field| (Arc::clone(field), None)));
     let refusals = schemas.iter().map(|(schema, file)| united.add(schema, file).err()).collect();
     (united.originals(), refusals)
 }
 
 /// Columns, and the file in which each was first seen; None if the output holds it.
-struct United {
+struct United<'a> {
+    fit: Fit<'a>,
     columns: Vec<(FieldRef, Option<String>)>,
 }
 
-impl United {
+impl United<'_> {
     /// Adds the columns of a schema, or none of them.
     fn add(&mut self, schema: &SchemaRef, file: &str) -> Result<()> {
         let mut added = self.columns.clone();
@@ -42,6 +58,7 @@ impl United {
                 return exec_err!("{file} has a column {}: names that begin with {INNER} are taken", field.name());
             }
             let Some((held, first)) = added.iter_mut().find(|(held, _)| held.name() == field.name()) else {
+                self.check_new(field, file)?;
                 added.push((Arc::clone(field), Some(file.to_string())));
                 continue;
             };
@@ -64,6 +81,24 @@ impl United {
             }
         }
         self.columns = added;
+        Ok(())
+    }
+
+    /// Checks a column that no file before has.
+    fn check_new(&self, field: &Field, file: &str) -> Result<()> {
+        let Fit::Table { may_grow, .. } = self.fit else { return Ok(()) };
+        let name = field.name();
+        if !may_grow {
+            return exec_err!(
+                "{file} has the column {name}, which the output does not have, and --on-schema-change is fail"
+            );
+        }
+        if !can_hold(&delta_type(field.data_type())) {
+            let kind = field.data_type();
+            return exec_err!(
+                "{file} has the column {name} of type {kind}, which a Delta table cannot hold: rewrite it without"
+            );
+        }
         Ok(())
     }
 

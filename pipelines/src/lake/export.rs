@@ -190,6 +190,9 @@ fn feature(kind: &DataType) -> Value {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "string".to_string(),
         DataType::Boolean => "bool".to_string(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "binary".to_string(),
+        // A table's times are microseconds.
+        DataType::Timestamp(_, None) => "timestamp[us]".to_string(),
+        DataType::Timestamp(_, Some(zone)) => format!("timestamp[us, tz={zone}]"),
         // Numbers have the names that arrow gives them.
         other => other.to_string().to_lowercase(),
     };

@@ -33,7 +33,7 @@ use super::shards::Layout;
 use super::write_shards::{WriteShards, Writing, Written};
 use crate::answers::{self, Answers};
 use crate::corpus::slices::source_of;
-use crate::corpus::{self, Corpus, FileFailure, Files, ReadSlices, Source};
+use crate::corpus::{self, Corpus, FileFailure, Files, Fit, ReadSlices, Source};
 use crate::location;
 use crate::log::store_of;
 use crate::session::session;
@@ -143,10 +143,9 @@ impl Job {
         let mut divided = files::divide(files, &ledger, &again, &mut contents, request.on_change)?;
         let held = if anew { vec![] } else { output.originals()? };
         let open = std::mem::take(&mut divided.open);
-        let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), &held).await?;
-        if request.on_schema_change == OnSchemaChange::Fail && output.table().is_some() && !anew {
-            corpus.refuse_other_columns(&held);
-        }
+        let may_grow = request.on_schema_change == OnSchemaChange::Add || output.table().is_none() || anew;
+        let fit = Fit::Table { held: &held, may_grow };
+        let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), fit).await?;
         let (slices, left) = files::slices(&corpus, &divided, &ledger, &again, request);
         let Divided { mut failures, mut ignored, .. } = divided;
         failures.extend(inputs.failures);

@@ -6,11 +6,9 @@ use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch, new_null_arra
 use datafusion::arrow::compute::{cast, filter_record_batch, not};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{Result, exec_datafusion_err, exec_err, plan_err};
-use delta_kernel::engine::arrow_conversion::TryIntoKernel;
-use delta_kernel::schema::StructField;
 
 use super::plan::ORIGINAL;
-use crate::delta_types::{delta_name, delta_type};
+use crate::delta_types::{can_hold, delta_name, delta_type};
 
 /// The columns of a pipeline that say what becomes of a row; the output does not hold them.
 const STATUS: &str = "status";
@@ -143,8 +141,7 @@ fn conform(columns: Vec<Column>, held: Option<&Schema>) -> Result<(SchemaRef, Ve
     let (fields, origins): (Vec<_>, Vec<_>) =
         conformed.into_iter().map(|(name, data_type, origin)| (Field::new(name, data_type, true), origin)).unzip();
     for field in &fields {
-        let kernel: std::result::Result<StructField, _> = field.try_into_kernel();
-        if kernel.is_err() {
+        if !can_hold(field.data_type()) {
             return plan_err!(
                 "column {} is {}, which a Delta table cannot hold: cast it in the pipeline, or leave it out",
                 field.name(),
