@@ -81,3 +81,32 @@ fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
     fs::remove_file(workplace.path("config.json")).unwrap();
     fails(2, &["--out", "model"], "cannot read config.json");
 }
+
+#[test]
+fn an_output_of_a_run_is_learned_from_as_its_log_says() {
+    let workplace = prepared();
+    let run = |ratio: &str| {
+        fs::write(
+            workplace.path("mine.sql"),
+            format!(
+                "SELECT source, id, question, cot_select(s, cot_truncate(s, {ratio})) AS cot, answer, status, error \
+                 FROM (SELECT *, cot_steps(cot) AS s FROM corpus)"
+            ),
+        )
+        .unwrap();
+        let model = "asap.scorer.model=tests/goldens/qwen2";
+        let base = ["run", "mine.sql", "--from", "traces", "--to", "out", "--set", model, "--new-generation"];
+        workplace.run(&base).ok();
+    };
+    let learn = |data: &str, out: &str| {
+        let base = ["train", "--init", "config.json", "--data", data, "--epochs", "1", "--out", out, "--format", "json"];
+        workplace.run(&base).json()
+    };
+    // The shards of the first generation are there still, and no rows any more.
+    run("0.9");
+    run("0.3");
+    let (all, pruned) = (learn("traces", "all"), learn("out", "pruned"));
+    assert_eq!((&all["traces"], &pruned["traces"], &pruned["rows_rejected"]), (&json!(24), &json!(24), &json!(0)));
+    let tokens = |summary: &Value| summary["tokens"].as_u64().unwrap();
+    assert!(tokens(&pruned) * 2 < tokens(&all), "{pruned} {all}");
+}

@@ -209,6 +209,7 @@ fn card(
     // No `configs` here: the datasets library would know files by them, and not see that there are others. It takes
     // files called train-* for the split of that name.
     let mut lines = vec![
+        "---\npretty_name: Pruned chains of thought\n---\n".to_string(),
         "# Pruned chains of thought\n".to_string(),
         format!("Written by asap {} from version {} of a table.\n", env!("CARGO_PKG_VERSION"), exported.table_version),
         "| | |\n|---|---|".to_string(),
