@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::json;
 
 use crate::delta_table::{Table, without_change};
-use crate::place::{File, Place, Running, failed, had_nothing_to_do, summary, wait_until};
+use crate::place::{File, PIPELINE, Place, Running, failed, had_nothing_to_do, summary, wait_until};
 use crate::support::proxy::{Action, Gate};
 use crate::support::table::log;
 
@@ -123,17 +123,17 @@ fn changed(place: &Place) {
 }
 
 #[test]
-fn a_version_that_removes_rows_fails_by_name_and_the_others_go_on() {
+fn a_version_that_removes_rows_fails_by_name_and_ends_what_is_followed() {
     everywhere(|place| {
         changed(place);
-        for rows_in in [7, 0] {
+        for _ in 0..2 {
             let refused = place.run(&[]);
             let summary = summary(&refused, 3);
-            assert_eq!((failed(&summary), &summary["rows_in"]), (vec!["a.parquet"], &json!(rows_in)));
+            assert_eq!((failed(&summary), &summary["rows_in"]), (vec!["a.parquet"], &json!(0)));
             for text in ["version 2", "in removed", "1 other file", "--on-change reprocess"] {
                 assert!(refused.stderr.contains(text), "no {text}: {}", refused.stderr);
             }
-            place.holds(&[A, B, C, D]);
+            place.holds(&[A, B, C]);
         }
     });
 }
@@ -222,7 +222,7 @@ fn a_snapshot_that_was_begun_is_completed_before_what_came_after() {
     table.append(&[D]);
     let later = place.run(&[]);
     assert_eq!(failed(&summary(&later, 3)), ["c.parquet"]);
-    place.holds(&[A, B, C, D]);
+    place.holds(&[A, B, C]);
     place.run(&["--on-change=reprocess"]).ok();
     place.holds(&[A, B, D]);
     had_nothing_to_do(&place.run(&[]));
@@ -341,4 +341,23 @@ fn tables_and_folders_are_read_together_by_their_names() {
     assert_eq!(summary(&run(), 0)["rows_in"], 7);
     place.holds(&[("table/a.parquet", 1..=7, "step"), ("table/b.parquet", 11..=17, "step"), A]);
     had_nothing_to_do(&run());
+}
+
+#[test]
+fn what_comes_after_a_version_that_failed_is_not_read() {
+    let place = Place::local();
+    place.put_all(&[("a.parquet", 1..=4, "step")]);
+    place.run(&[]).ok();
+    let follow = |more: &[&str]| {
+        let base = ["run", "mine.sql", "--from", "out", "--to", "next", "--format", "json"];
+        place.execute(&[&base[..], more].concat())
+    };
+    assert_eq!(summary(&follow(&[]), 0)["rows_out"], 4);
+    // A new generation takes all rows back in one version, and brings their successors in later ones.
+    std::fs::write(place.workplace.path("mine.sql"), format!("{PIPELINE} AND id <> '3'")).unwrap();
+    place.run(&["--new-generation"]).ok();
+    std::fs::write(place.workplace.path("mine.sql"), PIPELINE).unwrap();
+    let failed = follow(&[]);
+    assert_eq!(summary(&failed, 3)["rows_in"], 0, "{}", failed.stderr);
+    assert_eq!(summary(&follow(&["--on-change", "reprocess"]), 0)["rows_out"], 3);
 }

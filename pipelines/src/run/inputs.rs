@@ -191,7 +191,10 @@ impl Inputs {
             let mut following = Following { table, ledger, input: BTreeMap::new(), gone: BTreeMap::new() };
             following.begin(held)?;
             for version in &table.log().later {
-                following.go_on(version, on_change, &mut inputs)?;
+                // What comes after a version that failed may replace what it removed.
+                if !following.go_on(version, on_change, &mut inputs)? {
+                    break;
+                }
             }
             following.end(&mut inputs)?;
             let here: HashSet<&str> = inputs.files.iter().map(|file| file.path.as_str()).collect();
@@ -258,7 +261,9 @@ impl Following<'_> {
         self.input.insert(file.path.clone(), Wanted { file: file.clone(), removed_in: None });
     }
 
-    fn go_on(&mut self, version: &Version, on_change: OnChange, inputs: &mut Inputs) -> Result<()> {
+    /// Follows a version, if what it changed allows that. False if it failed.
+    fn go_on(&mut self, version: &Version, on_change: OnChange, inputs: &mut Inputs) -> Result<bool> {
+        let failures = inputs.failures.len();
         let added = version.added.iter().filter(|file| file.data_change);
         let removed: Vec<&Removed> = version.removed.iter().filter(|file| file.data_change).collect();
         let is_followed = match (removed.first(), on_change) {
@@ -277,8 +282,9 @@ impl Following<'_> {
             }
             (Some(_), OnChange::Reprocess) => match self.unknown(&removed)? {
                 Some(unknown) => {
-                    let advice = "the rows of which are in the output under files that were rewritten before: fill it anew \
-                                  with --new-generation, or say --on-change ignore to pass over that version";
+                    let advice = "its rows came into the output from files that were merged into it since, so that nobody can \
+                                  tell which they are: fill the output anew with --new-generation, or say --on-change \
+                                  ignore to pass over that version";
                     inputs.failures.push(self.failure(version, unknown, 1, advice)?);
                     false
                 }
@@ -296,7 +302,7 @@ impl Following<'_> {
         if is_followed {
             added.for_each(|file| self.add(file));
         }
-        Ok(())
+        Ok(inputs.failures.len() == failures)
     }
 
     /// A file of which it is not known which rows of the output came from it.
