@@ -214,7 +214,10 @@ fn an_output_is_exported_as_plain_parquet() {
     let source = json!({"file": text, "row": {"dtype": "int64", "_type": "Value"}});
     assert_eq!((&info["features"]["id"], &info["features"]["source"], &info["num_rows"]), (&text, &source, &json!(10)));
     let card = std::fs::read_to_string(place.path("plain/README.md")).unwrap();
-    assert!(card.starts_with("---\npretty_name: ") && !card.contains("configs:") && card.contains("| rows | 10 |"), "{card}");
+    assert!(
+        card.starts_with("---\npretty_name: ") && !card.contains("configs:") && card.contains("| rows | 10 |"),
+        "{card}"
+    );
     let again = place.execute(&["export", "out", "--to", "plain"]);
     assert!(again.code == 1 && again.stderr.contains("not empty"), "{}", again.stderr);
 }

@@ -99,7 +99,8 @@ fn an_output_of_a_run_is_learned_from_as_its_log_says() {
         workplace.run(&base).ok();
     };
     let learn = |data: &str, out: &str| {
-        let base = ["train", "--init", "config.json", "--data", data, "--epochs", "1", "--out", out, "--format", "json"];
+        let base =
+            ["train", "--init", "config.json", "--data", data, "--epochs", "1", "--out", out, "--format", "json"];
         workplace.run(&base).json()
     };
     // The shards of the first generation are there still, and no rows any more.

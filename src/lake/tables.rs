@@ -14,7 +14,10 @@ use crate::output::count;
 pub fn status(found: &Status) -> String {
     let rejects: Vec<_> = found.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
     let rejects = if rejects.is_empty() { "none".to_string() } else { rejects.join(", ") };
-    let finished = if found.finished { "yes, a run said so" } else { "no run has said so" };
+    let finished = match found.finished {
+        true => "yes: a run said that nothing was left for it to do",
+        false => "no: rows are left, or a run has not said yet that none are",
+    };
     let mut lines = vec![
         format!("{} (table version {}, generation {})", found.output, found.table_version, found.generation),
         String::new(),
@@ -31,7 +34,7 @@ pub fn status(found: &Status) -> String {
         format!("  {}: {} of {} rows", file.file, count(file.done), count(file.rows))
     };
     lines.extend(found.files_in_part.iter().map(in_part));
-    lines.push(format!("complete  {finished}"));
+    lines.push(format!("finished  {finished}"));
     lines.push(format!("answers   {}, {} bytes", count(found.answers.answers), count(found.answers.bytes)));
     lines.push(String::new());
     lines.push("pipeline".to_string());
@@ -96,6 +99,9 @@ pub fn vacuumed(done: &Vacuumed) -> String {
 
 /// What an optimisation merged.
 pub fn optimized(done: &Optimized) -> String {
+    if done.shards_before == 0 {
+        return format!("nothing to merge in version {}", done.table_version);
+    }
     let lines = [
         format!("version   {}", done.table_version),
         format!("shards    {} -> {}", count(done.shards_before), count(done.shards_after)),

@@ -86,7 +86,8 @@ pub struct RunArgs {
     /// How long the run may take to end when it is asked to (SIGTERM, Ctrl-C)
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = humantime::parse_duration)]
     grace: Duration,
-    /// Divide the output into folders by the values of these columns, when it is made
+    /// Divide the output into folders by the values of these columns, when it is made; Delta takes an empty text there for
+    /// NULL
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     partition_by: Vec<String>,
     /// Bytes at which a shard is closed
@@ -257,7 +258,8 @@ fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
     }
     if !summary.files_failed.is_empty() {
         let failed: Vec<String> = summary.files_failed.iter().map(|failure| failure.to_string()).collect();
-        let what = format!("{} files could not be read; the next run tries them again", failed.len());
+        let files = if failed.len() == 1 { "a file" } else { &format!("{} files", failed.len()) };
+        let what = format!("{files} failed; the next run tries again");
         return Err(Failure::TooManyRejects(format!("{what}:\n  {}", failed.join("\n  "))));
     }
     if summary.slices == 0 && summary.slices_lost > 0 {

@@ -67,11 +67,8 @@ pub fn table(summary: &Summary) -> String {
     let mut lines = vec![format!("{} -> {}{version}", summary.from.join(", "), summary.to)];
     let counts = &summary.counts;
     if summary.nothing_to_do {
-        lines.push(match (summary.slices_left, summary.files_failed.len()) {
-            (0, 0) => "nothing to do: every row of the input is already in the output".to_string(),
-            (0, _) => "nothing was done: what is not in the output could not be read".to_string(),
-            (left, _) => format!("nothing to do: {} open slices are not this run's", count(left)),
-        });
+        lines.push(nothing_to_do(summary));
+        lines.extend(ignored(summary));
         return lines.join("\n");
     }
     lines.push(String::new());
@@ -86,6 +83,10 @@ pub fn table(summary: &Summary) -> String {
     let left = [("left", summary.slices_left), ("done by another run", summary.slices_lost)];
     let left: Vec<_> = left.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!(", {} {what}", count(*n))).collect();
     lines.push(format!("slices    {} committed{}", count(summary.slices), left.concat()));
+    lines.extend(ignored(summary));
+    if summary.rows_beyond_limit > 0 {
+        lines.push(format!("limit     {} rows are beyond it", count(summary.rows_beyond_limit)));
+    }
     if !counts.rejects.is_empty() {
         let reasons: Vec<_> =
             counts.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
@@ -98,6 +99,23 @@ pub fn table(summary: &Summary) -> String {
     lines.push(String::new());
     lines.push(format!("time      {:.1} s ({}, summed over threads)", summary.seconds, parts.join(", ")));
     lines.join("\n")
+}
+
+fn nothing_to_do(summary: &Summary) -> String {
+    let Summary { slices_left, rows_beyond_limit, files_failed, table_version, .. } = summary;
+    match (files_failed.len(), *slices_left, *rows_beyond_limit) {
+        (0, 0, 0) if table_version.is_none() => "nothing to do: the input has no rows".to_string(),
+        (0, 0, 0) => "nothing to do: every row of the input is already in the output or its rejects".to_string(),
+        (0, 0, beyond) => format!("nothing to do: the limit is reached, {} rows are beyond it", count(beyond)),
+        (0, left, _) => format!("nothing to do: {} open slices are not this run's", count(left)),
+        _ => "nothing was done: what is not in the output is in files that failed".to_string(),
+    }
+}
+
+/// Which files stay as they were though they have changed.
+fn ignored(summary: &Summary) -> Option<String> {
+    let files = &summary.files_ignored;
+    (!files.is_empty()).then(|| format!("ignored   changed, and left as they were: {}", files.join(", ")))
 }
 
 /// Tokens and steps after each stage.

@@ -55,7 +55,7 @@ pub struct InTable {
 
 impl CorpusFile {
     /// What to say of a file that is not there.
-    pub(super) fn is_gone(&self, error: object_store::Error) -> DataFusionError {
+    pub(super) fn not_found(&self, error: object_store::Error) -> DataFusionError {
         match self.in_table.as_ref().and_then(|table| table.removed_in) {
             None => error.into(),
             Some(version) => exec_datafusion_err!(

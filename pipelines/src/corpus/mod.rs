@@ -56,7 +56,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, config_err};
 use datafusion::datasource::ViewTable;
@@ -338,7 +338,7 @@ async fn read_footers(session: &dyn Session, files: Vec<CorpusFile>) -> Result<V
 async fn read_footer(store: &dyn ObjectStore, file: &CorpusFile) -> Result<Read> {
     let footer = match footer::read(store, &file.meta, &file.name).await {
         Err(DataFusionError::ObjectStore(error)) if matches!(*error, object_store::Error::NotFound { .. }) => {
-            return Err(file.is_gone(*error));
+            return Err(file.not_found(*error));
         }
         footer => footer?,
     };

@@ -15,7 +15,7 @@ pub struct Commit {
     pub version: u64,
     /// When, in milliseconds since 1970 (UTC).
     pub time: Option<i64>,
-    /// What was done, as its writer calls it.
+    /// What was done: as its writer calls it, or as a run of asap says.
     pub operation: String,
     /// The attempt of asap that made it.
     pub run: Option<String>,
@@ -64,6 +64,11 @@ fn commit(version: u64, bytes: &[u8]) -> Result<Commit> {
         if let Some(info) = line.get("commitInfo") {
             commit.time = info["timestamp"].as_i64();
             commit.operation = info["operation"].as_str().unwrap_or_default().to_string();
+            if info["asap"]["finished"].is_u64() {
+                commit.operation = "END".to_string();
+            } else if info["asap"]["generation"].is_u64() {
+                commit.operation = "NEW GENERATION".to_string();
+            }
             commit.run = info["asap"]["run"].as_str().map(str::to_string);
             let rows = |name: &str| info["asap"]["counts"][name].as_u64();
             (commit.rows_in, commit.rows_rejected) = (rows("rows_in"), rows("rows_rejected"));
@@ -76,6 +81,9 @@ fn commit(version: u64, bytes: &[u8]) -> Result<Commit> {
             commit.rows_added += shard.rows().unwrap_or(0);
             commit.bytes_added += shard.size;
         }
+    }
+    if commit.operation == "WRITE" && commit.shards_removed > 0 {
+        commit.operation = "REPLACE".to_string();
     }
     Ok(commit)
 }

@@ -66,8 +66,8 @@ impl State {
     /// # Errors
     /// If there is such a thing; the message names it.
     pub fn check_readable(&self, url: &Url) -> Result<()> {
-        let features = self.protocol.reader_features.iter().flatten().map(String::as_str);
-        let unknown = features.filter(|feature| !READ.contains(feature)).next().map(str::to_string);
+        let mut features = self.protocol.reader_features.iter().flatten();
+        let unknown = features.find(|feature| !READ.contains(&feature.as_str())).cloned();
         let version = self.protocol.min_reader_version;
         let asked = self
             .maps_columns()

@@ -126,15 +126,19 @@ fn plain(e_tag: &str) -> String {
     }
 }
 
-/// The open slices of recognised files, ordered by schema and path: as many rows as the limit leaves, of them the part that
-/// was asked for.
-pub fn slices(
-    corpus: &Corpus,
-    divided: &Divided,
-    ledger: &Ledger,
-    again: &[Again],
-    request: &Request,
-) -> (Vec<OpenSlice>, u64) {
+/// What is to be done of recognised files.
+#[derive(Debug, Default)]
+pub struct Slices {
+    /// The slices, ordered by schema and path: as many rows as the limit leaves, of them the part that was asked for.
+    pub open: Vec<OpenSlice>,
+    /// Slices that are of other parts.
+    pub left: u64,
+    /// Rows that are beyond the limit.
+    pub beyond: u64,
+}
+
+/// The slices of recognised files that are not done, or are tried again.
+pub fn slices(corpus: &Corpus, divided: &Divided, ledger: &Ledger, again: &[Again], request: &Request) -> Slices {
     let mut open: Vec<OpenSlice> = Vec::new();
     let mut tried: Vec<OpenSlice> = Vec::new();
     for (group, file) in corpus.files() {
@@ -159,14 +163,15 @@ pub fn slices(
         }
     }
     open.sort_by(|a, b| (&a.name.path, a.name.start).cmp(&(&b.name.path, b.name.start)));
-    let all = limit(&mut open, ledger, divided, request) + tried.len() as u64;
+    let beyond = limit(&mut open, ledger, divided, request);
     open.append(&mut tried);
+    let all = open.len();
     if let Some(part) = request.part {
         open.retain(|slice| is_of(part, slice));
     }
     open.sort_by(|a, b| (a.group, &a.name.path, a.name.start).cmp(&(b.group, &b.name.path, b.name.start)));
-    let left = all - open.len() as u64;
-    (open, left)
+    let left = (all - open.len()) as u64;
+    Slices { open, left, beyond }
 }
 
 /// The rows of a slice that are tried again.
@@ -182,20 +187,22 @@ fn again_of(again: &Again, file: &FileRows, group: usize) -> OpenSlice {
     OpenSlice { slice, name: name.clone(), group, replaces: false, before: Some(*before) }
 }
 
-/// Keeps the first rows of the open ones, so many that the output is of no more than the limit; how many slices there are.
+/// Keeps the first rows of the open ones, so many that the output is of no more than the limit; how many others there are.
 fn limit(open: &mut Vec<OpenSlice>, ledger: &Ledger, divided: &Divided, request: &Request) -> u64 {
+    let mut beyond = 0;
     if let Some(limit) = request.limit {
         let replaced = divided.replaced.iter().filter_map(|path| ledger.file(path)).map(|held| held.rows_done());
         let mut left = limit.saturating_sub(ledger.rows - replaced.sum::<u64>());
         open.retain_mut(|slice| {
             let rows = slice.name.rows().min(left);
             left -= rows;
+            beyond += slice.name.rows() - rows;
             slice.name.end = slice.name.start + rows;
             slice.slice.end_at(slice.name.end);
             rows > 0
         });
     }
-    open.len() as u64
+    beyond
 }
 
 /// Whether a slice is of a part: what is asked of it does not depend on which rows are open. A file that is replaced is

@@ -20,7 +20,7 @@ use asap_udfs::settings::{OnError, Provider};
 
 use super::contents::Contents;
 use super::design::Design;
-use super::files::{self, Divided, OpenSlice};
+use super::files::{self, Divided, OpenSlice, Slices};
 use super::identity::Identity;
 use super::inputs::{Gone, Inputs, Pins};
 use super::ledger::Ledger;
@@ -52,6 +52,8 @@ pub struct Job {
     pub slices: Vec<OpenSlice>,
     /// Open slices that are not, because they are another part's or beyond the limit.
     pub left: u64,
+    /// Open rows that are beyond the limit.
+    pub beyond: u64,
     /// Files that cannot be read.
     pub failures: Vec<FileFailure>,
     /// Paths of changed files that stay as they were.
@@ -101,6 +103,22 @@ fn real_path(path: &Path) -> Option<PathBuf> {
     path.ancestors().find_map(|above| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?)))
 }
 
+/// Checks that an output is divided as it is asked to be.
+fn check_partition_by(output: &Output, request: &Request) -> Result<()> {
+    let asked = &request.partition_by;
+    if let Some(twice) = asked.iter().enumerate().find(|(index, name)| asked[..*index].contains(name)) {
+        return config_err!("--partition-by names {} twice", twice.1);
+    }
+    match output.partition_by() {
+        Some(held) if !asked.is_empty() && held != asked.as_slice() => config_err!(
+            "--partition-by is {}, and the output is divided by {}: choose another output, or --new-generation",
+            asked.join(","),
+            if held.is_empty() { "nothing".to_string() } else { held.join(",") }
+        ),
+        _ => Ok(()),
+    }
+}
+
 impl Job {
     /// Opens input and output, and finds what is open. `make` makes the language model.
     ///
@@ -121,6 +139,7 @@ impl Job {
             true => Ledger::of_generation(output.ledger().generation + 1),
             false => {
                 output.check_identity(&identity)?;
+                check_partition_by(&output, request)?;
                 output.ledger().clone()
             }
         };
@@ -132,6 +151,9 @@ impl Job {
             Some(statuses) if !anew => retry::find(&output, statuses).await?,
             _ => vec![],
         };
+        if let Some(statuses) = request.retry_rejects.as_ref().filter(|asked| again.is_empty() && !asked.is_empty()) {
+            notes.push(format!("no reject of the output has the status {}", statuses.join(" or ")));
+        }
         let inputs = Inputs::read(&tables, &sources, &pins, &ledger, &again, request.on_change).await?;
         files.extend(inputs.files);
         corpus::check_paths(&mut files)?;
@@ -146,7 +168,7 @@ impl Job {
         let may_grow = request.on_schema_change == OnSchemaChange::Add || output.table().is_none() || anew;
         let fit = Fit::Table { held: &held, may_grow };
         let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), fit).await?;
-        let (slices, left) = files::slices(&corpus, &divided, &ledger, &again, request);
+        let Slices { open: slices, left, beyond } = files::slices(&corpus, &divided, &ledger, &again, request);
         let Divided { mut failures, mut ignored, .. } = divided;
         failures.extend(inputs.failures);
         ignored.extend(inputs.ignored);
@@ -164,6 +186,7 @@ impl Job {
             anew,
             slices,
             left,
+            beyond,
             failures,
             ignored,
             gone,
@@ -215,14 +238,7 @@ impl Job {
         self.notes.extend(plan::without_status(&schema));
         self.notes.extend(self.corpus.delta_notes());
         let partition_by = match self.output.partition_by().filter(|_| !self.anew) {
-            Some(held) if request.partition_by.is_empty() || held == request.partition_by => held.to_vec(),
-            Some(held) => {
-                return config_err!(
-                    "--partition-by is {}, and the output is divided by {}: choose another output, or --new-generation",
-                    request.partition_by.join(","),
-                    if held.is_empty() { "nothing".to_string() } else { held.join(",") }
-                );
-            }
+            Some(held) => held.to_vec(),
             None => request.partition_by.clone(),
         };
         if let Some(missing) = partition_by.iter().find(|name| rows.output.field_with_name(name).is_err()) {

@@ -107,6 +107,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         from: request.from.clone(),
         to: location::display(job.output.url()),
         slices_left: job.left,
+        rows_beyond_limit: job.beyond,
         files_failed: std::mem::take(&mut job.failures),
         files_ignored: std::mem::take(&mut job.ignored),
         notes: std::mem::take(&mut job.notes),
@@ -169,6 +170,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     summary.anchor = job.llm.usage();
     summary.seconds = started.elapsed().as_secs_f64();
     say_finished(&mut job, &request, &summary).await?;
+    summary.table_version = job.output.table().map(|log| log.state().version);
     let Summary { counts, slices, slices_left, seconds, .. } = &summary;
     tracing::info!(
         rows_in = counts.rows_in,

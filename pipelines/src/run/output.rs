@@ -197,7 +197,7 @@ impl Output {
             Some(held) if held == *identity => Ok(()),
             Some(held) => {
                 let different = held.differences(identity).join(", ");
-                exec_err!("{to} was filled by another pipeline; different are {different}: {advice}")
+                exec_err!("{to} was filled by another pipeline (what differs: {different}): {advice}")
             }
         }
     }

@@ -26,9 +26,11 @@ pub struct Summary {
     pub slices: u64,
     /// Slices that were open when it began and are so still, among them those of other parts.
     pub slices_left: u64,
+    /// Rows that are open and beyond the limit.
+    pub rows_beyond_limit: u64,
     /// Slices that another run committed first.
     pub slices_lost: u64,
-    /// Files that could not be read, and why; the next run tries them again.
+    /// Files that were not taken, and why; the next run tries them again.
     pub files_failed: Vec<FileFailure>,
     /// Rows of files that changed since they were read, and that are still in the output as they were.
     pub files_ignored: Vec<String>,

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use asap_udfs::settings::Provider;
 use datafusion::arrow::array::AsArray;
 use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::execution::TaskContext;
@@ -68,6 +69,8 @@ pub struct Work<'a> {
     waiting: Vec<OpenSlice>,
     template: Option<(usize, Arc<dyn ExecutionPlan>)>,
     running: JoinSet<(OpenSlice, Result<Receipt>)>,
+    /// Rows of the slices under way.
+    rows_running: u64,
     finished: Vec<Finished>,
     /// Files whose slices are committed together, with how many of them are still to come.
     replaced: HashMap<String, usize>,
@@ -107,6 +110,7 @@ impl<'a> Work<'a> {
             waiting,
             template: Some((first, template)),
             running: JoinSet::new(),
+            rows_running: 0,
             finished: Vec::new(),
             replaced,
             failed: HashSet::new(),
@@ -151,7 +155,7 @@ impl<'a> Work<'a> {
         let mut tick = tokio::time::interval(TICK);
         let mut deadline: Option<tokio::time::Instant> = None;
         loop {
-            while deadline.is_none() && self.running.len() < slices_at_once() && !self.waiting.is_empty() {
+            while deadline.is_none() && self.has_room() && !self.waiting.is_empty() {
                 self.begin_next().await?;
             }
             if self.running.is_empty() {
@@ -184,6 +188,16 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// Whether another slice is begun beside those under way: one more than there are cores, so that one's last rows do not
+    /// leave a core idle; where an endpoint is asked, twice as many rows as it may be asked for at once.
+    fn has_room(&self) -> bool {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let settings = &self.request.settings;
+        let is_asked = settings.anchor_provider == Provider::Openai;
+        let rows = if is_asked { 2 * settings.anchor_max_concurrent_requests.0 as u64 } else { 0 };
+        self.running.len() <= cores || self.rows_running < rows
+    }
+
     async fn begin_next(&mut self) -> Result<()> {
         let Some(slice) = self.waiting.pop() else { return Ok(()) };
         if self.failed.contains(&slice.name.path) {
@@ -198,6 +212,7 @@ impl<'a> Work<'a> {
             }
         };
         let plan = over_slices(&template, std::slice::from_ref(&slice), &self.writing)?;
+        self.rows_running += slice.slice.rows();
         // Begun here and not in its task, so that slices of one row group are announced in their order.
         let mut receipts = plan.execute(0, Arc::clone(&self.context))?;
         self.running.spawn(async move {
@@ -213,6 +228,7 @@ impl<'a> Work<'a> {
 
     /// Takes a slice that ended.
     async fn take(&mut self, open: OpenSlice, receipt: Result<Receipt>, summary: &mut Summary) -> Result<()> {
+        self.rows_running -= open.slice.rows();
         let path = open.name.path.clone();
         let mut receipt = match receipt {
             Ok(receipt) => receipt,
@@ -346,10 +362,4 @@ impl<'a> Work<'a> {
         observer.committed(summary);
         Ok(())
     }
-}
-
-/// Slices that are under way at the same time: one more than there are cores, so that one's last rows do not leave a core or
-/// an endpoint idle.
-fn slices_at_once() -> usize {
-    std::thread::available_parallelism().map_or(2, |cores| cores.get() + 1)
 }
