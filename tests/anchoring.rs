@@ -444,10 +444,10 @@ fn what_may_be_spent_holds_for_all_runs_of_an_output_on_a_day() {
         assert!(finished.stderr.contains("is spent on this output today"), "{}", finished.stderr);
     };
     spent("11");
-    let first = server.count();
-    assert!((8..=11).contains(&first), "{first} calls for 11");
+    assert!((8..=11).contains(&server.count()), "{} calls for 11", server.count());
+    // A cheaper call may still have room; more than the day's budget is not spent.
     spent("11");
-    assert_eq!(server.count(), first, "the day's budget was spent");
+    assert!((8..=11).contains(&server.count()), "{} calls for 11", server.count());
     spent("31");
     assert!((26..=31).contains(&server.count()), "{} calls for 31", server.count());
     attempt("200").ok();

@@ -40,6 +40,7 @@ pub struct Metrics {
 #[derive(Debug, Clone, Copy, Default)]
 struct Totals {
     runs: u64,
+    table_version: u64,
     rows_in: u64,
     rows_out: u64,
     rows_filtered: u64,
@@ -59,6 +60,7 @@ impl Totals {
         let Figures { committed: Summary { counts, slices, .. }, usage, .. } = figures;
         Self {
             runs: self.runs,
+            table_version: figures.committed.table_version.unwrap_or(self.table_version),
             rows_in: self.rows_in + counts.rows_in,
             rows_out: self.rows_out + counts.rows_out,
             rows_filtered: self.rows_filtered + counts.rows_filtered,
@@ -159,7 +161,7 @@ impl Metrics {
         gauge("run_slices", "Slices that the run under way has to do.", figures.slices);
         gauge("run_slices_running", "Slices of it that are under way.", figures.slices_running);
         gauge("run_slices_waiting", "Slices of it that were not begun.", figures.slices_waiting);
-        gauge("table_version", "Version of the output.", figures.committed.table_version.unwrap_or(0));
+        gauge("table_version", "Version of the output.", totals.table_version);
         text
     }
 }

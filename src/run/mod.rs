@@ -42,7 +42,8 @@ pub struct RunArgs {
     #[arg(value_name = "PIPELINE")]
     pipeline: PathBuf,
     /// The corpus: a folder, file or pattern of Parquet in any published shape, or a Delta table, which is followed version
-    /// by version; may be repeated, each with a name then, which stands before the paths of its files in the column source
+    /// by version; may be repeated, each with a name then, which stands before the paths of its files in the column source.
+    /// A file is known by its path below the location, so name that in the same way each time
     #[arg(long, value_name = "[NAME=]LOC", required = true)]
     from: Vec<String>,
     /// The output: a new folder, or one that this pipeline filled before
@@ -67,7 +68,7 @@ pub struct RunArgs {
     /// What becomes of a file with a column that the output does not have
     #[arg(long, value_enum, default_value_t = SchemaChange::Add)]
     on_schema_change: SchemaChange,
-    /// Take all rows of the output back, and fill it anew with this pipeline
+    /// Take all rows of the output back in one commit, and fill it anew with this pipeline; readers see it fill
     #[arg(long)]
     new_generation: bool,
     /// Run again and again, so long after each end, until the process is asked to end
@@ -184,16 +185,24 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
     };
     let Some(pause) = watch else { return run_once(&request, format, metrics.as_ref(), &stop).await };
     loop {
-        match run_once(&request, format, metrics.as_ref(), &stop).await {
-            Ok(()) => {}
-            Err(Failure::TooManyRejects(message) | Failure::OtherRun(message) | Failure::TryLater(message)) => {
-                complain(&format!("error: {message}"));
-            }
-            Err(other) => return Err(other),
+        let ended = run_once(&request, format, metrics.as_ref(), &stop).await;
+        tokio::select! {
+            biased;
+            // What the last run left is what the process leaves.
+            () = stop.asked() => return ended,
+            () = std::future::ready(()) => {}
         }
+        let told = match &ended {
+            Ok(()) => None,
+            Err(Failure::TooManyRejects(message) | Failure::OtherRun(message) | Failure::TryLater(message)) => {
+                Some(format!("error: {message}"))
+            }
+            Err(_) => return ended,
+        };
+        told.iter().for_each(|message| complain(message));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = stop.asked() => return Ok(()),
+            () = stop.asked() => return ended,
         }
     }
 }

@@ -97,7 +97,8 @@ pub fn table(summary: &Summary) -> String {
     let parts: Vec<_> =
         summary.seconds_by_part.iter().map(|(part, seconds)| format!("{part} {seconds:.1} s")).collect();
     lines.push(String::new());
-    lines.push(format!("time      {:.1} s ({}, summed over threads)", summary.seconds, parts.join(", ")));
+    let parts = if parts.is_empty() { String::new() } else { format!(" ({}, summed over threads)", parts.join(", ")) };
+    lines.push(format!("time      {:.1} s{parts}", summary.seconds));
     lines.join("\n")
 }
 

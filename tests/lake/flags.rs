@@ -234,3 +234,28 @@ fn files_of_one_schema_fit_the_table_that_the_first_of_them_made() {
     assert_eq!(summary(&place.run(&[]), 0)["rows_out"], 1);
     assert_eq!(place.rows().output.len(), 2);
 }
+
+#[test]
+fn a_new_generation_of_no_rows_is_refused_and_takes_nothing_back() {
+    let place = Place::local();
+    place.put(A);
+    place.run(&[]).ok();
+    std::fs::remove_file(place.path("in/a.parquet")).unwrap();
+    let empty = place.run(&["--new-generation"]);
+    assert!(empty.code == 1 && empty.stderr.contains("the input has no files"), "{}", empty.stderr);
+    place.put_bytes("in/b.parquet", b"no Parquet");
+    let broken = place.run(&["--new-generation"]);
+    assert!(broken.code == 1 && broken.stderr.contains("b.parquet is not a Parquet file"), "{}", broken.stderr);
+    place.holds(&[A]);
+}
+
+#[test]
+fn a_file_under_another_path_is_another_file_and_that_is_said() {
+    let place = Place::local();
+    place.put(A);
+    place.run(&[]).ok();
+    std::fs::rename(place.path("in/a.parquet"), place.path("in/z.parquet")).unwrap();
+    let again = place.run(&[]);
+    assert_eq!(summary(&again, 0)["rows_in"], 7);
+    assert!(again.stderr.contains("z.parquet has the content of a.parquet, which is done"), "{}", again.stderr);
+}

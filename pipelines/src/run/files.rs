@@ -91,6 +91,24 @@ pub fn divide(
     Ok(divided)
 }
 
+/// What people should know of files that are new by their paths, and not by their content.
+pub fn known_elsewhere(divided: &Divided, ledger: &Ledger) -> Option<String> {
+    let held: HashMap<&FileVersion, &String> = ledger.files().map(|(path, held)| (&held.version, path)).collect();
+    let mut again = divided.open.iter().filter(|file| ledger.file(&file.path).is_none()).filter_map(|file| {
+        let before = held.get(divided.versions.get(&file.path)?)?;
+        Some((&file.path, *before))
+    });
+    let (path, before) = again.next()?;
+    let others = match again.count() {
+        0 => String::new(),
+        others => format!(" (and {others} others)"),
+    };
+    Some(format!(
+        "{path} has the content of {before}, which is done{others}: a file is known by its path below --from, so its rows are \
+         read again"
+    ))
+}
+
 fn changed(file: &CorpusFile, held: &FileVersion, found: &FileVersion) -> DataFusionError {
     let sizes = match held.size == found.size {
         true => format!("its {} bytes are others", found.size),

@@ -163,6 +163,7 @@ impl Job {
             format!("{} rejects of {} cannot be tried again: the file is gone", again.rows.len(), again.slice.path)
         }));
         let mut divided = files::divide(files, &ledger, &again, &mut contents, request.on_change)?;
+        notes.extend(files::known_elsewhere(&divided, &ledger));
         let held = if anew { vec![] } else { output.originals()? };
         let open = std::mem::take(&mut divided.open);
         let may_grow = request.on_schema_change == OnSchemaChange::Add || output.table().is_none() || anew;
@@ -174,9 +175,15 @@ impl Job {
         ignored.extend(inputs.ignored);
         failures.append(&mut corpus.failures);
         notes.append(&mut corpus.notes);
-        let is_hopeless = slices.is_empty() && output.table().is_none();
+        let is_hopeless = slices.is_empty() && (output.table().is_none() || anew);
         if let (true, Some(first)) = (is_hopeless, failures.first()) {
             return Err(first.clone().into());
+        }
+        if anew && corpus.groups() == 0 {
+            return exec_err!(
+                "--new-generation would leave {} empty, since the input has no files: name another input",
+                location::display(output.url())
+            );
         }
         let gone = inputs.gone;
         Ok(Self {
