@@ -71,6 +71,8 @@ async fn holds(store: &dyn ObjectStore, folder: &Path, ending: &str) -> object_s
             | object_store::Error::Unauthenticated { .. }
             | object_store::Error::NotSupported { .. },
         ) => Ok(false),
+        // Where S3 forbids a listing, its kind of error does not say so.
+        Err(error) if error.to_string().contains("403 Forbidden") => Ok(false),
         Err(error) => Err(error),
     }
 }
