@@ -30,6 +30,11 @@ impl Stop {
         Self(told)
     }
 
+    /// Whether the process was asked to end.
+    pub fn is_asked(&self) -> bool {
+        *self.0.borrow()
+    }
+
     /// Completes when the process is asked to end, or at once if it was.
     pub fn asked(&self) -> impl Future<Output = ()> + use<> {
         let mut told = self.0.clone();

@@ -158,6 +158,9 @@ fn what_a_killed_run_and_a_replaced_file_left_is_removed() {
     std::fs::write(left.join("probe"), "").unwrap();
     std::fs::write(place.path("out/notes.txt"), "not asap's").unwrap();
     let out = place.path("out");
+    let probes = ["_delta_log/.asap-probe-1", ".asap/cache/.asap-probe-2"].map(|probe| out.join(probe));
+    std::fs::create_dir_all(out.join(".asap/cache")).unwrap();
+    probes.iter().for_each(|probe| std::fs::write(probe, "").unwrap());
 
     let refused = place.execute(&["vacuum", "out", "--retain", "0s"]);
     assert!(refused.code == 2 && refused.stderr.contains("--now"), "{}", refused.stderr);
@@ -171,7 +174,7 @@ fn what_a_killed_run_and_a_replaced_file_left_is_removed() {
 
     let kept: Vec<_> = written(&out).into_iter().filter(|name| name != "notes.txt").collect();
     assert_eq!(kept, live(&out));
-    assert!(out.join("notes.txt").exists());
+    assert!(out.join("notes.txt").exists() && !probes.iter().any(|probe| probe.exists()));
     let rejects = out.join(REJECTS);
     assert_eq!(written(&rejects), live(&rejects));
     place.holds(&[NEW, B]);

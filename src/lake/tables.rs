@@ -62,7 +62,7 @@ pub fn history(commits: &[Commit]) -> String {
         ]
     };
     let rows: Vec<[String; 10]> = std::iter::once(header.map(str::to_string)).chain(commits.iter().map(row)).collect();
-    let widths: [usize; 8] =
+    let widths: [usize; 10] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or_default());
     let line = |row: &[String; 10]| {
         let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {

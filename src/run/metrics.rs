@@ -18,6 +18,8 @@ use crate::cli::Failure;
 /// What is told to whoever asks.
 #[derive(Debug, Default)]
 struct Figures {
+    /// What the runs before did.
+    before: Totals,
     rows: u64,
     rows_reached: u64,
     tokens: u64,
@@ -33,7 +35,6 @@ struct Figures {
 #[derive(Debug, Clone, Default)]
 pub struct Metrics {
     figures: Arc<Mutex<Figures>>,
-    before: Arc<Mutex<Totals>>,
 }
 
 /// Figures of runs that have ended: counters never fall.
@@ -55,24 +56,24 @@ struct Totals {
     cost: f64,
 }
 
-impl Totals {
-    fn with(self, figures: &Figures) -> Self {
-        let Figures { committed: Summary { counts, slices, .. }, usage, .. } = figures;
-        Self {
-            runs: self.runs,
-            table_version: figures.committed.table_version.unwrap_or(self.table_version),
-            rows_in: self.rows_in + counts.rows_in,
-            rows_out: self.rows_out + counts.rows_out,
-            rows_filtered: self.rows_filtered + counts.rows_filtered,
-            rows_rejected: self.rows_rejected + counts.rows_rejected,
-            slices: self.slices + slices,
-            commits: self.commits + figures.commits,
-            calls: self.calls + usage.calls,
-            cache_hits: self.cache_hits + usage.cache_hits,
-            failed: self.failed + usage.failed,
-            tokens_in: self.tokens_in + usage.tokens_in,
-            tokens_out: self.tokens_out + usage.tokens_out,
-            cost: self.cost + usage.cost,
+impl Figures {
+    fn totals(&self) -> Totals {
+        let Self { before, committed: Summary { counts, slices, table_version, .. }, usage, .. } = self;
+        Totals {
+            runs: before.runs,
+            table_version: table_version.unwrap_or(before.table_version),
+            rows_in: before.rows_in + counts.rows_in,
+            rows_out: before.rows_out + counts.rows_out,
+            rows_filtered: before.rows_filtered + counts.rows_filtered,
+            rows_rejected: before.rows_rejected + counts.rows_rejected,
+            slices: before.slices + slices,
+            commits: before.commits + self.commits,
+            calls: before.calls + usage.calls,
+            cache_hits: before.cache_hits + usage.cache_hits,
+            failed: before.failed + usage.failed,
+            tokens_in: before.tokens_in + usage.tokens_in,
+            tokens_out: before.tokens_out + usage.tokens_out,
+            cost: before.cost + usage.cost,
         }
     }
 }
@@ -125,16 +126,15 @@ impl Metrics {
 
     /// A run has ended: its figures stay, and the next one's are added to them.
     pub fn end_run(&self) {
-        let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
-        *before = before.with(&figures);
-        before.runs += 1;
-        *figures = Figures::default();
+        self.change(|figures| {
+            let totals = figures.totals();
+            *figures = Figures { before: Totals { runs: totals.runs + 1, ..totals }, ..Figures::default() };
+        });
     }
 
     fn text(&self) -> String {
         let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        let totals = self.before.lock().unwrap_or_else(PoisonError::into_inner).with(&figures);
+        let totals = figures.totals();
         let mut text = String::new();
         let mut line = |name: &str, kind: &str, help: &str, value: String| {
             // Writing to a String cannot fail.

@@ -186,20 +186,17 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
     let Some(pause) = watch else { return run_once(&request, format, metrics.as_ref(), &stop).await };
     loop {
         let ended = run_once(&request, format, metrics.as_ref(), &stop).await;
-        tokio::select! {
-            biased;
-            // What the last run left is what the process leaves.
-            () = stop.asked() => return ended,
-            () = std::future::ready(()) => {}
+        // What the last run left is what the process leaves.
+        if stop.is_asked() {
+            return ended;
         }
-        let told = match &ended {
-            Ok(()) => None,
+        match &ended {
+            Ok(()) => {}
             Err(Failure::TooManyRejects(message) | Failure::OtherRun(message) | Failure::TryLater(message)) => {
-                Some(format!("error: {message}"))
+                complain(&format!("error: {message}"));
             }
             Err(_) => return ended,
-        };
-        told.iter().for_each(|message| complain(message));
+        }
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.asked() => return ended,

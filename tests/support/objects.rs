@@ -115,7 +115,8 @@ async fn answer_as_hub(
     })
 }
 
-fn listen<S>(service: S) -> SocketAddr
+/// Serves on a thread of its own until the process ends.
+pub fn listen<S>(service: S) -> SocketAddr
 where
     S: HttpService<Incoming, ResBody = Body> + Clone + Send + 'static,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,

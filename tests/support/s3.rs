@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use async_trait::async_trait;
-use hyper_util::rt::TokioIo;
 use s3s::auth::SimpleAuth;
 use s3s::dto::*;
 use s3s::service::S3ServiceBuilder;
 use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use s3s_fs::FileSystem;
 use tokio::sync::Mutex;
+
+use super::objects::listen;
 
 /// The key that the server asks for, and its secret.
 pub const KEY: (&str, &str) = ("test-key", "test-secret-0123456789");
@@ -25,22 +26,7 @@ pub fn serve(folder: &Path) -> SocketAddr {
     let buckets = Buckets { folder: folder.to_path_buf(), files, creating: Mutex::default() };
     let mut service = S3ServiceBuilder::new(buckets);
     service.set_auth(SimpleAuth::from_single(KEY.0, KEY.1));
-    let service = service.build();
-    let (started, address) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async move {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            started.send(listener.local_addr().unwrap()).unwrap();
-            loop {
-                let (connection, _) = listener.accept().await.unwrap();
-                let connection = TokioIo::new(connection);
-                let serving = hyper::server::conn::http1::Builder::new().serve_connection(connection, service.clone());
-                tokio::spawn(serving);
-            }
-        });
-    });
-    address.recv().unwrap()
+    listen(service.build())
 }
 
 /// Gives a command what it needs to reach the server, or a proxy before it.

@@ -119,11 +119,12 @@ async fn write(
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
         .build();
     let object = BufWriter::new(store, path.clone());
-    let mut writer = AsyncArrowWriter::try_new(object, exported_schema(schema), Some(properties))?;
+    let exported = exported_schema(schema);
+    let mut writer = AsyncArrowWriter::try_new(object, Arc::clone(&exported), Some(properties))?;
     for shard in shards {
         let mut batches = read(log, shard, None).await?;
         while let Some(batch) = batches.try_next().await? {
-            let batch = whole(&batch, shard, schema)?;
+            let batch = whole(&batch, shard, schema, &exported)?;
             counts.count_output(&batch);
             writer.write(&batch).await?;
         }
@@ -134,7 +135,7 @@ async fn write(
 
 /// The rows of a shard with all columns of the table: those that divide it into folders stand in the log, and those that
 /// came later are null.
-fn whole(batch: &RecordBatch, shard: &LiveFile, schema: &SchemaRef) -> Result<RecordBatch> {
+fn whole(batch: &RecordBatch, shard: &LiveFile, schema: &Schema, exported: &SchemaRef) -> Result<RecordBatch> {
     let column = |field: &Arc<Field>| -> Result<ArrayRef> {
         if let Some(column) = batch.column_by_name(field.name()) {
             return Ok(cast(column, field.data_type())?);
@@ -145,7 +146,7 @@ fn whole(batch: &RecordBatch, shard: &LiveFile, schema: &SchemaRef) -> Result<Re
         }
     };
     let columns = schema.fields().iter().map(|field| column(field).map(without_map)).collect::<Result<Vec<_>>>()?;
-    Ok(RecordBatch::try_new(exported_schema(schema), columns)?)
+    Ok(RecordBatch::try_new(Arc::clone(exported), columns)?)
 }
 
 /// The columns of a table as they are exported.

@@ -152,10 +152,10 @@ async fn left_by_the_killed(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>> 
     Ok(found)
 }
 
-/// The probes in a folder, before whose other names theirs sort.
+/// The probes in a folder.
 async fn probes(store: &dyn ObjectStore, folder: &Path) -> Result<Vec<ObjectMeta>> {
-    let listed = store.list_with_offset(Some(folder), &folder.clone().join("."));
-    match listed.try_take_while(|object| std::future::ready(Ok(is_ours(&object.location)))).try_collect().await {
+    let listed = store.list(Some(folder));
+    match listed.try_filter(|object| std::future::ready(is_ours(&object.location))).try_collect().await {
         Err(object_store::Error::NotFound { .. }) => Ok(vec![]),
         listed => Ok(listed?),
     }

@@ -93,7 +93,10 @@ pub fn divide(
 
 /// What people should know of files that are new by their paths, and not by their content.
 pub fn known_elsewhere(divided: &Divided, ledger: &Ledger) -> Option<String> {
-    let held: HashMap<&FileVersion, &String> = ledger.files().map(|(path, held)| (&held.version, path)).collect();
+    // A time says nothing of a content.
+    let of_content = |held: &FileVersion| ["sha256-", "etag-"].iter().any(|kind| held.fingerprint.starts_with(kind));
+    let held = ledger.files().filter(|(_, held)| of_content(&held.version)).map(|(path, held)| (&held.version, path));
+    let held: HashMap<&FileVersion, &String> = held.collect();
     let mut again = divided.open.iter().filter(|file| ledger.file(&file.path).is_none()).filter_map(|file| {
         let before = held.get(divided.versions.get(&file.path)?)?;
         Some((&file.path, *before))
