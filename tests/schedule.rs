@@ -282,7 +282,9 @@ fn a_check_tells_the_next_times() {
                 to = 's3://b/'\nlimit = 5\ndry-run = false\nset.'refine.max_tokens' = 5\n\
                 [jobs.weekly]\ncron = '30 4 * * MON'\npipeline = 'mine.sql'\nfrom = 'a'\nto = 'b'\n";
     let commands = ["asap schedule jobs.toml --check", "asap schedule jobs.toml --check --format json"];
-    insta::assert_snapshot!(transcript(&workplace(jobs), &commands));
+    let workplace = workplace(jobs);
+    std::fs::write(workplace.path("mine.sql"), "").unwrap();
+    insta::assert_snapshot!(transcript(&workplace, &commands));
 }
 
 #[test]
@@ -302,10 +304,11 @@ fn each_fault_is_named_by_job_and_key() {
                 dry-run = 'yes'\nto = { folder = ['x'] }\ncolumns = [['x']]\npassword = 'sk-0123456789'\n\
                 [jobs.b]\npipeline = 'p.sql'\nto = ['out', 'out']\nformat = 'table'\n\
                 [jobs.c]\ncron = 5\ntimezone = 1\npipeline = 'p.sql'\n\
-                [jobs.d]\ncron = '0 0 30 2 *'\npipeline = 'p.sql'\nfrom = 'in'\nto = 'out'\n\
+                [jobs.d]\ncron = '0 0 30 2 *'\npipeline = 'q.sql'\nfrom = 'in'\nto = 'out'\n\
                 [jobs.d.set]\n'anchor.api_key' = 'sk-0123456789'\n'refine.max_tokens' = 'many'\n\
                 [jobs.d.set.scorer]\nmodle = 'x'\n";
     let workplace = workplace(jobs);
+    std::fs::write(workplace.path("p.sql"), "").unwrap();
     std::fs::write(workplace.path("empty.toml"), "").unwrap();
     std::fs::write(workplace.path("list.toml"), "jobs = [1]\n").unwrap();
     std::fs::write(workplace.path("text.toml"), "jobs\n").unwrap();

@@ -6,6 +6,7 @@ mod tables;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use asap_pipelines::corpus::ColumnMapping;
@@ -17,7 +18,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cli::{Failure, SettingArgs};
 use crate::config;
-use crate::output::complain;
+use crate::output::{complain, error_line};
 use crate::progress::Bar;
 use crate::signals::Stop;
 use metrics::Metrics;
@@ -208,6 +209,8 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
 struct Watchers<'a> {
     bar: Bar,
     metrics: Option<&'a Metrics>,
+    /// What a run that failed did until then.
+    broken: OnceLock<Summary>,
 }
 
 impl Watchers<'_> {
@@ -235,6 +238,11 @@ impl Observer for Watchers<'_> {
     fn committed(&self, summary: &Summary) {
         self.each(|observer| observer.committed(summary));
     }
+
+    fn failed(&self, summary: &Summary) {
+        // A run fails once.
+        drop(self.broken.set(summary.clone()));
+    }
 }
 
 async fn run_once(
@@ -243,11 +251,20 @@ async fn run_once(
     metrics: Option<&Metrics>,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let watchers = Watchers { bar: Bar::new("pruning"), metrics };
+    let watchers = Watchers { bar: Bar::new("pruning"), metrics, broken: OnceLock::new() };
     let result = run_pipeline(request.clone(), &watchers, stop.asked()).await;
     watchers.bar.finish();
     metrics.into_iter().for_each(Metrics::end_run);
-    let summary = result?;
+    let summary = match result {
+        Ok(summary) => summary,
+        Err(error) => {
+            if let Some(summary) = watchers.broken.get() {
+                let broken = tables::Broken { summary, error: error_line(&error) };
+                print_as(format, &broken, || tables::table(summary))?;
+            }
+            return Err(error.into());
+        }
+    };
     for note in &summary.notes {
         complain(&format!("note: {note}"));
     }

@@ -13,8 +13,16 @@ use crate::output::{count, print};
 pub enum SummaryFormat {
     /// For people.
     Table,
-    /// For machines: one JSON object on the last line.
+    /// For machines: JSON, on the last line.
     Json,
+}
+
+/// What a run did that failed after it began, and why it did.
+#[derive(Debug, Serialize)]
+pub struct Broken<'a> {
+    #[serde(flatten)]
+    pub summary: &'a Summary,
+    pub error: String,
 }
 
 /// Prints what was found, as a line of JSON or as a table.

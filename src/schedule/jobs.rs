@@ -13,6 +13,8 @@ use crate::cli::Failure;
 /// The keys of a job that are no flags of `asap run`.
 const CRON: &str = "cron";
 const TIMEZONE: &str = "timezone";
+/// The key of a file that must be there.
+const PIPELINE: &str = "pipeline";
 
 /// A run that is repeated.
 #[derive(Debug, Clone)]
@@ -70,6 +72,8 @@ fn read_job(flags: &Flags, name: &str, job: &Table) -> Result<Job, Vec<(String, 
     // The expression is looked at even where the zone is wrong.
     let times = times(job.get(CRON), zone.unwrap_or_default()).map_err(|fault| kept(CRON, fault)).ok();
     let arguments = flags.arguments(job, &[CRON, TIMEZONE]).map_err(|more| faults.extend(more)).ok();
+    let pipeline = job.get(PIPELINE).and_then(Value::as_str).filter(|path| !Path::new(path).is_file());
+    faults.extend(pipeline.map(|path| (PIPELINE.to_string(), format!("there is no file {path}"))));
     match (times, arguments) {
         (Some(times), Some(arguments)) if faults.is_empty() => Ok(Job { name: name.to_string(), times, arguments }),
         _ => Err(faults),

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde_json::Value;
+
 use crate::common::Finished;
 use crate::place::{File, PIPELINE, Place, Running, failed, had_nothing_to_do, summary};
 use crate::server::{Reply, Server};
@@ -77,6 +79,8 @@ fn more_rejects_than_are_allowed_end_in_a_code_of_their_own() {
         place.put_all(&[A, B]);
         let refused = place.run(&["--max-rejects", limit]);
         assert!(refused.code == 3 && refused.stderr.contains("--max-rejects"), "{}: {}", refused.code, refused.stderr);
+        let told: Value = serde_json::from_str(refused.stdout.trim()).unwrap();
+        assert!(told["error"].as_str().unwrap().contains("--max-rejects") && told["slices"].is_u64(), "{told}");
         place.is_whole();
         // What was committed stays, the rest comes.
         place.run(&["--max-rejects", "50%"]).ok();

@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use datafusion::common::{Result, exec_datafusion_err};
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::identity::hex;
 
@@ -32,7 +31,7 @@ struct Known {
     size: u64,
     /// Nanoseconds since 1970.
     modified: u64,
-    hash: String,
+    blake3: String,
 }
 
 impl Contents {
@@ -51,7 +50,7 @@ impl Contents {
         }
     }
 
-    /// The SHA-256 of a file's content, in 32 hexadecimal digits.
+    /// The BLAKE3 hash of a file's content, in 32 hexadecimal digits.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -64,12 +63,12 @@ impl Contents {
         if let Some(known) =
             self.files.get(&key).filter(|known| known.size == found.len() && known.modified == nanoseconds)
         {
-            return Ok(known.hash.clone());
+            return Ok(known.blake3.clone());
         }
         let hash = hash_of(path).map_err(failed)?;
         if SystemTime::now().duration_since(modified).is_ok_and(|age| age > SETTLED) {
             self.changed = true;
-            self.files.insert(key, Known { size: found.len(), modified: nanoseconds, hash: hash.clone() });
+            self.files.insert(key, Known { size: found.len(), modified: nanoseconds, blake3: hash.clone() });
         }
         Ok(hash)
     }
@@ -82,26 +81,26 @@ impl Contents {
         if !folder.is_dir() {
             return Ok(None);
         }
-        let mut all = Sha256::new();
+        let mut all = blake3::Hasher::new();
         for path in asap_udfs::lm::model_files(folder)? {
             let name = path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
-            all.update((name.len() as u64).to_le_bytes());
+            all.update(&(name.len() as u64).to_le_bytes());
             all.update(name);
-            all.update(self.of_file(&path)?);
+            all.update(self.of_file(&path)?.as_bytes());
         }
-        Ok(Some(hex(&all.finalize())))
+        Ok(Some(hex(all.finalize().as_bytes())))
     }
 }
 
 fn hash_of(path: &Path) -> std::io::Result<String> {
     let mut file = std::fs::File::open(path)?;
-    let mut hash = Sha256::new();
+    let mut hash = blake3::Hasher::new();
     let mut buffer = vec![0; READ_BYTES];
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(hex(&hash.finalize())),
+            0 => return Ok(hex(hash.finalize().as_bytes())),
             read => hash.update(&buffer[..read]),
-        }
+        };
     }
 }
 
@@ -128,6 +127,6 @@ mod tests {
         let two = contents.of_file(&path).unwrap();
         assert_ne!(two, one);
         // Too young to be remembered.
-        assert_eq!(contents.files.values().next().unwrap().hash, one);
+        assert_eq!(contents.files.values().next().unwrap().blake3, one);
     }
 }

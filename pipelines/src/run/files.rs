@@ -94,7 +94,7 @@ pub fn divide(
 /// What people should know of files that are new by their paths, and not by their content.
 pub fn known_elsewhere(divided: &Divided, ledger: &Ledger) -> Option<String> {
     // A time says nothing of a content.
-    let of_content = |held: &FileVersion| ["sha256-", "etag-"].iter().any(|kind| held.fingerprint.starts_with(kind));
+    let of_content = |held: &FileVersion| ["blake3-", "etag-"].iter().any(|kind| held.fingerprint.starts_with(kind));
     let held = ledger.files().filter(|(_, held)| of_content(&held.version)).map(|(path, held)| (&held.version, path));
     let held: HashMap<&FileVersion, &String> = held.collect();
     let mut again = divided.open.iter().filter(|file| ledger.file(&file.path).is_none()).filter_map(|file| {
@@ -131,7 +131,7 @@ fn version_of(file: &CorpusFile, contents: &mut Contents) -> Result<FileVersion>
     }
     let is_local = file.store_url.as_str().starts_with("file:");
     let fingerprint = match &file.meta.e_tag {
-        _ if is_local => format!("sha256-{}", contents.of_file(Path::new(&file.name))?),
+        _ if is_local => format!("blake3-{}", contents.of_file(Path::new(&file.name))?),
         Some(e_tag) => format!("etag-{}", plain(e_tag)),
         None => format!("time-{}", file.meta.last_modified.timestamp_millis()),
     };

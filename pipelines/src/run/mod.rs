@@ -86,6 +86,8 @@ pub trait Observer: Sync {
     fn slices(&self, running: u64, waiting: u64, usage: Usage);
     /// Slices were committed; what the run did until now.
     fn committed(&self, summary: &Summary);
+    /// The run fails after it began; what it did until then.
+    fn failed(&self, _: &Summary) {}
 }
 
 /// Runs a pipeline over the open slices of its input and commits them as they are finished. When `stop` completes, no slice is begun
@@ -163,12 +165,16 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     // What fails here fails after the work, and must not hide why that ended.
     let mut tidied = job.output.sweep().await;
     tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await).and(given_back);
-    if let Ended::Failed(error) = ended {
-        return Err(error);
-    }
-    tidied?;
     summary.anchor = job.llm.usage();
     summary.seconds = started.elapsed().as_secs_f64();
+    let failure = match ended {
+        Ended::Failed(error) => Some(error),
+        _ => tidied.err(),
+    };
+    if let Some(error) = failure {
+        observer.failed(&summary);
+        return Err(error);
+    }
     say_finished(&mut job, &request, &summary).await?;
     summary.table_version = job.output.table().map(|log| log.state().version);
     let Summary { counts, slices, slices_left, seconds, .. } = &summary;
