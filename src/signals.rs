@@ -13,15 +13,15 @@ const KILLED: i32 = 130;
 pub struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Listens from now on. A process that is asked once more ends at once.
-    pub fn listen() -> Self {
+    /// Listens from now on, and says `doing` when it hears. A process that is asked once more ends at once.
+    pub fn listen(doing: &'static str) -> Self {
         let (tell, told) = watch::channel(false);
         let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
         // Without a handler the process is simply ended by the signal.
         if let (Ok(mut terminate), Ok(mut interrupt)) = signals {
             tokio::spawn(async move {
                 let name = asked(&mut terminate, &mut interrupt).await;
-                complain(&format!("{name}: committing what is finished; once more ends at once"));
+                complain(&format!("{name}: {doing}; once more ends at once"));
                 tell.send_replace(true);
                 asked(&mut terminate, &mut interrupt).await;
                 std::process::exit(KILLED);

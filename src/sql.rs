@@ -34,6 +34,7 @@ use crate::cli::{Failure, SettingArgs};
 use crate::config;
 use crate::output::complain;
 use crate::run::calls;
+use crate::signals::Stop;
 use tables::is_remote;
 
 /// Query chain-of-thought datasets by SQL
@@ -107,18 +108,26 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         instrumented_registry: Arc::new(InstrumentedObjectStoreRegistry::new()),
     };
     if commands.is_empty() && std::io::stdin().is_terminal() {
-        return exec::exec_from_repl(&session, &mut print).await.map_err(|error| Failure::Failed(error.to_string()));
+        let done = exec::exec_from_repl(&session, &mut print).await;
+        llm.landed().await;
+        return done.map_err(|error| Failure::Failed(error.to_string()));
     }
     if commands.is_empty() {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text)?;
         commands.push(text);
     }
-    let done = execute(&session, commands, &print).await;
+    let stop = Stop::listen("keeping what was asked");
+    let done = tokio::select! {
+        done = execute(&session, commands, &print) => done.map_err(Failure::from),
+        () = stop.asked() => Err(Failure::TryLater("interrupted".to_string())),
+    };
+    // Calls that were sent are paid, so their answers are kept.
+    llm.landed().await;
     if let Some(calls) = calls(&llm.usage()).filter(|_| !args.quiet) {
         complain(&calls);
     }
-    Ok(done?)
+    done
 }
 
 async fn execute(session: &Session, commands: Vec<String>, print: &PrintOptions) -> Result<()> {

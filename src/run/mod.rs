@@ -172,7 +172,7 @@ impl RunArgs {
 pub async fn run(args: RunArgs) -> Result<(), Failure> {
     let (format, dry_run, watch, metrics_addr) = (args.format, args.dry_run, args.watch, args.metrics_addr);
     let request = args.request()?;
-    let stop = Stop::listen();
+    let stop = Stop::listen("committing what is finished");
     if dry_run {
         let bar = Bar::new("pruning");
         let result = estimate(request, &bar, stop.asked()).await;

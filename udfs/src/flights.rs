@@ -5,14 +5,11 @@ use std::fmt;
 use std::hash::Hash;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
-use futures::future::{BoxFuture, Shared, WeakShared};
+use futures::future::{BoxFuture, Shared};
 use tokio::task::AbortHandle;
-
-/// A computation, and who waits for it.
-type Flight<V> = BoxFuture<'static, Result<V, Interrupted>>;
 
 /// The runtime ended before the computation did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -22,71 +19,112 @@ pub struct Interrupted;
 /// What is being computed, by key.
 ///
 /// A computation runs as a task of its own: it goes on while whoever asked first is not polled, so two streams that wait
-/// for each other's rows do not stop. When nobody waits any longer it is aborted, unless it holds on ([`Waiters::hold`]).
+/// for each other's rows do not stop. When nobody waits any longer it is aborted, unless it pays ([`Callers::pay`]): then it
+/// goes on, and whoever asks for the same meanwhile joins it.
 pub struct Flights<K, V> {
-    open: Mutex<HashMap<K, WeakShared<Flight<V>>>>,
+    open: Arc<Open<K, V>>,
     running: Arc<AtomicUsize>,
+}
+
+type Open<K, V> = Mutex<HashMap<K, Flight<V>>>;
+
+/// A computation under way, and who waits for it.
+struct Flight<V> {
+    value: Shared<BoxFuture<'static, Result<V, Interrupted>>>,
+    callers: Arc<Callers>,
 }
 
 /// Those who wait for a computation, as the computation sees them.
 #[derive(Debug, Default)]
-pub struct Waiters(Mutex<Waiting>);
+pub struct Callers(Mutex<State>);
 
 #[derive(Debug, Default)]
-struct Waiting {
-    are_gone: bool,
-    is_held: bool,
+struct State {
+    waiting: usize,
+    paying: usize,
+    task: Option<AbortHandle>,
+    is_aborted: bool,
 }
 
-impl Waiters {
-    /// From here on the computation goes on though everybody may leave: it pays for something. False if nobody waits.
-    pub fn hold(&self) -> bool {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.is_held = !waiting.are_gone;
-        waiting.is_held
-    }
-
-    /// From here on the computation is aborted when everybody leaves.
-    pub fn release(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_held = false;
-    }
-}
-
-/// Aborts a computation when it is dropped with the last who waits, unless it holds on.
-struct LastLeaves {
-    waiters: Arc<Waiters>,
-    task: AbortHandle,
-}
-
-impl Drop for LastLeaves {
-    fn drop(&mut self) {
-        let mut waiting = self.waiters.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.are_gone = true;
-        if !waiting.is_held {
-            self.task.abort();
+impl State {
+    fn abort_if_idle(&mut self) {
+        if self.waiting == 0 && self.paying == 0 {
+            self.is_aborted = true;
+            self.task.iter().for_each(AbortHandle::abort);
         }
     }
 }
 
-/// Counts a computation while it runs.
-struct Running(Arc<AtomicUsize>);
+impl Callers {
+    /// While what this returns lives, the computation goes on though everybody may leave: it pays for something. None if
+    /// nobody waits.
+    pub fn pay(self: &Arc<Self>) -> Option<Paying> {
+        let mut state = self.state();
+        (state.waiting > 0).then(|| {
+            state.paying += 1;
+            Paying(Arc::clone(self))
+        })
+    }
 
-impl Running {
-    fn begin(running: &Arc<AtomicUsize>) -> Self {
-        running.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(running))
+    /// One more waits, unless the computation was aborted.
+    fn join(self: &Arc<Self>) -> Option<Seat> {
+        let mut state = self.state();
+        (!state.is_aborted).then(|| {
+            state.waiting += 1;
+            Seat(Arc::clone(self))
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Running {
+/// A call that is paid, or will be once it is answered: while it lives, its computation is not aborted.
+#[derive(Debug)]
+pub struct Paying(Arc<Callers>);
+
+impl Drop for Paying {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        let mut state = self.0.state();
+        state.paying -= 1;
+        state.abort_if_idle();
+    }
+}
+
+/// One who waits.
+struct Seat(Arc<Callers>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.waiting -= 1;
+        state.abort_if_idle();
+    }
+}
+
+/// A computation that runs; at its end nobody can join it any more.
+struct Running<K: Eq + Hash, V> {
+    key: K,
+    open: Arc<Open<K, V>>,
+    callers: Arc<Callers>,
+    running: Arc<AtomicUsize>,
+}
+
+impl<K: Eq + Hash, V> Drop for Running<K, V> {
+    fn drop(&mut self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // Behind one that was aborted another may have begun.
+        if open.get(&self.key).is_some_and(|flight| Arc::ptr_eq(&flight.callers, &self.callers)) {
+            open.remove(&self.key);
+        }
+        self.running.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl<K, V> Default for Flights<K, V> {
     fn default() -> Self {
-        Self { open: Mutex::default(), running: Arc::default() }
+        Self { open: Arc::default(), running: Arc::default() }
     }
 }
 
@@ -96,7 +134,7 @@ impl<K, V> fmt::Debug for Flights<K, V> {
     }
 }
 
-impl<K: Eq + Hash, V: Clone + Send + Sync + 'static> Flights<K, V> {
+impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Flights<K, V> {
     /// The value of the computation under this key, which is started if there is none; and whether it was there.
     ///
     /// # Errors
@@ -104,13 +142,15 @@ impl<K: Eq + Hash, V: Clone + Send + Sync + 'static> Flights<K, V> {
     pub async fn join<Computing>(
         &self,
         key: K,
-        compute: impl FnOnce(Arc<Waiters>) -> Computing,
+        compute: impl FnOnce(Arc<Callers>) -> Computing,
     ) -> Result<(V, bool), Interrupted>
     where
         Computing: Future<Output = V> + Send + 'static,
     {
-        let (flight, joined) = self.board(key, compute);
-        Ok((flight.await?, joined))
+        let (value, seat, joined) = self.board(key, compute);
+        let value = value.await;
+        drop(seat);
+        Ok((value?, joined))
     }
 
     /// Whether a computation runs, also one that nobody waits for.
@@ -118,49 +158,57 @@ impl<K: Eq + Hash, V: Clone + Send + Sync + 'static> Flights<K, V> {
         self.running.load(Ordering::SeqCst) > 0
     }
 
-    fn board<Computing>(&self, key: K, compute: impl FnOnce(Arc<Waiters>) -> Computing) -> (Shared<Flight<V>>, bool)
+    #[allow(clippy::type_complexity, reason = "the parts of a flight, taken apart at once")]
+    fn board<Computing>(
+        &self,
+        key: K,
+        compute: impl FnOnce(Arc<Callers>) -> Computing,
+    ) -> (Shared<BoxFuture<'static, Result<V, Interrupted>>>, Option<Seat>, bool)
     where
         Computing: Future<Output = V> + Send + 'static,
     {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(flight) = open.get(&key).and_then(WeakShared::upgrade) {
-            return (flight, true);
+        if let Some((value, seat)) =
+            open.get(&key).and_then(|flight| Some((flight.value.clone(), flight.callers.join()?)))
+        {
+            return (value, Some(seat), true);
         }
-        open.retain(|_, flight| flight.upgrade().is_some());
-        let waiters = Arc::new(Waiters::default());
-        let (running, computing) = (Running::begin(&self.running), compute(Arc::clone(&waiters)));
+        let callers = Arc::new(Callers::default());
+        let seat = callers.join();
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let running = Running {
+            key: key.clone(),
+            open: Arc::clone(&self.open),
+            callers: Arc::clone(&callers),
+            running: Arc::clone(&self.running),
+        };
+        let computing = compute(Arc::clone(&callers));
         let task = tokio::spawn(async move {
             let _running = running;
             computing.await
         });
-        let last = LastLeaves { waiters, task: task.abort_handle() };
-        let flight = async move {
-            let _last = last;
-            task.await.map_err(|error| match error.try_into_panic() {
+        callers.state().task = Some(task.abort_handle());
+        let value = task.map(|ended| {
+            ended.map_err(|error| match error.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
                 Err(_) => Interrupted,
             })
-        };
-        let flight = flight.boxed().shared();
-        if let Some(weak) = flight.downgrade() {
-            open.insert(key, weak);
-        }
-        (flight, false)
+        });
+        let value = value.boxed().shared();
+        open.insert(key, Flight { value: value.clone(), callers });
+        (value, seat, false)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use tokio::sync::{Semaphore, oneshot};
 
     #[tokio::test]
     async fn equal_keys_share_one_computation() {
-        let (flights, runs) = (Flights::default(), AtomicUsize::new(0));
-        let runs = Arc::new(runs);
+        let (flights, runs) = (Flights::default(), Arc::new(AtomicUsize::new(0)));
         let join = |key: u32| {
             let runs = Arc::clone(&runs);
             flights.join(key, move |_| async move {
@@ -174,7 +222,7 @@ mod tests {
         assert_eq!(values, [(10, false), (20, false), (10, true), (10, true), (20, true)]);
         assert_eq!(runs.load(Ordering::Relaxed), 2);
         assert_eq!(join(1).await.unwrap(), (10, false));
-        assert_eq!(flights.open.lock().unwrap().len(), 1);
+        assert!(flights.open.lock().unwrap().is_empty());
     }
 
     #[tokio::test]
@@ -201,31 +249,46 @@ mod tests {
         }));
         assert!(futures::poll!(&mut alone).is_pending());
         drop(alone);
+        // What was given up is not joined, and what is begun in its place stays though the other ends later.
+        assert_eq!(flights.join(2, |_| async { 1 }).await, Ok((1, false)));
         assert!(receiver.await.is_err());
     }
 
     #[tokio::test]
-    async fn a_computation_that_pays_goes_on_though_everybody_leaves() {
+    async fn a_computation_that_pays_goes_on_though_everybody_leaves_and_is_joined_by_who_comes_then() {
         let flights = Flights::<u32, u32>::default();
         let (gate, reached) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-        let (opened, reaching) = (Arc::clone(&gate), Arc::clone(&reached));
-        let mut caller = Box::pin(flights.join(1, move |waiters| async move {
-            assert!(waiters.hold());
-            reaching.add_permits(1);
-            drop(opened.acquire().await);
-            // What it would pay next, nobody waits for.
-            assert!(!waiters.hold());
-            reaching.add_permits(1);
-            7
-        }));
-        assert!(futures::poll!(&mut caller).is_pending());
-        reached.acquire().await.unwrap().forget();
-        drop(caller);
-        assert!(flights.any());
-        gate.add_permits(1);
-        reached.acquire().await.unwrap().forget();
-        while flights.any() {
-            tokio::task::yield_now().await;
+        let pays = |steps: u32| {
+            let (opened, reaching) = (Arc::clone(&gate), Arc::clone(&reached));
+            move |callers: Arc<Callers>| async move {
+                let paying = callers.pay().unwrap();
+                reaching.add_permits(1);
+                opened.acquire().await.unwrap().forget();
+                // What it would pay next, nobody waits for.
+                assert_eq!(callers.pay().is_none(), steps == 2);
+                reaching.add_permits(1);
+                drop(paying);
+                7
+            }
+        };
+        for (key, comes_back) in [(1, false), (2, true)] {
+            let mut caller = Box::pin(flights.join(key, pays(if comes_back { 1 } else { 2 })));
+            assert!(futures::poll!(&mut caller).is_pending());
+            reached.acquire().await.unwrap().forget();
+            drop(caller);
+            assert!(flights.any());
+            let mut late = comes_back.then(|| Box::pin(flights.join(key, |_| async { 0 })));
+            if let Some(late) = &mut late {
+                assert!(futures::poll!(late).is_pending());
+            }
+            gate.add_permits(1);
+            if let Some(late) = late {
+                assert_eq!(late.await, Ok((7, true)));
+            }
+            reached.acquire().await.unwrap().forget();
+            while flights.any() {
+                tokio::task::yield_now().await;
+            }
         }
     }
 }

@@ -206,14 +206,18 @@ async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Re
     }
 }
 
-/// Whether the endpoint has ever answered, or was not asked: if all calls failed, the rows are not to blame.
+/// Whether rows that failed may be committed as failed: not where no call of the run was answered, or the endpoint is down or
+/// denies now, for then the rows are not to blame.
 fn is_answered(llm: &Llm) -> Result<()> {
-    match llm.last_of_nothing_but_failures() {
-        Some(last) => exec_err!(
+    if let Some(last) = llm.last_of_nothing_but_failures() {
+        return exec_err!(
             "none of {} calls was answered; the last failure: {last}. Nothing more is committed: repair that and run the \
              same again",
             llm.usage().calls
-        ),
+        );
+    }
+    match llm.verdict() {
+        Some(verdict) => exec_err!("{verdict}"),
         None => Ok(()),
     }
 }

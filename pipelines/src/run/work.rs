@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use asap_udfs::llm::Statement;
 use asap_udfs::settings::Provider;
 use datafusion::arrow::array::AsArray;
 use datafusion::common::{DataFusionError, Result, exec_err};
@@ -64,6 +65,8 @@ pub struct Work<'a> {
     design: &'a Design,
     writing: Arc<Writing>,
     context: Arc<TaskContext>,
+    /// All slices are one statement to the language model.
+    _statement: Arc<Statement>,
     progress: Arc<Progress>,
     /// Slices that were not begun, the first last.
     waiting: Vec<OpenSlice>,
@@ -99,8 +102,10 @@ impl<'a> Work<'a> {
         }
         let progress = Arc::new(Progress::default());
         job.context.state_ref().write().config_mut().set_extension(Arc::clone(&progress));
+        let context = job.context.task_ctx();
         Self {
-            context: job.context.task_ctx(),
+            _statement: job.llm.statement(&context),
+            context,
             job,
             request,
             pipeline,

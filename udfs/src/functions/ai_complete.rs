@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -5,6 +6,7 @@ use datafusion::arrow::array::{ArrayRef, StringArray};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Documentation, Signature, Volatility};
 use datafusion_macros::user_doc;
 
@@ -59,18 +61,20 @@ impl AsyncCall for AiComplete {
         asked::window(config)
     }
 
+    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self.llm.statement(context))
+    }
+
     async fn call(&self, args: &CallArgs, meter: &Arc<Meter>) -> Result<ArrayRef> {
-        let settings = Settings::of(&args.config)?;
-        let anchoring = self.llm.anchoring(settings)?;
+        let settings = Settings::of(args.config())?;
+        let anchoring = self.llm.anchoring(settings)?.within(self.llm.statement(&args.context));
         let prompts = args::texts(&args.arrays[0]);
-        let completions = asked::rows(args.rows, |row| {
-            let anchoring = Arc::clone(&anchoring);
-            async move {
-                let Some(prompt) = args::text_at(prompts, row) else { return Ok(None) };
-                let completion = anchoring.complete(prompt).await?;
-                asked::record(meter, &completion);
-                Ok(Some(completion))
-            }
+        let anchoring = &anchoring;
+        let completions = asked::rows(args.rows, |row| async move {
+            let Some(prompt) = args::text_at(prompts, row) else { return Ok(None) };
+            let completion = anchoring.complete(prompt).await?;
+            asked::record(meter, &completion);
+            Ok(Some(completion))
         })
         .await?;
         let asked: Vec<Completion> = completions.iter().flatten().cloned().collect();

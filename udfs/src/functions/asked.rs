@@ -8,7 +8,7 @@ use datafusion::common::{Result, exec_err};
 use futures::future::try_join_all;
 
 use crate::llm::anchoring::OK;
-use crate::llm::{Spent, extractive, local};
+use crate::llm::{Spent, Usage, extractive, local};
 use crate::plan::Meter;
 use crate::settings::{OnError, Provider, Settings};
 
@@ -36,15 +36,14 @@ where
     Ok(try_join_all((0..count).map(ask)).await?)
 }
 
-/// Shows in EXPLAIN ANALYZE what a row's answers took and whether it failed.
+/// Shows in EXPLAIN ANALYZE what a row used and whether it failed.
 pub fn record<T: Asked>(meter: &Meter, row: &T) {
-    let spent = row.spent();
-    let calls = spent.calls as usize;
+    let Usage { calls, cache_hits, retries, tokens_in, tokens_out, .. } = row.spent().own;
     meter.add_failed(usize::from(row.status() != OK));
-    meter.add_calls(calls);
-    meter.add_cache_hits(spent.attempts as usize - calls);
-    meter.add_retries(spent.retries as usize);
-    meter.add_tokens(spent.tokens_in as usize, spent.tokens_out as usize);
+    meter.add_calls(calls as usize);
+    meter.add_cache_hits(cache_hits as usize);
+    meter.add_retries(retries as usize);
+    meter.add_tokens(tokens_in as usize, tokens_out as usize);
 }
 
 /// What came of a row.

@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -5,6 +6,7 @@ use datafusion::arrow::array::{ArrayRef, StringArray, StructArray};
 use datafusion::arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Documentation, Signature, Volatility};
 use datafusion_macros::user_doc;
 
@@ -73,12 +75,16 @@ impl AsyncCall for CotAnchor {
         asked::window(config)
     }
 
+    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self.llm.statement(context))
+    }
+
     async fn call(&self, args: &CallArgs, meter: &Arc<Meter>) -> Result<ArrayRef> {
-        let settings = Settings::of(&args.config)?;
+        let settings = Settings::of(args.config())?;
         let anchors = match settings.anchor_provider {
             Provider::Extractive => extracted(args.arrays.clone()).await?,
             Provider::Openai | Provider::Local => {
-                let anchoring = &self.llm.anchoring(settings)?;
+                let anchoring = &self.llm.anchoring(settings)?.within(self.llm.statement(&args.context));
                 let (questions, answers) = (args::texts(&args.arrays[0]), args::texts(&args.arrays[1]));
                 asked::rows(args.rows, |row| async move {
                     let anchor = anchoring.anchor(args::text_at(questions, row), args::text_at(answers, row)).await?;

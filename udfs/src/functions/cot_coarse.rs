@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -7,6 +8,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Documentation, Signature, Volatility};
 use datafusion_macros::user_doc;
 
@@ -84,12 +86,16 @@ impl AsyncCall for CotCoarse {
         asked::window(config)
     }
 
+    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self.llm.statement(context))
+    }
+
     async fn call(&self, args: &CallArgs, meter: &Arc<Meter>) -> Result<ArrayRef> {
-        let settings = Settings::of(&args.config)?;
+        let settings = Settings::of(args.config())?;
         let prunings = match settings.anchor_provider {
             Provider::Extractive => extracted(args.arrays.clone(), settings.match_threshold.0).await?,
             Provider::Openai | Provider::Local => {
-                let anchoring = &self.llm.anchoring(settings)?;
+                let anchoring = &self.llm.anchoring(settings)?.within(self.llm.statement(&args.context));
                 let (chains, thoughts) = (args::texts(&args.arrays[0]), args::texts(&args.arrays[1]));
                 asked::rows(args.rows, |row| async move {
                     let pruning = anchoring.coarse(args::text_at(chains, row), args::text_at(thoughts, row)).await?;

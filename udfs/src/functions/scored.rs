@@ -38,7 +38,7 @@ pub async fn scores(
     wanted: Wanted,
     pick: impl Fn(&Scores) -> Vec<Option<f32>>,
 ) -> Result<ArrayRef> {
-    let scorer = models.scorer(&args.config)?;
+    let scorer = models.scorer(args.config())?;
     let (tokenising, arrays, count) = (Arc::clone(&scorer), args.arrays.clone(), args.rows);
     let (is_chain, prepared) = cores::run(move || {
         let rows = rows(&arrays, count);
@@ -51,7 +51,7 @@ pub async fn scores(
     meter.add_cache_hits(prepared.remembered());
     meter.add_tokens(prepared.tokens(), 0);
     let mut scored = scorer.score(prepared).await?.into_iter();
-    let fail = Settings::of(&args.config)?.on_error == OnError::Fail;
+    let fail = Settings::of(args.config())?.on_error == OnError::Fail;
     let lists = is_chain.into_iter().map(|is_chain| match is_chain.then(|| scored.next()).flatten() {
         Some(Scored::Steps(scores)) => Ok(Some(pick(&scores))),
         Some(Scored::TooLong(why)) if fail => exec_err!("{function} was given a chain of {why}"),

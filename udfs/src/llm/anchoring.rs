@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::Result;
-use super::answers::Answers;
+use super::answers::{Answers, Source};
 use super::chat::{CallError, Chat, Kind, Outcome};
 use super::fences::{language, unfenced};
-use super::meter::Prices;
+use super::meter::{Prices, Usage};
 use super::prompts::{Prompts, Template};
 use super::request::{ChatRequest, Message};
+use super::statement::Statement;
 use crate::kernels::gestalt::Gestalt;
 use crate::kernels::{matching, steps, tags};
 use crate::settings::{OnNoMatch, Settings};
@@ -34,18 +35,14 @@ pub struct Spent {
     pub tokens_out: u64,
     /// Answers that were asked for.
     pub attempts: u32,
-    /// Those of them that took a call of the row's own.
-    pub calls: u32,
-    /// How often these calls were sent again.
-    pub retries: u32,
-    /// What the row's own calls cost, in the currency of the prices.
-    pub cost: f64,
+    /// What the row itself used: what other rows and earlier sessions paid is no part of it.
+    pub own: Usage,
 }
 
 impl Spent {
     /// Whether the row was answered without a call of its own.
     pub fn is_cached(&self) -> bool {
-        self.attempts > 0 && self.calls == 0
+        self.attempts > 0 && self.own.calls == 0
     }
 }
 
@@ -100,11 +97,12 @@ pub struct Completion {
 }
 
 /// Stage 1 under one set of settings.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Anchoring {
+    statement: Option<Arc<Statement>>,
     chat: Arc<dyn Chat>,
     answers: Arc<Answers>,
-    prompts: Prompts,
+    prompts: Arc<Prompts>,
     prices: Prices,
     model: String,
     max_tokens: u32,
@@ -124,9 +122,10 @@ impl Anchoring {
         answers: Arc<Answers>,
     ) -> Self {
         Self {
+            statement: None,
             chat,
             answers,
-            prompts,
+            prompts: Arc::new(prompts),
             prices: Prices::of(settings),
             model: model.to_string(),
             max_tokens: settings.anchor_max_tokens.0,
@@ -135,6 +134,21 @@ impl Anchoring {
             on_no_match: settings.anchor_on_no_match,
             snap: settings.anchor_snap,
         }
+    }
+
+    /// The same for the rows of a statement: what fails in it is not asked again.
+    pub fn within(&self, statement: Arc<Statement>) -> Self {
+        Self { statement: Some(statement), ..self.clone() }
+    }
+
+    /// Why no failure of late can be trusted to be its row's own: the model is down, or it denies.
+    pub(super) fn verdict(&self) -> Option<String> {
+        self.chat.verdict()
+    }
+
+    /// Whether the model has ended and answers no more.
+    pub(super) fn is_over(&self) -> bool {
+        self.chat.is_over()
     }
 
     /// The direct thought from a question to its answer, at temperature 0.
@@ -151,7 +165,7 @@ impl Anchoring {
         let mut spent = Spent::default();
         let request = self.request(&self.prompts.anchor, &fields, 0.0);
         Ok(match &*self.ask(request, &mut spent).await? {
-            Ok(said) => match steps::strip(reply(&said.text)) {
+            Ok(said) => match steps::strip(&self.prompts.anchor.restore(reply(&said.text))) {
                 "" => {
                     failed(Kind::BadResponse.name(), "expected a direct thought, found blank text".to_string(), spent)
                 }
@@ -177,7 +191,7 @@ impl Anchoring {
         for attempt in 1..=self.max_attempts {
             request.attempt = attempt;
             match &*self.ask(request.clone(), &mut spent).await? {
-                Ok(said) => match self.accept(&original, reply(&said.text)) {
+                Ok(said) => match self.accept(&original, &self.prompts.coarse.restore(reply(&said.text))) {
                     Ok(pruned) => return Ok(Coarse { pruned: Some(pruned), status: OK, error: None, spent }),
                     Err(why) => reason = why,
                 },
@@ -230,7 +244,7 @@ impl Anchoring {
     }
 
     async fn ask(&self, request: ChatRequest, spent: &mut Spent) -> Result<Arc<Outcome>> {
-        let answered = self.answers.ask(&self.chat, request).await?;
+        let answered = self.answers.ask(&self.chat, request, self.statement.as_ref()).await?;
         let (tokens_in, tokens_out) = match &*answered.outcome {
             Ok(answer) => (answer.tokens_in, answer.tokens_out),
             Err(error) => (error.tokens_in, error.tokens_out),
@@ -238,10 +252,18 @@ impl Anchoring {
         spent.tokens_in = spent.tokens_in.saturating_add(tokens_in);
         spent.tokens_out = spent.tokens_out.saturating_add(tokens_out);
         spent.attempts += 1;
-        spent.retries += answered.retries;
-        if !answered.cached {
-            spent.calls += 1;
-            spent.cost += self.prices.cost(tokens_in, tokens_out);
+        let (own, is_failed) = (&mut spent.own, answered.outcome.is_err());
+        own.failed += u64::from(is_failed);
+        match answered.source {
+            Source::Called => {
+                own.calls += 1 + u64::from(answered.retries);
+                own.retries += u64::from(answered.retries);
+                own.tokens_in = own.tokens_in.saturating_add(tokens_in);
+                own.tokens_out = own.tokens_out.saturating_add(tokens_out);
+                own.cost += self.prices.cost(tokens_in, tokens_out);
+            }
+            Source::Shared if is_failed => {}
+            Source::Kept | Source::Shared => own.cache_hits += 1,
         }
         Ok(answered.outcome)
     }

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::chat::{CallError, Chat, Kind, Outcome, Said};
+use super::chat::{CallError, Chat, Kind, Outcome, Reply};
 use super::meter::Meter;
 use super::request::ChatRequest;
+use super::statement::Statement;
 use super::store::{AnswerStore, Key};
 use super::{LlmError, Result};
-use crate::flights::{Flights, Waiters};
+use crate::flights::{Callers, Flights};
 use crate::memo::Memo;
 use crate::settings::Settings;
 
@@ -56,10 +57,21 @@ impl Drop for UnderWay<'_> {
 pub struct Answered {
     /// The answer, or why there is none.
     pub outcome: Arc<Outcome>,
-    /// Whether it was there without a call for this request.
-    pub cached: bool,
+    /// Where it came from.
+    pub source: Source,
     /// How often the request was sent again for it.
     pub retries: u32,
+}
+
+/// Where what came of a request came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// A call of its own.
+    Called,
+    /// It was there.
+    Kept,
+    /// An equal request of another row.
+    Shared,
 }
 
 impl Answers {
@@ -76,18 +88,36 @@ impl Answers {
     ///
     /// # Errors
     /// What ends the query: the store fails, the endpoint is down, or the runtime ends.
-    pub async fn ask(&self, chat: &Arc<dyn Chat>, request: ChatRequest) -> Result<Answered> {
+    pub async fn ask(
+        &self,
+        chat: &Arc<dyn Chat>,
+        request: ChatRequest,
+        statement: Option<&Arc<Statement>>,
+    ) -> Result<Answered> {
         let key = request.key().map_err(|error| LlmError::Request(error.to_string()))?;
-        let (shared, chat) = (Arc::clone(&self.shared), Arc::clone(chat));
-        let asking = |waiters: Arc<Waiters>| async move { shared.answer(key, &*chat, &request, &waiters).await };
-        let (answered, joined) = self.flights.join(key, asking).await?;
-        let answered = answered?;
-        let cached = answered.cached || joined;
-        if cached {
-            self.shared.meter.hit();
+        let answered = match statement.and_then(|statement| statement.failure(&key)) {
+            Some(outcome) => Answered { outcome, source: Source::Shared, retries: 0 },
+            None => {
+                let (shared, chat, first) = (Arc::clone(&self.shared), Arc::clone(chat), statement.cloned());
+                let asking = |callers| async move { shared.answer(key, &*chat, &request, &callers, first).await };
+                let (answered, joined) = self.flights.join(key, asking).await?;
+                let answered = answered?;
+                if joined { Answered { source: Source::Shared, retries: 0, ..answered } } else { answered }
+            }
+        };
+        let is_lost = answered.outcome.as_ref().as_ref().is_err_and(|error| !is_final(error));
+        if let Some(statement) = statement {
+            statement.lose(&answered.outcome);
+            if is_lost {
+                statement.fail(key, &answered.outcome);
+            }
         }
-        let retries = if cached { 0 } else { answered.retries };
-        Ok(Answered { cached, retries, ..answered })
+        match answered.source {
+            Source::Called => {}
+            Source::Shared if is_lost => self.shared.meter.lose(),
+            Source::Kept | Source::Shared => self.shared.meter.hit(),
+        }
+        Ok(answered)
     }
 
     /// Takes settings that changed.
@@ -106,31 +136,46 @@ impl Answers {
 }
 
 impl Shared {
-    async fn answer(&self, key: Key, chat: &dyn Chat, request: &ChatRequest, waiters: &Waiters) -> Result<Answered> {
+    async fn answer(
+        &self,
+        key: Key,
+        chat: &dyn Chat,
+        request: &ChatRequest,
+        callers: &Arc<Callers>,
+        statement: Option<Arc<Statement>>,
+    ) -> Result<Answered> {
         let remembered = self.memo.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
         if let Some(outcome) = remembered {
-            return Ok(Answered { outcome, cached: true, retries: 0 });
+            return Ok(Answered { outcome, source: Source::Kept, retries: 0 });
         }
         if let Some(outcome) = self.stored(&key).await? {
-            return Ok(Answered { outcome: self.remember(key, outcome), cached: true, retries: 0 });
+            return Ok(Answered { outcome: self.remember(key, outcome), source: Source::Kept, retries: 0 });
         }
         if let Some(store) = &self.store {
             store.check().await?;
         }
         let call = UnderWay::begin(&self.under_way);
-        let Said { outcome, retries } = chat.chat(request, waiters).await;
+        // What is paid is held until it is kept.
+        let Reply { outcome, retries, paying } = chat.chat(request, callers).await;
         drop(call);
         self.meter.finish(&outcome);
+        let source = Source::Called;
         match &outcome {
             Err(CallError { kind: Kind::EndpointDown, message, .. }) => Err(LlmError::EndpointDown(message.clone())),
-            Err(error) if !is_final(error) => Ok(Answered { outcome: Arc::new(outcome), cached: false, retries }),
+            Err(error) if !is_final(error) => {
+                let outcome = Arc::new(outcome);
+                // Before it can be asked again.
+                statement.iter().for_each(|statement| statement.fail(key, &outcome));
+                Ok(Answered { outcome, source, retries })
+            }
             _ => {
                 if let Some(store) = &self.store {
                     let bytes = serde_json::to_vec(&outcome).map_err(|error| LlmError::Request(error.to_string()))?;
                     let may_wait = self.under_way.load(Ordering::Relaxed) > 0;
                     store.keep(key, bytes, may_wait).await?;
                 }
-                Ok(Answered { outcome: self.remember(key, outcome), cached: false, retries })
+                drop(paying);
+                Ok(Answered { outcome: self.remember(key, outcome), source, retries })
             }
         }
     }

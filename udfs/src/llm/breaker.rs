@@ -8,17 +8,17 @@ use super::chat::{CallError, Kind, Outcome};
 
 /// How many finished calls are judged; before there are so many, failures alone stop none.
 const CALLS: usize = 20;
-/// How many calls in a row are denied before all are stopped: key, account, address and model are the same for all.
-const DENIED: usize = 3;
+/// How many calls in a row are denied before all are stopped: key, account, address and model are the same for all. After
+/// as many failures in a row nothing is committed.
+pub const IN_A_ROW: usize = 3;
 /// How long a breaker stops all calls before it lets them try again.
 const STOPPED: Duration = Duration::from_secs(30);
 
-/// Stops all calls to an endpoint when too many of the last ones failed.
+/// Stops all calls to an endpoint when too many of the last ones failed. What a row is refused for is no failure of the
+/// endpoint.
 #[derive(Debug)]
 pub struct Breaker {
     base_url: String,
-    /// The share of the last calls of which more may not fail.
-    max_error_rate: f64,
     state: Mutex<State>,
 }
 
@@ -26,65 +26,83 @@ pub struct Breaker {
 struct State {
     /// Whether each of the last calls failed.
     failed: VecDeque<bool>,
-    /// Calls since the last one that was not denied.
+    /// Calls since the last one that was not denied, and the account that they were made for.
     denied: usize,
-    /// Whether a call was ever answered. Until then a request that is refused may be one that all calls send.
-    is_proven: bool,
-    stop: Option<(Instant, CallError)>,
+    account: Account,
+    stop: Option<Stop>,
 }
+
+#[derive(Debug)]
+struct Stop {
+    until: Instant,
+    error: CallError,
+    /// The account that was denied: another one may be let in.
+    denied: Option<Account>,
+}
+
+/// What is told of an endpoint that is given up: what happened, and how the last call failed.
+pub fn down(what: &str, last: &str) -> String {
+    format!("{what}; the last one: {last}. What was answered is kept; repair that and run the same again")
+}
+
+/// Whose calls they are: a number that differs with the key.
+pub type Account = u64;
 
 impl Breaker {
     /// A breaker for the endpoint at `base_url`.
-    pub fn new(base_url: &str, max_error_rate: f64) -> Self {
-        Self { base_url: base_url.to_string(), max_error_rate, state: Mutex::default() }
+    pub fn new(base_url: &str) -> Self {
+        Self { base_url: base_url.to_string(), state: Mutex::default() }
     }
 
-    /// Whether a call may be sent at this time.
+    /// Whether a call of this account may be sent at this time.
     ///
     /// # Errors
     /// One of kind [`Kind::EndpointDown`] that says how many calls failed and how the last one did.
-    pub fn check(&self, now: Instant) -> Result<(), CallError> {
+    pub fn check(&self, account: Account, now: Instant) -> Result<(), CallError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.stop {
-            Some((until, error)) if now < *until => Err(error.clone()),
+            Some(stop) if now < stop.until && stop.denied.is_none_or(|denied| denied == account) => {
+                Err(stop.error.clone())
+            }
             Some(_) => {
-                *state = State { is_proven: state.is_proven, ..State::default() };
+                *state = State::default();
                 Ok(())
             }
             None => Ok(()),
         }
     }
 
-    /// Takes into account what came of a call that is finished now.
-    pub fn record(&self, outcome: &Outcome, now: Instant) {
-        if outcome.as_ref().is_err_and(|error| matches!(error.kind, Kind::Budget | Kind::EndpointDown)) {
+    /// Takes into account what came of a call of this account that is finished now. More than `allowed` of the last calls
+    /// may not fail.
+    pub fn record(&self, outcome: &Outcome, account: Account, allowed: f64, now: Instant) {
+        let failure = outcome.as_ref().err();
+        if failure.is_some_and(|error| !error.is_answer() && !error.kind.blames_endpoint()) {
             return;
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.is_proven |= outcome.as_ref().map_or_else(CallError::is_cut_off, |_| true);
-        let blames = |error: &&CallError| error.kind.blames_endpoint() || !state.is_proven;
-        let failure = outcome.as_ref().err().filter(blames);
+        let failure = failure.filter(|error| !error.is_answer());
         if state.failed.len() == CALLS {
             state.failed.pop_front();
         }
         state.failed.push_back(failure.is_some());
-        state.denied = if failure.is_some_and(|error| error.kind == Kind::Denied) { state.denied + 1 } else { 0 };
+        let is_denied = failure.is_some_and(|error| error.kind == Kind::Denied);
+        let before = if state.account == account { state.denied } else { 0 };
+        (state.denied, state.account) = (if is_denied { before + 1 } else { 0 }, account);
         let failed = state.failed.iter().filter(|failed| **failed).count();
         let (Some(failure), None) = (failure, &state.stop) else { return };
-        let allowed = self.max_error_rate;
-        let what = if state.denied >= DENIED && allowed < 1.0 {
-            format!("the last {DENIED} calls to {} were denied", self.base_url)
+        let (what, denied) = if state.denied >= IN_A_ROW && allowed < 1.0 {
+            (format!("the last {IN_A_ROW} calls to {} were denied", self.base_url), Some(account))
         } else if state.failed.len() == CALLS && failed as f64 > allowed * CALLS as f64 {
             let base_url = &self.base_url;
-            format!(
+            let what = format!(
                 "{failed} of the last {CALLS} calls to {base_url} failed, more than asap.anchor.max_error_rate = {allowed} allows"
-            )
+            );
+            (what, None)
         } else {
             return;
         };
-        let message =
-            format!("{what}; the last one: {failure}. What was answered is kept; repair that and run the same again");
-        state.stop = Some((now + STOPPED, CallError::new(Kind::EndpointDown, message)));
+        let error = CallError::new(Kind::EndpointDown, down(&what, &failure.to_string()));
+        state.stop = Some(Stop { until: now + STOPPED, error, denied });
     }
 }
 
@@ -101,67 +119,68 @@ mod tests {
         Err(CallError::new(kind, "no"))
     }
 
+    const ACCOUNT: Account = 1;
+
     #[test]
     fn it_stops_when_more_than_the_allowed_share_fails_and_tries_again_later() {
-        let (breaker, now) = (Breaker::new("http://e", 0.5), Instant::now());
+        let (breaker, now) = (Breaker::new("http://e"), Instant::now());
+        let record = |outcome: Outcome, now| breaker.record(&outcome, ACCOUNT, 0.5, now);
         for number in 0..20 {
-            breaker.record(&if number % 2 == 0 { wrong(Kind::Timeout) } else { right() }, now);
+            record(if number % 2 == 0 { wrong(Kind::Timeout) } else { right() }, now);
         }
-        assert_eq!(breaker.check(now), Ok(()));
-        breaker.record(&right(), now);
-        breaker.record(&wrong(Kind::Unavailable), now);
-        assert_eq!(breaker.check(now), Ok(()));
-        breaker.record(&wrong(Kind::Denied), now);
-        breaker.record(&wrong(Kind::Denied), now);
-        let error = breaker.check(now).unwrap_err();
+        assert_eq!(breaker.check(ACCOUNT, now), Ok(()));
+        record(right(), now);
+        record(wrong(Kind::Unavailable), now);
+        assert_eq!(breaker.check(ACCOUNT, now), Ok(()));
+        record(wrong(Kind::Denied), now);
+        record(wrong(Kind::Denied), now);
+        let error = breaker.check(ACCOUNT, now).unwrap_err();
         assert_eq!(error.kind, Kind::EndpointDown);
         assert!(error.message.starts_with("11 of the last 20 calls to http://e failed"), "{error}");
         assert!(error.message.contains("denied: no"), "{error}");
-        breaker.record(&right(), now);
-        assert!(breaker.check(now).is_err());
+        record(right(), now);
+        assert!(breaker.check(ACCOUNT, now).is_err() && breaker.check(2, now).is_err());
         let later = now + STOPPED;
-        assert_eq!(breaker.check(later), Ok(()));
-        breaker.record(&wrong(Kind::Timeout), later);
-        assert_eq!(breaker.check(later), Ok(()));
+        assert_eq!(breaker.check(ACCOUNT, later), Ok(()));
+        record(wrong(Kind::Timeout), later);
+        assert_eq!(breaker.check(ACCOUNT, later), Ok(()));
     }
 
     #[test]
-    fn failures_of_rows_do_not_stop_it() {
-        let (breaker, now) = (Breaker::new("http://e", 0.0), Instant::now());
-        breaker.record(&right(), now);
-        for kind in [Kind::Refused, Kind::TooLong, Kind::Budget].repeat(20) {
-            breaker.record(&wrong(kind), now);
+    fn failures_of_rows_do_not_stop_it_whether_or_not_anything_was_answered() {
+        for is_answered in [false, true] {
+            let (breaker, now) = (Breaker::new("http://e"), Instant::now());
+            if is_answered {
+                breaker.record(&right(), ACCOUNT, 0.0, now);
+            }
+            for kind in [Kind::Refused, Kind::TooLong, Kind::Budget].repeat(20) {
+                breaker.record(&wrong(kind), ACCOUNT, 0.0, now);
+            }
+            assert_eq!(breaker.check(ACCOUNT, now), Ok(()));
         }
-        assert_eq!(breaker.check(now), Ok(()));
-        breaker.record(&wrong(Kind::BadResponse), now);
-        assert!(breaker.check(now).is_err());
-        let patient = Breaker::new("http://e", 1.0);
-        (0..50).for_each(|_| patient.record(&wrong(Kind::Timeout), now));
-        assert_eq!(patient.check(now), Ok(()));
+        let (breaker, now) = (Breaker::new("http://e"), Instant::now());
+        (0..CALLS).for_each(|_| breaker.record(&wrong(Kind::BadResponse), ACCOUNT, 0.0, now));
+        assert!(breaker.check(ACCOUNT, now).is_err());
+        let patient = Breaker::new("http://e");
+        (0..50).for_each(|_| patient.record(&wrong(Kind::Timeout), ACCOUNT, 1.0, now));
+        assert_eq!(patient.check(ACCOUNT, now), Ok(()));
     }
 
     #[test]
-    fn a_request_that_is_refused_from_the_first_call_on_stops_it() {
-        let (breaker, now) = (Breaker::new("http://e", 0.5), Instant::now());
-        (0..19).for_each(|_| breaker.record(&wrong(Kind::Refused), now));
-        assert_eq!(breaker.check(now), Ok(()));
-        breaker.record(&wrong(Kind::TooLong), now);
-        assert!(breaker.check(now).unwrap_err().message.starts_with("20 of the last 20"));
-    }
-
-    #[test]
-    fn three_that_are_denied_in_a_row_stop_it() {
-        let (breaker, now) = (Breaker::new("http://e", 0.5), Instant::now());
-        (0..5).for_each(|_| breaker.record(&right(), now));
+    fn three_that_are_denied_in_a_row_stop_it_for_their_account() {
+        let (breaker, now) = (Breaker::new("http://e"), Instant::now());
+        let record = |outcome: Outcome| breaker.record(&outcome, ACCOUNT, 0.5, now);
+        (0..5).for_each(|_| record(right()));
         for outcome in [wrong(Kind::Denied), wrong(Kind::Denied), right(), wrong(Kind::Denied), wrong(Kind::Denied)] {
-            breaker.record(&outcome, now);
+            record(outcome);
         }
-        assert_eq!(breaker.check(now), Ok(()));
-        breaker.record(&wrong(Kind::Denied), now);
-        let error = breaker.check(now).unwrap_err();
+        assert_eq!(breaker.check(ACCOUNT, now), Ok(()));
+        record(wrong(Kind::Denied));
+        let error = breaker.check(ACCOUNT, now).unwrap_err();
         assert!(
             error.message.starts_with("the last 3 calls to http://e were denied; the last one: denied: no"),
             "{error}"
         );
+        assert_eq!(breaker.check(2, now), Ok(()));
     }
 }

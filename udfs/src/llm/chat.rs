@@ -1,12 +1,13 @@
 //! One question to a language model, one answer or one reason why there is none.
 
 use std::fmt::{self, Debug};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use super::request::ChatRequest;
-use crate::flights::Waiters;
+use crate::flights::{Callers, Paying};
 
 /// What a language model said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +92,11 @@ impl CallError {
         Self { kind, message: message.into(), tokens_in: 0, tokens_out: 0 }
     }
 
+    /// Whether the model said something, useless or not: that was paid, and the same request would meet it again.
+    pub fn is_answer(&self) -> bool {
+        self.tokens_out > 0
+    }
+
     /// Whether there is an answer, paid and cut off where it became too long.
     pub fn is_cut_off(&self) -> bool {
         self.kind == Kind::TooLong && self.tokens_out > 0
@@ -102,17 +108,36 @@ pub type Outcome = std::result::Result<Answer, CallError>;
 
 /// What came of asking once.
 #[derive(Debug)]
-pub struct Said {
+pub struct Reply {
     /// The answer, or why there is none.
     pub outcome: Outcome,
     /// How often the request was sent again.
     pub retries: u32,
+    /// What was paid is kept though nobody may wait for it any longer; None if nothing was.
+    pub paying: Option<Paying>,
+}
+
+impl Reply {
+    /// What came of asking where nothing is paid.
+    pub fn unpaid(outcome: Outcome) -> Self {
+        Self { outcome, retries: 0, paying: None }
+    }
 }
 
 /// A language model that can be asked, wherever it runs.
 #[async_trait]
 pub trait Chat: Debug + Send + Sync {
     /// Asks once: limits, retries, the budget and what is counted are the model's own business; caches are not. What
-    /// costs money to begin is begun only while somebody waits, and is held then.
-    async fn chat(&self, request: &ChatRequest, waiters: &Waiters) -> Said;
+    /// costs money to begin is begun only while one of `callers` waits, and is held then.
+    async fn chat(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply;
+
+    /// Why nothing that was asked lately can be trusted to be the rows' own failure: the model is down, or it denies.
+    fn verdict(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether it has ended and answers no more.
+    fn is_over(&self) -> bool {
+        false
+    }
 }

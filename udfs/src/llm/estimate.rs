@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use datafusion::common::{Result, config_datafusion_err};
 
-use super::chat::{Answer, CallError, Chat, Kind, Outcome, Said};
+use super::chat::{Answer, CallError, Chat, Kind, Outcome, Reply};
 use super::extractive;
 use super::meter::{Budget, Meter, Prices};
 use super::request::ChatRequest;
 use super::store::{AnswerStore, Key, StoreError};
 use crate::cores;
-use crate::flights::Waiters;
+use crate::flights::Callers;
 use crate::kernels::steps;
 use crate::lm::Tokenizer;
 use crate::settings::Settings;
@@ -125,8 +125,8 @@ impl Estimate {
 
 #[async_trait]
 impl Chat for Estimate {
-    async fn chat(&self, request: &ChatRequest, _: &Waiters) -> Said {
-        Said { outcome: self.count(request).await, retries: 0 }
+    async fn chat(&self, request: &ChatRequest, _: &Arc<Callers>) -> Reply {
+        Reply::unpaid(self.count(request).await)
     }
 }
 

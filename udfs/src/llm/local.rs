@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use datafusion::common::{Result, config_datafusion_err};
 use tokio::sync::{mpsc, oneshot};
 
-use super::chat::{Answer, CallError, Chat, Kind, Outcome, Said};
+use super::chat::{Answer, CallError, Chat, Kind, Outcome, Reply};
 use super::meter::{Budget, Meter, Prices};
 use super::request::ChatRequest;
-use crate::flights::Waiters;
+use crate::flights::Callers;
 use crate::lm::generate::{Finish, Generated, Generator};
 use crate::lm::sampling::Sampling;
 use crate::lm::{LmError, Message, fingerprint};
@@ -50,12 +50,21 @@ impl LocalModel {
         let wrong = |error: LmError| config_datafusion_err!("asap.anchor.model = '{folder}': {error}");
         let generator = Generator::load(Path::new(folder)).map_err(wrong)?;
         let fingerprint = fingerprint(Path::new(folder)).map_err(wrong)?;
+        Self::spawn(fingerprint, generator, generate)
+            .map_err(|error| wrong(LmError::Thread(format!("the system gave none: {error}"))))
+    }
+
+    /// Moves what answers to a thread.
+    fn spawn<G: Send + 'static>(fingerprint: String, generator: G, answer: Generate<G>) -> std::io::Result<Self> {
         let (requests, waiting) = mpsc::channel(WAITING);
-        std::thread::Builder::new()
-            .name("asap-anchor".to_string())
-            .spawn(move || serve(generator, waiting))
-            .map_err(|error| wrong(LmError::Thread(format!("the system gave none: {error}"))))?;
+        let thread = std::thread::Builder::new().name("asap-anchor".to_string());
+        thread.spawn(move || serve(generator, answer, waiting))?;
         Ok(Self { requests, fingerprint })
+    }
+
+    /// Whether its thread has ended.
+    pub fn is_over(&self) -> bool {
+        self.requests.is_closed()
     }
 
     /// What the model is called in requests: a copy of it in another folder is the same model.
@@ -64,28 +73,32 @@ impl LocalModel {
     }
 
     async fn answer(&self, request: ChatRequest) -> Outcome {
-        let stopped = || CallError::new(Kind::Unavailable, "the model's thread has ended after an earlier failure");
+        // No row is to blame for it, so the query ends; the next one loads the model anew.
+        let stopped =
+            || CallError::new(Kind::EndpointDown, "the model's thread has ended by a panic; run the same again");
         let (answer, answered) = oneshot::channel();
         self.requests.send(Waiting { request, answer }).await.map_err(|_| stopped())?;
         answered.await.map_err(|_| stopped())?
     }
 }
 
-fn serve(mut generator: Generator, mut waiting: mpsc::Receiver<Waiting>) {
+/// How a request is answered; None if it is no longer wanted.
+type Generate<G> = fn(&mut G, &ChatRequest, &dyn Fn() -> bool) -> std::result::Result<Option<Answer>, CallError>;
+
+fn serve<G>(mut generator: G, generate: Generate<G>, mut waiting: mpsc::Receiver<Waiting>) {
     while let Some(Waiting { request, answer }) = waiting.blocking_recv() {
         // A caller that does not wait any longer needs no answer.
-        let said = generate(&mut generator, &request, || !answer.is_closed());
+        let said = generate(&mut generator, &request, &|| !answer.is_closed());
         if let Some(outcome) = said.transpose() {
             drop(answer.send(outcome));
         }
     }
 }
 
-/// The answer to a request; None if it is no longer wanted.
 fn generate(
     generator: &mut Generator,
     request: &ChatRequest,
-    is_wanted: impl Fn() -> bool,
+    is_wanted: &dyn Fn() -> bool,
 ) -> std::result::Result<Option<Answer>, CallError> {
     let messages: Vec<Message> =
         request.messages.iter().map(|message| Message { role: message.role, content: &message.content }).collect();
@@ -138,12 +151,12 @@ impl Local {
 
 #[async_trait]
 impl Chat for Local {
-    async fn chat(&self, request: &ChatRequest, _: &Waiters) -> Said {
+    async fn chat(&self, request: &ChatRequest, _: &Arc<Callers>) -> Reply {
         // No token is shorter than a byte.
         let most = self.prices.cost(request.bytes() as u64, u64::from(request.max_tokens));
         let reservation = match self.meter.reserve(self.budget, most).await {
             Ok(reservation) => reservation,
-            Err(error) => return Said { outcome: Err(error), retries: 0 },
+            Err(error) => return Reply::unpaid(Err(error)),
         };
         let outcome = self.model.answer(request.clone()).await;
         let (tokens_in, tokens_out) = match &outcome {
@@ -151,6 +164,36 @@ impl Chat for Local {
             Err(error) => (error.tokens_in, error.tokens_out),
         };
         reservation.settle(tokens_in, tokens_out, self.prices);
-        Said { outcome, retries: 0 }
+        Reply::unpaid(outcome)
+    }
+
+    fn is_over(&self) -> bool {
+        self.model.is_over()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_the_query_and_is_no_rows_failure() {
+        let request = ChatRequest {
+            model: "m".to_string(),
+            messages: Vec::new(),
+            temperature: 0.0,
+            top_p: 1.0,
+            max_tokens: 1,
+            attempt: 1,
+            prompt: String::new(),
+            fields: Vec::new(),
+        };
+        let model = LocalModel::spawn(String::new(), (), |(), _, _| panic!("no such luck")).unwrap();
+        for _ in 0..2 {
+            let error = model.answer(request.clone()).await.unwrap_err();
+            assert_eq!(error.kind, Kind::EndpointDown);
+            assert!(error.message.contains("by a panic"), "{error}");
+        }
+        assert!(model.is_over());
     }
 }

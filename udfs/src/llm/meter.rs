@@ -95,8 +95,9 @@ struct State {
     /// What the budget said when it first refused a request.
     refusal: Option<String>,
     is_answered: bool,
-    /// The last failure that the endpoint is to blame for.
+    /// The last failure that the endpoint is to blame for, and how many there were since an answer came.
     last_failure: Option<String>,
+    failed_in_a_row: u64,
 }
 
 impl Meter {
@@ -114,17 +115,30 @@ impl Meter {
     pub fn finish(&self, outcome: &Outcome) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Err(error) = outcome else {
-            state.is_answered = true;
+            (state.is_answered, state.failed_in_a_row) = (true, 0);
             return;
         };
         if error.kind == Kind::Budget {
             state.refusal.get_or_insert_with(|| error.message.clone());
         }
-        state.is_answered |= error.is_cut_off();
         state.usage.failed += 1;
-        if error.kind.blames_endpoint() {
+        if error.is_answer() {
+            (state.is_answered, state.failed_in_a_row) = (true, 0);
+        } else if error.kind.blames_endpoint() {
             state.last_failure = Some(error.to_string());
+            state.failed_in_a_row += 1;
         }
+    }
+
+    /// Counts a request that ended without an answer because an equal one did.
+    pub fn lose(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).usage.failed += 1;
+    }
+
+    /// How many calls failed since the last answer, for which the endpoint is to blame, and the last of them.
+    pub fn failed_in_a_row(&self) -> Option<(u64, String)> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((state.failed_in_a_row, state.last_failure.clone()?))
     }
 
     /// What the budget said when it first refused a request.
@@ -135,7 +149,8 @@ impl Meter {
     /// The last failure of the endpoint, if nothing that was asked so far has an answer.
     pub fn last_of_nothing_but_failures(&self) -> Option<String> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.last_failure.clone().filter(|_| !state.is_answered && state.usage.cache_hits == 0)
+        // What was answered before this session is no sign of life.
+        state.last_failure.clone().filter(|_| !state.is_answered)
     }
 
     /// Counts a request that is sent again.

@@ -14,7 +14,9 @@
 //! | [`openai`], `response`, `retry`, `secret` | an endpoint over HTTP |
 //! | [`local`] | a model in a folder |
 //! | [`estimate`] | what a run would ask, without asking |
-//! | `limits`, `breaker`, [`meter`], [`purse`] | what it may be asked, when to give it up, what it may cost |
+//! | `endpoint`, `throttle`, `breaker` | one object an endpoint: when calls may start, when to give it up |
+//! | [`meter`], [`purse`] | what is used, what it may cost |
+//! | `statement` | what a statement asked in vain |
 //! | `prompts`, `fences` | what is asked and how an answer is unwrapped |
 //! | `check` | settings that depend on each other |
 //! | [`extractive`] | rules in place of a language model |
@@ -24,10 +26,10 @@ pub mod answers;
 mod breaker;
 pub mod chat;
 mod check;
+mod endpoint;
 pub mod estimate;
 pub mod extractive;
 mod fences;
-mod limits;
 pub mod local;
 pub mod meter;
 pub mod openai;
@@ -37,12 +39,15 @@ pub mod request;
 mod response;
 mod retry;
 mod secret;
+mod statement;
 pub mod store;
+mod throttle;
 
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::common::{DataFusionError, config_err};
+use datafusion::execution::TaskContext;
 
 use crate::flights::Interrupted;
 use crate::settings::{Provider, Settings};
@@ -57,6 +62,8 @@ pub use meter::Usage;
 use openai::OpenAi;
 use prompts::Prompts;
 use purse::Purse;
+pub use statement::Statement;
+use statement::Statements;
 use store::{AnswerStore, StoreError};
 
 /// What ends a query that asks a language model; what ends only a row is its status.
@@ -101,6 +108,7 @@ struct Session {
     anchoring: Mutex<Option<(Settings, Arc<Anchoring>)>>,
     /// The local model that was last asked for, by its folder.
     local: Mutex<Option<(String, Arc<LocalModel>)>>,
+    statements: Statements,
 }
 
 impl Llm {
@@ -118,8 +126,8 @@ impl Llm {
     fn with(store: Option<Arc<dyn AnswerStore>>, only_estimates: bool) -> Self {
         let meter = Arc::new(Meter::default());
         let answers = Arc::new(Answers::new(store, Arc::clone(&meter)));
-        let (anchoring, local) = (Mutex::default(), Mutex::default());
-        Self { session: Arc::new(Session { answers, meter, only_estimates, anchoring, local }) }
+        let (anchoring, local, statements) = (Mutex::default(), Mutex::default(), Statements::default());
+        Self { session: Arc::new(Session { answers, meter, only_estimates, anchoring, local, statements }) }
     }
 
     /// Stage 1 under these settings: they are checked, the key is read from the environment and the prompts from their
@@ -129,7 +137,7 @@ impl Llm {
     /// One that names the setting or file and what is wrong with it.
     pub fn anchoring(&self, settings: &Settings) -> datafusion::common::Result<Arc<Anchoring>> {
         let mut last = self.session.anchoring.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, anchoring)) = last.as_ref().filter(|(known, _)| known == settings) {
+        if let Some((_, anchoring)) = last.as_ref().filter(|(known, of)| known == settings && !of.is_over()) {
             return Ok(Arc::clone(anchoring));
         }
         check(settings)?;
@@ -165,9 +173,23 @@ impl Llm {
         self.session.meter.refusal()
     }
 
-    /// The last failure of the endpoint, if nothing that was asked so far has an answer.
+    /// The last failure of the endpoint, if no call of this session was answered.
     pub fn last_of_nothing_but_failures(&self) -> Option<String> {
         self.session.meter.last_of_nothing_but_failures()
+    }
+
+    /// Why no failure of this session's calls can be trusted to be its row's own: the model is down, or it denies.
+    pub fn verdict(&self) -> Option<String> {
+        if self.usage().calls == 0 {
+            return None;
+        }
+        let last = self.session.anchoring.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().and_then(|(_, anchoring)| anchoring.verdict())
+    }
+
+    /// The statement that is executed in this context.
+    pub fn statement(&self, context: &Arc<TaskContext>) -> Arc<Statement> {
+        self.session.statements.of(context)
     }
 
     /// What the session's calls took so far.
@@ -200,7 +222,7 @@ impl Llm {
     /// The model in a folder, which is loaded once.
     fn local(&self, folder: &str) -> datafusion::common::Result<Arc<LocalModel>> {
         let mut last = self.session.local.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, model)) = last.as_ref().filter(|(known, _)| known == folder) {
+        if let Some((_, model)) = last.as_ref().filter(|(known, model)| known == folder && !model.is_over()) {
             return Ok(Arc::clone(model));
         }
         let model = Arc::new(LocalModel::load(folder)?);

@@ -5,24 +5,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use datafusion::common::{Result, config_datafusion_err};
+use datafusion::common::Result;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
-use reqwest::{Client, Response, Url, redirect};
+use reqwest::{Response, Url};
 use serde::Serialize;
 
-use super::breaker::Breaker;
-use super::chat::{Answer, CallError, Chat, Kind, Said};
-use super::limits::Endpoint;
+use super::breaker::{Account, IN_A_ROW, down};
+use super::chat::{Answer, CallError, Chat, Kind, Outcome, Reply};
+use super::endpoint::Endpoint;
 use super::meter::{Budget, Meter, Prices};
 use super::request::{ChatRequest, Message};
 use super::response::{self, Failure};
 use super::retry;
 use super::secret::Secret;
-use crate::flights::Waiters;
+use super::throttle::Limits;
+use crate::flights::{Callers, Paying};
 use crate::settings::Settings;
 
-/// How long connecting may take, within the time of the whole request.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is read of a response: more than any token takes, also with escapes and thinking, ...
 const BYTES_PER_TOKEN: usize = 64;
 /// ... and what stands around the text.
@@ -30,27 +29,24 @@ const BYTES_AROUND: usize = 64 << 10;
 /// Tokens that a chat template may add to a request's messages.
 const TEMPLATE_TOKENS: u64 = 64;
 
-/// A client of one endpoint and model.
+/// A session's calls to an endpoint.
 pub struct OpenAi {
-    client: Client,
-    url: Url,
+    endpoint: Arc<Endpoint>,
     key: Option<Secret>,
+    account: Account,
     timeout: Duration,
     max_retries: u32,
-    at_once: u32,
-    requests_per_minute: Option<u32>,
-    tokens_per_minute: Option<u32>,
+    max_error_rate: f64,
+    limits: Limits,
     prices: Prices,
     budget: Budget,
-    endpoint: Arc<Endpoint>,
-    breaker: Breaker,
     meter: Arc<Meter>,
 }
 
 // Settings of the HTTP client may hold a proxy's password, so it is not shown.
 impl fmt::Debug for OpenAi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OpenAi").field("url", &self.url.as_str()).finish_non_exhaustive()
+        f.debug_struct("OpenAi").field("url", &self.endpoint.url.as_str()).finish_non_exhaustive()
     }
 }
 
@@ -65,85 +61,110 @@ struct Body<'a> {
 }
 
 impl OpenAi {
-    /// A client for the endpoint at `base_url`; `settings` were checked.
+    /// Calls to the endpoint at `base_url`; `settings` were checked.
     ///
     /// # Errors
     /// If no HTTP client can be built.
     pub fn new(settings: &Settings, base_url: &Url, key: Option<Secret>, meter: Arc<Meter>) -> Result<Self> {
-        let failed = |error: String| config_datafusion_err!("asap.anchor.base_url = '{base_url}': {error}");
-        let address = base_url.as_str().trim_end_matches('/');
-        let url = Url::parse(&format!("{address}/chat/completions")).map_err(|error| failed(error.to_string()))?;
-        let builder = Client::builder()
-            .user_agent(concat!("asap/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT);
-        let builder = if is_loopback(&url) { builder.no_proxy() } else { builder };
         Ok(Self {
-            client: builder.build().map_err(|error| failed(error.to_string()))?,
+            endpoint: Endpoint::at(base_url)?,
+            account: key.as_ref().map_or(0, Secret::account),
             key,
             timeout: settings.anchor_timeout.duration(),
             max_retries: settings.anchor_max_retries.try_into().unwrap_or(u32::MAX),
-            at_once: settings.anchor_max_concurrent_requests.0,
-            requests_per_minute: settings.anchor_max_requests_per_minute.map(|number| number.0),
-            tokens_per_minute: settings.anchor_max_tokens_per_minute.map(|number| number.0),
+            max_error_rate: settings.anchor_max_error_rate.0,
+            limits: Limits {
+                at_once: settings.anchor_max_concurrent_requests.0,
+                requests_per_minute: settings.anchor_max_requests_per_minute.map(|number| number.0),
+                tokens_per_minute: settings.anchor_max_tokens_per_minute.map(|number| number.0),
+            },
             prices: Prices::of(settings),
             budget: Budget::of(settings),
-            endpoint: Endpoint::at(address),
-            breaker: Breaker::new(address, settings.anchor_max_error_rate.0),
             meter,
-            url,
         })
     }
 
-    /// Sends a request until it is answered, fails for good, or was retried often enough.
-    async fn send(&self, request: &ChatRequest, waiters: &Waiters) -> Said {
-        let mut retries = 0;
+    /// Sends a request until it is answered, fails for good, or was retried often enough. What the endpoint limits is sent
+    /// again for as long as it answers others.
+    async fn send(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
+        let (mut sent_again, mut retries) = (0, 0);
         loop {
-            if let Err(down) = self.breaker.check(Instant::now()) {
-                return Said { outcome: Err(down), retries };
+            if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
+                return Reply { outcome: Err(down), retries: sent_again, paying: None };
             }
-            let failure = match self.send_once(request, waiters).await {
-                Ok(answer) => return Said { outcome: Ok(answer), retries },
-                Err(failure) => failure,
+            let (tried, paying) = self.try_once(request, callers).await;
+            let Tried { failure, limited } = match tried {
+                Ok(answer) => return Reply { outcome: Ok(answer), retries: sent_again, paying },
+                Err(tried) => tried,
             };
-            if !failure.is_passing || retries >= self.max_retries {
+            let is_over = match limited {
+                Some(events) => events > self.max_retries,
+                None => !failure.is_passing || retries >= self.max_retries,
+            };
+            if is_over {
                 let CallError { message, .. } = &failure.error;
-                let message = if retries == 0 { message.clone() } else { format!("{message} (retries: {retries})") };
-                return Said { outcome: Err(CallError { message, ..failure.error }), retries };
+                let message =
+                    if sent_again == 0 { message.clone() } else { format!("{message} (retries: {sent_again})") };
+                let outcome = Err(CallError { message, ..failure.error });
+                return Reply { outcome, retries: sent_again, paying };
             }
             if failure.error.kind == Kind::Timeout {
                 // With its retries a call may take an hour: a server that hangs is noticed before.
-                self.breaker.record(&Err(failure.error), Instant::now());
+                self.record(&Err(failure.error));
             }
-            waiters.release();
-            tokio::time::sleep(retry::pause(retries, failure.after)).await;
-            retries += 1;
+            // From here on it is aborted if nobody waits.
+            drop(paying);
+            if limited.is_none() {
+                tokio::time::sleep(retry::pause(retries, None)).await;
+                retries += 1;
+            }
+            sent_again += 1;
             self.meter.retry();
         }
     }
 
-    async fn send_once(&self, request: &ChatRequest, waiters: &Waiters) -> std::result::Result<Answer, Failure> {
+    /// One request, and what holds it if it was paid.
+    async fn try_once(
+        &self,
+        request: &ChatRequest,
+        callers: &Arc<Callers>,
+    ) -> (std::result::Result<Answer, Tried>, Option<Paying>) {
         let estimate = estimated_tokens(request);
-        self.endpoint.requests.wait(1, self.requests_per_minute).await;
-        self.endpoint.tokens.wait(estimate, self.tokens_per_minute).await;
+        let unsent =
+            |error| (Err(Tried { failure: Failure { error, is_passing: false, after: None }, limited: None }), None);
+        let admitted = self.endpoint.throttle.admit(self.limits, estimate).await;
         // No token is shorter than a byte.
         let most_in = request.bytes() as u64 + TEMPLATE_TOKENS;
         let most = self.prices.cost(most_in, u64::from(request.max_tokens));
-        let reservation = self.meter.reserve(self.budget, most).await.map_err(|error| Failure {
-            error,
-            is_passing: false,
-            after: None,
-        })?;
-        if !waiters.hold() {
+        let reservation = match self.meter.reserve(self.budget, most).await {
+            Ok(reservation) => reservation,
+            Err(error) => return unsent(error),
+        };
+        let Some(paying) = callers.pay() else {
             reservation.give_back();
-            return Err(Failure::lasting(Kind::Unavailable, "nobody waits for the answer any longer"));
-        }
+            return unsent(CallError::new(Kind::Unavailable, "nobody waits for the answer any longer"));
+        };
         let (result, tokens) = self.post(request).await;
         if let Some((tokens_in, tokens_out)) = tokens {
-            self.endpoint.tokens.correct(estimate, tokens_in.saturating_add(tokens_out), self.tokens_per_minute);
+            self.endpoint.throttle.correct(estimate, tokens_in.saturating_add(tokens_out), self.limits);
             reservation.settle(tokens_in, tokens_out, self.prices);
         }
-        result
+        let result = match result {
+            Err(failure) if failure.is_passing && (failure.after.is_some() || failure.is_limit()) => {
+                let limited = Some(admitted.limited(failure.after));
+                Err(Tried { failure, limited })
+            }
+            Err(failure) => Err(Tried { failure, limited: None }),
+            Ok(answer) => {
+                admitted.answered();
+                Ok(answer)
+            }
+        };
+        (result, Some(paying))
+    }
+
+    fn record(&self, outcome: &Outcome) {
+        self.endpoint.breaker.record(outcome, self.account, self.max_error_rate, Instant::now());
     }
 
     /// One request over the network, and the tokens that it took, if that is known.
@@ -154,7 +175,8 @@ impl OpenAi {
             Ok(body) => body,
             Err(error) => return (Err(Failure::lasting(Kind::Refused, error.to_string())), Some((0, 0))),
         };
-        let mut post = self.client.post(self.url.clone()).timeout(self.timeout);
+        let Endpoint { client, url, .. } = &*self.endpoint;
+        let mut post = client.post(url.clone()).timeout(self.timeout);
         if let Some(bearer) = self.key.as_ref().and_then(Secret::bearer) {
             post = post.header(AUTHORIZATION, bearer);
         }
@@ -210,14 +232,18 @@ impl OpenAi {
     }
 }
 
+/// A request that failed, and where the endpoint limited it, how often it did so since its last answer.
+struct Tried {
+    failure: Failure,
+    limited: Option<u32>,
+}
+
 #[async_trait]
 impl Chat for OpenAi {
-    async fn chat(&self, request: &ChatRequest, waiters: &Waiters) -> Said {
-        // Held through all retries: calls that wait to be sent again keep further ones from a busy endpoint.
-        let _slot = self.endpoint.slot(self.at_once).await;
-        let Said { outcome, retries } = self.send(request, waiters).await;
-        self.breaker.record(&outcome, Instant::now());
-        let outcome = outcome.map_err(|error| match error.kind {
+    async fn chat(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
+        let reply = self.send(request, callers).await;
+        self.record(&reply.outcome);
+        let outcome = reply.outcome.map_err(|error| match error.kind {
             Kind::TooLong => CallError {
                 message: format!(
                     "{} (the prompt has {} bytes, asap.anchor.max_tokens is {})",
@@ -229,7 +255,16 @@ impl Chat for OpenAi {
             },
             _ => error,
         });
-        Said { outcome, retries }
+        Reply { outcome, ..reply }
+    }
+
+    fn verdict(&self) -> Option<String> {
+        if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
+            return Some(down.message);
+        }
+        let (failed, last) = self.meter.failed_in_a_row()?;
+        (failed >= IN_A_ROW as u64 && self.max_error_rate < 1.0)
+            .then(|| down(&format!("the last {failed} calls to {} failed", self.endpoint.url), &last))
     }
 }
 
@@ -239,11 +274,6 @@ fn estimated_tokens(request: &ChatRequest) -> u64 {
     tokens_in + tokens_in.min(u64::from(request.max_tokens))
 }
 
-fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
 /// The cause behind all wrappers, which repeat addresses and say little.
 fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
@@ -251,22 +281,4 @@ fn innermost(error: &reqwest::Error) -> String {
         cause = source;
     }
     cause.to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loopback_is_known_by_name_and_number() {
-        for (url, expected) in [
-            ("http://localhost:1/v1", true),
-            ("http://127.0.0.9", true),
-            ("http://[::1]:8000", true),
-            ("https://localhost.example.org", false),
-            ("http://10.0.0.1", false),
-        ] {
-            assert_eq!(is_loopback(&Url::parse(url).unwrap()), expected, "{url}");
-        }
-    }
 }

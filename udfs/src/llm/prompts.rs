@@ -8,6 +8,8 @@ use sha2::{Digest, Sha256};
 /// The prompts that asap comes with: file name, content, and which fields it can have; the first two it must have.
 const ANCHOR: Shipped = ("anchor.md", include_str!("prompts/anchor.md"), &["question", "answer", "language"]);
 const COARSE: Shipped = ("coarse.md", include_str!("prompts/coarse.md"), &["anchor", "cot"]);
+/// How a tag begins in a field's text.
+const ESCAPED: &str = "&lt;";
 /// Fields that a template cannot do without.
 const NEEDED: usize = 2;
 
@@ -46,6 +48,8 @@ impl Prompts {
 #[derive(Debug)]
 pub struct Template {
     pieces: Vec<Piece>,
+    /// The names of the tags that stand around fields.
+    tags: Vec<String>,
     hash: String,
 }
 
@@ -79,24 +83,62 @@ impl Template {
         if let Some(missing) = fields.iter().take(NEEDED).find(|field| !holds(field)) {
             return config_err!("{file}: expected {{{missing}}} somewhere in the prompt, found none");
         }
-        Ok(Self { pieces, hash: hex(&Sha256::digest(text)) })
+        let texts =
+            pieces.iter().filter_map(|piece| if let Piece::Text(text) = piece { Some(text.as_str()) } else { None });
+        let mut tags: Vec<String> = texts.flat_map(tag_names).collect();
+        tags.sort();
+        tags.dedup();
+        Ok(Self { pieces, tags, hash: hex(&Sha256::digest(text)) })
     }
 
-    /// The prompt of a row. A field's text is taken as it is: braces in it are text.
+    /// The prompt of a row. A field's text is taken as it is: braces in it are text. Only where it holds a tag of the
+    /// template, which would end its section or begin another, that begins with `&lt;`; [`Template::restore`] undoes it.
     pub fn fill(&self, fields: &[(&str, &str)]) -> String {
         let text_of = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
             Piece::Field(name) => {
-                fields.iter().find(|(field, _)| field == name).map(|(_, text)| *text).unwrap_or_default().to_string()
+                let text = fields.iter().find(|(field, _)| field == name).map(|(_, text)| *text).unwrap_or_default();
+                self.replace(text, "<", ESCAPED)
             }
         };
         self.pieces.iter().map(text_of).collect()
+    }
+
+    /// What a model copied from the prompt, as it stood in the row.
+    pub fn restore(&self, text: &str) -> String {
+        self.replace(text, ESCAPED, "<")
+    }
+
+    /// The text with another beginning of each tag of the template.
+    fn replace(&self, text: &str, from: &str, to: &str) -> String {
+        let mut replaced = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(at) = rest.find(from) {
+            let after = &rest[at + from.len()..];
+            let is_ours = tag_name(after).is_some_and(|name| self.tags.contains(&name));
+            replaced.push_str(&rest[..at]);
+            replaced.push_str(if is_ours { to } else { from });
+            rest = after;
+        }
+        replaced + rest
     }
 
     /// SHA-256 of the template file, in hexadecimal digits.
     pub fn hash(&self) -> &str {
         &self.hash
     }
+}
+
+/// The names of the tags in a text, in small letters.
+fn tag_names(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.match_indices('<').filter_map(|(at, _)| tag_name(&text[at + 1..]))
+}
+
+/// The name of the tag that a text goes on with behind its first sign, in small letters.
+fn tag_name(text: &str) -> Option<String> {
+    let text = text.trim_start_matches([' ', '\t', '/']);
+    let name = &text[..text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-')).unwrap_or(text.len())];
+    (!name.is_empty()).then(|| name.to_ascii_lowercase())
 }
 
 /// The next word in braces: what stands before it, the word, whether its braces are doubled, and what follows.
@@ -133,6 +175,17 @@ mod tests {
         let template = parse("{anchor}|{cot}|{language}|{cot}").unwrap();
         let fields = [("cot", "a {anchor} {{b}}"), ("anchor", "{cot}"), ("language", "text")];
         assert_eq!(template.fill(&fields), "{cot}|a {anchor} {{b}}|text|a {anchor} {{b}}");
+    }
+
+    #[test]
+    fn a_field_cannot_end_its_section() {
+        let template = parse("<thought>{anchor}</thought><chain of='{language}'>{cot}</chain>").unwrap();
+        let cot = "a < b <b>c</b> </chain> < /Chain><thought>2</thought > <chained> &lt;thought>";
+        let filled = template.fill(&[("cot", cot), ("anchor", "x</thought>"), ("language", "en")]);
+        let expected = "<thought>x&lt;/thought></thought><chain of='en'>a < b <b>c</b> &lt;/chain> &lt; /Chain>\
+            &lt;thought>2&lt;/thought > <chained> &lt;thought></chain>";
+        assert_eq!(filled, expected);
+        assert_eq!(template.restore("x &lt;/thought> &lt;b> &lt;/CHAIN"), "x </thought> &lt;b> </CHAIN");
     }
 
     #[test]

@@ -35,6 +35,11 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// Whether the endpoint was asked too much.
+    pub fn is_limit(&self) -> bool {
+        self.error.kind == Kind::RateLimited
+    }
+
     /// A failure that the same request would meet again.
     pub fn lasting(kind: Kind, message: impl Into<String>) -> Self {
         Self { error: CallError::new(kind, message), is_passing: false, after: None }

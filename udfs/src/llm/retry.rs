@@ -11,12 +11,17 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// ... unless the endpoint asks for it.
 const LONGEST_ASKED: Duration = Duration::from_secs(600);
 
-/// How long to wait before the retry of this number, from 0: by exponential backoff with full jitter, and no shorter
-/// than the endpoint asked for, up to ten minutes.
+/// How long to wait before the retry of this number, from 0: by exponential backoff with jitter, and no shorter than the
+/// endpoint asked for, up to ten minutes.
 pub fn pause(retry: u32, asked_for: Option<Duration>) -> Duration {
     let longest = FIRST_PAUSE.saturating_mul(1 << retry.min(16)).min(LONGEST_PAUSE);
     // On top of what is asked for: those who were sent away together do not come back together.
-    asked_for.unwrap_or_default().min(LONGEST_ASKED) + longest.mul_f64(rand::random_range(0.0..=1.0))
+    asked(asked_for.unwrap_or_default()) + longest.mul_f64(rand::random_range(0.5..=1.0))
+}
+
+/// The pause that an endpoint asked for, as far as it is made.
+pub fn asked(after: Duration) -> Duration {
+    after.min(LONGEST_ASKED)
 }
 
 /// The header Retry-After: seconds, or a date as HTTP writes it. None if it is neither.

@@ -1,6 +1,8 @@
 //! A text that no log, error or plan may show.
 
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 
 use reqwest::header::HeaderValue;
 
@@ -27,6 +29,12 @@ impl Secret {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).ok()?;
         value.set_sensitive(true);
         Some(value)
+    }
+
+    /// A number that differs with the key, not 0. It tells nothing of the key.
+    pub fn account(&self) -> u64 {
+        static HASHES: OnceLock<RandomState> = OnceLock::new();
+        HASHES.get_or_init(RandomState::new).hash_one(&self.0).max(1)
     }
 
     /// A text from outside without the key, which an endpoint may send back, also as JSON may escape it.

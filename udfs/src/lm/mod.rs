@@ -84,6 +84,9 @@ pub enum LmError {
     /// The model's thread has ended or could not answer.
     #[error("the model's thread: {0}")]
     Thread(String),
+    /// Rows that went through the model together failed together.
+    #[error(transparent)]
+    Shared(Arc<LmError>),
     /// The GPU, its driver or its libraries failed.
     #[error("the GPU: {0}")]
     Gpu(String),
@@ -157,7 +160,7 @@ impl Loaded {
 
     fn model(&mut self, folder: &Path, computed: Computed, tokenizer: &Tokenizer) -> Result<Arc<LoadedModel>> {
         let key = (folder.to_path_buf(), computed);
-        if let Some(model) = self.models.get(&key) {
+        if let Some(model) = self.models.get(&key).filter(|model| !model.is_over()) {
             return Ok(Arc::clone(model));
         }
         let model = Arc::new(LoadedModel::load(folder, computed, tokenizer)?);
@@ -167,7 +170,7 @@ impl Loaded {
 
     fn scorer(&mut self, folder: &Path, computed: Computed, prompt: Option<&str>) -> Result<Arc<Scorer>> {
         let key = (folder.to_path_buf(), computed, prompt.map(str::to_string));
-        if let Some(scorer) = self.scorers.get(&key) {
+        if let Some(scorer) = self.scorers.get(&key).filter(|scorer| !scorer.is_over()) {
             return Ok(Arc::clone(scorer));
         }
         let tokenizer = self.tokenizer(folder)?;

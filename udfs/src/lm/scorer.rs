@@ -61,6 +61,11 @@ impl LoadedModel {
         };
         Ok(Self { thread, output_rows, window })
     }
+
+    /// Whether its thread has ended.
+    pub fn is_over(&self) -> bool {
+        self.thread.is_over()
+    }
 }
 
 /// The thread of a model whose projections are of type `M`, and the count of its output rows.
@@ -189,6 +194,11 @@ impl Scorer {
     pub fn too_long(&self, chain: &QuestionAndSteps) -> Result<Option<String>> {
         let tokenized = self.tokenized(self.key(chain), chain)?;
         Ok(tokenized.row.is_none().then(|| self.describe(&tokenized)))
+    }
+
+    /// Whether the model's thread has ended.
+    pub fn is_over(&self) -> bool {
+        self.model.is_over()
     }
 
     /// Rows that went through the model so far.

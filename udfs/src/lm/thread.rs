@@ -94,9 +94,14 @@ impl ModelThread {
     /// If the model fails or its thread has ended.
     pub async fn score(&self, requests: Vec<Request>) -> Result<Vec<Arc<Scores>>> {
         let (answer, answered) = oneshot::channel();
-        let stopped = || LmError::Thread("it has ended after an earlier failure".to_string());
+        let stopped = || LmError::Thread("it has ended by a panic; the next query gets a new one".to_string());
         self.calls.send(Call { requests, answer }).await.map_err(|_| stopped())?;
         answered.await.map_err(|_| stopped())?
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.calls.is_closed()
     }
 
     /// Rows that went through the model so far.
@@ -132,12 +137,10 @@ fn serve(mut model: impl Model, mut calls: mpsc::Receiver<Call>, known: &Known) 
         together.retain(|call| !call.answer.is_closed());
         let answers = compute(&mut model, &together, known);
         for call in together {
-            let answer = match &answers {
-                // Rows are missing only where the caller does not wait any longer.
-                Ok(scores) => Ok(call.requests.iter().filter_map(|row| scores.get(&row.key).cloned()).collect()),
-                Err(error) => Err(LmError::Thread(error.to_string())),
-            };
-            drop(call.answer.send(answer));
+            // Rows are missing only where the caller does not wait any longer.
+            let of_rows = call.requests.iter().filter_map(|row| answers.get(&row.key).cloned());
+            let answer: std::result::Result<Vec<_>, _> = of_rows.collect();
+            drop(call.answer.send(answer.map_err(LmError::Shared)));
         }
     }
 }
@@ -146,9 +149,12 @@ fn tokens_of(call: &Call) -> usize {
     call.requests.iter().map(|request| request.row.ids.len()).sum()
 }
 
+/// What came of each row.
+type Answers = BTreeMap<Key, std::result::Result<Arc<Scores>, Arc<LmError>>>;
+
 /// The scores of all rows of some calls, each row computed once unless it is known. What nobody waits for any longer is
 /// left out.
-fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> Result<BTreeMap<Key, Arc<Scores>>> {
+fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> Answers {
     let mut wanted_of: BTreeMap<Key, Wanted> = BTreeMap::new();
     for request in calls.iter().flat_map(|call| &call.requests) {
         let wanted = wanted_of.entry(request.key).or_insert(request.wanted);
@@ -160,7 +166,7 @@ fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> Result<BTre
     for request in calls.iter().flat_map(|call| &call.requests).filter(|request| seen.insert(request.key)) {
         let wanted = wanted_of[&request.key];
         match known.get(request.key, wanted) {
-            Some(scores) => drop(answers.insert(request.key, scores)),
+            Some(scores) => drop(answers.insert(request.key, Ok(scores))),
             None => missing.push(Request { wanted, ..request.clone() }),
         }
     }
@@ -168,13 +174,22 @@ fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> Result<BTre
         let awaited = awaited(calls);
         missing.retain(|request| awaited.contains(&request.key));
         if missing.is_empty() {
-            return Ok(answers);
+            return answers;
         }
         let run: Vec<Request> = missing.drain(..rows_of_a_run(&missing)).collect();
-        for (request, scores) in run.iter().zip(prefill(model, &run, known)?) {
-            let scores = Arc::new(scores);
-            known.insert(request.key, request.wanted, &scores);
-            answers.insert(request.key, scores);
+        match prefill(model, &run, known) {
+            Ok(of_run) => {
+                for (request, scores) in run.iter().zip(of_run) {
+                    let scores = Arc::new(scores);
+                    known.insert(request.key, request.wanted, &scores);
+                    answers.insert(request.key, Ok(scores));
+                }
+            }
+            // Other runs are no worse for it.
+            Err(error) => {
+                let error = Arc::new(error);
+                answers.extend(run.iter().map(|request| (request.key, Err(Arc::clone(&error)))));
+            }
         }
     }
 }
@@ -328,6 +343,40 @@ mod tests {
         gate.send(()).unwrap();
         assert_eq!(surprisals(&thread.score(vec![request(6, 10)]).await.unwrap()), [6.0]);
         assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![8192], vec![10]]);
+    }
+
+    #[tokio::test]
+    async fn a_run_that_fails_fails_its_own_rows_only_and_by_its_own_error() {
+        let (sender, _runs) = channel();
+        let thread = ModelThread::spawn(Stub(sender)).unwrap();
+        // Together they wait for the thread, and are packed into two runs.
+        let calls = [vec![request(1, 5000), request(2, 3000)], vec![request(666, 5000)], vec![request(3, 500)]];
+        let answers = join_all(calls.map(|rows| thread.score(rows))).await;
+        let found: Vec<_> = answers.iter().map(|answer| answer.as_deref().map(surprisals).ok()).collect();
+        assert_eq!(found[0], Some(vec![1.0, 2.0]));
+        let error = answers[1].as_ref().unwrap_err();
+        assert!(matches!(error, LmError::Shared(error) if matches!(**error, LmError::Tokenize(_))), "{error:?}");
+        assert_eq!(error.to_string(), "the tokenizer failed: unlucky");
+    }
+
+    /// Ends its thread.
+    struct Panics;
+
+    impl Model for Panics {
+        fn score(&mut self, _: &[u32], _: &[usize], _: &[Target]) -> Result<Vec<TokenScore>> {
+            panic!("no such luck");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_reaches_all_callers_and_is_seen() {
+        let thread = ModelThread::spawn(Panics).unwrap();
+        assert!(!thread.is_over());
+        for _ in 0..2 {
+            let error = thread.score(vec![request(1, 10)]).await.unwrap_err().to_string();
+            assert!(error.contains("ended by a panic"), "{error}");
+        }
+        assert!(thread.is_over());
     }
 
     #[tokio::test]

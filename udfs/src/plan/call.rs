@@ -10,6 +10,7 @@ use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, plan_datafusion_err};
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
@@ -45,6 +46,11 @@ pub trait AsyncCall: Debug + DynEq + DynHash + Send + Sync + Any {
     /// made at once, so that a slow row does not hold up those behind it.
     fn window(&self, config: &ConfigOptions) -> usize;
 
+    /// What is to live until all rows of a statement that is executed in this context are through.
+    fn hold(&self, _context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+
     /// The results of some rows, as many as there are rows. It runs beside others of its kind, and is dropped when the
     /// query is.
     ///
@@ -60,8 +66,8 @@ pub struct CallArgs {
     pub arrays: Vec<ArrayRef>,
     /// The number of rows.
     pub rows: usize,
-    /// The settings of the query's session.
-    pub config: Arc<ConfigOptions>,
+    /// What the statement is executed in, with the settings of its session.
+    pub context: Arc<TaskContext>,
     /// The type of the result.
     pub return_field: FieldRef,
 }
@@ -70,6 +76,13 @@ pub struct CallArgs {
 #[derive(Debug, Clone)]
 pub struct AsyncFunction {
     call: Arc<dyn AsyncCall>,
+}
+
+impl CallArgs {
+    /// The settings of the statement's session.
+    pub fn config(&self) -> &ConfigOptions {
+        self.context.session_config().options()
+    }
 }
 
 impl AsyncFunction {

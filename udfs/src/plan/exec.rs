@@ -138,11 +138,11 @@ impl ExecutionPlan for FenceExec {
         let level = Level {
             calls: self.calls.clone(),
             schema: self.schema(),
-            config: Arc::clone(context.session_config().options()),
+            context,
             meter: Arc::new(Meter::new(&self.metrics, partition)),
             baseline: BaselineMetrics::new(&self.metrics, partition),
         };
-        Ok(Box::pin(InFlight::new(level, input, partition, context.memory_pool())))
+        Ok(Box::pin(InFlight::new(level, input, partition)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

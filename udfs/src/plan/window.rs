@@ -9,6 +9,7 @@
 //! A piece is a task of its own: a call must go on while nobody asks for its rows, because it may hold what a call of
 //! another operator waits for (a permit, the answer to an equal request). A dropped stream aborts its tasks.
 
+use std::any::Any;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,12 +17,11 @@ use std::time::Instant;
 
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::config::ConfigOptions;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::metrics::BaselineMetrics;
 use futures::future::{BoxFuture, try_join_all};
 use futures::stream::FuturesOrdered;
@@ -39,7 +39,7 @@ const PIECES: usize = 8;
 pub(super) struct Level {
     pub calls: Vec<PlannedCall>,
     pub schema: SchemaRef,
-    pub config: Arc<ConfigOptions>,
+    pub context: Arc<TaskContext>,
     pub meter: Arc<Meter>,
     pub baseline: BaselineMetrics,
 }
@@ -56,6 +56,7 @@ pub(super) struct InFlight {
     window: usize,
     memory: MemoryReservation,
     waiting_since: Option<Instant>,
+    _held: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 /// Rows of a batch whose memory is accounted for while any of them is in flight.
@@ -72,16 +73,18 @@ struct Finished {
 }
 
 impl InFlight {
-    pub fn new(level: Level, input: SendableRecordBatchStream, partition: usize, pool: &Arc<dyn MemoryPool>) -> Self {
-        let windows = level.calls.iter().map(|call| call.call.window(&level.config));
+    pub fn new(level: Level, input: SendableRecordBatchStream, partition: usize) -> Self {
+        let context = &level.context;
+        let windows = level.calls.iter().map(|call| call.call.window(context.session_config().options()));
         Self {
             window: windows.min().unwrap_or(1).max(1),
+            memory: MemoryConsumer::new(format!("FenceExec[{partition}]")).register(context.memory_pool()),
+            _held: level.calls.iter().filter_map(|call| call.call.hold(context)).collect(),
             level: Arc::new(level),
             input: Some(input),
             rest: None,
             pieces: FuturesOrdered::new(),
             rows: 0,
-            memory: MemoryConsumer::new(format!("FenceExec[{partition}]")).register(pool),
             waiting_since: None,
         }
     }
@@ -191,8 +194,8 @@ async fn call_one(level: &Level, call: &PlannedCall, batch: &RecordBatch) -> Res
         let arrays = call.args.iter().map(|argument| argument.evaluate(batch)?.into_array(rows));
         arrays.collect::<Result<Vec<_>>>()?
     };
-    let config = Arc::clone(&level.config);
-    let args = CallArgs { arrays, rows, config, return_field: Arc::clone(&call.field) };
+    let (context, return_field) = (Arc::clone(&level.context), Arc::clone(&call.field));
+    let args = CallArgs { arrays, rows, context, return_field };
     let result = call.call.call(&args, &level.meter).await?;
     if result.len() != rows {
         return Err(exec_datafusion_err!("{} gave {} results for {rows} rows", call.call.name(), result.len()));

@@ -1,0 +1,96 @@
+//! One endpoint is one object in the process, whatever sessions and queries ask it: its connections, when calls may start,
+//! and whether it is given up.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use datafusion::common::{Result, config_datafusion_err};
+use reqwest::{Client, Url, redirect};
+
+use super::breaker::Breaker;
+use super::throttle::Throttle;
+
+/// How long connecting may take, within the time of the whole request.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// An endpoint that speaks OpenAI's chat completions.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// Where chat completions are asked for.
+    pub url: Url,
+    /// Its connections.
+    pub client: Client,
+    /// When calls may start.
+    pub throttle: Arc<Throttle>,
+    /// Whether calls are stopped.
+    pub breaker: Breaker,
+}
+
+impl Endpoint {
+    /// The process's one endpoint at this address, which is known by its normalised URL: scheme and host in small letters,
+    /// no port that the scheme implies, no slash at the end.
+    ///
+    /// # Errors
+    /// If no HTTP client can be built.
+    pub fn at(base_url: &Url) -> Result<Arc<Self>> {
+        static ENDPOINTS: OnceLock<Mutex<HashMap<String, Arc<Endpoint>>>> = OnceLock::new();
+        let address = base_url.as_str().trim_end_matches('/');
+        let mut endpoints = ENDPOINTS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(endpoint) = endpoints.get(address) {
+            return Ok(Arc::clone(endpoint));
+        }
+        let endpoint = Arc::new(Self::new(address)?);
+        endpoints.insert(address.to_string(), Arc::clone(&endpoint));
+        Ok(endpoint)
+    }
+
+    fn new(address: &str) -> Result<Self> {
+        let failed = |error: String| config_datafusion_err!("asap.anchor.base_url = '{address}': {error}");
+        let url = Url::parse(&format!("{address}/chat/completions")).map_err(|error| failed(error.to_string()))?;
+        let builder = Client::builder()
+            .user_agent(concat!("asap/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .connect_timeout(CONNECT_TIMEOUT);
+        let builder = if is_loopback(&url) { builder.no_proxy() } else { builder };
+        Ok(Self {
+            client: builder.build().map_err(|error| failed(error.to_string()))?,
+            throttle: Arc::default(),
+            breaker: Breaker::new(address),
+            url,
+        })
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_known_by_name_and_number() {
+        for (url, expected) in [
+            ("http://localhost:1/v1", true),
+            ("http://127.0.0.9", true),
+            ("http://[::1]:8000", true),
+            ("https://localhost.example.org", false),
+            ("http://10.0.0.1", false),
+        ] {
+            assert_eq!(is_loopback(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_address_in_other_words_is_the_same_endpoint() {
+        let at = |url: &str| Endpoint::at(&Url::parse(url).unwrap()).unwrap();
+        let first = at("https://one.example.org/v1");
+        for other in ["https://one.example.org/v1/", "HTTPS://One.Example.org:443/v1", "https://one.example.org/v1//"] {
+            assert!(Arc::ptr_eq(&first, &at(other)), "{other}");
+        }
+        assert!(!Arc::ptr_eq(&first, &at("https://one.example.org/v2")));
+    }
+}

@@ -1,0 +1,71 @@
+//! One failure within a statement is one result for all its rows that asked the same, and what it lost is told at its end.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use datafusion::execution::TaskContext;
+
+use super::chat::Outcome;
+use super::store::Key;
+
+/// What was asked in vain while a statement runs. When the last who holds it lets it go, it tells how much and why.
+#[derive(Debug, Default)]
+pub struct Statement {
+    lost: Mutex<Lost>,
+}
+
+#[derive(Debug, Default)]
+struct Lost {
+    outcomes: HashMap<Key, Arc<Outcome>>,
+    requests: u64,
+    first: Option<String>,
+}
+
+impl Statement {
+    /// What an equal request came to, if it failed.
+    pub(super) fn failure(&self, key: &Key) -> Option<Arc<Outcome>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).outcomes.get(key).cloned()
+    }
+
+    /// Remembers a failure that no store keeps.
+    pub(super) fn fail(&self, key: Key, outcome: &Arc<Outcome>) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.outcomes.entry(key).or_insert_with(|| Arc::clone(outcome));
+    }
+
+    /// Counts a request of a row that ended without an answer.
+    pub(super) fn lose(&self, outcome: &Outcome) {
+        let Err(error) = outcome else { return };
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        lost.requests += 1;
+        lost.first.get_or_insert_with(|| error.to_string());
+    }
+}
+
+impl Drop for Statement {
+    fn drop(&mut self) {
+        let lost = self.lost.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(first) = &lost.first {
+            tracing::warn!("{} requests to the language model have no answer; the first: {first}", lost.requests);
+        }
+    }
+}
+
+/// The statements under way, by the context that each is executed in.
+#[derive(Debug, Default)]
+pub struct Statements(Mutex<Vec<(Weak<TaskContext>, Weak<Statement>)>>);
+
+impl Statements {
+    /// The statement that is executed in this context.
+    pub fn of(&self, context: &Arc<TaskContext>) -> Arc<Statement> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|(context, statement)| context.strong_count() > 0 && statement.strong_count() > 0);
+        let is_its = |(other, _): &&(Weak<TaskContext>, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(context));
+        if let Some(statement) = known.iter().find(is_its).and_then(|(_, statement)| statement.upgrade()) {
+            return statement;
+        }
+        let statement = Arc::new(Statement::default());
+        known.push((Arc::downgrade(context), Arc::downgrade(&statement)));
+        statement
+    }
+}
