@@ -1,8 +1,8 @@
 //! What a trace is written about: a line of derivations that leads to an answer.
 
-use super::dice::Dice;
-use super::quantities::Signs;
-use super::voice::{Phrases, Voice};
+use crate::dice::Dice;
+use crate::quantities::Signs;
+use crate::voice::{Phrases, Voice};
 
 /// How one trace speaks: its wordings, its chance, its signs.
 pub struct Say {

@@ -1,7 +1,7 @@
 //! Two equations with two unknowns, and an expression of both that is asked for.
 
-use crate::sample::quantities::{Draft, Goal, Problem, at};
-use crate::sample::voice::{Words, fill};
+use crate::quantities::{Draft, Goal, Problem, at};
+use crate::voice::{Words, fill};
 
 const LETTERS: [Words; 4] = [["xy", "pq"], ["ab", "rs"], ["mn", "uv"], ["st", "jk"]];
 
@@ -72,9 +72,9 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sample::dice::Dice;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::voice::Voice;
+    use crate::dice::Dice;
+    use crate::problems::{Family, computed};
+    use crate::voice::Voice;
 
     #[test]
     fn trying_all_pairs_finds_the_answer() {

@@ -1,6 +1,6 @@
 //! Writes a chain of thought about some work, and says of each of its steps what it is for.
 
-use super::work::{Say, Work};
+use crate::work::{Say, Work};
 
 /// What a step is for. Words do not tell; what it derives, and who uses that, does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

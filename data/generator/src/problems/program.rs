@@ -1,9 +1,9 @@
 //! Programming problems: a function that takes a list through several stages to a number.
 
 use super::stages::Stage;
-use crate::sample::dice::Dice;
-use crate::sample::voice::{Voice, Words, fill};
-use crate::sample::work::{Say, Work};
+use crate::dice::Dice;
+use crate::voice::{Voice, Words, fill};
+use crate::work::{Say, Work};
 
 const THINGS: [Words; 8] = [
     ["parcel weights", "masses of packages"],
@@ -290,7 +290,7 @@ fn sentence(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::testing::numbers;
+    use crate::testing::numbers;
 
     #[test]
     fn the_stages_take_the_example_to_the_result_that_the_question_names() {

@@ -1,7 +1,7 @@
 //! Quantities that are computed from each other: what a problem is made of, whatever its story.
 
-use super::dice::Dice;
-use super::voice::{Voice, fill};
+use crate::dice::Dice;
+use crate::voice::{Voice, fill};
 
 /// An operation on two whole numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

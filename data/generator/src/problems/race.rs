@@ -1,8 +1,8 @@
 //! Ordering riddles: who is how far ahead of whom.
 
 use super::names;
-use crate::sample::quantities::{Draft, Goal, Problem, at};
-use crate::sample::voice::{Words, fill};
+use crate::quantities::{Draft, Goal, Problem, at};
+use crate::voice::{Words, fill};
 
 const EVENTS: [&str; 6] =
     ["a sack race", "a swimming lesson", "a cooking contest", "an obstacle run", "a quiz", "a ski slalom"];
@@ -82,9 +82,9 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sample::dice::Dice;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::voice::Voice;
+    use crate::dice::Dice;
+    use crate::problems::{Family, computed};
+    use crate::voice::Voice;
 
     #[test]
     fn the_order_of_the_answer_agrees_with_every_clue() {

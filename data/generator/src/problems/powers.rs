@@ -1,7 +1,7 @@
 //! Powers by squaring and linear sequences, modulo a number.
 
-use crate::sample::quantities::{Draft, Expr, Goal, Problem, at};
-use crate::sample::voice::{Words, fill};
+use crate::quantities::{Draft, Expr, Goal, Problem, at};
+use crate::voice::{Words, fill};
 
 const POWER: [Words; 3] = [
     ["What is the remainder of \\( {b}^{{e}} \\) on division by {m}?", "Compute \\( {b}^{{e}} \\bmod {m} \\)."],
@@ -92,10 +92,10 @@ fn sequence(mut draft: Draft) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sample::dice::Dice;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::testing::numbers;
-    use crate::sample::voice::Voice;
+    use crate::dice::Dice;
+    use crate::problems::{Family, computed};
+    use crate::testing::numbers;
+    use crate::voice::Voice;
 
     #[test]
     fn multiplying_one_at_a_time_gives_the_answer() {

@@ -1,11 +1,11 @@
 //! Rows of the sample: a problem and one or more answers to it.
 
-use super::dice::Dice;
-use super::problems::{Family, Program, computed};
-use super::sums::Sums;
-use super::trace::{Label, Step, write};
-use super::voice::Voice;
-use super::work::Say;
+use crate::dice::Dice;
+use crate::problems::{Family, Program, computed};
+use crate::sums::Sums;
+use crate::trace::{Label, Step, write};
+use crate::voice::Voice;
+use crate::work::Say;
 
 /// A problem with the traces written about it.
 #[derive(Debug, Clone)]

@@ -1,9 +1,9 @@
 //! Derivations of quantities.
 
-use super::dice::Dice;
-use super::quantities::{Expr, Goal, Op, Problem, Quantity, at, number};
-use super::voice::fill;
-use super::work::{Say, Work};
+use crate::dice::Dice;
+use crate::quantities::{Expr, Goal, Op, Problem, Quantity, at, number};
+use crate::voice::fill;
+use crate::work::{Say, Work};
 
 /// A problem whose answer is computed, as work.
 pub struct Sums<'a> {
@@ -259,9 +259,9 @@ fn unit(quantity: &Quantity) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::testing::numbers;
-    use crate::sample::voice::Voice;
+    use crate::problems::{Family, computed};
+    use crate::testing::numbers;
+    use crate::voice::Voice;
 
     /// Runs a check over problems of all families.
     fn over_problems(check: impl Fn(&Sums, &mut Say)) {

@@ -1,8 +1,8 @@
 //! Areas and volumes around a circle, as multiples of π.
 
 use super::names;
-use crate::sample::quantities::{Draft, Goal, Problem, at};
-use crate::sample::voice::{Words, fill};
+use crate::quantities::{Draft, Goal, Problem, at};
+use crate::voice::{Words, fill};
 
 const THINGS: [&str; 6] = ["pond", "fountain", "flower bed", "bandstand", "sandpit", "sundial"];
 
@@ -87,9 +87,9 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sample::dice::Dice;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::voice::Voice;
+    use crate::dice::Dice;
+    use crate::problems::{Family, computed};
+    use crate::voice::Voice;
 
     #[test]
     fn thin_rings_added_up_give_the_answer() {
