@@ -2,12 +2,12 @@
 
 use crate::dice::Dice;
 use crate::quantities::Signs;
-use crate::voice::{Phrases, Voice};
+use crate::voice::Voice;
 
 /// How one trace speaks: its wordings, its chance, its signs.
 pub struct Say {
     /// The wordings.
-    pub phrases: &'static Phrases,
+    pub voice: Voice,
     /// The trace's chance.
     pub dice: Dice,
     /// How operations are written.
@@ -18,7 +18,7 @@ impl Say {
     /// A way of speaking drawn from the dice.
     pub fn new(voice: Voice, mut dice: Dice) -> Self {
         let signs = Signs::draw(&mut dice);
-        Self { phrases: voice.phrases(), dice, signs }
+        Self { voice, dice, signs }
     }
 }
 

@@ -78,7 +78,7 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
     let volume = draft.derived(said[4], "", at(ring) * at(h_at))?;
     let all = draft.derived(said[5], "", at(volume) * at(n_at))?;
     let missing = draft.derived(said[6], "", at(all) - at(e_at))?;
-    let clauses = [&SHAPE[..], &FILL, &ASK].map(|texts| voice.of(texts[draft.dice.below(texts.len())]));
+    let clauses = [&SHAPE[..], &FILL, &ASK].map(|texts| voice.pick(draft.dice, texts));
     let numbers = [r, w, h, n, e].map(|number| number.to_string());
     let mut texts = vec![("thing", thing), ("name", name)];
     texts.extend(["r", "w", "h", "n", "e"].into_iter().zip(numbers.iter().map(String::as_str)));

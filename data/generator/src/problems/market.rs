@@ -138,7 +138,7 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
 
 /// One of several texts in the draft's voice.
 fn voice_of(draft: &mut Draft, texts: &[Words]) -> &'static str {
-    draft.voice.of(texts[draft.dice.below(texts.len())])
+    draft.voice.pick(draft.dice, texts)
 }
 
 #[cfg(test)]

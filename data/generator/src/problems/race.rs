@@ -45,8 +45,8 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
     let count = draft.dice.between(7, 10) as usize;
     let people = names(draft.dice, count);
     let event = EVENTS[draft.dice.below(EVENTS.len())];
-    let begin = voice.of(BEGIN[draft.dice.below(BEGIN.len())]);
-    let ask = voice.of(ASK[draft.dice.below(ASK.len())]);
+    let begin = voice.pick(draft.dice, &BEGIN);
+    let ask = voice.pick(draft.dice, &ASK);
     let time_name = voice
         .of([["{who}'s time", "the seconds of {who}"], ["the time of {who}", "{who}'s result"]][draft.dice.below(2)]);
     let gap_name = voice.of(["the gap between {who} and {other}", "the margin of {who} and {other}"]);
@@ -63,7 +63,7 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
         let k_text = k.to_string();
         let texts = [("who", *who), ("other", people[other]), ("k", &*k_text)];
         let pool = if slower { &SLOWER } else { &FASTER };
-        clues.push(fill(voice.of(pool[draft.dice.below(pool.len())]), &texts));
+        clues.push(fill(voice.pick(draft.dice, pool), &texts));
         let gap = draft.given(fill(gap_name, &texts), "seconds", k);
         let from = if slower { at(times[other]) + at(gap) } else { at(times[other]) - at(gap) };
         times.push(draft.derived(fill(time_name, &texts), "seconds", from)?);

@@ -102,7 +102,7 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
     if draft.value(hour) > 23 {
         return None;
     }
-    let clauses = [&START[..], &LEGS, &STOPS, &ASK].map(|texts| voice.of(texts[draft.dice.below(texts.len())]));
+    let clauses = [&START[..], &LEGS, &STOPS, &ASK].map(|texts| voice.pick(draft.dice, texts));
     let numbers = [d1, v1, d2, v2, n, p, h0].map(|number| number.to_string());
     let minutes = format!("{m0:02}");
     let mut texts = vec![("thing", thing), ("name", name), ("m0", minutes.as_str())];

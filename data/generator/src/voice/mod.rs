@@ -1,12 +1,13 @@
-//! How the traces speak: two complete sets of wordings of the same length.
+//! How the traces speak: every text stands in two wordings.
 //!
 //! Nothing in the structure of a trace depends on the voice. The same seed gives the same problems, steps and labels in
 //! both, so whatever a pruner loses from one to the other it owes to words.
 
-mod plain;
-mod reworded;
+pub mod phrases;
 
 use clap::ValueEnum;
+
+use crate::dice::Dice;
 
 /// Which set of wordings a trace is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -21,14 +22,6 @@ pub enum Voice {
 pub type Words = [&'static str; 2];
 
 impl Voice {
-    /// The wordings that every kind of problem shares.
-    pub fn phrases(self) -> &'static Phrases {
-        match self {
-            Voice::Plain => &plain::PHRASES,
-            Voice::Reworded => &reworded::PHRASES,
-        }
-    }
-
     /// The text in this voice.
     pub fn of(self, words: Words) -> &'static str {
         match self {
@@ -36,68 +29,11 @@ impl Voice {
             Voice::Reworded => words[1],
         }
     }
-}
 
-/// Templates, none of them bound to one label. They begin in lower case and end without a full stop.
-///
-/// `{name}`, `{value}`, `{unit}` and `{expr}` are a quantity, its value, the unit with a space before it, and what it
-/// is computed from; `{a}` and `{b}` name the two operands; `{what}`, `{code}` and `{result}` are a stage of a program,
-/// its line and what it leaves of the example; `{answer}` is an answer.
-pub struct Phrases {
-    /// What may stand before any sentence.
-    pub asides: [&'static str; 16],
-    /// What may stand before a sentence with content.
-    pub links: [&'static str; 16],
-    /// First sentences of a chain.
-    pub openings: [&'static str; 10],
-    /// Thoughts that carry nothing.
-    pub muse: [&'static str; 36],
-    /// Questions to oneself.
-    pub doubt: [&'static str; 20],
-    /// Contentment.
-    pub approve: [&'static str; 20],
-    /// Turning away from what was tried.
-    pub drop: [&'static str; 20],
-    /// What to do next, with `{name}`.
-    pub plan: [&'static str; 14],
-    /// What is known, with `{name}`, `{value}`, `{unit}`.
-    pub restate: [&'static str; 14],
-    /// A quantity computed, with `{name}`, `{expr}`, `{value}`, `{unit}`.
-    pub derive: [&'static str; 24],
-    /// The same for a sum, with `{a}` and `{b}` too.
-    pub add: [&'static str; 5],
-    /// The same for a difference.
-    pub subtract: [&'static str; 5],
-    /// The same for a product.
-    pub multiply: [&'static str; 5],
-    /// The same for a quotient.
-    pub divide: [&'static str; 5],
-    /// An answer, right or tried, with `{answer}`.
-    pub conclude: [&'static str; 14],
-    /// A line of a program within a sentence, with `{what}`, `{code}`, `{result}`.
-    pub inline_code: [&'static str; 16],
-    /// A line of a program below a sentence, with `{what}` and `{result}`.
-    pub block_code: [&'static str; 8],
-    /// A stage of a program computed by hand, with `{what}` and `{result}`.
-    pub by_hand: [&'static str; 8],
-    /// A whole program below a sentence.
-    pub program: [&'static str; 10],
-    /// What the task says, with `{what}`.
-    pub task: [&'static str; 8],
-    /// Before a list of lines.
-    pub list: [&'static str; 8],
-    /// The part of a product that the tens of a factor give, with `{name}`.
-    pub tens_part: &'static str,
-    /// The part that its ones give, with `{name}`.
-    pub ones_part: &'static str,
-    /// The beginning of a response after the chain.
-    pub response: [&'static str; 6],
-    /// A line of a response, with `{name}`, `{expr}`, `{value}`, `{unit}`.
-    pub response_line: [&'static str; 4],
-    /// The end of a response, with `{answer}`.
-    pub response_end: [&'static str; 6],
-    /// A response that is a program, before its code block.
-    pub response_code: [&'static str; 6],
+    /// One of several texts, in this voice; the voice does not change which.
+    pub fn pick(self, dice: &mut Dice, among: &[Words]) -> &'static str {
+        self.of(among[dice.below(among.len())])
+    }
 }
 
 /// The template with each `{key}` replaced by its text.
@@ -130,42 +66,37 @@ pub fn fill(template: &str, texts: &[(&str, &str)]) -> String {
 mod tests {
     use super::*;
 
-    fn all(phrases: &Phrases) -> Vec<&'static str> {
-        let p = phrases;
-        let pools: [&[&'static str]; 25] = [
-            &p.asides,
-            &p.links,
-            &p.openings,
-            &p.muse,
-            &p.doubt,
-            &p.approve,
-            &p.drop,
-            &p.plan,
-            &p.restate,
-            &p.derive,
-            &p.add,
-            &p.subtract,
-            &p.multiply,
-            &p.divide,
-            &p.conclude,
-            &p.inline_code,
-            &p.block_code,
-            &p.by_hand,
-            &p.program,
-            &p.task,
-            &p.list,
-            &p.response,
-            &p.response_line,
-            &p.response_end,
-            &p.response_code,
-        ];
-        pools.concat()
-    }
-
     #[test]
     fn the_voices_share_no_template_and_repeat_none() {
-        let mut texts = [all(Voice::Plain.phrases()), all(Voice::Reworded.phrases())].concat();
-        texts.extend([Voice::Plain, Voice::Reworded].map(|voice| voice.phrases().tens_part));
+        let pools: [&[Words]; 25] = [
+            &phrases::ASIDES,
+            &phrases::LINKS,
+            &phrases::OPENINGS,
+            &phrases::MUSE,
+            &phrases::DOUBT,
+            &phrases::APPROVE,
+            &phrases::DROP,
+            &phrases::PLAN,
+            &phrases::RESTATE,
+            &phrases::DERIVE,
+            &phrases::ADD,
+            &phrases::SUBTRACT,
+            &phrases::MULTIPLY,
+            &phrases::DIVIDE,
+            &phrases::CONCLUDE,
+            &phrases::INLINE_CODE,
+            &phrases::BLOCK_CODE,
+            &phrases::BY_HAND,
+            &phrases::PROGRAM,
+            &phrases::TASK,
+            &phrases::LIST,
+            &phrases::RESPONSE,
+            &phrases::RESPONSE_LINE,
+            &phrases::RESPONSE_END,
+            &phrases::RESPONSE_CODE,
+        ];
+        let mut texts = pools.concat().concat();
+        texts.extend(phrases::TENS_PART);
         let count = texts.len();
         texts.sort_unstable();
         let before = texts.clone();
