@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use asap_generator::{LEAST_SUPPORT, Label, MOST_PRECISION, SampleError, Voice, cues, generate, read_steps};
+use asap_generator::{LEAST_SUPPORT, Label, MOST_PRECISION, Voice, cues, generate, read_steps};
 use asap_udfs::kernels::{steps::steps, tags::think};
 use clap::Args;
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::output::print;
 
 /// Generate a corpus of labelled traces, or list the words that tell its labels
@@ -31,15 +31,6 @@ pub struct SampleArgs {
     /// List what tells the labels of a sample instead; fails above 70 % precision
     #[arg(long, value_name = "DIR", conflicts_with_all = ["rows", "seed", "voice", "to"])]
     cues: Option<PathBuf>,
-}
-
-impl From<SampleError> for Failure {
-    fn from(error: SampleError) -> Self {
-        match error {
-            SampleError::NotEmpty(_) | SampleError::NoSample(_) => Failure::Usage(error.to_string()),
-            _ => Failure::Failed(error.to_string()),
-        }
-    }
 }
 
 /// Writes a sample, or judges one.
