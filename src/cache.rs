@@ -9,10 +9,9 @@ use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
 use serde::Serialize;
 use url::Url;
 
-use crate::cli::{Failure, SettingArgs};
-use crate::config;
-use crate::output::count;
-use crate::run::{SummaryFormat, print_as};
+use crate::config::{self, SettingArgs};
+use crate::failure::Failure;
+use crate::output::{SummaryFormat, count, print_as};
 
 const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 
@@ -69,7 +68,7 @@ impl PlaceArgs {
     }
 
     fn print(&self, found: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Failure> {
-        print_as(self.format, found, table)
+        Ok(print_as(self.format, found, table)?)
     }
 }
 

@@ -4,16 +4,13 @@
 //! failed, 4 lost to another run, 75 try later.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use asap_pipelines::log::OutcomeUnknown;
-use asap_pipelines::run::{Interrupted, OtherSnapshot, TooManyRejects};
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use datafusion::error::DataFusionError;
+use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
-use crate::output::{Log, error_line, is_broken_pipe};
+use crate::failure::Failure;
+use crate::output::{Log, complain, complain_as_json};
 use crate::{cache, lake, run, sample, schedule, sql, train};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
@@ -55,62 +52,6 @@ enum Command {
     Train(train::TrainArgs),
 }
 
-/// Where settings come from beside SQL: a file, the environment, flags.
-#[derive(Debug, Clone, Default, Args)]
-pub struct SettingArgs {
-    /// Set a setting, such as asap.refine.max_tokens=2048; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-    /// The settings file [default: ./asap.toml, else $XDG_CONFIG_HOME/asap/config.toml, if there is one]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-}
-
-/// Why a command ended without success.
-#[derive(Debug)]
-pub enum Failure {
-    /// What was typed or set cannot be meant: exit code 2.
-    Usage(String),
-    /// The work failed: exit code 1.
-    Failed(String),
-    /// Too many rows were rejected, or a file failed; the rest is done: exit code 3.
-    TooManyRejects(String),
-    /// Another run did it first: exit code 4.
-    OtherRun(String),
-    /// The same command later goes on: exit code 75.
-    TryLater(String),
-    /// Whoever read our output has seen enough: exit code 0.
-    ReaderGone,
-}
-
-impl From<DataFusionError> for Failure {
-    fn from(error: DataFusionError) -> Self {
-        if is_broken_pipe(&error) {
-            return Failure::ReaderGone;
-        }
-        let message = error_line(&error);
-        match error.find_root() {
-            DataFusionError::Configuration(_) => Failure::Usage(message),
-            DataFusionError::External(cause)
-                if cause.is::<OutcomeUnknown>() || cause.is::<Interrupted>() || cause.is::<OtherSnapshot>() =>
-            {
-                Failure::TryLater(message)
-            }
-            DataFusionError::External(cause) if cause.is::<TooManyRejects>() => Failure::TooManyRejects(message),
-            _ => Failure::Failed(message),
-        }
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Self {
-        match error.kind() {
-            std::io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-            _ => Failure::Failed(error.to_string()),
-        }
-    }
-}
-
 /// What is told on standard error where `RUST_LOG` does not say otherwise: warnings of our own.
 const TOLD: &str = "asap=warn,asap_pipelines=warn,asap_udfs=warn";
 
@@ -150,7 +91,7 @@ pub fn main() -> ExitCode {
         Command::Cache(args) => block_on(cache::run(args)),
         Command::Sample(args) => sample::run(args),
         Command::Schedule(args) => block_on(schedule::run(args)),
-        Command::Train(args) => train::run(args),
+        Command::Train(args) => block_on(train::run(args)),
     };
     finish(result)
 }
@@ -162,14 +103,14 @@ fn tell(format: Option<LogFormat>) {
     let subscriber = tracing_subscriber::fmt().with_env_filter(told).with_writer(|| Log).with_target(false);
     match format {
         Some(LogFormat::Json) => {
-            crate::output::complain_as_json();
+            complain_as_json();
             subscriber.json().flatten_event(true).init();
         }
         _ => subscriber.with_ansi(std::io::stderr().is_terminal()).init(),
     }
 }
 
-pub(crate) fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let result = runtime.block_on(command);
     // What is still being computed when a command is over is for nobody.
@@ -198,6 +139,6 @@ fn finish(result: Result<(), Failure>) -> ExitCode {
         Err(Failure::OtherRun(message)) => (4, message),
         Err(Failure::TryLater(message)) => (75, message),
     };
-    crate::output::complain(&format!("error: {message}"));
+    complain(&format!("error: {message}"));
     ExitCode::from(code)
 }

@@ -3,10 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use asap_udfs::Settings;
+use clap::Args;
 use datafusion::common::config::ExtensionOptions;
 
-use crate::cli::{Failure, SettingArgs};
+use crate::failure::Failure;
 use crate::output::error_line;
+
+/// Where settings come from beside SQL: a file, the environment, flags.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SettingArgs {
+    /// Set a setting, such as asap.refine.max_tokens=2048; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// The settings file [default: ./asap.toml, else $XDG_CONFIG_HOME/asap/config.toml, if there is one]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
 
 /// Reads all settings that are not SQL.
 ///

@@ -3,6 +3,7 @@
 pub mod cache;
 pub mod cli;
 pub mod config;
+pub mod failure;
 pub mod lake;
 pub mod output;
 pub mod progress;

@@ -4,7 +4,10 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use asap_pipelines::location::redact;
+use asap_udfs::llm::Usage;
+use clap::ValueEnum;
 use datafusion::error::DataFusionError;
+use serde::Serialize;
 
 /// Writes lines to standard output.
 ///
@@ -14,6 +17,26 @@ pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()
+}
+
+/// How what a command found or did is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SummaryFormat {
+    /// For people.
+    Table,
+    /// For machines: JSON, on the last line.
+    Json,
+}
+
+/// Prints what was found, as a line of JSON or as a table.
+///
+/// # Errors
+/// If it has no form in JSON, or standard output is closed.
+pub fn print_as(format: SummaryFormat, found: &impl Serialize, table: impl FnOnce() -> String) -> io::Result<()> {
+    match format {
+        SummaryFormat::Json => print(&serde_json::to_string(found)?),
+        SummaryFormat::Table => print(&table()),
+    }
 }
 
 static AS_JSON: AtomicBool = AtomicBool::new(false);
@@ -65,6 +88,22 @@ pub fn count(number: u64) -> String {
         grouped.push(digit);
     }
     grouped
+}
+
+/// What the calls to a language model took, if there were any.
+pub fn calls(anchor: &Usage) -> Option<String> {
+    let Usage { calls, cache_hits, retries, failed, tokens_in, tokens_out, cost } = *anchor;
+    (calls + cache_hits > 0).then(|| {
+        format!(
+            "calls     {} ({} retries, {} requests failed), {} answers from the cache; {} tokens in, {} out; cost {cost:.4}",
+            count(calls),
+            count(retries),
+            count(failed),
+            count(cache_hits),
+            count(tokens_in),
+            count(tokens_out)
+        )
+    })
 }
 
 /// An error as one message for people: the root cause with its context, without the engine's prefixes and without what

@@ -30,10 +30,9 @@ use datafusion_cli::print_options::{MaxRows, PrintOptions};
 use object_store::ObjectStore;
 use url::Url;
 
-use crate::cli::{Failure, SettingArgs};
-use crate::config;
-use crate::output::complain;
-use crate::run::calls;
+use crate::config::{self, SettingArgs};
+use crate::failure::Failure;
+use crate::output::{calls, complain};
 use crate::signals::Stop;
 use tables::is_remote;
 

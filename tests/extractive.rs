@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use asap::sample::{Label, SampleRow, Voice, rows};
+use asap_generator::{Label, SampleRow, Voice, rows};
 use asap_udfs::kernels::budget::at_random;
 use asap_udfs::llm::extractive;
 

@@ -11,8 +11,8 @@ use asap_pipelines::run::shards::SHARD_BYTES;
 use clap::Args;
 use serde::Serialize;
 
-use crate::cli::Failure;
-use crate::run::{SummaryFormat, print_as};
+use crate::failure::Failure;
+use crate::output::{SummaryFormat, print_as};
 
 /// Where an output is, and how what is found is printed.
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ struct PlaceArgs {
 
 impl PlaceArgs {
     fn print(&self, found: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Failure> {
-        print_as(self.format, found, table)
+        Ok(print_as(self.format, found, table)?)
     }
 }
 

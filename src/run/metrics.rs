@@ -13,7 +13,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 
 /// What is told to whoever asks.
 #[derive(Debug, Default)]

@@ -16,13 +16,12 @@ use asap_pipelines::run::{
 use asap_udfs::llm::Usage;
 use clap::{Args, ValueEnum};
 
-use crate::cli::{Failure, SettingArgs};
-use crate::config;
-use crate::output::{complain, error_line};
+use crate::config::{self, SettingArgs};
+use crate::failure::Failure;
+use crate::output::{SummaryFormat, complain, error_line, print_as};
 use crate::progress::Bar;
 use crate::signals::Stop;
 use metrics::Metrics;
-pub use tables::{SummaryFormat, calls, print_as};
 
 /// Run a pipeline over a corpus and commit what it returns to a Delta table
 #[derive(Debug, Args)]
@@ -178,7 +177,7 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
         let result = estimate(request, &bar, stop.asked()).await;
         bar.finish();
         let estimate = result?;
-        return print_as(format, &estimate, || tables::estimate_table(&estimate));
+        return Ok(print_as(format, &estimate, || tables::estimate_table(&estimate))?);
     }
     let metrics = match metrics_addr {
         Some(address) => Some(Metrics::serve(address).await?),

@@ -1,21 +1,9 @@
 //! What a run did, as people and machines read it.
 
 use asap_pipelines::run::{Estimate, Summary};
-use asap_udfs::llm::Usage;
-use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::cli::Failure;
-use crate::output::{count, print};
-
-/// How the summary of a run is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SummaryFormat {
-    /// For people.
-    Table,
-    /// For machines: JSON, on the last line.
-    Json,
-}
+use crate::output::{calls, count};
 
 /// What a run did that failed after it began, and why it did.
 #[derive(Debug, Serialize)]
@@ -23,15 +11,6 @@ pub struct Broken<'a> {
     #[serde(flatten)]
     pub summary: &'a Summary,
     pub error: String,
-}
-
-/// Prints what was found, as a line of JSON or as a table.
-pub fn print_as(format: SummaryFormat, found: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Failure> {
-    let text = match format {
-        SummaryFormat::Json => serde_json::to_string(found).map_err(|error| Failure::Failed(error.to_string()))?,
-        SummaryFormat::Table => table(),
-    };
-    Ok(print(&text)?)
 }
 
 /// The estimate as a person reads it.
@@ -51,22 +30,6 @@ pub fn estimate_table(estimate: &Estimate) -> String {
         format!("cost      {:.4}, by the prices that are set", anchor.cost),
     ];
     lines.join("\n")
-}
-
-/// What the calls to a language model took, if there were any.
-pub fn calls(anchor: &Usage) -> Option<String> {
-    let Usage { calls, cache_hits, retries, failed, tokens_in, tokens_out, cost } = *anchor;
-    (calls + cache_hits > 0).then(|| {
-        format!(
-            "calls     {} ({} retries, {} requests failed), {} answers from the cache; {} tokens in, {} out; cost {cost:.4}",
-            count(calls),
-            count(retries),
-            count(failed),
-            count(cache_hits),
-            count(tokens_in),
-            count(tokens_out)
-        )
-    })
 }
 
 /// The summary as a person reads it in five seconds.

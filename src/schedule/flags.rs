@@ -5,8 +5,8 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use toml::{Table, Value};
 
 use super::nearest;
-use crate::cli::{Failure, SettingArgs};
-use crate::config;
+use crate::config::{self, SettingArgs};
+use crate::failure::Failure;
 use crate::run::RunArgs;
 
 /// Set for every job: the scheduler reads summaries as JSON.

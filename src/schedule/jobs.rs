@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::flags::Flags;
 use super::nearest;
 use super::times::Times;
-use crate::cli::Failure;
+use crate::failure::Failure;
 
 /// The keys of a job that are no flags of `asap run`.
 const CRON: &str = "cron";

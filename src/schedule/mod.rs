@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cli::Failure;
-use crate::run::{SummaryFormat, print_as};
+use crate::failure::Failure;
+use crate::output::{SummaryFormat, print_as};
 use service::Service;
 use state::State;
 
@@ -61,7 +61,7 @@ pub async fn run(args: ScheduleArgs) -> Result<(), Failure> {
     let jobs = jobs::read(&args.jobs)?;
     if args.check {
         let outlook = check::outlook(&jobs, chrono::Utc::now());
-        return print_as(args.format, &outlook, || check::table(&outlook));
+        return Ok(print_as(args.format, &outlook, || check::table(&outlook))?);
     }
     let state = State::open(&state::folder()?, &args.jobs)?;
     Service::new(std::env::current_exe()?, jobs, state)?.run().await

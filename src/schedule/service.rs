@@ -15,7 +15,7 @@ use super::child::{self, Order};
 use super::jobs::Job;
 use super::plan::{Cause, Decision, Progress, TRY_LATER};
 use super::state::State;
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::output::{complain, print};
 
 /// The longest sleep. A sleep does not see that the clock was set or the machine slept: so much later it does.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 
 /// When each job last started; of one that never did, when it was first seen; of one whose run is to be tried again,
 /// what was remembered before that run.

@@ -16,7 +16,7 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::functions::core::expr_ext::FieldAccessor;
 use datafusion::prelude::{cast, col};
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::output::complain;
 
 /// What is held back is drawn in this round of the seed; epochs have the rounds from 0.

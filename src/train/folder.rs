@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 
 /// A folder that is filled under another name beside the one that it will have, and removed if it is not kept.
 #[derive(Debug)]

@@ -12,12 +12,12 @@ use asap_pipelines::corpus::ColumnMapping;
 use asap_udfs::lm::config::ModelConfig;
 use asap_udfs::lm::decoder::Decoder;
 use asap_udfs::lm::train::{self, FitConfig, Precision, measure};
-use asap_udfs::lm::{LmError, PromptTemplate, Tokenizer};
-use clap::{Args, ValueEnum};
+use asap_udfs::lm::{PromptTemplate, Tokenizer};
+use clap::Args;
 use serde_json::Value;
 
-use crate::cli::{Failure, block_on};
-use crate::output::complain;
+use crate::failure::Failure;
+use crate::output::{SummaryFormat, complain, print_as};
 use bar::Bar;
 use data::Examples;
 use folder::NewFolder;
@@ -67,16 +67,8 @@ pub struct TrainArgs {
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     held_back: f64,
     /// How the summary is printed
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// For people
-    Table,
-    /// One JSON object, the last line of standard output
-    Json,
+    #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
+    format: SummaryFormat,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -93,18 +85,12 @@ fn fraction(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number from 0 to below 1, such as 0.05".to_string())
 }
 
-impl From<LmError> for Failure {
-    fn from(error: LmError) -> Self {
-        Failure::Failed(error.to_string())
-    }
-}
-
 /// Makes a tokenizer and a model and writes both to a folder, which appears when it is whole.
-pub fn run(args: TrainArgs) -> Result<(), Failure> {
+pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     let begin = Instant::now();
     let init = Init::read(&args.init)?;
     let folder = NewFolder::make(&args.out)?;
-    let corpus: data::Traces = block_on(data::read(&args.data, args.columns.as_ref()))?;
+    let corpus = data::read(&args.data, args.columns.as_ref()).await?;
     let (learned, held_back) = data::divide(corpus.traces, args.held_back, args.seed);
 
     let vocabulary = train::train_tokenizer(&data::texts(&learned), init.config.vocab_size, folder.path())?;
@@ -157,7 +143,7 @@ pub fn run(args: TrainArgs) -> Result<(), Failure> {
         seconds: begin.elapsed().as_secs_f64(),
     };
     folder.keep()?;
-    summary.print(args.format)
+    Ok(print_as(args.format, &summary, || summary.table())?)
 }
 
 /// The config that a model begins with.

@@ -3,10 +3,6 @@
 use asap_udfs::lm::train::{Measured, Step};
 use serde::Serialize;
 
-use super::Format;
-use crate::cli::Failure;
-use crate::output::print;
-
 /// The result of a training.
 #[derive(Debug, Serialize)]
 pub struct Summary {
@@ -84,16 +80,8 @@ impl From<Measured> for HeldBack {
 }
 
 impl Summary {
-    /// Prints the summary.
-    pub fn print(&self, format: Format) -> Result<(), Failure> {
-        let text = match format {
-            Format::Table => self.table(),
-            Format::Json => serde_json::to_string(self).map_err(|error| Failure::Failed(error.to_string()))?,
-        };
-        Ok(print(&text)?)
-    }
-
-    fn table(&self) -> String {
+    /// As a person reads it.
+    pub fn table(&self) -> String {
         let Self { out, traces, traces_cut, traces_left_out, rows_rejected, learning, .. } = self;
         let Learning { steps, tokens, loss, .. } = learning;
         let mut lines = vec![

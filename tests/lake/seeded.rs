@@ -44,12 +44,15 @@ impl Dice {
     }
 }
 
-/// Tries seeds, as many as a variable says; a thread that panics is named after its seed.
+/// Tries seeds, as many as a variable says, or those from one to another (`250..260`); a thread that panics is named after
+/// its seed.
 fn try_seeds(variable: &str, default: u64, trial: impl Fn(u64) + Sync) {
-    let count = std::env::var(variable).map_or(default, |count| count.parse().unwrap());
-    for first in (0..count).step_by(AT_ONCE as usize) {
+    let seeds = std::env::var(variable).unwrap_or(default.to_string());
+    let (from, to) = seeds.split_once("..").unwrap_or(("0", &seeds));
+    let (from, to): (u64, u64) = (from.parse().unwrap(), to.parse().unwrap());
+    for first in (from..to).step_by(AT_ONCE as usize) {
         std::thread::scope(|scope| {
-            for seed in first..count.min(first + AT_ONCE) {
+            for seed in first..to.min(first + AT_ONCE) {
                 let trial = &trial;
                 std::thread::Builder::new()
                     .name(format!("{variable}: seed {seed}"))

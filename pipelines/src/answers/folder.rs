@@ -12,14 +12,14 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use url::Url;
 use uuid::Uuid;
 
-use super::segment::{self, Record, Table};
+use super::segment::{self, GROUP_ANSWERS, Record, Table};
 use crate::location;
 use crate::log::PROBE;
 
 /// What the name of a segment ends in.
 const ENDING: &str = ".answers";
 /// Bytes of a segment that are read first: header and table of one full group.
-const HEAD_BYTES: u64 = segment::table_bytes(super::groups::GROUP_ANSWERS) as u64;
+const HEAD_BYTES: u64 = segment::table_bytes(GROUP_ANSWERS) as u64;
 
 /// After so long nobody is still writing a segment.
 const UNFINISHED: Duration = Duration::from_secs(3600);

@@ -10,10 +10,8 @@ use tokio::time::{Instant, timeout_at};
 
 use super::folder::{Folder, now};
 use super::index::Index;
-use super::segment::{self, Record};
+use super::segment::{self, GROUP_ANSWERS, Record};
 
-/// The most answers that are stored together.
-pub const GROUP_ANSWERS: usize = 64;
 /// How long a group waits for more answers after its first.
 pub const GROUP_TIME: Duration = Duration::from_millis(250);
 

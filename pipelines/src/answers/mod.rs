@@ -46,9 +46,9 @@ use url::Url;
 use crate::{beside, location};
 pub use compact::{Compacted, compact};
 use folder::{Folder, now};
-use groups::{GROUP_ANSWERS, Waiting};
+use groups::Waiting;
 use index::Index;
-use segment::{Record, Table};
+use segment::{GROUP_ANSWERS, Record, Table};
 pub use shared::SharedAnswers;
 pub use survey::{SegmentSummary, State, Totals, survey};
 

@@ -20,6 +20,9 @@ use std::ops::Range;
 use asap_udfs::llm::store::Key;
 use sha2::{Digest, Sha256};
 
+/// The most answers that are stored together: the table of a full group is read at once.
+pub const GROUP_ANSWERS: usize = 64;
+
 const MAGIC: &[u8] = b"asapans";
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;

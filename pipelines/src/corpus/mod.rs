@@ -46,6 +46,7 @@ mod reading;
 mod rows;
 mod shape;
 pub mod slices;
+pub mod slices_table;
 pub mod source;
 mod table;
 mod tags;
@@ -72,7 +73,8 @@ pub use mapping::ColumnMapping;
 pub use originals::Fit;
 pub use read_slices::ReadSlices;
 pub use rows::FileRows;
-pub use slices::{Slice, SlicesTable};
+pub use slices::Slice;
+pub use slices_table::SlicesTable;
 pub use source::Source;
 
 use footer::Footer;

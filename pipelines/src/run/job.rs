@@ -32,7 +32,7 @@ use super::rows::Rows;
 use super::shards::Layout;
 use super::write_shards::{WriteShards, Writing, Written};
 use crate::answers::{self, Answers};
-use crate::corpus::slices::source_of;
+use crate::corpus::slices_table::source_of;
 use crate::corpus::{self, Corpus, FileFailure, Files, Fit, ReadSlices, Source};
 use crate::location;
 use crate::log::store_of;

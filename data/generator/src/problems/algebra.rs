@@ -1,7 +1,7 @@
 //! Two equations with two unknowns, and an expression of both that is asked for.
 
-use crate::sample::quantities::{Draft, Goal, Problem, at};
-use crate::sample::voice::{Words, fill};
+use crate::quantities::{Draft, Goal, Problem, at};
+use crate::voice::{Words, fill};
 
 const LETTERS: [Words; 4] = [["xy", "pq"], ["ab", "rs"], ["mn", "uv"], ["st", "jk"]];
 
@@ -33,7 +33,7 @@ const ASK: [Words; 3] = [
 /// Draws a problem; `None` if its numbers do not work out.
 pub fn draw(mut draft: Draft) -> Option<Problem> {
     let voice = draft.voice;
-    let letters = voice.of(LETTERS[draft.dice.below(LETTERS.len())]);
+    let letters = voice.pick(draft.dice, &LETTERS);
     let (x, y) = letters.split_at(1);
     let range = [(2, 9), (2, 9), (12, 39), (3, 25), (11, 28)];
     let [a, b, x_value, d, k] = range.map(|(first, last)| draft.dice.between(first, last));
@@ -63,7 +63,7 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
     let multiple = draft.derived(math(format!("{k}{y}")), "", at(k_at) * at(y_at))?;
     let goal_name = math(format!("{x}^2 + {k}{y}"));
     let goal = draft.derived(goal_name, "", at(square) + at(multiple))?;
-    let clauses = [&SYSTEM[..], &ASK].map(|texts| voice.of(texts[draft.dice.below(texts.len())]));
+    let clauses = [&SYSTEM[..], &ASK].map(|texts| voice.pick(draft.dice, texts));
     let numbers = [a, b, c, d, k].map(|number| number.to_string());
     let mut texts = vec![("x", x), ("y", y)];
     texts.extend(["a", "b", "c", "d", "k"].into_iter().zip(numbers.iter().map(String::as_str)));
@@ -72,9 +72,9 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sample::dice::Dice;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::voice::Voice;
+    use crate::dice::Dice;
+    use crate::problems::{Family, computed};
+    use crate::voice::Voice;
 
     #[test]
     fn trying_all_pairs_finds_the_answer() {

@@ -1,8 +1,8 @@
 //! Arithmetic of a day: batches, losses, takings, wages, shares.
 
 use super::names;
-use crate::sample::quantities::{Draft, Goal, Problem, at};
-use crate::sample::voice::{Words, fill};
+use crate::quantities::{Draft, Goal, Problem, at};
+use crate::voice::{Words, fill};
 
 /// A place, what it makes, and what that is packed in.
 const SCENES: [(&str, &str, &str); 10] = [
@@ -138,15 +138,15 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
 
 /// One of several texts in the draft's voice.
 fn voice_of(draft: &mut Draft, texts: &[Words]) -> &'static str {
-    draft.voice.of(texts[draft.dice.below(texts.len())])
+    draft.voice.pick(draft.dice, texts)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::sample::dice::Dice;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::testing::numbers;
-    use crate::sample::voice::Voice;
+    use crate::dice::Dice;
+    use crate::problems::{Family, computed};
+    use crate::testing::numbers;
+    use crate::voice::Voice;
 
     #[test]
     fn the_answer_follows_from_the_numbers_of_the_question() {

@@ -9,9 +9,9 @@ mod race;
 mod schedule;
 mod stages;
 
-use super::dice::Dice;
-use super::quantities::{Draft, Problem};
-use super::voice::Voice;
+use crate::dice::Dice;
+use crate::quantities::{Draft, Problem};
+use crate::voice::Voice;
 
 pub use program::Program;
 

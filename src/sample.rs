@@ -1,39 +1,13 @@
-//! `asap sample`: a corpus of generated traces whose every step is labelled, the same for the same seed on any machine.
-//!
-//! A problem is a line of derivations that leads to an answer. A trace makes them in order, and between them checks
-//! what it has, follows wrong ways and gives them up, and thinks aloud. What sets the labels apart is which step uses
-//! what from which other; the words are drawn from the same pools for all.
-
-mod cues;
-mod dice;
-mod problems;
-mod quantities;
-mod rows;
-mod shapes;
-mod sums;
-#[cfg(test)]
-mod testing;
-mod trace;
-mod voice;
-mod work;
+//! `asap sample`: the corpus of labelled traces that comes with asap, and others like it.
 
 use std::path::{Path, PathBuf};
 
+use asap_generator::{LEAST_SUPPORT, Label, MOST_PRECISION, Voice, cues, generate, read_steps};
+use asap_udfs::kernels::{steps::steps, tags::think};
 use clap::Args;
 
-use crate::cli::Failure;
+use crate::failure::Failure;
 use crate::output::print;
-
-pub use cues::{Cue, cues};
-pub use problems::Family;
-pub use rows::{Generation, SampleRow, rows};
-pub use trace::{Label, Step};
-pub use voice::Voice;
-
-/// A word or n-gram that tells a label in more than this share of its steps would make the sample too easy.
-pub const MOST_PRECISION: f64 = 0.7;
-/// Steps that a word or n-gram must occur in before it is held to tell anything.
-pub const LEAST_SUPPORT: usize = 50;
 
 /// Generate a corpus of labelled traces, or list the words that tell its labels
 #[derive(Debug, Args)]
@@ -65,27 +39,14 @@ pub fn run(args: SampleArgs) -> Result<(), Failure> {
         let folder = args.cues.unwrap_or_default();
         return judge(&folder);
     };
-    prepare(to)?;
-    let rows = rows(args.rows as usize, args.seed, args.voice);
-    for path in shapes::write(&rows, to)? {
+    for path in generate(args.rows as usize, args.seed, args.voice, to)? {
         print(&path.display().to_string())?;
     }
     Ok(())
 }
 
-/// Makes the folder, which may exist only if nothing is in it.
-fn prepare(folder: &Path) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure::Failed(format!("cannot write to {}: {error}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    if std::fs::read_dir(folder).map_err(failed)?.next().is_some() {
-        let folder = folder.display();
-        return Err(Failure::Usage(format!("{folder} is not empty; name a new folder, or remove what is in it")));
-    }
-    Ok(())
-}
-
 fn judge(folder: &Path) -> Result<(), Failure> {
-    let steps = shapes::read_steps(folder)?;
+    let steps = read_steps(folder, |generation| think(generation).map(steps))?;
     let found = cues(&steps, LEAST_SUPPORT);
     print(&format!("{} steps; words and n-grams of up to 3 words in {LEAST_SUPPORT} steps or more", steps.len()))?;
     for label in Label::ALL {

@@ -1,13 +1,13 @@
 //! What a trace is written about: a line of derivations that leads to an answer.
 
-use super::dice::Dice;
-use super::quantities::Signs;
-use super::voice::{Phrases, Voice};
+use crate::dice::Dice;
+use crate::quantities::Signs;
+use crate::voice::Voice;
 
 /// How one trace speaks: its wordings, its chance, its signs.
 pub struct Say {
     /// The wordings.
-    pub phrases: &'static Phrases,
+    pub voice: Voice,
     /// The trace's chance.
     pub dice: Dice,
     /// How operations are written.
@@ -18,7 +18,7 @@ impl Say {
     /// A way of speaking drawn from the dice.
     pub fn new(voice: Voice, mut dice: Dice) -> Self {
         let signs = Signs::draw(&mut dice);
-        Self { phrases: voice.phrases(), dice, signs }
+        Self { voice, dice, signs }
     }
 }
 

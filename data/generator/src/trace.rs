@@ -1,6 +1,7 @@
 //! Writes a chain of thought about some work, and says of each of its steps what it is for.
 
-use super::work::{Say, Work};
+use crate::voice::{Words, phrases};
+use crate::work::{Say, Work};
 
 /// What a step is for. Words do not tell; what it derives, and who uses that, does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,7 +173,7 @@ impl<'a> Writer<'a> {
 
     /// The texts as a list under a heading.
     fn list(&mut self, texts: Vec<String>) -> String {
-        let heading = self.say.dice.pick(&self.say.phrases.list);
+        let heading = self.say.voice.pick(&mut self.say.dice, &phrases::LIST);
         let lines: Vec<_> = texts.iter().map(|text| format!("- {}", finish(capital(text)))).collect();
         format!("{heading}\n{}", lines.join("\n"))
     }
@@ -247,15 +248,14 @@ impl<'a> Writer<'a> {
     /// Adds a sentence of this kind, unless the step says it already; most kinds occur once in a step.
     fn add(&mut self, kind: Idle, sentences: &mut Vec<(Idle, String)>) {
         let Self { work, say, done, .. } = self;
-        let pick = |say: &mut Say, templates: &[&'static str]| say.dice.pick(templates).to_string();
-        let p = say.phrases;
+        let pick = |say: &mut Say, templates: &[Words]| say.voice.pick(&mut say.dice, templates).to_string();
         let text = match kind {
             Idle::None => return,
-            Idle::Opening => pick(say, &p.openings),
-            Idle::Muse => pick(say, &p.muse),
-            Idle::Doubt => pick(say, &p.doubt),
-            Idle::Approve => pick(say, &p.approve),
-            Idle::Drop => pick(say, &p.drop),
+            Idle::Opening => pick(say, &phrases::OPENINGS),
+            Idle::Muse => pick(say, &phrases::MUSE),
+            Idle::Doubt => pick(say, &phrases::DOUBT),
+            Idle::Approve => pick(say, &phrases::APPROVE),
+            Idle::Drop => pick(say, &phrases::DROP),
             Idle::Plan if *done < work.derivations() => work.plan(*done, say),
             Idle::Plan | Idle::Restate => work.restate(*done, say),
             Idle::Confirm => work.confirm(say),
@@ -284,10 +284,10 @@ impl<'a> Writer<'a> {
                 _ => 16,
             };
             if self.say.dice.chance(chance) {
-                let p = self.say.phrases;
                 let is_link = !matches!(kind, Idle::Muse | Idle::Doubt | Idle::Drop | Idle::Approve);
-                let openers = if is_link && self.say.dice.chance(60) { &p.links } else { &p.asides };
-                text.push_str(&finish(capital(&format!("{} {sentence}", self.say.dice.pick(openers)))));
+                let openers = if is_link && self.say.dice.chance(60) { &phrases::LINKS } else { &phrases::ASIDES };
+                let opener = self.say.voice.pick(&mut self.say.dice, openers);
+                text.push_str(&finish(capital(&format!("{opener} {sentence}"))));
             } else {
                 text.push_str(&finish(capital(&sentence)));
             }

@@ -1,9 +1,9 @@
 //! Programming problems: a function that takes a list through several stages to a number.
 
 use super::stages::Stage;
-use crate::sample::dice::Dice;
-use crate::sample::voice::{Voice, Words, fill};
-use crate::sample::work::{Say, Work};
+use crate::dice::Dice;
+use crate::voice::{Voice, Words, fill, phrases};
+use crate::work::{Say, Work};
 
 const THINGS: [Words; 8] = [
     ["parcel weights", "masses of packages"],
@@ -91,12 +91,12 @@ impl Program {
         let texts = [
             ("list", self.list),
             ("name", self.name),
-            ("things", self.voice.of(THINGS[dice.below(THINGS.len())])),
+            ("things", self.voice.pick(dice, &THINGS)),
             ("stages", &stages),
             ("example", &shown(&self.results[0], false)),
             ("result", &shown(&self.results[self.stages.len()], true)),
         ];
-        fill(self.voice.of(TASK[dice.below(TASK.len())]), &texts)
+        fill(self.voice.pick(dice, &TASK), &texts)
     }
 
     /// The function as code without fences, for the right stages or those of a detour.
@@ -134,11 +134,15 @@ impl Program {
         let quoted = format!("`{line}`");
         let texts = [("what", &*what), ("result", &*result), ("code", &*quoted)];
         match say.dice.weighted(&[12, 5, 3]) {
-            0 => fill(say.dice.pick(&say.phrases.inline_code), &texts),
-            1 => format!("{}:\n{}", fill(say.dice.pick(&say.phrases.block_code), &texts), block(&[line], say)),
+            0 => fill(say.voice.pick(&mut say.dice, &phrases::INLINE_CODE), &texts),
+            1 => format!(
+                "{}:\n{}",
+                fill(say.voice.pick(&mut say.dice, &phrases::BLOCK_CODE), &texts),
+                block(&[line], say)
+            ),
             _ => {
-                let by_hand = fill(say.dice.pick(&say.phrases.by_hand), &texts);
-                format!("{by_hand} — {}", fill(say.dice.pick(&say.phrases.inline_code), &texts))
+                let by_hand = fill(say.voice.pick(&mut say.dice, &phrases::BY_HAND), &texts);
+                format!("{by_hand} — {}", fill(say.voice.pick(&mut say.dice, &phrases::INLINE_CODE), &texts))
             }
         }
     }
@@ -148,7 +152,7 @@ impl Program {
         if let Some(place) = self.blank_after {
             lines.insert(place + 2, String::new());
         }
-        let sentence = say.dice.pick(&say.phrases.program);
+        let sentence = say.voice.pick(&mut say.dice, &phrases::PROGRAM);
         let code = if self.fenced { format!("```python\n{}\n```", lines.join("\n")) } else { lines.join("\n") };
         format!("{sentence}:\n{code}")
     }
@@ -198,7 +202,7 @@ impl Work for Program {
         match say.dice.below(8) {
             0 | 1 if is_other => texts.push(self.whole(self.code(&stages, &identifiers), say)),
             2 | 3 if is_other => {
-                let template = say.dice.pick(&say.phrases.conclude);
+                let template = say.voice.pick(&mut say.dice, &phrases::CONCLUDE);
                 texts.push(fill(template, &[("answer", &self.quoted_result(&result))]));
             }
             _ => {}
@@ -217,19 +221,19 @@ impl Work for Program {
 
     fn plan(&self, place: usize, say: &mut Say) -> String {
         let name = format!("`{}`", self.identifiers[place]);
-        fill(say.dice.pick(&say.phrases.plan), &[("name", &name)])
+        fill(say.voice.pick(&mut say.dice, &phrases::PLAN), &[("name", &name)])
     }
 
     fn restate(&self, done: usize, say: &mut Say) -> String {
         if say.dice.chance(50) {
             let what = self.stages[say.dice.below(self.stages.len())].what(self.voice);
-            return fill(say.dice.pick(&say.phrases.task), &[("what", &what)]);
+            return fill(say.voice.pick(&mut say.dice, &phrases::TASK), &[("what", &what)]);
         }
         let place = say.dice.below(done.min(self.stages.len()) + 1);
         let name = if place == 0 { self.list } else { self.identifiers[place - 1] };
         let value = format!("`{}`", shown(&self.results[place], place == self.stages.len()));
         let texts = [("name", &*format!("`{name}`")), ("value", &*value), ("unit", "")];
-        fill(say.dice.pick(&say.phrases.restate), &texts)
+        fill(say.voice.pick(&mut say.dice, &phrases::RESTATE), &texts)
     }
 
     fn conclude(&self, say: &mut Say) -> Vec<String> {
@@ -243,7 +247,7 @@ impl Work for Program {
 
     fn confirm(&self, say: &mut Say) -> String {
         let answer = self.quoted_result(&self.results[self.stages.len()]);
-        fill(say.dice.pick(&say.phrases.conclude), &[("answer", &answer)])
+        fill(say.voice.pick(&mut say.dice, &phrases::CONCLUDE), &[("answer", &answer)])
     }
 }
 
@@ -290,7 +294,7 @@ fn sentence(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::testing::numbers;
+    use crate::testing::numbers;
 
     #[test]
     fn the_stages_take_the_example_to_the_result_that_the_question_names() {

@@ -4,45 +4,81 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
+use arrow::array::{
     ArrayRef, AsArray, BooleanBuilder, ListArray, ListBuilder, RecordBatch, StringArray, StringBuilder, StructArray,
 };
-use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema};
-use datafusion::arrow::error::ArrowError;
-use datafusion::parquet::arrow::ArrowWriter;
-use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use datafusion::parquet::basic::{Compression, ZstdLevel};
-use datafusion::parquet::errors::ParquetError;
-use datafusion::parquet::file::properties::WriterProperties;
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, Fields, Schema};
+use arrow::error::ArrowError;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
 
-use asap_udfs::kernels::{steps::steps, tags::think};
-
-use super::problems::Family;
-use super::rows::{Generation, SampleRow};
-use super::trace::{Label, Step};
-use crate::cli::Failure;
+use crate::problems::Family;
+use crate::rows::{Generation, SampleRow, rows};
+use crate::trace::{Label, Step};
+use crate::voice::Voice;
 
 /// The file of programming problems, shaped like open-r1/codeforces-cots.
 const PROGRAMS: &str = "codeforces-cots.parquet";
 /// The file of computed problems, shaped like open-r1/OpenR1-Math-220k.
 const COMPUTED: &str = "openr1-math.parquet";
 
-/// Writes the rows as two files into a folder; a file without rows is left out. Returns what was written. The bytes
-/// depend on the rows and on the version of the libraries alone.
-pub fn write(rows: &[SampleRow], folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+/// Why a sample cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleError {
+    /// The folder to write to holds something.
+    #[error("{} is not empty; name a new folder, or remove what is in it", .0.display())]
+    NotEmpty(PathBuf),
+    /// The folder to read from holds no file of a sample.
+    #[error("{} holds neither {} nor {}; make them by asap sample", .0.display(), PROGRAMS, COMPUTED)]
+    NoSample(PathBuf),
+    /// The folder to write to cannot be made or looked into.
+    #[error("cannot write to {}: {}", .0.display(), .1)]
+    Folder(PathBuf, std::io::Error),
+    /// A file cannot be written.
+    #[error("cannot write {}: {}", .0.display(), .1)]
+    Write(PathBuf, ParquetError),
+    /// A file cannot be read.
+    #[error("cannot read {}: {}", .0.display(), .1)]
+    Read(PathBuf, ParquetError),
+    /// A file holds, or lacks, what a file of a sample does not.
+    #[error("{}: {}", .0.display(), .1)]
+    Shape(PathBuf, String),
+}
+
+/// Writes so many rows as two files into a folder, which is made or must be empty; a file without rows is left out.
+/// Returns what was written. The bytes depend on the arguments and on the version of the libraries alone.
+///
+/// # Errors
+/// If the folder is not empty, or cannot be written to.
+pub fn generate(count: usize, seed: u64, voice: Voice, folder: &Path) -> Result<Vec<PathBuf>, SampleError> {
+    prepare(folder)?;
+    let rows = rows(count, seed, voice);
     let (programs, computed): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.family == Family::Program);
     let mut paths = Vec::new();
     for (name, rows, batch) in [(PROGRAMS, programs, program_batch as Shape), (COMPUTED, computed, computed_batch)] {
         if !rows.is_empty() {
             let path = folder.join(name);
-            let failed = |error: ParquetError| Failure::Failed(format!("cannot write {}: {error}", path.display()));
+            let failed = |error: ParquetError| SampleError::Write(path.clone(), error);
             let batch = batch(&rows).map_err(|error| failed(error.into()))?;
             write_file(&batch, &path).map_err(failed)?;
             paths.push(path);
         }
     }
     Ok(paths)
+}
+
+/// Makes the folder, which may exist only if nothing is in it.
+fn prepare(folder: &Path) -> Result<(), SampleError> {
+    let failed = |error: std::io::Error| SampleError::Folder(folder.to_path_buf(), error);
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    match std::fs::read_dir(folder).map_err(failed)?.next() {
+        Some(_) => Err(SampleError::NotEmpty(folder.to_path_buf())),
+        None => Ok(()),
+    }
 }
 
 /// Makes a table of rows.
@@ -129,23 +165,25 @@ fn messages(rows: &[&SampleRow]) -> Result<ArrayRef, ArrowError> {
     Ok(Arc::new(ListArray::try_new(item, offsets, Arc::new(turns), None)?))
 }
 
-/// The labelled steps of all chains of a sample's folder.
-pub fn read_steps(folder: &Path) -> Result<Vec<Step>, Failure> {
+/// Cuts the chain of a generation into steps; none where there is no chain.
+type Cut = fn(&str) -> Option<Vec<&str>>;
+
+/// The labelled steps of all chains of a sample's folder, cut as the caller does.
+///
+/// # Errors
+/// If the folder holds no sample, a file cannot be read, or a chain's steps are not as many as its labels.
+pub fn read_steps(folder: &Path, cut: Cut) -> Result<Vec<Step>, SampleError> {
     let mut found = Vec::new();
     for name in [PROGRAMS, COMPUTED] {
         let path = folder.join(name);
         if path.exists() {
-            let failed = |error: ParquetError| Failure::Failed(format!("cannot read {}: {error}", path.display()));
-            for batch in read_file(&path).map_err(failed)? {
-                read_batch(&batch, &path, &mut found)?;
+            for batch in read_file(&path).map_err(|error| SampleError::Read(path.clone(), error))? {
+                read_batch(&batch, &path, cut, &mut found)?;
             }
         }
     }
     if found.is_empty() {
-        let folder = folder.display();
-        return Err(Failure::Usage(format!(
-            "{folder} holds neither {PROGRAMS} nor {COMPUTED}; make them by asap sample"
-        )));
+        return Err(SampleError::NoSample(folder.to_path_buf()));
     }
     Ok(found)
 }
@@ -155,14 +193,13 @@ fn read_file(path: &Path) -> Result<Vec<RecordBatch>, ParquetError> {
     reader.map(|batch| Ok(batch?)).collect()
 }
 
-fn read_batch(batch: &RecordBatch, path: &Path, found: &mut Vec<Step>) -> Result<(), Failure> {
-    let wrong = |what: String| Failure::Failed(format!("{}: {what}", path.display()));
+fn read_batch(batch: &RecordBatch, path: &Path, cut: Cut, found: &mut Vec<Step>) -> Result<(), SampleError> {
+    let wrong = |what: String| SampleError::Shape(path.to_path_buf(), what);
     let column = |name: &str| batch.column_by_name(name).ok_or_else(|| wrong(format!("there is no column {name}")));
     let labels = column("labels")?.as_list_opt::<i32>().ok_or_else(|| wrong("labels is not a list".to_string()))?;
     for row in 0..batch.num_rows() {
         let generation = chosen(batch, row).ok_or_else(|| wrong(format!("row {row} has no verified generation")))?;
-        let chain = think(&generation).ok_or_else(|| wrong(format!("row {row} has no chain of thought")))?;
-        let texts = steps(chain);
+        let texts = cut(&generation).ok_or_else(|| wrong(format!("row {row} has no chain of thought")))?;
         let names = labels.value(row);
         let names: Vec<_> = names.as_string_opt::<i32>().into_iter().flatten().flatten().collect();
         if names.len() != texts.len() {

@@ -1,7 +1,7 @@
 //! Quantities that are computed from each other: what a problem is made of, whatever its story.
 
-use super::dice::Dice;
-use super::voice::{Voice, fill};
+use crate::dice::Dice;
+use crate::voice::{Voice, fill, phrases};
 
 /// An operation on two whole numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -247,11 +247,10 @@ impl<'a> Draft<'a> {
         if factor < 11 || ones == 0 || left.value(&values)? < 6 {
             return None;
         }
-        let phrases = self.voice.phrases();
-        let parts = [(phrases.tens_part, factor - ones), (phrases.ones_part, ones)].map(|(template, part)| {
+        let parts = [(phrases::TENS_PART, factor - ones), (phrases::ONES_PART, ones)].map(|(template, part)| {
             let from = left.clone() * Expr::Number(part);
             let value = from.value(&values).unwrap_or_default();
-            let name = fill(template, &[("name", name)]);
+            let name = fill(self.voice.of(template), &[("name", name)]);
             self.quantities.push(Quantity { name, unit, value, from: Some(from) });
             Expr::Quantity(self.quantities.len() - 1)
         });

@@ -1,8 +1,8 @@
 //! Rates and times: two legs, stops on the way, when does it arrive.
 
 use super::names;
-use crate::sample::quantities::{Draft, Goal, Problem, at, number};
-use crate::sample::voice::{Words, fill};
+use crate::quantities::{Draft, Goal, Problem, at, number};
+use crate::voice::{Words, fill};
 
 const VEHICLES: [&str; 8] = ["bus", "barge", "delivery van", "tram", "cyclist", "mail coach", "ferry", "tractor"];
 
@@ -102,7 +102,7 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
     if draft.value(hour) > 23 {
         return None;
     }
-    let clauses = [&START[..], &LEGS, &STOPS, &ASK].map(|texts| voice.of(texts[draft.dice.below(texts.len())]));
+    let clauses = [&START[..], &LEGS, &STOPS, &ASK].map(|texts| voice.pick(draft.dice, texts));
     let numbers = [d1, v1, d2, v2, n, p, h0].map(|number| number.to_string());
     let minutes = format!("{m0:02}");
     let mut texts = vec![("thing", thing), ("name", name), ("m0", minutes.as_str())];
@@ -112,9 +112,9 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sample::dice::Dice;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::voice::Voice;
+    use crate::dice::Dice;
+    use crate::problems::{Family, computed};
+    use crate::voice::Voice;
 
     #[test]
     fn driving_minute_by_minute_arrives_when_the_answer_says() {

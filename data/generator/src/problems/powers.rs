@@ -1,7 +1,7 @@
 //! Powers by squaring and linear sequences, modulo a number.
 
-use crate::sample::quantities::{Draft, Expr, Goal, Problem, at};
-use crate::sample::voice::{Words, fill};
+use crate::quantities::{Draft, Expr, Goal, Problem, at};
+use crate::voice::{Words, fill};
 
 const POWER: [Words; 3] = [
     ["What is the remainder of \\( {b}^{{e}} \\) on division by {m}?", "Compute \\( {b}^{{e}} \\bmod {m} \\)."],
@@ -58,7 +58,7 @@ fn power(mut draft: Draft) -> Option<Problem> {
         let product = (at(place) * at(powers[power].1)).modulo(at(m_at));
         place = draft.derived(math(exponent), "", product)?;
     }
-    let template = voice.of(POWER[draft.dice.below(POWER.len())]);
+    let template = voice.pick(draft.dice, &POWER);
     let [b, e, m] = [base, exponent, m].map(|number| number.to_string());
     Some(draft.ask(fill(template, &[("b", &b), ("e", &e), ("m", &m)]), Goal::Value(place)))
 }
@@ -82,7 +82,7 @@ fn sequence(mut draft: Draft) -> Option<Problem> {
     }
     let goal_name = format!("\\( {u}_{} + {u}_{terms} \\)", terms - 1);
     let goal = draft.derived(goal_name, "", at(before) + at(last))?;
-    let template = voice.of(SEQUENCE[draft.dice.below(SEQUENCE.len())]);
+    let template = voice.pick(draft.dice, &SEQUENCE);
     let [s, k, c, m] = [s, k, c, m].map(|number| number.to_string());
     let [l, n, pushes] = [terms - 1, terms, terms - 1].map(|number| number.to_string());
     let texts =
@@ -92,10 +92,10 @@ fn sequence(mut draft: Draft) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sample::dice::Dice;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::testing::numbers;
-    use crate::sample::voice::Voice;
+    use crate::dice::Dice;
+    use crate::problems::{Family, computed};
+    use crate::testing::numbers;
+    use crate::voice::Voice;
 
     #[test]
     fn multiplying_one_at_a_time_gives_the_answer() {

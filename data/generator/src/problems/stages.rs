@@ -1,7 +1,7 @@
 //! What a program does to a list, stage by stage.
 
-use crate::sample::dice::Dice;
-use crate::sample::voice::{Voice, fill};
+use crate::dice::Dice;
+use crate::voice::{Voice, fill};
 
 /// One stage. All but the last kind turn a list into a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

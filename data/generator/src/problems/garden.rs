@@ -1,8 +1,8 @@
 //! Areas and volumes around a circle, as multiples of π.
 
 use super::names;
-use crate::sample::quantities::{Draft, Goal, Problem, at};
-use crate::sample::voice::{Words, fill};
+use crate::quantities::{Draft, Goal, Problem, at};
+use crate::voice::{Words, fill};
 
 const THINGS: [&str; 6] = ["pond", "fountain", "flower bed", "bandstand", "sandpit", "sundial"];
 
@@ -78,7 +78,7 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
     let volume = draft.derived(said[4], "", at(ring) * at(h_at))?;
     let all = draft.derived(said[5], "", at(volume) * at(n_at))?;
     let missing = draft.derived(said[6], "", at(all) - at(e_at))?;
-    let clauses = [&SHAPE[..], &FILL, &ASK].map(|texts| voice.of(texts[draft.dice.below(texts.len())]));
+    let clauses = [&SHAPE[..], &FILL, &ASK].map(|texts| voice.pick(draft.dice, texts));
     let numbers = [r, w, h, n, e].map(|number| number.to_string());
     let mut texts = vec![("thing", thing), ("name", name)];
     texts.extend(["r", "w", "h", "n", "e"].into_iter().zip(numbers.iter().map(String::as_str)));
@@ -87,9 +87,9 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sample::dice::Dice;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::voice::Voice;
+    use crate::dice::Dice;
+    use crate::problems::{Family, computed};
+    use crate::voice::Voice;
 
     #[test]
     fn thin_rings_added_up_give_the_answer() {

@@ -1,9 +1,9 @@
 //! Derivations of quantities.
 
-use super::dice::Dice;
-use super::quantities::{Expr, Goal, Op, Problem, Quantity, at, number};
-use super::voice::fill;
-use super::work::{Say, Work};
+use crate::dice::Dice;
+use crate::quantities::{Expr, Goal, Op, Problem, Quantity, at, number};
+use crate::voice::{fill, phrases};
+use crate::work::{Say, Work};
 
 /// A problem whose answer is computed, as work.
 pub struct Sums<'a> {
@@ -41,22 +41,23 @@ impl<'a> Sums<'a> {
         let (expr, value) = (from.text(values, &say.signs), from.value(values).unwrap_or_default().to_string());
         let unit = unit(quantity);
         let mut texts = vec![("name", &*quantity.name), ("expr", &*expr), ("value", &*value), ("unit", &*unit)];
-        let p = say.phrases;
         let by_operation = say.dice.chance(35);
         if let (Expr::Apply(op, left, right), true) = (from, by_operation)
             && let (Expr::Quantity(left), Expr::Quantity(right)) = (&**left, &**right)
         {
             let templates = match op {
-                Op::Add => &p.add,
-                Op::Subtract => &p.subtract,
-                Op::Multiply => &p.multiply,
-                Op::Divide => &p.divide,
-                Op::Quotient | Op::Remainder => return say.signs.in_math(say.dice.pick(&p.derive), &texts),
+                Op::Add => &phrases::ADD,
+                Op::Subtract => &phrases::SUBTRACT,
+                Op::Multiply => &phrases::MULTIPLY,
+                Op::Divide => &phrases::DIVIDE,
+                Op::Quotient | Op::Remainder => {
+                    return say.signs.in_math(say.voice.pick(&mut say.dice, &phrases::DERIVE), &texts);
+                }
             };
             texts.extend([("a", &*self.problem.quantities[*left].name), ("b", &*self.problem.quantities[*right].name)]);
-            return say.signs.in_math(say.dice.pick(templates), &texts);
+            return say.signs.in_math(say.voice.pick(&mut say.dice, templates), &texts);
         }
-        say.signs.in_math(say.dice.pick(&p.derive), &texts)
+        say.signs.in_math(say.voice.pick(&mut say.dice, &phrases::DERIVE), &texts)
     }
 
     /// Another computation than `from`, of quantities that are `known`.
@@ -105,16 +106,16 @@ impl<'a> Sums<'a> {
 
     /// What is told to the user: the last `lines` derivations and the answer.
     pub fn response(&self, lines: usize, say: &mut Say) -> String {
-        let mut texts = vec![say.dice.pick(&say.phrases.response).to_string()];
+        let mut texts = vec![say.voice.pick(&mut say.dice, &phrases::RESPONSE).to_string()];
         for place in &self.derived[self.derived.len().saturating_sub(lines)..] {
             let quantity = &self.problem.quantities[*place];
             let unit = unit(quantity);
             let (expr, value) = (self.from(*place).text(&self.values, &say.signs), quantity.value.to_string());
             let keys = [("name", &*quantity.name), ("expr", &*expr), ("value", &*value), ("unit", &*unit)];
-            texts.push(say.signs.in_math(say.dice.pick(&say.phrases.response_line), &keys));
+            texts.push(say.signs.in_math(say.voice.pick(&mut say.dice, &phrases::RESPONSE_LINE), &keys));
         }
         let answer = self.problem.answer(&self.values);
-        let end = fill(say.dice.pick(&say.phrases.response_end), &[("answer", &answer)]);
+        let end = fill(say.voice.pick(&mut say.dice, &phrases::RESPONSE_END), &[("answer", &answer)]);
         format!(
             "{}
 
@@ -192,7 +193,7 @@ impl Work for Sums<'_> {
             known.push(next);
         }
         let concludes = say.dice.chance(60);
-        let template = say.dice.pick(&say.phrases.conclude);
+        let template = say.voice.pick(&mut say.dice, &phrases::CONCLUDE);
         if let (true, Some(answer)) = (concludes, self.wrong_answer(&wrong, values)) {
             texts.push(fill(template, &[("answer", &answer)]));
         }
@@ -229,7 +230,7 @@ impl Work for Sums<'_> {
 
     fn plan(&self, place: usize, say: &mut Say) -> String {
         let name = &self.problem.quantities[self.derived[place]].name;
-        fill(say.dice.pick(&say.phrases.plan), &[("name", name)])
+        fill(say.voice.pick(&mut say.dice, &phrases::PLAN), &[("name", name)])
     }
 
     fn restate(&self, done: usize, say: &mut Say) -> String {
@@ -239,7 +240,7 @@ impl Work for Sums<'_> {
         let quantity = all[say.dice.below(all.len())];
         let unit = unit(quantity);
         let texts = [("name", &*quantity.name), ("value", &*quantity.value.to_string()), ("unit", &*unit)];
-        fill(say.dice.pick(&say.phrases.restate), &texts)
+        fill(say.voice.pick(&mut say.dice, &phrases::RESTATE), &texts)
     }
 
     fn conclude(&self, say: &mut Say) -> Vec<String> {
@@ -247,7 +248,7 @@ impl Work for Sums<'_> {
     }
 
     fn confirm(&self, say: &mut Say) -> String {
-        fill(say.dice.pick(&say.phrases.conclude), &[("answer", &self.problem.answer(&self.values))])
+        fill(say.voice.pick(&mut say.dice, &phrases::CONCLUDE), &[("answer", &self.problem.answer(&self.values))])
     }
 }
 
@@ -259,9 +260,9 @@ fn unit(quantity: &Quantity) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::testing::numbers;
-    use crate::sample::voice::Voice;
+    use crate::problems::{Family, computed};
+    use crate::testing::numbers;
+    use crate::voice::Voice;
 
     /// Runs a check over problems of all families.
     fn over_problems(check: impl Fn(&Sums, &mut Say)) {

@@ -1,8 +1,8 @@
 //! Ordering riddles: who is how far ahead of whom.
 
 use super::names;
-use crate::sample::quantities::{Draft, Goal, Problem, at};
-use crate::sample::voice::{Words, fill};
+use crate::quantities::{Draft, Goal, Problem, at};
+use crate::voice::{Words, fill};
 
 const EVENTS: [&str; 6] =
     ["a sack race", "a swimming lesson", "a cooking contest", "an obstacle run", "a quiz", "a ski slalom"];
@@ -45,8 +45,8 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
     let count = draft.dice.between(7, 10) as usize;
     let people = names(draft.dice, count);
     let event = EVENTS[draft.dice.below(EVENTS.len())];
-    let begin = voice.of(BEGIN[draft.dice.below(BEGIN.len())]);
-    let ask = voice.of(ASK[draft.dice.below(ASK.len())]);
+    let begin = voice.pick(draft.dice, &BEGIN);
+    let ask = voice.pick(draft.dice, &ASK);
     let time_name = voice
         .of([["{who}'s time", "the seconds of {who}"], ["the time of {who}", "{who}'s result"]][draft.dice.below(2)]);
     let gap_name = voice.of(["the gap between {who} and {other}", "the margin of {who} and {other}"]);
@@ -63,7 +63,7 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
         let k_text = k.to_string();
         let texts = [("who", *who), ("other", people[other]), ("k", &*k_text)];
         let pool = if slower { &SLOWER } else { &FASTER };
-        clues.push(fill(voice.of(pool[draft.dice.below(pool.len())]), &texts));
+        clues.push(fill(voice.pick(draft.dice, pool), &texts));
         let gap = draft.given(fill(gap_name, &texts), "seconds", k);
         let from = if slower { at(times[other]) + at(gap) } else { at(times[other]) - at(gap) };
         times.push(draft.derived(fill(time_name, &texts), "seconds", from)?);
@@ -82,9 +82,9 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sample::dice::Dice;
-    use crate::sample::problems::{Family, computed};
-    use crate::sample::voice::Voice;
+    use crate::dice::Dice;
+    use crate::problems::{Family, computed};
+    use crate::voice::Voice;
 
     #[test]
     fn the_order_of_the_answer_agrees_with_every_clue() {

@@ -2,7 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::trace::{Label, Step};
+use crate::trace::{Label, Step};
+
+/// A word or n-gram that tells a label in more than this share of its steps would make the sample too easy.
+pub const MOST_PRECISION: f64 = 0.7;
+/// Steps that a word or n-gram must occur in before it is held to tell anything.
+pub const LEAST_SUPPORT: usize = 50;
 
 /// A first word or an n-gram, and how well it tells a label.
 #[derive(Debug, Clone, PartialEq)]

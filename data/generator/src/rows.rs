@@ -1,11 +1,11 @@
 //! Rows of the sample: a problem and one or more answers to it.
 
-use super::dice::Dice;
-use super::problems::{Family, Program, computed};
-use super::sums::Sums;
-use super::trace::{Label, Step, write};
-use super::voice::Voice;
-use super::work::Say;
+use crate::dice::Dice;
+use crate::problems::{Family, Program, computed};
+use crate::sums::Sums;
+use crate::trace::{Label, Step, write};
+use crate::voice::{Voice, phrases};
+use crate::work::Say;
 
 /// A problem with the traces written about it.
 #[derive(Debug, Clone)]
@@ -86,7 +86,7 @@ fn program_row(row: usize, seed: u64, voice: Voice) -> SampleRow {
     let program = Program::draw(&mut dice(seed, row, true, 0), voice);
     let mut say = Say::new(voice, dice(seed, row, true, 1));
     let answer = format!("```python\n{}\n```", program.solution());
-    let response = format!("{}\n\n{answer}", say.dice.pick(&say.phrases.response_code));
+    let response = format!("{}\n\n{answer}", say.voice.pick(&mut say.dice, &phrases::RESPONSE_CODE));
     let steps = write(&program, say);
     SampleRow {
         id: format!("{}/{}", 1000 + row / 6, char::from(b'A' + (row % 6) as u8)),

@@ -1,0 +1,25 @@
+//! A corpus of generated traces whose every step is labelled, the same for the same seed on any machine.
+//!
+//! A problem is a line of derivations that leads to an answer. A trace makes them in order, and between them checks
+//! what it has, follows wrong ways and gives them up, and thinks aloud. What sets the labels apart is which step uses
+//! what from which other; the words are drawn from the same pools for all.
+
+mod cues;
+mod dice;
+mod problems;
+mod quantities;
+mod rows;
+mod shapes;
+mod sums;
+#[cfg(test)]
+mod testing;
+mod trace;
+mod voice;
+mod work;
+
+pub use cues::{Cue, LEAST_SUPPORT, MOST_PRECISION, cues};
+pub use problems::Family;
+pub use rows::{Generation, SampleRow, rows};
+pub use shapes::{SampleError, generate, read_steps};
+pub use trace::{Label, Step};
+pub use voice::Voice;

@@ -1,0 +1,69 @@
+//! What a command's exit code follows from when it ends without success.
+
+use asap_generator::SampleError;
+use asap_pipelines::log::OutcomeUnknown;
+use asap_pipelines::run::{Interrupted, OtherSnapshot, TooManyRejects};
+use asap_udfs::lm::LmError;
+use datafusion::error::DataFusionError;
+
+use crate::output::{error_line, is_broken_pipe};
+
+/// Why a command ended without success.
+#[derive(Debug)]
+pub enum Failure {
+    /// What was typed or set cannot be meant: exit code 2.
+    Usage(String),
+    /// The work failed: exit code 1.
+    Failed(String),
+    /// Too many rows were rejected, or a file failed; the rest is done: exit code 3.
+    TooManyRejects(String),
+    /// Another run did it first: exit code 4.
+    OtherRun(String),
+    /// The same command later goes on: exit code 75.
+    TryLater(String),
+    /// Whoever read our output has seen enough: exit code 0.
+    ReaderGone,
+}
+
+impl From<DataFusionError> for Failure {
+    fn from(error: DataFusionError) -> Self {
+        if is_broken_pipe(&error) {
+            return Failure::ReaderGone;
+        }
+        let message = error_line(&error);
+        match error.find_root() {
+            DataFusionError::Configuration(_) => Failure::Usage(message),
+            DataFusionError::External(cause)
+                if cause.is::<OutcomeUnknown>() || cause.is::<Interrupted>() || cause.is::<OtherSnapshot>() =>
+            {
+                Failure::TryLater(message)
+            }
+            DataFusionError::External(cause) if cause.is::<TooManyRejects>() => Failure::TooManyRejects(message),
+            _ => Failure::Failed(message),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<LmError> for Failure {
+    fn from(error: LmError) -> Self {
+        Failure::Failed(error.to_string())
+    }
+}
+
+impl From<SampleError> for Failure {
+    fn from(error: SampleError) -> Self {
+        match error {
+            SampleError::NotEmpty(_) | SampleError::NoSample(_) => Failure::Usage(error.to_string()),
+            _ => Failure::Failed(error.to_string()),
+        }
+    }
+}
