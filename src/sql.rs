@@ -85,6 +85,7 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         if !args.quiet {
             corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
         }
+        corpus.set_batch_rows(&context);
         context.register_table(CORPUS, Arc::new(corpus.view(&context.state())?))?;
     }
     let session = Session(context);

@@ -15,9 +15,6 @@ use crate::corpus::CorpusFunction;
 use crate::delta_stores;
 use crate::location::Stores;
 
-/// Rows in a batch: small enough that a batch of chains stays in memory and reaches the model soon.
-const BATCH_ROWS: usize = 64;
-
 /// A session with the functions, settings and rules of asap, whose language model is `llm`.
 ///
 /// # Errors
@@ -30,7 +27,7 @@ pub fn session(settings: Settings, llm: &Llm) -> Result<SessionContext> {
 fn session_state(settings: Settings, llm: &Llm) -> Result<SessionState> {
     let mut options = ConfigOptions::new();
     options.extensions.insert(settings);
-    let mut config = SessionConfig::from(options).with_information_schema(true).with_batch_size(BATCH_ROWS);
+    let mut config = SessionConfig::from(options).with_information_schema(true);
     // In these columns an empty text and no text are not the same.
     config.options_mut().format.null = "NULL".to_string();
     // It moves the fields of a struct towards the scan, and with them a copy of the call that makes the struct.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, ListArray, StringViewArray};
+use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
 use datafusion::common::{Result, ScalarValue, plan_err};
-use datafusion::logical_expr::{ReturnFieldArgs, ScalarFunctionArgs};
+use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs};
 
 /// The logical type of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,6 +35,18 @@ impl Arg {
             Arg::TextList => list(Arg::Text),
             Arg::IntList => list(Arg::Int),
             Arg::FloatList => list(Arg::Float),
+        }
+    }
+
+    /// The type that an argument of this type is cast to. An integer beyond 63 bits is a bad row, not a failed query, so
+    /// these are not cast by the engine but read by [`arrays`].
+    fn read_as(self, given: &DataType) -> DataType {
+        match (self, given) {
+            (Arg::Int, DataType::UInt64) => DataType::UInt64,
+            (Arg::IntList, DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _)) => {
+                DataType::List(Arc::new(Field::new_list_field(Arg::Int.read_as(f.data_type()), true)))
+            }
+            _ => self.physical(),
         }
     }
 
@@ -79,14 +92,22 @@ pub fn coerce(function: &str, expected: &[(&str, Arg)], required: usize, given: 
         if !arg.accepts(data_type) {
             return plan_err!("argument {name} of {function} must be {}, found {data_type}", arg.describe());
         }
-        types.push(arg.physical());
+        types.push(arg.read_as(data_type));
     }
     Ok(types)
 }
 
-/// All arguments as arrays of the batch's length.
+/// All arguments as arrays of the batch's length. Integers beyond 63 bits are NULL.
 pub fn arrays(args: &ScalarFunctionArgs) -> Result<Vec<ArrayRef>> {
-    args.args.iter().map(|arg| arg.to_array(args.number_rows)).collect()
+    let read = |arg: &ColumnarValue| {
+        let array = arg.to_array(args.number_rows)?;
+        Ok(match array.data_type() {
+            DataType::UInt64 => cast(&array, &Arg::Int.physical())?,
+            DataType::List(item) if *item.data_type() == DataType::UInt64 => cast(&array, &Arg::IntList.physical())?,
+            _ => array,
+        })
+    };
+    args.args.iter().map(read).collect()
 }
 
 /// A coerced [`Arg::Text`] argument.

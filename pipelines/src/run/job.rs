@@ -169,6 +169,7 @@ impl Job {
         let may_grow = request.on_schema_change == OnSchemaChange::Add || output.table().is_none() || anew;
         let fit = Fit::Table { held: &held, may_grow };
         let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), fit).await?;
+        corpus.set_batch_rows(&context);
         let Slices { open: slices, left, beyond } = files::slices(&corpus, &divided, &ledger, &again, request);
         let Divided { mut failures, mut ignored, .. } = divided;
         failures.extend(inputs.failures);

@@ -58,7 +58,8 @@ pub async fn scores(
         Some(Scored::NotFinite) if fail => {
             exec_err!("{function}: the model computed numbers for a chain that are none (beyond what its type holds)")
         }
-        Some(Scored::TooLong(_) | Scored::NotFinite) | None => Ok(None),
+        Some(Scored::NoPrompt(why)) if fail => exec_err!("{function}: the model's chat template: {why}"),
+        Some(Scored::TooLong(_) | Scored::NotFinite | Scored::NoPrompt(_)) | None => Ok(None),
     });
     let lists = lists.collect::<Result<Vec<_>>>()?;
     Ok(Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists)))
@@ -107,6 +108,41 @@ mod tests {
         let mut state = plan::install(builder, &models, &llm).build();
         register_all(&mut state, &models, &llm).unwrap();
         (SessionContext::new_with_state(state), models)
+    }
+
+    /// A golden model whose chat template fails on a question with a mark.
+    fn choosy() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(golden("qwen2")).unwrap().map(|entry| entry.unwrap()) {
+            std::fs::copy(entry.path(), folder.path().join(entry.file_name())).unwrap();
+        }
+        let path = folder.path().join("tokenizer_config.json");
+        let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let template = "{% if '!' in messages[0]['content'] %}{{ raise_exception('no shouting') }}{% endif %}\
+                        {{ messages[0]['content'] }}";
+        config["chat_template"] = template.into();
+        std::fs::write(path, config.to_string()).unwrap();
+        folder
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_template_that_fails_on_a_question_fails_its_row_only() {
+        let folder = choosy();
+        let (context, _) = session(1);
+        let set = |key: &str, value: &str| format!("SET asap.{key} = '{value}'");
+        for setting in [set("scorer.model", &folder.path().display().to_string()), set("scorer.prompt", "chat")] {
+            context.sql(&setting).await.unwrap().collect().await.unwrap();
+        }
+        let sql = "SELECT q, cot_surprisal(q, ['a', 'b']) IS NULL AS failed, cot_too_long(q, ['a', 'b']) AS too_long \
+                   FROM (VALUES ('one'), ('two!'), ('three')) AS t(q) ORDER BY q";
+        let found = context.sql(sql).await.unwrap().collect().await.unwrap();
+        let shown = datafusion::arrow::util::pretty::pretty_format_batches(&found).unwrap().to_string();
+        for row in ["| one   | false  |          |", "| three | false  |          |", "| two!  | true   |          |"] {
+            assert!(shown.contains(row), "{shown}");
+        }
+        context.sql(&set("on_error", "fail")).await.unwrap().collect().await.unwrap();
+        let error = context.sql(sql).await.unwrap().collect().await.unwrap_err().to_string();
+        assert!(error.contains("no shouting"), "{error}");
     }
 
     /// A table of the golden chains.

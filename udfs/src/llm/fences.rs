@@ -32,21 +32,53 @@ impl<'a> Fence<'a> {
     }
 }
 
-/// The first word behind the marks of the last fenced block, `text` if there is none.
-pub fn language(answer: &str) -> &str {
-    let mut open: Option<Fence<'_>> = None;
-    let mut language = PLAIN;
-    for fence in answer.lines().filter_map(Fence::of) {
-        match &open {
-            Some(opening) if fence.is_like(opening) && fence.info.is_empty() => open = None,
-            Some(_) => {}
-            None => {
-                language = fence.info.split_whitespace().next().unwrap_or(PLAIN);
-                open = Some(fence);
+/// What a line does to the fenced blocks of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn<'a> {
+    /// It opens a block; what stands behind its marks.
+    Opens(&'a str),
+    /// It closes the block that is open.
+    Closes,
+}
+
+/// Follows a text, line by line, through its fenced blocks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Blocks {
+    /// The mark that opened a block, and how many there were.
+    open: Option<(char, usize)>,
+}
+
+impl Blocks {
+    /// Goes on by a line. Within a block a fence that names a language opens another: the one before was left open.
+    pub fn read<'a>(&mut self, line: &'a str) -> Option<Turn<'a>> {
+        let fence = Fence::of(line)?;
+        match self.open {
+            Some((mark, length)) if mark != fence.mark || fence.length < length => None,
+            Some(_) if fence.info.is_empty() => {
+                self.open = None;
+                Some(Turn::Closes)
+            }
+            _ => {
+                self.open = Some((fence.mark, fence.length));
+                Some(Turn::Opens(fence.info))
             }
         }
     }
-    language
+
+    /// Whether a block is open.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+}
+
+/// The first word behind the marks of the last fenced block, `text` if there is none.
+pub fn language(answer: &str) -> &str {
+    let mut blocks = Blocks::default();
+    let opened = answer.lines().filter_map(|line| match blocks.read(line) {
+        Some(Turn::Opens(info)) => Some(info),
+        _ => None,
+    });
+    opened.last().map_or(PLAIN, |info| info.split_whitespace().next().unwrap_or(PLAIN))
 }
 
 /// An answer without the fences around all of it; any other answer as it is. Blocks within stay: one that names its
@@ -79,6 +111,17 @@ mod tests {
         assert_eq!(unfenced("```\na\n\n```python\nx\n```\n\nb\n```"), "a\n\n```python\nx\n```\n\nb\n");
         assert_eq!(unfenced("````\n```\nx\n```\n````"), "```\nx\n```\n");
         assert_eq!(unfenced("```\n```"), "");
+    }
+
+    #[test]
+    fn a_block_is_closed_by_as_many_of_its_own_marks() {
+        let mut blocks = Blocks::default();
+        let text = "a\n````\n```\nx\n```\n````\n~~~ py\n```\n~~~\nb `c`";
+        let turns: Vec<_> = text.lines().map(|line| (blocks.read(line), blocks.is_open())).collect();
+        let (opens, closes) = (|info| (Some(Turn::Opens(info)), true), (Some(Turn::Closes), false));
+        let (inside, outside) = ((None, true), (None, false));
+        let expected = [outside, opens(""), inside, inside, inside, closes, opens("py"), inside, closes, outside];
+        assert_eq!(turns, expected);
     }
 
     #[test]

@@ -78,6 +78,9 @@ pub enum LmError {
         /// Tokens that the model can read at once.
         window: usize,
     },
+    /// A chat template fails on a conversation.
+    #[error("the model's chat template: {0}")]
+    Prompt(String),
     /// A text could not be tokenised.
     #[error("the tokenizer failed: {0}")]
     Tokenize(String),

@@ -104,7 +104,7 @@ impl PromptTemplate {
         let Self::Chat { environment, special_tokens: [bos_token, eos_token] } = self else {
             return Ok(messages.iter().map(|message| message.content).collect::<Vec<_>>().join("\n\n"));
         };
-        let failed = |error: Error| LmError::Tokenize(format!("the model's chat template: {error:#}"));
+        let failed = |error: Error| LmError::Prompt(format!("{error:#}"));
         let template = environment.get_template(CHAT).map_err(failed)?;
         template.render(context! { messages, add_generation_prompt => true, bos_token, eos_token }).map_err(failed)
     }

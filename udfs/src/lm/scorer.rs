@@ -133,6 +133,8 @@ pub enum Scored {
     TooLong(String),
     /// The model computed numbers that are none.
     NotFinite,
+    /// The prompt cannot be rendered for its question, in words.
+    NoPrompt(String),
 }
 
 impl Scored {
@@ -192,8 +194,12 @@ impl Scorer {
     /// # Errors
     /// If the tokenizer or the prompt fails.
     pub fn too_long(&self, chain: &QuestionAndSteps) -> Result<Option<String>> {
-        let tokenized = self.tokenized(self.key(chain), chain)?;
-        Ok(tokenized.row.is_none().then(|| self.describe(&tokenized)))
+        match self.tokenized(self.key(chain), chain) {
+            Ok(tokenized) => Ok(tokenized.row.is_none().then(|| self.describe(&tokenized))),
+            // It has no length, and no score either.
+            Err(LmError::Prompt(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the model's thread has ended.
@@ -216,7 +222,12 @@ impl Scorer {
         if let Some(scores) = self.model.thread.known(key, wanted) {
             return Ok(PreparedRow::Known(Scored::of(scores)));
         }
-        let tokenized = self.tokenized(key, chain)?;
+        let tokenized = match self.tokenized(key, chain) {
+            Ok(tokenized) => tokenized,
+            // A template may raise for one question: that is the row's failure.
+            Err(LmError::Prompt(why)) => return Ok(PreparedRow::Known(Scored::NoPrompt(why))),
+            Err(error) => return Err(error),
+        };
         Ok(match &tokenized.row {
             Some(row) => PreparedRow::Asked(Request { key, row: Arc::clone(row), wanted }),
             None => PreparedRow::Known(Scored::TooLong(self.describe(&tokenized))),

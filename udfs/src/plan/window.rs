@@ -10,6 +10,7 @@
 //! another operator waits for (a permit, the answer to an equal request). A dropped stream aborts its tasks.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,7 +19,7 @@ use std::time::Instant;
 use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::utils::memory::get_record_batch_memory_size;
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
@@ -49,7 +50,9 @@ pub(super) struct InFlight {
     level: Arc<Level>,
     input: Option<SendableRecordBatchStream>,
     /// What has been pulled and not begun.
-    rest: Option<Held>,
+    rest: Option<RecordBatch>,
+    /// What was begun and not handed on, in order.
+    begun: VecDeque<RecordBatch>,
     pieces: FuturesOrdered<BoxFuture<'static, Result<Finished>>>,
     /// Rows that were begun and not handed on, and the most there may be.
     rows: usize,
@@ -59,16 +62,9 @@ pub(super) struct InFlight {
     _held: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
-/// Rows of a batch whose memory is accounted for while any of them is in flight.
-struct Held {
-    batch: RecordBatch,
-    memory: Arc<MemoryReservation>,
-}
-
-/// A piece with its results, and the memory of both.
+/// A piece with its results, and the memory of these.
 struct Finished {
     batch: RecordBatch,
-    _input: Arc<MemoryReservation>,
     _results: MemoryReservation,
 }
 
@@ -83,6 +79,7 @@ impl InFlight {
             level: Arc::new(level),
             input: Some(input),
             rest: None,
+            begun: VecDeque::new(),
             pieces: FuturesOrdered::new(),
             rows: 0,
             waiting_since: None,
@@ -93,7 +90,7 @@ impl InFlight {
     fn fill(&mut self, cx: &mut Context<'_>) -> Result<()> {
         loop {
             if let Some(rest) = self.rest.take() {
-                let rows = rest.batch.num_rows().min(self.window.div_ceil(PIECES));
+                let rows = rest.num_rows().min(self.window.div_ceil(PIECES));
                 if self.rows + rows > self.window {
                     self.rest = Some(rest);
                     return Ok(());
@@ -106,21 +103,28 @@ impl InFlight {
                 Poll::Pending => return Ok(()),
                 Poll::Ready(None) => self.input = None,
                 Poll::Ready(Some(batch)) => {
-                    let batch = batch?;
-                    let memory = self.memory.new_empty();
-                    memory.try_grow(get_record_batch_memory_size(&batch))?;
-                    self.rest = Some(Held { batch, memory: Arc::new(memory) }).filter(|held| held.batch.num_rows() > 0);
+                    self.rest = Some(batch?).filter(|batch| batch.num_rows() > 0);
+                    self.account()?;
                 }
             }
         }
     }
 
-    /// Begins the first `rows` of `held` and keeps the others.
-    fn begin(&mut self, held: Held, rows: usize) {
-        let Held { batch, memory } = held;
-        let piece = Held { batch: batch.slice(0, rows), memory: Arc::clone(&memory) };
+    /// Accounts for what is held. Pieces of a batch, and batches that an operator cut from one, share its buffers.
+    fn account(&mut self) -> Result<()> {
+        let mut counter = RecordBatchMemoryCounter::new();
+        for batch in self.begun.iter().chain(&self.rest) {
+            counter.count_batch(batch);
+        }
+        self.memory.try_resize(counter.memory_usage())
+    }
+
+    /// Begins the first `rows` of a batch and keeps the others.
+    fn begin(&mut self, batch: RecordBatch, rows: usize) {
+        let piece = batch.slice(0, rows);
         let others = batch.num_rows() - rows;
-        self.rest = (others > 0).then(|| Held { batch: batch.slice(rows, others), memory });
+        self.rest = (others > 0).then(|| batch.slice(rows, others));
+        self.begun.push_back(piece.clone());
         self.rows += rows;
         self.level.meter.in_flight(self.rows);
         let task = SpawnedTask::spawn(call_all(Arc::clone(&self.level), piece, self.memory.new_empty()));
@@ -137,7 +141,8 @@ impl InFlight {
         match self.pieces.poll_next_unpin(cx) {
             Poll::Ready(Some(Ok(finished))) => {
                 self.rows -= finished.batch.num_rows();
-                Poll::Ready(Some(Ok(finished.batch)))
+                self.begun.pop_front();
+                Poll::Ready(Some(self.account().map(|()| finished.batch)))
             }
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
             Poll::Ready(None) if self.input.is_none() => Poll::Ready(None),
@@ -164,6 +169,7 @@ impl Stream for InFlight {
             // No more is paid for a query that has failed.
             self.input = None;
             self.rest = None;
+            self.begun.clear();
             self.pieces = FuturesOrdered::new();
         }
         self.level.baseline.record_poll(polled)
@@ -177,14 +183,13 @@ impl RecordBatchStream for InFlight {
 }
 
 /// All calls of a level for one piece, at once.
-async fn call_all(level: Arc<Level>, piece: Held, memory: MemoryReservation) -> Result<Finished> {
-    let Held { batch, memory: input } = piece;
+async fn call_all(level: Arc<Level>, batch: RecordBatch, memory: MemoryReservation) -> Result<Finished> {
     let results = try_join_all(level.calls.iter().map(|call| call_one(&level, call, &batch))).await?;
     memory.try_grow(results.iter().map(|result| result.get_array_memory_size()).sum())?;
     let columns = batch.columns().iter().cloned().chain(results).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let batch = RecordBatch::try_new_with_options(Arc::clone(&level.schema), columns, &options)?;
-    Ok(Finished { batch, _input: input, _results: memory })
+    Ok(Finished { batch, _results: memory })
 }
 
 async fn call_one(level: &Level, call: &PlannedCall, batch: &RecordBatch) -> Result<ArrayRef> {

@@ -1,5 +1,6 @@
 //! Every function gives the same for every physical form of its arguments, for no rows, and for literals.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
@@ -9,10 +10,10 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 
-use crate::session::{evaluate, session, shown};
+use crate::session::{query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
-const CALLS: [&str; 18] = [
+const CALLS: [&str; 27] = [
     "cot_think(generation)",
     "cot_response(generation)",
     "cot_steps(cot)",
@@ -30,6 +31,15 @@ const CALLS: [&str; 18] = [
     "cot_trace(steps, numbers, scores, scores, numbers, coarse)",
     "cot_trace(steps, NULL, NULL, scores, numbers, 'random')",
     "cot_budget()",
+    "cot_prompt(cot)",
+    "cot_completion(cot, coarse)",
+    "cot_turns(cot_prompt(cot), 'user')",
+    "cot_too_long(cot, steps)",
+    "cot_surprisal(cot, steps)",
+    "cot_entropy(cot, steps)",
+    "cot_perplexity(cot, steps)",
+    "cot_anchor(cot, coarse)",
+    "cot_coarse(cot, coarse)",
     "cot_select(cot_steps(cot), cot_truncate(cot_steps(cot), ratio))",
 ];
 
@@ -99,6 +109,15 @@ fn in_form(
     RecordBatch::try_from_iter(names.iter().map(String::as_str).zip(columns.collect::<Vec<_>>())).unwrap()
 }
 
+/// Nothing stands in for a language model.
+const NOT_CALLED: [&str; 1] = ["ai_complete"];
+
+#[test]
+fn every_function_is_called() {
+    let called = CALLS.iter().map(|call| call.split('(').next().unwrap()).chain(NOT_CALLED);
+    assert_eq!(called.collect::<BTreeSet<_>>(), registered().iter().map(String::as_str).collect());
+}
+
 #[test]
 fn every_physical_form_gives_the_same() {
     let dictionary = |key, value| DataType::Dictionary(Box::new(key), Box::new(value));
@@ -114,11 +133,11 @@ fn every_physical_form_gives_the_same() {
     let numbers = [(DataType::Int8, DataType::Float32), (DataType::Int64, DataType::Float64)];
     let (session, plain) = (session("qwen2"), rows());
     for call in CALLS {
-        let expected = evaluate(&session, &plain, call);
+        let expected = query(&session, &plain, call);
         for text in &texts {
             for list in lists {
                 for (number, item) in &numbers {
-                    let found = evaluate(&session, &in_form(&plain, text, list, number, item), call);
+                    let found = query(&session, &in_form(&plain, text, list, number, item), call);
                     assert_eq!(found.data_type(), expected.data_type(), "{call} of {text}");
                     assert_eq!(shown(&found), shown(&expected), "{call} of {text}, {number}");
                 }
@@ -128,11 +147,23 @@ fn every_physical_form_gives_the_same() {
 }
 
 #[test]
+fn integers_without_a_sign_and_lists_of_one_length_give_the_same() {
+    let session = session("qwen2");
+    // The first row has no negative number, and lists of three.
+    let plain = rows().slice(0, 1);
+    let fixed = |field| DataType::FixedSizeList(Arc::new(field), 3);
+    let given = in_form(&plain, &DataType::Utf8, fixed, &DataType::UInt64, &DataType::Float64);
+    for call in CALLS {
+        assert_eq!(shown(&query(&session, &given, call)), shown(&query(&session, &plain, call)), "{call}");
+    }
+}
+
+#[test]
 fn no_rows_give_no_rows() {
     let (session, plain) = (session("qwen2"), rows());
     for call in CALLS {
-        let found = evaluate(&session, &plain.slice(0, 0), call);
-        assert_eq!(found.data_type(), evaluate(&session, &plain, call).data_type(), "{call}");
+        let found = query(&session, &plain.slice(0, 0), call);
+        assert_eq!(found.data_type(), query(&session, &plain, call).data_type(), "{call}");
     }
 }
 
@@ -140,16 +171,20 @@ fn no_rows_give_no_rows() {
 fn a_slice_gives_its_part() {
     let (session, plain) = (session("qwen2"), rows());
     for call in CALLS {
-        let whole = shown(&evaluate(&session, &plain, call));
-        assert_eq!(shown(&evaluate(&session, &plain.slice(1, 3), call)), whole[1..], "{call}");
+        let whole = shown(&query(&session, &plain, call));
+        assert_eq!(shown(&query(&session, &plain.slice(1, 3), call)), whole[1..], "{call}");
     }
 }
+
+/// What has no argument, or says in its result why there is none.
+const STRUCTS: [&str; 3] = ["cot_budget", "cot_anchor", "cot_coarse"];
 
 #[test]
 fn null_arguments_give_null() {
     let (session, plain) = (session("qwen2"), rows());
-    for call in CALLS.iter().filter(|call| !call.contains("NULL") && **call != "cot_budget()") {
-        assert!(evaluate(&session, &plain, call).is_null(2), "{call}");
+    for call in CALLS.iter().filter(|call| !call.contains("NULL") && !STRUCTS.iter().any(|name| call.starts_with(name)))
+    {
+        assert!(query(&session, &plain, call).is_null(2), "{call}");
     }
 }
 
@@ -171,18 +206,18 @@ fn literals_give_what_columns_give() {
         RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap()
     };
     let table = RecordBatch::try_from_iter(
-        columns.iter().map(|(name, literal)| (*name, evaluate(&session, &one_row(1), literal))),
+        columns.iter().map(|(name, literal)| (*name, query(&session, &one_row(1), literal))),
     )
     .unwrap();
     for call in CALLS {
-        let expected = shown(&evaluate(&session, &table, call));
+        let expected = shown(&query(&session, &table, call));
         let mut literal = call.to_string();
         for (name, value) in columns {
             let name = regex::Regex::new(&format!(r"\b{name}\b")).unwrap();
             literal = name.replace_all(&literal, value).into_owned();
         }
-        assert_eq!(shown(&evaluate(&session, &one_row(1), &literal)), expected, "{literal}");
-        assert_eq!(shown(&evaluate(&session, &one_row(3), &literal)), vec![expected[0].clone(); 3], "{literal}");
-        assert_eq!(evaluate(&session, &one_row(0), &literal).len(), 0, "{literal}");
+        assert_eq!(shown(&query(&session, &one_row(1), &literal)), expected, "{literal}");
+        assert_eq!(shown(&query(&session, &one_row(3), &literal)), vec![expected[0].clone(); 3], "{literal}");
+        assert_eq!(query(&session, &one_row(0), &literal).len(), 0, "{literal}");
     }
 }

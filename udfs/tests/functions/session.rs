@@ -1,12 +1,18 @@
 //! A session with all functions, and what an expression gives for a batch.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use asap_udfs::llm::Llm;
 use asap_udfs::{Models, Settings, plan, register_all};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::common::DFSchema;
 use datafusion::common::config::ConfigOptions;
-use datafusion::execution::SessionStateBuilder;
+use datafusion::datasource::MemTable;
+use datafusion::execution::registry::MemoryFunctionRegistry;
+use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 pub fn golden_path(name: &str) -> String {
@@ -28,6 +34,13 @@ pub fn session_with(model: &str, models: &Models) -> SessionContext {
     SessionContext::new_with_state(state)
 }
 
+/// The names of all functions, whatever they are called.
+pub fn registered() -> BTreeSet<String> {
+    let mut registry = MemoryFunctionRegistry::new();
+    register_all(&mut registry, &Models::default(), &Llm::default()).unwrap();
+    registry.udfs().into_iter().collect()
+}
+
 /// Evaluates an expression over a batch as it is, also one of no rows.
 pub fn evaluate(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayRef {
     let schema = DFSchema::try_from(batch.schema()).unwrap();
@@ -39,6 +52,21 @@ pub fn evaluate(session: &SessionContext, batch: &RecordBatch, sql: &str) -> Arr
     let array = physical.evaluate(batch).unwrap().into_array(batch.num_rows()).unwrap();
     assert_eq!(array.len(), batch.num_rows(), "{sql}");
     array
+}
+
+/// What a query of an expression gives for the rows of a batch: also one that makes calls.
+pub fn query(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayRef {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let table = MemTable::try_new(batch.schema(), vec![vec![batch.clone()]]).unwrap();
+    session.deregister_table("given").unwrap();
+    session.register_table("given", Arc::new(table)).unwrap();
+    let (schema, found) = runtime.block_on(async {
+        let found = session.sql(&format!("SELECT {sql} AS found FROM given")).await.unwrap();
+        (Arc::clone(found.schema().inner()), found.collect().await.unwrap())
+    });
+    let found = concat_batches(&schema, &found).unwrap();
+    assert_eq!(found.num_rows(), batch.num_rows(), "{sql}");
+    Arc::clone(found.column(0))
 }
 
 pub fn shown(array: &ArrayRef) -> Vec<String> {

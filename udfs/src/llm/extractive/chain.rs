@@ -6,7 +6,8 @@ use std::ops::Range;
 use super::lexicon::{Lexicon, hash_statement, hash_word_in};
 use super::sums::{Sum, Value, sums};
 use super::thought::{self, Part};
-use super::words::{Form, Tokens, fence, is_indented, tokens};
+use super::words::{Form, Tokens, is_indented, tokens};
+use crate::llm::fences::{Blocks, Turn};
 
 /// A word keeps its full weight until so many units hold it that its rarity falls under 1 / this.
 const RARE_ENOUGH: f64 = 2.5;
@@ -67,17 +68,14 @@ impl Chain {
 /// one piece.
 fn units(steps: &[&str]) -> Vec<Range<usize>> {
     let mut continues: Vec<bool> = steps.iter().map(|step| is_indented(step)).collect();
-    let mut open = None;
+    let (mut blocks, mut opened) = (Blocks::default(), 0);
     for (place, step) in steps.iter().enumerate() {
-        for behind in step.lines().filter_map(fence) {
-            // A fence that names a language opens, so one before it was left open.
-            open = match open {
-                Some(from) if behind.trim().is_empty() => {
-                    continues[from + 1..=place].fill(true);
-                    None
-                }
-                _ => Some(place),
-            };
+        for line in step.lines() {
+            match blocks.read(line) {
+                Some(Turn::Opens(_)) => opened = place,
+                Some(Turn::Closes) => continues[opened + 1..=place].fill(true),
+                None => {}
+            }
         }
     }
     let mut units: Vec<Range<usize>> = Vec::new();
@@ -155,9 +153,9 @@ impl Reader {
     fn read(&mut self, steps: &[&str]) {
         let unit = self.ends.len() as u32;
         let mut operands: Option<HashSet<u32>> = None;
-        let mut is_fenced = false;
+        let mut blocks = Blocks::default();
         for step in steps {
-            let values = self.read_step(unit, step, &mut is_fenced);
+            let values = self.read_step(unit, step, &mut blocks);
             let is_established = |word: u32| self.met[word as usize].brought != NOWHERE || self.known.contains(&word);
             let sums: Vec<Sum> = sums(step, &values, is_established).collect();
             let results: Vec<u32> = sums.iter().map(|sum| sum.result).collect();
@@ -183,10 +181,10 @@ impl Reader {
     }
 
     /// Notes the words of a step and returns its values.
-    fn read_step(&mut self, unit: u32, step: &str, is_fenced: &mut bool) -> Vec<Value> {
+    fn read_step(&mut self, unit: u32, step: &str, blocks: &mut Blocks) -> Vec<Value> {
         let mut values = Vec::new();
         let mut setting: Option<Setting> = None;
-        let mut found = Tokens::new(step, *is_fenced);
+        let mut found = Tokens::new(step, *blocks);
         for token in found.by_ref() {
             if let Some(ended) = setting.take_if(|setting| setting.end <= token.span.start) {
                 self.set(unit, ended);
@@ -214,7 +212,7 @@ impl Reader {
         if let Some(ended) = setting {
             self.set(unit, ended);
         }
-        *is_fenced = found.is_fenced();
+        *blocks = found.blocks();
         values
     }
 

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::lexicon::Lexicon;
-use super::words::{Form, Token, fence, tokens};
+use super::words::{Form, Token, tokens};
+use crate::llm::fences::{Blocks, Turn};
 
 const GOAL: &str = "goal: ";
 const GIVEN: &str = "given: ";
@@ -138,18 +139,17 @@ fn goal<'a>(question: &'a str, answered: &[(u32, Token)], lexicon: &mut Lexicon)
     best.0
 }
 
-/// Where code stands in a text: between lines that open with three backticks, or from the last such line to the end.
+/// Where code stands in a text: in its fenced blocks, the last of which may be open.
 fn fenced(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    let mut open = None;
+    let (mut blocks, mut open) = (Blocks::default(), None);
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         at += line.len();
-        if fence(line).is_some() {
-            match open.take() {
-                Some(from) => found.push(from..at),
-                None => open = Some(at),
-            }
+        match blocks.read(line) {
+            Some(Turn::Opens(_)) => open = open.or(Some(at)),
+            Some(Turn::Closes) => found.extend(open.take().map(|from| from..at)),
+            None => {}
         }
     }
     found.extend(open.map(|from| from..text.len()));

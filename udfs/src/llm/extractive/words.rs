@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::llm::fences::Blocks;
+
 /// What a word is by its form and place alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -35,7 +37,7 @@ pub struct Token {
 pub struct Tokens<'a> {
     text: &'a str,
     at: usize,
-    is_fenced: bool,
+    blocks: Blocks,
     is_quoted: bool,
     is_indented: bool,
     words_on_line: usize,
@@ -44,30 +46,29 @@ pub struct Tokens<'a> {
 
 /// The words of a text that starts outside code.
 pub fn tokens(text: &str) -> Tokens<'_> {
-    Tokens::new(text, false)
+    Tokens::new(text, Blocks::default())
 }
 
 impl<'a> Tokens<'a> {
     /// Of a text that starts inside a fenced block, or outside.
-    pub fn new(text: &'a str, is_fenced: bool) -> Self {
+    pub fn new(text: &'a str, blocks: Blocks) -> Self {
         let (is_quoted, is_indented) = (false, false);
-        let mut tokens = Self { text, at: 0, is_fenced, is_quoted, is_indented, words_on_line: 0, brackets: 0 };
+        let mut tokens = Self { text, at: 0, blocks, is_quoted, is_indented, words_on_line: 0, brackets: 0 };
         tokens.open_line();
         tokens
     }
 
-    /// Whether a fenced block is open where reading stands.
-    pub fn is_fenced(&self) -> bool {
-        self.is_fenced
+    /// The fenced blocks where reading stands.
+    pub fn blocks(&self) -> Blocks {
+        self.blocks
     }
 
     fn open_line(&mut self) {
         (self.is_quoted, self.words_on_line, self.brackets) = (false, 0, 0);
-        let line = &self.text[self.at..];
+        let line = self.text[self.at..].split('\n').next().unwrap_or_default();
         self.is_indented = is_indented(line);
-        if fence(line).is_some() {
-            self.is_fenced = !self.is_fenced;
-            self.at += line.find('\n').unwrap_or(line.len());
+        if self.blocks.read(line).is_some() {
+            self.at += line.len();
         }
     }
 
@@ -89,7 +90,7 @@ impl<'a> Tokens<'a> {
         let (end, form) = end_of_word(self.text, start);
         self.at = end;
         self.words_on_line += 1;
-        let in_code = self.is_fenced || self.is_quoted || self.is_indented;
+        let in_code = self.blocks.is_open() || self.is_quoted || self.is_indented;
         let rest = self.text[end..].trim_start_matches(' ');
         let is_set = in_code && self.brackets <= 0 && rest.starts_with('=') && !rest.starts_with("==");
         let form = if in_code && form == Form::Word { Form::Code } else { form };
@@ -127,11 +128,6 @@ impl Iterator for Tokens<'_> {
 /// Whether a line is indented as code and continued lists are.
 pub fn is_indented(line: &str) -> bool {
     line.starts_with("  ") || line.starts_with('\t')
-}
-
-/// What stands behind the backticks of a line that opens or closes a fenced block.
-pub fn fence(line: &str) -> Option<&str> {
-    line.trim_start_matches([' ', '\t']).strip_prefix("```")
 }
 
 /// A number's end: digits, `,` before three digits, one `.` before a digit.
@@ -213,7 +209,9 @@ mod tests {
     fn code_is_known_by_backticks_fences_and_indentation() {
         let text = "a `b` c\n```rust\nd\n```\ne\n    f\ng ` h\ni";
         assert_eq!(those(text, |token| token.form == Form::Code), ["b", "d", "f", "h"]);
-        assert_eq!(Tokens::new("a\n```\nb", true).filter(|token| token.form == Form::Code).count(), 1);
+        let mut in_block = Blocks::default();
+        in_block.read("```");
+        assert_eq!(Tokens::new("a\n```\nb", in_block).filter(|token| token.form == Form::Code).count(), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Matrix products of slices: candle's kernels, called without what candle does around each product (it reads
 //! /proc/cpuinfo, fills its result with zeros and always takes all cores, also for a block of 128 rows).
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the kernels take pointers; each place says why they are within their slices")]
 
 use gemm::Parallelism;
 
@@ -21,8 +21,9 @@ impl<'a> Matrix<'a> {
     /// If an element lies outside `values`.
     pub fn new(values: &'a [f32], shape: (usize, usize), strides: (usize, usize)) -> Self {
         let ((rows, columns), (row_stride, column_stride)) = (shape, strides);
-        let last = rows.saturating_sub(1) * row_stride + columns.saturating_sub(1) * column_stride;
-        let inside = rows == 0 || columns == 0 || last < values.len();
+        let span = |count: usize, stride: usize| count.saturating_sub(1).checked_mul(stride);
+        let last = span(rows, row_stride).zip(span(columns, column_stride)).and_then(|(a, b)| a.checked_add(b));
+        let inside = rows == 0 || columns == 0 || last.is_some_and(|last| last < values.len());
         assert!(inside, "a {rows} × {columns} matrix does not fit into {} values", values.len());
         Self { values, rows, columns, row_stride, column_stride }
     }
@@ -106,6 +107,13 @@ pub fn multiply(a: Matrix, b: Matrix, scale: f32, to: &mut [f32], write: Write, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "does not fit into 1 values")]
+    fn strides_that_overflow_are_refused() {
+        Matrix::new(&[0.0], (3, 1), (1 << 63, 1));
+    }
+
     use proptest::prelude::*;
 
     proptest! {
