@@ -10,11 +10,16 @@ use common::{Workplace, check_section};
 
 const TESTS: &str = "cargo test --workspace";
 
+/// All blocks in a language.
+fn blocks(language: &str) -> Vec<String> {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let begin = format!("```{language}\n");
+    readme.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap().to_string()).collect()
+}
+
 /// The lines of all blocks of shell commands.
 fn commands() -> Vec<String> {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let blocks = readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    blocks.flat_map(str::lines).map(str::to_string).collect()
+    blocks("sh").iter().flat_map(|block| block.lines()).map(str::to_string).collect()
 }
 
 #[test]
@@ -25,6 +30,11 @@ fn every_command_runs_in_order() {
     // The line that runs this test is the one that the project is checked with.
     let check = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/run")).unwrap();
     assert!(check.contains(TESTS));
+    // A block of SQL is the file that its first line names.
+    for pipeline in blocks("sql") {
+        let file = pipeline.lines().next().unwrap().strip_prefix("-- ").unwrap();
+        fs::write(workplace.path(file), &pipeline).unwrap();
+    }
     for command in
         commands.iter().filter(|command| !command.starts_with("cargo") || command.starts_with("cargo run -- "))
     {

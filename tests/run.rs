@@ -116,6 +116,51 @@ fn a_pipeline_that_does_not_map_rows_to_rows_is_refused() {
 }
 
 #[test]
+fn a_pipeline_that_says_only_which_steps_it_keeps_gives_a_whole_table() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    let pipeline = "WITH scored AS (SELECT *, cot_perplexity(question, cot_steps(cot)) AS perplexity FROM corpus) \
+                    SELECT * FROM pruned((SELECT *, cot_refine(cot_steps(cot), perplexity, 6) AS kept FROM scored), 'p')";
+    std::fs::write(workplace.path("mine.sql"), pipeline).unwrap();
+    let model = "asap.scorer.model=tests/goldens/qwen2";
+    let arguments = ["run", "mine.sql", "--from", "in", "--to", "out", "--format", "json", "--set", model];
+    let summary = workplace.run(&arguments).json();
+    assert_eq!(summary["rejects"], serde_json::json!({ "empty_chain": 1 }));
+    let names = "SELECT string_agg(column_name, ' ' ORDER BY ordinal_position) AS c FROM information_schema.columns \
+                 WHERE table_name = 't'";
+    let of_a_method = "source id question cot original_cot answer anchor original_tokens coarse_tokens pruned_tokens \
+                       steps prompt completion messages perplexity";
+    let of_the_files = "source_id source_question source_cot source_answer source_prompt";
+    assert_eq!(rows(&workplace, "out", names), format!("c\n{of_a_method} {of_the_files}\n"));
+    let read = "SELECT id, cardinality(perplexity) AS n, prompt[1]['content'] AS q, array_length(messages) AS m, \
+                pruned_tokens <= 6 AND completion[1]['content'] LIKE '<think>%</think>%' AS fits FROM t ORDER BY id";
+    assert_eq!(rows(&workplace, "out", read), "id,n,q,m,fits\n1,3,q1,2,true\n3,1,q3,2,true\n");
+}
+
+#[test]
+fn a_method_that_names_no_step_of_a_chain_rejects_its_row_and_one_that_lacks_a_column_is_refused() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    let run = |query: &str| {
+        std::fs::write(workplace.path("mine.sql"), format!("SELECT * FROM pruned(({query}), 'first')")).unwrap();
+        let model = "asap.scorer.model=tests/goldens/qwen2";
+        workplace.run(&["run", "mine.sql", "--from", "in", "--to", "out", "--format", "json", "--set", model])
+    };
+    for (query, named) in [
+        ("SELECT * FROM corpus", "the query of pruned lacks kept"),
+        ("SELECT id, question, cot, answer, [1] AS kept FROM corpus", "lacks source, status, error of the corpus"),
+        ("SELECT *, [1] AS kept, 1 AS \"Steps\" FROM corpus", "the pipeline's columns Steps and steps"),
+        ("SELECT *, [1] AS kept FROM corpus LIMIT 1", "cannot hold LIMIT"),
+    ] {
+        let refused = run(query);
+        assert!(refused.code == 1 && refused.stderr.contains(named), "{query}: {}", refused.stderr);
+        assert!(!workplace.path("out").exists());
+    }
+    let summary = run("SELECT *, [2] AS kept FROM corpus").json();
+    assert_eq!(summary["rejects"], serde_json::json!({ "empty_chain": 1, "not_pruned": 1 }));
+}
+
+#[test]
 fn a_pipeline_calls_anchor_coarse_and_score_once() {
     let workplace = Workplace::new();
     write(&workplace, "in/a.parquet", THREE);

@@ -89,8 +89,7 @@ fn an_output_of_a_run_is_learned_from_as_its_log_says() {
         fs::write(
             workplace.path("mine.sql"),
             format!(
-                "SELECT source, id, question, cot_select(s, cot_truncate(s, {ratio})) AS cot, answer, status, error \
-                 FROM (SELECT *, cot_steps(cot) AS s FROM corpus)"
+                "SELECT * FROM pruned((SELECT *, cot_truncate(cot_steps(cot), {ratio}) AS kept FROM corpus), 'first')"
             ),
         )
         .unwrap();

@@ -10,6 +10,7 @@
 //! | [`lake`] | what an output holds, and how it is kept in order |
 //! | [`location`] | what a user types becomes a URL and a store |
 //! | [`log`] | the log of a Delta table, and how a commit gets into it |
+//! | [`pruned`] | what every method has in common, around a query that says which steps it keeps |
 //! | [`run`] | a pipeline over a corpus, committed to a table |
 //! | [`session`] | a session with the functions, settings and rules of asap |
 
@@ -21,5 +22,6 @@ pub mod delta_types;
 pub mod lake;
 pub mod location;
 pub mod log;
+pub mod pruned;
 pub mod run;
 pub mod session;

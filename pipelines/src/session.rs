@@ -14,6 +14,7 @@ use asap_udfs::{Models, Settings, plan, register_all};
 use crate::corpus::CorpusFunction;
 use crate::delta_stores;
 use crate::location::Stores;
+use crate::pruned::Pruned;
 
 /// A session with the functions, settings and rules of asap, whose language model is `llm`.
 ///
@@ -43,5 +44,6 @@ fn session_state(settings: Settings, llm: &Llm) -> Result<SessionState> {
     let mut state = plan::install(builder, &models, llm).build();
     register_all(&mut state, &models, llm)?;
     state.register_udtf(CorpusFunction::NAME, Arc::new(CorpusFunction));
+    state.register_relation_planner(Arc::new(Pruned))?;
     Ok(state)
 }

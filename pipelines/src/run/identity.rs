@@ -16,7 +16,7 @@ use asap_udfs::settings::{Effect, Provider};
 use super::contents::Contents;
 use crate::corpus::ColumnMapping;
 
-/// Raised when the rules of asap itself (a function, the recognition of a shape) make something else of a row.
+/// Raised when the rules of asap itself (a function, `pruned`, the recognition of a shape) make something else of a row.
 const RULES: u32 = 1;
 
 /// The parts of a pipeline by their names. Settings at their defaults are none, so that a new one changes no table.

@@ -1,0 +1,274 @@
+//! `pruned((SELECT …) [, 'stage'])`: what every method has in common, around a query that says which steps it keeps.
+//!
+//! ```text
+//!   SELECT * FROM pruned((SELECT *, cot_truncate(…) AS kept FROM corpus), 'truncate')
+//!
+//!   Projection   source, …, cot, original_cot, …, prompt, completion, messages, status, error, the method's own
+//!     Projection   *, __steps, __pruned, __too_long
+//!       the query
+//! ```
+//!
+//! It is planned as ordinary projections over the query, so that what is asked of a pipeline holds for it too.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, Result, plan_datafusion_err, plan_err};
+use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::parser::DFParser;
+use datafusion::sql::sqlparser::ast::{
+    Expr as SqlExpr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, Query, TableFactor, Value,
+};
+
+use crate::corpus::CorpusFunction;
+use crate::run::plan::CORPUS;
+
+/// The columns of `corpus` that it reads; the query may compute any of them anew.
+const READ: [&str; 7] = ["source", "id", "question", "cot", "answer", "status", "error"];
+/// The columns by which the query says what it did.
+const METHOD: [&str; 4] = ["kept", "direct", "coarse", "surprisal"];
+
+/// The relation function `pruned`. Its query returns the columns of `corpus`, beside them `kept` (the places of the steps
+/// that stay, from 1) and, where the method has them, `direct` (of `cot_anchor`), `coarse` (of `cot_coarse`; then `kept`
+/// counts the steps of `coarse['cot']`, else those of `cot`) and `surprisal` (a score of each of these steps). What else it
+/// computes is passed on; what it only takes over from its table is not, as a run adds that itself.
+#[derive(Debug, Default)]
+pub struct Pruned;
+
+impl Pruned {
+    /// The name under which the function is called.
+    pub const NAME: &str = "pruned";
+}
+
+impl RelationPlanner for Pruned {
+    fn plan_relation(
+        &self,
+        relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<RelationPlanning> {
+        match relation {
+            TableFactor::Table { name, alias, args: Some(args), .. } if is_called(&name, context) => {
+                let (query, stage) = arguments(&args.args)?;
+                let query = TableFactor::Derived { lateral: false, subquery: query, alias: None, sample: None };
+                let query = context.plan(query)?;
+                let plan = plan(query, stage, context)?;
+                Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
+            }
+            other => Ok(RelationPlanning::Original(Box::new(other))),
+        }
+    }
+}
+
+fn is_called(name: &ObjectName, context: &dyn RelationPlannerContext) -> bool {
+    let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return false };
+    context.normalize_ident(name.clone()) == Pruned::NAME
+}
+
+/// The query, and the name of the stage as a literal of SQL.
+fn arguments(args: &[FunctionArg]) -> Result<(Box<Query>, Option<String>)> {
+    let exprs: Option<Vec<&SqlExpr>> = args
+        .iter()
+        .map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+            _ => None,
+        })
+        .collect();
+    let is_text =
+        |expr: &SqlExpr| matches!(expr, SqlExpr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)));
+    match exprs.as_deref() {
+        Some([SqlExpr::Subquery(query)]) => Ok((query.clone(), None)),
+        Some([SqlExpr::Subquery(query), stage]) if is_text(stage) => Ok((query.clone(), Some(stage.to_string()))),
+        _ => plan_err!(
+            "pruned takes a query in brackets of its own and, as text, the name of the stage that drops steps: write \
+             pruned((SELECT *, … AS kept FROM corpus), 'random')"
+        ),
+    }
+}
+
+fn check_columns(schema: &DFSchema) -> Result<()> {
+    let missing = |name: &&str| !schema.has_column_with_unqualified_name(name);
+    let unread: Vec<&str> = READ.into_iter().filter(missing).collect();
+    if !unread.is_empty() {
+        return plan_err!(
+            "the query of pruned lacks {} of the corpus: begin it with SELECT *, or name what is missing",
+            unread.join(", ")
+        );
+    }
+    if missing(&"kept") {
+        return plan_err!(
+            "the query of pruned lacks kept, the places of the steps that stay: add it, such as \
+             cot_refine(cot_steps(cot), cot_surprisal(question, cot_steps(cot))) AS kept"
+        );
+    }
+    Ok(())
+}
+
+fn plan(query: LogicalPlan, stage: Option<String>, context: &mut dyn RelationPlannerContext) -> Result<LogicalPlan> {
+    check_columns(query.schema())?;
+    let computed: Vec<&str> = query
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().as_str())
+        .filter(|name| !is_taken_over(&query, name))
+        .collect();
+    let method = Method::of(query.schema(), &computed)?;
+    let Some(stage) = stage.or_else(|| method.surprisal.then(|| "'surprisal'".to_string())) else {
+        return plan_err!(
+            "the query of pruned computes no surprisal, so the stage that drops steps has no name: give it one, such as \
+             pruned((SELECT …), 'random')"
+        );
+    };
+    let is_own = |name: &&str| !READ.contains(name) && !METHOD.contains(name);
+    let own: Vec<String> = computed.into_iter().filter(is_own).map(str::to_string).collect();
+
+    let mut columns: Vec<Expr> = query.schema().columns().into_iter().map(Expr::Column).collect();
+    columns.extend(planned(&method.working_columns(), query.schema(), context)?);
+    let working = LogicalPlanBuilder::from(query).project(columns)?.build()?;
+    let mut columns = planned(&method.columns(&stage), working.schema(), context)?;
+    for name in own {
+        if columns.iter().any(|column| column.schema_name().to_string() == name) {
+            return plan_err!("pruned adds a column {name}, and its query computes one too: rename that with AS");
+        }
+        let column = working.schema().qualified_field_with_unqualified_name(&name)?.into();
+        columns.push(Expr::Column(column).alias(name));
+    }
+    LogicalPlanBuilder::from(working).project(columns)?.build()
+}
+
+/// Whether a query takes a column over, as it is, from the table that it reads.
+fn is_taken_over(plan: &LogicalPlan, name: &str) -> bool {
+    let input = match plan {
+        LogicalPlan::TableScan(_) => return true,
+        LogicalPlan::Projection(projection) => {
+            let index = projection.schema.index_of_column_by_name(None, name);
+            let column = index.and_then(|index| projection.expr.get(index)).map(|expr| expr.clone().unalias());
+            if !matches!(column, Some(Expr::Column(column)) if column.name == name) {
+                return false;
+            }
+            &projection.input
+        }
+        // A corpus is a view, which is planned in place of its name.
+        LogicalPlan::SubqueryAlias(alias) if [CORPUS, CorpusFunction::SCAN].contains(&alias.alias.table()) => {
+            return true;
+        }
+        LogicalPlan::SubqueryAlias(alias) => &alias.input,
+        LogicalPlan::Filter(filter) => &filter.input,
+        LogicalPlan::Sort(sort) => &sort.input,
+        LogicalPlan::Limit(limit) => &limit.input,
+        _ => return false,
+    };
+    is_taken_over(input, name)
+}
+
+/// Which columns the query computes beside `kept`.
+struct Method {
+    direct: bool,
+    coarse: bool,
+    surprisal: bool,
+}
+
+impl Method {
+    fn of(schema: &DFSchema, computed: &[&str]) -> Result<Self> {
+        for (call, function) in [("direct", "cot_anchor"), ("coarse", "cot_coarse")] {
+            if !computed.contains(&call) {
+                continue;
+            }
+            let found = schema.field_with_unqualified_name(call)?.data_type();
+            if !matches!(found, DataType::Struct(_)) {
+                return plan_err!(
+                    "the query of pruned computes a column {call} that is {found}: pruned takes it for what {function} \
+                     returns, so rename it with AS"
+                );
+            }
+        }
+        let is_computed = |name| computed.contains(&name);
+        Ok(Self { direct: is_computed("direct"), coarse: is_computed("coarse"), surprisal: is_computed("surprisal") })
+    }
+
+    /// What several columns are computed of, in SQL.
+    fn working_columns(&self) -> Vec<String> {
+        let steps = if self.coarse { "cot_steps(coarse['cot'])" } else { "cot_steps(cot)" };
+        let mut columns =
+            vec!["cot_steps(cot) AS __steps".to_string(), format!("cot_select({steps}, kept) AS __pruned")];
+        if self.surprisal {
+            columns.push(format!("cot_too_long(question, {steps}) AS __too_long"));
+        }
+        columns
+    }
+
+    /// The columns of the result, in SQL.
+    fn columns(&self, stage: &str) -> Vec<String> {
+        let or_null = |has: bool, column: &'static str| if has { column } else { "NULL" };
+        let mut columns = vec![
+            "source AS source".to_string(),
+            "id AS id".to_string(),
+            "question AS question".to_string(),
+            "__pruned AS cot".to_string(),
+            "cot AS original_cot".to_string(),
+            "answer AS answer".to_string(),
+            format!("{} AS anchor", if self.direct { "direct['thought']" } else { "CAST(NULL AS VARCHAR)" }),
+        ];
+        if self.direct || self.coarse {
+            columns.push(format!("{} AS anchor_tokens_in", self.of_calls("tokens_in").join(" + ")));
+            columns.push(format!("{} AS anchor_tokens_out", self.of_calls("tokens_out").join(" + ")));
+            columns.push(format!("{} AS cached", self.of_calls("cached").join(" AND ")));
+        }
+        columns.extend([
+            "cot_tokens(cot) AS original_tokens".to_string(),
+            format!("cot_tokens({}) AS coarse_tokens", if self.coarse { "coarse['cot']" } else { "cot" }),
+            "cot_tokens(__pruned) AS pruned_tokens".to_string(),
+            format!(
+                "cot_trace(__steps, {}, {}, {}, kept, {stage}) AS steps",
+                or_null(self.coarse, "coarse['kept']"),
+                or_null(self.coarse, "coarse['similarity']"),
+                or_null(self.surprisal, "surprisal"),
+            ),
+            "cot_prompt(question) AS prompt".to_string(),
+            "cot_completion(__pruned, answer) AS completion".to_string(),
+            "array_concat(cot_prompt(question), cot_completion(__pruned, answer)) AS messages".to_string(),
+        ]);
+        columns.extend(self.fate());
+        columns
+    }
+
+    /// The columns status and error, in SQL: the first fault of a row counts.
+    fn fate(&self) -> [String; 2] {
+        let of_calls = self.of_calls("status").into_iter().map(|status| format!("nullif({status}, 'ok')"));
+        let mut statuses: Vec<String> = ["status".to_string()].into_iter().chain(of_calls).collect();
+        let mut errors: Vec<String> = ["error".to_string()].into_iter().chain(self.of_calls("error")).collect();
+        let mut faults = Vec::new();
+        if self.surprisal {
+            faults.push(("__too_long IS NOT NULL", "'too_long'", "__too_long"));
+            faults.push(("surprisal IS NULL", "'no_score'", "'the scoring model computed numbers that are none'"));
+        }
+        faults.push((
+            "__pruned IS NULL",
+            "'not_pruned'",
+            "'kept is NULL or names a step that the chain does not have'",
+        ));
+        let (mut status_case, mut error_case) = ("CASE".to_string(), "CASE".to_string());
+        for (when, status, error) in faults {
+            status_case += &format!(" WHEN {when} THEN {status}");
+            error_case += &format!(" WHEN {when} THEN {error}");
+        }
+        statuses.push(status_case + " END");
+        errors.push(error_case + " END");
+        [format!("coalesce({}) AS status", statuses.join(", ")), format!("coalesce({}) AS error", errors.join(", "))]
+    }
+
+    /// A field of the call of each stage that asks a language model.
+    fn of_calls(&self, field: &str) -> Vec<String> {
+        let calls = [(self.direct, "direct"), (self.coarse, "coarse")];
+        calls.iter().filter(|(is_made, _)| *is_made).map(|(_, call)| format!("{call}['{field}']")).collect()
+    }
+}
+
+/// Plans `expression AS name`, for each of the columns.
+fn planned(columns: &[String], schema: &DFSchema, context: &mut dyn RelationPlannerContext) -> Result<Vec<Expr>> {
+    let plan = |column: &String| {
+        let parsed = DFParser::parse_sql_into_expr(column)?;
+        let name = parsed.alias.ok_or_else(|| plan_datafusion_err!("a column without a name: {column}"))?;
+        Ok(context.sql_to_expr(parsed.expr, schema)?.alias(name.value))
+    };
+    columns.iter().map(plan).collect()
+}
