@@ -239,7 +239,11 @@ impl Method {
         let mut faults = Vec::new();
         if self.surprisal {
             faults.push(("__too_long IS NOT NULL", "'too_long'", "__too_long"));
-            faults.push(("surprisal IS NULL", "'no_score'", "'the scoring model computed numbers that are none'"));
+            faults.push((
+                "surprisal IS NULL",
+                "'no_score'",
+                "'the scoring model gave no score: its numbers are none, or its chat template fails on the question'",
+            ));
         }
         faults.push((
             "__pruned IS NULL",
