@@ -144,7 +144,7 @@ fn a_full_file_system_is_an_error_that_leaves_nothing() {
     let workplace = Workplace::new();
     fs::create_dir(workplace.path("small")).unwrap();
     let script = "mount -t tmpfs -o size=400k tmpfs small && \
-        { \"$0\" run pipelines/sql/truncate.sql --from data/sample --to small/out --set $1; code=$?; \
+        { \"$0\" run pipelines/sql/truncate.sql --from data/sample --to small/out --set $1 >&2; code=$?; \
           find small -type f | wc -l; mount -o remount,size=64m small && \
           \"$0\" run pipelines/sql/truncate.sql --from data/sample --to small/out --set $1 >&2 || exit 9; exit $code; }";
     let output = std::process::Command::new("unshare")

@@ -109,6 +109,6 @@ async fn a_dropped_row_stops_its_call() {
         assert!(tokio::time::timeout(Duration::from_millis(10), &mut row).await.is_err());
     }
     drop(row);
-    tokio::time::sleep(Duration::from_millis(1600)).await;
+    llm.landed().await;
     assert_eq!((server.count(), llm.usage().calls), (1, 1));
 }
