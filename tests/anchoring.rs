@@ -613,3 +613,16 @@ fn a_statement_tells_what_it_lost_and_asks_for_it_once() {
     assert!(told.stderr.contains("have no answer; the first: refused: 400: not that"), "{}", told.stderr);
     assert_eq!(sql(&workplace, &server, &[], &[&counted]).ok(), "a,b,n\n7,7,7\n");
 }
+
+#[test]
+fn a_query_that_no_call_answers_is_an_error() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 2);
+    for reply in [Reply::error(401, "wrong key"), Reply::error(503, "gone fishing")] {
+        let server = Server::start(move |_| reply.clone());
+        let count = ["SELECT count(ai_complete(question)) AS n FROM corpus"];
+        let failed = sql(&workplace, &server, &["anchor.max_retries=0"], &count);
+        assert_eq!((failed.code, failed.stdout.as_str()), (1, "n\n0\n"), "{}", failed.stderr);
+        assert!(failed.stderr.contains("error: none of 2 calls was answered"), "{}", failed.stderr);
+    }
+}

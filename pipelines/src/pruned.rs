@@ -10,6 +10,8 @@
 //!
 //! It is planned as ordinary projections over the query, so that what is asked of a pipeline holds for it too.
 
+use std::collections::HashSet;
+
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, plan_datafusion_err, plan_err};
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
@@ -26,6 +28,10 @@ use crate::run::plan::CORPUS;
 const READ: [&str; 7] = ["source", "id", "question", "cot", "answer", "status", "error"];
 /// The columns by which the query says what it did.
 const METHOD: [&str; 4] = ["kept", "direct", "coarse", "surprisal"];
+
+/// Where scores and steps do not fit each other, in SQL: the steps of stage 1, or those of the chain.
+const UNLIKE_COARSE: &str = "cardinality(surprisal) <> cardinality(cot_steps(coarse['cot']))";
+const UNLIKE_CHAIN: &str = "cardinality(surprisal) <> cardinality(__steps)";
 
 /// The relation function `pruned`. Its query returns the columns of `corpus`, beside them `kept` (the places of the steps
 /// that stay, from 1) and, where the method has them, `direct` (of `cot_anchor`), `coarse` (of `cot_coarse`; then `kept`
@@ -125,10 +131,16 @@ fn plan(query: LogicalPlan, stage: Option<String>, context: &mut dyn RelationPla
     columns.extend(planned(&method.working_columns(), query.schema(), context)?);
     let working = LogicalPlanBuilder::from(query).project(columns)?.build()?;
     let mut columns = planned(&method.columns(&stage), working.schema(), context)?;
+    let added: HashSet<String> = columns.iter().map(|column| column.schema_name().to_string()).collect();
+    let twice: Vec<&str> = own.iter().map(String::as_str).filter(|name| added.contains(*name)).collect();
+    if !twice.is_empty() {
+        let names = twice.join(", ");
+        return plan_err!(
+            "pruned adds {names}, and its query gives them too, computed or from behind a join, a union or DISTINCT: rename \
+             what you computed with AS, leave out the others with SELECT * EXCEPT ({names})"
+        );
+    }
     for name in own {
-        if columns.iter().any(|column| column.schema_name().to_string() == name) {
-            return plan_err!("pruned adds a column {name}, and its query computes one too: rename that with AS");
-        }
         let column = working.schema().qualified_field_with_unqualified_name(&name)?.into();
         columns.push(Expr::Column(column).alias(name));
     }
@@ -243,6 +255,11 @@ impl Method {
                 "surprisal IS NULL",
                 "'no_score'",
                 "'the scoring model gave no score: its numbers are none, or its chat template fails on the question'",
+            ));
+            faults.push((
+                if self.coarse { UNLIKE_COARSE } else { UNLIKE_CHAIN },
+                "'not_pruned'",
+                "'surprisal has not one score for each of the steps that kept counts'",
             ));
         }
         faults.push((
