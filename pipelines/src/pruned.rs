@@ -4,7 +4,7 @@
 //!   SELECT * FROM pruned((SELECT *, cot_truncate(…) AS kept FROM corpus), 'truncate')
 //!
 //!   Projection   source, …, cot, original_cot, …, prompt, completion, messages, status, error, the method's own
-//!     Projection   *, __steps, __pruned, __too_long
+//!     Projection   *, __steps, __counted, __pruned, __too_long
 //!       the query
 //! ```
 //!
@@ -28,10 +28,6 @@ use crate::run::plan::CORPUS;
 const READ: [&str; 7] = ["source", "id", "question", "cot", "answer", "status", "error"];
 /// The columns by which the query says what it did.
 const METHOD: [&str; 4] = ["kept", "direct", "coarse", "surprisal"];
-
-/// Where scores and steps do not fit each other, in SQL: the steps of stage 1, or those of the chain.
-const UNLIKE_COARSE: &str = "cardinality(surprisal) <> cardinality(cot_steps(coarse['cot']))";
-const UNLIKE_CHAIN: &str = "cardinality(surprisal) <> cardinality(__steps)";
 
 /// The relation function `pruned`. Its query returns the columns of `corpus`, beside them `kept` (the places of the steps
 /// that stay, from 1) and, where the method has them, `direct` (of `cot_anchor`), `coarse` (of `cot_coarse`; then `kept`
@@ -200,8 +196,12 @@ impl Method {
     /// What several columns are computed of, in SQL.
     fn working_columns(&self) -> Vec<String> {
         let steps = if self.coarse { "cot_steps(coarse['cot'])" } else { "cot_steps(cot)" };
-        let mut columns =
-            vec!["cot_steps(cot) AS __steps".to_string(), format!("cot_select({steps}, kept) AS __pruned")];
+        // What is equal among them is computed once.
+        let mut columns = vec![
+            "cot_steps(cot) AS __steps".to_string(),
+            format!("{steps} AS __counted"),
+            format!("cot_select({steps}, kept) AS __pruned"),
+        ];
         if self.surprisal {
             columns.push(format!("cot_too_long(question, {steps}) AS __too_long"));
         }
@@ -257,7 +257,7 @@ impl Method {
                 "'the scoring model gave no score: its numbers are none, or its chat template fails on the question'",
             ));
             faults.push((
-                if self.coarse { UNLIKE_COARSE } else { UNLIKE_CHAIN },
+                "cardinality(surprisal) <> cardinality(__counted)",
                 "'not_pruned'",
                 "'surprisal has not one score for each of the steps that kept counts'",
             ));
