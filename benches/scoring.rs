@@ -9,11 +9,11 @@
 use std::process::Command;
 use std::time::Instant;
 
-use asap_udfs::lm::config::ModelConfig;
-use asap_udfs::lm::decoder::Decoder;
-use asap_udfs::lm::ops::{self, Bf16Matrix, Chain, Pool, Projection};
-use asap_udfs::lm::output::{Output, Target};
-use asap_udfs::lm::weights::Weights;
+use asap_lm::config::ModelConfig;
+use asap_lm::decoder::Decoder;
+use asap_lm::ops::{self, Bf16Matrix, Pool, Projection, Sequence};
+use asap_lm::output::{Output, Target};
+use asap_lm::weights::Weights;
 use candle_core::{Device, Tensor};
 use cpu_time::ProcessTime;
 
@@ -90,7 +90,7 @@ impl Case {
         for _ in 0..self.runs {
             let (begun, clock) = (ProcessTime::now(), Instant::now());
             decoder
-                .hidden_by_pass(&ids, self.lengths, |rows, hidden| {
+                .hidden_by_pass(&ids, self.lengths, &|| true, |rows, hidden| {
                     let own = targets.iter().filter(|row| rows.contains(row));
                     let own = own.map(|row| Target { row: (row - rows.start) as u32, id: ids[row + 1] });
                     output.score(&hidden, &own.collect::<Vec<_>>()).map(drop)
@@ -116,7 +116,7 @@ impl Case {
             for length in self.lengths {
                 let [q, k, v] = [heads.query, heads.key, heads.key].map(|heads| random.values(length * heads * 64));
                 let (mut gathered, mut sums) = (q.clone(), vec![0.0; length * heads.query]);
-                let chain = Chain { earlier: 0, tokens: *length };
+                let chain = Sequence { earlier: 0, tokens: *length };
                 let begun = ProcessTime::now();
                 for _ in 0..self.layers {
                     ops::attend([&q, &k, &v], heads, &[chain], &pool, [&mut gathered, &mut sums]).unwrap();

@@ -7,9 +7,9 @@
 
 use std::time::Instant;
 
-use asap_udfs::lm::config::ModelConfig;
-use asap_udfs::lm::cuda::{CudaModel, Weights};
-use asap_udfs::lm::output::Target;
+use asap_lm::config::ModelConfig;
+use asap_lm::cuda::{CudaModel, Weights};
+use asap_lm::output::Target;
 use candle_core::{DType, Device, Tensor};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -46,7 +46,7 @@ fn main() {
     for _ in 0..RUNS {
         let clock = Instant::now();
         for (ids, targets) in &chains {
-            model.score(ids, &[ids.len()], targets).unwrap();
+            model.score(ids, &[ids.len()], targets, &|| true).unwrap();
         }
         best = best.min(clock.elapsed().as_secs_f64());
     }

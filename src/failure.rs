@@ -1,9 +1,9 @@
 //! What a command's exit code follows from when it ends without success.
 
 use asap_generator::SampleError;
+use asap_lm::LmError;
 use asap_pipelines::log::OutcomeUnknown;
 use asap_pipelines::run::{Interrupted, OtherSnapshot, TooManyRejects};
-use asap_udfs::lm::LmError;
 use datafusion::error::DataFusionError;
 
 use crate::output::{error_line, is_broken_pipe};

@@ -1,4 +1,12 @@
 //! The faces of asap: thin, each calls the crates beneath.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`cli`] | the commands, each in a module of its name: [`run`], [`sql`], [`lake`], [`cache`], [`sample`], [`schedule`], [`train`] |
+//! | [`config`] | settings from files, variables and the command line |
+//! | [`failure`] | why a command ended, and its exit code |
+//! | [`output`], [`progress`] | what people and machines read |
+//! | [`signals`] | being asked to stop |
 
 pub mod cache;
 pub mod cli;

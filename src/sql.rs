@@ -124,13 +124,7 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     };
     // Calls that were sent are paid, so their answers are kept.
     llm.landed().await;
-    let done = done.and_then(|()| match llm.last_of_nothing_but_failures() {
-        Some(last) => {
-            let calls = llm.usage().calls;
-            Err(Failure::Failed(format!("none of {calls} calls was answered; the last failure: {last}")))
-        }
-        None => Ok(()),
-    });
+    let done = done.and_then(|()| llm.unanswered().map_or(Ok(()), |why| Err(Failure::Failed(why))));
     if let Some(calls) = calls(&llm.usage()).filter(|_| !args.quiet) {
         complain(&calls);
     }

@@ -41,7 +41,7 @@ fn session_state(settings: Settings, llm: &Llm) -> Result<SessionState> {
         .build_arc()?;
     let models = Models::default();
     let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
-    let mut state = plan::install(builder, &models, llm).build();
+    let mut state = plan::install(builder).build();
     register_all(&mut state, &models, llm)?;
     state.register_udtf(CorpusFunction::NAME, Arc::new(CorpusFunction));
     state.register_relation_planner(Arc::new(Pruned))?;

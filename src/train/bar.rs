@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asap_udfs::lm::train::Step;
+use asap_lm::train::Step;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How much of the shown loss is the last step's.

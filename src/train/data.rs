@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use asap_lm::train::{END, Example, random};
+use asap_lm::{PromptTemplate, Tokenizer};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
-use asap_udfs::args;
 use asap_udfs::kernels::tags;
 use asap_udfs::llm::Llm;
-use asap_udfs::lm::train::{END, Example, random};
-use asap_udfs::lm::{PromptTemplate, Tokenizer};
+use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::functions::core::expr_ext::FieldAccessor;
 use datafusion::prelude::{cast, col};
@@ -55,7 +55,7 @@ pub async fn read(location: &str, columns: Option<&ColumnMapping>) -> Result<Tra
     let rows = rows.select(["question", "cot", "answer"].map(|column| cast(col(column), DataType::Utf8View)))?;
     let mut traces = Vec::new();
     for batch in rows.collect().await? {
-        let [questions, cots, answers] = [0, 1, 2].map(|column| args::texts(batch.column(column)));
+        let [questions, cots, answers] = [0, 1, 2].map(|column| batch.column(column).as_string_view());
         for ((question, cot), answer) in questions.iter().zip(cots).zip(answers) {
             let (Some(question), Some(cot)) = (question, cot) else { continue };
             let response = tags::continuation(cot, answer.unwrap_or_default());
@@ -136,7 +136,7 @@ impl fmt::Display for Examples {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asap_udfs::lm::train::{train_tokenizer, write_configs};
+    use asap_lm::train::{train_tokenizer, write_configs};
 
     fn traces(count: usize) -> Vec<Trace> {
         let trace = |i: usize| Trace { question: format!("question {i}"), response: "word ".repeat(i) };

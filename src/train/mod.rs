@@ -8,11 +8,11 @@ mod summary;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use asap_lm::config::ModelConfig;
+use asap_lm::decoder::Decoder;
+use asap_lm::train::{self, FitConfig, Precision, measure};
+use asap_lm::{PromptTemplate, Tokenizer};
 use asap_pipelines::corpus::ColumnMapping;
-use asap_udfs::lm::config::ModelConfig;
-use asap_udfs::lm::decoder::Decoder;
-use asap_udfs::lm::train::{self, FitConfig, Precision, measure};
-use asap_udfs::lm::{PromptTemplate, Tokenizer};
 use clap::Args;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ use crate::output::{SummaryFormat, complain, print_as};
 use bar::Bar;
 use data::Examples;
 use folder::NewFolder;
-use summary::{Learning, Summary};
+use summary::{Learning, TrainingSummary};
 
 /// The gradient's norm is brought down to this.
 const CLIP: f64 = 1.0;
@@ -129,7 +129,7 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     // What was stored is measured: it is rounded to the config's dtype.
     let stored = Decoder::load(folder.path())?;
     let measured = (!held_back.examples.is_empty()).then(|| measure(&stored, &held_back.examples)).transpose()?;
-    let summary = Summary {
+    let summary = TrainingSummary {
         out: args.out.display().to_string(),
         rows_rejected: corpus.rejected,
         traces: learned.examples.len(),

@@ -1,11 +1,11 @@
 //! What training gave, for people and for machines.
 
-use asap_udfs::lm::train::{Measured, Step};
+use asap_lm::train::{Measured, Step};
 use serde::Serialize;
 
 /// The result of a training.
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub struct TrainingSummary {
     /// The folder of the model.
     pub out: String,
     /// Rows without a chain to learn.
@@ -79,7 +79,7 @@ impl From<Measured> for HeldBack {
     }
 }
 
-impl Summary {
+impl TrainingSummary {
     /// As a person reads it.
     pub fn table(&self) -> String {
         let Self { out, traces, traces_cut, traces_left_out, rows_rejected, learning, .. } = self;

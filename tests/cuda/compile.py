@@ -7,7 +7,7 @@ import ctypes
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[2] / "udfs/src/lm/cuda"
+FOLDER = Path(__file__).resolve().parents[2] / "udfs/lm/src/cuda"
 SOURCE = "".join((FOLDER / name).read_text() for name in ["machine.cuh", "kernels.cu", "attention.cu"])
 NVRTC = ctypes.CDLL("libnvrtc.so.13")
 

@@ -7,6 +7,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use datafusion::common::DataFusionError;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use tokio::task::AbortHandle;
@@ -15,6 +16,12 @@ use tokio::task::AbortHandle;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the runtime ended before the answer came")]
 pub struct Interrupted;
+
+impl From<Interrupted> for DataFusionError {
+    fn from(error: Interrupted) -> Self {
+        DataFusionError::External(Box::new(error))
+    }
+}
 
 /// What is being computed, by key.
 ///

@@ -2,30 +2,37 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`functions`] | one file per SQL function: documentation, signature, invocation |
+//! | [`functions`] | one file per SQL function: its declaration and what it gives for a row |
 //! | [`kernels`] | what the functions compute, as plain Rust without Arrow |
-//! | [`lm`] | the language model: tokenizer, decoder, scores, its own thread |
-//! | [`llm`] | where direct thoughts and coarse prunings come from |
-//! | [`flights`] | one computation for equal requests |
+//! | [`function`] | as what a function is registered: what it needs, computes, and which calls it makes |
+//! | [`declaration`], [`columns`], [`output`] | what SQL knows of a function, its arguments row by row, its results |
+//! | [`anchor`] | who writes direct thoughts, prunes by them, and answers prompts |
+//! | [`llm`] | asking a language model: limiting, paying, keeping |
+//! | [`models`] | the scoring model of a session; the language models themselves are the crate `asap-lm` |
+//! | [`flights`], `cores` | one computation for equal requests; work on all cores |
+//! | `cache_reservation` | what is remembered, counted in the engine's memory |
 //! | [`messages`] | conversations as trainers take them |
-//! | [`plan`] | what happens to a query plan before it runs |
+//! | [`plan`] | what happens to a query plan before and while it runs |
 //! | [`settings`] | `SET asap.…` |
 //!
 //! Nothing here knows of object stores, tables or a command line.
 
-pub mod args;
+pub mod anchor;
+mod cache_reservation;
+pub mod columns;
 mod cores;
+pub mod declaration;
 pub mod flights;
+pub mod function;
 pub mod functions;
 pub mod kernels;
 pub mod llm;
-pub mod lm;
-mod memo;
 pub mod messages;
+pub mod models;
+pub mod output;
 pub mod plan;
 pub mod settings;
-mod vectorized;
 
 pub use functions::register_all;
-pub use lm::Models;
+pub use models::Models;
 pub use settings::Settings;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use asap_lm::Dtype;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{Result, config_datafusion_err, config_err};
 
@@ -19,13 +20,11 @@ pub enum Provider {
     Local,
 }
 
-/// The type that the scoring model's projections are computed in (`asap.scorer.dtype`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ScorerDtype {
-    /// 32-bit floats.
-    F32,
-    /// bf16 weights and rounded inputs, with sums in f32.
-    Bf16,
+impl Provider {
+    /// Whether a language model answers, and not rules.
+    pub fn is_language_model(self) -> bool {
+        self != Self::Extractive
+    }
 }
 
 /// What the scoring model is computed on (`asap.scorer.device`).
@@ -60,9 +59,10 @@ pub enum OnError {
 pub enum Effect {
     /// What a row becomes.
     Results,
-    /// What a row becomes, by the files that it names and not by their place.
+    /// What a row becomes, by the content of the files that it names and not by their place. Which files those are stands in
+    /// the identity of a run's pipeline.
     Files,
-    /// How calls are made, kept and paid, and nothing that a row becomes.
+    /// How calls are made, kept and paid, and whether a failure is a row's or the query's; not what a result is.
     Calls,
 }
 
@@ -133,7 +133,7 @@ settings! {
     scorer_prompt: Option<String> = None, "scorer.prompt", Results;
     /// The type that the scoring model computes its projections in on the CPU: `f32`, or `bf16` (half the memory, and faster where the
     /// CPU multiplies bf16 numbers), which moves scores by a few thousandths. Attention, norms and output are f32.
-    scorer_dtype: ScorerDtype = ScorerDtype::F32, "scorer.dtype", Results;
+    scorer_dtype: Dtype = Dtype::F32, "scorer.dtype", Results;
     /// What the scoring model is computed on: `cpu`, or `cuda`, the first visible NVIDIA GPU, in f16 (needs a build with
     /// `--features cuda`).
     scorer_device: ScorerDevice = ScorerDevice::Cpu, "scorer.device", Results;
@@ -188,6 +188,9 @@ settings! {
     /// Folder of the answers that were paid for in SQL: a path or a URL. Unset: `asap` in `$XDG_CACHE_HOME`, else in
     /// `~/.cache`. A run keeps its answers beside its output instead.
     cache_dir: Option<String> = None, "cache.dir", Calls;
+    /// What a session may remember, as `768M` or `2G`: tokens, scores, answers, and what a local language model has read. Of
+    /// `datafusion.runtime.memory_limit` it takes a quarter at most.
+    cache_memory: Bytes = Bytes(768 << 20), "cache.memory", Calls;
     /// What a row that fails does: `reject` (it gets a status, the query goes on) or `fail` (the query fails).
     on_error: OnError = OnError::Reject, "on_error", Calls;
 }
@@ -319,6 +322,32 @@ impl Value for Seconds {
     }
 }
 
+/// An amount of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes(pub usize);
+
+impl Value for Bytes {
+    const EXPECTED: &'static str = "a whole number of K, M or G, as 768M";
+    fn parse(text: &str) -> Option<Self> {
+        let (number, unit) = text.trim().split_at_checked(text.trim().len().checked_sub(1)?)?;
+        let unit = match unit {
+            "K" => 1 << 10,
+            "M" => 1 << 20,
+            "G" => 1 << 30,
+            _ => return None,
+        };
+        usize::from_str(number).ok()?.checked_mul(unit).map(Bytes)
+    }
+    fn show(&self) -> Option<String> {
+        let (number, unit) = match self.0 {
+            bytes if bytes.is_multiple_of(1 << 30) => (bytes >> 30, 'G'),
+            bytes if bytes.is_multiple_of(1 << 20) => (bytes >> 20, 'M'),
+            bytes => (bytes >> 10, 'K'),
+        };
+        Some(format!("{number}{unit}"))
+    }
+}
+
 macro_rules! choice {
     ($type:ident, $expected:literal, $($name:literal => $variant:ident),+) => {
         impl Value for $type {
@@ -326,22 +355,24 @@ macro_rules! choice {
             fn parse(text: &str) -> Option<Self> {
                 match text { $($name => Some($type::$variant),)+ _ => None }
             }
-            fn show(&self) -> Option<String> { Some(self.to_string()) }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $($type::$variant => $name,)+ })
+            fn show(&self) -> Option<String> {
+                Some(match self { $($type::$variant => $name,)+ }.to_string())
             }
         }
     };
 }
 
 choice!(Provider, "'extractive', 'openai' or 'local'", "extractive" => Extractive, "openai" => Openai, "local" => Local);
-choice!(ScorerDtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
+choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
 choice!(ScorerDevice, "'cpu' or 'cuda'", "cpu" => Cpu, "cuda" => Cuda);
 choice!(OnNoMatch, "'reject' or 'keep_original'", "reject" => Reject, "keep_original" => KeepOriginal);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
+
+impl fmt::Display for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.show().unwrap_or_default())
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -380,12 +411,16 @@ mod tests {
             ("anchor.max_error_rate", "50%"),
             ("anchor.on_no_match", "keep"),
             ("anchor.snap", "yes"),
+            ("cache.memory", "1.5G"),
+            ("cache.memory", "512"),
         ] {
             let error = settings.set(key, value).unwrap_err().to_string();
             assert!(error.contains(&format!("asap.{key} takes")) && error.contains(value), "{error}");
         }
         settings.set("match.threshold", "0.7").unwrap();
         assert_eq!(settings.match_threshold, Ratio(0.7));
+        settings.set("cache.memory", "2G").unwrap();
+        assert_eq!((settings.cache_memory, settings.cache_memory.show()), (Bytes(2 << 30), Some("2G".to_string())));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use asap_udfs::llm::store::{Key, StoreError};
+use asap_udfs::llm::store::{RequestKey, StoreError};
 use datafusion::common::Result;
 use serde::Serialize;
 use url::Url;
@@ -58,7 +58,7 @@ struct Compaction {
     folder: Folder,
     oldest: Option<i64>,
     /// Requests that an earlier segment answers.
-    seen: HashSet<Key>,
+    seen: HashSet<RequestKey>,
     open: Batch,
     done: Compacted,
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use asap_udfs::llm::store::Key;
+use asap_udfs::llm::store::RequestKey;
 
 use super::segment::{self, Entry};
 
@@ -30,9 +30,9 @@ pub struct Index {
     /// Names of segments; a place holds the number of its segment.
     names: Vec<Arc<str>>,
     numbers: HashMap<Arc<str>, u32>,
-    places: HashMap<Key, Place>,
+    places: HashMap<RequestKey, Place>,
     /// Answers whose key has a place already, in order: two writers asked the same, or the first answer was torn.
-    others: HashMap<Key, Vec<Place>>,
+    others: HashMap<RequestKey, Vec<Place>>,
 }
 
 impl Index {
@@ -61,13 +61,13 @@ impl Index {
     }
 
     /// The first place of an answer, and the name of its segment.
-    pub fn find(&self, key: &Key) -> Option<(Place, Arc<str>)> {
+    pub fn find(&self, key: &RequestKey) -> Option<(Place, Arc<str>)> {
         let place = self.places.get(key).or_else(|| self.others.get(key)?.first())?;
         Some((*place, Arc::clone(self.names.get(place.segment as usize)?)))
     }
 
     /// Forgets one place of an answer.
-    pub fn forget_place(&mut self, key: &Key, place: Place) {
+    pub fn forget_place(&mut self, key: &RequestKey, place: Place) {
         if self.places.get(key) == Some(&place) {
             self.places.remove(key);
         }

@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use asap_udfs::Settings;
-use asap_udfs::llm::store::{AnswerStore, Key, StoreError};
+use asap_udfs::llm::store::{AnswerStore, RequestKey, StoreError};
 use async_trait::async_trait;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_err};
@@ -59,7 +59,7 @@ const TABLES_AT_ONCE: usize = 16;
 
 /// The answers in one folder.
 #[derive(Debug)]
-pub struct Answers {
+pub struct AnswerFolder {
     folder: Folder,
     index: Arc<Mutex<Index>>,
     /// Held while the folder is listed again, so that many who miss a segment list it once.
@@ -69,7 +69,7 @@ pub struct Answers {
     _gatherer: SpawnedTask<()>,
 }
 
-impl Answers {
+impl AnswerFolder {
     /// Opens the folder at a URL, which need not exist before the first answer is kept.
     ///
     /// # Errors
@@ -146,8 +146,8 @@ impl Answers {
 }
 
 #[async_trait]
-impl AnswerStore for Answers {
-    async fn get(&self, key: &Key) -> std::result::Result<Option<Vec<u8>>, StoreError> {
+impl AnswerStore for AnswerFolder {
+    async fn get(&self, key: &RequestKey) -> std::result::Result<Option<Vec<u8>>, StoreError> {
         loop {
             let Some((place, segment)) = self.index().find(key) else { return Ok(None) };
             let Some(body) = self.folder.read(&segment, place.body()).await? else {
@@ -170,7 +170,7 @@ impl AnswerStore for Answers {
         self.is_writable.get_or_try_init(|| self.folder.check_writable()).await.map(|_| ())
     }
 
-    async fn keep(&self, key: Key, answer: Vec<u8>, may_wait: bool) -> std::result::Result<(), StoreError> {
+    async fn keep(&self, key: RequestKey, answer: Vec<u8>, may_wait: bool) -> std::result::Result<(), StoreError> {
         let failed = |why: &str| StoreError(format!("cannot write answers to {}: {why}", self.folder.shown));
         if u32::try_from(answer.len()).is_err() {
             return Err(failed(&format!("an answer has {} bytes, the most is {}", answer.len(), u32::MAX)));

@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 
-use asap_udfs::llm::store::Key;
+use asap_udfs::llm::store::RequestKey;
 use sha2::{Digest, Sha256};
 
 /// The most answers that are stored together: the table of a full group is read at once.
@@ -35,7 +35,7 @@ type Check = [u8; CHECK_BYTES];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// What it is found by.
-    pub key: Key,
+    pub key: RequestKey,
     /// When it came, in milliseconds since 1970 (UTC).
     pub time: i64,
     /// The answer.
@@ -46,7 +46,7 @@ pub struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// What the answer is found by.
-    pub key: Key,
+    pub key: RequestKey,
     /// When it came, in milliseconds since 1970 (UTC).
     pub time: i64,
     /// Where its body begins, in bytes.
@@ -150,7 +150,7 @@ pub fn table(head: &[u8], size: u64) -> Table {
 }
 
 /// The answer in a body, if it is the whole answer to `key`.
-pub fn answer<'a>(key: &Key, body: &'a [u8]) -> Option<&'a [u8]> {
+pub fn answer<'a>(key: &RequestKey, body: &'a [u8]) -> Option<&'a [u8]> {
     let (held, answer) = body.split_first_chunk()?;
     (*held == check(&[key, answer])).then_some(answer)
 }
@@ -201,7 +201,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn records() -> impl Strategy<Value = Vec<Record>> {
-        let record = (any::<Key>(), 0..i64::MAX, prop::collection::vec(any::<u8>(), 0..40));
+        let record = (any::<RequestKey>(), 0..i64::MAX, prop::collection::vec(any::<u8>(), 0..40));
         prop::collection::vec(record.prop_map(|(key, time, answer)| Record { key, time, answer }), 1..6)
     }
 

@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asap_udfs::Settings;
-use asap_udfs::llm::store::{AnswerStore, Key, StoreError};
+use asap_udfs::llm::store::{AnswerStore, RequestKey, StoreError};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
-use super::{Answers, shared};
+use super::{AnswerFolder, shared};
 
 /// The answers that belong to no output (`asap.cache.dir`).
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct SharedAnswers {
 #[derive(Debug)]
 struct Opened {
     settings: Settings,
-    answers: OnceCell<Answers>,
+    answers: OnceCell<AnswerFolder>,
 }
 
 impl Opened {
@@ -28,8 +28,8 @@ impl Opened {
         Arc::new(Self { settings: settings.clone(), answers: OnceCell::new() })
     }
 
-    async fn answers(&self) -> Result<&Answers, StoreError> {
-        let open = || async { Answers::open(&shared(&self.settings)?).await };
+    async fn answers(&self) -> Result<&AnswerFolder, StoreError> {
+        let open = || async { AnswerFolder::open(&shared(&self.settings)?).await };
         self.answers.get_or_try_init(open).await.map_err(|error| StoreError(error.strip_backtrace()))
     }
 }
@@ -47,7 +47,7 @@ impl SharedAnswers {
 
 #[async_trait]
 impl AnswerStore for SharedAnswers {
-    async fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn get(&self, key: &RequestKey) -> Result<Option<Vec<u8>>, StoreError> {
         self.opened().answers().await?.get(key).await
     }
 
@@ -62,7 +62,7 @@ impl AnswerStore for SharedAnswers {
         }
     }
 
-    async fn keep(&self, key: Key, answer: Vec<u8>, may_wait: bool) -> Result<(), StoreError> {
+    async fn keep(&self, key: RequestKey, answer: Vec<u8>, may_wait: bool) -> Result<(), StoreError> {
         self.opened().answers().await?.keep(key, answer, may_wait).await
     }
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use asap_udfs::kernels::tags::OPENING;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::{Column, Result, plan_datafusion_err};
 use datafusion::functions::core::expr_fn::{coalesce, least};
 use datafusion::functions::regex::expr_fn::regexp_like;
-use datafusion::functions::string::expr_fn::concat;
+use datafusion::functions::string::expr_fn::{concat, starts_with};
 use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_nested::expr_fn::{array_element, array_length, array_position};
 use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, not, when};
@@ -134,15 +135,25 @@ impl Reading {
     }
 
     /// Chain and answer, from the columns that hold `text` and, where it has one of its own, the answer.
-    pub fn tagged(&self, functions: &Functions, held: Expr, answer: Expr) -> Tagged {
+    pub fn tagged(&self, functions: &Functions, held: Expr, answer: Expr, may_lack_answer: bool) -> Result<Tagged> {
         let think = functions.think.call(vec![held.clone()]);
         let response = functions.response.call(vec![held.clone()]);
-        let (cot, answer) = match self.answer {
-            // A chain in a column of its own may still carry its tags.
-            Some(_) => (coalesce(vec![think, held]), coalesce(vec![answer, response])),
-            None => (think, response),
+        if self.answer.is_none() {
+            return Ok(Tagged { cot: text(think), answer: text(response) });
+        }
+        // A chain in a column of its own is taken as it is, also where it speaks of tags; only one that begins with a tag is
+        // a whole generation.
+        let begins = |tag: &str| starts_with(held.clone(), lit(tag));
+        let is_generation = || or_all(OPENING.map(begins));
+        let read = when(is_generation(), coalesce(vec![think, held.clone()])).otherwise(held.clone())?;
+        // Most chains are told apart by their first character.
+        let cot = when(begins("<"), read).otherwise(held.clone())?;
+        let answer = match may_lack_answer {
+            true => coalesce(vec![answer, when(is_generation(), response).end()?]),
+            // The chain need not be read for it.
+            false => answer,
         };
-        Tagged { cot: text(cot), answer: text(answer) }
+        Ok(Tagged { cot: text(cot), answer: text(answer) })
     }
 
     /// Everything that makes a row a reject; the first that holds is its status.
@@ -167,6 +178,10 @@ impl Reading {
         }
         faults
     }
+}
+
+fn or_all<const N: usize>(conditions: [Expr; N]) -> Expr {
+    conditions.into_iter().reduce(Expr::or).unwrap_or_else(|| lit(false))
 }
 
 fn is_blank(text: &Expr) -> Expr {

@@ -66,7 +66,8 @@ pub(super) fn plan(
         chosen.push(named(&inner_name(original), original_column(&schema, original)?));
     }
 
-    let Tagged { cot, answer } = reading.tagged(&functions, inner("text"), inner("answer_column"));
+    let may_lack_answer = matches!(shape, Shape::Chain { answer, .. } if table.has_null(answer));
+    let Tagged { cot, answer } = reading.tagged(&functions, inner("text"), inner("answer_column"), may_lack_answer)?;
     let mut tagged = ["source", "id", "question", "text", "fault"].map(inner).to_vec();
     tagged.extend([named("cot", cot), named("answer", answer)]);
     tagged.extend(originals.iter().map(|original| inner(&inner_name(original))));

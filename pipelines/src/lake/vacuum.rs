@@ -19,7 +19,7 @@ use super::{inside, open};
 use crate::answers;
 use crate::location;
 use crate::log::{self, Log, store_of};
-use crate::run::write_shards::ATTEMPT;
+use crate::run::ledger::ATTEMPT;
 
 /// What was removed, or would be.
 #[derive(Debug, Default, Serialize)]

@@ -2,12 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use datafusion::common::Result;
-use object_store::ObjectStore;
-use url::Url;
-
+use super::State;
 use super::actions::{Line, LiveFile, Removed};
-use super::{State, open, unreadable};
 
 /// From where on a log is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,14 +46,6 @@ pub struct Version {
 }
 
 impl Followed {
-    /// Reads the log of the table at `url`, in whose folder `store` is rooted; None if there is no table.
-    ///
-    /// # Errors
-    /// If the store fails, if the log holds what cannot be read, or if a version is gone that is needed.
-    pub async fn read(store: &dyn ObjectStore, url: &Url, since: Option<Since>) -> Result<Option<Self>> {
-        open::read(store, since).await.map_err(|error| unreadable(url, &error))
-    }
-
     /// Keeps the files of the version that is asked for, when the state is there.
     pub(super) fn keep_snapshot(&mut self, since: Option<Since>) {
         if since == Some(Since::Snapshot(self.state.version)) {

@@ -10,10 +10,11 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Deserialize;
+use url::Url;
 
 use super::actions::{self, Line};
 use super::follow::{Followed, Since, Version};
-use super::{FOLDER, commit_path, read_commit};
+use super::{FOLDER, commit_path, read_commit, unreadable};
 
 /// Commits that are read at the same time.
 const CONCURRENT_COMMITS: usize = 32;
@@ -24,6 +25,16 @@ const COLUMNS: [&str; 5] = ["txn", "add", "remove", "metaData", "protocol"];
 #[derive(Deserialize)]
 struct LastCheckpoint {
     version: u64,
+}
+
+impl Followed {
+    /// Reads the log of the table at `url`, in whose folder `store` is rooted; None if there is no table.
+    ///
+    /// # Errors
+    /// If the store fails, if the log holds what cannot be read, or if a version is gone that is needed.
+    pub async fn read(store: &dyn ObjectStore, url: &Url, since: Option<Since>) -> Result<Option<Self>> {
+        read(store, since).await.map_err(|error| unreadable(url, &error))
+    }
 }
 
 /// Reads a log, and what changed in it since a version if that is asked; None if there is none.

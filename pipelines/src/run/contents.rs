@@ -10,8 +10,6 @@ use datafusion::common::{Result, exec_datafusion_err};
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use serde::{Deserialize, Serialize};
 
-use super::identity::hex;
-
 /// The object that holds hashes beside a table.
 const OBJECT: &str = "hashes.json";
 /// How old a file must be for its time to tell it from a later one.
@@ -82,7 +80,7 @@ impl Contents {
             return Ok(None);
         }
         let mut all = blake3::Hasher::new();
-        for path in asap_udfs::lm::model_files(folder)? {
+        for path in asap_lm::model_files(folder).map_err(asap_udfs::models::failed)? {
             let name = path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
             all.update(&(name.len() as u64).to_le_bytes());
             all.update(name);
@@ -90,6 +88,11 @@ impl Contents {
         }
         Ok(Some(hex(all.finalize().as_bytes())))
     }
+}
+
+/// The first 16 bytes of a hash, in hexadecimal digits.
+pub(super) fn hex(hash: &[u8]) -> String {
+    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn hash_of(path: &Path) -> std::io::Result<String> {

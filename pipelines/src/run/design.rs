@@ -12,8 +12,8 @@ use serde_json::json;
 use url::Url;
 
 use super::identity::Identity;
+use super::ledger::ATTEMPT;
 use super::shards::BOUNDS;
-use super::write_shards::ATTEMPT;
 use crate::beside::FOLDERS;
 use crate::location;
 use crate::log::{self, Log, State};

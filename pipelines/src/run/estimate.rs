@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use asap_udfs::llm::{Llm, Usage};
 use asap_udfs::plan::asking_part;
-use asap_udfs::settings::Provider;
 
 use super::job::{Job, read_slices};
 use super::{Observer, Request};
@@ -54,7 +53,7 @@ pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Futu
         let (same, others) = slices.split_at(slices.partition_point(|slice| slice.group <= first.group));
         slices = others;
         let part = asking_part(&state.optimize(&job.over_group(&pipeline, first.group)?)?)?;
-        let (Some(part), false) = (part, request.settings.anchor_provider == Provider::Extractive) else { break };
+        let (Some(part), true) = (part, request.settings.anchor_provider.is_language_model()) else { break };
         let template = state.query_planner().create_physical_plan(&part, &state).await?;
         for slice in same {
             let plan = read_slices(&template, std::slice::from_ref(slice))?;

@@ -7,11 +7,9 @@ use std::sync::Arc;
 use datafusion::common::{DataFusionError, Result};
 use sha2::{Digest, Sha256};
 
-use super::contents::Contents;
-use super::identity::hex;
-use super::ledger::{Attempt, FileVersion, Ledger, SliceName};
+use super::contents::{Contents, hex};
+use super::ledger::{Attempt, FileVersion, Ledger, RetriedSlice, SliceName};
 use super::request::{OnChange, Part, Request};
-use super::retry::Again;
 use crate::corpus::slices::{cut, row_group_start};
 use crate::corpus::{Corpus, CorpusFile, FileFailure, FileRows, Slice};
 
@@ -59,7 +57,7 @@ impl Divided {
 pub fn divide(
     files: Vec<CorpusFile>,
     ledger: &Ledger,
-    again: &[Again],
+    again: &[RetriedSlice],
     contents: &mut Contents,
     on_change: OnChange,
 ) -> Result<Divided> {
@@ -159,7 +157,13 @@ pub struct Slices {
 }
 
 /// The slices of recognised files that are not done, or are tried again.
-pub fn slices(corpus: &Corpus, divided: &Divided, ledger: &Ledger, again: &[Again], request: &Request) -> Slices {
+pub fn slices(
+    corpus: &Corpus,
+    divided: &Divided,
+    ledger: &Ledger,
+    again: &[RetriedSlice],
+    request: &Request,
+) -> Slices {
     let mut open: Vec<OpenSlice> = Vec::new();
     let mut tried: Vec<OpenSlice> = Vec::new();
     for (group, file) in corpus.files() {
@@ -196,8 +200,8 @@ pub fn slices(corpus: &Corpus, divided: &Divided, ledger: &Ledger, again: &[Agai
 }
 
 /// The rows of a slice that are tried again.
-fn again_of(again: &Again, file: &FileRows, group: usize) -> OpenSlice {
-    let Again { slice: name, before, rows } = again;
+fn again_of(again: &RetriedSlice, file: &FileRows, group: usize) -> OpenSlice {
+    let RetriedSlice { slice: name, before, rows } = again;
     let slice = Slice {
         file: Arc::clone(&file.file),
         start: name.start,

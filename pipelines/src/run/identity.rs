@@ -4,20 +4,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use datafusion::common::{Result, exec_datafusion_err, plan_datafusion_err};
+use datafusion::common::{Result, exec_datafusion_err, internal_err, plan_datafusion_err};
 use datafusion::sql::parser::DFParserBuilder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use asap_udfs::Settings;
-use asap_udfs::llm::prompts::Prompts;
+use asap_udfs::anchor::prompts::Prompts;
 use asap_udfs::settings::{Effect, Provider};
 
-use super::contents::Contents;
+use super::contents::{Contents, hex};
 use crate::corpus::ColumnMapping;
 
 /// Raised when the rules of asap itself (a function, `pruned`, the recognition of a shape) make something else of a row.
-const RULES: u32 = 1;
+const RULES: u32 = 2;
 
 /// The parts of a pipeline by their names. Settings at their defaults are none, so that a new one changes no table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,9 +43,13 @@ impl Identity {
         }
         let is_local = settings.anchor_provider == Provider::Local;
         for (key, value, effect) in settings.of_results() {
-            let by_content = effect == Effect::Files || (key == "asap.anchor.model" && is_local);
-            if !by_content {
-                parts.insert(key.to_string(), value);
+            match (key, effect) {
+                ("asap.scorer.model" | "asap.anchor.prompt_dir", Effect::Files) => {}
+                ("asap.anchor.model", _) if is_local => {}
+                (_, Effect::Files) => {
+                    return internal_err!("the content of the files of {key} is no part of an identity");
+                }
+                _ => drop(parts.insert(key.to_string(), value)),
             }
         }
         // A folder that is not there adds nothing: a pipeline that needs its model is refused when it is planned.
@@ -56,7 +60,7 @@ impl Identity {
             let folder = PathBuf::from(settings.anchor_model.as_deref().unwrap_or_default());
             parts.extend(contents.of_folder(&folder)?.map(|hash| (files_of("asap.anchor.model"), hash)));
         }
-        if settings.anchor_provider != Provider::Extractive {
+        if settings.anchor_provider.is_language_model() {
             let prompts = Prompts::load(settings.anchor_prompt_dir.as_deref())?;
             parts.insert("prompt of anchors".to_string(), prompts.anchor.hash().to_string());
             parts.insert("prompt of coarse prunings".to_string(), prompts.coarse.hash().to_string());
@@ -114,11 +118,6 @@ fn without_comments(sql: &str) -> Result<String> {
         return Err(plan_datafusion_err!("the pipeline is empty: it is one SELECT over the table corpus"));
     }
     Ok(texts.join(";"))
-}
-
-/// The first 16 bytes of a hash, in hexadecimal digits.
-pub(super) fn hex(hash: &[u8]) -> String {
-    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

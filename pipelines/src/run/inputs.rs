@@ -14,9 +14,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use datafusion::common::{DataFusionError, Result, exec_err};
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, RetriedSlice};
 use super::request::OnChange;
-use super::retry::Again;
 use crate::corpus::{CorpusFile, FileFailure, Former, Source, Table};
 use crate::log::{self, LiveFile, Removed, Since, State, Version};
 
@@ -180,7 +179,7 @@ impl Inputs {
         sources: &[Source],
         pins: &Pins,
         ledger: &Ledger,
-        again: &[Again],
+        again: &[RetriedSlice],
         on_change: OnChange,
     ) -> Result<Self> {
         let mut inputs = Self::default();

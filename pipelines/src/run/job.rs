@@ -16,7 +16,7 @@ use url::Url;
 
 use asap_udfs::llm::Llm;
 use asap_udfs::llm::store::AnswerStore;
-use asap_udfs::settings::{OnError, Provider};
+use asap_udfs::settings::OnError;
 
 use super::contents::Contents;
 use super::design::Design;
@@ -31,7 +31,7 @@ use super::retry;
 use super::rows::Rows;
 use super::shards::Layout;
 use super::write_shards::{WriteShards, Writing, Written};
-use crate::answers::{self, Answers};
+use crate::answers::{self, AnswerFolder};
 use crate::corpus::slices_table::source_of;
 use crate::corpus::{self, Corpus, FileFailure, Files, Fit, ReadSlices, Source};
 use crate::location;
@@ -69,10 +69,10 @@ pub struct Job {
 
 /// The answers that were paid for an output, if a language model is asked.
 async fn paid_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn AnswerStore>>> {
-    if request.settings.anchor_provider == Provider::Extractive {
+    if !request.settings.anchor_provider.is_language_model() {
         return Ok(None);
     }
-    Ok(Some(Arc::new(Answers::open(&answers::of_output(to).await?).await?)))
+    Ok(Some(Arc::new(AnswerFolder::open(&answers::of_output(to).await?).await?)))
 }
 
 /// Where rows come from and go to: apart from each other, since the next run would read its own output.

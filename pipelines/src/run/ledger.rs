@@ -7,12 +7,27 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, exec_datafusion_err};
 use sha2::{Digest, Sha256};
 
-use super::identity::hex;
+use super::contents::hex;
 use crate::log::State;
+
+/// What the names of folders begin with in which runs write shards: each attempt has its own.
+pub const ATTEMPT: &str = "asap-";
+
+/// A slice of which rows are tried again.
+#[derive(Debug, Clone)]
+pub struct RetriedSlice {
+    /// The slice.
+    pub slice: SliceName,
+    /// Who did it.
+    pub before: Attempt,
+    /// The rows, ascending.
+    pub rows: Arc<[u64]>,
+}
 
 /// A name that no two attempts to fill slices share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -22,7 +22,8 @@
 //! | [`plan`], [`rows`] | the pipeline as a plan, and what becomes of its rows |
 //! | [`write_shards`], [`shards`], [`receipt`] | rows become shards, and a slice a receipt |
 //! | [`codec`] | these nodes as bytes |
-//! | [`work`] | slices under way |
+//! | [`work`], [`progress`], [`summary`] | slices under way, how far they are, what the run did |
+//! | [`estimate`] | what a run would take (`--dry-run`) |
 //! | [`design`] | what the tables are made with |
 //! | [`output`], [`rejects`], [`take_back`], [`retry`] | commits, and what they replace |
 
@@ -209,12 +210,8 @@ async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Re
 /// Whether rows that failed may be committed as failed: not where no call of the run was answered, or the endpoint is down or
 /// denies now, for then the rows are not to blame.
 fn is_answered(llm: &Llm) -> Result<()> {
-    if let Some(last) = llm.last_of_nothing_but_failures() {
-        return exec_err!(
-            "none of {} calls was answered; the last failure: {last}. Nothing more is committed: repair that and run the \
-             same again",
-            llm.usage().calls
-        );
+    if let Some(why) = llm.unanswered() {
+        return exec_err!("{why}. Nothing more is committed: repair that and run the same again");
     }
     match llm.verdict() {
         Some(verdict) => exec_err!("{verdict}"),

@@ -10,8 +10,7 @@ use std::collections::HashMap;
 
 use object_store::path::Path;
 
-use super::ledger::{Attempt, SliceName};
-use super::write_shards::ATTEMPT;
+use super::ledger::{ATTEMPT, Attempt, SliceName};
 use crate::log::{LiveFile, State};
 
 /// In place of an attempt: nobody had done the slice.

@@ -14,28 +14,17 @@ use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use deltalake_core::kernel::Add;
 use object_store::ObjectStoreExt;
 
-use super::ledger::{Attempt, SliceName};
+use super::ledger::{Attempt, RetriedSlice, SliceName};
 use super::output::Output;
 use super::rejects::{Place, Settled, Standing};
 use super::shards::{Layout, SHARD_BYTES, Shards};
 use crate::log::{LiveFile, Log};
 
-/// A slice of which rows are tried again.
-#[derive(Debug, Clone)]
-pub struct Again {
-    /// The slice.
-    pub slice: SliceName,
-    /// Who did it.
-    pub before: Attempt,
-    /// The rows, ascending.
-    pub rows: Arc<[u64]>,
-}
-
 /// The rejected rows of an output that have one of these statuses; all if there are none.
 ///
 /// # Errors
 /// If the store fails, or if a shard is none of rejects.
-pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<Again>> {
+pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSlice>> {
     let (Some(table), Some(rejects)) = (output.table(), output.rejects()) else { return Ok(vec![]) };
     let settled = Settled::of(table.state(), output.ledger().generation);
     let slices = output.ledger().files().flat_map(|(path, _)| output.ledger().slices(path));
@@ -58,7 +47,7 @@ pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<Again>> {
     let again = found.into_iter().filter_map(|(key, mut rows)| {
         let (slice, before) = slices.get(&key)?.clone();
         rows.sort_unstable();
-        Some(Again { slice, before, rows: rows.into() })
+        Some(RetriedSlice { slice, before, rows: rows.into() })
     });
     Ok(again.collect())
 }

@@ -12,9 +12,8 @@ use deltalake_core::kernel::Add;
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
-use super::ledger::{Attempt, FileVersion, Ledger, SliceName};
+use super::ledger::{ATTEMPT, Attempt, FileVersion, Ledger, SliceName};
 use super::shards::{Layout, SHARD_BYTES, Shards};
-use super::write_shards::ATTEMPT;
 use crate::log::{self, LiveFile, Log, State};
 
 /// A file whose rows go when its new ones come; none by default.

@@ -21,7 +21,7 @@ use url::Url;
 
 use asap_udfs::plan::FenceExec;
 
-use super::ledger::{Attempt, SliceName};
+use super::ledger::{ATTEMPT, Attempt, SliceName};
 use super::progress::Progress;
 use super::receipt::Receipt;
 use super::rejects::Place;
@@ -29,9 +29,6 @@ use super::rows::Rows;
 use super::shards::{Layout, Shards};
 use crate::corpus::ReadSlices;
 use crate::log::store_of;
-
-/// What the names of folders begin with in which runs write shards: each attempt has its own.
-pub const ATTEMPT: &str = "asap-";
 
 /// The metrics by which a fence counts calls to language models.
 const USAGE: [&str; 6] = ["calls", "cache_hits", "retries", "failed", "tokens_in", "tokens_out"];

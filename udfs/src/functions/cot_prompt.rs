@@ -1,55 +1,21 @@
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::Result;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
-};
-use datafusion_macros::user_doc;
+use super::by_row::RowFunction;
+use crate::columns::{Args, Cell};
+use crate::declaration::{Arg, Argument, Declaration};
+use crate::output::Message;
 
-use crate::args::{self, Arg};
-use crate::messages::{conversation_type, single_messages};
+pub struct CotPrompt;
 
-#[user_doc(
-    doc_section(label = "Chain of Thought Functions"),
-    description = "The prompt of a training example: the question as the user's message, in a list of structs with role and content.",
-    syntax_example = "cot_prompt(question)",
-    sql_example = "select cot_prompt('2 + 2?');\n-- [{role: user, content: 2 + 2?}]",
-    argument(name = "question", description = "The question.")
-)]
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub struct CotPrompt {
-    signature: Signature,
-}
+impl RowFunction for CotPrompt {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_prompt",
+        about: "The prompt of a training example: the question as the user's message, in a list of structs with role and content.",
+        arguments: &[Argument::new("question", Arg::Text, "The question.")],
+        example: "select cot_prompt('2 + 2?');\n-- [{role: user, content: 2 + 2?}]",
+    };
+    type Needs = ();
+    type Output<'a> = Message<false>;
 
-impl Default for CotPrompt {
-    fn default() -> Self {
-        Self { signature: Signature::user_defined(Volatility::Immutable) }
-    }
-}
-
-impl ScalarUDFImpl for CotPrompt {
-    fn name(&self) -> &str {
-        "cot_prompt"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        args::coerce(self.name(), &[("question", Arg::Text)], 1, given)
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(conversation_type())
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arrays = args::arrays(&args)?;
-        let contents: Vec<_> = args::texts(&arrays[0]).iter().map(|text| text.map(str::to_string)).collect();
-        Ok(ColumnarValue::Array(single_messages("user", &contents)))
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.doc()
+    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Message<false>> {
+        Ok(Message(row.text(0)?.to_string()))
     }
 }

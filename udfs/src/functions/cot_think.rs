@@ -1,58 +1,22 @@
-use std::sync::Arc;
-
-use datafusion::arrow::array::StringArray;
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::Result;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
-};
-use datafusion_macros::user_doc;
-
-use crate::args::{self, Arg};
+use super::by_row::RowFunction;
+use crate::columns::NoValue;
+use crate::columns::{Args, Cell};
+use crate::declaration::{Arg, Argument, Declaration};
 use crate::kernels::tags;
 
-#[user_doc(
-    doc_section(label = "Chain of Thought Functions"),
-    description = "The chain of thought of a generation: from the first opening tag (`<think>`, `<|begin_of_thought|>`) to the first closing tag after it, stripped. A missing opening tag is accepted, a missing closing one gives NULL.",
-    syntax_example = "cot_think(generation)",
-    sql_example = "select cot_think('<think>2 + 2 is 4</think>4');\n-- 2 + 2 is 4",
-    argument(name = "generation", description = "What the reasoning model wrote.")
-)]
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub struct CotThink {
-    signature: Signature,
-}
+pub struct CotThink;
 
-impl Default for CotThink {
-    fn default() -> Self {
-        Self { signature: Signature::user_defined(Volatility::Immutable) }
-    }
-}
+impl RowFunction for CotThink {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_think",
+        about: "The chain of thought of a generation: from the first opening tag (`<think>`, `<|begin_of_thought|>`) to the first closing tag after it, stripped. A missing opening tag is accepted, a missing closing one gives NULL.",
+        arguments: &[Argument::new("generation", Arg::Text, "What the reasoning model wrote.")],
+        example: "select cot_think('<think>2 + 2 is 4</think>4');\n-- 2 + 2 is 4",
+    };
+    type Needs = ();
+    type Output<'a> = &'a str;
 
-impl ScalarUDFImpl for CotThink {
-    fn name(&self) -> &str {
-        "cot_think"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        args::coerce(self.name(), &[("generation", Arg::Text)], 1, given)
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let arrays = args::arrays(&args)?;
-        let chains: StringArray = args::texts(&arrays[0]).iter().map(|text| text.and_then(tags::think)).collect();
-        Ok(ColumnarValue::Array(Arc::new(chains)))
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.doc()
+    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<&'a str> {
+        tags::think(row.text(0)?).ok_or(NoValue::Null)
     }
 }

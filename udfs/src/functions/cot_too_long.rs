@@ -1,59 +1,33 @@
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::Result;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
-};
-use datafusion_macros::user_doc;
+use std::sync::Arc;
 
-use super::scored;
-use crate::args;
-use crate::lm::Models;
+use asap_lm::{QuestionAndSteps, Scorer};
 
-#[user_doc(
-    doc_section(label = "Chain of Thought Functions"),
-    description = "Why the scoring model (`asap.scorer.model`) cannot read a chain: its tokens with the prompt and the window of the model, in words. NULL if the chain fits.",
-    syntax_example = "cot_too_long(question, steps)",
-    sql_example = "select cot_too_long('2 + 2?', ['2 + 2 is 4.']);\n-- NULL",
-    argument(name = "question", description = "What the chain answers; it is put into `asap.scorer.prompt`."),
-    argument(
-        name = "steps",
-        description = "The steps of a chain of thought; the model reads them joined by a blank line."
-    )
-)]
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub struct CotTooLong {
-    signature: Signature,
-    models: Models,
-}
+use super::by_row::RowFunction;
+use crate::columns::NoValue;
+use crate::columns::{Args, Cell};
+use crate::declaration::{Arg, Argument, Declaration};
 
-impl CotTooLong {
-    pub fn new(models: Models) -> Self {
-        Self { signature: Signature::user_defined(Volatility::Stable), models }
-    }
-}
+pub struct CotTooLong;
 
-impl ScalarUDFImpl for CotTooLong {
-    fn name(&self) -> &str {
-        "cot_too_long"
-    }
+impl RowFunction for CotTooLong {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_too_long",
+        about: "Why the scoring model (`asap.scorer.model`) cannot read a chain: its tokens with the prompt and the window of the model, in words. NULL if the chain fits.",
+        arguments: &[
+            Argument::new("question", Arg::Text, "What the chain answers; it is put into `asap.scorer.prompt`."),
+            Argument::new(
+                "steps",
+                Arg::TextList,
+                "The steps of a chain of thought; the model reads them joined by a blank line, a NULL step as an empty one.",
+            ),
+        ],
+        example: "select cot_too_long('2 + 2?', ['2 + 2 is 4.']);\n-- NULL",
+    };
+    type Needs = Arc<Scorer>;
+    type Output<'a> = String;
 
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn coerce_types(&self, given: &[DataType]) -> Result<Vec<DataType>> {
-        args::coerce(self.name(), &scored::ARGUMENTS, 2, given)
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        scored::too_long(&self.models, &args)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.doc()
+    fn row<'a>(scorer: &mut Arc<Scorer>, row: Args<'a>) -> Cell<String> {
+        let chain = QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? };
+        scorer.too_long(&chain)?.ok_or(NoValue::Null)
     }
 }

@@ -1,17 +1,37 @@
-//! The SQL functions, one file each.
+//! The SQL functions, one file each: a declaration, and what it gives for a row.
+//!
+//! A new one is a file beside these, a line in [`all`], and a line in the tests' list of calls
+//! (`udfs/tests/it/functions/physical_types.rs`); the README's table writes itself. What makes something else of rows than
+//! before also raises `RULES` in `pipelines/src/run/identity.rs`, so that no table holds rows of both.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `by_row` | functions of a row, computed where they stand |
+//! | `by_score` | functions that score steps by the scoring model |
+//! | `by_anchorer` | functions that ask for a direct thought, a pruning or an answer |
+//! | `needs` | what functions need of their session |
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
-use datafusion::logical_expr::ScalarUDF;
+use datafusion::logical_expr::{ScalarUDF, Volatility};
 
+use crate::anchor::Anchorers;
+use crate::function::Function;
 use crate::llm::Llm;
-use crate::lm::Models;
-use crate::plan::{AsyncCall, AsyncFunction};
+use crate::models::Models;
+use crate::output::Output;
+use by_anchorer::{AskedFunction, ByAnchorer};
+use by_row::{ByRow, RowFunction};
+use by_score::{ByScore, StepScore};
+use needs::{Needs, SessionModels};
 
 mod ai_complete;
-mod asked;
+mod by_anchorer;
+mod by_row;
+mod by_score;
 mod cot_anchor;
 mod cot_budget;
 mod cot_coarse;
@@ -34,47 +54,58 @@ mod cot_too_long;
 mod cot_trace;
 mod cot_truncate;
 mod cot_turns;
-mod scored;
+mod needs;
 
 /// Registers every function of asap; they share `models` and `llm`.
 ///
 /// # Errors
 /// If the registry takes no functions.
 pub fn register_all(registry: &mut dyn FunctionRegistry, models: &Models, llm: &Llm) -> Result<()> {
-    for function in all(models, llm) {
-        registry.register_udf(Arc::new(function))?;
+    for function in all(SessionModels::new(models.clone(), Anchorers::new(llm.clone()))) {
+        registry.register_udf(Arc::new(ScalarUDF::from(function)))?;
     }
     Ok(())
 }
 
-fn call(call: impl AsyncCall) -> ScalarUDF {
-    ScalarUDF::from(AsyncFunction::new(call))
+fn rows<F: RowFunction>(session: &SessionModels) -> Function {
+    let body = ByRow::<F> { session: session.clone(), function: PhantomData };
+    Function::of_rows(F::DECLARATION, F::Output::data_type(), F::Needs::VOLATILITY, body)
 }
 
-fn all(models: &Models, llm: &Llm) -> Vec<ScalarUDF> {
+fn scored<F: StepScore>(session: &SessionModels) -> Function {
+    let body = ByScore::<F> { session: session.clone(), function: PhantomData };
+    Function::of_calls(F::DECLARATION, by_score::scores_type(), Volatility::Stable, body)
+}
+
+fn asked<F: AskedFunction>(session: &SessionModels) -> Function {
+    let body = ByAnchorer::<F> { session: session.clone(), function: PhantomData };
+    Function::of_calls(F::DECLARATION, F::returns(), Volatility::Volatile, body)
+}
+
+fn all(session: SessionModels) -> Vec<Function> {
     vec![
-        call(ai_complete::AiComplete::new(llm.clone())),
-        call(cot_anchor::CotAnchor::new(llm.clone())),
-        ScalarUDF::from(cot_budget::CotBudget::default()),
-        call(cot_coarse::CotCoarse::new(llm.clone())),
-        ScalarUDF::from(cot_completion::CotCompletion::default()),
-        call(cot_entropy::CotEntropy::new(models.clone())),
-        ScalarUDF::from(cot_match::CotMatch::default()),
-        call(cot_perplexity::CotPerplexity::new(models.clone())),
-        ScalarUDF::from(cot_prompt::CotPrompt::default()),
-        ScalarUDF::from(cot_random::CotRandom::new(models.clone())),
-        ScalarUDF::from(cot_refine::CotRefine::new(models.clone())),
-        ScalarUDF::from(cot_response::CotResponse::default()),
-        ScalarUDF::from(cot_select::CotSelect::default()),
-        ScalarUDF::from(cot_similarity::CotSimilarity::default()),
-        ScalarUDF::from(cot_similarity_difflib::CotSimilarityDifflib::default()),
-        ScalarUDF::from(cot_steps::CotSteps::default()),
-        call(cot_surprisal::CotSurprisal::new(models.clone())),
-        ScalarUDF::from(cot_think::CotThink::default()),
-        ScalarUDF::from(cot_tokens::CotTokens::new(models.clone())),
-        ScalarUDF::from(cot_too_long::CotTooLong::new(models.clone())),
-        ScalarUDF::from(cot_trace::CotTrace::new(models.clone())),
-        ScalarUDF::from(cot_truncate::CotTruncate::new(models.clone())),
-        ScalarUDF::from(cot_turns::CotTurns::default()),
+        asked::<ai_complete::AiComplete>(&session),
+        asked::<cot_anchor::CotAnchor>(&session),
+        rows::<cot_budget::CotBudget>(&session),
+        asked::<cot_coarse::CotCoarse>(&session),
+        rows::<cot_completion::CotCompletion>(&session),
+        scored::<cot_entropy::CotEntropy>(&session),
+        rows::<cot_match::CotMatch>(&session),
+        scored::<cot_perplexity::CotPerplexity>(&session),
+        rows::<cot_prompt::CotPrompt>(&session),
+        rows::<cot_random::CotRandom>(&session),
+        rows::<cot_refine::CotRefine>(&session),
+        rows::<cot_response::CotResponse>(&session),
+        rows::<cot_select::CotSelect>(&session),
+        rows::<cot_similarity::CotSimilarity>(&session),
+        rows::<cot_similarity_difflib::CotSimilarityDifflib>(&session),
+        rows::<cot_steps::CotSteps>(&session),
+        scored::<cot_surprisal::CotSurprisal>(&session),
+        rows::<cot_think::CotThink>(&session),
+        rows::<cot_tokens::CotTokens>(&session),
+        rows::<cot_too_long::CotTooLong>(&session),
+        rows::<cot_trace::CotTrace>(&session),
+        rows::<cot_truncate::CotTruncate>(&session),
+        rows::<cot_turns::CotTurns>(&session),
     ]
 }

@@ -1,7 +1,6 @@
 //! A chain of thought as steps.
 
-/// What stands between two steps of a chain that is put together again.
-pub const SEPARATOR: &str = "\n\n";
+pub use asap_lm::{SEPARATOR, join};
 
 /// The steps of a chain: it is cut at every run of two or more line ends (`\n` or `\r\n`) that follow each other
 /// directly, so a line that holds spaces does not separate. A step loses blank lines around it and white space at its
@@ -18,18 +17,6 @@ pub fn steps(chain: &str) -> Vec<&str> {
         rest = after;
     }
     found
-}
-
-/// The steps joined by a blank line.
-pub fn join<'a>(steps: impl IntoIterator<Item = &'a str>) -> String {
-    let mut chain = String::new();
-    for (place, step) in steps.into_iter().enumerate() {
-        if place > 0 {
-            chain.push_str(SEPARATOR);
-        }
-        chain.push_str(step);
-    }
-    chain
 }
 
 /// Without white space at both ends, as Python's `str.strip` does it.

@@ -2,7 +2,8 @@
 
 use super::steps::strip;
 
-const OPENING: [&str; 2] = ["<think>", "<|begin_of_thought|>"];
+/// The tags that begin a chain of thought.
+pub const OPENING: [&str; 2] = ["<think>", "<|begin_of_thought|>"];
 const CLOSING: [&str; 2] = ["</think>", "<|end_of_thought|>"];
 const SOLUTION: [&str; 2] = ["<|begin_of_solution|>", "<|end_of_solution|>"];
 

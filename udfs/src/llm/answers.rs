@@ -1,21 +1,19 @@
 //! Every answer is paid once: equal requests share it, and it is kept before it is used.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::chat::{CallError, Chat, Kind, Outcome, Reply};
+use asap_lm::memo::{Memo, Memory, share};
+
+use super::chat::{CallError, Chat, FailureKind, Outcome, Reply};
 use super::meter::Meter;
 use super::request::ChatRequest;
 use super::statement::Statement;
-use super::store::{AnswerStore, Key};
+use super::store::{AnswerStore, RequestKey};
 use super::{LlmError, Result};
 use crate::flights::{Callers, Flights};
-use crate::memo::Memo;
 use crate::settings::Settings;
-
-/// Bytes of answers that a session remembers beside its store: those of some ten thousand rows.
-const REMEMBERED_BYTES: usize = 64 << 20;
 
 /// How often it is looked whether requests are still under way.
 const LANDING: Duration = Duration::from_millis(20);
@@ -24,12 +22,12 @@ const LANDING: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Answers {
     shared: Arc<Shared>,
-    flights: Flights<Key, Result<Answered>>,
+    flights: Flights<RequestKey, Result<Answered>>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    memo: Mutex<Memo<Key, Outcome>>,
+    memo: Memo<RequestKey, Outcome>,
     store: Option<Arc<dyn AnswerStore>>,
     meter: Arc<Meter>,
     /// Calls that were made and are not answered yet.
@@ -75,9 +73,9 @@ pub enum Source {
 }
 
 impl Answers {
-    /// Answers that are kept in `store`, if there is one, and counted by `meter`.
-    pub fn new(store: Option<Arc<dyn AnswerStore>>, meter: Arc<Meter>) -> Self {
-        let memo = Mutex::new(Memo::new(REMEMBERED_BYTES));
+    /// Answers that are kept in `store`, if there is one, counted by `meter` and remembered within `memory`.
+    pub fn new(store: Option<Arc<dyn AnswerStore>>, meter: Arc<Meter>, memory: &Arc<Memory>) -> Self {
+        let memo = Memo::new(memory, share::ANSWERS);
         Self {
             shared: Arc::new(Shared { memo, store, meter, under_way: AtomicUsize::new(0) }),
             flights: Flights::default(),
@@ -138,14 +136,13 @@ impl Answers {
 impl Shared {
     async fn answer(
         &self,
-        key: Key,
+        key: RequestKey,
         chat: &dyn Chat,
         request: &ChatRequest,
         callers: &Arc<Callers>,
         statement: Option<Arc<Statement>>,
     ) -> Result<Answered> {
-        let remembered = self.memo.lock().unwrap_or_else(PoisonError::into_inner).get(&key);
-        if let Some(outcome) = remembered {
+        if let Some(outcome) = self.memo.get(&key) {
             return Ok(Answered { outcome, source: Source::Kept, retries: 0 });
         }
         if let Some(outcome) = self.stored(&key).await? {
@@ -161,7 +158,9 @@ impl Shared {
         self.meter.finish(&outcome);
         let source = Source::Called;
         match &outcome {
-            Err(CallError { kind: Kind::EndpointDown, message, .. }) => Err(LlmError::EndpointDown(message.clone())),
+            Err(CallError { kind: FailureKind::EndpointDown, message, .. }) => {
+                Err(LlmError::EndpointDown(message.clone()))
+            }
             Err(error) if !is_final(error) => {
                 let outcome = Arc::new(outcome);
                 // Before it can be asked again.
@@ -181,22 +180,21 @@ impl Shared {
     }
 
     /// What the store holds; an answer in a layout that is not known is asked for anew.
-    async fn stored(&self, key: &Key) -> Result<Option<Outcome>> {
+    async fn stored(&self, key: &RequestKey) -> Result<Option<Outcome>> {
         let Some(store) = &self.store else { return Ok(None) };
         let bytes = store.get(key).await?;
         Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    fn remember(&self, key: Key, outcome: Outcome) -> Arc<Outcome> {
+    fn remember(&self, key: RequestKey, outcome: Outcome) -> Arc<Outcome> {
         let bytes = 256 + outcome.as_ref().map_or(0, |answer| answer.text.len());
         let outcome = Arc::new(outcome);
-        let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
-        memo.insert(key, Arc::clone(&outcome), bytes);
+        self.memo.insert(key, Arc::clone(&outcome), bytes);
         outcome
     }
 }
 
 /// Whether a failure was paid and the same request would meet it again: it is kept as answers are.
 fn is_final(error: &CallError) -> bool {
-    matches!(error.kind, Kind::TooLong | Kind::Refused | Kind::BadResponse) && error.tokens_out > 0
+    matches!(error.kind, FailureKind::TooLong | FailureKind::Refused | FailureKind::BadResponse) && error.tokens_out > 0
 }

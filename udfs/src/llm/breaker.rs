@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::chat::{CallError, Kind, Outcome};
+use super::chat::{CallError, FailureKind, Outcome};
 
 /// How many finished calls are judged; before there are so many, failures alone stop none.
 const CALLS: usize = 20;
@@ -42,6 +42,7 @@ struct Stop {
 
 /// What is told of an endpoint that is given up: what happened, and how the last call failed.
 pub fn down(what: &str, last: &str) -> String {
+    let last = last.trim_end_matches('.');
     format!("{what}; the last one: {last}. What was answered is kept; repair that and run the same again")
 }
 
@@ -57,7 +58,7 @@ impl Breaker {
     /// Whether a call of this account may be sent at this time.
     ///
     /// # Errors
-    /// One of kind [`Kind::EndpointDown`] that says how many calls failed and how the last one did.
+    /// One of kind [`FailureKind::EndpointDown`] that says how many calls failed and how the last one did.
     pub fn check(&self, account: Account, now: Instant) -> Result<(), CallError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.stop {
@@ -85,7 +86,7 @@ impl Breaker {
             state.failed.pop_front();
         }
         state.failed.push_back(failure.is_some());
-        let is_denied = failure.is_some_and(|error| error.kind == Kind::Denied);
+        let is_denied = failure.is_some_and(|error| error.kind == FailureKind::Denied);
         let before = if state.account == account { state.denied } else { 0 };
         (state.denied, state.account) = (if is_denied { before + 1 } else { 0 }, account);
         let failed = state.failed.iter().filter(|failed| **failed).count();
@@ -101,7 +102,7 @@ impl Breaker {
         } else {
             return;
         };
-        let error = CallError::new(Kind::EndpointDown, down(&what, &failure.to_string()));
+        let error = CallError::new(FailureKind::EndpointDown, down(&what, &failure.to_string()));
         state.stop = Some(Stop { until: now + STOPPED, error, denied });
     }
 }
@@ -115,7 +116,7 @@ mod tests {
         Ok(Answer { text: String::new(), tokens_in: 1, tokens_out: 1 })
     }
 
-    fn wrong(kind: Kind) -> Outcome {
+    fn wrong(kind: FailureKind) -> Outcome {
         Err(CallError::new(kind, "no"))
     }
 
@@ -126,23 +127,23 @@ mod tests {
         let (breaker, now) = (Breaker::new("http://e"), Instant::now());
         let record = |outcome: Outcome, now| breaker.record(&outcome, ACCOUNT, 0.5, now);
         for number in 0..20 {
-            record(if number % 2 == 0 { wrong(Kind::Timeout) } else { right() }, now);
+            record(if number % 2 == 0 { wrong(FailureKind::Timeout) } else { right() }, now);
         }
         assert_eq!(breaker.check(ACCOUNT, now), Ok(()));
         record(right(), now);
-        record(wrong(Kind::Unavailable), now);
+        record(wrong(FailureKind::Unavailable), now);
         assert_eq!(breaker.check(ACCOUNT, now), Ok(()));
-        record(wrong(Kind::Denied), now);
-        record(wrong(Kind::Denied), now);
+        record(wrong(FailureKind::Denied), now);
+        record(wrong(FailureKind::Denied), now);
         let error = breaker.check(ACCOUNT, now).unwrap_err();
-        assert_eq!(error.kind, Kind::EndpointDown);
+        assert_eq!(error.kind, FailureKind::EndpointDown);
         assert!(error.message.starts_with("11 of the last 20 calls to http://e failed"), "{error}");
         assert!(error.message.contains("denied: no"), "{error}");
         record(right(), now);
         assert!(breaker.check(ACCOUNT, now).is_err() && breaker.check(2, now).is_err());
         let later = now + STOPPED;
         assert_eq!(breaker.check(ACCOUNT, later), Ok(()));
-        record(wrong(Kind::Timeout), later);
+        record(wrong(FailureKind::Timeout), later);
         assert_eq!(breaker.check(ACCOUNT, later), Ok(()));
     }
 
@@ -153,16 +154,16 @@ mod tests {
             if is_answered {
                 breaker.record(&right(), ACCOUNT, 0.0, now);
             }
-            for kind in [Kind::Refused, Kind::TooLong, Kind::Budget].repeat(20) {
+            for kind in [FailureKind::Refused, FailureKind::TooLong, FailureKind::Budget].repeat(20) {
                 breaker.record(&wrong(kind), ACCOUNT, 0.0, now);
             }
             assert_eq!(breaker.check(ACCOUNT, now), Ok(()));
         }
         let (breaker, now) = (Breaker::new("http://e"), Instant::now());
-        (0..CALLS).for_each(|_| breaker.record(&wrong(Kind::BadResponse), ACCOUNT, 0.0, now));
+        (0..CALLS).for_each(|_| breaker.record(&wrong(FailureKind::BadResponse), ACCOUNT, 0.0, now));
         assert!(breaker.check(ACCOUNT, now).is_err());
         let patient = Breaker::new("http://e");
-        (0..50).for_each(|_| patient.record(&wrong(Kind::Timeout), ACCOUNT, 1.0, now));
+        (0..50).for_each(|_| patient.record(&wrong(FailureKind::Timeout), ACCOUNT, 1.0, now));
         assert_eq!(patient.check(ACCOUNT, now), Ok(()));
     }
 
@@ -171,11 +172,17 @@ mod tests {
         let (breaker, now) = (Breaker::new("http://e"), Instant::now());
         let record = |outcome: Outcome| breaker.record(&outcome, ACCOUNT, 0.5, now);
         (0..5).for_each(|_| record(right()));
-        for outcome in [wrong(Kind::Denied), wrong(Kind::Denied), right(), wrong(Kind::Denied), wrong(Kind::Denied)] {
+        for outcome in [
+            wrong(FailureKind::Denied),
+            wrong(FailureKind::Denied),
+            right(),
+            wrong(FailureKind::Denied),
+            wrong(FailureKind::Denied),
+        ] {
             record(outcome);
         }
         assert_eq!(breaker.check(ACCOUNT, now), Ok(()));
-        record(wrong(Kind::Denied));
+        record(wrong(FailureKind::Denied));
         let error = breaker.check(ACCOUNT, now).unwrap_err();
         assert!(
             error.message.starts_with("the last 3 calls to http://e were denied; the last one: denied: no"),

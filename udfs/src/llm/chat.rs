@@ -23,7 +23,7 @@ pub struct Answer {
 /// Why a call gave no answer; its name is the row's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum FailureKind {
     /// `timeout`: no complete answer within the time.
     Timeout,
     /// `rate_limited`: the endpoint takes no more requests for now.
@@ -44,7 +44,7 @@ pub enum Kind {
     EndpointDown,
 }
 
-impl Kind {
+impl FailureKind {
     /// Its name, as rows show it.
     pub fn name(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for FailureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -77,7 +77,7 @@ impl fmt::Display for Kind {
 #[error("{kind}: {message}")]
 pub struct CallError {
     /// What kind of failure it is.
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// What was expected and what was found.
     pub message: String,
     /// Tokens of the prompt that were paid.
@@ -88,18 +88,18 @@ pub struct CallError {
 
 impl CallError {
     /// A failure that nothing was paid for.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), tokens_in: 0, tokens_out: 0 }
     }
 
-    /// Whether the model said something, useless or not: that was paid, and the same request would meet it again.
+    /// Whether the model said something, useless or not: that was paid.
     pub fn is_answer(&self) -> bool {
         self.tokens_out > 0
     }
 
     /// Whether there is an answer, paid and cut off where it became too long.
     pub fn is_cut_off(&self) -> bool {
-        self.kind == Kind::TooLong && self.tokens_out > 0
+        self.kind == FailureKind::TooLong && self.tokens_out > 0
     }
 }
 

@@ -3,18 +3,20 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
+use asap_lm::generate::{Finish, Generated, Generator};
+use asap_lm::memo::Memory;
+use asap_lm::sampling::Sampling;
+use asap_lm::{LmError, Message, fingerprint};
 use async_trait::async_trait;
 use datafusion::common::{Result, config_datafusion_err};
 use tokio::sync::{mpsc, oneshot};
 
-use super::chat::{Answer, CallError, Chat, Kind, Outcome, Reply};
+use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
 use super::meter::{Budget, Meter, Prices};
 use super::request::ChatRequest;
 use crate::flights::Callers;
-use crate::lm::generate::{Finish, Generated, Generator};
-use crate::lm::sampling::Sampling;
-use crate::lm::{LmError, Message, fingerprint};
 use crate::settings::Settings;
 
 /// Requests that may wait for the model; the next one waits to be taken in.
@@ -24,13 +26,15 @@ const WAITING: usize = 16;
 /// there when another sample of it is asked for.
 pub const ROWS_IN_FLIGHT: usize = 4;
 
-/// A model's thread; it ends when this is dropped.
+/// A model's thread. When this is dropped it ends, and is waited for: what it says is for nobody then, so that is soon.
 pub struct LocalModel {
-    requests: mpsc::Sender<Waiting>,
+    /// None only while this is dropped.
+    requests: Option<mpsc::Sender<Asking>>,
+    thread: Option<JoinHandle<()>>,
     fingerprint: String,
 }
 
-struct Waiting {
+struct Asking {
     request: ChatRequest,
     answer: oneshot::Sender<Outcome>,
 }
@@ -42,13 +46,13 @@ impl fmt::Debug for LocalModel {
 }
 
 impl LocalModel {
-    /// Loads the model in `folder` (`asap.anchor.model`).
+    /// Loads the model in `folder` (`asap.anchor.model`). Prompts that were read are remembered within `memory`.
     ///
     /// # Errors
     /// One that names the setting, the folder and what is wrong with it.
-    pub fn load(folder: &str) -> Result<Self> {
+    pub fn load(folder: &str, memory: &Arc<Memory>) -> Result<Self> {
         let wrong = |error: LmError| config_datafusion_err!("asap.anchor.model = '{folder}': {error}");
-        let generator = Generator::load(Path::new(folder)).map_err(wrong)?;
+        let generator = Generator::load(Path::new(folder), memory).map_err(wrong)?;
         let fingerprint = fingerprint(Path::new(folder)).map_err(wrong)?;
         Self::spawn(fingerprint, generator, generate)
             .map_err(|error| wrong(LmError::Thread(format!("the system gave none: {error}"))))
@@ -58,13 +62,13 @@ impl LocalModel {
     fn spawn<G: Send + 'static>(fingerprint: String, generator: G, answer: Generate<G>) -> std::io::Result<Self> {
         let (requests, waiting) = mpsc::channel(WAITING);
         let thread = std::thread::Builder::new().name("asap-anchor".to_string());
-        thread.spawn(move || serve(generator, answer, waiting))?;
-        Ok(Self { requests, fingerprint })
+        let thread = thread.spawn(move || serve(generator, answer, waiting))?;
+        Ok(Self { requests: Some(requests), thread: Some(thread), fingerprint })
     }
 
     /// Whether its thread has ended.
     pub fn is_over(&self) -> bool {
-        self.requests.is_closed()
+        self.requests.as_ref().is_none_or(mpsc::Sender::is_closed)
     }
 
     /// What the model is called in requests: a copy of it in another folder is the same model.
@@ -75,18 +79,30 @@ impl LocalModel {
     async fn answer(&self, request: ChatRequest) -> Outcome {
         // No row is to blame for it, so the query ends; the next one loads the model anew.
         let stopped =
-            || CallError::new(Kind::EndpointDown, "the model's thread has ended by a panic; run the same again");
+            || CallError::new(FailureKind::EndpointDown, "the model's thread has ended by a panic; run the same again");
         let (answer, answered) = oneshot::channel();
-        self.requests.send(Waiting { request, answer }).await.map_err(|_| stopped())?;
+        let requests = self.requests.as_ref().ok_or_else(stopped)?;
+        requests.send(Asking { request, answer }).await.map_err(|_| stopped())?;
         answered.await.map_err(|_| stopped())?
     }
 }
 
-/// How a request is answered; None if it is no longer wanted.
-type Generate<G> = fn(&mut G, &ChatRequest, &dyn Fn() -> bool) -> std::result::Result<Option<Answer>, CallError>;
+impl Drop for LocalModel {
+    fn drop(&mut self) {
+        drop(self.requests.take());
+        if let Some(thread) = self.thread.take() {
+            // Whoever it failed by a panic was told.
+            drop(thread.join());
+        }
+    }
+}
 
-fn serve<G>(mut generator: G, generate: Generate<G>, mut waiting: mpsc::Receiver<Waiting>) {
-    while let Some(Waiting { request, answer }) = waiting.blocking_recv() {
+/// How a request is answered; None if it is no longer wanted.
+type Generate<G> =
+    fn(&mut G, &ChatRequest, &(dyn Fn() -> bool + Sync)) -> std::result::Result<Option<Answer>, CallError>;
+
+fn serve<G>(mut generator: G, generate: Generate<G>, mut waiting: mpsc::Receiver<Asking>) {
+    while let Some(Asking { request, answer }) = waiting.blocking_recv() {
         // A caller that does not wait any longer needs no answer.
         let said = generate(&mut generator, &request, &|| !answer.is_closed());
         if let Some(outcome) = said.transpose() {
@@ -98,7 +114,7 @@ fn serve<G>(mut generator: G, generate: Generate<G>, mut waiting: mpsc::Receiver
 fn generate(
     generator: &mut Generator,
     request: &ChatRequest,
-    is_wanted: &dyn Fn() -> bool,
+    is_wanted: &(dyn Fn() -> bool + Sync),
 ) -> std::result::Result<Option<Answer>, CallError> {
     let messages: Vec<Message> =
         request.messages.iter().map(|message| Message { role: message.role, content: &message.content }).collect();
@@ -109,8 +125,8 @@ fn generate(
         max_tokens: request.max_tokens as usize,
     };
     let generated = generator.answer(&messages, sampling, is_wanted).map_err(|error| match error {
-        LmError::TooLong { .. } => CallError::new(Kind::TooLong, error.to_string()),
-        error => CallError::new(Kind::Unavailable, error.to_string()),
+        LmError::TooLong { .. } => CallError::new(FailureKind::TooLong, error.to_string()),
+        error => CallError::new(FailureKind::Unavailable, error.to_string()),
     })?;
     let Some(generated) = generated else { return Ok(None) };
     let Generated { text, tokens_in, tokens_out, finish } = generated;
@@ -122,14 +138,14 @@ fn generate(
                 "the answer was cut off after {tokens_out} tokens (asap.anchor.max_tokens is {}, the prompt has {tokens_in})",
                 request.max_tokens
             );
-            Err(CallError { kind: Kind::TooLong, message, tokens_in, tokens_out })
+            Err(CallError { kind: FailureKind::TooLong, message, tokens_in, tokens_out })
         }
     }
 }
 
 /// The same request draws the same answer, also in another process.
 fn seed(request: &ChatRequest) -> std::result::Result<u64, CallError> {
-    let key = request.key().map_err(|error| CallError::new(Kind::Refused, error.to_string()))?;
+    let key = request.key().map_err(|error| CallError::new(FailureKind::Refused, error.to_string()))?;
     Ok(key.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte)))
 }
 
@@ -175,23 +191,55 @@ impl Chat for Local {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::{Sender, channel};
 
-    #[tokio::test]
-    async fn a_panic_ends_the_query_and_is_no_rows_failure() {
-        let request = ChatRequest {
+    /// Answers nothing as long as an answer is wanted, and tells when it is dropped.
+    struct Endless(Sender<()>);
+
+    impl Drop for Endless {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+        }
+    }
+
+    fn request() -> ChatRequest {
+        ChatRequest {
             model: "m".to_string(),
             messages: Vec::new(),
             temperature: 0.0,
             top_p: 1.0,
             max_tokens: 1,
             attempt: 1,
-            prompt: String::new(),
-            fields: Vec::new(),
-        };
+            template_hash: String::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_model_that_is_dropped_has_ended_then() {
+        let (sender, told) = channel();
+        let model = LocalModel::spawn(String::new(), Endless(sender), |model, _, is_wanted| {
+            model.0.send(()).unwrap();
+            while is_wanted() {
+                std::thread::yield_now();
+            }
+            Ok(None)
+        });
+        let model = model.unwrap();
+        let mut asking = Box::pin(model.answer(request()));
+        assert!(futures::poll!(&mut asking).is_pending());
+        told.recv().unwrap();
+        drop(asking);
+        drop(model);
+        assert!(told.try_recv().is_ok(), "the model is dropped with its thread");
+    }
+
+    #[tokio::test]
+    async fn a_panic_ends_the_query_and_is_no_rows_failure() {
+        let request = request();
         let model = LocalModel::spawn(String::new(), (), |(), _, _| panic!("no such luck")).unwrap();
         for _ in 0..2 {
             let error = model.answer(request.clone()).await.unwrap_err();
-            assert_eq!(error.kind, Kind::EndpointDown);
+            assert_eq!(error.kind, FailureKind::EndpointDown);
             assert!(error.message.contains("by a panic"), "{error}");
         }
         assert!(model.is_over());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use serde::Serialize;
 use tokio::sync::Notify;
 
-use super::chat::{CallError, Kind, Outcome};
+use super::chat::{CallError, FailureKind, Outcome};
 use super::purse::{Purse, Taken};
 use super::store::StoreError;
 use crate::settings::Settings;
@@ -118,7 +118,7 @@ impl Meter {
             (state.is_answered, state.failed_in_a_row) = (true, 0);
             return;
         };
-        if error.kind == Kind::Budget {
+        if error.kind == FailureKind::Budget {
             state.refusal.get_or_insert_with(|| error.message.clone());
         }
         state.usage.failed += 1;
@@ -162,7 +162,7 @@ impl Meter {
     /// cheaper than what is reserved for them, it waits for them rather than refuse.
     ///
     /// # Errors
-    /// One of kind [`Kind::Budget`] if the request could exceed the budget.
+    /// One of kind [`FailureKind::Budget`] if the request could exceed the budget.
     pub async fn reserve(self: &Arc<Self>, budget: Budget, most: f64) -> Result<Reservation, CallError> {
         loop {
             let settled = self.settled.notified();
@@ -182,7 +182,7 @@ impl Meter {
         let sent = state.usage.calls;
         if let Some(max_calls) = budget.max_calls.filter(|max_calls| sent >= *max_calls) {
             let message = format!("{sent} requests were sent, and asap.anchor.max_calls is {max_calls}");
-            return Err(CallError::new(Kind::Budget, message));
+            return Err(CallError::new(FailureKind::Budget, message));
         }
         if let Some(max_cost) = budget.max_cost {
             let needed = state.spent + state.reserved + most;
@@ -200,7 +200,7 @@ impl Meter {
                 };
                 let message =
                     format!("{spent}, this call could cost {most:.6}, and asap.anchor.max_cost is {max_cost}");
-                return Err(CallError::new(Kind::Budget, message));
+                return Err(CallError::new(FailureKind::Budget, message));
             }
         }
         state.usage.calls += 1;
@@ -226,8 +226,10 @@ impl Meter {
         if short <= 0.0 {
             return Ok(());
         }
-        let Taken { amount, total } =
-            purse.take(short, max_cost).await.map_err(|error| CallError::new(Kind::Budget, error.to_string()))?;
+        let Taken { amount, total } = purse
+            .take(short, max_cost)
+            .await
+            .map_err(|error| CallError::new(FailureKind::Budget, error.to_string()))?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.taken += amount;
         state.total = (amount == 0.0).then_some(total);
@@ -338,7 +340,7 @@ mod tests {
         // Nobody knows what it cost, so it may have cost all of it.
         drop(second);
         let error = third.await.unwrap_err();
-        assert_eq!(error.kind, Kind::Budget);
+        assert_eq!(error.kind, FailureKind::Budget);
         assert!(error.message.starts_with("90.000000 is spent, this call could cost 60.000000"), "{error}");
         meter.reserve(hundred, 10.0).await.unwrap().settle(0, 0, PRICES);
         assert_eq!((meter.usage().calls, meter.usage().cost), (3, 30.0));

@@ -1,39 +1,30 @@
-//! Where direct thoughts and coarse prunings come from.
+//! Asking a language model: limiting, paying and keeping. What is asked is [`crate::anchor`]'s business.
 //!
 //! ```text
-//! a row ─▶ anchoring ─▶ answers: known? under way? in the store? ──no──▶ chat ─▶ limits, budget, retries, breaker ─▶ HTTP
-//!              ▲                              │                            │
-//!              └──── used ◀── kept ◀──────────┴────────────────────────────┘
+//! a request ─▶ answers: known? under way? in the store? ──no──▶ chat ─▶ limits, budget, retries, breaker ─▶ HTTP
+//!     ▲                       │                                  │
+//!     └──── used ◀── kept ◀───┴──────────────────────────────────┘
 //! ```
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`anchoring`] | stage 1, row by row: direct thought, coarse pruning with Algorithm 1, a plain call |
 //! | [`answers`], [`store`] | each answer is paid once: in memory, by single flight, and beyond the session |
 //! | [`chat`], [`request`] | one question to a language model and its key |
 //! | [`openai`], `response`, `retry`, `secret` | an endpoint over HTTP |
 //! | [`local`] | a model in a folder |
-//! | [`estimate`] | what a run would ask, without asking |
 //! | `endpoint`, `throttle`, `breaker` | one object an endpoint: when calls may start, when to give it up |
 //! | [`meter`], [`purse`] | what is used, what it may cost |
 //! | `statement` | what a statement asked in vain |
-//! | `prompts`, `fences` | what is asked and how an answer is unwrapped |
 //! | `check` | settings that depend on each other |
-//! | [`extractive`] | rules in place of a language model |
 
-pub mod anchoring;
 pub mod answers;
 mod breaker;
 pub mod chat;
 mod check;
 mod endpoint;
-pub mod estimate;
-pub mod extractive;
-mod fences;
 pub mod local;
 pub mod meter;
 pub mod openai;
-pub mod prompts;
 pub mod purse;
 pub mod request;
 mod response;
@@ -46,25 +37,24 @@ mod throttle;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use asap_lm::memo::Memory;
 use datafusion::common::{DataFusionError, config_err};
 use datafusion::execution::TaskContext;
 
 use crate::flights::Interrupted;
 use crate::settings::{Provider, Settings};
-pub use anchoring::{Anchor, Anchoring, Coarse, Completion, Spent};
 use answers::Answers;
 use chat::Chat;
-pub use check::check;
-use estimate::{Estimate, ReadOnly};
+pub use chat::FailureKind;
+use check::check;
 use local::{Local, LocalModel};
 use meter::Meter;
 pub use meter::Usage;
 use openai::OpenAi;
-use prompts::Prompts;
 use purse::Purse;
 pub use statement::Statement;
 use statement::Statements;
-use store::{AnswerStore, StoreError};
+use store::{AnswerStore, ReadOnly, StoreError};
 
 /// What ends a query that asks a language model; what ends only a row is its status.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -102,13 +92,25 @@ pub struct Llm {
 struct Session {
     answers: Arc<Answers>,
     meter: Arc<Meter>,
-    /// Whether rules answer, and nothing is paid.
+    memory: Arc<Memory>,
+    /// Whether nothing is paid.
     only_estimates: bool,
-    /// Stage 1 under the settings that were last asked for.
-    anchoring: Mutex<Option<(Settings, Arc<Anchoring>)>>,
+    /// The model of the settings that were last asked for.
+    model: Mutex<Option<(Settings, Arc<Model>)>>,
     /// The local model that was last asked for, by its folder.
     local: Mutex<Option<(String, Arc<LocalModel>)>>,
     statements: Statements,
+}
+
+/// A language model under one set of settings.
+#[derive(Debug)]
+pub struct Model {
+    /// What it is called in requests.
+    pub name: String,
+    /// What answers.
+    pub chat: Arc<dyn Chat>,
+    /// Rows that may wait for it at once.
+    pub window: usize,
 }
 
 impl Llm {
@@ -117,37 +119,56 @@ impl Llm {
         Self::with(store, false)
     }
 
-    /// In place of a language model, rules that answer what `store` does not: nothing is paid, sent or kept, and
-    /// [`Llm::usage`] is what would have been used, in tokens of the scoring model.
+    /// A language model that is not to be asked: what `store` does not know is estimated by [`crate::anchor`], nothing is paid,
+    /// sent or kept,
+    /// and [`Llm::usage`] is what would have been used, in tokens of the scoring model.
     pub fn estimate(store: Option<Arc<dyn AnswerStore>>) -> Self {
         Self::with(store.map(|store| Arc::new(ReadOnly(store)) as Arc<dyn AnswerStore>), true)
     }
 
     fn with(store: Option<Arc<dyn AnswerStore>>, only_estimates: bool) -> Self {
-        let meter = Arc::new(Meter::default());
-        let answers = Arc::new(Answers::new(store, Arc::clone(&meter)));
-        let (anchoring, local, statements) = (Mutex::default(), Mutex::default(), Statements::default());
-        Self { session: Arc::new(Session { answers, meter, only_estimates, anchoring, local, statements }) }
+        let (meter, memory) = (Arc::new(Meter::default()), Arc::new(Memory::default()));
+        let answers = Arc::new(Answers::new(store, Arc::clone(&meter), &memory));
+        let (model, local, statements) = (Mutex::default(), Mutex::default(), Statements::default());
+        Self { session: Arc::new(Session { answers, meter, memory, only_estimates, model, local, statements }) }
     }
 
-    /// Stage 1 under these settings: they are checked, the key is read from the environment and the prompts from their
-    /// folder. It is the same one until a setting changes.
+    /// The model of these settings: they are checked, and the key is read from the environment. It is the same one until a
+    /// setting changes.
     ///
     /// # Errors
-    /// One that names the setting or file and what is wrong with it.
-    pub fn anchoring(&self, settings: &Settings) -> datafusion::common::Result<Arc<Anchoring>> {
-        let mut last = self.session.anchoring.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, anchoring)) = last.as_ref().filter(|(known, of)| known == settings && !of.is_over()) {
-            return Ok(Arc::clone(anchoring));
+    /// One that names the setting and what is wrong with it.
+    pub fn model(&self, settings: &Settings) -> datafusion::common::Result<Arc<Model>> {
+        let mut last = self.session.model.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, model)) = last.as_ref().filter(|(known, of)| known == settings && !of.chat.is_over()) {
+            return Ok(Arc::clone(model));
         }
         check(settings)?;
+        self.session.memory.limit(settings.cache_memory.0);
         self.session.answers.configure(settings);
-        let prompts = Prompts::load(settings.anchor_prompt_dir.as_deref())?;
-        let (model, chat) = self.chat(settings)?;
-        let answers = Arc::clone(&self.session.answers);
-        let anchoring = Arc::new(Anchoring::new(settings, &model, prompts, chat, answers));
-        *last = Some((settings.clone(), Arc::clone(&anchoring)));
-        Ok(anchoring)
+        let model = Arc::new(self.open(settings)?);
+        *last = Some((settings.clone(), Arc::clone(&model)));
+        Ok(model)
+    }
+
+    /// Whether what is not known is to be estimated.
+    pub fn only_estimates(&self) -> bool {
+        self.session.only_estimates
+    }
+
+    /// The session's answers.
+    pub fn answers(&self) -> Arc<Answers> {
+        Arc::clone(&self.session.answers)
+    }
+
+    /// What counts the session's calls.
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.session.meter)
+    }
+
+    /// What the session remembers of answers and prompts.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.session.memory
     }
 
     /// From now on what is spent comes out of a purse that other sessions share.
@@ -173,9 +194,10 @@ impl Llm {
         self.session.meter.refusal()
     }
 
-    /// The last failure of the endpoint, if no call of this session was answered.
-    pub fn last_of_nothing_but_failures(&self) -> Option<String> {
-        self.session.meter.last_of_nothing_but_failures()
+    /// That no call of this session was answered, and the last failure, if calls were made and it is so.
+    pub fn unanswered(&self) -> Option<String> {
+        let last = self.session.meter.last_of_nothing_but_failures()?;
+        Some(format!("none of {} calls was answered; the last failure: {last}", self.usage().calls))
     }
 
     /// Why no failure of this session's calls can be trusted to be its row's own: the model is down, or it denies.
@@ -183,8 +205,8 @@ impl Llm {
         if self.usage().calls == 0 {
             return None;
         }
-        let last = self.session.anchoring.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().and_then(|(_, anchoring)| anchoring.verdict())
+        let last = self.session.model.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().and_then(|(_, model)| model.chat.verdict())
     }
 
     /// The statement that is executed in this context.
@@ -197,26 +219,23 @@ impl Llm {
         self.session.meter.usage()
     }
 
-    /// The name under which requests ask the model of the settings, and what answers them.
-    fn chat(&self, settings: &Settings) -> datafusion::common::Result<(String, Arc<dyn Chat>)> {
-        let meter = Arc::clone(&self.session.meter);
-        let (name, chat): (String, Arc<dyn Chat>) = match settings.anchor_provider {
+    fn open(&self, settings: &Settings) -> datafusion::common::Result<Model> {
+        let meter = self.meter();
+        match settings.anchor_provider {
             Provider::Openai => {
                 let (base_url, key) = (check::base_url(settings)?, check::key(settings)?);
-                let chat = OpenAi::new(settings, &base_url, key, Arc::clone(&meter))?;
-                (check::model(settings)?.to_string(), Arc::new(chat))
+                let chat = Arc::new(OpenAi::new(settings, &base_url, key, meter)?);
+                Ok(Model { name: check::model(settings)?.to_string(), window: chat.window(), chat })
             }
             Provider::Local => {
                 let model = self.local(check::model(settings)?)?;
-                (model.name().to_string(), Arc::new(Local::new(settings, model, Arc::clone(&meter))))
+                let name = model.name().to_string();
+                Ok(Model { name, window: local::ROWS_IN_FLIGHT, chat: Arc::new(Local::new(settings, model, meter)) })
             }
             Provider::Extractive => {
-                return config_err!(
-                    "asap.anchor.provider = 'extractive' asks no language model; set it to 'openai' or 'local'"
-                );
+                config_err!("asap.anchor.provider = 'extractive' asks no language model; set it to 'openai' or 'local'")
             }
-        };
-        Ok(if self.session.only_estimates { (name, Arc::new(Estimate::new(settings, meter)?)) } else { (name, chat) })
+        }
     }
 
     /// The model in a folder, which is loaded once.
@@ -225,7 +244,7 @@ impl Llm {
         if let Some((_, model)) = last.as_ref().filter(|(known, model)| known == folder && !model.is_over()) {
             return Ok(Arc::clone(model));
         }
-        let model = Arc::new(LocalModel::load(folder)?);
+        let model = Arc::new(LocalModel::load(folder, &self.session.memory)?);
         *last = Some((folder.to_string(), Arc::clone(&model)));
         Ok(model)
     }

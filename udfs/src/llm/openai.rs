@@ -11,7 +11,7 @@ use reqwest::{Response, Url};
 use serde::Serialize;
 
 use super::breaker::{Account, IN_A_ROW, down};
-use super::chat::{Answer, CallError, Chat, Kind, Outcome, Reply};
+use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
 use super::endpoint::Endpoint;
 use super::meter::{Budget, Meter, Prices};
 use super::request::{ChatRequest, Message};
@@ -84,6 +84,11 @@ impl OpenAi {
         })
     }
 
+    /// Rows that may wait at once: twice as many as calls, so that a slow row does not hold up those behind it.
+    pub fn window(&self) -> usize {
+        2 * self.limits.at_once as usize
+    }
+
     /// Sends a request until it is answered, fails for good, or was retried often enough. What the endpoint limits is sent
     /// again for as long as it answers others.
     async fn send(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
@@ -108,7 +113,7 @@ impl OpenAi {
                 let outcome = Err(CallError { message, ..failure.error });
                 return Reply { outcome, retries: sent_again, paying };
             }
-            if failure.error.kind == Kind::Timeout {
+            if failure.error.kind == FailureKind::Timeout {
                 // With its retries a call may take an hour: a server that hangs is noticed before.
                 self.record(&Err(failure.error));
             }
@@ -142,7 +147,7 @@ impl OpenAi {
         };
         let Some(paying) = callers.pay() else {
             reservation.give_back();
-            return unsent(CallError::new(Kind::Unavailable, "nobody waits for the answer any longer"));
+            return unsent(CallError::new(FailureKind::Unavailable, "nobody waits for the answer any longer"));
         };
         let (result, tokens) = self.post(request).await;
         if let Some((tokens_in, tokens_out)) = tokens {
@@ -152,6 +157,12 @@ impl OpenAi {
         let result = match result {
             Err(failure) if failure.is_passing && (failure.after.is_some() || failure.is_limit()) => {
                 let limited = Some(admitted.limited(failure.after));
+                if self.endpoint.throttle.is_stuck_anew() {
+                    let (url, error) = (&self.endpoint.url, &failure.error);
+                    tracing::warn!(
+                        "{url} takes no call for now ({error}); calls wait longer each time before they give up"
+                    );
+                }
                 Err(Tried { failure, limited })
             }
             Err(failure) => Err(Tried { failure, limited: None }),
@@ -173,7 +184,7 @@ impl OpenAi {
         let body = Body { model, messages, temperature: *temperature, top_p: *top_p, max_tokens: *max_tokens };
         let body = match serde_json::to_vec(&body) {
             Ok(body) => body,
-            Err(error) => return (Err(Failure::lasting(Kind::Refused, error.to_string())), Some((0, 0))),
+            Err(error) => return (Err(Failure::lasting(FailureKind::Refused, error.to_string())), Some((0, 0))),
         };
         let Endpoint { client, url, .. } = &*self.endpoint;
         let mut post = client.post(url.clone()).timeout(self.timeout);
@@ -194,7 +205,7 @@ impl OpenAi {
         let tokens = match &result {
             Ok(answer) => Some((answer.tokens_in, answer.tokens_out)),
             // Nobody knows what was paid for a response that makes no sense.
-            Err(Failure { error, .. }) if error.kind == Kind::BadResponse && error.tokens_out == 0 => None,
+            Err(Failure { error, .. }) if error.kind == FailureKind::BadResponse && error.tokens_out == 0 => None,
             Err(Failure { error, .. }) => Some((error.tokens_in, error.tokens_out)),
         };
         (result, tokens)
@@ -206,7 +217,7 @@ impl OpenAi {
         while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(&error))? {
             if bytes.len() + chunk.len() > limit {
                 let message = format!("expected at most {limit} bytes for asap.anchor.max_tokens, found more");
-                return Err(Failure::lasting(Kind::BadResponse, message));
+                return Err(Failure::lasting(FailureKind::BadResponse, message));
             }
             bytes.extend_from_slice(&chunk);
         }
@@ -225,10 +236,10 @@ impl OpenAi {
         if error.is_timeout() && !error.is_connect() {
             let seconds = self.timeout.as_secs_f64();
             let message = format!("no complete answer after {seconds} s (asap.anchor.timeout)");
-            return Failure::passing(Kind::Timeout, message);
+            return Failure::passing(FailureKind::Timeout, message);
         }
         let what = if error.is_connect() { "cannot connect to the endpoint" } else { "the connection broke" };
-        Failure::passing(Kind::Unavailable, format!("{what}: {}", innermost(error)))
+        Failure::passing(FailureKind::Unavailable, format!("{what}: {}", innermost(error)))
     }
 }
 
@@ -244,7 +255,7 @@ impl Chat for OpenAi {
         let reply = self.send(request, callers).await;
         self.record(&reply.outcome);
         let outcome = reply.outcome.map_err(|error| match error.kind {
-            Kind::TooLong => CallError {
+            FailureKind::TooLong => CallError {
                 message: format!(
                     "{} (the prompt has {} bytes, asap.anchor.max_tokens is {})",
                     error.message,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::store::Key;
+use super::store::RequestKey;
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,10 +30,8 @@ pub struct ChatRequest {
     /// Which sample of the same request this is, from 1.
     pub attempt: u32,
     /// SHA-256 of the prompt's template in hexadecimal digits; empty where the prompt is the row's own.
-    pub prompt: String,
-    /// The fields that the prompt was filled with, for what answers in place of a model; not part of the key.
-    #[serde(skip)]
-    pub fields: Vec<(&'static str, String)>,
+    #[serde(rename = "prompt")]
+    pub template_hash: String,
 }
 
 impl ChatRequest {
@@ -42,7 +40,7 @@ impl ChatRequest {
     ///
     /// # Errors
     /// If a sampling parameter is no finite number.
-    pub fn key(&self) -> serde_json::Result<Key> {
+    pub fn key(&self) -> serde_json::Result<RequestKey> {
         Ok(Sha256::digest(serde_json::to_vec(self)?).into())
     }
 
@@ -65,8 +63,7 @@ mod tests {
             top_p: 1.0,
             max_tokens: 10,
             attempt: 1,
-            prompt: "ab".to_string(),
-            fields: Vec::new(),
+            template_hash: "ab".to_string(),
         }
     }
 
@@ -83,9 +80,9 @@ mod tests {
             ChatRequest { top_p: 0.9, ..asked.clone() },
             ChatRequest { max_tokens: 11, ..asked.clone() },
             ChatRequest { attempt: 2, ..asked.clone() },
-            ChatRequest { prompt: "ac".to_string(), ..asked.clone() },
+            ChatRequest { template_hash: "ac".to_string(), ..asked.clone() },
         ];
-        let keys: HashSet<Key> = others.iter().map(|other| other.key().unwrap()).collect();
+        let keys: HashSet<RequestKey> = others.iter().map(|other| other.key().unwrap()).collect();
         assert_eq!(keys.len(), others.len());
         assert!(keys.contains(&request().key().unwrap()));
     }

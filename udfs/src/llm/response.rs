@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use super::chat::{Answer, CallError, Kind};
+use super::chat::{Answer, CallError, FailureKind};
 use super::retry::retry_after;
 
 /// The most characters that an error quotes of a response.
@@ -37,16 +37,16 @@ pub struct Failure {
 impl Failure {
     /// Whether the endpoint was asked too much.
     pub fn is_limit(&self) -> bool {
-        self.error.kind == Kind::RateLimited
+        self.error.kind == FailureKind::RateLimited
     }
 
     /// A failure that the same request would meet again.
-    pub fn lasting(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn lasting(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { error: CallError::new(kind, message), is_passing: false, after: None }
     }
 
     /// A failure that may be over soon.
-    pub fn passing(kind: Kind, message: impl Into<String>) -> Self {
+    pub fn passing(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { is_passing: true, ..Self::lasting(kind, message) }
     }
 }
@@ -86,23 +86,26 @@ pub fn read(
     let useless = |kind, message: String| {
         let error = CallError { kind, message, tokens_in, tokens_out };
         // Nobody pays twice for what a model said, useless or not.
-        Failure { error, is_passing: kind == Kind::BadResponse && paid_out.unwrap_or(0) == 0, after: None }
+        Failure { error, is_passing: kind == FailureKind::BadResponse && paid_out.unwrap_or(0) == 0, after: None }
     };
     if !choice.is_object() {
-        return Err(useless(Kind::BadResponse, format!("expected a choice, found none: {}", response.quoted(body))));
+        return Err(useless(
+            FailureKind::BadResponse,
+            format!("expected a choice, found none: {}", response.quoted(body)),
+        ));
     }
     match (choice["finish_reason"].as_str(), choice["message"]["refusal"].as_str(), text) {
         (Some("length"), ..) => {
-            Err(useless(Kind::TooLong, format!("the answer was cut off after {tokens_out} tokens")))
+            Err(useless(FailureKind::TooLong, format!("the answer was cut off after {tokens_out} tokens")))
         }
         (Some("content_filter"), ..) => {
-            Err(useless(Kind::Refused, "the endpoint's filter held the answer back".to_string()))
+            Err(useless(FailureKind::Refused, "the endpoint's filter held the answer back".to_string()))
         }
         (_, Some(refusal), _) => {
-            Err(useless(Kind::Refused, format!("the model refused: {}", response.quoted(refusal))))
+            Err(useless(FailureKind::Refused, format!("the model refused: {}", response.quoted(refusal))))
         }
         (_, _, Some(text)) if !text.is_empty() => Ok(Answer { text, tokens_in, tokens_out }),
-        _ => Err(useless(Kind::BadResponse, format!("expected a text, found none: {}", response.quoted(body)))),
+        _ => Err(useless(FailureKind::BadResponse, format!("expected a text, found none: {}", response.quoted(body)))),
     }
 }
 
@@ -134,17 +137,19 @@ impl Body<'_> {
         match status.as_u16() {
             // The key goes where the setting points and nowhere else, so a redirect is not followed.
             300..400 => Failure::lasting(
-                Kind::Denied,
+                FailureKind::Denied,
                 format!("{}: the endpoint redirects; set asap.anchor.base_url to where it is", status.as_u16()),
             ),
             // OpenAI's word for an account without money, which no wait fills.
-            429 if body.contains("insufficient_quota") => Failure::lasting(Kind::Denied, said),
-            429 => Failure { after: asked_for(headers), ..Failure::passing(Kind::RateLimited, said) },
-            408 => Failure::passing(Kind::Timeout, said),
-            401..=405 | 407 => Failure::lasting(Kind::Denied, said),
-            400 | 413 | 422 if is_too_long(body) => Failure::lasting(Kind::TooLong, said),
-            409 | 425 | 500.. => Failure { after: asked_for(headers), ..Failure::passing(Kind::Unavailable, said) },
-            _ => Failure::lasting(Kind::Refused, said),
+            429 if body.contains("insufficient_quota") => Failure::lasting(FailureKind::Denied, said),
+            429 => Failure { after: asked_for(headers), ..Failure::passing(FailureKind::RateLimited, said) },
+            408 => Failure::passing(FailureKind::Timeout, said),
+            401..=405 | 407 => Failure::lasting(FailureKind::Denied, said),
+            400 | 413 | 422 if is_too_long(body) => Failure::lasting(FailureKind::TooLong, said),
+            409 | 425 | 500.. => {
+                Failure { after: asked_for(headers), ..Failure::passing(FailureKind::Unavailable, said) }
+            }
+            _ => Failure::lasting(FailureKind::Refused, said),
         }
     }
 
@@ -162,7 +167,7 @@ impl Body<'_> {
 }
 
 fn bad(message: String) -> Failure {
-    Failure::passing(Kind::BadResponse, message)
+    Failure::passing(FailureKind::BadResponse, message)
 }
 
 fn is_too_long(body: &str) -> bool {
@@ -239,16 +244,16 @@ mod tests {
     #[test]
     fn what_is_no_answer_says_why_and_whether_to_try_again() {
         let cases = [
-            (completion(json!("ye"), "length"), Kind::TooLong, false, "cut off after 3 tokens"),
-            (completion(json!("n"), "content_filter"), Kind::Refused, false, "filter"),
-            (completion(Value::Null, "stop"), Kind::BadResponse, false, "found none"),
-            (json!({ "choices": [{ "message": { "refusal": "I won't" } }] }), Kind::Refused, false, "I won't"),
-            (json!({ "choices": [{ "message": { "content": null } }] }), Kind::BadResponse, true, "found none"),
-            (json!({ "choices": [] }), Kind::BadResponse, true, "expected a choice"),
-            (json!({ "choices": "many" }), Kind::BadResponse, true, "expected a choice"),
-            (json!({ "error": { "message": "overloaded" } }), Kind::BadResponse, true, "overloaded"),
-            (json!({ "error": { "message": "slow", "code": 429 } }), Kind::RateLimited, true, "429: slow"),
-            (json!({ "error": { "message": "key", "code": "401" } }), Kind::Denied, false, "401: key"),
+            (completion(json!("ye"), "length"), FailureKind::TooLong, false, "cut off after 3 tokens"),
+            (completion(json!("n"), "content_filter"), FailureKind::Refused, false, "filter"),
+            (completion(Value::Null, "stop"), FailureKind::BadResponse, false, "found none"),
+            (json!({ "choices": [{ "message": { "refusal": "I won't" } }] }), FailureKind::Refused, false, "I won't"),
+            (json!({ "choices": [{ "message": { "content": null } }] }), FailureKind::BadResponse, true, "found none"),
+            (json!({ "choices": [] }), FailureKind::BadResponse, true, "expected a choice"),
+            (json!({ "choices": "many" }), FailureKind::BadResponse, true, "expected a choice"),
+            (json!({ "error": { "message": "overloaded" } }), FailureKind::BadResponse, true, "overloaded"),
+            (json!({ "error": { "message": "slow", "code": 429 } }), FailureKind::RateLimited, true, "429: slow"),
+            (json!({ "error": { "message": "key", "code": "401" } }), FailureKind::Denied, false, "401: key"),
         ];
         for (body, kind, is_passing, words) in cases {
             let failure = read_ok(&body).unwrap_err();
@@ -263,17 +268,17 @@ mod tests {
     fn a_status_says_whether_to_try_again() {
         let window = "This model's maximum context length is 8192 tokens. However, you requested 13000 tokens.";
         let cases = [
-            (429, "", Kind::RateLimited, true),
-            (429, "insufficient_quota", Kind::Denied, false),
-            (500, "", Kind::Unavailable, true),
-            (529, "", Kind::Unavailable, true),
-            (408, "", Kind::Timeout, true),
-            (401, "", Kind::Denied, false),
-            (402, "", Kind::Denied, false),
-            (404, "", Kind::Denied, false),
-            (400, "", Kind::Refused, false),
-            (400, window, Kind::TooLong, false),
-            (418, "", Kind::Refused, false),
+            (429, "", FailureKind::RateLimited, true),
+            (429, "insufficient_quota", FailureKind::Denied, false),
+            (500, "", FailureKind::Unavailable, true),
+            (529, "", FailureKind::Unavailable, true),
+            (408, "", FailureKind::Timeout, true),
+            (401, "", FailureKind::Denied, false),
+            (402, "", FailureKind::Denied, false),
+            (404, "", FailureKind::Denied, false),
+            (400, "", FailureKind::Refused, false),
+            (400, window, FailureKind::TooLong, false),
+            (418, "", FailureKind::Refused, false),
         ];
         for (status, body, kind, is_passing) in cases {
             let status = StatusCode::from_u16(status).unwrap();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use datafusion::execution::TaskContext;
 
 use super::chat::Outcome;
-use super::store::Key;
+use super::store::RequestKey;
 
 /// What was asked in vain while a statement runs. When the last who holds it lets it go, it tells how much and why.
 #[derive(Debug, Default)]
@@ -16,19 +16,19 @@ pub struct Statement {
 
 #[derive(Debug, Default)]
 struct Lost {
-    outcomes: HashMap<Key, Arc<Outcome>>,
+    outcomes: HashMap<RequestKey, Arc<Outcome>>,
     requests: u64,
     first: Option<String>,
 }
 
 impl Statement {
     /// What an equal request came to, if it failed.
-    pub(super) fn failure(&self, key: &Key) -> Option<Arc<Outcome>> {
+    pub(super) fn failure(&self, key: &RequestKey) -> Option<Arc<Outcome>> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).outcomes.get(key).cloned()
     }
 
     /// Remembers a failure that no store keeps.
-    pub(super) fn fail(&self, key: Key, outcome: &Arc<Outcome>) {
+    pub(super) fn fail(&self, key: RequestKey, outcome: &Arc<Outcome>) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.outcomes.entry(key).or_insert_with(|| Arc::clone(outcome));
     }

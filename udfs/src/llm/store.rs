@@ -1,13 +1,14 @@
 //! Where paid answers are kept, seen from here: what stores them knows object stores, this crate does not.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use crate::settings::Settings;
 
 /// What an answer is found by: the SHA-256 of the whole request that it answers.
-pub type Key = [u8; 32];
+pub type RequestKey = [u8; 32];
 
 /// Why an answer could not be read or kept.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -24,7 +25,7 @@ pub trait AnswerStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// If the store cannot be read.
-    async fn get(&self, key: &Key) -> Result<Option<Vec<u8>>, StoreError>;
+    async fn get(&self, key: &RequestKey) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Makes sure that answers can be kept; it is asked before anything is paid.
     ///
@@ -40,5 +41,28 @@ pub trait AnswerStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// If the answer is not durable.
-    async fn keep(&self, key: Key, answer: Vec<u8>, may_wait: bool) -> Result<(), StoreError>;
+    async fn keep(&self, key: RequestKey, answer: Vec<u8>, may_wait: bool) -> Result<(), StoreError>;
+}
+
+/// A store that is read only.
+#[derive(Debug)]
+pub struct ReadOnly(pub Arc<dyn AnswerStore>);
+
+#[async_trait]
+impl AnswerStore for ReadOnly {
+    async fn get(&self, key: &RequestKey) -> Result<Option<Vec<u8>>, StoreError> {
+        self.0.get(key).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn configure(&self, settings: &Settings) {
+        self.0.configure(settings);
+    }
+
+    async fn keep(&self, _: RequestKey, _: Vec<u8>, _: bool) -> Result<(), StoreError> {
+        Ok(())
+    }
 }

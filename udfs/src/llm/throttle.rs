@@ -24,6 +24,8 @@ const SLOWED: f64 = 0.9;
 const STALLED: f64 = 0.5;
 /// What an answer adds to the pace.
 const QUICKENED: f64 = 1.01;
+/// Events without an answer after which it is told that there is none.
+const STUCK: u32 = 3;
 /// Endpoints count by the second or longer, so calls of less than a second tell no pace.
 const SHORTEST_SPAN: Duration = Duration::from_secs(1);
 
@@ -68,6 +70,8 @@ struct State {
     limited_at: Option<Instant>,
     /// Events since the last answer.
     unanswered: u32,
+    /// Whether it was told that there is no answer.
+    is_told: bool,
 }
 
 impl Default for State {
@@ -85,6 +89,7 @@ impl Default for State {
             taken: 0,
             limited_at: None,
             unanswered: 0,
+            is_told: false,
         }
     }
 }
@@ -126,6 +131,15 @@ impl Throttle {
             Some(more) => Some(next + time(more, per_minute)),
             None => next.checked_sub(time(estimated - actual, per_minute)),
         });
+    }
+
+    /// Whether the endpoint has limited calls so often without an answer that it should be told, for the first time since its
+    /// last answer.
+    pub fn is_stuck_anew(&self) -> bool {
+        let mut state = self.state();
+        let is_anew = state.unanswered >= STUCK && !state.is_told;
+        state.is_told |= is_anew;
+        is_anew
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -182,7 +196,7 @@ impl State {
     }
 
     fn answered(&mut self) {
-        self.unanswered = 0;
+        (self.unanswered, self.is_told) = (0, false);
         let wider = self.window + if self.is_rising { 1.0 } else { WIDENED };
         self.window = wider.min(f64::from(self.at_once));
         self.pace = self.pace.map(|pace| pace * QUICKENED);
@@ -343,5 +357,23 @@ mod tests {
         assert!(futures::poll!(&mut waiting).is_pending());
         running.truncate(1);
         assert!(futures::poll!(&mut waiting).is_ready());
+    }
+
+    #[test]
+    fn that_nothing_is_answered_is_told_once_until_something_is() {
+        let throttle = Arc::new(Throttle::default());
+        let limited = || {
+            let mut state = throttle.state();
+            let now = Instant::now();
+            (state.next, state.paused_until) = ([None; 3], None);
+            let events = state.begin(FREE, 1, now).unwrap();
+            state.limited(events, None, now);
+            state.in_flight -= 1;
+            drop(state);
+            throttle.is_stuck_anew()
+        };
+        assert_eq!([(); 5].map(|()| limited()), [false, false, true, false, false]);
+        throttle.state().answered();
+        assert_eq!([(); 4].map(|()| limited()), [false, false, true, false]);
     }
 }

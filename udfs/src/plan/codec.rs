@@ -18,8 +18,9 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::{LogicalExprNode, PhysicalExprNode};
 use prost::Message;
 
-use super::exec::{FenceExec, PlannedCall};
+use super::exec::FenceExec;
 use super::node::{Fence, FencedCall};
+use super::planned::PlannedCall;
 
 /// What the bytes of a fence begin with: other codecs write none of it.
 const MAGIC: &[u8] = b"asap.fence.1:";

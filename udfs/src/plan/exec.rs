@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{Field, FieldRef, Fields, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Fields, Schema, SchemaRef};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, exec_datafusion_err, internal_datafusion_err};
+use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::projection::ProjectionMapping;
-use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::{
@@ -17,8 +17,8 @@ use datafusion::physical_plan::{
     Statistics, StatisticsArgs,
 };
 
-use super::call::{AsyncCall, AsyncFunction};
-use super::meter::Meter;
+use super::metrics::CallMetrics;
+use super::planned::PlannedCall;
 use super::window::{InFlight, Level};
 
 /// Makes calls for each row of its input, a bounded window of rows at once, and adds their results as columns behind
@@ -29,36 +29,6 @@ pub struct FenceExec {
     calls: Vec<PlannedCall>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-}
-
-/// A call with its arguments bound to the columns of its input.
-#[derive(Debug, Clone)]
-pub struct PlannedCall {
-    /// The call as a scalar function; it is described and encoded, never evaluated.
-    pub(super) expression: Arc<dyn PhysicalExpr>,
-    pub(super) call: Arc<dyn AsyncCall>,
-    pub(super) args: Vec<Arc<dyn PhysicalExpr>>,
-    /// The type of the results, and the name of their column.
-    pub(super) field: FieldRef,
-}
-
-impl PlannedCall {
-    /// The call that `expression` is, with its results in `column`.
-    ///
-    /// # Errors
-    /// If it is none.
-    pub(super) fn try_new(expression: Arc<dyn PhysicalExpr>, column: &str, input: &Schema) -> Result<Self> {
-        let function = expression.downcast_ref::<ScalarFunctionExpr>();
-        let call = function.and_then(|function| AsyncFunction::call_of(function.fun()));
-        let (Some(function), Some(call)) = (function, call) else {
-            return Err(exec_datafusion_err!(
-                "a fence makes calls, found {expression}: register the functions of asap in the session that runs the plan"
-            ));
-        };
-        let (args, call) = (function.args().to_vec(), Arc::clone(call));
-        let field: Field = expression.return_field(input)?.as_ref().clone().with_name(column);
-        Ok(Self { expression, call, args, field: Arc::new(field) })
-    }
 }
 
 impl FenceExec {
@@ -139,7 +109,7 @@ impl ExecutionPlan for FenceExec {
             calls: self.calls.clone(),
             schema: self.schema(),
             context,
-            meter: Arc::new(Meter::new(&self.metrics, partition)),
+            metrics: Arc::new(CallMetrics::new(&self.metrics, partition)),
             baseline: BaselineMetrics::new(&self.metrics, partition),
         };
         Ok(Box::pin(InFlight::new(level, input, partition)))

@@ -11,8 +11,9 @@ use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 
-use super::exec::{FenceExec, PlannedCall};
+use super::exec::FenceExec;
 use super::node::Fence;
+use super::planned::PlannedCall;
 
 /// The engine's planner, which knows fences too.
 #[derive(Debug)]

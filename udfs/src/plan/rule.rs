@@ -20,8 +20,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Distinct, DistinctOn, Expr, Filter, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use datafusion::optimizer::AnalyzerRule;
 
-use super::call::{AsyncFunction, first_call, misplaced};
 use super::node::{Fence, FencedCall};
+use crate::function::{Function, first_call, misplaced};
 
 /// What the columns of calls are named, with a number behind it.
 const COLUMN: &str = "__call_";
@@ -233,7 +233,7 @@ fn place(input: LogicalPlan, calls: Vec<FencedCall>) -> Result<LogicalPlan> {
 
 fn first_call_itself(expr: &Expr) -> Option<&str> {
     match expr {
-        Expr::ScalarFunction(function) if AsyncFunction::call_of(&function.func).is_some() => Some(function.name()),
+        Expr::ScalarFunction(function) if Function::call_of(&function.func).is_some() => Some(function.name()),
         _ => None,
     }
 }

@@ -28,9 +28,10 @@ use futures::future::{BoxFuture, try_join_all};
 use futures::stream::FuturesOrdered;
 use futures::{FutureExt, Stream, StreamExt};
 
-use super::call::CallArgs;
-use super::exec::PlannedCall;
-use super::meter::Meter;
+use super::metrics::CallMetrics;
+use super::planned::PlannedCall;
+use crate::columns::Columns;
+use crate::function::CallRows;
 
 /// A window holds at least so many pieces, so that few rows wait for the slowest of their piece.
 const PIECES: usize = 8;
@@ -41,7 +42,7 @@ pub(super) struct Level {
     pub calls: Vec<PlannedCall>,
     pub schema: SchemaRef,
     pub context: Arc<TaskContext>,
-    pub meter: Arc<Meter>,
+    pub metrics: Arc<CallMetrics>,
     pub baseline: BaselineMetrics,
 }
 
@@ -126,7 +127,7 @@ impl InFlight {
         self.rest = (others > 0).then(|| batch.slice(rows, others));
         self.begun.push_back(piece.clone());
         self.rows += rows;
-        self.level.meter.in_flight(self.rows);
+        self.level.metrics.in_flight(self.rows);
         let task = SpawnedTask::spawn(call_all(Arc::clone(&self.level), piece, self.memory.new_empty()));
         let finished = task.join_unwind().map(|finished| {
             finished.unwrap_or_else(|_| exec_err!("the calls of a query were stopped: the runtime is going down"))
@@ -163,7 +164,7 @@ impl Stream for InFlight {
             return Poll::Pending;
         }
         if let Some(start) = self.waiting_since.take() {
-            self.level.meter.waited_since(start);
+            self.level.metrics.waited_since(start);
         }
         if matches!(polled, Poll::Ready(Some(Err(_)))) {
             // No more is paid for a query that has failed.
@@ -194,16 +195,14 @@ async fn call_all(level: Arc<Level>, batch: RecordBatch, memory: MemoryReservati
 
 async fn call_one(level: &Level, call: &PlannedCall, batch: &RecordBatch) -> Result<ArrayRef> {
     let rows = batch.num_rows();
-    let arrays = {
+    let columns = {
         let _timer = level.baseline.elapsed_compute().timer();
-        let arrays = call.args.iter().map(|argument| argument.evaluate(batch)?.into_array(rows));
-        arrays.collect::<Result<Vec<_>>>()?
+        let values = call.args.iter().map(|argument| argument.evaluate(batch)).collect::<Result<Vec<_>>>()?;
+        Columns::new(&values, rows)?
     };
-    let (context, return_field) = (Arc::clone(&level.context), Arc::clone(&call.field));
-    let args = CallArgs { arrays, rows, context, return_field };
-    let result = call.call.call(&args, &level.meter).await?;
+    let result = call.call.call(&CallRows { columns, context: Arc::clone(&level.context) }, &level.metrics).await?;
     if result.len() != rows {
-        return Err(exec_datafusion_err!("{} gave {} results for {rows} rows", call.call.name(), result.len()));
+        return Err(exec_datafusion_err!("{} gave {} results for {rows} rows", call.expression, result.len()));
     }
     Ok(result)
 }

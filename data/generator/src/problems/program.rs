@@ -1,6 +1,6 @@
 //! Programming problems: a function that takes a list through several stages to a number.
 
-use super::stages::Stage;
+use super::stages::ListOperation;
 use crate::dice::Dice;
 use crate::voice::{Voice, Words, fill, phrases};
 use crate::work::{Say, Work};
@@ -44,7 +44,7 @@ pub struct Program {
     name: &'static str,
     list: &'static str,
     element: &'static str,
-    stages: Vec<Stage>,
+    stages: Vec<ListOperation>,
     /// Names for the right stages, then as many for those of a detour.
     identifiers: Vec<&'static str>,
     /// Which of two styles each line is in.
@@ -86,7 +86,7 @@ impl Program {
 
     fn describe(&self, dice: &mut Dice) -> String {
         let numbered =
-            |(place, stage): (usize, &Stage)| format!("{}. {}", place + 1, sentence(&stage.what(self.voice)));
+            |(place, stage): (usize, &ListOperation)| format!("{}. {}", place + 1, sentence(&stage.what(self.voice)));
         let stages = self.stages.iter().enumerate().map(numbered).collect::<Vec<_>>().join("\n");
         let texts = [
             ("list", self.list),
@@ -100,7 +100,7 @@ impl Program {
     }
 
     /// The function as code without fences, for the right stages or those of a detour.
-    fn code(&self, stages: &[Stage], identifiers: &[&'static str]) -> Vec<String> {
+    fn code(&self, stages: &[ListOperation], identifiers: &[&'static str]) -> Vec<String> {
         let mut lines = vec![format!("def {}({}):", self.name, self.list)];
         for place in 0..stages.len() {
             lines.push(format!("    {}", self.line(stages, identifiers, place)));
@@ -114,7 +114,7 @@ impl Program {
         self.code(&self.stages, &self.identifiers).join("\n")
     }
 
-    fn line(&self, stages: &[Stage], identifiers: &[&'static str], place: usize) -> String {
+    fn line(&self, stages: &[ListOperation], identifiers: &[&'static str], place: usize) -> String {
         let list = if place == 0 { self.list } else { identifiers[place - 1] };
         stages[place].code(identifiers[place], list, self.element, self.styles[place])
     }
@@ -122,7 +122,7 @@ impl Program {
     /// One stage as text: its line within the sentence or below it, or its result alone.
     fn stage(
         &self,
-        stages: &[Stage],
+        stages: &[ListOperation],
         identifiers: &[&'static str],
         place: usize,
         result: &[i64],
@@ -175,10 +175,10 @@ impl Work for Program {
         let right = self.stages[place];
         let is_last = place + 1 == self.stages.len();
         let drawn: Vec<_> = (0..20)
-            .map(|_| if is_last { Stage::draw_last(&mut say.dice) } else { Stage::draw(&mut say.dice) })
+            .map(|_| if is_last { ListOperation::draw_last(&mut say.dice) } else { ListOperation::draw(&mut say.dice) })
             .collect();
         let list = &self.results[place];
-        let is_wrong = |stage: &&Stage| {
+        let is_wrong = |stage: &&ListOperation| {
             let result = stage.apply(list);
             **stage != right && (result.len() > 2 || is_last) && !self.results.contains(&result)
         };
@@ -252,10 +252,10 @@ impl Work for Program {
 }
 
 /// Stages and what they make of an example, unless they leave too little of it.
-fn stages(dice: &mut Dice) -> Option<(Vec<Stage>, Vec<Vec<i64>>)> {
+fn stages(dice: &mut Dice) -> Option<(Vec<ListOperation>, Vec<Vec<i64>>)> {
     let count = dice.between(4, 6) as usize;
-    let mut stages: Vec<_> = (0..count).map(|_| Stage::draw(dice)).collect();
-    stages.push(Stage::draw_last(dice));
+    let mut stages: Vec<_> = (0..count).map(|_| ListOperation::draw(dice)).collect();
+    stages.push(ListOperation::draw_last(dice));
     let length = dice.between(5, 7) as usize;
     let mut results: Vec<Vec<i64>> = vec![(0..length).map(|_| dice.between(1, 99)).collect()];
     for stage in &stages {

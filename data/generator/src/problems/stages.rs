@@ -3,9 +3,9 @@
 use crate::dice::Dice;
 use crate::voice::{Voice, fill};
 
-/// One stage. All but the last kind turn a list into a list.
+/// One operation. All but the last kind turn a list into a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum ListOperation {
     /// Keeps the multiples of a number.
     Divisible(i64),
     /// Keeps what leaves a remainder.
@@ -59,32 +59,32 @@ pub enum Reduction {
     Range,
 }
 
-impl Stage {
+impl ListOperation {
     /// A stage that turns a list into a list.
-    pub fn draw(dice: &mut Dice) -> Stage {
+    pub fn draw(dice: &mut Dice) -> ListOperation {
         match dice.below(16) {
-            0 => Stage::Divisible(dice.between(2, 5)),
-            1 => Stage::NotDivisible(dice.between(2, 6)),
-            2 => Stage::Above(dice.between(4, 25)),
-            3 => Stage::Below(dice.between(40, 90)),
-            4 => Stage::AddEach(dice.between(2, 30)),
-            5 => Stage::TimesEach(dice.between(2, 9)),
-            6 => Stage::ModuloEach(dice.between(11, 60)),
-            7 => Stage::SquareEach,
-            8 => Stage::Ascending,
-            9 => Stage::Descending,
-            10 => Stage::Reverse,
-            11 => Stage::First(dice.between(3, 6)),
-            12 => Stage::Skip(dice.between(1, 3)),
-            13 => Stage::EverySecond,
-            14 => Stage::RunningTotals,
-            _ => Stage::Gaps,
+            0 => ListOperation::Divisible(dice.between(2, 5)),
+            1 => ListOperation::NotDivisible(dice.between(2, 6)),
+            2 => ListOperation::Above(dice.between(4, 25)),
+            3 => ListOperation::Below(dice.between(40, 90)),
+            4 => ListOperation::AddEach(dice.between(2, 30)),
+            5 => ListOperation::TimesEach(dice.between(2, 9)),
+            6 => ListOperation::ModuloEach(dice.between(11, 60)),
+            7 => ListOperation::SquareEach,
+            8 => ListOperation::Ascending,
+            9 => ListOperation::Descending,
+            10 => ListOperation::Reverse,
+            11 => ListOperation::First(dice.between(3, 6)),
+            12 => ListOperation::Skip(dice.between(1, 3)),
+            13 => ListOperation::EverySecond,
+            14 => ListOperation::RunningTotals,
+            _ => ListOperation::Gaps,
         }
     }
 
     /// A stage that ends in a number.
-    pub fn draw_last(dice: &mut Dice) -> Stage {
-        Stage::Reduce(match dice.below(6) {
+    pub fn draw_last(dice: &mut Dice) -> ListOperation {
+        ListOperation::Reduce(match dice.below(6) {
             0 => Reduction::Sum,
             1 => Reduction::Largest,
             2 => Reduction::Smallest,
@@ -99,56 +99,60 @@ impl Stage {
         let each = |change: &dyn Fn(i64) -> i64| list.iter().map(|x| change(*x)).collect();
         let keep = |test: &dyn Fn(i64) -> bool| list.iter().copied().filter(|x| test(*x)).collect();
         match *self {
-            Stage::Divisible(k) => keep(&|x| x % k == 0),
-            Stage::NotDivisible(k) => keep(&|x| x % k != 0),
-            Stage::Above(k) => keep(&|x| x > k),
-            Stage::Below(k) => keep(&|x| x < k),
-            Stage::AddEach(k) => each(&|x| x + k),
-            Stage::TimesEach(k) => each(&|x| x * k),
-            Stage::ModuloEach(k) => each(&|x| x.rem_euclid(k)),
-            Stage::SquareEach => each(&|x| x * x),
-            Stage::Ascending => sorted(list),
-            Stage::Descending => sorted(list).into_iter().rev().collect(),
-            Stage::Reverse => list.iter().rev().copied().collect(),
-            Stage::First(n) => list.iter().take(n as usize).copied().collect(),
-            Stage::Skip(n) => list.iter().skip(n as usize).copied().collect(),
-            Stage::EverySecond => list.iter().step_by(2).copied().collect(),
-            Stage::RunningTotals => list
+            ListOperation::Divisible(k) => keep(&|x| x % k == 0),
+            ListOperation::NotDivisible(k) => keep(&|x| x % k != 0),
+            ListOperation::Above(k) => keep(&|x| x > k),
+            ListOperation::Below(k) => keep(&|x| x < k),
+            ListOperation::AddEach(k) => each(&|x| x + k),
+            ListOperation::TimesEach(k) => each(&|x| x * k),
+            ListOperation::ModuloEach(k) => each(&|x| x.rem_euclid(k)),
+            ListOperation::SquareEach => each(&|x| x * x),
+            ListOperation::Ascending => sorted(list),
+            ListOperation::Descending => sorted(list).into_iter().rev().collect(),
+            ListOperation::Reverse => list.iter().rev().copied().collect(),
+            ListOperation::First(n) => list.iter().take(n as usize).copied().collect(),
+            ListOperation::Skip(n) => list.iter().skip(n as usize).copied().collect(),
+            ListOperation::EverySecond => list.iter().step_by(2).copied().collect(),
+            ListOperation::RunningTotals => list
                 .iter()
                 .scan(0, |total, x| {
                     *total += x;
                     Some(*total)
                 })
                 .collect(),
-            Stage::Gaps => list.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect(),
-            Stage::Reduce(reduction) => vec![reduction.apply(list)],
+            ListOperation::Gaps => list.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect(),
+            ListOperation::Reduce(reduction) => vec![reduction.apply(list)],
         }
     }
 
     /// What the stage does, as a request.
     pub fn what(&self, voice: Voice) -> String {
         let (words, k) = match *self {
-            Stage::Divisible(k) => {
+            ListOperation::Divisible(k) => {
                 (["keep only the numbers divisible by {k}", "discard all that {k} does not divide"], k)
             }
-            Stage::NotDivisible(k) => (["remove the multiples of {k}", "discard all that {k} divides"], k),
-            Stage::Above(k) => (["keep the numbers above {k}", "discard all that is ≤ {k}"], k),
-            Stage::Below(k) => (["keep the numbers below {k}", "discard all that is ≥ {k}"], k),
-            Stage::AddEach(k) => (["add {k} to every number", "raise each entry by {k}"], k),
-            Stage::TimesEach(k) => (["multiply every number by {k}", "scale each entry with {k}"], k),
-            Stage::ModuloEach(k) => (["reduce every number modulo {k}", "leave the remainder on division by {k}"], k),
-            Stage::SquareEach => (["square every number", "raise each entry to its second power"], 0),
-            Stage::Ascending => (["sort the list upwards", "bring entries into rising order"], 0),
-            Stage::Descending => (["sort the list downwards", "bring entries into falling order"], 0),
-            Stage::Reverse => (["reverse the list", "turn the order around"], 0),
-            Stage::First(k) => (["take the first {k} numbers", "hold on to {k} leading entries"], k),
-            Stage::Skip(k) => (["skip the first {k} of the list", "cut off {k} leading entries"], k),
-            Stage::EverySecond => {
+            ListOperation::NotDivisible(k) => (["remove the multiples of {k}", "discard all that {k} divides"], k),
+            ListOperation::Above(k) => (["keep the numbers above {k}", "discard all that is ≤ {k}"], k),
+            ListOperation::Below(k) => (["keep the numbers below {k}", "discard all that is ≥ {k}"], k),
+            ListOperation::AddEach(k) => (["add {k} to every number", "raise each entry by {k}"], k),
+            ListOperation::TimesEach(k) => (["multiply every number by {k}", "scale each entry with {k}"], k),
+            ListOperation::ModuloEach(k) => {
+                (["reduce every number modulo {k}", "leave the remainder on division by {k}"], k)
+            }
+            ListOperation::SquareEach => (["square every number", "raise each entry to its second power"], 0),
+            ListOperation::Ascending => (["sort the list upwards", "bring entries into rising order"], 0),
+            ListOperation::Descending => (["sort the list downwards", "bring entries into falling order"], 0),
+            ListOperation::Reverse => (["reverse the list", "turn the order around"], 0),
+            ListOperation::First(k) => (["take the first {k} numbers", "hold on to {k} leading entries"], k),
+            ListOperation::Skip(k) => (["skip the first {k} of the list", "cut off {k} leading entries"], k),
+            ListOperation::EverySecond => {
                 (["take every second number, from the first", "leave out entries two, four and so on"], 0)
             }
-            Stage::RunningTotals => (["form the running totals", "accumulate from the left"], 0),
-            Stage::Gaps => (["form the gaps between neighbours", "measure how far adjacent entries are apart"], 0),
-            Stage::Reduce(reduction) => reduction.what(),
+            ListOperation::RunningTotals => (["form the running totals", "accumulate from the left"], 0),
+            ListOperation::Gaps => {
+                (["form the gaps between neighbours", "measure how far adjacent entries are apart"], 0)
+            }
+            ListOperation::Reduce(reduction) => reduction.what(),
         };
         fill(voice.of(words), &[("k", &k.to_string())])
     }
@@ -156,43 +160,49 @@ impl Stage {
     /// The line of Python that sets `out` from `list`, in one of two styles.
     pub fn code(&self, out: &str, list: &str, x: &str, style: usize) -> String {
         let (templates, k) = match *self {
-            Stage::Divisible(k) => {
+            ListOperation::Divisible(k) => {
                 (["[{x} for {x} in {list} if {x} % {k} == 0]", "list(filter(lambda {x}: {x} % {k} == 0, {list}))"], k)
             }
-            Stage::NotDivisible(k) => {
+            ListOperation::NotDivisible(k) => {
                 (["[{x} for {x} in {list} if {x} % {k} != 0]", "list(filter(lambda {x}: {x} % {k}, {list}))"], k)
             }
-            Stage::Above(k) => {
+            ListOperation::Above(k) => {
                 (["[{x} for {x} in {list} if {x} > {k}]", "list(filter(lambda {x}: {x} > {k}, {list}))"], k)
             }
-            Stage::Below(k) => {
+            ListOperation::Below(k) => {
                 (["[{x} for {x} in {list} if {x} < {k}]", "list(filter(lambda {x}: {x} < {k}, {list}))"], k)
             }
-            Stage::AddEach(k) => (["[{x} + {k} for {x} in {list}]", "list(map(lambda {x}: {x} + {k}, {list}))"], k),
-            Stage::TimesEach(k) => (["[{k} * {x} for {x} in {list}]", "list(map(lambda {x}: {x} * {k}, {list}))"], k),
-            Stage::ModuloEach(k) => (["[{x} % {k} for {x} in {list}]", "list(map(lambda {x}: {x} % {k}, {list}))"], k),
-            Stage::SquareEach => (["[{x} * {x} for {x} in {list}]", "[{x} ** 2 for {x} in {list}]"], 0),
-            Stage::Ascending => (["sorted({list})", "sorted({list}, key=lambda {x}: {x})"], 0),
-            Stage::Descending => (["sorted({list}, reverse=True)", "sorted({list}, key=lambda {x}: -{x})"], 0),
-            Stage::Reverse => (["{list}[::-1]", "list(reversed({list}))"], 0),
-            Stage::First(k) => (["{list}[:{k}]", "[{x} for i, {x} in enumerate({list}) if i < {k}]"], k),
-            Stage::Skip(k) => (["{list}[{k}:]", "[{x} for i, {x} in enumerate({list}) if i >= {k}]"], k),
-            Stage::EverySecond => (["{list}[::2]", "[{x} for i, {x} in enumerate({list}) if i % 2 == 0]"], 0),
-            Stage::RunningTotals => (
+            ListOperation::AddEach(k) => {
+                (["[{x} + {k} for {x} in {list}]", "list(map(lambda {x}: {x} + {k}, {list}))"], k)
+            }
+            ListOperation::TimesEach(k) => {
+                (["[{k} * {x} for {x} in {list}]", "list(map(lambda {x}: {x} * {k}, {list}))"], k)
+            }
+            ListOperation::ModuloEach(k) => {
+                (["[{x} % {k} for {x} in {list}]", "list(map(lambda {x}: {x} % {k}, {list}))"], k)
+            }
+            ListOperation::SquareEach => (["[{x} * {x} for {x} in {list}]", "[{x} ** 2 for {x} in {list}]"], 0),
+            ListOperation::Ascending => (["sorted({list})", "sorted({list}, key=lambda {x}: {x})"], 0),
+            ListOperation::Descending => (["sorted({list}, reverse=True)", "sorted({list}, key=lambda {x}: -{x})"], 0),
+            ListOperation::Reverse => (["{list}[::-1]", "list(reversed({list}))"], 0),
+            ListOperation::First(k) => (["{list}[:{k}]", "[{x} for i, {x} in enumerate({list}) if i < {k}]"], k),
+            ListOperation::Skip(k) => (["{list}[{k}:]", "[{x} for i, {x} in enumerate({list}) if i >= {k}]"], k),
+            ListOperation::EverySecond => (["{list}[::2]", "[{x} for i, {x} in enumerate({list}) if i % 2 == 0]"], 0),
+            ListOperation::RunningTotals => (
                 [
                     "[sum({list}[:i + 1]) for i in range(len({list}))]",
                     "[sum({list}[:i]) for i, _ in enumerate({list}, 1)]",
                 ],
                 0,
             ),
-            Stage::Gaps => (
+            ListOperation::Gaps => (
                 [
                     "[abs({x} - y) for {x}, y in zip({list}, {list}[1:])]",
                     "[abs({list}[i + 1] - {list}[i]) for i in range(len({list}) - 1)]",
                 ],
                 0,
             ),
-            Stage::Reduce(reduction) => reduction.code(),
+            ListOperation::Reduce(reduction) => reduction.code(),
         };
         let line = fill(templates[style], &[("x", x), ("k", &k.to_string()), ("list", list)]);
         format!("{out} = {line}")
@@ -263,28 +273,28 @@ mod tests {
     fn each_stage_does_what_its_line_says() {
         let list = [9, 4, 12, 7, 30];
         let results = [
-            (Stage::Divisible(3), vec![9, 12, 30], "b = [x for x in a if x % 3 == 0]"),
-            (Stage::NotDivisible(3), vec![4, 7], "b = [x for x in a if x % 3 != 0]"),
-            (Stage::Above(9), vec![12, 30], "b = [x for x in a if x > 9]"),
-            (Stage::Below(9), vec![4, 7], "b = [x for x in a if x < 9]"),
-            (Stage::AddEach(2), vec![11, 6, 14, 9, 32], "b = [x + 2 for x in a]"),
-            (Stage::TimesEach(2), vec![18, 8, 24, 14, 60], "b = [2 * x for x in a]"),
-            (Stage::ModuloEach(5), vec![4, 4, 2, 2, 0], "b = [x % 5 for x in a]"),
-            (Stage::SquareEach, vec![81, 16, 144, 49, 900], "b = [x * x for x in a]"),
-            (Stage::Ascending, vec![4, 7, 9, 12, 30], "b = sorted(a)"),
-            (Stage::Descending, vec![30, 12, 9, 7, 4], "b = sorted(a, reverse=True)"),
-            (Stage::Reverse, vec![30, 7, 12, 4, 9], "b = a[::-1]"),
-            (Stage::First(2), vec![9, 4], "b = a[:2]"),
-            (Stage::Skip(2), vec![12, 7, 30], "b = a[2:]"),
-            (Stage::EverySecond, vec![9, 12, 30], "b = a[::2]"),
-            (Stage::RunningTotals, vec![9, 13, 25, 32, 62], "b = [sum(a[:i + 1]) for i in range(len(a))]"),
-            (Stage::Gaps, vec![5, 8, 5, 23], "b = [abs(x - y) for x, y in zip(a, a[1:])]"),
-            (Stage::Reduce(Reduction::Sum), vec![62], "b = sum(a)"),
-            (Stage::Reduce(Reduction::Largest), vec![30], "b = max(a, default=0)"),
-            (Stage::Reduce(Reduction::Smallest), vec![4], "b = min(a, default=0)"),
-            (Stage::Reduce(Reduction::Count), vec![5], "b = len(a)"),
-            (Stage::Reduce(Reduction::SumModulo(7)), vec![6], "b = sum(a) % 7"),
-            (Stage::Reduce(Reduction::Range), vec![26], "b = max(a, default=0) - min(a, default=0)"),
+            (ListOperation::Divisible(3), vec![9, 12, 30], "b = [x for x in a if x % 3 == 0]"),
+            (ListOperation::NotDivisible(3), vec![4, 7], "b = [x for x in a if x % 3 != 0]"),
+            (ListOperation::Above(9), vec![12, 30], "b = [x for x in a if x > 9]"),
+            (ListOperation::Below(9), vec![4, 7], "b = [x for x in a if x < 9]"),
+            (ListOperation::AddEach(2), vec![11, 6, 14, 9, 32], "b = [x + 2 for x in a]"),
+            (ListOperation::TimesEach(2), vec![18, 8, 24, 14, 60], "b = [2 * x for x in a]"),
+            (ListOperation::ModuloEach(5), vec![4, 4, 2, 2, 0], "b = [x % 5 for x in a]"),
+            (ListOperation::SquareEach, vec![81, 16, 144, 49, 900], "b = [x * x for x in a]"),
+            (ListOperation::Ascending, vec![4, 7, 9, 12, 30], "b = sorted(a)"),
+            (ListOperation::Descending, vec![30, 12, 9, 7, 4], "b = sorted(a, reverse=True)"),
+            (ListOperation::Reverse, vec![30, 7, 12, 4, 9], "b = a[::-1]"),
+            (ListOperation::First(2), vec![9, 4], "b = a[:2]"),
+            (ListOperation::Skip(2), vec![12, 7, 30], "b = a[2:]"),
+            (ListOperation::EverySecond, vec![9, 12, 30], "b = a[::2]"),
+            (ListOperation::RunningTotals, vec![9, 13, 25, 32, 62], "b = [sum(a[:i + 1]) for i in range(len(a))]"),
+            (ListOperation::Gaps, vec![5, 8, 5, 23], "b = [abs(x - y) for x, y in zip(a, a[1:])]"),
+            (ListOperation::Reduce(Reduction::Sum), vec![62], "b = sum(a)"),
+            (ListOperation::Reduce(Reduction::Largest), vec![30], "b = max(a, default=0)"),
+            (ListOperation::Reduce(Reduction::Smallest), vec![4], "b = min(a, default=0)"),
+            (ListOperation::Reduce(Reduction::Count), vec![5], "b = len(a)"),
+            (ListOperation::Reduce(Reduction::SumModulo(7)), vec![6], "b = sum(a) % 7"),
+            (ListOperation::Reduce(Reduction::Range), vec![26], "b = max(a, default=0) - min(a, default=0)"),
         ];
         for (stage, result, code) in results {
             assert_eq!((stage.apply(&list), stage.code("b", "a", "x", 0)), (result, code.to_string()));

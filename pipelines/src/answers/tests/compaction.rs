@@ -6,13 +6,13 @@ use asap_udfs::llm::store::AnswerStore;
 
 use super::super::folder::{Folder, now};
 use super::super::segment::Record;
-use super::super::{Answers, State, Totals, compact, survey};
+use super::super::{AnswerFolder, State, Totals, compact, survey};
 use super::{answer, assert_holds, files, folder, get, keep, key};
 
 #[tokio::test]
 async fn small_segments_become_one_and_an_open_store_goes_on() {
     let (folder, url) = folder();
-    let [store, other] = [Answers::open(&url).await.unwrap(), Answers::open(&url).await.unwrap()];
+    let [store, other] = [AnswerFolder::open(&url).await.unwrap(), AnswerFolder::open(&url).await.unwrap()];
     keep(&store, 0..200).await;
     keep(&other, 150..210).await;
     std::fs::write(folder.path().join("notes.txt"), "not ours").unwrap();
@@ -28,7 +28,7 @@ async fn small_segments_become_one_and_an_open_store_goes_on() {
 
     assert_holds(&get(&store, 0..200).await);
     keep(&store, [500]).await;
-    assert_holds(&get(&Answers::open(&url).await.unwrap(), (0..210).chain([500])).await);
+    assert_holds(&get(&AnswerFolder::open(&url).await.unwrap(), (0..210).chain([500])).await);
     // A folder that is compact stays as it is.
     compact(&url, None).await.unwrap();
     let compacted = files(folder.path());
@@ -52,7 +52,7 @@ async fn torn_segments_and_old_answers_go() {
     let states: Vec<_> = survey(&url).await.unwrap().iter().map(|segment| segment.state).collect();
     assert_eq!(states, [State::Whole, State::Whole, State::Torn, State::Whole]);
 
-    let store = Answers::open(&url).await.unwrap();
+    let store = AnswerFolder::open(&url).await.unwrap();
     let done = compact(&url, Some(now() - 30 * day)).await.unwrap();
     assert_eq!((done.answers, done.answers_too_old, done.segments_torn), (2, 1, 1));
     assert_holds(&get(&store, [20, 0]).await);
@@ -61,13 +61,13 @@ async fn torn_segments_and_old_answers_go() {
 
     let done = compact(&url, Some(now() + day)).await.unwrap();
     assert_eq!((done.answers_too_old, done.segments_after), (2, 0));
-    assert!(Answers::open(&url).await.unwrap().is_empty());
+    assert!(AnswerFolder::open(&url).await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn compactions_run_beside_a_writer_and_readers() {
     let (_folder, url) = folder();
-    let store = Answers::open(&url).await.unwrap();
+    let store = AnswerFolder::open(&url).await.unwrap();
     let written = AtomicBool::new(false);
     let write = async {
         for group in 0..12 {
@@ -79,13 +79,13 @@ async fn compactions_run_beside_a_writer_and_readers() {
     let compacting = async || {
         while !written.load(Ordering::Relaxed) {
             compact(&url, None).await.unwrap();
-            let reader = Answers::open(&url).await.unwrap();
+            let reader = AnswerFolder::open(&url).await.unwrap();
             assert!(reader.len().is_multiple_of(64));
         }
     };
     futures::join!(write, compacting(), compacting());
     assert_holds(&get(&store, 0..12 * 64).await);
-    let next = Answers::open(&url).await.unwrap();
+    let next = AnswerFolder::open(&url).await.unwrap();
     assert_eq!(next.len(), 12 * 64);
     assert_holds(&get(&next, 0..12 * 64).await);
 }
@@ -93,7 +93,7 @@ async fn compactions_run_beside_a_writer_and_readers() {
 #[tokio::test]
 async fn what_a_killed_writer_left_goes_when_it_is_old() {
     let (folder, url) = folder();
-    let store = Answers::open(&url).await.unwrap();
+    let store = AnswerFolder::open(&url).await.unwrap();
     keep(&store, 0..3).await;
     let [old, new, other] = ["1-a.answers#1", "2-b.answers#1", "notes#1"].map(|name| folder.path().join(name));
     for path in [&old, &new, &other] {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::future::join_all;
 use url::Url;
 
-use super::super::Answers;
+use super::super::AnswerFolder;
 use super::{assert_holds, folder, get, keep};
 
 /// Names the folder that a writer writes to, and the number that it begins with.
@@ -21,7 +21,7 @@ async fn writer() {
     let Ok(task) = std::env::var(WRITER) else { return };
     let (first, url) = task.split_once(' ').unwrap();
     let (next, url) = (AtomicU64::new(first.parse().unwrap()), Url::parse(url).unwrap());
-    let store = Answers::open(&url).await.unwrap();
+    let store = AnswerFolder::open(&url).await.unwrap();
     let write = async || {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ async fn a_killed_writer_loses_nothing_that_it_kept() {
         let before = kept.len();
         kept.extend(numbers);
         assert!(kept.len() >= before + until);
-        let store = Answers::open(&url).await.unwrap();
+        let store = AnswerFolder::open(&url).await.unwrap();
         assert_holds(&get(&store, kept.iter().copied()).await);
     }
 }

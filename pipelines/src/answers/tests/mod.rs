@@ -6,15 +6,15 @@ mod storing;
 
 use std::path::{Path, PathBuf};
 
-use asap_udfs::llm::store::{AnswerStore, Key};
+use asap_udfs::llm::store::{AnswerStore, RequestKey};
 use futures::future::try_join_all;
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::Answers;
+use super::AnswerFolder;
 
 /// The key of a numbered request.
-fn key(number: u64) -> Key {
+fn key(number: u64) -> RequestKey {
     Sha256::digest(number.to_le_bytes()).into()
 }
 
@@ -31,7 +31,7 @@ fn folder() -> (tempfile::TempDir, Url) {
 }
 
 /// Keeps the answers to numbered requests at the same time.
-async fn keep(store: &Answers, numbers: impl IntoIterator<Item = u64>) {
+async fn keep(store: &AnswerFolder, numbers: impl IntoIterator<Item = u64>) {
     try_join_all(numbers.into_iter().map(|number| store.keep(key(number), answer(number), true))).await.unwrap();
 }
 
@@ -44,7 +44,7 @@ fn assert_holds(found: &[(u64, Option<Vec<u8>>)]) {
 }
 
 /// What a store has under numbers.
-async fn get(store: &Answers, numbers: impl IntoIterator<Item = u64>) -> Vec<(u64, Option<Vec<u8>>)> {
+async fn get(store: &AnswerFolder, numbers: impl IntoIterator<Item = u64>) -> Vec<(u64, Option<Vec<u8>>)> {
     let mut found = Vec::new();
     for number in numbers {
         found.push((number, store.get(&key(number)).await.unwrap()));

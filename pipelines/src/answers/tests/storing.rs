@@ -6,20 +6,20 @@ use asap_udfs::llm::store::AnswerStore;
 use futures::FutureExt;
 use object_store::memory::InMemory;
 
-use super::super::Answers;
+use super::super::AnswerFolder;
 use super::super::folder::Folder;
 use super::{answer, assert_holds, files, folder, get, keep, key};
 
 #[tokio::test]
 async fn what_is_kept_is_found_by_the_next_process() {
     let (folder, url) = folder();
-    let store = Answers::open(&url).await.unwrap();
+    let store = AnswerFolder::open(&url).await.unwrap();
     assert!(store.is_empty() && store.get(&key(1)).await.unwrap().is_none());
     keep(&store, 0..200).await;
     assert_holds(&get(&store, 0..200).await);
     // Three full groups and the eight answers that are left.
     assert_eq!(files(folder.path()).len(), 4);
-    let next = Answers::open(&url).await.unwrap();
+    let next = AnswerFolder::open(&url).await.unwrap();
     assert_eq!(next.len(), 200);
     assert_holds(&get(&next, 0..200).await);
     assert_eq!(next.get(&key(200)).await.unwrap(), None);
@@ -29,25 +29,25 @@ async fn what_is_kept_is_found_by_the_next_process() {
 async fn an_object_store_holds_answers_below_its_prefix() {
     let memory = Arc::new(InMemory::new());
     let folder = Folder::of_store(memory.clone(), "out/_asap/cache");
-    let store = Answers::open_folder(folder.clone()).await.unwrap();
+    let store = AnswerFolder::open_folder(folder.clone()).await.unwrap();
     keep(&store, 0..64).await;
     keep(&store, [64]).await;
     assert_eq!(folder.list().await.unwrap().len(), 2);
-    let next = Answers::open_folder(folder).await.unwrap();
+    let next = AnswerFolder::open_folder(folder).await.unwrap();
     assert_holds(&get(&next, 0..65).await);
-    let beside = Answers::open_folder(Folder::of_store(memory, "out/_asap/cach")).await.unwrap();
+    let beside = AnswerFolder::open_folder(Folder::of_store(memory, "out/_asap/cach")).await.unwrap();
     assert!(beside.is_empty());
 }
 
 #[tokio::test]
 async fn the_first_answer_to_a_request_wins() {
     let (_folder, url) = folder();
-    let [one, two] = [Answers::open(&url).await.unwrap(), Answers::open(&url).await.unwrap()];
+    let [one, two] = [AnswerFolder::open(&url).await.unwrap(), AnswerFolder::open(&url).await.unwrap()];
     keep(&one, [1]).await;
     two.keep(key(1), b"another".to_vec(), false).await.unwrap();
     one.keep(key(1), b"a third".to_vec(), false).await.unwrap();
     assert_holds(&get(&one, [1]).await);
-    let next = Answers::open(&url).await.unwrap();
+    let next = AnswerFolder::open(&url).await.unwrap();
     assert_holds(&get(&next, [1]).await);
     assert_eq!(next.len(), 1);
 }
@@ -55,11 +55,11 @@ async fn the_first_answer_to_a_request_wins() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_stores_share_a_folder() {
     let (_folder, url) = folder();
-    let [one, two] = [Answers::open(&url).await.unwrap(), Answers::open(&url).await.unwrap()];
+    let [one, two] = [AnswerFolder::open(&url).await.unwrap(), AnswerFolder::open(&url).await.unwrap()];
     futures::join!(keep(&one, 0..300), keep(&two, 200..500));
     assert_holds(&get(&one, 0..300).await);
     assert_holds(&get(&two, 200..500).await);
-    let next = Answers::open(&url).await.unwrap();
+    let next = AnswerFolder::open(&url).await.unwrap();
     assert_eq!(next.len(), 500);
     assert_holds(&get(&next, 0..500).await);
 }
@@ -67,19 +67,19 @@ async fn two_stores_share_a_folder() {
 #[tokio::test]
 async fn a_folder_that_cannot_be_written_is_named() {
     let (folder, url) = folder();
-    let store = Answers::open(&url.join("cache/").unwrap()).await.unwrap();
+    let store = AnswerFolder::open(&url.join("cache/").unwrap()).await.unwrap();
     std::fs::write(folder.path().join("cache"), "a file where the folder should be").unwrap();
     let error = store.keep(key(1), answer(1), true).await.unwrap_err().to_string();
     assert!(error.contains("cannot write answers to") && error.contains("/cache"), "{error}");
     assert_eq!(store.get(&key(1)).await.unwrap(), None);
-    let error = Answers::open(&url.join("cache/below/").unwrap()).await.unwrap_err().to_string();
+    let error = AnswerFolder::open(&url.join("cache/below/").unwrap()).await.unwrap_err().to_string();
     assert!(error.contains("cannot list") && error.contains("cache/below"), "{error}");
 }
 
 #[tokio::test]
 async fn torn_segments_cost_what_is_torn() {
     let (folder, url) = folder();
-    let store = Answers::open(&url).await.unwrap();
+    let store = AnswerFolder::open(&url).await.unwrap();
     keep(&store, 0..64).await;
     keep(&store, 64..128).await;
     keep(&store, 128..192).await;
@@ -93,7 +93,7 @@ async fn torn_segments_cost_what_is_torn() {
     std::fs::write(&files[2], bytes).unwrap();
     std::fs::write(folder.path().join("0-empty.answers"), "").unwrap();
 
-    let next = Answers::open(&url).await.unwrap();
+    let next = AnswerFolder::open(&url).await.unwrap();
     assert_holds(&get(&next, (0..64).chain(128..191)).await);
     assert_eq!(next.get(&key(191)).await.unwrap(), None);
     let (held, lost): (Vec<_>, Vec<_>) = get(&next, 64..128).await.into_iter().partition(|(_, found)| found.is_some());
@@ -103,13 +103,13 @@ async fn torn_segments_cost_what_is_torn() {
     // What is paid for again is found again, here and later, though the torn answer comes first.
     keep(&next, lost.into_iter().map(|(number, _)| number).chain([191])).await;
     assert_holds(&get(&next, 0..192).await);
-    assert_holds(&get(&Answers::open(&url).await.unwrap(), 0..192).await);
+    assert_holds(&get(&AnswerFolder::open(&url).await.unwrap(), 0..192).await);
 }
 
 #[tokio::test]
 async fn an_answer_is_stored_though_its_asker_went_away() {
     let (_folder, url) = folder();
-    let store = Answers::open(&url).await.unwrap();
+    let store = AnswerFolder::open(&url).await.unwrap();
     assert!(store.keep(key(1), answer(1), true).now_or_never().is_none());
     keep(&store, [2]).await;
     assert_holds(&get(&store, 1..3).await);
@@ -117,12 +117,14 @@ async fn an_answer_is_stored_though_its_asker_went_away() {
 
 #[tokio::test]
 async fn a_store_that_is_dropped_leaves_nothing_behind() {
-    let (folder, url) = folder();
-    let cache = url.join("cache/").unwrap();
-    let store = Answers::open(&cache).await.unwrap();
+    let memory = Arc::new(InMemory::new());
+    let store = AnswerFolder::open_folder(Folder::of_store(memory.clone(), "cache")).await.unwrap();
     assert!(store.keep(key(1), answer(1), true).now_or_never().is_none());
     drop(store);
-    tokio::time::sleep(super::super::groups::GROUP_TIME * 2).await;
-    assert!(files(folder.path()).is_empty());
-    assert!(Answers::open(&cache).await.unwrap().is_empty());
+    // What gathers answers ends with the store.
+    while Arc::strong_count(&memory) > 1 {
+        tokio::task::yield_now().await;
+    }
+    let next = AnswerFolder::open_folder(Folder::of_store(memory, "cache")).await.unwrap();
+    assert!(next.is_empty());
 }

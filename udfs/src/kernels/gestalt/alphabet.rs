@@ -6,7 +6,7 @@ use std::collections::HashMap;
 const ABSENT: u32 = u32::MAX;
 
 /// Numbers the different scalars of one text from 0 on.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Alphabet {
     ascii: [u32; 128],
     others: HashMap<char, u32>,
@@ -55,7 +55,7 @@ impl Alphabet {
 }
 
 /// The places at which each symbol of a text occurs, ascending.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Occurrences {
     /// Where each symbol's places end in `places`; they start where the previous symbol's end.
     ends: Vec<u32>,

@@ -3,7 +3,7 @@
 use super::diagonals::{Columns, Diagonals};
 use super::long::{self, LONG};
 use super::small::{SIDE, Small};
-use super::{Block, Found, Part, Texts};
+use super::{Block, Found, Gap, Texts};
 
 /// The symbol of the first scalar that is not ASCII; an ASCII scalar is its own symbol.
 const OTHERS: u8 = 128;
@@ -11,7 +11,7 @@ const OTHERS: u8 = 128;
 const ABSENT: u8 = u8::MAX - 1;
 
 /// `a` and `b` in bytes.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Dense {
     /// The scalars of `b` that are not ASCII, ascending; their places make their symbols.
     others: Vec<char>,
@@ -95,12 +95,12 @@ impl Texts for Dense {
         counts(&self.a).iter().zip(&self.b_counts).map(|(a, b)| *a.min(b) as usize).sum()
     }
 
-    fn matched_at_once(&mut self, part: &Part) -> Option<usize> {
+    fn matched_at_once(&mut self, part: &Gap) -> Option<usize> {
         let (a, b) = (&self.a[part.a.0..part.a.1], &self.b[part.b.0..part.b.1]);
         (a.len() <= SIDE && b.len() <= SIDE).then(|| self.small.matched(a, b, part.bound))
     }
 
-    fn longest(&mut self, part: &Part) -> Found {
+    fn longest(&mut self, part: &Gap) -> Found {
         let (a, b) = (&self.a[part.a.0..part.a.1], &self.b[part.b.0..part.b.1]);
         let bound = part.bound.min(part.capacity());
         self.columns.set(b);

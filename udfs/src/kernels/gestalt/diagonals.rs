@@ -5,7 +5,7 @@
 //! of them. Rows are taken in strips, so that the counters stay in registers, and a search can end after a strip.
 
 use super::Block;
-use crate::vectorized::vectorized;
+use asap_lm::vectorized::vectorized;
 
 /// How many diagonals are followed together.
 pub(super) const LANES: usize = 128;
@@ -16,7 +16,7 @@ const MOST_ROWS: usize = 32;
 const OUTSIDE: u8 = u8::MAX;
 
 /// The part of `b` that is searched, with room around it for diagonals that leave it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Columns {
     padded: Vec<u8>,
     len: usize,
@@ -44,7 +44,7 @@ impl Columns {
 }
 
 /// Counters of all diagonals.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Diagonals {
     /// For each diagonal, from the bottom left on, the length of the run that ends in the last row.
     lengths: Vec<u8>,

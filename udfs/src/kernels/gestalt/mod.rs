@@ -33,7 +33,7 @@ use dense::Dense;
 use sparse::Sparse;
 
 /// Compares texts with one text `b`, which is prepared once; all memory is used again for the next.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Gestalt {
     autojunk: bool,
     /// Whether `b` is in `dense`, else it is in `sparse`.
@@ -41,19 +41,19 @@ pub struct Gestalt {
     dense: Dense,
     sparse: Sparse,
     b_len: usize,
-    parts: Vec<Part>,
+    parts: Vec<Gap>,
 }
 
 /// Scalars of `a` and of `b` whose blocks are still to be found.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct Gap {
     a: (usize, usize),
     b: (usize, usize),
     /// No run of symbols that are looked for is longer than this here.
     bound: usize,
 }
 
-impl Part {
+impl Gap {
     /// The most scalars that can match here.
     fn capacity(&self) -> usize {
         (self.a.1 - self.a.0).min(self.b.1 - self.b.0)
@@ -86,10 +86,10 @@ trait Texts {
     fn common_scalars(&mut self) -> usize;
 
     /// The total size of all blocks of a part, if it is small enough to find them together.
-    fn matched_at_once(&mut self, part: &Part) -> Option<usize>;
+    fn matched_at_once(&mut self, part: &Gap) -> Option<usize>;
 
     /// The longest block of a part, of size 0 if there is none.
-    fn longest(&mut self, part: &Part) -> Found;
+    fn longest(&mut self, part: &Gap) -> Found;
 }
 
 impl Gestalt {
@@ -144,7 +144,7 @@ fn ratio_of(matched: usize, scalars: usize) -> f64 {
 }
 
 /// The total size of the matching blocks; None as soon as what can still match does not satisfy `reaches`.
-fn matched(texts: &mut impl Texts, parts: &mut Vec<Part>, reaches: impl Fn(usize) -> bool) -> Option<usize> {
+fn matched(texts: &mut impl Texts, parts: &mut Vec<Gap>, reaches: impl Fn(usize) -> bool) -> Option<usize> {
     let (a_len, b_len) = texts.lengths();
     if texts.are_equal() {
         return Some(a_len);
@@ -152,7 +152,7 @@ fn matched(texts: &mut impl Texts, parts: &mut Vec<Part>, reaches: impl Fn(usize
     if !reaches(0) && !reaches(texts.common_scalars()) {
         return None;
     }
-    let whole = Part { a: (0, a_len), b: (0, b_len), bound: usize::MAX };
+    let whole = Gap { a: (0, a_len), b: (0, b_len), bound: usize::MAX };
     let mut matched = 0;
     let mut possible = whole.capacity();
     parts.clear();
@@ -165,9 +165,9 @@ fn matched(texts: &mut impl Texts, parts: &mut Vec<Part>, reaches: impl Fn(usize
         } else {
             let Found { block, run } = texts.longest(&part);
             if block.size > 0 {
-                let left = Part { a: (part.a.0, block.a), b: (part.b.0, block.b), bound: run.saturating_sub(1) };
+                let left = Gap { a: (part.a.0, block.a), b: (part.b.0, block.b), bound: run.saturating_sub(1) };
                 let right =
-                    Part { a: (block.a + block.size, part.a.1), b: (block.b + block.size, part.b.1), bound: run };
+                    Gap { a: (block.a + block.size, part.a.1), b: (block.b + block.size, part.b.1), bound: run };
                 matched += block.size;
                 possible += block.size + left.capacity() + right.capacity();
                 parts.extend([left, right].into_iter().filter(|part| part.capacity() > 0));

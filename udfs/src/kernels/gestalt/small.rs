@@ -1,7 +1,7 @@
 //! All blocks of two short texts, found in a matrix of bits.
 
 use super::Block;
-use crate::vectorized::vectorized;
+use asap_lm::vectorized::vectorized;
 
 /// The most rows and the most columns.
 pub(super) const SIDE: usize = 64;
@@ -10,7 +10,7 @@ pub(super) const SIDE: usize = 64;
 type Matrix = [u64; SIDE];
 
 /// Memory for searches in short texts.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Small {
     /// For each symbol the places of `b` that hold it; all empty between searches.
     places: [u64; 256],

@@ -1,10 +1,10 @@
 //! Texts of many different scalars, or whose popular scalars start no block.
 
 use super::alphabet::{Alphabet, Occurrences};
-use super::{Block, Found, Part, Texts};
+use super::{Block, Found, Gap, Texts};
 
 /// `a` and `b` as numbered scalars, and where `b` has each.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Sparse {
     autojunk: bool,
     alphabet: Alphabet,
@@ -42,7 +42,7 @@ impl Sparse {
     }
 
     /// The longest run of symbols that are looked for; without one, an empty run at the part's start.
-    fn longest_run(&mut self, part: &Part) -> Block {
+    fn longest_run(&mut self, part: &Gap) -> Block {
         let bound = part.bound.min(part.capacity());
         let mut best = Block { a: part.a.0, b: part.b.0, size: 0 };
         if bound == 0 {
@@ -68,7 +68,7 @@ impl Sparse {
     }
 
     /// The run with the equal scalars around it. They matter with autojunk alone: popular ones do not make a run.
-    fn extend(&self, part: &Part, mut block: Block) -> Block {
+    fn extend(&self, part: &Gap, mut block: Block) -> Block {
         if !self.autojunk {
             return block;
         }
@@ -105,18 +105,18 @@ impl Texts for Sparse {
         self.a_counts.iter().zip(&self.b_counts).map(|(a, b)| *a.min(b) as usize).sum()
     }
 
-    fn matched_at_once(&mut self, _: &Part) -> Option<usize> {
+    fn matched_at_once(&mut self, _: &Gap) -> Option<usize> {
         None
     }
 
-    fn longest(&mut self, part: &Part) -> Found {
+    fn longest(&mut self, part: &Gap) -> Found {
         let run = self.longest_run(part);
         Found { run: run.size, block: self.extend(part, run) }
     }
 }
 
 /// For each place of `b` the length of the run that ends there, in the row of `a` that was last written.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Runs {
     row: u32,
     /// Row and length; a place is valid if its row is the one before the current one.

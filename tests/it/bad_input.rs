@@ -1,0 +1,181 @@
+//! Bad input: each one clear error that names the thing, and nothing half-written.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::common::{Finished, Workplace};
+
+/// A small model, so that these tests do not depend on the one in `data`.
+const MODEL: &str = "asap.scorer.model=tests/goldens/qwen2";
+
+/// A run that must fail with a message that holds every text of `named`, and leave no output.
+#[track_caller]
+fn refused(workplace: &Workplace, code: i32, arguments: &[&str], named: &[&str]) {
+    let mut all = vec!["run", "pipelines/sql/truncate.sql", "--to", "out"];
+    all.extend(arguments);
+    let finished = workplace.run(&all);
+    check(&finished, code, named);
+    assert!(!workplace.path("out").exists(), "something was written");
+}
+
+#[track_caller]
+fn check(finished: &Finished, code: i32, named: &[&str]) {
+    assert_eq!(finished.code, code, "{}", finished.stderr);
+    assert_eq!(finished.stdout, "");
+    assert!(finished.stderr.starts_with("error: "), "{}", finished.stderr);
+    for text in named {
+        assert!(finished.stderr.contains(text), "no '{text}' in: {}", finished.stderr);
+    }
+}
+
+fn write(workplace: &Workplace, file: &str, query: &str) {
+    workplace.run(&["sql", "-q", "-c", &format!("COPY ({query}) TO '{file}'")]).ok();
+}
+
+#[test]
+fn locations_that_hold_no_corpus() {
+    let workplace = Workplace::new();
+    refused(&workplace, 1, &["--from", "nowhere"], &["there is no file or folder nowhere"]);
+    fs::create_dir(workplace.path("empty")).unwrap();
+    let early = workplace.run(&["run", "pipelines/sql/truncate.sql", "--to", "out", "--from", "empty"]);
+    assert!(
+        early.ok().contains("nothing to do") && early.stderr.contains("note: no Parquet file (*.parquet) is in empty")
+    );
+    assert!(!workplace.path("out").exists(), "something was written");
+    fs::create_dir(workplace.path("json")).unwrap();
+    fs::write(workplace.path("json/a.jsonl"), "{\"question\": \"q\"}\n").unwrap();
+    refused(&workplace, 1, &["--from", "json"], &["json/a.jsonl", "JSON lines", "COPY"]);
+    fs::write(workplace.path("a.csv"), "question,cot\nq,c\n").unwrap();
+    refused(&workplace, 1, &["--from", "a.csv"], &["a.csv", "CSV", "COPY"]);
+    fs::write(workplace.path("fake.parquet"), "not a table").unwrap();
+    refused(&workplace, 1, &["--from", "fake.parquet"], &["fake.parquet is not a Parquet file"]);
+    write(&workplace, "whole.parquet", "SELECT 'q' AS question, 'c' AS cot, 'a' AS answer");
+    let bytes = fs::read(workplace.path("whole.parquet")).unwrap();
+    fs::write(workplace.path("cut.parquet"), &bytes[..bytes.len() - 20]).unwrap();
+    refused(&workplace, 1, &["--from", "cut.parquet"], &["cut.parquet", "cut short"]);
+}
+
+#[test]
+fn columns_that_are_not_a_corpus() {
+    let workplace = Workplace::new();
+    write(&workplace, "odd.parquet", "SELECT 1 AS \"Alpha\", 'x' AS beta");
+    refused(&workplace, 1, &["--from", "odd.parquet"], &["Alpha", "beta", "--columns"]);
+    refused(&workplace, 2, &["--from", "odd.parquet", "--columns", "question"], &["question=", "cot="]);
+    let missing = ["--from", "odd.parquet", "--columns", "question=Alpha,cot=gamma,answer=beta"];
+    refused(&workplace, 2, &missing, &["odd.parquet has no column gamma", "beta (Utf8)"]);
+    write(&workplace, "typed.parquet", "SELECT 1 AS question, 'c' AS cot, 'a' AS answer");
+    refused(&workplace, 1, &["--from", "typed.parquet"], &["question", "Int64", "typed.parquet"]);
+}
+
+#[test]
+fn settings_that_do_not_exist_or_have_the_wrong_type() {
+    let workplace = Workplace::new();
+    let from = ["--from", "data/sample", "--set"];
+    refused(
+        &workplace,
+        2,
+        &[&from[..], &["asap.refine.max_token=3"]].concat(),
+        &["did you mean asap.refine.max_tokens?"],
+    );
+    refused(
+        &workplace,
+        2,
+        &[&from[..], &["asap.refine.max_tokens=few"]].concat(),
+        &["asap.refine.max_tokens takes", "few"],
+    );
+    refused(&workplace, 2, &[&from[..], &["asap.match.threshold"]].concat(), &["KEY=VALUE"]);
+    refused(&workplace, 2, &["--from", "data/sample", "--config", "no.toml"], &["no.toml"]);
+    fs::write(workplace.path("asap.toml"), "[scorer]\nmodle = 'x'\n").unwrap();
+    refused(&workplace, 2, &["--from", "data/sample"], &["asap.scorer.model?", "asap.toml"]);
+}
+
+#[test]
+fn models_that_cannot_be_loaded() {
+    let workplace = Workplace::new();
+    let missing = ["--from", "data/sample", "--set", "asap.scorer.model=nowhere"];
+    refused(&workplace, 2, &missing, &["asap.scorer.model = 'nowhere'", "tokenizer.json"]);
+    fs::create_dir(workplace.path("model")).unwrap();
+    for file in ["config.json", "tokenizer.json"] {
+        fs::copy(workplace.path("tests/goldens/qwen2").join(file), workplace.path("model").join(file)).unwrap();
+    }
+    let scored = |workplace: &Workplace| {
+        let arguments = ["run", "pipelines/sql/without_anchor.sql", "--from", "data/sample", "--to", "out"];
+        workplace.run(&[&arguments[..], &["--set", "asap.scorer.model=model"]].concat())
+    };
+    check(&scored(&workplace), 2, &["asap.scorer.model = 'model'", "safetensors"]);
+    let weights = "tests/goldens/llama/model.safetensors";
+    fs::copy(workplace.path(weights), workplace.path("model/model.safetensors")).unwrap();
+    check(&scored(&workplace), 2, &["model.safetensors", "model.embed_tokens.weight", "1703", "2000"]);
+    assert!(!workplace.path("out").exists());
+}
+
+#[test]
+fn outputs_that_are_not_ours() {
+    let workplace = Workplace::new();
+    let run = |to: &str| {
+        let arguments = ["run", "pipelines/sql/truncate.sql", "--from", "data/sample", "--limit", "5", "--to", to];
+        workplace.run(&[&arguments[..], &["--set", MODEL]].concat())
+    };
+    fs::create_dir(workplace.path("full")).unwrap();
+    fs::write(workplace.path("full/thesis.txt"), "do not touch").unwrap();
+    check(&run("full"), 1, &["full exists and is not a table of asap", "thesis.txt"]);
+    assert_eq!(fs::read_dir(workplace.path("full")).unwrap().count(), 1);
+    check(&run("full/thesis.txt"), 1, &["full/thesis.txt"]);
+    assert_eq!(fs::read_to_string(workplace.path("full/thesis.txt")).unwrap(), "do not touch");
+    // An empty folder, and one with nothing but what asap keeps beside a table or left when it was killed, can be filled.
+    fs::create_dir_all(workplace.path("ours/.asap")).unwrap();
+    fs::create_dir_all(workplace.path("ours/_delta_log")).unwrap();
+    fs::create_dir_all(workplace.path("ours/asap-0123")).unwrap();
+    fs::write(workplace.path("ours/asap-0123/part-00000.zstd.parquet#1"), "half").unwrap();
+    run("ours").ok();
+    check(&run("pct%41x"), 2, &["pct%41x: a % with two hexadecimal digits"]);
+    let url = format!("file://{}", workplace.path("parent/url").display());
+    run(&url).ok();
+    assert!(workplace.path("parent/url/_delta_log").exists() && !workplace.path("parent/.asap").exists());
+}
+
+/// A file system of 400 KB that fills up in the middle of the run.
+#[test]
+fn a_full_file_system_is_an_error_that_leaves_nothing() {
+    let workplace = Workplace::new();
+    fs::create_dir(workplace.path("small")).unwrap();
+    let script = "mount -t tmpfs -o size=400k tmpfs small && \
+        { \"$0\" run pipelines/sql/truncate.sql --from data/sample --to small/out --set $1 >&2; code=$?; \
+          find small -type f | wc -l; mount -o remount,size=64m small && \
+          \"$0\" run pipelines/sql/truncate.sql --from data/sample --to small/out --set $1 >&2 || exit 9; exit $code; }";
+    let output = std::process::Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_asap"), MODEL])
+        .current_dir(workplace.path(""))
+        .output()
+        .unwrap();
+    let finished = Finished::from(output);
+    assert_eq!(finished.code, 1, "{}{}", finished.stdout, finished.stderr);
+    assert!(finished.stderr.contains("No space left on device"), "{}", finished.stderr);
+    assert_eq!(finished.stdout.trim(), "0", "files were left");
+    assert!(!finished.stderr.contains("panicked"), "{}", finished.stderr);
+}
+
+#[test]
+fn an_interrupted_run_commits_what_is_finished_and_the_same_command_goes_on() {
+    let workplace = Workplace::new();
+    let arguments =
+        "run pipelines/sql/without_surprisal.sql --from data/sample --to out --slice-rows 50 --commit-every 0s";
+    let arguments: Vec<&str> = arguments.split(' ').chain(["--format", "json", "--set", MODEL]).collect();
+    let mut child = workplace.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let first = workplace.path("out/_delta_log/00000000000000000001.json");
+    while !first.exists() {
+        assert!(child.try_wait().unwrap().is_none(), "the run was over before it could be interrupted");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let sent = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let finished = Finished::from(child.wait_with_output().unwrap());
+    assert_eq!(finished.code, 75, "{}", finished.stderr);
+    assert!(finished.stderr.contains("the same command goes on"), "{}", finished.stderr);
+    let done: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
+    let rest = workplace.run(&arguments).json();
+    let rows = |summary: &serde_json::Value| summary["rows_in"].as_u64().unwrap();
+    assert!(rows(&done) > 0 && rows(&rest) > 0, "{done} {rest}");
+    assert_eq!(rows(&done) + rows(&rest), 2000);
+}

@@ -1,0 +1,67 @@
+//! What the command line says: help, summaries, errors. `INSTA_UPDATE=always cargo test --test it cli` writes the snapshots.
+
+use std::fmt::Write;
+
+use crate::common::Workplace;
+
+/// What a terminal would show of some commands, one after the other.
+fn transcript(workplace: &Workplace, commands: &[&str]) -> String {
+    let mut shown = String::new();
+    for command in commands {
+        let finished = workplace.shell(command);
+        writeln!(shown, "$ {command}\n{}{}[exit {}]\n", finished.stdout, finished.stderr, finished.code).unwrap();
+    }
+    shown
+}
+
+/// Without what differs from run to run: seconds.
+fn timeless(text: &str) -> String {
+    regex::Regex::new(r"[0-9]+\.[0-9] s").unwrap().replace_all(text, "0.0 s").into_owned()
+}
+
+#[test]
+fn help_teaches_by_example() {
+    let commands =
+        ["--help", "run --help", "sql --help", "cache --help", "sample --help", "schedule --help", "train --help"];
+    let commands = commands.map(|command| format!("asap {command}"));
+    insta::assert_snapshot!(transcript(&Workplace::new(), &commands.each_ref().map(String::as_str)));
+}
+
+#[test]
+fn a_run_and_its_repetition() {
+    let run = "asap run pipelines/sql/without_surprisal.sql --from traces --to out --set asap.refine.max_tokens=200";
+    let commands = ["asap sample --rows 20 --seed 7 --to traces", run, run];
+    insta::assert_snapshot!(timeless(&transcript(&Workplace::new(), &commands)));
+}
+
+#[test]
+fn rejects_are_counted_by_reason() {
+    let traces = "COPY (SELECT * FROM (VALUES ('q1', 'one step', 'a'), ('q2', '', 'a'), (NULL, 'one step', 'a'), \
+                  ('q4', 'one step', NULL)) AS t (question, cot, answer)) TO 'in/traces.parquet'";
+    let run = "asap run pipelines/sql/truncate.sql --from in --to out";
+    let commands = ["mkdir in", &format!("asap sql -q -c \"{traces}\""), run];
+    insta::assert_snapshot!(timeless(&transcript(&Workplace::new(), &commands)));
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let commands = [
+        "asap",
+        "asap rum",
+        "asap run",
+        "asap run pipelines/sql/asap.sql --from nowhere --to out",
+        "asap run nowhere.sql --from data/sample --to out",
+        "asap run pipelines/sql/asap.sql --from data/sample --to out --limit 0",
+        "asap run pipelines/sql/asap.sql --from data/sample --to out --set asap.refine.max_token=5",
+        "asap run pipelines/sql/asap.sql --from data/sample --to out --set asap.refine.max_tokens=many",
+        "asap run pipelines/sql/asap.sql --from data/sample --to out --set asap.scorer.model=nowhere",
+        "asap sql -c 'SELECT cot_tokens(1, 2)'",
+        "asap sql -c 'SELECT cot_steps(5)'",
+        "asap sql -c 'SELECT cot_think(no_such_column)'",
+        "asap sql -c 'SELECT id FROM corpus'",
+        "asap sql -c \"CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 'nowhere'\"",
+        "asap sample --rows 0 --seed 1 --to out",
+        "asap train --init nowhere.json --data data/sample --out out",
+    ];
+    insta::assert_snapshot!(transcript(&Workplace::new(), &commands));
+}

@@ -1,0 +1,109 @@
+//! What anchoring without a language model keeps of traces whose every step is labelled.
+
+use asap_generator::{Label, SampleRow, Voice, rows};
+use asap_udfs::anchor::rules;
+use asap_udfs::kernels::budget::at_random;
+
+const ROWS: usize = 400;
+const SEED: u64 = 20;
+
+/// Steps of each label: how many there are and how many of them are kept.
+#[derive(Debug, Default)]
+struct Kept {
+    all: [usize; 4],
+    kept: [usize; 4],
+}
+
+impl Kept {
+    fn add(&mut self, labels: &[Label], kept: &[usize]) {
+        let place = |step: usize| Label::ALL.iter().position(|label| *label == labels[step]).unwrap();
+        for step in 0..labels.len() {
+            self.all[place(step)] += 1;
+        }
+        for step in kept {
+            self.kept[place(*step)] += 1;
+        }
+    }
+
+    fn recall(&self, label: Label) -> f64 {
+        let place = Label::ALL.iter().position(|other| *other == label).unwrap();
+        self.kept[place] as f64 / self.all[place] as f64
+    }
+
+    fn precision_of_core(&self) -> f64 {
+        self.kept[0] as f64 / self.kept.iter().sum::<usize>() as f64
+    }
+}
+
+fn texts(row: &SampleRow) -> Vec<&str> {
+    row.chosen().steps.iter().map(|step| step.text.as_str()).collect()
+}
+
+fn anchored(row: &SampleRow) -> Vec<usize> {
+    let thought = rules::write(&row.question, &row.chosen().response).unwrap();
+    rules::core(&texts(row), &thought)
+}
+
+/// The first steps of `order` that have at most the bytes of `kept`.
+fn as_long(steps: &[&str], order: impl Iterator<Item = usize>, kept: &[usize]) -> Vec<usize> {
+    let mut room: usize = kept.iter().map(|step| steps[*step].len()).sum();
+    let fits = |step: &usize| match room.checked_sub(steps[*step].len()) {
+        Some(rest) => {
+            room = rest;
+            true
+        }
+        None => false,
+    };
+    order.take_while(fits).collect()
+}
+
+#[test]
+fn the_core_of_a_trace_is_kept_however_it_is_worded() {
+    let kept_of = |voice: Voice| {
+        let mut kept = Kept::default();
+        for row in rows(ROWS, SEED, voice) {
+            kept.add(&row.labels(), &anchored(&row));
+        }
+        kept
+    };
+    let (plain, reworded) = (kept_of(Voice::Plain), kept_of(Voice::Reworded));
+    for kept in [&plain, &reworded] {
+        assert!(kept.recall(Label::Core) >= 0.9, "{kept:?}");
+        assert!(kept.precision_of_core() >= 0.75, "{kept:?}");
+        for label in [Label::Check, Label::DeadEnd, Label::Filler] {
+            assert!(kept.recall(label) <= 0.25, "{label:?} {kept:?}");
+        }
+    }
+    assert!(reworded.recall(Label::Core) >= plain.recall(Label::Core) - 0.05, "{plain:?} {reworded:?}");
+}
+
+#[test]
+fn chance_and_truncation_keep_much_less_of_the_core() {
+    let (mut extracted, mut random, mut truncated) = (Kept::default(), Kept::default(), Kept::default());
+    for row in rows(ROWS, SEED, Voice::Plain) {
+        let (steps, labels, kept) = (texts(&row), row.labels(), anchored(&row));
+        random.add(&labels, &as_long(&steps, at_random(&steps, 1).into_iter(), &kept));
+        truncated.add(&labels, &as_long(&steps, 0..steps.len(), &kept));
+        extracted.add(&labels, &kept);
+    }
+    for baseline in [&random, &truncated] {
+        assert!(extracted.recall(Label::Core) >= baseline.recall(Label::Core) + 0.4, "{extracted:?} {baseline:?}");
+        assert!(extracted.precision_of_core() >= baseline.precision_of_core() + 0.4, "{extracted:?} {baseline:?}");
+    }
+}
+
+#[test]
+fn the_same_row_gives_the_same_every_time() {
+    for row in rows(200, SEED, Voice::Plain) {
+        let steps = texts(&row);
+        let once = || {
+            let thought = rules::write(&row.question, &row.chosen().response).unwrap();
+            (rules::core(&steps, &thought), thought)
+        };
+        // Every hash map has another seed, so one process shows what iterates over one.
+        let first = once();
+        for _ in 0..20 {
+            assert_eq!(once(), first, "{}", row.id);
+        }
+    }
+}

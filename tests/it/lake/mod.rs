@@ -1,0 +1,19 @@
+//! Runs over files and tables that fail, change and race: every input row is in the output or the rejects, once.
+
+mod commits;
+mod crash;
+mod delta_input;
+mod delta_rows;
+mod delta_table;
+mod delta_writers;
+mod environment;
+mod fifty;
+mod files;
+mod flags;
+mod identity;
+pub mod place;
+mod refused;
+mod requests;
+mod seeded;
+mod seen;
+mod stopping;

@@ -1,0 +1,112 @@
+//! Runs that are asked to end.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::lake::place::{File, Place, Running, had_nothing_to_do, summary};
+use crate::server::{Reply, Server};
+use crate::support::proxy::{Action, Gate};
+use crate::support::table::log;
+
+const A: File = ("a.parquet", 1..=7, "step");
+const B: File = ("b.parquet", 11..=17, "step");
+
+/// Ids of the rows of a corpus of many slices.
+const IDS: std::ops::RangeInclusive<u32> = 1..=300;
+
+/// Whether the table in a folder has rows.
+fn has_rows(table: &Path) -> bool {
+    log(table).iter().any(|(_, actions)| actions.iter().any(|action| action.get("add").is_some()))
+}
+
+/// A run that asks `server` about every row and commits each slice when it is finished.
+fn asking(place: &Place, server: &Server, more: &[&str]) -> Running {
+    let base_url = format!("asap.anchor.base_url={}", server.base_url());
+    let sets = ["--set", "asap.anchor.provider=openai", "--set", "asap.anchor.model=m", "--set", &base_url];
+    let slices = ["--slice-rows", "5", "--commit-every", "0s"];
+    place.start(&[&sets[..], &slices[..], more].concat())
+}
+
+#[test]
+fn what_is_finished_is_committed_and_what_is_left_is_tried_later() {
+    let place = Place::local();
+    place.put(("a.parquet", IDS, "step"));
+    let pipeline = "SELECT source, id, ai_complete(question) AS said, status, error FROM corpus";
+    std::fs::write(place.path("mine.sql"), pipeline).unwrap();
+    // The server answers until the first rows are committed, and from then on no more.
+    let out = place.path("out");
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let answered: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (silent, kept) = (Arc::clone(&is_silent), Arc::clone(&answered));
+    let server = Server::start(move |call| {
+        if has_rows(&out) {
+            silent.store(true, Ordering::SeqCst);
+            return Reply::Hang;
+        }
+        kept.lock().unwrap().push(call.prompt().to_string());
+        Reply::text(&call.prompt().replace("question", "answer"))
+    });
+    let mut run = asking(&place, &server, &["--grace", "1s"]);
+    run.wait_until("a call without an answer", || is_silent.load(Ordering::SeqCst));
+    run.terminate();
+    let stopped = run.finish();
+    assert_eq!(stopped.code, 75, "{}", stopped.stderr);
+    let before = place.rows();
+    assert!(before.output.len() < 240 && !before.output.is_empty(), "{}", before.output.len());
+
+    let server = Server::start(|call| Reply::text(&call.prompt().replace("question", "answer")));
+    asking(&place, &server, &[]).finish().ok();
+    let rows = place.rows();
+    assert_eq!((rows.output.len() + rows.rejects.len(), rows.rejects.len()), (300, 60));
+    for (id, said) in rows.texts("id").iter().zip(rows.texts("said")) {
+        assert_eq!(said, format!("answer {id}"));
+    }
+    let answered = answered.lock().unwrap();
+    for call in server.calls() {
+        assert!(!answered.iter().any(|prompt| prompt == call.prompt()), "{} is paid again", call.prompt());
+    }
+    had_nothing_to_do(&asking(&place, &server, &[]).finish());
+}
+
+#[test]
+fn a_run_that_is_asked_to_end_during_its_last_commit_is_done() {
+    let place = Place::s3();
+    place.put(A);
+    place.run(&[]).ok();
+    place.put(B);
+    let gate = Gate::new();
+    let held = gate.clone();
+    place.proxy().follow(move |head| match head.commits_rows("out") {
+        true => Action::Hold(held.clone()),
+        false => Action::Pass,
+    });
+    let mut run = place.start(&[]);
+    run.wait_until("its last commit", || gate.held() == 1);
+    run.terminate();
+    gate.open();
+    summary(&run.finish(), 0);
+    place.holds(&[A, B]);
+    had_nothing_to_do(&place.run(&[]));
+}
+
+#[test]
+fn a_run_that_is_asked_to_end_before_it_read_a_row_is_tried_later() {
+    let place = Place::s3();
+    place.put(A);
+    let gate = Gate::new();
+    let held = gate.clone();
+    place.proxy().follow(move |head| match head.gets("in/a.parquet") {
+        true => Action::Hold(held.clone()),
+        false => Action::Pass,
+    });
+    let mut run = place.start(&["--grace", "1s"]);
+    run.wait_until("its first read", || gate.held() == 1);
+    run.terminate();
+    let stopped = run.finish();
+    assert_eq!(stopped.code, 75, "{}", stopped.stderr);
+    gate.cut();
+    place.proxy().calm();
+    place.run(&[]).ok();
+    place.holds(&[A]);
+}

@@ -1,0 +1,23 @@
+//! What a user sees of asap, by its binary and by real servers: one test binary, since each links the engine.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod anchoring;
+mod bad_input;
+mod cache;
+mod cli;
+mod common;
+mod extractive;
+mod labels;
+mod lake;
+mod outputs;
+mod readme;
+mod run;
+mod s3;
+mod sample;
+mod schedule;
+#[path = "../../udfs/tests/it/server.rs"]
+mod server;
+mod slt;
+mod stores;
+mod support;
+mod train;

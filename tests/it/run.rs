@@ -1,0 +1,224 @@
+//! What a user sees of `asap run`: output, rejects, summaries, and a second run.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::common::Workplace;
+
+/// Writes the rows of a query to a Parquet file.
+fn write(workplace: &Workplace, file: &str, query: &str) {
+    if let Some(folder) = Path::new(file).parent() {
+        std::fs::create_dir_all(workplace.path(&folder.to_string_lossy())).unwrap();
+    }
+    workplace.run(&["sql", "-q", "-c", &format!("COPY ({query}) TO '{file}'")]).ok();
+}
+
+fn rows(workplace: &Workplace, table: &str, query: &str) -> String {
+    let create = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{table}'");
+    workplace.run(&["sql", "-q", "--format", "csv", "-c", &create, "-c", query]).ok().to_string()
+}
+
+const THREE: &str = "SELECT * FROM (VALUES \
+    (1, 'q1', E'one step\\n\\ntwo steps\\n\\nthree steps', 'a1', 'easy'), \
+    (2, 'q2', '', 'a2', 'hard'), \
+    (3, 'q3', 'a single step', 'a3', 'easy')) AS t (id, question, cot, answer, prompt)";
+
+#[test]
+fn every_input_row_is_in_the_output_or_the_rejects() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    let arguments = ["run", "pipelines/sql/truncate.sql", "--from", "in", "--to", "out", "--format", "json"];
+    let mut with_budget = arguments.to_vec();
+    with_budget.extend(["--set", "asap.refine.max_tokens=6", "--set", "asap.scorer.model=tests/goldens/qwen2"]);
+    let summary = workplace.run(&with_budget).json();
+    assert_eq!((summary["rows_in"].as_u64(), summary["rows_out"].as_u64()), (Some(3), Some(2)));
+    assert_eq!(summary["rejects"], serde_json::json!({ "empty_chain": 1 }));
+    assert_eq!(summary["table_version"].as_u64(), Some(2));
+    assert!(summary["tokens_out"].as_u64() < summary["tokens_in"].as_u64());
+
+    let output = rows(&workplace, "out", "SELECT source['row'], id, cot, source_prompt, source_id FROM t ORDER BY 1");
+    assert_eq!(output, "t.source[row],id,cot,source_prompt,source_id\n0,1,one step,easy,1\n2,3,a single step,easy,3\n");
+    let rejects = rows(&workplace, "out/.asap/rejects", "SELECT source['row'] AS r, status, prompt FROM t");
+    assert_eq!(rejects, "r,status,prompt\n1,empty_chain,hard\n");
+
+    let again = workplace.run(&with_budget).json();
+    assert_eq!((again["nothing_to_do"].as_bool(), again["rows_in"].as_u64()), (Some(true), Some(0)));
+    assert_eq!(again["table_version"].as_u64(), Some(2));
+    let people = workplace.run(&with_budget[..6]);
+    assert_eq!(people.code, 1, "{}", people.stdout);
+    for named in [
+        "out was filled by another pipeline",
+        "asap.refine.max_tokens ('6' there, not set here)",
+        "files of asap.scorer.model",
+    ] {
+        assert!(people.stderr.contains(named), "{}", people.stderr);
+    }
+}
+
+#[test]
+fn a_where_filters_and_a_limit_reads_less() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot, status, error FROM corpus WHERE id <> '3'")
+        .unwrap();
+    let summary = workplace.run(&["run", "mine.sql", "--from", "in", "--to", "a", "--format", "json"]).json();
+    assert_eq!(summary["rows_filtered"].as_u64(), Some(1));
+    let summary =
+        workplace.run(&["run", "mine.sql", "--from", "in", "--to", "b", "--limit", "1", "--format", "json"]).json();
+    assert_eq!((summary["rows_in"].as_u64(), summary["rows_out"].as_u64()), (Some(1), Some(1)));
+    let more = ["run", "mine.sql", "--from", "in", "--to", "b", "--format", "json", "--limit"];
+    // The second row has no chain.
+    let rejected = workplace.run(&[&more[..], &["2"]].concat());
+    assert!(rejected.code == 3 && rejected.stderr.contains("none of 1 rows came through"), "{}", rejected.stderr);
+    assert_eq!(workplace.run(&[&more[..], &["2"]].concat()).json()["nothing_to_do"], true);
+    let summary = workplace.run(&more[..8]).json();
+    assert_eq!((summary["rows_in"].as_u64(), summary["rows_filtered"].as_u64()), (Some(1), Some(1)));
+}
+
+#[test]
+fn new_files_are_added_and_done_ones_are_not_read_again() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot, status, error FROM corpus").unwrap();
+    let arguments = ["run", "mine.sql", "--from", "in", "--to", "out", "--format", "json"];
+    assert_eq!(workplace.run(&arguments).json()["rows_in"].as_u64(), Some(3));
+    write(&workplace, "in/b.parquet", &THREE.replace("q1", "q4"));
+    let summary = workplace.run(&arguments).json();
+    assert_eq!((summary["rows_in"].as_u64(), summary["table_version"].as_u64()), (Some(3), Some(4)));
+    assert_eq!(rows(&workplace, "out", "SELECT count(*) AS n FROM t"), "n\n4\n");
+    assert_eq!(rows(&workplace, "out/.asap/rejects", "SELECT count(*) AS n FROM t"), "n\n2\n");
+}
+
+#[test]
+fn an_output_in_the_input_is_refused_and_a_pipeline_without_a_status_is_noted() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    let inside = workplace.run(&["run", "pipelines/sql/truncate.sql", "--from", "in", "--to", "in/out"]);
+    assert!(inside.code == 2 && inside.stderr.contains("in/out lies in the input in"), "{}", inside.stderr);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot FROM corpus").unwrap();
+    let noted = workplace.run(&["run", "mine.sql", "--from", "in", "--to", "out"]);
+    assert!(noted.stderr.contains("note: the pipeline returns no column status"), "{}", noted.stderr);
+}
+
+#[test]
+fn a_pipeline_that_does_not_map_rows_to_rows_is_refused() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source FROM corpus ORDER BY id").unwrap();
+    let refused = workplace.run(&["run", "mine.sql", "--from", "in", "--to", "out"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("cannot hold ORDER BY over corpus"), "{}", refused.stderr);
+    assert!(!workplace.path("out").exists());
+}
+
+#[test]
+fn a_pipeline_that_says_only_which_steps_it_keeps_gives_a_whole_table() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    let pipeline = "WITH scored AS (SELECT *, cot_perplexity(question, cot_steps(cot)) AS perplexity FROM corpus) \
+                    SELECT * FROM pruned((SELECT *, cot_refine(cot_steps(cot), perplexity, 6) AS kept FROM scored), 'p')";
+    std::fs::write(workplace.path("mine.sql"), pipeline).unwrap();
+    let model = "asap.scorer.model=tests/goldens/qwen2";
+    let arguments = ["run", "mine.sql", "--from", "in", "--to", "out", "--format", "json", "--set", model];
+    let summary = workplace.run(&arguments).json();
+    assert_eq!(summary["rejects"], serde_json::json!({ "empty_chain": 1 }));
+    let names = "SELECT string_agg(column_name, ' ' ORDER BY ordinal_position) AS c FROM information_schema.columns \
+                 WHERE table_name = 't'";
+    let of_a_method = "source id question cot original_cot answer anchor original_tokens coarse_tokens pruned_tokens \
+                       steps prompt completion messages perplexity";
+    let of_the_files = "source_id source_question source_cot source_answer source_prompt";
+    assert_eq!(rows(&workplace, "out", names), format!("c\n{of_a_method} {of_the_files}\n"));
+    let read = "SELECT id, cardinality(perplexity) AS n, prompt[1]['content'] AS q, array_length(messages) AS m, \
+                pruned_tokens <= 6 AND completion[1]['content'] LIKE '<think>%</think>%' AS fits FROM t ORDER BY id";
+    assert_eq!(rows(&workplace, "out", read), "id,n,q,m,fits\n1,3,q1,2,true\n3,1,q3,2,true\n");
+}
+
+#[test]
+fn a_method_that_names_no_step_of_a_chain_rejects_its_row_and_one_that_lacks_a_column_is_refused() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    let run = |query: &str| {
+        std::fs::write(workplace.path("mine.sql"), format!("SELECT * FROM pruned(({query}), 'first')")).unwrap();
+        let model = "asap.scorer.model=tests/goldens/qwen2";
+        workplace.run(&["run", "mine.sql", "--from", "in", "--to", "out", "--format", "json", "--set", model])
+    };
+    for (query, named) in [
+        ("SELECT * FROM corpus", "the query of pruned lacks kept"),
+        ("SELECT id, question, cot, answer, [1] AS kept FROM corpus", "lacks source, status, error of the corpus"),
+        ("SELECT *, [1] AS kept, 1 AS \"Steps\" FROM corpus", "the pipeline's columns Steps and steps"),
+        ("SELECT *, [1] AS kept FROM corpus LIMIT 1", "cannot hold LIMIT"),
+    ] {
+        let refused = run(query);
+        assert!(refused.code == 1 && refused.stderr.contains(named), "{query}: {}", refused.stderr);
+        assert!(!workplace.path("out").exists());
+    }
+    let summary = run("SELECT *, [2] AS kept FROM corpus").json();
+    assert_eq!(summary["rejects"], serde_json::json!({ "empty_chain": 1, "not_pruned": 1 }));
+}
+
+#[test]
+fn a_pipeline_calls_anchor_coarse_and_score_once() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    let pipeline = std::fs::read_to_string(workplace.path("pipelines/sql/asap.sql")).unwrap();
+    std::fs::write(workplace.path("explain.sql"), format!("EXPLAIN {pipeline}")).unwrap();
+    let model = "asap.scorer.model=tests/goldens/qwen2";
+    let arguments = ["sql", "-q", "--format", "csv", "--from", "in", "-f", "explain.sql", "--set", model];
+    let finished = workplace.run(&arguments);
+    let (_, physical) = finished.ok().split_once("physical_plan").unwrap();
+    for function in ["cot_anchor(", "cot_coarse(", "cot_surprisal("] {
+        assert_eq!(physical.matches(function).count(), 1, "{function} in {physical}");
+    }
+}
+
+#[test]
+fn a_chain_longer_than_the_window_of_the_model_is_a_reject_with_the_numbers() {
+    let workplace = Workplace::new();
+    let long = "array_to_string(array_repeat('7 is 7', 2000), E'\\n\\n')";
+    let query =
+        format!("SELECT * FROM (VALUES ('q', {long}, '7'), ('q', 'It is 7.', '7')) AS t (question, cot, answer)");
+    write(&workplace, "in/a.parquet", &query);
+    let arguments = ["run", "pipelines/sql/without_anchor.sql", "--from", "in", "--to", "out", "--format", "json"];
+    let model = ["--set", "asap.scorer.model=tests/goldens/qwen2"];
+    let summary = workplace.run(&[&arguments[..], &model].concat()).json();
+    assert_eq!(summary["rejects"], serde_json::json!({ "too_long": 1 }));
+    assert_eq!(summary["rows_out"].as_u64(), Some(1));
+    let rejects = rows(&workplace, "out/.asap/rejects", "SELECT status, error, question FROM t");
+    assert_eq!(
+        rejects,
+        "status,error,question\ntoo_long,\"10,003 tokens with its prompt, the model's window is 4,096\",q\n"
+    );
+}
+
+#[test]
+fn with_on_error_fail_a_reject_ends_the_run_and_nothing_is_left() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot, status, error FROM corpus").unwrap();
+    let failed = workplace.run(&["run", "mine.sql", "--from", "in", "--to", "out", "--set", "asap.on_error=fail"]);
+    assert_eq!(failed.code, 1);
+    assert!(failed.stderr.contains("empty_chain"), "{}", failed.stderr);
+    assert!(!workplace.path("out").exists());
+}
+
+#[test]
+fn a_watch_takes_new_files_until_it_is_asked_to_end() {
+    let workplace = Workplace::new();
+    write(&workplace, "in/a.parquet", THREE);
+    std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot, status, error FROM corpus").unwrap();
+    let arguments = ["run", "mine.sql", "--from", "in", "--to", "out", "--format", "json", "--watch=50ms"];
+    let mut child = workplace.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<serde_json::Value>(&lines.next().unwrap().unwrap()).unwrap();
+    assert_eq!((next()["rows_in"].as_u64(), next()["nothing_to_do"].as_bool()), (Some(3), Some(true)));
+    // A file appears whole, as files on a store do.
+    write(&workplace, "later.parquet", &THREE.replace("q1", "q4"));
+    std::fs::rename(workplace.path("later.parquet"), workplace.path("in/b.parquet")).unwrap();
+    while next()["rows_in"].as_u64() != Some(3) {}
+    let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    lines.for_each(|line| drop(line.unwrap()));
+    assert!(child.wait().unwrap().success());
+    assert_eq!(rows(&workplace, "out", "SELECT count(*) AS n FROM t"), "n\n4\n");
+}

@@ -1,0 +1,72 @@
+//! From and to an S3 server, with the answers of a language model beside the output.
+
+use std::net::SocketAddr;
+
+use crate::common::{Finished, Workplace};
+use crate::server::{Call, Reply, Server};
+use crate::support::s3::{KEY, point, serve};
+use serde_json::Value;
+
+/// A bucket `lake` with a sample corpus in it.
+fn lake(workplace: &Workplace) -> SocketAddr {
+    let bucket = workplace.path("s3/lake");
+    std::fs::create_dir_all(&bucket).unwrap();
+    workplace.run(&["sample", "--rows", "6", "--seed", "3", "--to", "s3/lake/corpus"]).ok();
+    serve(&workplace.path("s3"))
+}
+
+/// Runs the binary with what it needs to reach the server.
+fn execute(workplace: &Workplace, s3: SocketAddr, secret: &str, arguments: &[&str]) -> Finished {
+    let mut command = workplace.command(arguments);
+    point(&mut command, s3);
+    command.env("AWS_SECRET_ACCESS_KEY", secret);
+    Finished::from(command.output().unwrap())
+}
+
+/// A language model that writes a thought for each question and keeps a chain as it is.
+fn model(call: &Call) -> Reply {
+    match call.between("chain_of_thought") {
+        "" => Reply::text("Add the numbers."),
+        chain => Reply::text(chain),
+    }
+}
+
+#[test]
+fn a_run_goes_on_from_the_answers_that_it_kept_on_s3() {
+    let workplace = Workplace::new();
+    let s3 = lake(&workplace);
+    let server = Server::start(model);
+    let base_url = format!("asap.anchor.base_url={}", server.base_url());
+    let run = |more: &[&str]| {
+        let base =
+            ["run", "pipelines/sql/asap.sql", "--from", "s3://lake/corpus/", "--to", "s3://lake/out", "--format"];
+        let sets = ["json", "--set", "asap.anchor.provider=openai", "--set", &base_url, "--set", "asap.anchor.model=m"];
+        execute(&workplace, s3, KEY.1, &[&base[..], &sets[..], more].concat())
+    };
+    let spent = run(&["--set", "asap.anchor.max_calls=5"]);
+    assert!(spent.code == 1 && spent.stderr.contains("the budget is spent after 5 calls"), "{}", spent.stderr);
+    let stats = execute(&workplace, s3, KEY.1, &["cache", "stats", "s3://lake/out", "--format", "json"]).json();
+    assert_eq!(stats["answers"], 5);
+
+    let summary: Value = run(&[]).json();
+    let calls = (summary["anchor"]["calls"].as_u64(), summary["anchor"]["cache_hits"].as_u64());
+    assert_eq!((summary["rows_out"].as_u64(), calls), (Some(6), (Some(7), Some(5))), "{summary}");
+    assert_eq!(run(&[]).json()["nothing_to_do"], true);
+    assert_eq!(server.count(), 12);
+
+    let gone = execute(&workplace, s3, KEY.1, &["cache", "gc", "s3://lake/out", "--format", "json"]).json();
+    assert_eq!((gone["answers"].as_u64(), gone["segments_after"].as_u64()), (Some(12), Some(1)), "{gone}");
+    let create = "CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 's3://lake/out'";
+    let count = ["sql", "-q", "--format", "csv", "-c", create, "-c", "SELECT count(*) AS n FROM t"];
+    assert_eq!(execute(&workplace, s3, KEY.1, &count).ok(), "n\n6\n");
+}
+
+#[test]
+fn a_wrong_secret_is_said_before_anything_is_asked_and_is_not_shown() {
+    let workplace = Workplace::new();
+    let s3 = lake(&workplace);
+    let wrong = "another-secret-9876543210";
+    let failed = execute(&workplace, s3, wrong, &["sql", "--from", "s3://lake/corpus", "-c", "SELECT 1"]);
+    assert!(failed.code != 0 && failed.stderr.contains("lacked the necessary privileges"), "{}", failed.stderr);
+    assert!(!failed.stderr.contains(wrong) && !failed.stdout.contains(wrong));
+}

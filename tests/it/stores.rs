@@ -1,0 +1,323 @@
+//! Where a store's settings come from, what is asked of one that is written to, and what its errors show.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+
+use crate::common::{Finished, Workplace};
+#[cfg(feature = "hf")]
+use crate::support::objects::serve_hub;
+use crate::support::objects::{Condition, serve_memory};
+use crate::support::s3::{KEY, serve};
+use asap_pipelines::log::check_output;
+use futures::TryStreamExt;
+use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
+
+/// A workplace and a server with a bucket `lake`, in which a sample corpus lies.
+fn lake() -> (Workplace, SocketAddr) {
+    let workplace = Workplace::new();
+    std::fs::create_dir_all(workplace.path("s3/lake")).unwrap();
+    workplace.run(&["sample", "--rows", "6", "--seed", "3", "--to", "s3/lake/corpus"]).ok();
+    let address = serve(&workplace.path("s3"));
+    (workplace, address)
+}
+
+/// The binary without any variable that could be one of a store, and with a home folder of its own.
+fn command(workplace: &Workplace, arguments: &[&str]) -> Command {
+    let mut command = workplace.command(arguments);
+    for (name, _) in std::env::vars_os() {
+        if ["AWS_", "GOOGLE_", "AZURE_", "HF_"].iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    command.env("HOME", workplace.path("home"));
+    command
+}
+
+/// As [`command`], with what it takes to reach the server.
+fn with_keys(workplace: &Workplace, s3: SocketAddr, arguments: &[&str]) -> Command {
+    let mut command = command(workplace, arguments);
+    command.env("AWS_ACCESS_KEY_ID", KEY.0).env("AWS_SECRET_ACCESS_KEY", KEY.1);
+    command.env("AWS_ENDPOINT_URL", format!("http://{s3}"));
+    command
+}
+
+fn run(mut command: Command) -> Finished {
+    Finished::from(command.output().unwrap())
+}
+
+#[track_caller]
+fn failed(command: Command, code: i32, named: &[&str]) -> String {
+    let finished = run(command);
+    assert_eq!(finished.code, code, "{}", finished.stderr);
+    for text in named {
+        assert!(finished.stderr.contains(text), "no '{text}' in: {}", finished.stderr);
+    }
+    finished.stderr
+}
+
+const COUNT: [&str; 8] =
+    ["sql", "-q", "--format", "csv", "--from", "s3://lake/corpus/", "-c", "SELECT count(*) AS n FROM corpus"];
+
+#[test]
+fn variables_of_other_programs_configure_no_store() {
+    let (workplace, s3) = lake();
+    let mut count = with_keys(&workplace, s3, &COUNT);
+    for (name, value) in [
+        ("TOKEN", "another"),
+        ("ENDPOINT", "http://127.0.0.1:9"),
+        ("PROXY_URL", "http://127.0.0.1:9"),
+        ("BUCKET", "another"),
+        ("TIMEOUT", "no time"),
+        ("SKIP_SIGNATURE", "true"),
+        ("CONDITIONAL_PUT", "disabled"),
+    ] {
+        count.env(name, value);
+    }
+    count.env("NO_TEXT", OsStr::from_bytes(b"\xff"));
+    assert_eq!(run(count).ok(), "n\n6\n");
+}
+
+#[test]
+fn a_variable_of_the_store_that_is_no_text_is_named() {
+    let (workplace, s3) = lake();
+    let mut count = with_keys(&workplace, s3, &COUNT);
+    count.env("AWS_SESSION_TOKEN", OsStr::from_bytes(b"geheim\xff"));
+    let said = failed(count, 2, &["error: the environment variable AWS_SESSION_TOKEN is not UTF-8"]);
+    assert!(!said.contains("geheim"), "{said}");
+}
+
+#[test]
+fn a_profile_says_as_much_as_variables_do() {
+    let (workplace, s3) = lake();
+    std::fs::create_dir_all(workplace.path("home/.aws")).unwrap();
+    let keys = format!("[lab]\naws_access_key_id = {}\naws_secret_access_key = {}\n", KEY.0, KEY.1);
+    std::fs::write(workplace.path("home/.aws/credentials"), keys).unwrap();
+    std::fs::write(workplace.path("home/.aws/config"), format!("[profile lab]\nendpoint_url = http://{s3}\n")).unwrap();
+    let with_profile = |profile: &str| {
+        let mut count = command(&workplace, &COUNT);
+        count.env("AWS_PROFILE", profile);
+        count
+    };
+    assert_eq!(run(with_profile("lab")).ok(), "n\n6\n");
+    failed(with_profile("prod"), 2, &["AWS_PROFILE is prod, which is not in ", "the profiles there: lab"]);
+}
+
+#[test]
+fn no_credentials_are_an_error_that_says_which_would_do() {
+    let workplace = Workplace::new();
+    let closed = "http://127.0.0.1:9";
+    let mut count = command(&workplace, &COUNT);
+    count.env("AWS_METADATA_ENDPOINT", closed);
+    let said = "for path s3://lake: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+    failed(count, 1, &[said, closed]);
+    for place in ["s3://lake/a.parquet", "s3://lake/a/"] {
+        let mut select = command(&workplace, &["sql", "-c", &format!("SELECT * FROM '{place}'")]);
+        select.env("AWS_METADATA_ENDPOINT", closed);
+        failed(select, 1, &[said]);
+    }
+}
+
+#[test]
+fn statements_use_the_stores_of_the_session() {
+    let (workplace, s3) = lake();
+    let create = "CREATE EXTERNAL TABLE c STORED AS PARQUET LOCATION 's3a://lake/corpus/'";
+    let copy = "COPY (SELECT id FROM c) TO 's3://lake/ids.parquet'";
+    let read = "SELECT count(*) AS n FROM 's3://lake/ids.parquet'";
+    let all = with_keys(&workplace, s3, &["sql", "-q", "--format", "csv", "-c", create, "-c", copy, "-c", read]);
+    assert_eq!(run(all).ok(), "count\n6\nn\n6\n");
+
+    let option = "CREATE EXTERNAL TABLE c STORED AS PARQUET LOCATION 's3://lake/corpus/' \
+                  OPTIONS ('aws.secret_access_key' 'geheim')";
+    let said = failed(with_keys(&workplace, s3, &["sql", "-c", option]), 1, &["aws.secret_access_key", "environment"]);
+    assert!(!said.contains("geheim"), "{said}");
+    // This server cannot list; that does not make anyone ask another where the bucket is.
+    let unable = serve_memory(Condition::Ignored, &[]);
+    let mut listed = with_keys(&workplace, unable, &["sql", "-c", &create.replace("s3a", "s3")]);
+    listed.env("HTTPS_PROXY", "http://127.0.0.1:9");
+    failed(listed, 1, &[&format!("http://{unable}/lake"), "405"]);
+    let azure = "COPY (SELECT 1) TO 'az://container/a.parquet'";
+    failed(
+        command(&workplace, &["sql", "-c", azure]),
+        2,
+        &["set AZURE_STORAGE_ACCOUNT_NAME, or write abfss://container@"],
+    );
+}
+
+#[test]
+fn a_table_can_be_read_from_standard_input() {
+    let workplace = Workplace::new();
+    let create = "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/dev/stdin' OPTIONS ('format.has_header' 'true')";
+    let read = ["sql", "-q", "--format", "csv", "-c", create, "-c", "SELECT sum(a) AS s FROM t"];
+    let mut reading = command(&workplace, &read).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut reading.stdin.take().unwrap(), b"a\n1\n2\n").unwrap();
+    let output = reading.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "s\n3\n");
+}
+
+#[test]
+fn a_file_of_a_web_server_is_read_and_nothing_else() {
+    let workplace = Workplace::new();
+    let row = "COPY (SELECT 'q' AS question, 'c' AS cot, 'a' AS answer) TO 'corpus.parquet'";
+    workplace.run(&["sql", "-q", "-c", row]).ok();
+    let file = std::fs::read(workplace.path("corpus.parquet")).unwrap();
+    let web = serve_memory(Condition::Ignored, &[("/data/a%20b.parquet", file)]);
+    let from = |place: &str| {
+        let from = format!("http://{web}/{place}");
+        command(
+            &workplace,
+            &["sql", "-q", "--format", "csv", "--from", &from, "-c", "SELECT count(*) AS n FROM corpus"],
+        )
+    };
+    assert_eq!(run(from("data/a%20b.parquet")).ok(), "n\n1\n");
+    failed(
+        from("data/"),
+        1,
+        &[&format!("http://{web}/data is no file, and over http and https no folder can be listed")],
+    );
+    let said = failed(from("data/a.parquet?X-Amz-Signature=0a1b"), 2, &["?X-Amz-Signature=… holds a ?"]);
+    assert!(!said.contains("0a1b"), "{said}");
+    let to = format!("http://{web}/out");
+    let out = command(&workplace, &["run", "pipelines/sql/truncate.sql", "--from", "corpus.parquet", "--to", &to]);
+    failed(out, 2, &["nothing can be written to http://"]);
+    let copy = format!("COPY (SELECT 1) TO '{to}/a.parquet'");
+    failed(command(&workplace, &["sql", "-c", &copy]), 1, &["is only read: nothing can be written there"]);
+}
+
+#[test]
+fn a_log_shows_no_signature() {
+    let workplace = Workplace::new();
+    let select = "SELECT 'https://host/a.parquet?X-Amz-Signature=0a1b' AS url, a FROM nowhere";
+    let mut logged = command(&workplace, &["sql", "-c", select]);
+    logged.env("RUST_LOG", "trace");
+    let said = failed(logged, 1, &["https://host/a.parquet?X-Amz-Signature=…", "error: table"]);
+    assert!(!said.contains("0a1b"), "{said}");
+}
+
+#[cfg(not(feature = "hf"))]
+#[test]
+fn a_build_without_the_hub_says_how_to_get_one() {
+    let from = ["sql", "--from", "hf://datasets/org/name@1d0c4eb/data", "-c", "SELECT 1"];
+    failed(
+        command(&Workplace::new(), &from),
+        2,
+        &["hf://datasets/", "build it with cargo build --release --features hf"],
+    );
+}
+
+#[cfg(feature = "hf")]
+#[test]
+fn a_revision_of_a_dataset_is_read_and_nothing_else() {
+    let workplace = Workplace::new();
+    for name in ["a", "b"] {
+        let row = format!("COPY (SELECT '{name}' AS question, 'c' AS cot, 'a' AS answer) TO '{name}.parquet'");
+        workplace.run(&["sql", "-q", "-c", &row]).ok();
+    }
+    let bytes = |name: &str| std::fs::read(workplace.path(name)).unwrap();
+    let files = [("data/a.parquet", bytes("a.parquet")), ("data/more/b.parquet", bytes("b.parquet"))];
+    let hub = serve_hub(&files);
+    let from = |place: &str| {
+        let select = "SELECT string_agg(question, '' ORDER BY question) AS all FROM corpus";
+        let from = format!("hf://datasets/org/{place}");
+        let mut select = command(&workplace, &["sql", "-q", "--format", "csv", "--from", &from, "-c", select]);
+        select.env("HF_ENDPOINT", format!("http://{hub}"));
+        select
+    };
+    assert_eq!(run(from("name@1d0c4eb/data/")).ok(), "all\nab\n");
+    assert_eq!(run(from("name@1d0c4eb/data/more/b.parquet")).ok(), "all\nb\n");
+    failed(from("name@1d0c4eb/none/"), 1, &["hf://datasets/org/name@1d0c4eb/none/"]);
+    failed(from("name/data/"), 2, &["names no revision", "pin it as hf://datasets/org/name@REVISION/…"]);
+    let to = ["run", "pipelines/sql/truncate.sql", "--from", "a.parquet", "--to", "hf://datasets/org/name@1d0c4eb/out"];
+    failed(command(&workplace, &to), 2, &["nothing can be written to hf://datasets/org/name@1d0c4eb/out"]);
+}
+
+/// The bucket `lake` of a server, without retries.
+fn bucket(server: SocketAddr, secret: &str, condition: S3ConditionalPut) -> AmazonS3 {
+    let builder = AmazonS3Builder::new().with_bucket_name("lake").with_endpoint(format!("http://{server}"));
+    let builder = builder.with_access_key_id(KEY.0).with_secret_access_key(secret).with_allow_http(true);
+    let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+    builder.with_conditional_put(condition).with_retry(once).build().unwrap()
+}
+
+/// What the check says of a folder `out`, and what it leaves in the store.
+async fn checked(store: impl ObjectStore) -> (Result<(), String>, Vec<String>) {
+    let store = PrefixStore::new(store, "out");
+    let said = check_output(&store, "out").await.map_err(|error| error.strip_backtrace());
+    let left = store.list(None).map_ok(|left| left.location.to_string()).try_collect::<Vec<_>>().await;
+    (said, left.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn an_output_where_creation_is_conditional_passes_the_check() {
+    let workplace = Workplace::new();
+    std::fs::create_dir_all(workplace.path("s3/lake")).unwrap();
+    let server = serve(&workplace.path("s3"));
+    assert_eq!(checked(bucket(server, KEY.1, S3ConditionalPut::ETagMatch)).await, (Ok(()), vec![]));
+
+    std::fs::create_dir(workplace.path("disk")).unwrap();
+    let disk = LocalFileSystem::new_with_prefix(workplace.path("disk")).unwrap().with_automatic_cleanup(true);
+    assert_eq!(checked(disk).await, (Ok(()), vec![]));
+    assert!(std::fs::read_dir(workplace.path("disk")).unwrap().next().is_none(), "a folder was left");
+}
+
+#[tokio::test]
+async fn a_store_that_ignores_the_condition_is_refused() {
+    let server = serve_memory(Condition::Ignored, &[]);
+    let store = bucket(server, KEY.1, S3ConditionalPut::ETagMatch);
+    let said = checked(store).await.0.unwrap_err();
+    assert!(said.contains("the log of out") && said.contains("ignores If-None-Match"), "{said}");
+}
+
+#[tokio::test]
+async fn a_store_that_refuses_the_condition_is_refused() {
+    let server = serve_memory(Condition::Refused, &[]);
+    for condition in [S3ConditionalPut::ETagMatch, S3ConditionalPut::Disabled] {
+        let said = checked(bucket(server, KEY.1, condition)).await.0.unwrap_err();
+        assert!(
+            said.contains("can be written, but an object cannot be created there only where there is none"),
+            "{said}"
+        );
+        assert!(said.contains("unset AWS_CONDITIONAL_PUT"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_is_named() {
+    let workplace = Workplace::new();
+    let log = workplace.path("disk/out/_delta_log");
+    std::fs::create_dir_all(&log).unwrap();
+    let mut locked = std::fs::metadata(&log).unwrap().permissions();
+    locked.set_readonly(true);
+    std::fs::set_permissions(&log, locked).unwrap();
+    if std::fs::write(log.join("a"), "").is_ok() {
+        // Who may do everything is stopped by what is no folder.
+        std::fs::remove_dir_all(&log).unwrap();
+        std::fs::write(&log, "").unwrap();
+    }
+    let disk = LocalFileSystem::new_with_prefix(workplace.path("disk")).unwrap().with_automatic_cleanup(true);
+    let said = checked(disk).await.0.unwrap_err();
+    assert!(said.contains("cannot write to the log of out"), "{said}");
+
+    let server = serve(&workplace.path("disk"));
+    let wrong = bucket(server, "another-secret", S3ConditionalPut::ETagMatch);
+    let said = checked(wrong).await.0.unwrap_err();
+    assert!(said.contains("cannot write to the log of out"), "{said}");
+}
+
+#[tokio::test]
+async fn readers_of_a_table_do_not_see_a_probe_that_was_left() {
+    let (workplace, s3) = lake();
+    let create = ["run", "pipelines/sql/truncate.sql", "--from", "s3://lake/corpus/", "--to", "s3://lake/out"];
+    run(with_keys(&workplace, s3, &create)).ok();
+    let left = Path::from(format!("out/_delta_log/{}{}", asap_pipelines::log::PROBE, uuid::Uuid::new_v4()));
+    bucket(s3, KEY.1, S3ConditionalPut::ETagMatch).put(&left, "first".into()).await.unwrap();
+    let table = "CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 's3://lake/out'";
+    let count = ["sql", "-q", "--format", "csv", "-c", table, "-c", "SELECT count(*) AS n FROM t"];
+    assert_eq!(run(with_keys(&workplace, s3, &count)).ok(), "n\n6\n");
+    run(with_keys(&workplace, s3, &create)).ok();
+}

@@ -1,0 +1,144 @@
+//! Which frequencies of its rotary position embedding a config asks for.
+
+use super::{Family, Fields};
+
+/// The base of the frequencies and how they are stretched for long windows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RopeConfig {
+    /// Base of the frequencies.
+    pub theta: f64,
+    /// How frequencies are changed for windows beyond the one of the first training.
+    pub scaling: RopeScaling,
+}
+
+/// The kinds of scaling, with the field names of `rope_parameters`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RopeScaling {
+    /// Frequencies as they are.
+    Default,
+    /// All frequencies divided by the factor.
+    Linear {
+        /// By how much positions are compressed.
+        factor: f64,
+    },
+    /// Low frequencies divided by the factor, high ones kept, with a ramp over the ratio of window to wavelength.
+    Llama3 {
+        /// By how much low frequencies are divided.
+        factor: f64,
+        /// Turns within the original window below which a frequency counts as low.
+        low_freq_factor: f64,
+        /// Turns within the original window above which a frequency counts as high.
+        high_freq_factor: f64,
+        /// The original window in tokens.
+        original_max_position_embeddings: f64,
+    },
+    /// Low frequencies divided by the factor, high ones kept, with a ramp over dimensions; attention is sharpened.
+    Yarn {
+        /// By how much low frequencies are divided.
+        factor: f64,
+        /// The original window in tokens.
+        original_max_position_embeddings: f64,
+        /// Turns within the original window at which the ramp begins.
+        beta_fast: f64,
+        /// Turns within the original window at which the ramp ends.
+        beta_slow: f64,
+        /// Whether the ramp's ends are rounded to whole dimensions.
+        truncate: bool,
+        /// What queries and keys are multiplied by.
+        attention_factor: f64,
+    },
+}
+
+impl RopeConfig {
+    /// Reads `rope_theta` and `rope_scaling` (transformers 4) or `rope_parameters` (transformers 5).
+    pub(super) fn parse(config: &Fields, family: Family, window: usize) -> Result<Self, String> {
+        let old = config.object("rope_scaling", "rope_scaling.")?;
+        let new = config.object("rope_parameters", "rope_parameters.")?;
+        let old_scaling = old.map(|fields| RopeScaling::parse(&fields, window)).transpose()?;
+        let new_scaling = new.as_ref().map(|fields| RopeScaling::parse(fields, window)).transpose()?;
+        if let (Some(old), Some(new)) = (&old_scaling, &new_scaling)
+            && old != new
+        {
+            return Err(format!("rope_scaling and rope_parameters disagree: {old:?} against {new:?}"));
+        }
+        let old_theta = config.number("rope_theta")?;
+        let new_theta = new.map(|fields| fields.number("rope_theta")).transpose()?.flatten();
+        let theta = match (old_theta, new_theta) {
+            (Some(old), Some(new)) if old != new => {
+                return Err(format!("rope_theta {old} and rope_parameters.rope_theta {new} disagree"));
+            }
+            (Some(theta), _) | (None, Some(theta)) => theta,
+            // The first Llama files do not name it.
+            (None, None) if family == Family::Llama => 10_000.0,
+            (None, None) => return Err("rope_theta is missing".to_string()),
+        };
+        Ok(Self { theta, scaling: new_scaling.or(old_scaling).unwrap_or(RopeScaling::Default) })
+    }
+}
+
+impl RopeScaling {
+    fn parse(fields: &Fields, window: usize) -> Result<Self, String> {
+        let kind = match (fields.text("type")?, fields.text("rope_type")?) {
+            (Some(old), Some(new)) if old != new => {
+                return Err(format!("type '{old}' and rope_type '{new}' of the rotary embedding disagree"));
+            }
+            (Some(kind), _) | (None, Some(kind)) => kind,
+            (None, None) => return Err("the rotary embedding has no rope_type".to_string()),
+        };
+        let own: &[&str] = match kind {
+            "default" => &[],
+            "linear" => &["factor"],
+            "llama3" => &["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
+            "yarn" => YARN,
+            _ => {
+                let supported = "expected default, linear, llama3 or yarn";
+                return Err(format!("rope_type '{kind}' is not supported: {supported}"));
+            }
+        };
+        fields.refuse_unknown(|key| ["type", "rope_type", "rope_theta"].contains(&key) || own.contains(&key))?;
+        match kind {
+            "linear" => Ok(Self::Linear { factor: fields.required("factor", Fields::number)? }),
+            "llama3" => Ok(Self::Llama3 {
+                factor: fields.required("factor", Fields::number)?,
+                low_freq_factor: fields.required("low_freq_factor", Fields::number)?,
+                high_freq_factor: fields.required("high_freq_factor", Fields::number)?,
+                original_max_position_embeddings: fields
+                    .required("original_max_position_embeddings", Fields::number)?,
+            }),
+            "yarn" => Self::yarn(fields, window),
+            _ => Ok(Self::Default),
+        }
+    }
+
+    fn yarn(fields: &Fields, window: usize) -> Result<Self, String> {
+        let factor = fields.required("factor", Fields::number)?;
+        let sharpness = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
+        let attention_factor = match fields.number("attention_factor")? {
+            Some(given) => given,
+            None => match (fields.number("mscale")?, fields.number("mscale_all_dim")?) {
+                (Some(scale), Some(all)) => sharpness(scale) / sharpness(all),
+                _ => sharpness(1.0),
+            },
+        };
+        let original = fields.number("original_max_position_embeddings")?;
+        Ok(Self::Yarn {
+            factor,
+            original_max_position_embeddings: original.unwrap_or(window as f64),
+            beta_fast: fields.number("beta_fast")?.unwrap_or(32.0),
+            beta_slow: fields.number("beta_slow")?.unwrap_or(1.0),
+            truncate: fields.flag("truncate")?.unwrap_or(true),
+            attention_factor,
+        })
+    }
+}
+
+const YARN: &[&str] = &[
+    "factor",
+    "original_max_position_embeddings",
+    "beta_fast",
+    "beta_slow",
+    "truncate",
+    "attention_factor",
+    "mscale",
+    "mscale_all_dim",
+];

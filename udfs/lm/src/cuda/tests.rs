@@ -1,0 +1,140 @@
+//! The whole model against the CPU's in f32, where there is a GPU or the emulated one of `tests/cuda`.
+
+use std::collections::BTreeMap;
+
+use candle_core::{DType, Device, Tensor};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+use super::*;
+use crate::Tokenizer;
+use crate::decoder::Decoder;
+use crate::output::Output;
+use crate::testing::{chains, golden};
+
+/// Models with heads that the kernels are written for: with a bias, without one, with norms of queries and keys, and one that
+/// has learned something.
+const MODELS: [&str; 4] = ["qwen2", "llama", "qwen3", "../../data/model"];
+
+fn on_gpu(folder: &Path) -> CudaModel {
+    CudaModel::load(folder, ModelConfig::load(folder).unwrap()).unwrap()
+}
+
+/// Scores of the same targets on the CPU, in f32.
+fn on_cpu(folder: &Path, ids: &[u32], lengths: &[usize], targets: &[Target]) -> Vec<TokenScore> {
+    let decoder = Decoder::load(folder).unwrap();
+    let output = Output::new(decoder.weights.output().clone());
+    output.score(&decoder.hidden(ids, lengths).unwrap(), targets).unwrap()
+}
+
+/// The most that scores are apart, in nats.
+fn furthest(found: &[TokenScore], expected: &[TokenScore]) -> f32 {
+    assert_eq!(found.len(), expected.len());
+    let apart =
+        |(a, b): (&TokenScore, &TokenScore)| (a.surprisal - b.surprisal).abs().max((a.entropy - b.entropy).abs());
+    found.iter().zip(expected).map(apart).fold(0.0, f32::max)
+}
+
+/// The tokens of some chains, and every token but the first of each as a target.
+fn encoded(model: &str, texts: &str) -> (Vec<u32>, Vec<usize>, Vec<Target>) {
+    let tokenizer = Tokenizer::load(&golden(model)).unwrap();
+    let (mut ids, mut lengths, mut targets) = (vec![], vec![], vec![]);
+    for chain in chains(texts).into_iter().take(4) {
+        let text = format!("{}{}", chain.question, chain.steps.join("\n\n"));
+        let own = tokenizer.encode(&text, true).unwrap().ids;
+        let target = |(place, id): (usize, &u32)| Target { row: (ids.len() + place - 1) as u32, id: *id };
+        targets.extend(own.iter().enumerate().skip(1).map(target));
+        lengths.push(own.len());
+        ids.extend(own);
+    }
+    (ids, lengths, targets)
+}
+
+#[test]
+fn packed_chains_score_as_on_the_cpu_and_as_alone() {
+    for name in MODELS {
+        let texts = if name.contains('/') { "qwen3" } else { name };
+        let (ids, lengths, targets) = encoded(name, texts);
+        let mut model = on_gpu(&golden(name));
+        let packed = model.score(&ids, &lengths, &targets, &|| true).unwrap();
+        assert_eq!(model.output_rows().load(Ordering::Relaxed), targets.len() as u64);
+        let apart = furthest(&packed, &on_cpu(&golden(name), &ids, &lengths, &targets));
+        assert!(apart < 2e-2, "{name}: {apart} nats");
+        let mut first = 0;
+        for length in lengths {
+            let rows = first..first + length;
+            let (places, own) = targets_in(&rows, &targets);
+            let alone = model.score(&ids[rows], &[length], &own, &|| true).unwrap();
+            let packed: Vec<TokenScore> = places.iter().map(|place| packed[*place]).collect();
+            // A GPU may add up products of other sizes in another order.
+            assert!(furthest(&packed, &alone) < 5e-3, "{name}");
+            first += length;
+        }
+    }
+}
+
+#[test]
+fn a_chain_longer_than_a_pass_scores_as_on_the_cpu() {
+    let folder = golden("llama");
+    let length = TOKENS_PER_PASS + 300;
+    let ids: Vec<u32> = (0..length as u32 + 20).map(|i| i * 31 % 380).collect();
+    let rows = [0, 63, 64, 1000, TOKENS_PER_PASS - 1, TOKENS_PER_PASS, length - 2, length + 10];
+    let targets = rows.map(|row| Target { row: row as u32, id: ids[row + 1] });
+    let found = on_gpu(&folder).score(&ids, &[length, 20], &targets, &|| true).unwrap();
+    let apart = furthest(&found, &on_cpu(&folder, &ids, &[length, 20], &targets));
+    assert!(apart < 2e-2, "{apart} nats");
+}
+
+#[test]
+fn the_heads_of_a_large_model_score_as_on_the_cpu() {
+    let config = ModelConfig::parse(
+        r#"{
+            "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 256,
+            "intermediate_size": 512, "max_position_embeddings": 4096, "num_attention_heads": 7, "num_key_value_heads": 1,
+            "head_dim": 128, "num_hidden_layers": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "tie_word_embeddings": false,
+            "vocab_size": 9000
+        }"#,
+    )
+    .unwrap();
+    let mut random = ChaCha8Rng::seed_from_u64(1);
+    let mut drawn = BTreeMap::new();
+    let half = Weights::build(&config, |name, shape| {
+        let mut draw = |_| f16::from_f32((random.next_u32() as f32 / u32::MAX as f32 - 0.5) * 0.5);
+        let values: Vec<f16> = (0..shape.iter().product()).map(&mut draw).collect();
+        let tensor = Tensor::from_vec(values, shape, &Device::Cpu)?;
+        drawn.insert(name.to_string(), tensor.to_dtype(DType::F32)?);
+        Ok(if shape.len() == 2 { tensor } else { drawn[name].clone() })
+    });
+    let whole = crate::weights::Weights::<Tensor>::build(&config, |name, _| Ok(drawn[name].clone())).unwrap();
+    let ids: Vec<u32> = (0..420).map(|i| i * 7919 % 9000).collect();
+    let targets: Vec<Target> = (0..419).map(|row| Target { row, id: ids[row as usize + 1] }).collect();
+    let mut model = CudaModel::new(config.clone(), half.unwrap()).unwrap();
+    let found = model.score(&ids, &[300, 120], &targets, &|| true).unwrap();
+    let decoder = Decoder::new(config, whole);
+    let output = Output::new(decoder.weights.output().clone());
+    let apart = furthest(&found, &output.score(&decoder.hidden(&ids, &[300, 120]).unwrap(), &targets).unwrap());
+    assert!(apart < 2e-2, "{apart} nats");
+}
+
+#[test]
+fn numbers_beyond_f16_give_no_score() {
+    let folder = golden("llama");
+    let config = ModelConfig::load(&folder).unwrap();
+    let mut weights = Weights::load(&folder, &config).unwrap();
+    weights.norm = (weights.norm * 1e8).unwrap();
+    let found = CudaModel::new(config, weights)
+        .unwrap()
+        .score(&[1, 2, 3], &[3], &[Target { row: 1, id: 3 }], &|| true)
+        .unwrap();
+    assert!(!found[0].surprisal.is_finite());
+}
+
+#[test]
+fn tokens_outside_the_vocabulary_are_an_error() {
+    let mut model = on_gpu(&golden("llama"));
+    let target = Target { row: 0, id: 2 };
+    for (ids, target) in [([1, 2000], target), ([1, 2], Target { id: 2000, ..target })] {
+        let error = model.score(&ids, &[2], &[target], &|| true).unwrap_err().to_string();
+        assert!(error.contains("below 2000, found 2000"), "{error}");
+    }
+}

@@ -1,0 +1,43 @@
+//! What lies in the memory of a GPU.
+
+use cudarc::driver::{CudaSlice, DeviceRepr};
+use half::f16;
+
+/// A matrix that rows are multiplied by, [outputs, inputs].
+#[derive(Debug)]
+pub struct GpuMatrix {
+    pub numbers: CudaSlice<f16>,
+    pub outputs: usize,
+    pub inputs: usize,
+}
+
+/// The weights of a layer. What is multiplied by the same rows is one matrix.
+#[derive(Debug)]
+pub struct GpuLayer {
+    pub input_norm: CudaSlice<f32>,
+    /// Queries, keys and values.
+    pub joined: GpuMatrix,
+    /// The bias of these; zeros where there is none.
+    pub joined_bias: CudaSlice<f32>,
+    pub query_norm: Option<CudaSlice<f32>>,
+    pub key_norm: Option<CudaSlice<f32>>,
+    pub o: GpuMatrix,
+    pub o_bias: Option<CudaSlice<f32>>,
+    pub post_norm: CudaSlice<f32>,
+    pub gate_and_up: GpuMatrix,
+    pub down: GpuMatrix,
+}
+
+/// What sum_exponentials in kernels.cu knows of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[repr(C)]
+pub struct Sums {
+    pub max: f32,
+    pub sum: f32,
+    pub weighted: f32,
+    /// The logit of the row's target.
+    pub own: f32,
+}
+
+// SAFETY: four numbers of 32 bits, laid out as in C.
+unsafe impl DeviceRepr for Sums {}

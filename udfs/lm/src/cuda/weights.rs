@@ -1,0 +1,103 @@
+//! A model's weights in the memory of a GPU.
+
+use candle_core::{DType, Tensor};
+use cudarc::driver::CudaSlice;
+use half::f16;
+
+use super::Weights;
+use super::gpu::Gpu;
+use super::types::{GpuLayer, GpuMatrix};
+use crate::ops::Linear;
+use crate::ops::{Weight, read};
+use crate::weights::LayerWeights;
+use crate::{LmError, Result};
+
+/// A weight in f16 on its way to the GPU.
+#[derive(Debug, Clone)]
+pub struct F16Tensor(Tensor);
+
+impl Weight for F16Tensor {
+    const DTYPE: DType = DType::F16;
+
+    fn new(weight: Tensor) -> Result<Self> {
+        Ok(Self(weight))
+    }
+}
+
+/// The weights of a model.
+#[derive(Debug)]
+pub struct GpuWeights {
+    /// [vocabulary, hidden].
+    pub embed: GpuMatrix,
+    pub layers: Vec<GpuLayer>,
+    pub norm: CudaSlice<f32>,
+    /// [vocabulary, hidden]; None where it is the embedding.
+    lm_head: Option<GpuMatrix>,
+}
+
+impl GpuWeights {
+    /// Copies weights to the GPU, each freed behind its copy.
+    pub fn take(gpu: &Gpu, weights: Weights) -> Result<Self> {
+        let layers = weights.layers.into_iter().map(|layer| GpuLayer::take(gpu, layer)).collect::<Result<_>>()?;
+        Ok(Self {
+            embed: matrix(gpu, &[&weights.embed])?,
+            layers,
+            norm: vector(gpu, &weights.norm)?,
+            lm_head: weights.lm_head.map(|weight| matrix(gpu, &[&weight])).transpose()?,
+        })
+    }
+
+    /// The output layer: [vocabulary, hidden].
+    pub fn output(&self) -> &GpuMatrix {
+        self.lm_head.as_ref().unwrap_or(&self.embed)
+    }
+}
+
+impl GpuLayer {
+    fn take(gpu: &Gpu, layer: LayerWeights<F16Tensor>) -> Result<Self> {
+        let optional = |weight: &Option<Tensor>| weight.as_ref().map(|weight| vector(gpu, weight)).transpose();
+        Ok(Self {
+            input_norm: vector(gpu, &layer.input_norm)?,
+            joined: matrix(gpu, &[&layer.q.weight.0, &layer.k.weight.0, &layer.v.weight.0])?,
+            joined_bias: bias(gpu, &[&layer.q, &layer.k, &layer.v])?,
+            query_norm: optional(&layer.q_norm)?,
+            key_norm: optional(&layer.k_norm)?,
+            o: matrix(gpu, &[&layer.o.weight.0])?,
+            o_bias: optional(&layer.o.bias)?,
+            post_norm: vector(gpu, &layer.post_norm)?,
+            gate_and_up: matrix(gpu, &[&layer.gate.0, &layer.up.0])?,
+            down: matrix(gpu, &[&layer.down.0])?,
+        })
+    }
+}
+
+/// Matrices of as many inputs as one, the first's outputs first.
+fn matrix(gpu: &Gpu, weights: &[&Tensor]) -> Result<GpuMatrix> {
+    let inputs = weights[0].dim(1)?;
+    let outputs = weights.iter().map(|weight| weight.dims()[0]).sum();
+    let mut numbers = gpu.room(outputs * inputs)?;
+    let mut place = 0;
+    for weight in weights {
+        read::<f16, 1, _>([weight], |[values]| match values.iter().all(|x| x.is_finite()) {
+            true => gpu.copy(values, &mut numbers.slice_mut(place..)),
+            false => Err(LmError::Gpu("the model has weights beyond 65,504, which f16 does not hold".to_string())),
+        })??;
+        place += weight.elem_count();
+    }
+    Ok(GpuMatrix { numbers, outputs, inputs })
+}
+
+fn vector(gpu: &Gpu, weight: &Tensor) -> Result<CudaSlice<f32>> {
+    read::<f32, 1, _>([weight], |[values]| gpu.copied(values))?
+}
+
+fn bias(gpu: &Gpu, linears: &[&Linear<F16Tensor>]) -> Result<CudaSlice<f32>> {
+    let mut values = Vec::new();
+    for linear in linears {
+        match &linear.bias {
+            Some(bias) => read::<f32, 1, _>([bias], |[bias]| values.extend_from_slice(bias))?,
+            None => values.resize(values.len() + linear.weight.0.dim(0)?, 0.0),
+        }
+    }
+    gpu.copied(&values)
+}

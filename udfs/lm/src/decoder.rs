@@ -1,0 +1,245 @@
+//! The decoder that the four families share, as scoring and generation run it: tokens through all layers at once, long
+//! chains in parts that read the keys and values of the parts before.
+
+use std::ops::Range;
+use std::path::Path;
+
+use candle_core::Tensor;
+
+use super::Result;
+use super::config::ModelConfig;
+use super::ops::{self, Projection, Sequence, matrix};
+use super::pass::{Chunk, IsWanted, KvCache, Pass, TOKENS_PER_PASS, chunked};
+use super::rope::{Rope, RopeTable};
+use super::weights::Weights;
+
+/// A model that turns tokens into hidden states, with projections of type `M`: `Tensor` in f32 or `Bf16Matrix`.
+#[derive(Debug, Clone)]
+pub struct Decoder<M = Tensor> {
+    /// The model's shape.
+    pub config: ModelConfig,
+    /// The model's weights.
+    pub weights: Weights<M>,
+    rope: Rope,
+}
+
+impl<M: Projection> Decoder<M> {
+    /// A decoder of these weights.
+    pub fn new(config: ModelConfig, weights: Weights<M>) -> Self {
+        let rope = Rope::new(&config.rope, config.head_dim);
+        Self { config, weights, rope }
+    }
+
+    /// Calls `each` with the hidden states after the final norm, [tokens, hidden], of chains that follow each other in
+    /// `ids`, `lengths` tokens each, pass by pass with the tokens' places. Chains do not see each other.
+    ///
+    /// # Errors
+    /// If a token is not in the model's vocabulary, what `each` fails with, and [`LmError::Abandoned`] soon after
+    /// `is_wanted` says that nobody waits for it.
+    pub fn hidden_by_pass(
+        &self,
+        ids: &[u32],
+        lengths: &[usize],
+        is_wanted: &IsWanted,
+        mut each: impl FnMut(Range<usize>, Tensor) -> Result<()>,
+    ) -> Result<()> {
+        let table = self.rope.table(lengths.iter().copied().max().unwrap_or(0));
+        let mut before = None;
+        for Chunk { tokens, chains, of } in chunked(lengths) {
+            if chains[0].earlier == 0 {
+                before = of.map(|length| self.empty_kv_cache(length));
+            }
+            each(tokens.clone(), self.pass(&ids[tokens], &chains, &table, before.as_mut(), is_wanted)?)?;
+        }
+        Ok(())
+    }
+
+    /// The rotations of the positions before `positions`.
+    pub fn rope_table(&self, positions: usize) -> RopeTable {
+        self.rope.table(positions)
+    }
+
+    /// Room for the keys and values of a chain.
+    fn empty_kv_cache(&self, tokens: usize) -> KvCache {
+        let values = tokens * self.config.num_key_value_heads * self.config.head_dim;
+        let room = || [Vec::with_capacity(values), Vec::with_capacity(values)];
+        KvCache { tokens: 0, layers: self.weights.layers.iter().map(|_| room()).collect() }
+    }
+
+    /// The hidden states of a chain's next tokens, [tokens, hidden]. `table` holds their positions.
+    fn extend(&self, ids: &[u32], before: &mut KvCache, table: &RopeTable, is_wanted: &IsWanted) -> Result<Tensor> {
+        let chain = Sequence { earlier: before.tokens, tokens: ids.len() };
+        self.pass(ids, &[chain], table, Some(before), is_wanted)
+    }
+
+    fn pass(
+        &self,
+        ids: &[u32],
+        chains: &[Sequence],
+        table: &RopeTable,
+        before: Option<&mut KvCache>,
+        is_wanted: &IsWanted,
+    ) -> Result<Tensor> {
+        let mut x = Vec::with_capacity(ids.len() * self.config.hidden_size);
+        let mut widened = Vec::new();
+        for id in ids {
+            let row = *id as usize..*id as usize + 1;
+            ops::read_rows(&self.weights.embed, row, &mut widened, |row| x.extend_from_slice(row))?;
+        }
+        Pass::new(&self.config, &self.weights, chains, table, is_wanted).run(&mut x, before)?;
+        matrix(x, self.config.hidden_size)
+    }
+}
+
+/// What only f32 is used for.
+impl Decoder {
+    /// Reads config and weights of a folder in Hugging Face's layout, in f32.
+    ///
+    /// # Errors
+    /// As [`ModelConfig::load`] and [`Weights::load`].
+    pub fn load(folder: &Path) -> Result<Self> {
+        let config = ModelConfig::load(folder)?;
+        let weights = Weights::load(folder, &config)?;
+        Ok(Self::new(config, weights))
+    }
+
+    /// The hidden states of [`Decoder::hidden_by_pass`] in one tensor.
+    ///
+    /// # Errors
+    /// If a token is not in the model's vocabulary.
+    pub fn hidden(&self, ids: &[u32], lengths: &[usize]) -> Result<Tensor> {
+        let mut passes = Vec::new();
+        self.hidden_by_pass(ids, lengths, &|| true, |_, hidden| {
+            passes.push(hidden);
+            Ok(())
+        })?;
+        match passes.as_slice() {
+            [whole] => Ok(whole.clone()),
+            _ => Ok(Tensor::cat(&passes, 0)?),
+        }
+    }
+
+    /// The hidden states after the final norm of a chain's first tokens, and what its next token needs of them.
+    ///
+    /// # Errors
+    /// As [`Decoder::hidden_by_pass`].
+    pub fn prefill(&self, ids: &[u32], is_wanted: &IsWanted) -> Result<(Tensor, KvCache)> {
+        let table = self.rope.table(ids.len());
+        let mut before = self.empty_kv_cache(ids.len());
+        let parts = ids.chunks(TOKENS_PER_PASS).map(|part| self.extend(part, &mut before, &table, is_wanted));
+        let hidden = Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)?;
+        Ok((hidden, before))
+    }
+
+    /// The hidden state after the final norm of one more token, [1, hidden]. `table` holds its position.
+    ///
+    /// # Errors
+    /// If the token is not in the model's vocabulary.
+    pub fn next(&self, id: u32, before: &mut KvCache, table: &RopeTable) -> Result<Tensor> {
+        self.extend(&[id], before, table, &|| true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tokenizer;
+    use crate::output::{Output, Target, TokenScore};
+    use crate::testing::{chains, golden};
+
+    /// Tokens and first tokens of each chain of a golden model that has an earlier token.
+    fn encoded(model: &str) -> Vec<(Vec<u32>, Vec<usize>, Vec<TokenScore>)> {
+        let tokenizer = Tokenizer::load(&golden(model)).unwrap();
+        let encode = |chain: crate::testing::Chain| {
+            let text = format!("{}{}", chain.question, chain.steps.join("\n\n"));
+            let ids = tokenizer.encode(&text, true).unwrap().ids;
+            assert_eq!(ids.len(), chain.tokens);
+            let scores = chain.surprisal.iter().zip(&chain.entropy).filter_map(|(surprisal, entropy)| {
+                Some(TokenScore { surprisal: (*surprisal)? as f32, entropy: (*entropy)? as f32 })
+            });
+            (ids, chain.first_token.into_iter().filter(|first| *first > 0).collect(), scores.collect())
+        };
+        chains(model).into_iter().map(encode).collect()
+    }
+
+    fn targets(ids: &[u32], first: &[usize], start: usize) -> Vec<Target> {
+        first.iter().map(|place| Target { row: (start + place - 1) as u32, id: ids[*place] }).collect()
+    }
+
+    fn assert_close(found: &[TokenScore], expected: &[TokenScore], tolerance: f32) {
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(expected) {
+            assert!((found.surprisal - expected.surprisal).abs() < tolerance, "{found:?} against {expected:?}");
+            assert!((found.entropy - expected.entropy).abs() < tolerance, "{found:?} against {expected:?}");
+        }
+    }
+
+    #[test]
+    fn scores_agree_with_transformers_in_both_config_styles() {
+        for model in ["qwen2", "llama", "qwen3", "mistral", "yarn", "linear"] {
+            let folder = golden(model);
+            let decoder = Decoder::load(&folder).unwrap();
+            let old_style = std::fs::read_to_string(folder.join("config.v4.json")).unwrap();
+            assert_eq!(ModelConfig::parse(&old_style).unwrap(), decoder.config, "{model}");
+            let output = Output::new(decoder.weights.output().clone());
+            for (ids, first, expected) in encoded(model) {
+                let hidden = decoder.hidden(&ids, &[ids.len()]).unwrap();
+                let found = output.score(&hidden, &targets(&ids, &first, 0)).unwrap();
+                assert_close(&found, &expected, 1e-4);
+            }
+        }
+    }
+
+    #[test]
+    fn many_short_chains_are_one_pass_and_a_long_one_goes_in_parts() {
+        let decoder = Decoder::load(&golden("qwen2")).unwrap();
+        let passes = |lengths: &[usize]| {
+            let ids: Vec<u32> = (0..lengths.iter().sum()).map(|i: usize| (i * 31 % 1700) as u32).collect();
+            let mut passes = Vec::new();
+            let each = |rows, hidden: Tensor| {
+                passes.push((rows, hidden.dim(0)?));
+                Ok(())
+            };
+            decoder.hidden_by_pass(&ids, lengths, &|| true, each).unwrap();
+            passes
+        };
+        assert_eq!(passes(&[100; 64]), [(0..6400, 6400)]);
+        let found = passes(&[9000, 20, 8172, 1]);
+        assert_eq!(found, [(0..8192, 8192), (8192..9000, 808), (9000..17_192, 8192), (17_192..17_193, 1)]);
+    }
+
+    #[test]
+    fn parts_of_a_chain_give_what_the_whole_chain_gives() {
+        for model in ["qwen2", "qwen3"] {
+            let decoder = Decoder::load(&golden(model)).unwrap();
+            let ids: Vec<u32> = (0..900).map(|i| i * 31 % 380).collect();
+            let whole = decoder.hidden(&ids, &[ids.len()]).unwrap().to_vec2::<f32>().unwrap();
+            let table = decoder.rope_table(ids.len());
+            let mut before = decoder.empty_kv_cache(ids.len());
+            let mut rows = Vec::new();
+            for part in [&ids[..1], &ids[1..310], &ids[310..311], &ids[311..]] {
+                rows.extend(decoder.extend(part, &mut before, &table, &|| true).unwrap().to_vec2::<f32>().unwrap());
+            }
+            let furthest = rows.concat().iter().zip(whole.concat()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(furthest < 1e-5, "{model}: {furthest}");
+        }
+    }
+
+    #[test]
+    fn packed_chains_do_not_see_each_other() {
+        let decoder = Decoder::load(&golden("llama")).unwrap();
+        let chains: Vec<_> = encoded("llama").into_iter().take(12).collect();
+        let ids: Vec<u32> = chains.iter().flat_map(|(ids, _, _)| ids.clone()).collect();
+        let lengths: Vec<usize> = chains.iter().map(|(ids, _, _)| ids.len()).collect();
+        let together = decoder.hidden(&ids, &lengths).unwrap();
+        let output = Output::new(decoder.weights.output().clone());
+        let mut start = 0;
+        for (ids, first, _) in &chains {
+            let alone = decoder.hidden(ids, &[ids.len()]).unwrap();
+            let alone = output.score(&alone, &targets(ids, first, 0)).unwrap();
+            let packed = output.score(&together, &targets(ids, first, start)).unwrap();
+            assert_close(&packed, &alone, 1e-5);
+            start += ids.len();
+        }
+    }
+}

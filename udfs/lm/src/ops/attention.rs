@@ -1,0 +1,283 @@
+//! Causal attention in blocks of queries and keys: memory never holds tokens × tokens.
+
+use candle_core::Tensor;
+use pulp::{Arch, Simd, WithSimd};
+
+use super::exp::{exp, exp_in_place, max};
+use super::{Cores, Matrix, Pool, Update, matrix, multiply, on_all_cores, read};
+use crate::Result;
+use crate::config::Heads;
+
+/// Queries of one product, those of all heads that share keys: enough rows for a matrix product, few enough to share a
+/// short chain between cores.
+const QUERIES: usize = 256;
+/// Keys of one step of a task: its scores, 256 × 512 values, stay in a core's cache.
+const KEYS: usize = 512;
+
+/// What attention gives, and what its backward pass needs of it.
+#[derive(Debug, Clone)]
+pub struct Attention {
+    /// [tokens, query heads × width].
+    pub output: Tensor,
+    /// ln Σ exp(score) of each token and query head: [tokens, query heads].
+    pub log_sums: Tensor,
+}
+
+/// Tokens of a chain whose queries are there, after earlier ones whose keys and values alone are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sequence {
+    /// Tokens before.
+    pub earlier: usize,
+    /// Tokens with queries.
+    pub tokens: usize,
+}
+
+/// softmax(Q · Kᵀ / √width) · V for whole chains that follow each other, `lengths` tokens each. A token attends to
+/// itself and to the earlier ones of its chain.
+///
+/// `q` is [tokens, query heads × width], `k` and `v` are [tokens, key heads × width].
+pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, heads: Heads, lengths: &[usize]) -> Result<Attention> {
+    let tokens: usize = lengths.iter().sum();
+    let mut output = vec![0.0; tokens * heads.query * heads.width];
+    let mut log_sums = vec![0.0; tokens * heads.query];
+    let chains: Vec<Sequence> = lengths.iter().map(|length| Sequence { earlier: 0, tokens: *length }).collect();
+    read([q, k, v], |qkv| attend(qkv, heads, &chains, &Pool::default(), [&mut output, &mut log_sums]))??;
+    Ok(Attention { output: matrix(output, heads.query * heads.width)?, log_sums: matrix(log_sums, heads.query)? })
+}
+
+/// [`attention`] of rows. Keys and values are those of all tokens of a chain, earlier ones first; the two results are
+/// written for the tokens that have queries.
+///
+/// # Errors
+/// None of its own.
+pub fn attend(
+    qkv: [&[f32]; 3],
+    heads: Heads,
+    chains: &[Sequence],
+    pool: &Pool<Softmax>,
+    [output, log_sums]: [&mut [f32]; 2],
+) -> Result<()> {
+    let mut blocks = blocks(output, log_sums, heads, chains);
+    // The longest first, so that no core waits at the end.
+    blocks.sort_by_key(|block| std::cmp::Reverse(block.from));
+    on_all_cores(blocks, |mut block| {
+        pool.with(|softmax| (0..heads.key).for_each(|key_head| softmax.attend(qkv, heads, key_head, &mut block)));
+        Ok(())
+    })
+}
+
+/// The queries of one task and where their results go.
+struct Block<'a> {
+    /// The chain's first key.
+    chain: usize,
+    /// The block's first query.
+    query: usize,
+    /// The block's first query within the chain.
+    from: usize,
+    /// Tokens.
+    rows: usize,
+    output: &'a mut [f32],
+    log_sums: &'a mut [f32],
+}
+
+fn blocks<'a>(
+    mut output: &'a mut [f32],
+    mut log_sums: &'a mut [f32],
+    heads: Heads,
+    chains: &[Sequence],
+) -> Vec<Block<'a>> {
+    let rows_at_most = (QUERIES / (heads.query / heads.key)).max(1);
+    let mut blocks = Vec::new();
+    let (mut chain, mut query) = (0, 0);
+    for Sequence { earlier, tokens } in chains {
+        for from in (0..*tokens).step_by(rows_at_most) {
+            let rows = rows_at_most.min(tokens - from);
+            let (own_output, rest_output) = output.split_at_mut(rows * heads.query * heads.width);
+            let (own_sums, rest_sums) = log_sums.split_at_mut(rows * heads.query);
+            (output, log_sums) = (rest_output, rest_sums);
+            blocks.push(Block { chain, query, from: earlier + from, rows, output: own_output, log_sums: own_sums });
+            query += rows;
+        }
+        chain += earlier + tokens;
+    }
+    blocks
+}
+
+/// The softmax of one block and the query heads of one key head, over keys that come in parts: what was gathered is
+/// scaled down whenever a larger score appears. A row is a token's query at one of the heads, head by head within token
+/// by token.
+#[derive(Debug, Default)]
+pub struct Softmax {
+    width: usize,
+    /// Rows × width.
+    queries: Vec<f32>,
+    /// Scores of the current part, then their weights: rows × keys.
+    scores: Vec<f32>,
+    /// Largest score so far, row by row.
+    max: Vec<f32>,
+    /// Sum of the weights so far, row by row.
+    sum: Vec<f32>,
+    /// Sum of the weighted values so far: rows × width.
+    gathered: Vec<f32>,
+}
+
+impl Softmax {
+    /// Gathers the values of all keys that the block's queries see, and writes the results.
+    fn attend(&mut self, [q, k, v]: [&[f32]; 3], heads: Heads, key_head: usize, block: &mut Block) {
+        let Heads { query, key, width } = heads;
+        let shared = query / key;
+        let (rows, from) = (block.rows * shared, block.from);
+        let end = from + block.rows;
+        self.width = width;
+        self.queries.clear();
+        for token in block.query..block.query + block.rows {
+            self.queries.extend_from_slice(&q[(token * query + key_head * shared) * width..][..shared * width]);
+        }
+        reset(&mut self.max, rows, f32::NEG_INFINITY);
+        reset(&mut self.sum, rows, 0.0);
+        reset(&mut self.gathered, rows * width, 0.0);
+        for first in (0..end).step_by(KEYS) {
+            let count = KEYS.min(end - first);
+            self.scores.resize(rows * count, 0.0);
+            let queries = Matrix::dense(&self.queries, rows, width);
+            let keys = head_of(k, block.chain + first, count, (key_head, key, width));
+            multiply(queries, keys.t(), (width as f32).sqrt().recip(), &mut self.scores, Update::Replace, Cores::One);
+            let seen = |row: usize| (from + 1 + row / shared).saturating_sub(first).min(count);
+            Arch::new().dispatch(Weigh { softmax: self, count, seen });
+            let weights = Matrix::dense(&self.scores, rows, count);
+            let values = head_of(v, block.chain + first, count, (key_head, key, width));
+            multiply(weights, values, 1.0, &mut self.gathered, Update::Add, Cores::One);
+        }
+        for row in 0..rows {
+            let place = row / shared * query + key_head * shared + row % shared;
+            block.log_sums[place] = self.finish(row, &mut block.output[place * width..][..width]);
+        }
+    }
+
+    /// Turns one row's scores, of which it sees the first `seen`, into weights.
+    #[inline(always)]
+    fn weigh(&mut self, row: usize, count: usize, seen: usize) {
+        let (visible, hidden) = self.scores[row * count..][..count].split_at_mut(seen);
+        hidden.fill(0.0);
+        let before = self.max[row];
+        let highest = max(visible);
+        if highest > before {
+            // At the first part nothing was gathered, and exp gives a tiny number for −∞.
+            let shrink = exp(before - highest);
+            self.gathered[row * self.width..][..self.width].iter_mut().for_each(|x| *x *= shrink);
+            self.sum[row] *= shrink;
+            self.max[row] = highest;
+        }
+        self.sum[row] += exp_in_place(visible, self.max[row]);
+    }
+
+    /// Writes one row's result and returns the logarithm of its normaliser.
+    fn finish(&self, row: usize, output: &mut [f32]) -> f32 {
+        let gathered = &self.gathered[row * self.width..][..self.width];
+        output.iter_mut().zip(gathered).for_each(|(to, x)| *to = x / self.sum[row]);
+        self.max[row] + self.sum[row].ln()
+    }
+}
+
+/// One head of `count` tokens from `first` on.
+fn head_of(x: &[f32], first: usize, count: usize, (head, heads, width): (usize, usize, usize)) -> Matrix<'_> {
+    Matrix::new(&x[(first * heads + head) * width..], (count, width), (heads * width, 1))
+}
+
+fn reset(values: &mut Vec<f32>, length: usize, value: f32) {
+    values.clear();
+    values.resize(length, value);
+}
+
+/// All rows of a part; compiled once for each kind of vector instructions and chosen when it runs.
+struct Weigh<'a, F> {
+    softmax: &'a mut Softmax,
+    count: usize,
+    /// How many of the part's keys a row sees.
+    seen: F,
+}
+
+impl<F: Fn(usize) -> usize> WithSimd for Weigh<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for row in 0..self.softmax.max.len() {
+            self.softmax.weigh(row, self.count, (self.seen)(row));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The definition, token by token in f64.
+    fn plain(q: &[f32], k: &[f32], v: &[f32], heads: Heads, lengths: &[usize]) -> (Vec<f64>, Vec<f64>) {
+        let Heads { query, key, width } = heads;
+        let (mut output, mut log_sums) = (Vec::new(), Vec::new());
+        let mut chain = 0;
+        for length in lengths {
+            for (token, head) in (0..*length).flat_map(|token| (0..query).map(move |head| (token, head))) {
+                let at = |x: &[f32], token: usize, heads: usize, head: usize, i: usize| {
+                    f64::from(x[((chain + token) * heads + head) * width + i])
+                };
+                let key_head = head / (query / key);
+                let score = |other: usize| {
+                    let terms = (0..width).map(|i| at(q, token, query, head, i) * at(k, other, key, key_head, i));
+                    terms.sum::<f64>() / (width as f64).sqrt()
+                };
+                let weights: Vec<f64> = (0..=token).map(|other| score(other).exp()).collect();
+                let sum: f64 = weights.iter().sum();
+                log_sums.push(sum.ln());
+                output.extend((0..width).map(|i| {
+                    (0..=token).map(|other| weights[other] / sum * at(v, other, key, key_head, i)).sum::<f64>()
+                }));
+            }
+            chain += length;
+        }
+        (output, log_sums)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(12))]
+        #[test]
+        fn blocks_and_packing_agree_with_the_definition(
+            lengths in prop::collection::vec(prop_oneof![1_usize..40, 100_usize..160, Just(700)], 1..4),
+            seed in any::<u64>(),
+        ) {
+            let heads = Heads { query: 4, key: 2, width: 6 };
+            let tokens: usize = lengths.iter().sum();
+            let mut state = seed;
+            let mut draw = |count: usize| -> Vec<f32> {
+                (0..count).map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    (state >> 40) as f32 / 4e6 - 2.0
+                }).collect()
+            };
+            let (q, k, v) = (draw(tokens * 24), draw(tokens * 12), draw(tokens * 12));
+            let tensor = |x: &[f32], width| matrix(x.to_vec(), width).unwrap();
+            let found = attention(&tensor(&q, 24), &tensor(&k, 12), &tensor(&v, 12), heads, &lengths).unwrap();
+            // The last chain's second half after its first one gives the same rows.
+            let (last, before) = (lengths[lengths.len() - 1], tokens - lengths[lengths.len() - 1]);
+            let chain = Sequence { earlier: last / 2, tokens: last - last / 2 };
+            let half = before + last / 2;
+            let (mut continued, mut sums) = (vec![0.0; chain.tokens * 24], vec![0.0; chain.tokens * 4]);
+            let qkv = [&q[half * 24..], &k[before * 12..], &v[before * 12..]];
+            attend(qkv, heads, &[chain], &Pool::default(), [&mut continued, &mut sums]).unwrap();
+            let whole = found.output.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            for (found, expected) in continued.iter().zip(&whole[half * 24..]) {
+                prop_assert!((found - expected).abs() < 1e-5);
+            }
+            let (output, log_sums) = plain(&q, &k, &v, heads, &lengths);
+            for (found, expected) in [(found.output, output), (found.log_sums, log_sums)] {
+                let found = found.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+                prop_assert_eq!(found.len(), expected.len());
+                for (found, expected) in found.iter().zip(&expected) {
+                    prop_assert!((f64::from(*found) - expected).abs() < 2e-5, "{} against {}", found, expected);
+                }
+            }
+        }
+    }
+}

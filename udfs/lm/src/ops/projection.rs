@@ -1,0 +1,72 @@
+//! What a layer multiplies its rows by, in the type that its weights are kept in.
+
+use std::fmt::Debug;
+
+use candle_core::{DType, Tensor};
+use half::bf16;
+
+use super::super::Result;
+use super::{Bf16Matrix, Cores, Matrix, Update, multiply, read};
+
+/// A weight of a projection, [outputs, inputs], as it is kept.
+pub trait Weight: Sized {
+    /// The type of its numbers.
+    const DTYPE: DType;
+
+    /// A weight of these numbers, [outputs, inputs] of type `DTYPE`.
+    ///
+    /// # Errors
+    /// If the tensor is no such matrix in the CPU's memory.
+    fn new(weight: Tensor) -> Result<Self>;
+}
+
+/// A projection that may have a bias.
+#[derive(Debug, Clone)]
+pub struct Linear<M = Tensor> {
+    /// [output, input].
+    pub weight: M,
+    /// [output].
+    pub bias: Option<Tensor>,
+}
+
+/// A weight that the CPU multiplies by.
+pub trait Projection: Weight + Clone + Debug + Send + Sync {
+    /// x · Wᵀ for rows of inputs, summed up in f32: written to `to`, or added to what is there.
+    ///
+    /// # Errors
+    /// If the weight cannot be read.
+    fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()>;
+}
+
+impl Weight for Tensor {
+    const DTYPE: DType = DType::F32;
+
+    fn new(weight: Tensor) -> Result<Self> {
+        Ok(weight)
+    }
+}
+
+impl Projection for Tensor {
+    fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
+        let (outputs, inputs) = self.dims2()?;
+        let x = Matrix::dense(x, x.len() / inputs, inputs);
+        read([self], |[weight]| multiply(x, Matrix::dense(weight, outputs, inputs).t(), 1.0, to, write, cores))
+    }
+}
+
+impl Weight for Bf16Matrix {
+    const DTYPE: DType = DType::BF16;
+
+    fn new(weight: Tensor) -> Result<Self> {
+        let (outputs, inputs) = weight.dims2()?;
+        read::<bf16, 1, _>([&weight], |[numbers]| Self::pack(numbers, outputs, inputs))
+    }
+}
+
+/// Rows are multiplied on the calling thread alone.
+impl Projection for Bf16Matrix {
+    fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, _: Cores) -> Result<()> {
+        Self::multiply(self, x, to, write);
+        Ok(())
+    }
+}

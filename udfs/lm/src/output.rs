@@ -1,0 +1,132 @@
+//! The output layer, at the rows that are asked for.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use candle_core::{Device, Tensor};
+use rayon::prelude::*;
+
+use super::Result;
+use super::ops::{self, Cores, Matrix, Pool, SumOfExponentials, Update};
+
+/// Rows that go through the layer together.
+const ROWS: usize = 512;
+/// Tokens of the vocabulary whose logits a task holds.
+const VOCABULARY: usize = 1024;
+
+/// The score of one token.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TokenScore {
+    /// −ln P of the token, in nats.
+    pub surprisal: f32,
+    /// Entropy of the distribution that it was drawn from, in nats.
+    pub entropy: f32,
+}
+
+/// A token to score and the row of hidden states that predicts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Row of the hidden states: the place of the token before.
+    pub row: u32,
+    /// The token's id.
+    pub id: u32,
+}
+
+/// The targets whose rows are among `rows`, counted from the first of these, each with its place in `targets`.
+pub(super) fn targets_in(rows: &Range<usize>, targets: &[Target]) -> (Vec<usize>, Vec<Target>) {
+    let own = |(place, target): (usize, &Target)| {
+        let row = (target.row as usize).checked_sub(rows.start).filter(|row| *row < rows.len())?;
+        Some((place, Target { row: row as u32, id: target.id }))
+    };
+    targets.iter().enumerate().filter_map(own).unzip()
+}
+
+/// The output layer of a model.
+#[derive(Debug)]
+pub struct Output {
+    /// [vocabulary, hidden], in f32 or bf16.
+    weight: Tensor,
+    rows: Arc<AtomicU64>,
+}
+
+/// Logits of a task and the weights that they are computed from.
+#[derive(Debug, Default)]
+struct Scratch {
+    logits: Vec<f32>,
+    weights: Vec<f32>,
+}
+
+impl Output {
+    /// An output layer of this weight, [vocabulary, hidden], in f32 or bf16.
+    pub fn new(weight: Tensor) -> Self {
+        Self { weight, rows: Arc::default() }
+    }
+
+    /// Scores `targets` by hidden states, [tokens, hidden]. Only the rows that targets name are multiplied, by a part of
+    /// the vocabulary at a time; logits, softmax and entropy are f32.
+    ///
+    /// # Errors
+    /// If a target names a row or a token that is not there.
+    pub fn score(&self, hidden: &Tensor, targets: &[Target]) -> Result<Vec<TokenScore>> {
+        let mut scores = Vec::with_capacity(targets.len());
+        for part in targets.chunks(ROWS) {
+            let rows: Vec<u32> = part.iter().map(|target| target.row).collect();
+            let asked = hidden.index_select(&Tensor::new(rows, &Device::Cpu)?, 0)?;
+            ops::read([&asked], |[asked]| self.score_rows(asked, part, &mut scores))??;
+            self.rows.fetch_add(part.len() as u64, Ordering::Relaxed);
+        }
+        Ok(scores)
+    }
+
+    /// Scores one target for each row of `hidden`.
+    fn score_rows(&self, hidden: &[f32], targets: &[Target], scores: &mut Vec<TokenScore>) -> Result<()> {
+        let (vocabulary, width) = self.weight.dims2()?;
+        let hidden = Matrix::dense(hidden, targets.len(), width);
+        let pool = Pool::<Scratch>::default();
+        let firsts: Vec<usize> = (0..vocabulary).step_by(VOCABULARY).collect();
+        let part = |first: &usize| -> Result<Vec<(SumOfExponentials, Option<f32>)>> {
+            let ids = *first..vocabulary.min(first + VOCABULARY);
+            pool.with(|Scratch { logits, weights }| {
+                logits.resize(targets.len() * ids.len(), 0.0);
+                ops::read_rows(&self.weight, ids.clone(), weights, |weights| {
+                    let weights = Matrix::dense(weights, ids.len(), width);
+                    ops::multiply(hidden, weights.t(), 1.0, logits, Update::Replace, Cores::One);
+                })?;
+                let row = |(logits, target): (&[f32], &Target)| {
+                    let own = (target.id as usize).checked_sub(ids.start).and_then(|place| logits.get(place));
+                    (SumOfExponentials::new(logits), own.copied())
+                };
+                Ok(logits.chunks_exact(ids.len()).zip(targets).map(row).collect())
+            })
+        };
+        let parts = firsts.par_iter().map(part).collect::<Result<Vec<_>>>()?;
+        for (row, target) in targets.iter().enumerate() {
+            let merged = parts
+                .iter()
+                .map(|part| part[row])
+                .reduce(|(sum, own), (other_sum, other_own)| (sum.merge(other_sum), own.or(other_own)));
+            let Some((sum, Some(logit))) = merged else {
+                let message = format!("expected a token below {vocabulary}, found {}", target.id);
+                return Err(candle_core::Error::msg(message).into());
+            };
+            let (log_sum, entropy) = sum.finish();
+            scores.push(TokenScore { surprisal: log_sum - logit, entropy });
+        }
+        Ok(())
+    }
+
+    /// The logits of one hidden state, [1, hidden], by a weight in f32.
+    ///
+    /// # Errors
+    /// If the weight is in bf16.
+    pub fn logits(&self, hidden: &Tensor) -> Result<Vec<f32>> {
+        self.rows.fetch_add(1, Ordering::Relaxed);
+        ops::product(hidden, &self.weight.t()?)
+    }
+
+    /// Counts the rows that go through the layer.
+    pub fn rows(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.rows)
+    }
+}

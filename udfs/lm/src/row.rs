@@ -1,0 +1,150 @@
+//! One chain as the model reads it, and which of its tokens score which step.
+
+use std::ops::Range;
+
+use super::joined::{SEPARATOR, join};
+use super::output::{Target, TokenScore};
+use super::{PromptTemplate, Result, Tokenizer};
+
+/// A question and its chain as tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Tokens of the prompt and the chain.
+    pub ids: Vec<u32>,
+    steps: Vec<Step>,
+}
+
+/// Where a step's own tokens are: from the one that covers its first character to the last one that begins before its
+/// end. None if no token covers it.
+type Step = Option<Range<u32>>;
+
+/// Which scores of a row are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wanted {
+    /// Surprisal and entropy of each step's first token.
+    FirstTokens,
+    /// Those, and the perplexity of each step, which takes every token of every step.
+    AllTokens,
+}
+
+/// The scores of a row, step by step; None where nothing precedes a token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scores {
+    /// Of each step's first token.
+    pub first: Vec<Option<TokenScore>>,
+    /// exp of the mean surprisal of each step's own tokens; empty unless all tokens were wanted.
+    pub perplexity: Vec<Option<f32>>,
+}
+
+impl Scores {
+    /// Whether all scores are numbers.
+    pub fn is_finite(&self) -> bool {
+        self.first.iter().flatten().all(|score| score.surprisal.is_finite() && score.entropy.is_finite())
+            && self.perplexity.iter().flatten().all(|perplexity| !perplexity.is_nan())
+    }
+}
+
+impl Row {
+    /// Tokenises the prompt of `question` and the steps, joined by a blank line, as one text.
+    ///
+    /// # Errors
+    /// If the prompt cannot be rendered or the tokenizer fails.
+    pub fn encode(tokenizer: &Tokenizer, prompt: &PromptTemplate, question: &str, steps: &[&str]) -> Result<Self> {
+        let prompt_text = prompt.render(question)?;
+        let mut start = prompt_text.len();
+        let span = |step: &&str| {
+            let span = (start as u32, (start + step.len()) as u32);
+            start += step.len() + SEPARATOR.len();
+            span
+        };
+        let spans: Vec<(u32, u32)> = steps.iter().map(span).collect();
+        let chain = join(steps.iter().copied());
+        let encoded = tokenizer.encode_with_prompt(&prompt_text, &chain, prompt.adds_special())?;
+        Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids })
+    }
+
+    /// A row of these tokens, each step with its own.
+    #[cfg(test)]
+    pub fn of(ids: Vec<u32>, steps: &[Range<u32>]) -> Self {
+        Self { ids, steps: steps.iter().cloned().map(Some).collect() }
+    }
+
+    /// The tokens to score, each predicted by the one before it; `start` is the place of the row's first token.
+    pub fn targets(&self, wanted: Wanted, start: usize) -> Vec<Target> {
+        let target = |token: u32| Target { row: start as u32 + token - 1, id: self.ids[token as usize] };
+        let scored = |own: &Range<u32>| match wanted {
+            Wanted::FirstTokens => own.start.max(1)..own.start + 1,
+            Wanted::AllTokens => own.start.max(1)..own.end,
+        };
+        self.steps.iter().flatten().flat_map(scored).map(target).collect()
+    }
+
+    /// The scores of steps from those of the tokens that [`Row::targets`] names.
+    pub fn scores(&self, wanted: Wanted, tokens: &[TokenScore]) -> Scores {
+        let mut tokens = tokens.iter().copied();
+        let mut first = Vec::with_capacity(self.steps.len());
+        let mut perplexity = Vec::with_capacity(self.steps.len());
+        for own in &self.steps {
+            let own = own.clone().unwrap_or(0..0);
+            let first_score = if own.start > 0 { tokens.next() } else { None };
+            first.push(first_score);
+            if wanted == Wanted::AllTokens {
+                let others = tokens.by_ref().take(own.len().saturating_sub(1));
+                let others: f64 = others.map(|token| f64::from(token.surprisal)).sum();
+                let mean = |first: TokenScore| (f64::from(first.surprisal) + others) / own.len() as f64;
+                perplexity.push(first_score.map(|score| mean(score).exp() as f32));
+            }
+        }
+        Scores { first, perplexity }
+    }
+}
+
+/// The tokens of each span of bytes; spans ascend. Tokens without bytes (a BOS) cover nothing.
+fn locate(offsets: &[(u32, u32)], spans: &[(u32, u32)]) -> Vec<Step> {
+    let is_empty = |token: usize| offsets[token].0 == offsets[token].1;
+    let mut first = 0;
+    let locate_one = |(from, to): &(u32, u32)| {
+        while first < offsets.len() && (is_empty(first) || offsets[first].1 <= *from) {
+            first += 1;
+        }
+        let begins_before_end = |token: &usize| offsets[*token].0 < *to;
+        let own = (first..offsets.len()).filter(|token| !is_empty(*token)).take_while(begins_before_end);
+        let last = own.last().filter(|_| from < to)?;
+        Some(first as u32..last as u32 + 1)
+    };
+    spans.iter().map(locate_one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn score(surprisal: f32) -> TokenScore {
+        TokenScore { surprisal, entropy: 0.0 }
+    }
+
+    #[test]
+    fn tokens_belong_to_the_step_whose_text_they_cover() {
+        // <s> | "ab\n\n" as one token | "é" in two pieces | "c" | </s>, for the steps "ab" and "éc".
+        let offsets = [(0, 0), (0, 4), (4, 6), (4, 6), (6, 7), (0, 0)];
+        assert_eq!(locate(&offsets, &[(0, 2), (4, 7)]), [Some(1..2), Some(2..5)]);
+        // A token that reaches from the prompt into the step is its first.
+        assert_eq!(locate(&[(0, 3), (3, 5)], &[(2, 5)]), [Some(0..2)]);
+        // Neither an empty step nor one whose characters the tokenizer drops has tokens.
+        assert_eq!(locate(&[(0, 1), (1, 5), (9, 10)], &[(3, 3), (5, 7), (9, 10)]), [None, None, Some(2..3)]);
+    }
+
+    #[test]
+    fn the_first_token_of_all_has_no_score() {
+        let row = Row { ids: vec![7, 8, 9, 10, 11], steps: vec![Some(0..2), None, Some(3..5)] };
+        let target = |row, id| Target { row, id };
+        assert_eq!(row.targets(Wanted::FirstTokens, 100), [target(102, 10)]);
+        assert_eq!(row.targets(Wanted::AllTokens, 0), [target(0, 8), target(2, 10), target(3, 11)]);
+
+        let scores = row.scores(Wanted::FirstTokens, &[score(2.0)]);
+        assert_eq!(scores, Scores { first: vec![None, None, Some(score(2.0))], perplexity: vec![] });
+        let scores = row.scores(Wanted::AllTokens, &[score(9.0), score(2.0), score(3.0)]);
+        assert_eq!(scores.first, [None, None, Some(score(2.0))]);
+        assert_eq!(scores.perplexity, [None, None, Some(2.5_f32.exp())]);
+    }
+}

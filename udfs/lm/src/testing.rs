@@ -1,0 +1,119 @@
+//! What the tests of this crate share.
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::Tokenizer;
+use super::cuts::Cuts;
+
+/// A folder of `tests/goldens`.
+pub(crate) fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens").join(name)
+}
+
+/// A chain of `tests/goldens/*/cots.jsonl` with its scores.
+#[derive(Debug, serde::Deserialize)]
+pub(crate) struct Chain {
+    pub question: String,
+    pub steps: Vec<String>,
+    /// Tokens of the question and the steps.
+    pub tokens: usize,
+    /// Place of each step's first token.
+    pub first_token: Vec<usize>,
+    pub surprisal: Vec<Option<f64>>,
+    pub entropy: Vec<Option<f64>>,
+    pub perplexity: Vec<Option<f64>>,
+}
+
+/// The chains of a golden model.
+pub(crate) fn chains(model: &str) -> Vec<Chain> {
+    let text = std::fs::read_to_string(golden(model).join("cots.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The tokenizer.json of a golden model.
+pub(crate) fn golden_tokenizer(model: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(golden(model).join("tokenizer.json")).unwrap()).unwrap()
+}
+
+/// The tokenizer of a tokenizer.json.
+pub(crate) fn tokenizer(json: &Value) -> Tokenizer {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tokenizer.json"), json.to_string()).unwrap();
+    Tokenizer::load(folder.path()).unwrap()
+}
+
+/// Llama's vocabulary, split as GPT-2 does.
+pub(crate) fn gpt2() -> Value {
+    let mut json = golden_tokenizer("llama");
+    json["pre_tokenizer"] = json!(
+        {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
+    json
+}
+
+/// A small vocabulary in the manner of Llama 2: merges run over the whole text, a space is `▁`.
+pub(crate) fn sentence_piece() -> Value {
+    let merges = ["▁ ▁", "▁▁ ▁▁", "\n \n", "▁ a", "a b", "▁a b", ". \n", ".\n \n", "\n ▁", "\n\n a", "1 2", ", ▁"];
+    let mut tokens: Vec<String> = (0..=255u8).map(|byte| format!("<0x{byte:02X}>")).collect();
+    tokens.extend((b' '..b'\x7f').map(|byte| char::from(byte).to_string()));
+    tokens.extend(["▁", "\n", "<unk>"].map(str::to_string));
+    tokens.extend(merges.map(|merge| merge.replacen(' ', "", 1)));
+    let vocabulary: serde_json::Map<_, _> =
+        tokens.into_iter().enumerate().map(|(id, token)| (token, json!(id))).collect();
+    json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "post_processor": null,
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        ]},
+        "pre_tokenizer": null, "decoder": null,
+        "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
+            "vocab": vocabulary, "merges": merges},
+    })
+}
+
+fn metaspace() -> Value {
+    let mut json = sentence_piece();
+    json["normalizer"] = Value::Null;
+    json["pre_tokenizer"] = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false});
+    json
+}
+
+fn unknown() -> Value {
+    let mut json = golden_tokenizer("llama");
+    json["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = json!(r"\s+\S|\S+");
+    json
+}
+
+/// Tokenizers of every kind, and where their texts can be cut.
+pub(super) fn all() -> [(Tokenizer, Cuts); 6] {
+    [
+        (tokenizer(&golden_tokenizer("qwen2")), Cuts::ByteLevel),
+        (tokenizer(&golden_tokenizer("llama")), Cuts::ByteLevel),
+        (tokenizer(&gpt2()), Cuts::ByteLevel),
+        (tokenizer(&sentence_piece()), Cuts::SentencePiece),
+        (tokenizer(&metaspace()), Cuts::SentencePiece),
+        (tokenizer(&unknown()), Cuts::Unknown),
+    ]
+}
+
+/// Steps that are hard to cut: short, of white space or punctuation, with marks that compose, with added tokens.
+pub(crate) fn nasty_steps() -> impl Strategy<Value = Vec<String>> {
+    let part = prop_oneof![
+        6 => "[ab1 .]{1,6}",
+        3 => prop::sample::select(vec![
+            "\n", "\r\n", "\n\n", "\t", "  ", "'", "'s", "'ll", "'re", "=", "<", ";", "...", ", ", "12", "1234", "/",
+        ]).prop_map(str::to_string),
+        2 => prop::sample::select(vec![
+            "\u{301}", "\u{338}", "e\u{301}", "é", "か\u{3099}", "所以", "，", "“", "г", "\u{212a}", "\u{37e}", "漢字", "。", "\u{a0}", "\u{2028}", "🙂", "ſ",
+            "\u{1100}\u{1161}", "\u{958}", "ß", "½", "²",
+        ]).prop_map(str::to_string),
+        1 => prop::sample::select(vec!["<|im_end|>", "<|im", "_end|>", "<|end_of_text|>", "ab"])
+            .prop_map(str::to_string),
+    ];
+    let step = prop::collection::vec(part, 0..6).prop_map(|parts| parts.concat());
+    prop::collection::vec(step, 0..9)
+}

@@ -1,0 +1,465 @@
+//! A model on a thread of its own: rows of all callers are packed into runs of tokens, each row once. Callers wait
+//! without a thread, and what nobody waits for any longer is not computed.
+//!
+//! ```text
+//! callers ──requests──▶ bounded channel ──▶ model's thread: known? else pack and prefill
+//!          ▲                                                               │
+//!          └───────────────────── one answer per call ◀────────────────────┘
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::output::{Target, TokenScore};
+use super::pass::{IsWanted, TOKENS_PER_PASS};
+use super::row::{Row, Scores, Wanted};
+use super::{LmError, Result};
+use crate::memo::{Memo, Memory, share};
+
+/// Calls that may wait for the model; the next one waits to be taken in.
+const WAITING_CALLS: usize = 16;
+/// Tokens of one run, unless a single row has more.
+const TOKENS_PER_RUN: usize = TOKENS_PER_PASS;
+
+/// What a model does for a thread: plain data in, plain data out.
+pub trait Model: Send {
+    /// The scores of `targets`, whose rows count through all of `ids`: chains that follow each other, `lengths` tokens
+    /// each, which do not see each other. [`LmError::Abandoned`] soon after `is_wanted` says that nobody waits for them.
+    fn score(
+        &mut self,
+        ids: &[u32],
+        lengths: &[usize],
+        targets: &[Target],
+        is_wanted: &IsWanted,
+    ) -> Result<Vec<TokenScore>>;
+}
+
+/// Identifies a row: the SHA-256 of prompt, question and steps.
+pub type RowKey = [u8; 32];
+
+/// A row whose scores are asked for.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Rows of the same key have the same scores.
+    pub key: RowKey,
+    /// The row.
+    pub row: Arc<Row>,
+    /// Its scores that are needed.
+    pub wanted: Wanted,
+}
+
+/// One call and where its answer goes.
+struct Call {
+    requests: Vec<Request>,
+    answer: oneshot::Sender<Result<Vec<Arc<Scores>>>>,
+}
+
+/// A model's thread. When this is dropped it ends, and is waited for, except on a thread of the pool of cores: what it
+/// computes is for nobody then, so that is soon.
+#[derive(Debug)]
+pub struct ModelThread {
+    /// None only while this is dropped.
+    calls: Option<mpsc::Sender<Call>>,
+    thread: Option<JoinHandle<()>>,
+    known: Arc<Known>,
+}
+
+/// What both sides of the channel see.
+#[derive(Debug)]
+struct Known {
+    scores: Memo<(RowKey, Wanted), Scores>,
+    prefills: AtomicU64,
+}
+
+impl ModelThread {
+    /// Moves a model to a thread. Scores are remembered within `memory`.
+    ///
+    /// # Errors
+    /// If the system gives no thread.
+    pub fn spawn(model: impl Model + 'static, memory: &Arc<Memory>) -> Result<Self> {
+        let (sender, receiver) = mpsc::channel(WAITING_CALLS);
+        let known = Arc::new(Known { scores: Memo::new(memory, share::SCORES), prefills: AtomicU64::new(0) });
+        let shared = Arc::clone(&known);
+        let thread = std::thread::Builder::new()
+            .name("asap-model".to_string())
+            .spawn(move || serve(model, receiver, &shared))
+            .map_err(|error| LmError::Thread(format!("the system gave none: {error}")))?;
+        Ok(Self { calls: Some(sender), thread: Some(thread), known })
+    }
+
+    /// The scores of a row, if they are still remembered.
+    pub fn known(&self, key: RowKey, wanted: Wanted) -> Option<Arc<Scores>> {
+        self.known.get(key, wanted)
+    }
+
+    /// The scores of rows, in their order.
+    ///
+    /// # Errors
+    /// If the model fails or its thread has ended.
+    pub async fn score(&self, requests: Vec<Request>) -> Result<Vec<Arc<Scores>>> {
+        let (answer, answered) = oneshot::channel();
+        let stopped = || LmError::Thread("it has ended by a panic; load the model anew".to_string());
+        let calls = self.calls.as_ref().ok_or_else(stopped)?;
+        calls.send(Call { requests, answer }).await.map_err(|_| stopped())?;
+        answered.await.map_err(|_| stopped())?
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&self) -> bool {
+        self.calls.as_ref().is_none_or(mpsc::Sender::is_closed)
+    }
+
+    /// Rows that went through the model so far.
+    pub fn prefills(&self) -> u64 {
+        self.known.prefills.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for ModelThread {
+    fn drop(&mut self) {
+        drop(self.calls.take());
+        // A core that computes for the thread may do other work meanwhile, and drop this there: it cannot wait for itself.
+        if let Some(thread) = self.thread.take().filter(|_| rayon::current_thread_index().is_none()) {
+            // Whoever it failed by a panic was told.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Known {
+    /// Scores of all tokens hold those of first tokens.
+    fn get(&self, key: RowKey, wanted: Wanted) -> Option<Arc<Scores>> {
+        self.scores.get(&(key, Wanted::AllTokens)).or_else(|| self.scores.get(&(key, wanted)))
+    }
+
+    fn insert(&self, key: RowKey, wanted: Wanted, scores: &Arc<Scores>) {
+        let bytes = 128 + scores.first.len() * 12 + scores.perplexity.len() * 8;
+        self.scores.insert((key, wanted), Arc::clone(scores), bytes);
+    }
+}
+
+fn serve(mut model: impl Model, mut calls: mpsc::Receiver<Call>, known: &Known) {
+    while let Some(first) = calls.blocking_recv() {
+        let mut tokens = tokens_of(&first);
+        let mut together = vec![first];
+        while tokens < TOKENS_PER_RUN
+            && let Ok(next) = calls.try_recv()
+        {
+            tokens += tokens_of(&next);
+            together.push(next);
+        }
+        together.retain(|call| !call.answer.is_closed());
+        let answers = compute(&mut model, &together, known);
+        for call in together {
+            // Rows are missing only where the caller does not wait any longer.
+            let of_rows = call.requests.iter().filter_map(|row| answers.get(&row.key).cloned());
+            let answer: std::result::Result<Vec<_>, _> = of_rows.collect();
+            drop(call.answer.send(answer.map_err(LmError::Shared)));
+        }
+    }
+}
+
+fn tokens_of(call: &Call) -> usize {
+    call.requests.iter().map(|request| request.row.ids.len()).sum()
+}
+
+/// What came of each row.
+type ScoresByRow = BTreeMap<RowKey, std::result::Result<Arc<Scores>, Arc<LmError>>>;
+
+/// The scores of all rows of some calls, each row computed once unless it is known. What nobody waits for any longer is
+/// left out.
+fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> ScoresByRow {
+    let mut wanted_of: BTreeMap<RowKey, Wanted> = BTreeMap::new();
+    for request in calls.iter().flat_map(|call| &call.requests) {
+        let wanted = wanted_of.entry(request.key).or_insert(request.wanted);
+        *wanted = request.wanted.max(*wanted);
+    }
+    let mut answers = BTreeMap::new();
+    let mut missing = Vec::new();
+    let mut seen = BTreeSet::new();
+    for request in calls.iter().flat_map(|call| &call.requests).filter(|request| seen.insert(request.key)) {
+        let wanted = wanted_of[&request.key];
+        match known.get(request.key, wanted) {
+            Some(scores) => drop(answers.insert(request.key, Ok(scores))),
+            None => missing.push(Request { wanted, ..request.clone() }),
+        }
+    }
+    loop {
+        let awaited = awaited(calls);
+        missing.retain(|request| awaited.contains(&request.key));
+        if missing.is_empty() {
+            return answers;
+        }
+        let run: Vec<Request> = missing.drain(..rows_of_a_run(&missing)).collect();
+        let is_wanted = || calls.iter().any(|call| !call.answer.is_closed());
+        match prefill(model, &run, known, &is_wanted) {
+            Ok(of_run) => {
+                for (request, scores) in run.iter().zip(of_run) {
+                    let scores = Arc::new(scores);
+                    known.insert(request.key, request.wanted, &scores);
+                    answers.insert(request.key, Ok(scores));
+                }
+            }
+            // Other runs are no worse for it.
+            Err(error) => {
+                let error = Arc::new(error);
+                answers.extend(run.iter().map(|request| (request.key, Err(Arc::clone(&error)))));
+            }
+        }
+    }
+}
+
+/// The rows that somebody still waits for.
+fn awaited(calls: &[Call]) -> BTreeSet<RowKey> {
+    let open = calls.iter().filter(|call| !call.answer.is_closed());
+    open.flat_map(|call| &call.requests).map(|request| request.key).collect()
+}
+
+/// How many of the first rows make one run: at least one.
+fn rows_of_a_run(requests: &[Request]) -> usize {
+    let mut tokens = 0;
+    let fits = |request: &&Request| {
+        tokens += request.row.ids.len();
+        tokens <= TOKENS_PER_RUN
+    };
+    requests.iter().take_while(fits).count().max(1)
+}
+
+fn prefill(model: &mut impl Model, run: &[Request], known: &Known, is_wanted: &IsWanted) -> Result<Vec<Scores>> {
+    let mut ids = Vec::new();
+    let mut targets = Vec::with_capacity(run.len());
+    for Request { row, wanted, .. } in run {
+        targets.push(row.targets(*wanted, ids.len()));
+        ids.extend_from_slice(&row.ids);
+    }
+    let lengths: Vec<usize> = run.iter().map(|request| request.row.ids.len()).collect();
+    let scores = model.score(&ids, &lengths, &targets.concat(), is_wanted)?;
+    known.prefills.fetch_add(run.len() as u64, Ordering::Relaxed);
+    let mut rest = scores.as_slice();
+    let of_row = |(request, targets): (&Request, &Vec<Target>)| {
+        let (own, later) = rest.split_at(targets.len());
+        rest = later;
+        request.row.scores(request.wanted, own)
+    };
+    Ok(run.iter().zip(&targets).map(of_row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use futures::future::join_all;
+
+    /// Scores a token by its id and reports the lengths of every run.
+    struct Stub(Sender<Vec<usize>>);
+
+    impl Model for Stub {
+        fn score(
+            &mut self,
+            ids: &[u32],
+            lengths: &[usize],
+            targets: &[Target],
+            _: &IsWanted,
+        ) -> Result<Vec<TokenScore>> {
+            self.0.send(lengths.to_vec()).unwrap();
+            if ids.contains(&666) {
+                return Err(LmError::Tokenize("unlucky".to_string()));
+            }
+            let score = |target: &Target| {
+                assert_eq!(ids[target.row as usize + 1], target.id);
+                TokenScore { surprisal: target.id as f32, entropy: 0.0 }
+            };
+            Ok(targets.iter().map(score).collect())
+        }
+    }
+
+    /// A row of one step, whose first token is `id`.
+    fn request(id: u32, tokens: usize) -> Request {
+        let mut ids = vec![0; tokens];
+        ids[1] = id;
+        let step = 1..2;
+        let row = Arc::new(Row::of(ids, std::slice::from_ref(&step)));
+        Request { key: [id as u8; 32], row, wanted: Wanted::FirstTokens }
+    }
+
+    fn surprisals(answers: &[Arc<Scores>]) -> Vec<f32> {
+        answers.iter().map(|scores| scores.first[0].unwrap().surprisal).collect()
+    }
+
+    #[tokio::test]
+    async fn rows_are_packed_by_tokens_and_answered_in_order() {
+        let (sender, runs) = channel();
+        let thread = ModelThread::spawn(Stub(sender), &Arc::default()).unwrap();
+        let requests = [(1, 3000), (2, 5000), (3, 9000), (2, 5000), (4, 500), (5, 500)];
+        let answers = thread.score(requests.map(|(id, tokens)| request(id, tokens)).to_vec()).await.unwrap();
+        assert_eq!(surprisals(&answers), [1.0, 2.0, 3.0, 2.0, 4.0, 5.0]);
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![3000, 5000], vec![9000], vec![500, 500]]);
+        assert_eq!(thread.prefills(), 5);
+        assert_eq!(surprisals(&thread.score(vec![request(4, 500)]).await.unwrap()), [4.0]);
+        assert_eq!(thread.prefills(), 5);
+        assert!(thread.known([5; 32], Wanted::FirstTokens).is_some());
+        assert!(thread.known([5; 32], Wanted::AllTokens).is_none());
+    }
+
+    #[tokio::test]
+    async fn many_short_rows_are_one_run() {
+        let (sender, runs) = channel();
+        let thread = ModelThread::spawn(Stub(sender), &Arc::default()).unwrap();
+        thread.score((0..64).map(|id| request(id, 100)).collect()).await.unwrap();
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [[100; 64]]);
+    }
+
+    #[tokio::test]
+    async fn callers_share_their_rows() {
+        let (sender, _runs) = channel();
+        let thread = ModelThread::spawn(Stub(sender), &Arc::default()).unwrap();
+        join_all((0..40).map(|caller| {
+            let thread = &thread;
+            async move {
+                let ids = [1 + caller % 4, 5, 6 + caller % 3];
+                let answers = thread.score(ids.map(|id| request(id, 100)).to_vec()).await.unwrap();
+                assert_eq!(surprisals(&answers), ids.map(|id| id as f32));
+            }
+        }))
+        .await;
+        assert_eq!(thread.prefills(), 8);
+    }
+
+    /// Says when it begins, and scores nothing before it is let.
+    struct Gated(Sender<()>, Receiver<()>, Stub);
+
+    impl Model for Gated {
+        fn score(
+            &mut self,
+            ids: &[u32],
+            lengths: &[usize],
+            targets: &[Target],
+            is_wanted: &IsWanted,
+        ) -> Result<Vec<TokenScore>> {
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+            self.2.score(ids, lengths, targets, is_wanted)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_is_not_computed() {
+        let (sender, runs) = channel();
+        let (gate, closed) = channel();
+        let (begins, begun) = channel();
+        let thread = ModelThread::spawn(Gated(begins, closed, Stub(sender)), &Arc::default()).unwrap();
+        let mut first = Box::pin(thread.score(vec![request(1, 8192)]));
+        let mut dropped = Box::pin(thread.score(vec![request(2, 10)]));
+        assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut dropped).is_pending());
+        drop(dropped);
+        gate.send(()).unwrap();
+        first.await.unwrap();
+        gate.send(()).unwrap();
+        assert_eq!(surprisals(&thread.score(vec![request(3, 10)]).await.unwrap()), [3.0]);
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![8192], vec![10]]);
+        assert_eq!(thread.prefills(), 2);
+
+        // A caller that leaves while its first rows are computed does not get to its next ones.
+        begun.try_iter().for_each(drop);
+        let mut leaving = Box::pin(thread.score(vec![request(4, 8192), request(5, 8192)]));
+        assert!(futures::poll!(&mut leaving).is_pending());
+        begun.recv().unwrap();
+        drop(leaving);
+        gate.send(()).unwrap();
+        gate.send(()).unwrap();
+        assert_eq!(surprisals(&thread.score(vec![request(6, 10)]).await.unwrap()), [6.0]);
+        assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![8192], vec![10]]);
+    }
+
+    #[tokio::test]
+    async fn a_run_that_fails_fails_its_own_rows_only_and_by_its_own_error() {
+        let (sender, _runs) = channel();
+        let thread = ModelThread::spawn(Stub(sender), &Arc::default()).unwrap();
+        // Together they wait for the thread, and are packed into two runs.
+        let calls = [vec![request(1, 5000), request(2, 3000)], vec![request(666, 5000)], vec![request(3, 500)]];
+        let answers = join_all(calls.map(|rows| thread.score(rows))).await;
+        let found: Vec<_> = answers.iter().map(|answer| answer.as_deref().map(surprisals).ok()).collect();
+        assert_eq!(found[0], Some(vec![1.0, 2.0]));
+        let error = answers[1].as_ref().unwrap_err();
+        assert!(matches!(error, LmError::Shared(error) if matches!(**error, LmError::Tokenize(_))), "{error:?}");
+        assert_eq!(error.to_string(), "the tokenizer failed: unlucky");
+    }
+
+    /// Computes until nobody waits for it.
+    struct Endless(Sender<()>);
+
+    impl Model for Endless {
+        fn score(&mut self, _: &[u32], _: &[usize], _: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+            self.0.send(()).unwrap();
+            while is_wanted() {
+                std::thread::yield_now();
+            }
+            Err(LmError::Abandoned)
+        }
+    }
+
+    impl Drop for Endless {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thread_that_is_dropped_stops_computing_and_has_ended_then() {
+        let (sender, told) = channel();
+        let thread = ModelThread::spawn(Endless(sender), &Arc::default()).unwrap();
+        let mut asking = Box::pin(thread.score(vec![request(1, 10)]));
+        assert!(futures::poll!(&mut asking).is_pending());
+        told.recv().unwrap();
+        drop(asking);
+        drop(thread);
+        assert!(told.try_recv().is_ok(), "the model is dropped with its thread");
+    }
+
+    #[test]
+    fn a_core_that_drops_a_thread_does_not_wait_for_it() {
+        let ((begun, begins), (gate, waits)) = (channel(), channel());
+        let thread = ModelThread::spawn(Gated(begun, waits, Stub(channel().0)), &Arc::default()).unwrap();
+        let mut asking = Box::pin(thread.score(vec![request(1, 10)]));
+        assert!(futures::FutureExt::now_or_never(&mut asking).is_none());
+        begins.recv().unwrap();
+        drop(asking);
+        // Its pass may need that core.
+        rayon::scope(|scope| scope.spawn(|_| drop(thread)));
+        drop(gate);
+    }
+
+    /// Ends its thread.
+    struct Panics;
+
+    impl Model for Panics {
+        fn score(&mut self, _: &[u32], _: &[usize], _: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
+            panic!("no such luck");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_reaches_all_callers_and_is_seen() {
+        let thread = ModelThread::spawn(Panics, &Arc::default()).unwrap();
+        assert!(!thread.is_over());
+        for _ in 0..2 {
+            let error = thread.score(vec![request(1, 10)]).await.unwrap_err().to_string();
+            assert!(error.contains("ended by a panic"), "{error}");
+        }
+        assert!(thread.is_over());
+    }
+
+    #[tokio::test]
+    async fn a_failure_reaches_the_caller_and_the_thread_goes_on() {
+        let (sender, _runs) = channel();
+        let thread = ModelThread::spawn(Stub(sender), &Arc::default()).unwrap();
+        let error = thread.score(vec![request(666, 10)]).await.unwrap_err().to_string();
+        assert!(error.contains("unlucky"), "{error}");
+        assert_eq!(surprisals(&thread.score(vec![request(7, 10)]).await.unwrap()), [7.0]);
+    }
+}

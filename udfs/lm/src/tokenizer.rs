@@ -1,0 +1,410 @@
+//! A model's tokenizer.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sha2::{Digest, Sha256};
+
+use super::byte_level::ByteLevel;
+use super::cuts::Cuts;
+use super::{LmError, Result};
+use crate::memo::{Memo, Memory, share};
+
+/// What remembering costs besides what is remembered, so that many short texts do not cost more.
+const REMEMBERED_BESIDE: usize = 256;
+/// The most bytes that NFC makes one.
+const NFC_SHRINKS: usize = 4;
+
+/// A tokenizer.json with the truncation and padding that may be stored in it switched off.
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    /// The faster way for tokenizers that it knows.
+    byte_level: Option<ByteLevel>,
+    /// Whether an id is that of a token that is found in a text before it is split.
+    is_added: Vec<bool>,
+    /// As far as an added token that begins in one text can reach into the next, in bytes, white space aside.
+    reach: usize,
+    cuts: Cuts,
+    /// The tokens of each ASCII letter and digit that is a text of its own.
+    letters: [usize; 128],
+    /// The chains that were last tokenised, by the SHA-256 of their text: several functions ask for the same chain.
+    chains: Memo<[u8; 32], EncodedChain>,
+    /// The tokens of what is left of chains, counted while they were pruned.
+    lengths: Memo<[u8; 32], usize>,
+    tokenized_bytes: AtomicU64,
+}
+
+/// A chain as tokens.
+#[derive(Debug)]
+pub struct EncodedChain {
+    encoded: Encoded,
+    holds_added_tokens: bool,
+}
+
+impl EncodedChain {
+    /// The number of tokens.
+    #[expect(clippy::len_without_is_empty, reason = "nothing asks")]
+    pub fn len(&self) -> usize {
+        self.encoded.ids.len()
+    }
+
+    /// The number of tokens that start before a byte.
+    pub(super) fn tokens_before(&self, byte: usize) -> usize {
+        self.encoded.offsets.partition_point(|(start, _)| (*start as usize) < byte)
+    }
+}
+
+/// A text as tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encoded {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// Each token's bytes in the text, from and to; special tokens that were added cover none.
+    pub offsets: Vec<(u32, u32)>,
+}
+
+impl Tokenizer {
+    /// Reads `tokenizer.json` of a model's folder.
+    ///
+    /// # Errors
+    /// If the file is missing or is not a tokenizer.
+    pub fn load(folder: &Path) -> Result<Self> {
+        Self::load_within(folder, &Arc::default())
+    }
+
+    /// The same; what was tokenised is remembered within `memory`.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::load`].
+    pub fn load_within(folder: &Path, memory: &Arc<Memory>) -> Result<Self> {
+        let path = folder.join("tokenizer.json");
+        let bytes = std::fs::read(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
+        let no_tokenizer = |error: &dyn fmt::Display| LmError::Unsupported {
+            path: path.clone(),
+            found: format!("not a tokenizer: {error}"),
+        };
+        let json = serde_json::from_slice(&bytes).map_err(|error| no_tokenizer(&error))?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| no_tokenizer(&error))?;
+        inner.with_truncation(None).map_err(|error| no_tokenizer(&error))?;
+        inner.with_padding(None);
+
+        let added = inner.get_added_tokens_decoder();
+        let mut is_added = vec![false; added.keys().max().map_or(0, |id| *id as usize + 1)];
+        added.keys().for_each(|id| is_added[*id as usize] = true);
+        let longest = added.values().map(|token| token.content.len()).max();
+        let mut tokenizer = Self {
+            byte_level: ByteLevel::of(&json, &inner),
+            cuts: Cuts::of(&json, added.values()),
+            is_added,
+            reach: NFC_SHRINKS * longest.unwrap_or_default(),
+            letters: [0; 128],
+            chains: Memo::new(memory, share::CHAINS),
+            lengths: Memo::new(memory, share::LENGTHS),
+            tokenized_bytes: AtomicU64::new(0),
+            inner,
+        };
+        for letter in (0..128u8).filter(u8::is_ascii_alphanumeric) {
+            tokenizer.letters[letter as usize] = tokenizer.count(&char::from(letter).to_string())?;
+        }
+        Ok(tokenizer)
+    }
+
+    /// The number of tokens of a text, no special tokens added.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn count(&self, text: &str) -> Result<usize> {
+        self.note(text);
+        if let Some((_, ids)) = self.byte_level_ids(text)? {
+            return Ok(ids.len());
+        }
+        Ok(self.inner.encode_fast(text, false).map_err(failed)?.len())
+    }
+
+    /// A text's tokens with their byte offsets; `special` adds what the tokenizer itself puts around a text (a BOS).
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn encode(&self, text: &str, special: bool) -> Result<Encoded> {
+        self.note(text);
+        let Some((byte_level, ids)) = self.byte_level_ids(text)? else {
+            let encoding = self.inner.encode(text, special).map_err(failed)?;
+            let offsets = encoding.get_offsets().iter().map(|(from, to)| (*from as u32, *to as u32)).collect();
+            return Ok(Encoded { ids: encoding.get_ids().to_vec(), offsets });
+        };
+        let offsets = byte_level.offsets(text, &ids).collect();
+        let mut encoded = Encoded { ids, offsets };
+        if special {
+            let [before, behind] = byte_level.around();
+            encoded.insert(0, before, &vec![(0, 0); before.len()]);
+            encoded.insert(encoded.ids.len(), behind, &vec![(0, 0); behind.len()]);
+        }
+        Ok(encoded)
+    }
+
+    /// The tokens of a prompt with a chain behind it, as [`Tokenizer::encode`] gives those of the whole text. The chain is
+    /// tokenised for itself, where that is not remembered, and the prompt with as much of the chain as it could change.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn encode_with_prompt(&self, prompt: &str, text: &str, special: bool) -> Result<Encoded> {
+        let chain = self.chain(text)?;
+        let reach = text.ceil_char_boundary(self.reach);
+        let Some(cut) = self.cuts(&chain).first(&text[reach..]).map(|cut| reach + cut) else {
+            return self.encode(&[prompt, text].concat(), special);
+        };
+        let mut encoded = self.encode(&[prompt, &text[..cut]].concat(), special)?;
+        // What is put behind a text stays at the end; it covers none of it.
+        let end = encoded.offsets.iter().rposition(|(from, to)| from < to).map_or(0, |last| last + 1);
+        let rest = chain.tokens_before(cut);
+        let in_row = |(from, to): &(u32, u32)| (from + prompt.len() as u32, to + prompt.len() as u32);
+        let offsets: Vec<_> = chain.encoded.offsets[rest..].iter().map(in_row).collect();
+        encoded.insert(end, &chain.encoded.ids[rest..], &offsets);
+        Ok(encoded)
+    }
+
+    /// The text of tokens, without special ones.
+    pub fn decode(&self, ids: &[u32]) -> Result<String> {
+        self.inner.decode(ids, true).map_err(failed)
+    }
+
+    /// The id of a token.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// A chain's tokens, no special tokens added. The last chains are remembered.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn chain(&self, text: &str) -> Result<Arc<EncodedChain>> {
+        self.remembered_chain(key(text), text)
+    }
+
+    /// The number of tokens of a chain, no special tokens added, or of what [`Joined`](super::Joined) left of one.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn length(&self, text: &str) -> Result<usize> {
+        let key = key(text);
+        if let Some(length) = self.lengths.get(&key) {
+            return Ok(*length);
+        }
+        Ok(self.remembered_chain(key, text)?.len())
+    }
+
+    /// Remembers the number of tokens of a text.
+    pub(super) fn remember_length(&self, text: &str, tokens: usize) {
+        let key = key(text);
+        self.lengths.insert(key, Arc::new(tokens), REMEMBERED_BESIDE);
+    }
+
+    fn remembered_chain(&self, key: [u8; 32], text: &str) -> Result<Arc<EncodedChain>> {
+        if let Some(chain) = self.chains.get(&key) {
+            return Ok(chain);
+        }
+        let encoded = self.encode(text, false)?;
+        let is_added = |id: &u32| self.is_added.get(*id as usize).copied().unwrap_or_default();
+        let chain = Arc::new(EncodedChain { holds_added_tokens: encoded.ids.iter().any(is_added), encoded });
+        let bytes = chain.len() * (size_of::<u32>() + size_of::<(u32, u32)>()) + REMEMBERED_BESIDE;
+        self.chains.insert(key, Arc::clone(&chain), bytes);
+        Ok(chain)
+    }
+
+    /// A text's tokens by the faster way; None where it is to go the ordinary way.
+    fn byte_level_ids(&self, text: &str) -> Result<Option<(&ByteLevel, Vec<u32>)>> {
+        let Some(byte_level) = &self.byte_level else { return Ok(None) };
+        let ids = byte_level.encode(self.inner.get_model(), text).map_err(failed)?;
+        Ok(ids.map(|ids| (byte_level, ids)))
+    }
+
+    /// The largest id that a text can have; None for a tokenizer without tokens.
+    pub fn largest_id(&self) -> Option<u32> {
+        self.inner.get_vocab(true).into_values().max()
+    }
+
+    /// How much text was tokenised since the tokenizer was loaded, in bytes.
+    pub fn tokenized_bytes(&self) -> u64 {
+        self.tokenized_bytes.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, text: &str) {
+        self.tokenized_bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Where steps of a chain can be cut.
+    pub(super) fn cuts(&self, chain: &EncodedChain) -> Cuts {
+        if chain.holds_added_tokens { Cuts::Unknown } else { self.cuts }
+    }
+
+    /// The tokens of an ASCII letter or digit that is a text of its own.
+    pub(super) fn count_of_letter(&self, letter: u8) -> usize {
+        self.letters.get(letter as usize).copied().unwrap_or_default()
+    }
+}
+
+impl Encoded {
+    /// Puts tokens before the one that is at a place.
+    fn insert(&mut self, place: usize, ids: &[u32], offsets: &[(u32, u32)]) {
+        self.ids.splice(place..place, ids.iter().copied());
+        self.offsets.splice(place..place, offsets.iter().copied());
+    }
+}
+
+fn key(text: &str) -> [u8; 32] {
+    Sha256::digest(text).into()
+}
+
+fn failed(error: tokenizers::Error) -> LmError {
+    LmError::Tokenize(error.to_string())
+}
+
+impl fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tokenizer").field("vocabulary", &self.inner.get_vocab_size(true)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::{all, chains, golden_tokenizer, nasty_steps, tokenizer};
+
+    /// The golden tokenizers with added tokens of every kind.
+    fn with_added_tokens() -> Vec<Tokenizer> {
+        let added = |content: &str, flag: &str| {
+            let mut token = json!({"id": 3000, "content": content, "single_word": false, "lstrip": false,
+                "rstrip": false, "normalized": false, "special": false});
+            token[flag] = json!(true);
+            token
+        };
+        let flags = ["special", "lstrip", "rstrip", "single_word", "normalized"];
+        let mut all = vec![];
+        for (model, content) in [("qwen2", "ab"), ("llama", "<|im"), ("qwen2", "é")] {
+            for flag in flags {
+                let mut json = golden_tokenizer(model);
+                json["added_tokens"].as_array_mut().unwrap().push(added(content, flag));
+                all.push(tokenizer(&json));
+            }
+        }
+        all
+    }
+
+    /// Fails unless a text has the tokens that the tokenizers crate itself finds.
+    fn check(tokenizer: &Tokenizer, text: &str) {
+        for special in [false, true] {
+            let expected = tokenizer.inner.encode(text, special).unwrap();
+            let found = tokenizer.encode(text, special).unwrap();
+            assert_eq!(found.ids, expected.get_ids(), "{text:?}");
+            let offsets: Vec<_> = found.offsets.iter().map(|(from, to)| (*from as usize, *to as usize)).collect();
+            assert_eq!(offsets, expected.get_offsets(), "{text:?}");
+        }
+        assert_eq!(tokenizer.count(text).unwrap(), tokenizer.inner.encode(text, false).unwrap().len());
+    }
+
+    #[test]
+    fn goldens_have_the_tokens_of_the_crate() {
+        for model in ["qwen2", "llama", "qwen3", "mistral", "yarn", "linear"] {
+            let tokenizer = tokenizer(&golden_tokenizer(model));
+            assert_eq!(tokenizer.byte_level.is_some(), ["qwen2", "llama"].contains(&model));
+            for chain in chains(model) {
+                check(&tokenizer, &format!("{}{}", chain.question, chain.steps.join("\n\n")));
+            }
+        }
+    }
+
+    #[test]
+    fn long_pieces_have_the_tokens_of_the_crate() {
+        for model in ["qwen2", "llama"] {
+            let tokenizer = tokenizer(&golden_tokenizer(model));
+            for part in ["a", "thethe", "é", "7", " ", "\n", "=", "<|im_start|>", "\u{1f642}"] {
+                check(&tokenizer, &part.repeat(10_000 / part.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn scalars_among_others_have_the_tokens_of_the_crate() {
+        let tokenizer = tokenizer(&golden_tokenizer("llama"));
+        // Ideographs, Hangul and what is for private use are alike.
+        let ranges = ['\0'..='\u{33ff}', '\u{f900}'..='\u{ffff}', '\u{1d000}'..='\u{1ffff}', char::MAX..=char::MAX];
+        let scalars: Vec<char> = ranges.into_iter().flatten().collect();
+        for scalars in scalars.chunks(512) {
+            check(
+                &tokenizer,
+                &scalars.iter().map(|scalar| format!("{scalar} {scalar}x'{scalar}1")).collect::<String>(),
+            );
+        }
+    }
+
+    fn nasty_text() -> impl Strategy<Value = String> {
+        let part = prop_oneof![
+            4 => "[a-zA-Z]{1,12}",
+            3 => "[ \t\r\n]{1,5}",
+            3 => "'(s|S|ſ|t|T|re|rE|VE|m|M|ll|lL|D|K|\u{212a}|x)[a-z]?",
+            2 => "[0-9]{1,7}|[\u{660}-\u{669}²½Ⅷ]{1,4}",
+            2 => "[!-/:-@\\[-`{-~]{1,4}",
+            2 => "[\u{a0}\u{2028}\u{3000}\u{85}\u{b}\u{1c}\u{feff}\u{200b}]{1,3}",
+            2 => "[à-ÿа-я所以か가]{1,4}",
+            1 => "\\PC{1,3}",
+            1 => any::<char>().prop_map(String::from),
+            1 => prop::sample::select(vec!["<|im_start|>", "<|im_end|>", "<|im", "_end|>", "<|eot_id|>", "é", "e\u{301}"])
+                .prop_map(str::to_string),
+        ];
+        prop::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1000))]
+        #[test]
+        fn nasty_texts_have_the_tokens_of_the_crate(text in nasty_text()) {
+            thread_local!(static ALL: Vec<Tokenizer> =
+                ["qwen2", "llama"].map(|model| tokenizer(&golden_tokenizer(model))).into_iter()
+                    .chain(with_added_tokens()).collect());
+            ALL.with(|all| all.iter().for_each(|tokenizer| check(tokenizer, &text)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_chain_behind_a_prompt_has_the_tokens_that_it_has_in_one_text(
+            prompt in nasty_text(), steps in nasty_steps(), text in nasty_text(), special: bool,
+        ) {
+            thread_local!(static ALL: Vec<Tokenizer> =
+                all().into_iter().map(|(tokenizer, _)| tokenizer).chain(with_added_tokens()).collect());
+            ALL.with(|all| for tokenizer in all {
+                for chain in [steps.join("\n\n"), [text.as_str(), &text].join("\n\n").repeat(4)] {
+                    let expected = tokenizer.encode(&format!("{prompt}{chain}"), special).unwrap();
+                    assert_eq!(tokenizer.encode_with_prompt(&prompt, &chain, special).unwrap(), expected);
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_chain_is_not_tokenised_again_behind_a_prompt() {
+        let tokenizer = tokenizer(&golden_tokenizer("qwen2"));
+        let chain = "A step, and more of it.\n\n".repeat(1000);
+        tokenizer.chain(&chain).unwrap();
+        let before = tokenizer.tokenized_bytes();
+        tokenizer.encode_with_prompt("<|im_start|>2 + 2?<|im_end|>", &chain, true).unwrap();
+        assert!(tokenizer.tokenized_bytes() - before < 200);
+        assert_eq!(tokenizer.chain(&chain).unwrap().len(), tokenizer.length(&chain).unwrap());
+    }
+
+    #[test]
+    fn threads_find_the_same_tokens() {
+        let (tokenizer, chains) = (tokenizer(&golden_tokenizer("qwen2")), chains("qwen2"));
+        let all = || chains.iter().map(|chain| tokenizer.encode(&chain.question, true).unwrap()).collect::<Vec<_>>();
+        let expected = all();
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(all)).collect();
+            threads.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), expected));
+        });
+    }
+}

@@ -1,0 +1,97 @@
+//! A tokenizer made from texts: byte-level pairs, as Qwen2 and GPT-2 use them.
+
+use std::path::Path;
+
+use tokenizers::models::TrainerWrapper;
+use tokenizers::models::bpe::{BPE, BpeTrainer};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::{AddedToken, SplitDelimiterBehavior};
+
+use crate::tokenizer_json::QWEN2;
+use crate::{LmError, Result};
+
+/// The special tokens, the first of the vocabulary.
+const SPECIAL: [&str; 3] = [SEPARATOR, START, END];
+/// Stands between texts.
+pub const SEPARATOR: &str = "<|endoftext|>";
+/// Begins a turn.
+pub const START: &str = "<|im_start|>";
+/// Ends a turn.
+pub const END: &str = "<|im_end|>";
+
+/// Learns at most `vocabulary` tokens, the special ones included, writes `tokenizer.json` to a folder and returns how many
+/// tokens it has. The same texts give the same file.
+///
+/// # Errors
+/// If the vocabulary has no room for the 256 bytes, or the file cannot be written.
+pub fn train_tokenizer(texts: &[&str], vocabulary: usize, folder: &Path) -> Result<usize> {
+    let path = folder.join("tokenizer.json");
+    let smallest = ByteLevel::alphabet().len() + SPECIAL.len();
+    if vocabulary < smallest {
+        let found =
+            format!("a byte-level vocabulary has at least {smallest} tokens, config.json asks for {vocabulary}");
+        return Err(LmError::Unsupported { path, found });
+    }
+    let failed = |error: tokenizers::Error| LmError::Tokenize(error.to_string());
+    let split = Split::new(SplitPattern::Regex(QWEN2.to_string()), SplitDelimiterBehavior::Isolated, false);
+    let bytes = ByteLevel::new(false, false, false);
+    let mut tokenizer = tokenizers::Tokenizer::new(BPE::default());
+    tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![split.map_err(failed)?.into(), bytes.into()])));
+    tokenizer.with_decoder(Some(bytes));
+    let special = SPECIAL.map(|token| AddedToken::from(token, true).normalized(false));
+    let trainer = BpeTrainer::builder()
+        .vocab_size(vocabulary)
+        .min_frequency(2)
+        .show_progress(false)
+        .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
+        .special_tokens(special.to_vec())
+        .build();
+    tokenizer.train(&mut TrainerWrapper::from(trainer), texts.iter()).map_err(failed)?;
+    let text = tokenizer.to_string(true).map_err(failed)?;
+    std::fs::write(&path, text).map_err(|source| LmError::Write { path, source })?;
+    Ok(tokenizer.get_vocab_size(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tokenizer;
+    use tempfile::TempDir;
+
+    const TEXTS: [&str; 3] =
+        ["First, add 17 and 25.\n\nThat gives 42.", "Wait, let me add 17 and 25 again.", "That gives 42 – über 41."];
+
+    #[test]
+    fn learns_words_and_keeps_every_byte() {
+        let folder = TempDir::new().unwrap();
+        let count = train_tokenizer(&TEXTS, 280, folder.path()).unwrap();
+        assert!(count > 259 && count <= 280);
+        let tokenizer = Tokenizer::load(folder.path()).unwrap();
+        assert_eq!(tokenizer.count("That gives").unwrap(), 2);
+        assert_eq!(tokenizer.count("42").unwrap(), 2, "digits stand alone");
+        assert_eq!(tokenizer.encode("<|im_start|>a<|im_end|>", false).unwrap().ids.len(), 3);
+        let unseen = "日本 \u{1F600}\t x";
+        let encoded = tokenizer.encode(unseen, false).unwrap();
+        assert_eq!(encoded.offsets.last().map(|(_, end)| *end), Some(unseen.len() as u32));
+        assert!(encoded.ids.iter().all(|id| *id < 280));
+    }
+
+    #[test]
+    fn the_same_texts_give_the_same_file() {
+        let file = || {
+            let folder = TempDir::new().unwrap();
+            train_tokenizer(&TEXTS, 300, folder.path()).unwrap();
+            std::fs::read(folder.path().join("tokenizer.json")).unwrap()
+        };
+        assert_eq!(file(), file());
+    }
+
+    #[test]
+    fn a_vocabulary_without_room_for_bytes_is_refused() {
+        let folder = TempDir::new().unwrap();
+        let error = train_tokenizer(&TEXTS, 200, folder.path()).unwrap_err().to_string();
+        assert!(error.contains("at least 259 tokens") && error.contains("200"), "{error}");
+    }
+}

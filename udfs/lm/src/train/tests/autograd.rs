@@ -1,0 +1,147 @@
+//! The oracle: the same decoder composed of operations that candle differentiates.
+
+use std::collections::HashMap;
+
+use candle_core::{D, Device, Tensor, Var};
+use candle_nn::ops::{rms_norm_slow, softmax};
+use candle_nn::rotary_emb::rope_slow;
+use serde_json::json;
+
+use super::assert_gradients;
+use crate::config::ModelConfig;
+use crate::decoder::Decoder;
+use crate::ops::Linear;
+use crate::rope::Rope;
+use crate::train::{Batch, Example, gradient};
+use crate::weights::{LayerWeights, Weights};
+
+fn config(family: &str, architecture: &str, more: serde_json::Value) -> ModelConfig {
+    let mut config = json!({
+        "model_type": family, "architectures": [architecture], "hidden_act": "silu", "hidden_size": 24,
+        "intermediate_size": 40, "max_position_embeddings": 1024, "num_attention_heads": 6, "num_hidden_layers": 2,
+        "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 1e4, "vocab_size": 31,
+    });
+    for (key, value) in more.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    ModelConfig::parse(&config.to_string()).unwrap()
+}
+
+/// Numbers that look random, large enough that every path matters.
+fn variables(config: &ModelConfig) -> (Weights, HashMap<String, Var>) {
+    let mut variables = HashMap::new();
+    let weights = Weights::build(config, |name, shape| {
+        let count: usize = shape.iter().product();
+        let phase = name.bytes().map(f64::from).sum::<f64>();
+        let number = |i: usize| ((i as f64 * 12.9898 + phase).sin() * 43_758.545_3).fract() as f32;
+        let offset = if name.ends_with("norm.weight") { 1.0 } else { 0.0 };
+        let numbers: Vec<f32> = (0..count).map(|i| 0.5 * number(i) + offset).collect();
+        let variable = Var::from_vec(numbers, shape, &Device::Cpu)?;
+        variables.insert(name.to_string(), variable.clone());
+        Ok(variable.into_inner())
+    });
+    (weights.unwrap(), variables)
+}
+
+fn linear(x: &Tensor, linear: &Linear) -> candle_core::Result<Tensor> {
+    let y = x.matmul(&linear.weight.t()?)?;
+    linear.bias.as_ref().map_or(Ok(y.clone()), |bias| y.broadcast_add(bias))
+}
+
+fn layer(config: &ModelConfig, layer: &LayerWeights, x: &Tensor) -> candle_core::Result<Tensor> {
+    let (tokens, width, epsilon) = (x.dim(0)?, config.head_dim, config.rms_norm_eps as f32);
+    let group = config.num_attention_heads / config.num_key_value_heads;
+    let table = Rope::new(&config.rope, width).table(tokens);
+    let cos = Tensor::from_vec(table.cos, (tokens, width / 2), &Device::Cpu)?;
+    let sin = Tensor::from_vec(table.sin, (tokens, width / 2), &Device::Cpu)?;
+    let heads = |x: Tensor| x.reshape((1, tokens, (), width))?.transpose(1, 2)?.contiguous();
+    let normed_heads = |x: Tensor, norm: &Option<Tensor>| match norm {
+        Some(weight) => rms_norm_slow(&heads(x)?, weight, epsilon),
+        None => heads(x),
+    };
+    let repeated = |x: Tensor| -> candle_core::Result<Tensor> {
+        let (one, heads, tokens, width) = x.dims4()?;
+        let repeated = x.unsqueeze(2)?.broadcast_as((one, heads, group, tokens, width))?;
+        repeated.contiguous()?.reshape((one, heads * group, tokens, width))
+    };
+
+    let normed = rms_norm_slow(x, &layer.input_norm, epsilon)?;
+    let q = rope_slow(&normed_heads(linear(&normed, &layer.q)?, &layer.q_norm)?, &cos, &sin)?;
+    let k = repeated(rope_slow(&normed_heads(linear(&normed, &layer.k)?, &layer.k_norm)?, &cos, &sin)?)?;
+    let v = repeated(heads(linear(&normed, &layer.v)?)?)?;
+    let hidden = (0..tokens * tokens).map(|i| if i % tokens > i / tokens { f32::NEG_INFINITY } else { 0.0 });
+    let mask = Tensor::from_vec(hidden.collect::<Vec<_>>(), (tokens, tokens), &Device::Cpu)?;
+    let scores = (q.matmul(&k.t()?)? / (width as f64).sqrt())?.broadcast_add(&mask)?;
+    let gathered = softmax(&scores, D::Minus1)?.matmul(&v)?.transpose(1, 2)?.reshape((tokens, ()))?;
+    let half = (x + linear(&gathered, &layer.o)?)?;
+
+    let normed = rms_norm_slow(&half, &layer.post_norm, epsilon)?;
+    let gate = normed.matmul(&layer.gate.t()?)?.silu()?;
+    let product = (gate * normed.matmul(&layer.up.t()?)?)?;
+    half + product.matmul(&layer.down.t()?)?
+}
+
+/// The sum of −ln P over the responses, one example after the other.
+fn loss(config: &ModelConfig, weights: &Weights, examples: &[Example]) -> candle_core::Result<Tensor> {
+    let mut sum = Tensor::zeros((), candle_core::DType::F32, &Device::Cpu)?;
+    for example in examples {
+        let ids = Tensor::new(&example.ids[..example.ids.len() - 1], &Device::Cpu)?;
+        let mut x = weights.embed.index_select(&ids, 0)?;
+        for weights in &weights.layers {
+            x = layer(config, weights, &x)?;
+        }
+        let hidden = rms_norm_slow(&x, &weights.norm, config.rms_norm_eps as f32)?;
+        let learned = hidden.narrow(0, example.prompt - 1, example.response().len())?;
+        let logits = learned.matmul(&weights.output().t()?)?;
+        let mean = candle_nn::loss::cross_entropy(&logits, &Tensor::new(example.response(), &Device::Cpu)?)?;
+        sum = (sum + (mean * example.response().len() as f64)?)?;
+    }
+    Ok(sum)
+}
+
+/// Examples of one token, of less than a block, and of several blocks of queries and of keys.
+fn examples() -> Vec<Example> {
+    let example = |length: usize, prompt: usize| Example {
+        ids: (0..length as u32).map(|i| (i * i + i / 7) % 31).collect(),
+        prompt,
+    };
+    vec![example(2, 1), example(40, 11), example(530, 500), example(9, 8)]
+}
+
+/// Every weight has a gradient, and it is autograd's within 2e-5 of the tensor's largest number.
+fn assert_as_autograd(config: ModelConfig) {
+    let (weights, variables) = variables(&config);
+    let examples = examples();
+    let expected = loss(&config, &weights, &examples).unwrap();
+    let gradients = expected.backward().unwrap();
+    let gradients = variables.iter().map(|(name, variable)| (name.clone(), gradients.get(variable).unwrap().clone()));
+
+    let (nats, found) = gradient(&Decoder::new(config, weights), &Batch::new(&examples), 1.0).unwrap();
+    let expected = f64::from(expected.to_scalar::<f32>().unwrap());
+    assert!((nats / expected - 1.0).abs() < 1e-5, "{nats} against {expected}");
+    assert_gradients(&found, &gradients.collect(), 2e-5);
+}
+
+#[test]
+fn qwen2_has_the_gradients_of_autograd() {
+    assert_as_autograd(config("qwen2", "Qwen2ForCausalLM", json!({"tie_word_embeddings": true})));
+}
+
+#[test]
+fn qwen3_has_the_gradients_of_autograd() {
+    assert_as_autograd(config("qwen3", "Qwen3ForCausalLM", json!({"head_dim": 8})));
+}
+
+#[test]
+fn llama_has_the_gradients_of_autograd() {
+    let scaling = json!({"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64});
+    let more = json!({"attention_bias": true, "rope_scaling": scaling});
+    assert_as_autograd(config("llama", "LlamaForCausalLM", more));
+}
+
+#[test]
+fn mistral_has_the_gradients_of_autograd() {
+    let scaling = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64});
+    assert_as_autograd(config("mistral", "MistralForCausalLM", json!({"rope_scaling": scaling})));
+}

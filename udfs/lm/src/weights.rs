@@ -1,0 +1,408 @@
+//! A model's weights: which tensors a config calls for, and how they are read from safetensors.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device, Tensor, WithDType};
+use half::{bf16, f16};
+use safetensors::Dtype;
+use safetensors::tensor::{Metadata, TensorInfo};
+
+use super::config::{Family, ModelConfig};
+use super::ops::{Linear, Weight};
+use super::{LmError, Result};
+
+/// The weights of a model, each under the name that Hugging Face gives it. Projections are `M`: `Tensor` in f32 or
+/// `Bf16Matrix`; embedding and output layer are tensors of the same type, norms and biases are f32.
+#[derive(Debug, Clone)]
+pub struct Weights<M = Tensor> {
+    /// `model.embed_tokens.weight`, [vocabulary, hidden].
+    pub embed: Tensor,
+    /// The layers, first to last.
+    pub layers: Vec<LayerWeights<M>>,
+    /// `model.norm.weight`, [hidden].
+    pub norm: Tensor,
+    /// `lm_head.weight`, [vocabulary, hidden]; None where the output layer is the embedding.
+    pub lm_head: Option<Tensor>,
+}
+
+/// The weights of one layer.
+#[derive(Debug, Clone)]
+pub struct LayerWeights<M = Tensor> {
+    /// `input_layernorm.weight`, [hidden].
+    pub input_norm: Tensor,
+    /// `self_attn.q_proj`, [heads × head_dim, hidden].
+    pub q: Linear<M>,
+    /// `self_attn.k_proj`, [key heads × head_dim, hidden].
+    pub k: Linear<M>,
+    /// `self_attn.v_proj`, [key heads × head_dim, hidden].
+    pub v: Linear<M>,
+    /// `self_attn.o_proj`, [hidden, heads × head_dim].
+    pub o: Linear<M>,
+    /// `self_attn.q_norm.weight`, [head_dim], where the family has one.
+    pub q_norm: Option<Tensor>,
+    /// `self_attn.k_norm.weight`, [head_dim], where the family has one.
+    pub k_norm: Option<Tensor>,
+    /// `post_attention_layernorm.weight`, [hidden].
+    pub post_norm: Tensor,
+    /// `mlp.gate_proj.weight`, [intermediate, hidden].
+    pub gate: M,
+    /// `mlp.up_proj.weight`, [intermediate, hidden].
+    pub up: M,
+    /// `mlp.down_proj.weight`, [hidden, intermediate].
+    pub down: M,
+}
+
+const EMBED: &str = "model.embed_tokens.weight";
+const LM_HEAD: &str = "lm_head.weight";
+
+impl<M: Weight> Weights<M> {
+    /// Asks `make` for each tensor of a model by its name and shape: to read it, draw it, or make room for it. What has two
+    /// dimensions is of type `M::DTYPE`, the rest is f32.
+    pub fn build(config: &ModelConfig, mut make: impl FnMut(&str, &[usize]) -> Result<Tensor>) -> Result<Self> {
+        let (hidden, vocabulary) = (config.hidden_size, config.vocab_size);
+        let embed = make(EMBED, &[vocabulary, hidden])?;
+        let layers = (0..config.num_hidden_layers)
+            .map(|layer| LayerWeights::build(config, &format!("model.layers.{layer}"), &mut make))
+            .collect::<Result<_>>()?;
+        let norm = make("model.norm.weight", &[hidden])?;
+        let lm_head = (!config.tie_word_embeddings).then(|| make(LM_HEAD, &[vocabulary, hidden])).transpose()?;
+        Ok(Self { embed, layers, norm, lm_head })
+    }
+
+    /// Reads `model.safetensors`, or the shards that `model.safetensors.index.json` names, in f32, f16 or bf16. Tensors
+    /// are read one by one, so that memory holds the weights in the computed type and little else.
+    ///
+    /// # Errors
+    /// If a file is missing or cut short, a tensor is missing, has another shape or type than the config calls for,
+    /// or is not part of the model.
+    pub fn load(folder: &Path, config: &ModelConfig) -> Result<Self> {
+        let files = Files::open(folder)?;
+        let mut used = BTreeSet::new();
+        let weights = Self::build(config, |name, shape| {
+            used.insert(name.to_string());
+            match shape.len() {
+                2 => files.read(name, shape, M::DTYPE),
+                _ => files.read(name, shape, DType::F32),
+            }
+        })?;
+        for (name, (path, _)) in files.tensors.iter().filter(|(name, _)| !used.contains(*name)) {
+            weights.check_unused(name, path, config, &files)?;
+        }
+        Ok(weights)
+    }
+
+    /// Some files carry tables that the config implies, or repeat the embedding as the output layer.
+    fn check_unused(&self, name: &str, path: &Path, config: &ModelConfig, files: &Files) -> Result<()> {
+        if name.ends_with(".rotary_emb.inv_freq") {
+            return Ok(());
+        }
+        if name == LM_HEAD {
+            let repeated = files.read(name, &[config.vocab_size, config.hidden_size], M::DTYPE)?;
+            let same = repeated.eq(&self.embed)?.min_all()?.to_scalar::<u8>()? == 1;
+            if same {
+                return Ok(());
+            }
+            let found = format!("{LM_HEAD} differs from {EMBED}, but config.json says tie_word_embeddings");
+            return Err(LmError::Unsupported { path: path.to_path_buf(), found });
+        }
+        let found = format!("tensor '{name}' is not part of a {:?} model as config.json describes it", config.family);
+        Err(LmError::Unsupported { path: path.to_path_buf(), found })
+    }
+
+    /// The output layer: [vocabulary, hidden].
+    pub fn output(&self) -> &Tensor {
+        self.lm_head.as_ref().unwrap_or(&self.embed)
+    }
+}
+
+impl Weights {
+    /// Every tensor with its name, in the order of [`Weights::build`].
+    pub fn named(&self) -> Vec<(String, &Tensor)> {
+        let mut all = vec![(EMBED.to_string(), &self.embed)];
+        for (index, layer) in self.layers.iter().enumerate() {
+            all.extend(layer.named().map(|(name, tensor)| (format!("model.layers.{index}.{name}"), tensor)));
+        }
+        all.push(("model.norm.weight".to_string(), &self.norm));
+        all.extend(self.lm_head.iter().map(|tensor| (LM_HEAD.to_string(), tensor)));
+        all
+    }
+}
+
+impl<M: Weight> LayerWeights<M> {
+    fn build(
+        config: &ModelConfig,
+        prefix: &str,
+        make: &mut impl FnMut(&str, &[usize]) -> Result<Tensor>,
+    ) -> Result<Self> {
+        let (hidden, intermediate, width) = (config.hidden_size, config.intermediate_size, config.head_dim);
+        let queries = config.num_attention_heads * width;
+        let keys = config.num_key_value_heads * width;
+        let mut one = |name: &str, shape: &[usize]| make(&format!("{prefix}.{name}"), shape);
+        let input_norm = one("input_layernorm.weight", &[hidden])?;
+        let mut linear = |name: &str, output: usize, input: usize, bias: bool| -> Result<Linear<M>> {
+            let weight = M::new(one(&format!("self_attn.{name}.weight"), &[output, input])?)?;
+            let bias = bias.then(|| one(&format!("self_attn.{name}.bias"), &[output])).transpose()?;
+            Ok(Linear { weight, bias })
+        };
+        let q = linear("q_proj", queries, hidden, config.qkv_bias)?;
+        let k = linear("k_proj", keys, hidden, config.qkv_bias)?;
+        let v = linear("v_proj", keys, hidden, config.qkv_bias)?;
+        let o = linear("o_proj", hidden, queries, config.output_bias)?;
+        let norms = config.family == Family::Qwen3;
+        Ok(Self {
+            input_norm,
+            q,
+            k,
+            v,
+            o,
+            q_norm: norms.then(|| one("self_attn.q_norm.weight", &[width])).transpose()?,
+            k_norm: norms.then(|| one("self_attn.k_norm.weight", &[width])).transpose()?,
+            post_norm: one("post_attention_layernorm.weight", &[hidden])?,
+            gate: M::new(one("mlp.gate_proj.weight", &[intermediate, hidden])?)?,
+            up: M::new(one("mlp.up_proj.weight", &[intermediate, hidden])?)?,
+            down: M::new(one("mlp.down_proj.weight", &[hidden, intermediate])?)?,
+        })
+    }
+}
+
+impl LayerWeights {
+    /// Every tensor with its name within the layer, in the order of [`Weights::build`].
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+        let all = [
+            ("input_layernorm.weight", Some(&self.input_norm)),
+            ("self_attn.q_proj.weight", Some(&self.q.weight)),
+            ("self_attn.q_proj.bias", self.q.bias.as_ref()),
+            ("self_attn.k_proj.weight", Some(&self.k.weight)),
+            ("self_attn.k_proj.bias", self.k.bias.as_ref()),
+            ("self_attn.v_proj.weight", Some(&self.v.weight)),
+            ("self_attn.v_proj.bias", self.v.bias.as_ref()),
+            ("self_attn.o_proj.weight", Some(&self.o.weight)),
+            ("self_attn.o_proj.bias", self.o.bias.as_ref()),
+            ("self_attn.q_norm.weight", self.q_norm.as_ref()),
+            ("self_attn.k_norm.weight", self.k_norm.as_ref()),
+            ("post_attention_layernorm.weight", Some(&self.post_norm)),
+            ("mlp.gate_proj.weight", Some(&self.gate)),
+            ("mlp.up_proj.weight", Some(&self.up)),
+            ("mlp.down_proj.weight", Some(&self.down)),
+        ];
+        all.into_iter().filter_map(|(name, tensor)| Some((name, tensor?)))
+    }
+}
+
+/// The safetensors files of a folder with the place of every tensor.
+struct Files {
+    /// Where to look a missing tensor up.
+    list: PathBuf,
+    tensors: BTreeMap<String, (PathBuf, Place)>,
+}
+
+struct Place {
+    info: TensorInfo,
+    /// Byte of the file at which the tensors' data begins.
+    data: u64,
+}
+
+impl Files {
+    fn open(folder: &Path) -> Result<Self> {
+        let single = folder.join("model.safetensors");
+        let index = folder.join("model.safetensors.index.json");
+        let (list, shards) = match index.exists() && !single.exists() {
+            true => (index.clone(), shards(&index)?),
+            false => (single, BTreeSet::from(["model.safetensors".to_string()])),
+        };
+        let mut tensors = BTreeMap::new();
+        for shard in shards {
+            let path = folder.join(shard);
+            let (metadata, data) = header(&path)?;
+            for (name, info) in metadata.tensors() {
+                let place = Place { info: info.clone(), data };
+                if tensors.insert(name.clone(), (path.clone(), place)).is_some() {
+                    return Err(LmError::Unsupported { path, found: format!("tensor '{name}' is in two files") });
+                }
+            }
+        }
+        Ok(Self { list, tensors })
+    }
+
+    /// A tensor in f32 or, rounded to it, in bf16 or f16.
+    fn read(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        match dtype {
+            DType::BF16 => self.read_as(name, shape, bf16::from_f32),
+            DType::F16 => self.read_as(name, shape, f16::from_f32),
+            _ => self.read_as(name, shape, |x: f32| x),
+        }
+    }
+
+    fn read_as<T: WithDType>(&self, name: &str, shape: &[usize], number: fn(f32) -> T) -> Result<Tensor> {
+        let Some((path, Place { info, data })) = self.tensors.get(name) else {
+            let found = format!("there is no tensor '{name}' of shape {shape:?}, which config.json calls for");
+            return Err(LmError::Unsupported { path: self.list.clone(), found });
+        };
+        let unsupported = |found: String| LmError::Unsupported { path: path.clone(), found };
+        if info.shape != shape {
+            let found = format!("tensor '{name}' has shape {:?}, config.json calls for {shape:?}", info.shape);
+            return Err(unsupported(found));
+        }
+        let decode: fn(&[u8], &mut Vec<f32>) = match info.dtype {
+            Dtype::F32 => |bytes, to| to.extend(bytes.as_chunks().0.iter().map(|x| f32::from_le_bytes(*x))),
+            Dtype::F16 => |bytes, to| to.extend(bytes.as_chunks().0.iter().map(|x| f16::from_le_bytes(*x).to_f32())),
+            Dtype::BF16 => |bytes, to| to.extend(bytes.as_chunks().0.iter().map(|x| bf16::from_le_bytes(*x).to_f32())),
+            other => return Err(unsupported(format!("tensor '{name}' is {other:?}: expected F32, F16 or BF16"))),
+        };
+        let (from, to) = info.data_offsets;
+        let mut values = Vec::with_capacity(shape.iter().product());
+        let mut read = || -> std::io::Result<()> {
+            let mut file = File::open(path)?;
+            file.seek(SeekFrom::Start(data + from as u64))?;
+            let mut buffer = vec![0; (to - from).min(1 << 20)];
+            let mut decoded = Vec::new();
+            let mut left = to - from;
+            while left > 0 {
+                let part = left.min(buffer.len());
+                file.read_exact(&mut buffer[..part])?;
+                decoded.clear();
+                decode(&buffer[..part], &mut decoded);
+                values.extend(decoded.iter().map(|x| number(*x)));
+                left -= part;
+            }
+            Ok(())
+        };
+        read().map_err(|source| LmError::Read { path: path.clone(), source })?;
+        Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
+    }
+}
+
+/// The names of the shards in an index.
+fn shards(index: &Path) -> Result<BTreeSet<String>> {
+    #[derive(serde::Deserialize)]
+    struct Index {
+        weight_map: BTreeMap<String, String>,
+    }
+    let text = std::fs::read(index).map_err(|source| LmError::Read { path: index.to_path_buf(), source })?;
+    let index: Index = serde_json::from_slice(&text)
+        .map_err(|error| LmError::Unsupported { path: index.to_path_buf(), found: format!("not an index: {error}") })?;
+    Ok(index.weight_map.into_values().collect())
+}
+
+/// The header of a file and the byte at which data begins, after checking that the file holds all its data.
+fn header(path: &Path) -> Result<(Metadata, u64)> {
+    let failed = |source| LmError::Read { path: path.to_path_buf(), source };
+    let unsupported = |found: String| LmError::Unsupported { path: path.to_path_buf(), found };
+    let mut file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let mut size = [0; 8];
+    file.read_exact(&mut size).map_err(failed)?;
+    let data = u64::from_le_bytes(size).saturating_add(8);
+    if data > length {
+        return Err(unsupported(format!("not a safetensors file, or cut short: it has {length} bytes")));
+    }
+    let mut text = Vec::new();
+    file.take(data - 8).read_to_end(&mut text).map_err(failed)?;
+    let metadata: Metadata =
+        serde_json::from_slice(&text).map_err(|error| unsupported(format!("not a safetensors file: {error}")))?;
+    let expected = data + metadata.data_len() as u64;
+    if expected != length {
+        return Err(unsupported(format!("the file is cut short: expected {expected} bytes, found {length}")));
+    }
+    Ok((metadata, data))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::testing::golden;
+    use candle_core::DType;
+    use candle_core::safetensors::save;
+    use tempfile::TempDir;
+
+    fn model() -> (ModelConfig, HashMap<String, Tensor>) {
+        let config = ModelConfig::load(&golden("qwen2")).unwrap();
+        let weights: Weights = Weights::load(&golden("qwen2"), &config).unwrap();
+        let named = weights.named().into_iter().map(|(name, tensor)| (name, tensor.clone())).collect();
+        (config, named)
+    }
+
+    fn error(config: &ModelConfig, tensors: &HashMap<String, Tensor>) -> String {
+        let folder = TempDir::new().unwrap();
+        save(tensors, folder.path().join("model.safetensors")).unwrap();
+        Weights::<Tensor>::load(folder.path(), config).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn shards_and_half_precision_give_the_same_weights() {
+        let (config, tensors) = model();
+        for dtype in [DType::F32, DType::BF16, DType::F16] {
+            let folder = TempDir::new().unwrap();
+            let mut shards: [HashMap<String, Tensor>; 2] = Default::default();
+            let mut index = HashMap::new();
+            for (i, (name, tensor)) in tensors.iter().enumerate() {
+                shards[i % 2].insert(name.clone(), tensor.to_dtype(dtype).unwrap());
+                index.insert(name, format!("{}.safetensors", i % 2));
+            }
+            for (i, shard) in shards.iter().enumerate() {
+                save(shard, folder.path().join(format!("{i}.safetensors"))).unwrap();
+            }
+            let index = serde_json::json!({"metadata": {}, "weight_map": index}).to_string();
+            std::fs::write(folder.path().join("model.safetensors.index.json"), index).unwrap();
+            for (name, read) in Weights::load(folder.path(), &config).unwrap().named() {
+                let expected = tensors[&name].to_dtype(dtype).unwrap().to_dtype(DType::F32).unwrap();
+                let (read, expected) = (read.flatten_all().unwrap(), expected.flatten_all().unwrap());
+                assert_eq!(read.to_vec1::<f32>().unwrap(), expected.to_vec1::<f32>().unwrap(), "{name} {dtype:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn tensors_that_do_not_fit_the_config_are_named() {
+        let (config, tensors) = model();
+        let narrower = ModelConfig { intermediate_size: 96, ..config.clone() };
+        let found = error(&narrower, &tensors);
+        assert!(found.contains("'model.layers.0.mlp.gate_proj.weight' has shape [160, 64]"), "{found}");
+        assert!(found.contains("[96, 64]"), "{found}");
+
+        let deeper = ModelConfig { num_hidden_layers: 3, ..config.clone() };
+        assert!(error(&deeper, &tensors).contains("no tensor 'model.layers.2.input_layernorm.weight'"));
+        let shallower = ModelConfig { num_hidden_layers: 1, ..config.clone() };
+        assert!(error(&shallower, &tensors).contains("'model.layers.1."));
+
+        let mut other = tensors.clone();
+        other.insert("lm_head.weight".to_string(), (&tensors[EMBED] * 2.0).unwrap());
+        assert!(error(&config, &other).contains("lm_head.weight differs"));
+        let mut integers = tensors;
+        integers.insert("model.norm.weight".to_string(), Tensor::zeros(64, DType::U32, &Device::Cpu).unwrap());
+        assert!(error(&config, &integers).contains("is U32"));
+    }
+
+    #[test]
+    fn repeated_and_implied_tensors_are_tolerated() {
+        let (config, mut tensors) = model();
+        tensors.insert("lm_head.weight".to_string(), tensors[EMBED].clone());
+        let implied = Tensor::zeros(8, DType::F32, &Device::Cpu).unwrap();
+        tensors.insert("model.layers.0.self_attn.rotary_emb.inv_freq".to_string(), implied);
+        let folder = TempDir::new().unwrap();
+        save(&tensors, folder.path().join("model.safetensors")).unwrap();
+        assert!(Weights::<Tensor>::load(folder.path(), &config).unwrap().lm_head.is_none());
+    }
+
+    #[test]
+    fn missing_and_broken_files_are_named() {
+        let (config, tensors) = model();
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("model.safetensors");
+        let found = Weights::<Tensor>::load(folder.path(), &config).unwrap_err().to_string();
+        assert!(found.contains("cannot read") && found.contains("model.safetensors"), "{found}");
+
+        save(&tensors, &path).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        for length in [4, 100, whole.len() - 1] {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let found = Weights::<Tensor>::load(folder.path(), &config).unwrap_err().to_string();
+            assert!(found.contains("model.safetensors"), "{length}: {found}");
+        }
+    }
+}

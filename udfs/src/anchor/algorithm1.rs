@@ -1,0 +1,41 @@
+//! Algorithm 1 over an answer: it is a pruning if each of its steps matches a step of the chain, in order.
+
+use super::Pruned;
+use crate::kernels::gestalt::Gestalt;
+use crate::kernels::{matching, steps};
+
+/// The most characters that an error quotes of a step.
+const QUOTED: usize = 80;
+
+/// The pruning that an answer is, or why it is none. A step matches one that is at least `threshold` similar; with `snap`
+/// each is replaced by the step that it matched.
+pub fn accept(original: &[&str], answer: &str, threshold: f64, snap: bool) -> Result<Pruned, String> {
+    let coarse = steps::steps(answer);
+    if coarse.is_empty() {
+        return Err("it has no step".to_string());
+    }
+    let from: Vec<&str> = original.iter().copied().map(steps::strip).collect();
+    let to: Vec<&str> = coarse.iter().copied().map(steps::strip).collect();
+    let walk = matching::walk(&mut Gestalt::new(false), &from, &to, threshold);
+    if let Some(failed) = walk.failed {
+        let step: String = to[failed].chars().take(QUOTED).collect();
+        let place = failed + 1;
+        return Err(format!("its step {place} matches no step of the chain that is still to come: {step:?}"));
+    }
+    let cot = match snap {
+        true => steps::join(walk.matches.iter().map(|found| original[found.step])),
+        false => steps::join(coarse),
+    };
+    let kept = walk.matches.iter().map(|found| found.step as i64 + 1).collect();
+    Ok(Pruned { cot, kept, similarity: walk.matches.iter().map(|found| found.similarity).collect() })
+}
+
+/// Some steps of a chain as a pruning of it. Each is known to be its own match: a walk could take an earlier one that is
+/// like it.
+pub fn of_steps(original: &[&str], kept: &[usize]) -> Pruned {
+    Pruned {
+        cot: steps::join(kept.iter().map(|step| original[*step])),
+        kept: kept.iter().map(|step| *step as i64 + 1).collect(),
+        similarity: vec![1.0; kept.len()],
+    }
+}

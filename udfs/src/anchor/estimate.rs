@@ -1,0 +1,193 @@
+//! What a run would ask, without asking: rules answer in place of the model, and nothing is paid or kept.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use asap_lm::Tokenizer;
+use async_trait::async_trait;
+use datafusion::common::{Result, config_datafusion_err};
+
+use super::language_model::{LanguageModel, Way};
+use super::{Anchorer, Pruned, Row, chain_and_thought, question_and_answer, rules};
+use crate::cores;
+use crate::flights::Callers;
+use crate::kernels::steps;
+use crate::llm::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
+use crate::llm::meter::{Budget, Meter, Prices};
+use crate::llm::request::ChatRequest;
+use crate::llm::{self, Llm, Statement};
+use crate::settings::Settings;
+
+/// Requests whose tokens are counted; those of the others are estimated from them.
+const SAMPLED_REQUESTS: u64 = 200;
+
+/// Answers by rules what the session does not know, and counts as if the language model had answered. Tokens are counted
+/// in the tokenizer of the scoring model.
+#[derive(Debug)]
+pub struct Estimate {
+    model: LanguageModel,
+    counter: Arc<Counter>,
+}
+
+#[derive(Debug)]
+struct Counter {
+    tokenizer: Tokenizer,
+    prices: Prices,
+    meter: Arc<Meter>,
+    sampled: AtomicU64,
+    sampled_bytes: AtomicU64,
+    sampled_tokens: AtomicU64,
+}
+
+/// What rules say in place of a model, of texts of the row.
+#[derive(Debug)]
+enum StandIn {
+    Thought {
+        question: String,
+        answer: String,
+    },
+    Pruning {
+        cot: String,
+        thought: String,
+    },
+    /// Nobody knows what a model says to a prompt of the row's own, but how long it may be.
+    Longest,
+}
+
+/// One request's answer, counted as if it were paid.
+#[derive(Debug)]
+struct Counted {
+    counter: Arc<Counter>,
+    stand_in: Arc<StandIn>,
+}
+
+impl Estimate {
+    /// Counts what asking `model` under these settings would take.
+    ///
+    /// # Errors
+    /// If the tokenizer of the scoring model cannot be loaded.
+    pub fn new(settings: &Settings, model: LanguageModel, llm: &Llm) -> Result<Self> {
+        let folder = &settings.scorer_model;
+        let tokenizer = Tokenizer::load(Path::new(folder))
+            .map_err(|error| config_datafusion_err!("asap.scorer.model = '{folder}': {error}"))?;
+        let counter = Counter {
+            tokenizer,
+            prices: Prices::of(settings),
+            meter: llm.meter(),
+            sampled: AtomicU64::default(),
+            sampled_bytes: AtomicU64::default(),
+            sampled_tokens: AtomicU64::default(),
+        };
+        Ok(Self { model, counter: Arc::new(counter) })
+    }
+
+    fn chat(&self, stand_in: StandIn) -> Arc<dyn Chat> {
+        Arc::new(Counted { counter: Arc::clone(&self.counter), stand_in: Arc::new(stand_in) })
+    }
+}
+
+#[async_trait]
+impl Anchorer for Estimate {
+    fn window(&self) -> usize {
+        self.model.window()
+    }
+
+    fn is_over(&self) -> bool {
+        self.model.is_over()
+    }
+
+    async fn anchor(
+        &self,
+        question: Option<&str>,
+        answer: Option<&str>,
+        statement: Option<&Arc<Statement>>,
+    ) -> llm::Result<Row<String>> {
+        let (question, answer) = match question_and_answer(question, answer) {
+            Ok(given) => given,
+            Err(refusal) => return Ok(Row::unasked(Err(refusal))),
+        };
+        let chat = self.chat(StandIn::Thought { question: question.to_string(), answer: answer.to_string() });
+        self.model.thought(question, answer, Way { chat: &chat, statement }).await
+    }
+
+    async fn coarse(
+        &self,
+        cot: Option<&str>,
+        thought: Option<&str>,
+        statement: Option<&Arc<Statement>>,
+    ) -> llm::Result<Row<Pruned>> {
+        let (cot, original, thought) = match chain_and_thought(cot, thought) {
+            Ok(given) => given,
+            Err(refusal) => return Ok(Row::unasked(Err(refusal))),
+        };
+        let chat = self.chat(StandIn::Pruning { cot: cot.to_string(), thought: thought.to_string() });
+        self.model.pruning(cot, &original, thought, Way { chat: &chat, statement }).await
+    }
+
+    async fn complete(&self, prompt: &str, statement: Option<&Arc<Statement>>) -> llm::Result<Row<String>> {
+        let chat = self.chat(StandIn::Longest);
+        self.model.completion(prompt, Way { chat: &chat, statement }).await
+    }
+}
+
+#[async_trait]
+impl Chat for Counted {
+    async fn chat(&self, request: &ChatRequest, _: &Arc<Callers>) -> Reply {
+        Reply::unpaid(self.count(request).await)
+    }
+}
+
+impl Counted {
+    async fn count(&self, request: &ChatRequest) -> Outcome {
+        let Counter { meter, prices, .. } = &*self.counter;
+        let reservation = meter.reserve(Budget::default(), 0.0).await?;
+        let answer = self.answer(request).await;
+        let answer = answer.map_err(|error| CallError::new(FailureKind::Refused, error.to_string()))?;
+        reservation.settle(answer.tokens_in, answer.tokens_out, *prices);
+        Ok(answer)
+    }
+
+    async fn answer(&self, request: &ChatRequest) -> Result<Answer> {
+        let prompt: Vec<String> = request.messages.iter().map(|message| message.content.clone()).collect();
+        let (counter, stand_in) = (Arc::clone(&self.counter), Arc::clone(&self.stand_in));
+        let (text, tokens_in, tokens_out) = cores::run(move || {
+            let text = stand_in.text();
+            let tokens = counter.tokens(&prompt.concat(), &text);
+            tokens.map(|(tokens_in, tokens_out)| (text, tokens_in, tokens_out))
+        })
+        .await??;
+        let is_longest = matches!(*self.stand_in, StandIn::Longest);
+        let tokens_out = if is_longest { u64::from(request.max_tokens) } else { tokens_out };
+        Ok(Answer { text, tokens_in, tokens_out })
+    }
+}
+
+impl Counter {
+    /// Tokens of a prompt and of its answer: counted for the first requests, then estimated from their bytes.
+    fn tokens(&self, prompt: &str, answer: &str) -> Result<(u64, u64)> {
+        if self.sampled.fetch_add(1, Ordering::Relaxed) >= SAMPLED_REQUESTS {
+            let tokens = self.sampled_tokens.load(Ordering::Relaxed) as f64;
+            let of_bytes = self.sampled_bytes.load(Ordering::Relaxed).max(1) as f64;
+            return Ok([prompt, answer].map(|text| (text.len() as f64 * tokens / of_bytes).round() as u64).into());
+        }
+        let count = |text: &str| self.tokenizer.count(text).map(|tokens| tokens as u64).map_err(crate::models::failed);
+        let (tokens_in, tokens_out) = (count(prompt)?, count(answer)?);
+        self.sampled_bytes.fetch_add((prompt.len() + answer.len()) as u64, Ordering::Relaxed);
+        self.sampled_tokens.fetch_add(tokens_in + tokens_out, Ordering::Relaxed);
+        Ok((tokens_in, tokens_out))
+    }
+}
+
+impl StandIn {
+    fn text(&self) -> String {
+        match self {
+            Self::Thought { question, answer } => rules::write(question, answer).unwrap_or_default(),
+            Self::Pruning { cot, thought } => {
+                let original = steps::steps(cot);
+                steps::join(rules::core(&original, thought).into_iter().map(|step| original[step]))
+            }
+            Self::Longest => String::new(),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Chains written by hand: what is kept of them, and what never is.
+
+use proptest::prelude::*;
+
+use super::{core, write};
+use crate::kernels::steps::steps;
+
+/// The numbers of the kept steps, from 1.
+fn kept(question: &str, answer: &str, steps: &[&str]) -> Vec<usize> {
+    let thought = write(question, answer).unwrap();
+    core(steps, &thought).into_iter().map(|step| step + 1).collect()
+}
+
+#[test]
+fn a_dead_end_a_check_and_idle_talk_are_left_out() {
+    let steps = [
+        "Let me read this slowly before anything else.",
+        "Each crate has 12 trays of 8 rolls, so one crate holds 12 * 8 = 96 rolls.",
+        "Perhaps the trays count twice? Then it would be 24 * 8 = 192.",
+        "No, 192 is more than was baked, so that cannot be meant.",
+        "With 3 crates that makes 3 * 96 = 288 rolls.",
+        "Going back: 288 / 3 is 96, as it should be.",
+        "Selling 41 leaves 288 - 41 = 247.",
+        "So 247 rolls are left.",
+    ];
+    let question = "A baker fills 3 crates with 12 trays of 8 rolls each and sells 41 rolls. How many are left?";
+    assert_eq!(kept(question, "There are 247 rolls left.", &steps), [2, 5, 7, 8]);
+}
+
+#[test]
+fn of_a_repeated_step_the_first_is_kept() {
+    let add = "First 17 + 28 = 45.";
+    let double = "Twice 45 is 90.";
+    let steps = [add, add, double, add, double, double, "The sum is 90."];
+    assert_eq!(kept("What is twice the sum of 17 and 28?", "90", &steps), [1, 3, 7]);
+}
+
+#[test]
+fn a_loop_is_cut_to_what_it_says_once() {
+    let mut steps = vec!["The train needs 135 minutes for 180 km, so 80 km per hour."];
+    steps.extend(["Wait, is it 80 km per hour?"; 300]);
+    steps.push("It drives 80 km per hour.");
+    let kept = kept("A train needs 135 minutes for 180 km. How fast is it?", "80 km per hour", &steps);
+    assert!(kept[0] == 1 && kept.len() <= 3, "{kept:?}");
+}
+
+#[test]
+fn code_is_kept_in_one_piece() {
+    let steps = [
+        "The rows could be sorted first with sort_rows, but nothing asks for an order.",
+        "A running total is enough:",
+        "def total_of(rows):",
+        "    total = 0\n    for row in rows:",
+        "        total += row.price",
+        "    return total",
+        "Sorting with sort_rows would cost more and give the same.",
+        "Done.",
+    ];
+    let answer = "```python\ndef total_of(rows):\n    total = 0\n    for row in rows:\n        total += row.price\n    return total\n```";
+    let kept = kept("Write a function that adds the prices.", answer, &steps);
+    assert!([3, 4, 5, 6].iter().all(|step| kept.contains(step)), "{kept:?}");
+    assert!(!kept.contains(&7) && !kept.contains(&8), "{kept:?}");
+}
+
+#[test]
+fn a_fence_holds_its_steps_together_only_if_it_is_closed() {
+    let answer = "```\nfast_sum(table_a)\n```";
+    let closed = ["I try it.", "```python\nimport lib_x", "fast_sum(table_a)", "```", "Nothing else is to be done."];
+    assert_eq!(kept("Sum it.", answer, &closed), [2, 3, 4]);
+    let open = ["I try it.", "```\nimport lib_x", "Nothing else.", "```python\nfast_sum(table_a)\n```", "Good."];
+    assert_eq!(kept("Sum it.", answer, &open), [4]);
+}
+
+#[test]
+fn a_name_that_code_sets_otherwise_is_another() {
+    let steps = [
+        "First try: `total = sum(rows)` and `mean = total / count`.",
+        "That forgets the weights.",
+        "Weighted: `total = dot(rows, weights)`.",
+        "With it `mean = total / count`.",
+        "So:\n```\ntotal = dot(rows, weights)\nmean = total / count\n```",
+    ];
+    let answer = "```\ntotal = dot(rows, weights)\nmean = total / count\n```";
+    assert_eq!(kept("Average the rows by weight.", answer, &steps), [3, 4]);
+}
+
+#[test]
+fn a_value_comes_from_where_it_is_computed_not_from_where_it_is_used() {
+    let steps = [
+        "Perhaps the whole is 540 + 266 = 806.",
+        "The tens are 19 * 10 = 190.",
+        "The ones are 19 * 4 = 76.",
+        "Together 190 + 76 = 266.",
+        "With 484 that is 484 + 266 = 750.",
+        "So 750.",
+    ];
+    assert_eq!(kept("What is 22 * 22 + 19 * 14?", "750", &steps), [2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn numbers_of_steps_are_no_values() {
+    let steps = [
+        "Step 1: I look at it twice before I begin.",
+        "Step 2: 61 + 7 = 68.",
+        "Step 3: Perhaps it is odd?",
+        "Step 4: 68 / 4 = 17.",
+        "Step 5: Nothing is left to do.",
+        "Step 6: It is 17.",
+    ];
+    assert_eq!(kept("Add 7 to 61 and divide by 4.", "17", &steps), [2, 4, 6]);
+}
+
+#[test]
+fn no_language_is_special() {
+    let german = [
+        "Mal sehen, was hier überhaupt gefragt ist.",
+        "Jede Kiste fasst 12 mal 8, also 96 Brötchen.",
+        "Oder zählen die Bleche doppelt? Dann wären es 192.",
+        "Drei Kisten fassen 288 Brötchen, denn 3 mal 96 ist 288.",
+        "Die Antwort lautet 288.",
+    ];
+    assert_eq!(kept("Wie viele Brötchen fassen 3 Kisten mit 12 Blechen zu je 8?", "288 Brötchen", &german), [2, 4, 5]);
+    let chinese = [
+        "让我慢慢想一想。",
+        "每箱有12盘，每盘8个，所以是96个。",
+        "如果加倍，就是192个，这不对。",
+        "3箱共有3×96=288个。",
+        "答案是288。",
+    ];
+    assert_eq!(kept("3箱，每箱12盘，每盘8个，一共多少个？", "288", &chinese), [2, 4, 5]);
+}
+
+#[test]
+fn the_step_that_says_the_answer_is_always_kept() {
+    assert_eq!(kept("Why?", "Because.", &["…", "—"]), [2]);
+    assert_eq!(kept("", "yes", &["no words in common"]), [1]);
+    assert_eq!(core(&["a", "b"], ""), [1]);
+    assert_eq!(core(&[], "reach: 3"), [0; 0]);
+}
+
+proptest! {
+    #[test]
+    fn any_chain_gives_ascending_steps_of_it(
+        steps in prop::collection::vec("[ -~]{1,30}|\\PC{1,12}|( {2}|```|```x\n)[a-z0-9_ ]{0,9}", 0..40),
+        question in "\\PC{0,40}", answer in "\\PC{0,40}",
+    ) {
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        let thought = write(&question, &answer).unwrap_or_default();
+        let kept = core(&steps, &thought);
+        prop_assert_eq!(kept.is_empty(), steps.is_empty());
+        prop_assert!(kept.is_sorted_by(|a, b| a < b) && kept.iter().all(|step| *step < steps.len()));
+        prop_assert_eq!(kept, core(&steps, &thought));
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_pruned_chain_cuts_into_the_steps_that_were_kept(
+        cot in "([ -~]{0,9}|\\PC{0,4}|[0-9]{1,3} = [0-9]{1,3}|[ \t\r\n]{1,4}|\n\n|\r\n\r\n| {4}x_1){0,30}",
+        thought in "[ -~]{0,9}",
+    ) {
+        let original = steps(&cot);
+        prop_assume!(!original.is_empty());
+        let pruned = super::prune(&original, &thought);
+        let kept: Vec<&str> = pruned.kept.iter().map(|step| original[*step as usize - 1]).collect();
+        prop_assert_eq!(steps(&pruned.cot), kept);
+        prop_assert!(!pruned.kept.is_empty() && pruned.similarity.len() == pruned.kept.len());
+    }
+}

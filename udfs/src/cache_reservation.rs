@@ -1,0 +1,40 @@
+//! What a session remembers counts in the memory that its queries may take.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use asap_lm::memo::Memory;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+
+/// What is remembered is at most one part in so many of what queries may take: they fail where they find no room.
+const MOST: usize = 4;
+
+/// A reservation, and the pool that it is of.
+type Reserved = (Weak<dyn MemoryPool>, MemoryReservation);
+
+/// The reservation of a session's memory; its clones are the same one.
+#[derive(Debug, Clone, Default)]
+pub struct CacheReservation {
+    reserved: Arc<Mutex<Option<Reserved>>>,
+}
+
+impl CacheReservation {
+    /// Reserves what is remembered now, and says how much may be: a quarter of the pool, and less where it has no room.
+    pub fn resize(&self, pool: &Arc<dyn MemoryPool>, memories: [&Memory; 2]) {
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        // A new limit of the engine's memory is a new pool.
+        if !reserved.as_ref().is_some_and(|(of, _)| Weak::ptr_eq(of, &Arc::downgrade(pool))) {
+            let reservation = MemoryConsumer::new("asap.cache.memory").register(pool);
+            *reserved = Some((Arc::downgrade(pool), reservation));
+        }
+        let Some((_, reservation)) = reserved.as_ref() else { return };
+        let used: usize = memories.iter().map(|memory| memory.used()).sum();
+        let has_room = reservation.try_resize(used).is_ok();
+        let granted = match pool.memory_limit() {
+            MemoryLimit::Finite(bytes) => bytes / MOST / memories.len(),
+            _ => usize::MAX,
+        };
+        for memory in memories {
+            memory.grant(if has_room { granted } else { granted.min(memory.used() / 2) });
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The arguments of a function, row by row: every physical form of a value is read as one.
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::logical_expr::ColumnarValue;
+
+use crate::declaration::Arg;
+use crate::messages;
+
+/// Why a row has no value.
+#[derive(Debug)]
+pub enum NoValue {
+    /// It is NULL: an argument is, or is one that has no result.
+    Null,
+    /// The query fails.
+    Failed(DataFusionError),
+}
+
+impl From<DataFusionError> for NoValue {
+    fn from(error: DataFusionError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<asap_lm::LmError> for NoValue {
+    fn from(error: asap_lm::LmError) -> Self {
+        Self::Failed(crate::models::failed(error))
+    }
+}
+
+/// A row's value.
+pub type Cell<T> = std::result::Result<T, NoValue>;
+
+/// The arguments of some rows, coerced as their function declares them. A literal is held once.
+#[derive(Debug, Clone)]
+pub struct Columns {
+    arrays: Vec<(ArrayRef, bool)>,
+    rows: usize,
+}
+
+impl Columns {
+    /// The arguments of `rows` rows.
+    ///
+    /// # Errors
+    /// If a value is not of a type that it was coerced to.
+    pub fn new(arguments: &[ColumnarValue], rows: usize) -> Result<Self> {
+        let read = |argument: &ColumnarValue| match argument {
+            ColumnarValue::Array(array) => Ok((read(array)?, false)),
+            ColumnarValue::Scalar(literal) => Ok((read(&literal.to_array()?)?, true)),
+        };
+        Ok(Self { arrays: arguments.iter().map(read).collect::<Result<_>>()?, rows })
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// One row for all, if no argument differs from row to row.
+    pub fn if_constant(&self) -> Option<Self> {
+        self.arrays.iter().all(|(_, is_literal)| *is_literal).then(|| Self { rows: 1, ..self.clone() })
+    }
+
+    /// The arguments of a row.
+    pub fn row(&self, row: usize) -> Args<'_> {
+        Args { columns: self, row }
+    }
+}
+
+fn read(array: &ArrayRef) -> Result<ArrayRef> {
+    Ok(match array.data_type() {
+        DataType::UInt64 => cast(array, &Arg::Int.physical())?,
+        DataType::List(item) if *item.data_type() == DataType::UInt64 => cast(array, &Arg::IntList.physical())?,
+        other if messages::is_conversation(other) && !other.is_null() => messages::turns(array)?,
+        _ => array.clone(),
+    })
+}
+
+/// The arguments of one row, by their place.
+#[derive(Debug, Clone, Copy)]
+pub struct Args<'a> {
+    columns: &'a Columns,
+    row: usize,
+}
+
+impl<'a> Args<'a> {
+    /// The array of an argument, and the row's place in it.
+    fn at(self, place: usize) -> Cell<(&'a ArrayRef, usize)> {
+        let (array, is_literal) = self.columns.arrays.get(place).ok_or(NoValue::Null)?;
+        let row = if *is_literal { 0 } else { self.row };
+        if array.is_valid(row) { Ok((array, row)) } else { Err(NoValue::Null) }
+    }
+
+    /// Whether an argument that may be left out was given.
+    pub fn is_given(self, place: usize) -> bool {
+        place < self.columns.arrays.len()
+    }
+
+    /// Whether an argument is NULL.
+    pub fn is_null(self, place: usize) -> bool {
+        self.at(place).is_err()
+    }
+
+    /// An [`Arg::Text`].
+    pub fn text(self, place: usize) -> Cell<&'a str> {
+        self.at(place).map(|(array, row)| array.as_string_view().value(row))
+    }
+
+    /// An [`Arg::Int`].
+    pub fn int(self, place: usize) -> Cell<i64> {
+        self.at(place).map(|(array, row)| array.as_primitive::<Int64Type>().value(row))
+    }
+
+    /// An [`Arg::Ratio`].
+    pub fn ratio(self, place: usize) -> Cell<f64> {
+        let number = self.at(place).map(|(array, row)| array.as_primitive::<Float64Type>().value(row))?;
+        if (0.0..=1.0).contains(&number) { Ok(number) } else { Err(NoValue::Null) }
+    }
+
+    fn items(self, place: usize) -> Cell<(&'a ArrayRef, std::ops::Range<usize>)> {
+        let (array, row) = self.at(place)?;
+        let list: &ListArray = array.as_list();
+        let offsets = list.value_offsets();
+        Ok((list.values(), offsets[row] as usize..offsets[row + 1] as usize))
+    }
+
+    /// An [`Arg::TextList`]; NULL items are empty texts.
+    pub fn texts(self, place: usize) -> Cell<Vec<&'a str>> {
+        let (items, range) = self.items(place)?;
+        let items: &StringViewArray = items.as_string_view();
+        Ok(range.map(|item| if items.is_valid(item) { items.value(item) } else { "" }).collect())
+    }
+
+    /// An [`Arg::IntList`]; NULL items are None.
+    pub fn ints(self, place: usize) -> Cell<Vec<Option<i64>>> {
+        let (items, range) = self.items(place)?;
+        let items = items.as_primitive::<Int64Type>();
+        Ok(range.map(|item| items.is_valid(item).then(|| items.value(item))).collect())
+    }
+
+    /// An [`Arg::FloatList`]; NULL items are None.
+    pub fn floats(self, place: usize) -> Cell<Vec<Option<f64>>> {
+        let (items, range) = self.items(place)?;
+        let items = items.as_primitive::<Float64Type>();
+        Ok(range.map(|item| items.is_valid(item).then(|| items.value(item))).collect())
+    }
+
+    /// An [`Arg::IntList`] of the numbers of steps, from 1, as indices; NULL if one of them names none of `steps` steps.
+    pub fn indices(self, place: usize, steps: usize) -> Cell<Vec<usize>> {
+        let index = |number: Option<i64>| usize::try_from(number?).ok()?.checked_sub(1).filter(|index| *index < steps);
+        self.ints(place)?.into_iter().map(index).collect::<Option<_>>().ok_or(NoValue::Null)
+    }
+
+    /// An [`Arg::Conversation`]: who speaks and what is said, turn by turn.
+    pub fn turns(self, place: usize) -> Cell<Vec<(Option<&'a str>, Option<&'a str>)>> {
+        let (array, row) = self.at(place)?;
+        messages::turns_at(array, row).ok_or(NoValue::Null)
+    }
+}
+
+/// `Ok(None)` for NULL.
+///
+/// # Errors
+/// What fails the query.
+pub fn nullable<T>(cell: Cell<T>) -> Result<Option<T>> {
+    match cell {
+        Ok(value) => Ok(Some(value)),
+        Err(NoValue::Null) => Ok(None),
+        Err(NoValue::Failed(error)) => Err(error),
+    }
+}

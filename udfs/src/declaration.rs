@@ -1,0 +1,181 @@
+//! What SQL knows of a function: its name, its arguments and their types, and its documentation.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::logical_expr::{DocSection, Documentation, ReturnFieldArgs};
+
+use crate::messages;
+use crate::output::list_of;
+
+/// Where the functions stand in the engine's documentation.
+const SECTION: DocSection = DocSection { include: true, label: "Chain of Thought Functions", description: None };
+
+/// A function as its file declares it.
+#[derive(Debug, Clone, Copy)]
+pub struct Declaration {
+    /// Its name in SQL.
+    pub name: &'static str,
+    /// What it computes, from what, and when it is NULL.
+    pub about: &'static str,
+    /// Its arguments in order; those that may be left out stand last.
+    pub arguments: &'static [Argument],
+    /// A query, and behind `;\n-- ` what it gives.
+    pub example: &'static str,
+}
+
+/// An argument of a function.
+#[derive(Debug, Clone, Copy)]
+pub struct Argument {
+    name: &'static str,
+    kind: Arg,
+    about: &'static str,
+    is_optional: bool,
+}
+
+/// The logical type of an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arg {
+    /// Utf8, LargeUtf8, Utf8View or a dictionary of one of them; read as Utf8View.
+    Text,
+    /// An integer of any width; read as Int64, NULL where it does not fit.
+    Int,
+    /// A number from 0 to 1 of any kind; read as Float64, NULL where it is not from 0 to 1.
+    Ratio,
+    /// A list of texts; read as List\<Utf8View>.
+    TextList,
+    /// A list of integers; read as List\<Int64>.
+    IntList,
+    /// A list of numbers; read as List\<Float64>.
+    FloatList,
+    /// A conversation in any form that [`messages`] knows.
+    Conversation,
+}
+
+impl Argument {
+    /// An argument that must be given.
+    pub const fn new(name: &'static str, kind: Arg, about: &'static str) -> Self {
+        Self { name, kind, about, is_optional: false }
+    }
+
+    /// One that may be left out.
+    pub const fn optional(name: &'static str, kind: Arg, about: &'static str) -> Self {
+        Self { name, kind, about, is_optional: true }
+    }
+}
+
+impl Declaration {
+    /// As it is called: `cot_match(cot, coarse [, tau])`.
+    fn syntax(&self) -> String {
+        let mut syntax = format!("{}(", self.name);
+        for (place, argument) in self.arguments.iter().enumerate() {
+            let comma = if place > 0 { ", " } else { "" };
+            match argument.is_optional {
+                true => syntax.push_str(&format!(" [{comma}{}]", argument.name)),
+                false => syntax.push_str(&format!("{comma}{}", argument.name)),
+            }
+        }
+        syntax + ")"
+    }
+
+    /// What `information_schema.routines` shows.
+    pub fn documentation(&self) -> Documentation {
+        let builder = Documentation::builder(SECTION, self.about, self.syntax()).with_sql_example(self.example);
+        self.arguments.iter().fold(builder, |builder, of| builder.with_argument(of.name, of.about)).build()
+    }
+
+    /// The types that arguments of these types are cast to.
+    ///
+    /// # Errors
+    /// A planning error that names the function and the argument if their number or a type is wrong.
+    pub fn coerce(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+        let required = self.arguments.iter().filter(|argument| !argument.is_optional).count();
+        if given.len() < required || given.len() > self.arguments.len() {
+            return plan_err!("{} was given {} arguments", self.syntax(), given.len());
+        }
+        let mut types = Vec::with_capacity(given.len());
+        for (argument, given) in self.arguments.iter().zip(given) {
+            if !argument.kind.accepts(given) {
+                let (name, expected) = (argument.name, argument.kind.describe());
+                return plan_err!("argument {name} of {} must be {expected}, found {given}", self.name);
+            }
+            types.push(argument.kind.read_as(given));
+        }
+        Ok(types)
+    }
+
+    /// Refuses a query in which a number that must be from 0 to 1 is written as another. In a column such a number is a bad
+    /// row and gives NULL.
+    ///
+    /// # Errors
+    /// A planning error that names the function and the argument.
+    pub fn refuse_literals(&self, given: &ReturnFieldArgs<'_>) -> Result<()> {
+        let ratios = self.arguments.iter().zip(given.scalar_arguments).filter(|(of, _)| of.kind == Arg::Ratio);
+        for (argument, literal) in ratios {
+            let Some(literal) = literal else { continue };
+            if let ScalarValue::Float64(Some(number)) = literal.cast_to(&DataType::Float64)?
+                && !(0.0..=1.0).contains(&number)
+            {
+                let (name, function) = (argument.name, self.name);
+                return plan_err!("argument {name} of {function} must be a number from 0 to 1, found {number}");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Arg {
+    pub(crate) fn physical(self) -> DataType {
+        match self {
+            Arg::Text => DataType::Utf8View,
+            Arg::Int => DataType::Int64,
+            Arg::Ratio => DataType::Float64,
+            Arg::TextList => list_of(DataType::Utf8View),
+            Arg::IntList => list_of(DataType::Int64),
+            Arg::FloatList => list_of(DataType::Float64),
+            Arg::Conversation => messages::conversation_type(),
+        }
+    }
+
+    /// The type that an argument of this type is cast to by the engine. An integer beyond 63 bits is a bad row, not a failed
+    /// query, and a conversation has many forms: these are read where the columns are.
+    fn read_as(self, given: &DataType) -> DataType {
+        match (self, given) {
+            (Arg::Int, DataType::UInt64) | (Arg::Conversation, _) => given.clone(),
+            (Arg::IntList, DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _)) => {
+                list_of(Arg::Int.read_as(f.data_type()))
+            }
+            _ => self.physical(),
+        }
+    }
+
+    fn accepts(self, given: &DataType) -> bool {
+        use DataType::{Dictionary, FixedSizeList, LargeList, LargeUtf8, List, Null, Utf8, Utf8View};
+        match (self, given) {
+            (_, Null) | (Arg::Text, Utf8 | LargeUtf8 | Utf8View) => true,
+            (Arg::Text, Dictionary(_, value)) => self.accepts(value),
+            (Arg::Int, given) => given.is_integer(),
+            (Arg::Ratio, given) => given.is_numeric(),
+            (Arg::TextList, List(f) | LargeList(f) | FixedSizeList(f, _)) => Arg::Text.accepts(f.data_type()),
+            (Arg::IntList, List(f) | LargeList(f) | FixedSizeList(f, _)) => Arg::Int.accepts(f.data_type()),
+            (Arg::FloatList, List(f) | LargeList(f) | FixedSizeList(f, _)) => {
+                f.data_type().is_null() || f.data_type().is_numeric()
+            }
+            (Arg::Conversation, given) => messages::is_conversation(given),
+            _ => false,
+        }
+    }
+
+    fn describe(self) -> &'static str {
+        match self {
+            Arg::Text => "a string",
+            Arg::Int => "an integer",
+            Arg::Ratio => "a number",
+            Arg::TextList => "a list of strings",
+            Arg::IntList => "a list of integers",
+            Arg::FloatList => "a list of numbers",
+            Arg::Conversation => {
+                "a list of structs with role and content (or from and value), or a struct of such lists"
+            }
+        }
+    }
+}

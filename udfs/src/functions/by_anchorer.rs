@@ -1,0 +1,155 @@
+//! What the functions share that ask for a direct thought, a pruning or an answer.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, StringArray, StructArray};
+use datafusion::arrow::datatypes::{DataType, Field, Fields};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, exec_err};
+use datafusion::execution::TaskContext;
+use futures::future::{BoxFuture, try_join_all};
+
+use super::needs::{SessionModels, equal_by_models};
+use crate::anchor::{Anchorer, Row, Spent};
+use crate::columns::Args;
+use crate::declaration::Declaration;
+use crate::function::{AsyncCall, CallRows, Prepare};
+use crate::llm::{self, Statement, Usage};
+use crate::plan::CallMetrics;
+use crate::settings::{OnError, Settings};
+
+/// A function whose rows are answered by the session's [`Anchorer`].
+pub trait AskedFunction: Send + Sync + 'static {
+    /// What SQL knows of it.
+    const DECLARATION: Declaration;
+    /// Whether only a language model can answer.
+    const NEEDS_LANGUAGE_MODEL: bool = false;
+    /// What a row is answered with.
+    type Answer: Send;
+
+    /// The type of its result.
+    fn returns() -> DataType;
+
+    /// Asks for a row. What ends the query is an error; what fails the row is its outcome.
+    fn ask<'a>(
+        anchorer: &'a dyn Anchorer,
+        row: Args<'a>,
+        statement: &'a Arc<Statement>,
+    ) -> BoxFuture<'a, llm::Result<Row<Self::Answer>>>;
+
+    /// The results of rows.
+    ///
+    /// # Errors
+    /// If they do not fit their type.
+    fn array(rows: &[Row<Self::Answer>]) -> Result<ArrayRef>;
+}
+
+/// Calls of the session's anchorer for an [`AskedFunction`] function.
+pub struct ByAnchorer<F> {
+    pub session: SessionModels,
+    pub function: std::marker::PhantomData<F>,
+}
+
+equal_by_models!(ByAnchorer<F: AskedFunction>);
+
+impl<F: AskedFunction> ByAnchorer<F> {
+    fn anchorer(&self, config: &ConfigOptions) -> Result<Arc<dyn Anchorer>> {
+        match F::NEEDS_LANGUAGE_MODEL {
+            true => self.session.anchorers.with_language_model(config),
+            false => self.session.anchorers.of(config),
+        }
+    }
+}
+
+impl<F: AskedFunction> Prepare for ByAnchorer<F> {
+    fn prepare(&self, config: &ConfigOptions) -> Result<()> {
+        self.anchorer(config).map(drop)
+    }
+}
+
+#[async_trait]
+impl<F: AskedFunction> AsyncCall for ByAnchorer<F> {
+    fn window(&self, config: &ConfigOptions) -> usize {
+        // Where there is none, the query was refused when it was planned.
+        self.anchorer(config).map_or(1, |anchorer| anchorer.window())
+    }
+
+    fn asks(&self) -> bool {
+        true
+    }
+
+    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self.session.anchorers.llm().statement(context))
+    }
+
+    async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
+        let anchorer = self.anchorer(rows.config())?;
+        let statement = self.session.anchorers.llm().statement(&rows.context);
+        let asked = (0..rows.columns.rows()).map(|row| {
+            let asking = F::ask(&*anchorer, rows.columns.row(row), &statement);
+            async move {
+                let row = asking.await?;
+                record(metrics, &row);
+                Ok::<_, llm::LlmError>(row)
+            }
+        });
+        let asked = try_join_all(asked).await?;
+        self.session.count_remembered(&rows.context);
+        check(F::DECLARATION.name, Settings::of(rows.config())?, &asked)?;
+        F::array(&asked)
+    }
+}
+
+/// Shows in EXPLAIN ANALYZE what a row used and whether it failed.
+fn record<T>(metrics: &CallMetrics, row: &Row<T>) {
+    let Usage { calls, cache_hits, retries, tokens_in, tokens_out, .. } = row.spent.own;
+    metrics.add_failed(usize::from(row.outcome.is_err()));
+    metrics.add_calls(calls as usize);
+    metrics.add_cache_hits(cache_hits as usize);
+    metrics.add_retries(retries as usize);
+    metrics.add_tokens(tokens_in as usize, tokens_out as usize);
+}
+
+/// Fails the query for the first row that has no result, if `asap.on_error` says so.
+fn check<T>(function: &str, settings: &Settings, rows: &[Row<T>]) -> Result<()> {
+    match rows.iter().find_map(|row| row.outcome.as_ref().err()) {
+        Some(refusal) if settings.on_error == OnError::Fail => {
+            exec_err!("{function}: {}: {} (asap.on_error is 'fail')", refusal.status, refusal.error)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The fields of a function's struct: its own, then status, error, tokens_in, tokens_out and cached.
+fn fields(own: &[(&str, DataType)]) -> Fields {
+    let shared = [
+        ("status", DataType::Utf8),
+        ("error", DataType::Utf8),
+        ("tokens_in", DataType::Int64),
+        ("tokens_out", DataType::Int64),
+        ("cached", DataType::Boolean),
+    ];
+    own.iter().chain(&shared).map(|(name, data_type)| Field::new(*name, data_type.clone(), true)).collect()
+}
+
+/// The type of such a struct.
+pub fn struct_type(own: &[(&str, DataType)]) -> DataType {
+    DataType::Struct(fields(own))
+}
+
+/// Such structs, of these columns of the function's own.
+pub fn structs<T>(own: &[(&str, DataType)], columns: Vec<ArrayRef>, rows: &[Row<T>]) -> Result<ArrayRef> {
+    let tokens = |tokens: fn(&Spent) -> u64| -> ArrayRef {
+        Arc::new(rows.iter().map(|row| i64::try_from(tokens(&row.spent)).ok()).collect::<Int64Array>())
+    };
+    let shared: [ArrayRef; 5] = [
+        Arc::new(rows.iter().map(|row| Some(row.status())).collect::<StringArray>()),
+        Arc::new(rows.iter().map(Row::error).collect::<StringArray>()),
+        tokens(|spent| spent.tokens_in),
+        tokens(|spent| spent.tokens_out),
+        Arc::new(rows.iter().map(|row| Some(row.spent.is_cached())).collect::<BooleanArray>()),
+    ];
+    Ok(Arc::new(StructArray::try_new(fields(own), columns.into_iter().chain(shared).collect(), None)?))
+}

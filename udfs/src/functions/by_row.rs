@@ -1,0 +1,59 @@
+//! What the functions share that compute a row where they stand.
+
+use std::marker::PhantomData;
+
+use datafusion::arrow::array::ArrayRef;
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use rayon::prelude::*;
+
+use super::needs::{Needs, SessionModels, equal_by_models};
+use crate::columns::{Args, Cell, Columns, nullable};
+use crate::declaration::Declaration;
+use crate::function::{Prepare, Rows};
+use crate::output::Output;
+
+/// A function of a row.
+pub trait RowFunction: Send + Sync + 'static {
+    /// What SQL knows of it.
+    const DECLARATION: Declaration;
+    /// What it needs, loaded once for many rows.
+    type Needs: Needs;
+    /// What it gives.
+    type Output<'a>: Output;
+
+    /// The result of a row.
+    ///
+    /// # Errors
+    /// [`NoValue`](crate::columns::NoValue): NULL, or what fails the query.
+    fn row<'a>(needs: &mut Self::Needs, row: Args<'a>) -> Cell<Self::Output<'a>>;
+}
+
+/// A [`RowFunction`] over many rows.
+pub struct ByRow<F> {
+    pub session: SessionModels,
+    pub function: PhantomData<F>,
+}
+
+equal_by_models!(ByRow<F: RowFunction>);
+
+impl<F: RowFunction> Prepare for ByRow<F> {
+    fn prepare(&self, config: &ConfigOptions) -> Result<()> {
+        F::Needs::load(&self.session, config).map(drop)
+    }
+}
+
+impl<F: RowFunction> Rows for ByRow<F> {
+    fn compute(&self, columns: &Columns, config: &ConfigOptions) -> Result<ArrayRef> {
+        let mut needs = F::Needs::load(&self.session, config)?;
+        let rows = 0..columns.rows();
+        let rows = match F::Needs::ON_ALL_CORES {
+            true => {
+                let rows = rows.into_par_iter();
+                rows.map_with(needs, |needs, row| nullable(F::row(needs, columns.row(row)))).collect::<Result<_>>()
+            }
+            false => rows.map(|row| nullable(F::row(&mut needs, columns.row(row)))).collect(),
+        };
+        F::Output::array(rows?)
+    }
+}

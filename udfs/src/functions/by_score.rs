@@ -1,0 +1,129 @@
+//! What the functions share that score steps by the scoring model.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use asap_lm::{QuestionAndSteps, Scored, Scores, Wanted};
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, ListArray};
+use datafusion::arrow::datatypes::{DataType, Float32Type};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, exec_err};
+use datafusion::execution::TaskContext;
+
+use super::needs::{SessionModels, equal_by_models};
+use crate::columns::{Columns, nullable};
+use crate::cores;
+use crate::declaration::{Arg, Argument, Declaration};
+use crate::function::{AsyncCall, CallRows, Prepare};
+use crate::models::failed;
+use crate::output::list_of;
+use crate::plan::CallMetrics;
+use crate::settings::{OnError, Settings};
+
+/// Rows that wait for the model at once: enough to fill its runs.
+const ROWS_IN_FLIGHT: usize = 64;
+
+/// The arguments of these functions.
+pub const QUESTION_AND_STEPS: &[Argument] = &[
+    Argument::new("question", Arg::Text, "What the chain answers; it is put into `asap.scorer.prompt`."),
+    Argument::new(
+        "steps",
+        Arg::TextList,
+        "The steps of a chain of thought; the model reads them joined by a blank line, a NULL step as an empty one.",
+    ),
+];
+
+/// A score for each step; NULL where an argument is NULL, the chain is longer than the model's window, or the model's
+/// numbers are none.
+pub trait StepScore: Send + Sync + 'static {
+    /// What SQL knows of it.
+    const DECLARATION: Declaration;
+    /// The scores of a row that it takes.
+    const WANTED: Wanted;
+
+    /// Its score of each step.
+    fn pick(scores: &Scores) -> Vec<Option<f32>>;
+}
+
+/// The type of a score for each step.
+pub fn scores_type() -> DataType {
+    list_of(DataType::Float32)
+}
+
+/// Calls of the scoring model for a [`StepScore`].
+pub struct ByScore<F> {
+    pub session: SessionModels,
+    pub function: std::marker::PhantomData<F>,
+}
+
+equal_by_models!(ByScore<F: StepScore>);
+
+impl<F: StepScore> Prepare for ByScore<F> {
+    fn prepare(&self, config: &ConfigOptions) -> Result<()> {
+        self.session.models.scorer(config).map(drop)
+    }
+}
+
+#[async_trait]
+impl<F: StepScore> AsyncCall for ByScore<F> {
+    fn window(&self, _: &ConfigOptions) -> usize {
+        ROWS_IN_FLIGHT
+    }
+
+    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
+        // As long as it is in use, the same settings find the same model again. Where there is none, the first call says why.
+        let scorer = self.session.models.scorer(context.session_config().options()).ok()?;
+        Some(scorer)
+    }
+
+    async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
+        let scorer = self.session.models.scorer(rows.config())?;
+        let (tokenising, columns) = (Arc::clone(&scorer), rows.columns.clone());
+        let (is_chain, prepared) = cores::run(move || {
+            let chains = chains(&columns)?;
+            let is_chain: Vec<bool> = chains.iter().map(Option::is_some).collect();
+            let chains: Vec<QuestionAndSteps> = chains.into_iter().flatten().collect();
+            Ok::<_, datafusion::common::DataFusionError>((
+                is_chain,
+                tokenising.prepare(&chains, F::WANTED).map_err(failed)?,
+            ))
+        })
+        .await??;
+        metrics.add_calls(prepared.calls());
+        metrics.add_cache_hits(prepared.remembered());
+        metrics.add_tokens(prepared.tokens(), 0);
+        let mut scored = scorer.score(prepared).await.map_err(failed)?.into_iter();
+        self.session.count_remembered(&rows.context);
+        let fail = Settings::of(rows.config())?.on_error == OnError::Fail;
+        let lists = is_chain.into_iter().map(|is_chain| match is_chain.then(|| scored.next()).flatten() {
+            Some(Scored::Steps(scores)) => Ok(Some(F::pick(&scores))),
+            Some(none) => {
+                metrics.add_failed(1);
+                if fail { exec_err!("{}", why(F::DECLARATION.name, &none)) } else { Ok(None) }
+            }
+            None => Ok(None),
+        });
+        let lists = lists.collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists)))
+    }
+}
+
+/// Why a chain has no scores.
+fn why(function: &str, scored: &Scored) -> String {
+    match scored {
+        Scored::TooLong(why) => format!("{function} was given a chain of {why}"),
+        Scored::NoPrompt(why) => format!("{function}: the model's chat template: {why}"),
+        Scored::NotFinite | Scored::Steps(_) => {
+            format!("{function}: the model computed numbers for a chain that are none (beyond what its type holds)")
+        }
+    }
+}
+
+fn chains(columns: &Columns) -> Result<Vec<Option<QuestionAndSteps<'_>>>> {
+    let chain = |row| {
+        let row = columns.row(row);
+        nullable((|| Ok(QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? }))())
+    };
+    (0..columns.rows()).map(chain).collect()
+}

@@ -1,0 +1,169 @@
+//! What functions need: the models of their session, settings, room to compare texts.
+
+use std::sync::Arc;
+
+use asap_lm::{Scorer, Tokenizer};
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::Volatility;
+
+use crate::anchor::Anchorers;
+use crate::cache_reservation::CacheReservation;
+use crate::kernels::gestalt::Gestalt;
+use crate::models::Models;
+use crate::settings::Settings;
+
+/// The models that the functions of a session share.
+#[derive(Debug, Clone)]
+pub struct SessionModels {
+    /// The scoring model.
+    pub models: Models,
+    /// Who answers.
+    pub anchorers: Anchorers,
+    reservation: CacheReservation,
+}
+
+impl SessionModels {
+    /// Those of a session.
+    pub fn new(models: Models, anchorers: Anchorers) -> Self {
+        Self { models, anchorers, reservation: CacheReservation::default() }
+    }
+
+    /// Counts what the session remembers in the memory of its queries.
+    pub fn count_remembered(&self, context: &TaskContext) {
+        let memories = [&**self.models.memory(), &**self.anchorers.llm().memory()];
+        self.reservation.resize(context.memory_pool(), memories);
+    }
+}
+
+/// Functions are equal when they share what answers them: the engine compares functions to merge equal expressions.
+macro_rules! equal_by_models {
+    ($type:ident<F: $bound:ident>) => {
+        impl<F: $bound> PartialEq for $type<F> {
+            fn eq(&self, other: &Self) -> bool {
+                self.session.models == other.session.models && self.session.anchorers == other.session.anchorers
+            }
+        }
+
+        impl<F: $bound> Eq for $type<F> {}
+
+        impl<F: $bound> std::hash::Hash for $type<F> {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.session.models.hash(state);
+            }
+        }
+
+        impl<F: $bound> std::fmt::Debug for $type<F> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(F::DECLARATION.name)
+            }
+        }
+    };
+}
+pub(super) use equal_by_models;
+
+/// What a function of rows needs. What depends on settings or models is stable, the rest immutable.
+pub trait Needs: Clone + Send + Sync {
+    /// Whether equal arguments give equal results in every query.
+    const VOLATILITY: Volatility;
+    /// Whether rows are worth a core each.
+    const ON_ALL_CORES: bool = false;
+
+    /// Loads it for rows.
+    ///
+    /// # Errors
+    /// One that names the setting or file and what is wrong with it.
+    fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self>;
+}
+
+impl Needs for () {
+    const VOLATILITY: Volatility = Volatility::Immutable;
+
+    fn load(_: &SessionModels, _: &ConfigOptions) -> Result<Self> {
+        Ok(())
+    }
+}
+
+impl Needs for Arc<Tokenizer> {
+    const VOLATILITY: Volatility = Volatility::Stable;
+    const ON_ALL_CORES: bool = true;
+
+    fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
+        session.models.tokenizer(config)
+    }
+}
+
+impl Needs for Arc<Scorer> {
+    const VOLATILITY: Volatility = Volatility::Stable;
+    const ON_ALL_CORES: bool = true;
+
+    fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
+        session.models.scorer(config)
+    }
+}
+
+/// `asap.refine.max_tokens`.
+#[derive(Debug, Clone, Copy)]
+pub struct MaxTokens(pub i64);
+
+impl Needs for MaxTokens {
+    const VOLATILITY: Volatility = Volatility::Stable;
+
+    fn load(_: &SessionModels, config: &ConfigOptions) -> Result<Self> {
+        Ok(Self(Settings::of(config)?.refine_max_tokens))
+    }
+}
+
+/// `asap.match.threshold`.
+#[derive(Debug, Clone, Copy)]
+pub struct Threshold(pub f64);
+
+impl Needs for Threshold {
+    const VOLATILITY: Volatility = Volatility::Stable;
+
+    fn load(_: &SessionModels, config: &ConfigOptions) -> Result<Self> {
+        Ok(Self(Settings::of(config)?.match_threshold.0))
+    }
+}
+
+/// Texts compared with one that is prepared once; with or without difflib's `autojunk`.
+#[derive(Debug, Clone)]
+pub struct Compared<const AUTOJUNK: bool> {
+    /// What compares.
+    pub gestalt: Gestalt,
+    prepared: Option<String>,
+}
+
+impl<const AUTOJUNK: bool> Compared<AUTOJUNK> {
+    /// The similarity of `a` to `b`.
+    pub fn ratio(&mut self, a: &str, b: &str) -> f64 {
+        if self.prepared.as_deref() != Some(b) {
+            self.gestalt.set_b(b);
+            let prepared = self.prepared.get_or_insert_default();
+            prepared.clear();
+            prepared.push_str(b);
+        }
+        self.gestalt.ratio(a)
+    }
+}
+
+impl<const AUTOJUNK: bool> Needs for Compared<AUTOJUNK> {
+    const VOLATILITY: Volatility = Volatility::Immutable;
+
+    fn load(_: &SessionModels, _: &ConfigOptions) -> Result<Self> {
+        Ok(Self { gestalt: Gestalt::new(AUTOJUNK), prepared: None })
+    }
+}
+
+impl<A: Needs, B: Needs> Needs for (A, B) {
+    const VOLATILITY: Volatility = match (A::VOLATILITY, B::VOLATILITY) {
+        (Volatility::Immutable, Volatility::Immutable) => Volatility::Immutable,
+        _ => Volatility::Stable,
+    };
+    const ON_ALL_CORES: bool = A::ON_ALL_CORES || B::ON_ALL_CORES;
+
+    fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
+        Ok((A::load(session, config)?, B::load(session, config)?))
+    }
+}

@@ -1,0 +1,187 @@
+//! The scoring model of a session, by its settings.
+
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use asap_lm::memo::Memory;
+use asap_lm::{Computed, LmError, LoadedModel, Scorer, Tokenizer};
+use datafusion::common::config::ConfigOptions;
+#[cfg(not(feature = "cuda"))]
+use datafusion::common::config_err;
+use datafusion::common::{DataFusionError, Result, config_datafusion_err};
+
+use crate::settings::{ScorerDevice, Settings};
+
+/// The scoring model of a session with its tokenizer, loaded when first asked for and shared by all functions. The one of the
+/// settings that were last asked for is kept, and others as long as a query uses them.
+#[derive(Debug, Clone, Default)]
+pub struct Models {
+    loaded: Arc<Mutex<Loaded>>,
+    memory: Arc<Memory>,
+}
+
+/// What was loaded last, and what queries still use of what was loaded before, by what it was loaded by.
+#[derive(Debug)]
+struct Slot<K, V> {
+    last: Option<(K, Arc<V>)>,
+    in_use: Vec<(K, Weak<V>)>,
+}
+
+impl<K, V> Default for Slot<K, V> {
+    fn default() -> Self {
+        Self { last: None, in_use: Vec::new() }
+    }
+}
+
+impl<K: PartialEq, V> Slot<K, V> {
+    /// What is loaded by `key` and still serves.
+    fn get(&self, key: &K, is_over: impl Fn(&V) -> bool) -> Option<Arc<V>> {
+        let in_use = self.in_use.iter().filter(|(of, _)| of == key);
+        in_use.filter_map(|(_, value)| value.upgrade()).find(|value| !is_over(value))
+    }
+
+    /// Lets go of what was loaded last, unless a query uses it.
+    fn clear(&mut self) {
+        self.last = None;
+        self.in_use.retain(|(_, value)| value.strong_count() > 0);
+    }
+
+    fn put(&mut self, key: K, value: &Arc<V>)
+    where
+        K: Clone,
+    {
+        self.clear();
+        self.in_use.push((key.clone(), Arc::downgrade(value)));
+        self.last = Some((key, Arc::clone(value)));
+    }
+}
+
+#[derive(Debug, Default)]
+struct Loaded {
+    tokenizer: Slot<PathBuf, Tokenizer>,
+    model: Slot<(PathBuf, Computed), LoadedModel>,
+    /// By the model's folder, how it is computed and the setting `asap.scorer.prompt`.
+    scorer: Slot<(PathBuf, Computed, Option<String>), Scorer>,
+}
+
+/// A failure of the language model as the engine takes it.
+pub fn failed(error: LmError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+impl Loaded {
+    fn tokenizer(&mut self, folder: &Path, memory: &Arc<Memory>) -> asap_lm::Result<Arc<Tokenizer>> {
+        let key = folder.to_path_buf();
+        if let Some(tokenizer) = self.tokenizer.get(&key, |_| false) {
+            return Ok(tokenizer);
+        }
+        let tokenizer = Arc::new(Tokenizer::load_within(folder, memory)?);
+        self.tokenizer.put(key, &tokenizer);
+        Ok(tokenizer)
+    }
+
+    fn model(
+        &mut self,
+        folder: &Path,
+        computed: Computed,
+        tokenizer: &Tokenizer,
+        memory: &Arc<Memory>,
+    ) -> asap_lm::Result<Arc<LoadedModel>> {
+        let key = (folder.to_path_buf(), computed);
+        if let Some(model) = self.model.get(&key, LoadedModel::is_over) {
+            return Ok(model);
+        }
+        // Two models at once may be more than the memory holds.
+        self.model.clear();
+        self.scorer.clear();
+        let model = Arc::new(LoadedModel::load(folder, computed, tokenizer, memory)?);
+        self.model.put(key, &model);
+        Ok(model)
+    }
+
+    fn scorer(
+        &mut self,
+        folder: &Path,
+        computed: Computed,
+        prompt: Option<&str>,
+        memory: &Arc<Memory>,
+    ) -> asap_lm::Result<Arc<Scorer>> {
+        let key = (folder.to_path_buf(), computed, prompt.map(str::to_string));
+        if let Some(scorer) = self.scorer.get(&key, Scorer::is_over) {
+            return Ok(scorer);
+        }
+        let tokenizer = self.tokenizer(folder, memory)?;
+        let model = self.model(folder, computed, &tokenizer, memory)?;
+        let scorer = Arc::new(Scorer::new(folder, prompt, tokenizer, model, memory)?);
+        self.scorer.put(key, &scorer);
+        Ok(scorer)
+    }
+}
+
+impl Models {
+    /// The tokenizer of the scoring model (`asap.scorer.model`).
+    ///
+    /// # Errors
+    /// One that names the setting, the folder and what is wrong with it.
+    pub fn tokenizer(&self, config: &ConfigOptions) -> Result<Arc<Tokenizer>> {
+        self.load(Settings::of(config)?, Loaded::tokenizer)
+    }
+
+    /// The scoring model (`asap.scorer.model`), computed as `asap.scorer.device` and `asap.scorer.dtype` say, with its
+    /// prompt (`asap.scorer.prompt`).
+    ///
+    /// # Errors
+    /// One that names the setting, the folder and what is wrong with it.
+    pub fn scorer(&self, config: &ConfigOptions) -> Result<Arc<Scorer>> {
+        let settings = Settings::of(config)?;
+        let computed = computed(settings)?;
+        self.load(settings, |loaded, folder, memory| {
+            loaded.scorer(folder, computed, settings.scorer_prompt.as_deref(), memory)
+        })
+    }
+
+    /// What the session remembers of rows that were tokenised and scored.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    fn load<T>(
+        &self,
+        settings: &Settings,
+        load: impl FnOnce(&mut Loaded, &Path, &Arc<Memory>) -> asap_lm::Result<T>,
+    ) -> Result<T> {
+        self.memory.limit(settings.cache_memory.0);
+        let folder = &settings.scorer_model;
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        load(&mut loaded, Path::new(folder), &self.memory)
+            .map_err(|error| config_datafusion_err!("asap.scorer.model = '{folder}': {error}"))
+    }
+}
+
+fn computed(settings: &Settings) -> Result<Computed> {
+    match settings.scorer_device {
+        ScorerDevice::Cpu => Ok(Computed::Cpu(settings.scorer_dtype)),
+        #[cfg(feature = "cuda")]
+        ScorerDevice::Cuda => Ok(Computed::Cuda),
+        #[cfg(not(feature = "cuda"))]
+        ScorerDevice::Cuda => config_err!(
+            "asap.scorer.device = 'cuda' needs an asap that was built with `cargo build --release --features cuda`"
+        ),
+    }
+}
+
+// Functions are equal when they share their models: the engine compares functions to merge equal expressions.
+impl PartialEq for Models {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.loaded, &other.loaded)
+    }
+}
+
+impl Eq for Models {}
+
+impl Hash for Models {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.loaded).hash(state);
+    }
+}

@@ -1,0 +1,110 @@
+//! The results of a function, row by row, as an array.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    ArrayRef, Float64Array, Int64Array, ListArray, ListBuilder, StringArray, StringBuilder,
+};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type};
+use datafusion::common::Result;
+
+use crate::messages::{conversation_type, single_messages};
+
+/// What a function gives for a row.
+pub trait Output: Send + Sized {
+    /// Its type in SQL.
+    fn data_type() -> DataType;
+
+    /// The array of these rows.
+    ///
+    /// # Errors
+    /// If the values do not fit their type.
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef>;
+}
+
+/// The type of a list.
+pub fn list_of(item: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(item, true)))
+}
+
+impl Output for &str {
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        Ok(Arc::new(StringArray::from(rows)))
+    }
+}
+
+impl Output for String {
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        Ok(Arc::new(StringArray::from(rows)))
+    }
+}
+
+impl Output for i64 {
+    fn data_type() -> DataType {
+        DataType::Int64
+    }
+
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        Ok(Arc::new(Int64Array::from(rows)))
+    }
+}
+
+impl Output for f64 {
+    fn data_type() -> DataType {
+        DataType::Float64
+    }
+
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        Ok(Arc::new(Float64Array::from(rows)))
+    }
+}
+
+/// Texts, each of which may be NULL.
+impl Output for Vec<Option<&str>> {
+    fn data_type() -> DataType {
+        list_of(DataType::Utf8)
+    }
+
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        let mut lists = ListBuilder::new(StringBuilder::new());
+        rows.into_iter().for_each(|row| lists.append_option(row));
+        Ok(Arc::new(lists.finish()))
+    }
+}
+
+/// Steps by their indices; in SQL they are numbered from 1.
+pub struct Numbers(pub Vec<usize>);
+
+impl Output for Numbers {
+    fn data_type() -> DataType {
+        list_of(DataType::Int64)
+    }
+
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        let numbers = |row: Self| row.0.into_iter().map(|index| Some(index as i64 + 1));
+        let rows = rows.into_iter().map(|row| row.map(numbers));
+        Ok(Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(rows)))
+    }
+}
+
+/// A conversation of one message, by the user or by the assistant.
+pub struct Message<const BY_ASSISTANT: bool>(pub String);
+
+impl<const BY_ASSISTANT: bool> Output for Message<BY_ASSISTANT> {
+    fn data_type() -> DataType {
+        conversation_type()
+    }
+
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        let contents: Vec<Option<String>> = rows.into_iter().map(|row| row.map(|message| message.0)).collect();
+        Ok(single_messages(if BY_ASSISTANT { "assistant" } else { "user" }, &contents))
+    }
+}

@@ -1,0 +1,74 @@
+//! What calls cost, as EXPLAIN ANALYZE shows it.
+
+use std::time::Instant;
+
+use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, Time};
+
+/// The counters of one operator's partition; calls write to them.
+#[derive(Debug)]
+pub struct CallMetrics {
+    calls: Count,
+    cache_hits: Count,
+    retries: Count,
+    failed: Count,
+    tokens_in: Count,
+    tokens_out: Count,
+    time_waited: Time,
+    rows_in_flight: Gauge,
+}
+
+impl CallMetrics {
+    /// The name of the metric that holds the time in which the operator had rows in flight and none to hand on.
+    pub const TIME_WAITED: &'static str = "time_waited";
+
+    /// Counters that begin at 0.
+    pub fn new(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
+        let counter = |name| MetricBuilder::new(metrics).counter(name, partition);
+        Self {
+            calls: counter("calls"),
+            cache_hits: counter("cache_hits"),
+            retries: counter("retries"),
+            failed: counter("failed"),
+            tokens_in: counter("tokens_in"),
+            tokens_out: counter("tokens_out"),
+            time_waited: MetricBuilder::new(metrics).subset_time(Self::TIME_WAITED, partition),
+            rows_in_flight: MetricBuilder::new(metrics).gauge("rows_in_flight", partition),
+        }
+    }
+
+    /// So many more requests were made of a model.
+    pub fn add_calls(&self, calls: usize) {
+        self.calls.add(calls);
+    }
+
+    /// So many more rows had their answer without a request.
+    pub fn add_cache_hits(&self, rows: usize) {
+        self.cache_hits.add(rows);
+    }
+
+    /// So many requests were made once more.
+    pub fn add_retries(&self, retries: usize) {
+        self.retries.add(retries);
+    }
+
+    /// So many more rows have no result, or one that says why there is none.
+    pub fn add_failed(&self, rows: usize) {
+        self.failed.add(rows);
+    }
+
+    /// So many more tokens were read and written by a model.
+    pub fn add_tokens(&self, read: usize, written: usize) {
+        self.tokens_in.add(read);
+        self.tokens_out.add(written);
+    }
+
+    /// The operator waited for calls since then.
+    pub(super) fn waited_since(&self, start: Instant) {
+        self.time_waited.add_duration(start.elapsed());
+    }
+
+    /// So many rows are in flight; the metric shows the most there were.
+    pub(super) fn in_flight(&self, rows: usize) {
+        self.rows_in_flight.set_max(rows);
+    }
+}

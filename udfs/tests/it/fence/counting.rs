@@ -1,0 +1,251 @@
+//! Functions that count what they compute, and sessions with them.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use asap_udfs::Settings;
+use asap_udfs::declaration::{Arg, Argument, Declaration};
+use asap_udfs::flights::Flights;
+use asap_udfs::function::{AsyncCall, CallRows, Function, Prepare};
+use asap_udfs::plan::{self, CallMetrics};
+use async_trait::async_trait;
+use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, StructArray};
+use datafusion::arrow::datatypes::{DataType, Field, Fields, Int64Type};
+use datafusion::arrow::util::display::array_value_to_string;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+/// Rows of a partition in flight.
+pub const WINDOW: usize = 64;
+
+/// A function of one integer that is asked for once for equal arguments, unless it is volatile.
+#[derive(Debug, Clone)]
+pub struct Counting {
+    name: &'static str,
+    volatility: Volatility,
+    value: Value,
+    calls: Arc<AtomicUsize>,
+    flights: Arc<Flights<i64, Asked>>,
+    known: Arc<Mutex<HashMap<i64, i64>>>,
+}
+
+/// What came of an argument, and whether it was known.
+type Asked = std::result::Result<(i64, bool), Arc<DataFusionError>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// x + 1
+    Next,
+    /// 2 x
+    Twice,
+    /// {a: x, b: -x}
+    Pair,
+    /// x + 1, and an error for 13
+    Unlucky,
+}
+
+fn pair() -> Fields {
+    Fields::from(vec![Field::new("a", DataType::Int64, true), Field::new("b", DataType::Int64, true)])
+}
+
+impl Value {
+    fn data_type(self) -> DataType {
+        match self {
+            Value::Pair => DataType::Struct(pair()),
+            _ => DataType::Int64,
+        }
+    }
+
+    fn number(self, x: i64) -> Result<i64> {
+        match self {
+            Value::Next => Ok(x + 1),
+            Value::Twice => Ok(2 * x),
+            Value::Pair => Ok(x),
+            Value::Unlucky if x == 13 => exec_err!("13 is unlucky"),
+            Value::Unlucky => Ok(x + 1),
+        }
+    }
+
+    fn array(self, numbers: Vec<Option<i64>>) -> ArrayRef {
+        let column: ArrayRef = Arc::new(Int64Array::from(numbers.clone()));
+        match self {
+            Value::Pair => {
+                let negative = numbers.into_iter().map(|x| x.map(|x| -x)).collect::<Int64Array>();
+                Arc::new(StructArray::new(pair(), vec![column, Arc::new(negative)], None))
+            }
+            _ => column,
+        }
+    }
+}
+
+impl Counting {
+    pub fn new(name: &'static str, value: Value, volatility: Volatility) -> Self {
+        Self { name, volatility, value, calls: Arc::default(), flights: Arc::default(), known: Arc::default() }
+    }
+
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+
+    fn function(&self) -> ScalarUDF {
+        const ARGUMENTS: &[Argument] = &[Argument::new("x", Arg::Int, "A number.")];
+        let declaration = Declaration { name: self.name, about: "", arguments: ARGUMENTS, example: "" };
+        ScalarUDF::from(Function::of_calls(declaration, self.value.data_type(), self.volatility, self.clone()))
+    }
+
+    /// What the function is without calls: the reference for results.
+    fn plain(&self) -> ScalarUDF {
+        let value = self.value;
+        let compute = move |args: &[ColumnarValue]| {
+            let array = args[0].to_array(1)?;
+            let numbers = array.as_primitive::<Int64Type>().iter().map(|x| x.map(|x| value.number(x)).transpose());
+            Ok(ColumnarValue::Array(value.array(numbers.collect::<Result<_>>()?)))
+        };
+        create_udf(self.name, vec![DataType::Int64], value.data_type(), Volatility::Immutable, Arc::new(compute))
+    }
+
+    async fn one(&self, x: i64, metrics: &Arc<CallMetrics>) -> Result<i64> {
+        if self.volatility == Volatility::Volatile {
+            return self.compute(x, metrics).await;
+        }
+        let (this, counter) = (self.clone(), Arc::clone(metrics));
+        let (asked, joined) =
+            self.flights.join(x, move |_| async move { this.known_or_computed(x, &counter).await }).await.unwrap();
+        let (value, known) = asked.map_err(DataFusionError::Shared)?;
+        if known || joined {
+            metrics.add_cache_hits(1);
+        }
+        Ok(value)
+    }
+
+    async fn known_or_computed(&self, x: i64, metrics: &CallMetrics) -> Asked {
+        let known = self.known.lock().unwrap().get(&x).copied();
+        if let Some(value) = known {
+            return Ok((value, true));
+        }
+        let value = self.compute(x, metrics).await.map_err(Arc::new)?;
+        self.known.lock().unwrap().insert(x, value);
+        Ok((value, false))
+    }
+
+    async fn compute(&self, x: i64, metrics: &CallMetrics) -> Result<i64> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        metrics.add_calls(1);
+        metrics.add_tokens(10, 2);
+        // Later rows are often ready before earlier ones.
+        for _ in 0..(x * 7) % 13 {
+            tokio::task::yield_now().await;
+        }
+        self.value.number(x)
+    }
+}
+
+impl PartialEq for Counting {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Counting {}
+
+impl Hash for Counting {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl Prepare for Counting {}
+
+#[async_trait]
+impl AsyncCall for Counting {
+    fn window(&self, _: &ConfigOptions) -> usize {
+        WINDOW
+    }
+
+    async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
+        let rows = (0..rows.columns.rows()).map(|row| async move {
+            match rows.columns.row(row).int(0) {
+                Ok(x) => self.one(x, metrics).await.map(Some),
+                Err(_) => Ok(None),
+            }
+        });
+        Ok(self.value.array(futures::future::try_join_all(rows).await?))
+    }
+}
+
+/// The functions of the tests: f and g are stable, s gives a struct, v and w are volatile, u fails for 13.
+pub struct Functions {
+    pub f: Counting,
+    pub g: Counting,
+    pub s: Counting,
+    pub v: Counting,
+    pub w: Counting,
+    pub u: Counting,
+}
+
+impl Functions {
+    pub fn new() -> Self {
+        Self {
+            f: Counting::new("f", Value::Next, Volatility::Stable),
+            g: Counting::new("g", Value::Twice, Volatility::Stable),
+            s: Counting::new("s", Value::Pair, Volatility::Stable),
+            v: Counting::new("v", Value::Next, Volatility::Volatile),
+            w: Counting::new("w", Value::Pair, Volatility::Volatile),
+            u: Counting::new("u", Value::Unlucky, Volatility::Stable),
+        }
+    }
+
+    fn all(&self) -> [&Counting; 6] {
+        [&self.f, &self.g, &self.s, &self.v, &self.w, &self.u]
+    }
+
+    /// A session in which the functions are calls.
+    pub fn session(&self, config: SessionConfig) -> SessionContext {
+        let context = session(config, RuntimeEnvBuilder::new());
+        self.all().into_iter().for_each(|f| context.register_udf(f.function()));
+        context
+    }
+
+    /// A session in which the functions are plain ones.
+    pub fn plain_session(&self) -> SessionContext {
+        let context = SessionContext::new();
+        self.all().into_iter().for_each(|f| context.register_udf(f.plain()));
+        context
+    }
+}
+
+/// A session with the rules and the planner of asap.
+pub fn session(config: SessionConfig, runtime: RuntimeEnvBuilder) -> SessionContext {
+    let config = config.with_option_extension(Settings::default());
+    let runtime = runtime.build_arc().unwrap();
+    let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
+    SessionContext::new_with_state(plan::install(builder).build())
+}
+
+/// Tables t (x from 1 to 1000, y = x mod 10) and t2 (x from 1 to 1000).
+pub async fn tables(context: &SessionContext) {
+    rows(context, "CREATE TABLE t AS SELECT value AS x, value % 10 AS y FROM generate_series(1, 1000)").await;
+    rows(context, "CREATE TABLE t2 AS SELECT value AS x, value % 10 AS y FROM generate_series(1, 1000)").await;
+}
+
+/// What a query gives, one text a row.
+pub async fn try_rows(context: &SessionContext, sql: &str) -> Result<Vec<String>> {
+    let mut rows = Vec::new();
+    for batch in context.sql(sql).await?.collect().await? {
+        for row in 0..batch.num_rows() {
+            let values = batch.columns().iter().map(|column| array_value_to_string(column, row).unwrap());
+            rows.push(values.collect::<Vec<_>>().join(" | "));
+        }
+    }
+    Ok(rows)
+}
+
+pub async fn rows(context: &SessionContext, sql: &str) -> Vec<String> {
+    try_rows(context, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+}

@@ -1,0 +1,6 @@
+//! Asynchronous calls wherever they stand in SQL, counted: what changes a number here changes what people pay.
+
+mod codecs;
+mod counting;
+mod refusals;
+mod shapes;

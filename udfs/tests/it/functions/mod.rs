@@ -1,0 +1,10 @@
+//! The SQL functions and their kernels as a user of the crate sees them.
+
+mod documentation;
+mod goldens;
+mod physical_types;
+mod preflight;
+mod remembered;
+mod scored;
+mod session;
+mod tokenised_once;

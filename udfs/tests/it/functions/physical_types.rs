@@ -1,0 +1,235 @@
+//! Every function gives the same for every physical form of its arguments, for no rows, and for literals.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{
+    Array, ArrayRef, Float64Builder, Int64Builder, ListBuilder, RecordBatch, RecordBatchOptions, StringArray,
+    StringBuilder,
+};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::logical_expr::ColumnarValue;
+
+use crate::functions::session::{evaluated, query, registered, session, shown};
+
+/// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
+const CALLS: [&str; 27] = [
+    "cot_think(generation)",
+    "cot_response(generation)",
+    "cot_steps(cot)",
+    "cot_tokens(cot)",
+    "cot_similarity(cot, coarse)",
+    "cot_similarity_difflib(cot, coarse)",
+    "cot_match(cot, coarse)",
+    "cot_match(cot, coarse, ratio)",
+    "cot_refine(steps, scores)",
+    "cot_refine(steps, scores, seed)",
+    "cot_refine(steps, scores, 3)",
+    "cot_random(steps, ratio, seed)",
+    "cot_truncate(steps, ratio)",
+    "cot_select(steps, numbers)",
+    "cot_trace(steps, numbers, scores, scores, numbers, coarse)",
+    "cot_trace(steps, NULL, NULL, scores, numbers, 'random')",
+    "cot_budget()",
+    "cot_prompt(cot)",
+    "cot_completion(cot, coarse)",
+    "cot_turns(cot_prompt(cot), 'user')",
+    "cot_too_long(cot, steps)",
+    "cot_surprisal(cot, steps)",
+    "cot_entropy(cot, steps)",
+    "cot_perplexity(cot, steps)",
+    "cot_anchor(cot, coarse)",
+    "cot_coarse(cot, coarse)",
+    "cot_select(cot_steps(cot), cot_truncate(cot_steps(cot), ratio))",
+];
+
+/// Rows with and without values, in the plainest types.
+fn rows() -> RecordBatch {
+    let chain = "First, 2 + 2.\n\n  It is four.\n\nSo é漢🙂!";
+    let generation = format!("<think>{chain}</think>4");
+    let coarse = "First 2 + 2.\n\nSo é漢🙂!";
+    let texts = |values: [Option<&str>; 4]| -> ArrayRef { Arc::new(StringArray::from(values.to_vec())) };
+    let (mut steps, mut scores, mut numbers) = (
+        ListBuilder::new(StringBuilder::new()),
+        ListBuilder::new(Float64Builder::new()),
+        ListBuilder::new(Int64Builder::new()),
+    );
+    steps.append_value([Some("First, 2 + 2."), None, Some("So é漢🙂!")]);
+    scores.append_value([Some(0.25), None, Some(2.5)]);
+    numbers.append_value([Some(1), Some(2), Some(3)]);
+    steps.append_value([None::<&str>; 0]);
+    scores.append_value([None; 0]);
+    numbers.append_value([None; 0]);
+    steps.append_null();
+    scores.append_null();
+    numbers.append_null();
+    steps.append_value([Some("a"), Some("b c")]);
+    scores.append_value([Some(1.0)]);
+    numbers.append_value([Some(2), None]);
+    let ratio = datafusion::arrow::array::Float64Array::from(vec![Some(0.5), Some(1.0), None, Some(7.0)]);
+    let seed = datafusion::arrow::array::Int64Array::from(vec![Some(12), Some(1), None, Some(-3)]);
+    RecordBatch::try_from_iter([
+        ("generation", texts([Some(&generation), Some(""), None, Some("no tags")])),
+        ("cot", texts([Some(chain), Some(""), None, Some("a\n\nb")])),
+        ("coarse", texts([Some(coarse), Some(""), None, Some("b")])),
+        ("steps", Arc::new(steps.finish()) as ArrayRef),
+        ("scores", Arc::new(scores.finish())),
+        ("numbers", Arc::new(numbers.finish())),
+        ("ratio", Arc::new(ratio)),
+        ("seed", Arc::new(seed)),
+    ])
+    .unwrap()
+}
+
+/// The batch with each column in another physical form of its type.
+fn in_form(
+    batch: &RecordBatch,
+    text: &DataType,
+    list: fn(Field) -> DataType,
+    number: &DataType,
+    item: &DataType,
+) -> RecordBatch {
+    let columns = batch.columns().iter().map(|column| {
+        let form = match column.data_type() {
+            DataType::Utf8 => text.clone(),
+            DataType::List(field) if *field.data_type() == DataType::Utf8 => {
+                list(Field::new("element", text.clone(), true))
+            }
+            DataType::List(field) if *field.data_type() == DataType::Int64 => {
+                list(Field::new("x", number.clone(), true))
+            }
+            DataType::List(_) => list(Field::new("item", item.clone(), true)),
+            DataType::Int64 => number.clone(),
+            DataType::Float64 => item.clone(),
+            other => other.clone(),
+        };
+        cast(column, &form).unwrap()
+    });
+    let names = batch.schema().fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+    RecordBatch::try_from_iter(names.iter().map(String::as_str).zip(columns.collect::<Vec<_>>())).unwrap()
+}
+
+/// Nothing stands in for a language model.
+const NOT_CALLED: [&str; 1] = ["ai_complete"];
+
+#[test]
+fn every_function_is_called() {
+    let called = CALLS.iter().map(|call| call.split('(').next().unwrap()).chain(NOT_CALLED);
+    assert_eq!(called.collect::<BTreeSet<_>>(), registered().iter().map(String::as_str).collect());
+}
+
+#[test]
+fn every_physical_form_gives_the_same() {
+    let dictionary = |key, value| DataType::Dictionary(Box::new(key), Box::new(value));
+    let texts = [
+        DataType::Utf8,
+        DataType::LargeUtf8,
+        DataType::Utf8View,
+        dictionary(DataType::Int32, DataType::Utf8),
+        dictionary(DataType::UInt8, DataType::LargeUtf8),
+    ];
+    let lists: [fn(Field) -> DataType; 2] =
+        [|field| DataType::List(Arc::new(field)), |field| DataType::LargeList(Arc::new(field))];
+    let numbers = [(DataType::Int8, DataType::Float32), (DataType::Int64, DataType::Float64)];
+    let (session, plain) = (session("qwen2"), rows());
+    for call in CALLS {
+        let expected = query(&session, &plain, call);
+        for text in &texts {
+            for list in lists {
+                for (number, item) in &numbers {
+                    let found = query(&session, &in_form(&plain, text, list, number, item), call);
+                    assert_eq!(found.data_type(), expected.data_type(), "{call} of {text}");
+                    assert_eq!(shown(&found), shown(&expected), "{call} of {text}, {number}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn integers_without_a_sign_and_lists_of_one_length_give_the_same() {
+    let session = session("qwen2");
+    // The first row has no negative number, and lists of three.
+    let plain = rows().slice(0, 1);
+    let fixed = |field| DataType::FixedSizeList(Arc::new(field), 3);
+    let given = in_form(&plain, &DataType::Utf8, fixed, &DataType::UInt64, &DataType::Float64);
+    for call in CALLS {
+        assert_eq!(shown(&query(&session, &given, call)), shown(&query(&session, &plain, call)), "{call}");
+    }
+}
+
+#[test]
+fn no_rows_give_no_rows() {
+    let (session, plain) = (session("qwen2"), rows());
+    for call in CALLS {
+        let found = query(&session, &plain.slice(0, 0), call);
+        assert_eq!(found.data_type(), query(&session, &plain, call).data_type(), "{call}");
+    }
+}
+
+#[test]
+fn a_slice_gives_its_part() {
+    let (session, plain) = (session("qwen2"), rows());
+    for call in CALLS {
+        let whole = shown(&query(&session, &plain, call));
+        assert_eq!(shown(&query(&session, &plain.slice(1, 3), call)), whole[1..], "{call}");
+    }
+}
+
+/// What has no argument, or says in its result why there is none.
+const STRUCTS: [&str; 3] = ["cot_budget", "cot_anchor", "cot_coarse"];
+
+#[test]
+fn null_arguments_give_null() {
+    let (session, plain) = (session("qwen2"), rows());
+    for call in CALLS.iter().filter(|call| !call.contains("NULL") && !STRUCTS.iter().any(|name| call.starts_with(name)))
+    {
+        assert!(query(&session, &plain, call).is_null(2), "{call}");
+    }
+}
+
+#[test]
+fn literals_give_what_columns_give() {
+    let session = session("qwen2");
+    let columns = [
+        ("generation", "'<think>a\n\nb c</think>d'"),
+        ("coarse", "'b c'"),
+        ("steps", "make_array('a', 'b c')"),
+        ("scores", "make_array(1.5, 0.5)"),
+        ("numbers", "make_array(1, 2)"),
+        ("ratio", "0.5"),
+        ("seed", "7"),
+        ("cot", "'a\n\nb c'"),
+    ];
+    let one_row = |rows| {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(Arc::new(Schema::empty()), vec![], &options).unwrap()
+    };
+    let table = RecordBatch::try_from_iter(
+        columns.iter().map(|(name, literal)| (*name, query(&session, &one_row(1), literal))),
+    )
+    .unwrap();
+    for call in CALLS {
+        let expected = shown(&query(&session, &table, call));
+        let mut literal = call.to_string();
+        for (name, value) in columns {
+            let name = regex::Regex::new(&format!(r"\b{name}\b")).unwrap();
+            literal = name.replace_all(&literal, value).into_owned();
+        }
+        assert_eq!(shown(&query(&session, &one_row(1), &literal)), expected, "{literal}");
+        assert_eq!(shown(&query(&session, &one_row(3), &literal)), vec![expected[0].clone(); 3], "{literal}");
+        assert_eq!(query(&session, &one_row(0), &literal).len(), 0, "{literal}");
+    }
+}
+
+#[test]
+fn literals_are_computed_once_for_all_rows() {
+    let (session, rows) = (session("qwen2"), rows());
+    for call in
+        ["cot_steps('a')", "cot_tokens('a b')", "cot_select(make_array('a', 'b'), make_array(2))", "cot_budget()"]
+    {
+        assert!(matches!(evaluated(&session, &rows, call), ColumnarValue::Scalar(_)), "{call}");
+    }
+    assert!(matches!(evaluated(&session, &rows, "cot_similarity(cot, 'a')"), ColumnarValue::Array(_)));
+}

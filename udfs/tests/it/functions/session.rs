@@ -1,0 +1,88 @@
+//! A session with all functions, and what an expression gives for a batch.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use asap_udfs::llm::Llm;
+use asap_udfs::{Models, Settings, plan, register_all};
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::compute::concat_batches;
+use datafusion::arrow::util::display::array_value_to_string;
+use datafusion::common::DFSchema;
+use datafusion::datasource::MemTable;
+use datafusion::execution::registry::MemoryFunctionRegistry;
+use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
+use datafusion::logical_expr::ColumnarValue;
+use datafusion::prelude::{SessionConfig, SessionContext};
+
+pub fn golden_path(name: &str) -> String {
+    format!("{}/../tests/goldens/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+pub fn session(model: &str) -> SessionContext {
+    session_with(model, &Models::default())
+}
+
+pub fn session_with(model: &str, models: &Models) -> SessionContext {
+    build(Settings { scorer_model: golden_path(model), ..Settings::default() }, models, SessionConfig::new())
+}
+
+/// A session whose batches are small, and whose prompt is the question as the goldens have it.
+pub fn session_in_partitions(model: &str, models: &Models, partitions: usize) -> SessionContext {
+    let scorer_prompt = Some("{question}".to_string());
+    let settings = Settings { scorer_model: golden_path(model), scorer_prompt, ..Settings::default() };
+    build(settings, models, SessionConfig::new().with_target_partitions(partitions).with_batch_size(7))
+}
+
+fn build(settings: Settings, models: &Models, config: SessionConfig) -> SessionContext {
+    let config = config.with_option_extension(settings).with_information_schema(true);
+    let builder = SessionStateBuilder::new().with_config(config).with_default_features();
+    let mut state = plan::install(builder).build();
+    register_all(&mut state, models, &Llm::default()).unwrap();
+    SessionContext::new_with_state(state)
+}
+
+/// The names of all functions, whatever they are called.
+pub fn registered() -> BTreeSet<String> {
+    let mut registry = MemoryFunctionRegistry::new();
+    register_all(&mut registry, &Models::default(), &Llm::default()).unwrap();
+    registry.udfs().into_iter().collect()
+}
+
+/// Evaluates an expression over a batch as it is, also one of no rows.
+pub fn evaluate(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayRef {
+    let array = evaluated(session, batch, sql).into_array(batch.num_rows()).unwrap();
+    assert_eq!(array.len(), batch.num_rows(), "{sql}");
+    array
+}
+
+/// The same as it is computed.
+pub fn evaluated(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ColumnarValue {
+    let schema = DFSchema::try_from(batch.schema()).unwrap();
+    let expression = session.parse_sql_expr(sql, &schema).unwrap();
+    // Without the start of an execution, expressions do not see the session's settings.
+    let mut state = session.state();
+    state.mark_start_execution();
+    let physical = state.create_physical_expr(expression, &schema).unwrap();
+    physical.evaluate(batch).unwrap()
+}
+
+/// What a query of an expression gives for the rows of a batch: also one that makes calls.
+pub fn query(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayRef {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let table = MemTable::try_new(batch.schema(), vec![vec![batch.clone()]]).unwrap();
+    session.deregister_table("given").unwrap();
+    session.register_table("given", Arc::new(table)).unwrap();
+    let (schema, found) = runtime.block_on(async {
+        let found = session.sql(&format!("SELECT {sql} AS found FROM given")).await.unwrap();
+        (Arc::clone(found.schema().inner()), found.collect().await.unwrap())
+    });
+    let found = concat_batches(&schema, &found).unwrap();
+    assert_eq!(found.num_rows(), batch.num_rows(), "{sql}");
+    Arc::clone(found.column(0))
+}
+
+pub fn shown(array: &ArrayRef) -> Vec<String> {
+    let cell = |row| if array.is_null(row) { "NULL".to_string() } else { array_value_to_string(array, row).unwrap() };
+    (0..array.len()).map(cell).collect()
+}

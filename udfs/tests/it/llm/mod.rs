@@ -1,0 +1,8 @@
+//! Stage 1 over real HTTP, against a server that misbehaves on purpose.
+
+mod failures;
+mod limits;
+mod rows;
+mod secrets;
+mod setup;
+mod shared_answers;

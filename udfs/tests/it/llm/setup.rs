@@ -1,0 +1,59 @@
+//! Settings that point to a server, and a session under them.
+
+use std::sync::Arc;
+
+use asap_udfs::Settings;
+use asap_udfs::anchor::{Anchorer, Anchorers, Pruned, Row};
+use asap_udfs::llm::{self, Llm};
+use asap_udfs::settings::{Provider, Seconds};
+use datafusion::common::config::{ConfigOptions, ExtensionOptions};
+
+use crate::server::Server;
+
+/// Settings for a server, with one retry and a time that a busy machine keeps, changed by pairs of key and value.
+pub fn settings(server: &Server, changes: &[(&str, &str)]) -> Settings {
+    let mut settings = Settings {
+        anchor_provider: Provider::Openai,
+        anchor_base_url: Some(server.base_url()),
+        anchor_model: Some("test-model".to_string()),
+        anchor_timeout: Seconds(30.0),
+        anchor_max_retries: 1,
+        anchor_max_tokens: asap_udfs::settings::Positive(256),
+        ..Settings::default()
+    };
+    for (key, value) in changes {
+        settings.set(&format!("anchor.{key}"), value).unwrap();
+    }
+    settings
+}
+
+/// Who answers in a session.
+#[derive(Debug, Clone)]
+pub struct Asking(Arc<dyn Anchorer>);
+
+impl Asking {
+    pub fn of(llm: &Llm, settings: &Settings) -> Self {
+        let mut config = ConfigOptions::new();
+        config.extensions.insert(settings.clone());
+        Self(Anchorers::new(llm.clone()).of(&config).unwrap())
+    }
+
+    pub async fn anchor(&self, question: Option<&str>, answer: Option<&str>) -> llm::Result<Row<String>> {
+        self.0.anchor(question, answer, None).await
+    }
+
+    pub async fn coarse(&self, cot: Option<&str>, thought: Option<&str>) -> llm::Result<Row<Pruned>> {
+        self.0.coarse(cot, thought, None).await
+    }
+
+    pub async fn complete(&self, prompt: &str) -> llm::Result<Row<String>> {
+        self.0.complete(prompt, None).await
+    }
+}
+
+/// A new session, and who answers in it.
+pub fn anchoring(server: &Server, changes: &[(&str, &str)]) -> (Llm, Asking) {
+    let llm = Llm::default();
+    let asking = Asking::of(&llm, &settings(server, changes));
+    (llm, asking)
+}
