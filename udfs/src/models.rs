@@ -96,6 +96,9 @@ impl Loaded {
         self.model.clear();
         self.scorer.clear();
         let model = Arc::new(LoadedModel::load(folder, computed, tokenizer, memory)?);
+        for note in model.notes() {
+            tracing::warn!("{}: {note}", folder.join("config.json").display());
+        }
         self.model.put(key, &model);
         Ok(model)
     }

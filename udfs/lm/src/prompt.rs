@@ -1,8 +1,9 @@
 //! What stands before a chain's first step or before an answer: a prompt, or a conversation by the model's chat template.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use minijinja::{Environment, Error, ErrorKind, context};
+use minijinja::{Environment, Error, ErrorKind};
 use serde_json::Value;
 
 use super::{LmError, Result};
@@ -66,16 +67,16 @@ impl PromptTemplate {
 
     fn compile(folder: &Path, template: String, config: &Value) -> Result<Self> {
         let mut environment = Environment::new();
-        // As transformers compiles them. A date is not offered: templates that ask for one have a fixed one at hand,
-        // and scores must not change from day to day.
+        // As transformers compiles them.
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_function("raise_exception", |message: String| -> std::result::Result<String, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
+        environment.add_function("strftime_now", |format: String| fixed_date(&format));
         environment
-            .add_template_owned(CHAT, template)
+            .add_template_owned(CHAT, as_jinja_reads(&template))
             .map_err(|error| unsupported(folder, "the chat template is not valid", &error))?;
         let special_tokens = ["bos_token", "eos_token"].map(|name| special_token(&config[name]));
         Ok(Self::Chat { environment: Box::new(environment), special_tokens })
@@ -106,13 +107,64 @@ impl PromptTemplate {
         };
         let failed = |error: Error| LmError::Prompt(format!("{error:#}"));
         let template = environment.get_template(CHAT).map_err(failed)?;
-        template.render(context! { messages, add_generation_prompt => true, bos_token, eos_token }).map_err(failed)
+        // What is none is defined; a special token that the model lacks is not.
+        let none = minijinja::Value::from(());
+        let mut values: BTreeMap<&str, minijinja::Value> = BTreeMap::from([
+            ("messages", minijinja::Value::from_serialize(messages)),
+            ("add_generation_prompt", true.into()),
+            ("tools", none.clone()),
+            ("documents", none),
+        ]);
+        for (name, token) in [("bos_token", bos_token), ("eos_token", eos_token)] {
+            values.extend(token.as_deref().map(|token| (name, token.into())));
+        }
+        template.render(values).map_err(failed)
     }
 
     /// Whether the tokenizer's own special tokens are added to the text.
     pub fn adds_special(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
+}
+
+/// A template as Jinja reads it with transformers' extensions: line ends are line feeds, and `generation` blocks, which mark
+/// what a trainer learns, are nothing here.
+fn as_jinja_reads(template: &str) -> String {
+    let mut read = String::with_capacity(template.len());
+    let text = template.replace("\r\n", "\n").replace('\r', "\n");
+    let mut rest = text.as_str();
+    while let Some(start) = rest.find("{%") {
+        let Some(length) = rest[start..].find("%}") else { break };
+        let tag = &rest[start..start + length + 2];
+        read.push_str(&rest[..start]);
+        match tag.trim_matches(['{', '}', '%', '-', '+']).trim() {
+            "generation" => read.push_str(&tag.replace("generation", "if true")),
+            "endgeneration" => read.push_str(&tag.replace("endgeneration", "endif")),
+            _ => read.push_str(tag),
+        }
+        rest = &rest[start + length + 2..];
+    }
+    read + rest
+}
+
+/// Today's date as templates ask for it. It is the one that Llama's own templates fall back to: scores must not change from
+/// day to day.
+fn fixed_date(format: &str) -> String {
+    const DATE: [(&str, &str); 12] = [
+        ("%Y", "2024"),
+        ("%y", "24"),
+        ("%m", "07"),
+        ("%B", "July"),
+        ("%b", "Jul"),
+        ("%d", "26"),
+        ("%-d", "26"),
+        ("%A", "Friday"),
+        ("%a", "Fri"),
+        ("%H", "00"),
+        ("%M", "00"),
+        ("%S", "00"),
+    ];
+    DATE.iter().fold(format.to_string(), |text, (part, value)| text.replace(part, value))
 }
 
 fn unsupported(folder: &Path, what: &str, error: &Error) -> LmError {
@@ -204,6 +256,24 @@ mod tests {
         std::fs::write(folder.path().join("chat_template.jinja"), "{{ messages[0].content }}<think>{{ '\\n' }}")
             .unwrap();
         assert_eq!(PromptTemplate::load(folder.path(), None).unwrap().render("q").unwrap(), "q<think>\n");
+    }
+
+    #[test]
+    fn templates_are_read_as_transformers_reads_them() {
+        let cases = [
+            // A special token that the model lacks is nothing, tools that are not given are none.
+            ("{{ bos_token }}{% if tools is not none and tools|length %}t{% endif %}{{ documents is none }}", "True"),
+            ("{% if tools is defined %}d{% endif %}", "d"),
+            ("a\r\nb{{ '\r\n' }}c", "a\nb\nc"),
+            ("{% generation %}g{% endgeneration %}{%- generation -%} h {%- endgeneration %}", "gh"),
+            ("{{ strftime_now('%d %b %Y') }}", "26 Jul 2024"),
+        ];
+        for (template, expected) in cases {
+            let config = serde_json::json!({ "bos_token": null, "chat_template": template });
+            let rendered = PromptTemplate::load(folder(&config).path(), None).unwrap();
+            let messages = [Message { role: "user", content: "q" }];
+            assert_eq!(rendered.render_messages(&messages).unwrap(), expected, "{template}");
+        }
     }
 
     #[test]

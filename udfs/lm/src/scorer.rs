@@ -29,6 +29,7 @@ pub struct LoadedModel {
     output_rows: Arc<AtomicU64>,
     /// Tokens that the model can read at once.
     window: usize,
+    notes: Vec<String>,
 }
 
 impl LoadedModel {
@@ -38,7 +39,7 @@ impl LoadedModel {
     /// If a file is missing, or config, weights and tokenizer do not fit each other.
     pub fn load(folder: &Path, computed: Computed, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
         let config = ModelConfig::load(folder)?;
-        let vocabulary = config.vocab_size;
+        let (vocabulary, notes) = (config.vocab_size, config.notes.clone());
         #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "a GPU's memory may hold less"))]
         let mut window = config.max_position_embeddings;
         if let Some(id) = tokenizer.largest_id().filter(|id| *id as usize >= vocabulary) {
@@ -56,7 +57,12 @@ impl LoadedModel {
                 (ModelThread::spawn(model, memory)?, output_rows)
             }
         };
-        Ok(Self { thread, output_rows, window })
+        Ok(Self { thread, output_rows, window, notes })
+    }
+
+    /// What in its config is not known, or not as it seems.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Whether its thread has ended.

@@ -2,14 +2,14 @@
 //!
 //! Whatever could change the result and is not known here is refused by name.
 
+mod fields;
 mod rope;
 
 use std::fs;
 use std::path::Path;
 
-use serde_json::{Map, Value};
-
 use crate::{LmError, Result};
+use fields::{Fields, json};
 pub use rope::{RopeConfig, RopeScaling};
 
 /// The architectures that the decoder computes. They share one forward and differ in biases and in the norms of
@@ -54,7 +54,8 @@ pub struct ModelConfig {
     pub num_key_value_heads: usize,
     /// Width of a head; even.
     pub head_dim: usize,
-    /// The model's window in tokens.
+    /// The model's window in tokens: as many as it computes as it was trained. Where its attention slides or is cut into
+    /// chunks beyond a length, it is that length.
     pub max_position_embeddings: usize,
     /// Added to the mean square in every norm.
     pub rms_norm_eps: f64,
@@ -66,6 +67,8 @@ pub struct ModelConfig {
     pub qkv_bias: bool,
     /// Whether the attention's output projection has a bias.
     pub output_bias: bool,
+    /// What in the file is not known, or not as it seems, without changing what is computed.
+    pub notes: Vec<String>,
 }
 
 /// The heads of a layer. Query head h reads key head h / (query / key).
@@ -79,26 +82,51 @@ pub struct Heads {
     pub width: usize,
 }
 
-/// Keys that say nothing about what the model computes.
+/// Keys that say nothing about what the model computes; transformers' private ones begin with an underscore.
 const HARMLESS: &[&str] = &[
-    "_name_or_path",
     "attention_dropout",
+    "attn_implementation",
     "bos_token_id",
     "eos_token_id",
     "initializer_range",
+    "internal_version",
+    "is_llama_config",
+    "max_sequence_length",
     "max_window_layers",
     "pad_token_id",
     "pretraining_tp",
+    "transformers.js_config",
     "transformers_version",
     "unsloth_fixed",
     "unsloth_version",
     "use_cache",
+    // What transformers writes of every model, and how one generates by default.
+    "chunk_size_feed_forward",
+    "diversity_penalty",
+    "encoder_no_repeat_ngram_size",
+    "id2label",
+    "label2id",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "repetition_penalty",
+    "return_dict",
+    "temperature",
+    "top_k",
+    "top_p",
+    "typical_p",
 ];
 
 const READ: &[&str] = &[
+    "activation",
     "architectures",
     "attention_bias",
     "dtype",
+    "dual_chunk_attention_config",
     "head_dim",
     "hidden_act",
     "hidden_size",
@@ -139,10 +167,10 @@ impl ModelConfig {
 
     /// Reads the text of a `config.json`; the error says which field is wrong and what is supported.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
-        let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+        let value = json(text).map_err(|error| format!("not JSON: {error}"))?;
         let fields = Fields::new(value.as_object().ok_or("expected a JSON object")?, "");
         let family = family(&fields)?;
-        fields.refuse_unknown(|key| READ.contains(&key) || HARMLESS.contains(&key))?;
+        let mut notes = fields.unknown(|key| READ.contains(&key) || HARMLESS.contains(&key) || key.starts_with('_'))?;
         refuse_unsupported(&fields, family)?;
 
         let heads = fields.required("num_attention_heads", Fields::count)?;
@@ -168,13 +196,14 @@ impl ModelConfig {
                 (None, _) if hidden_size.is_multiple_of(heads) => hidden_size / heads,
                 (None, _) => return Err(format!("{heads} attention heads do not divide hidden_size {hidden_size}")),
             },
-            max_position_embeddings,
+            max_position_embeddings: plain_window(&fields, family, max_position_embeddings, &mut notes)?,
             rms_norm_eps: fields.required("rms_norm_eps", Fields::number)?,
             rope: RopeConfig::parse(&fields, family, max_position_embeddings)?,
             // All four families leave the field out where the output layer has weights of its own.
             tie_word_embeddings: fields.flag("tie_word_embeddings")?.unwrap_or(false),
             qkv_bias: family == Family::Qwen2 || attention_bias,
             output_bias: attention_bias,
+            notes,
         };
         config.check_heads()?;
         Ok(config)
@@ -213,20 +242,17 @@ fn refuse_unsupported(fields: &Fields, family: Family) -> std::result::Result<()
     if fields.flag("mlp_bias")? == Some(true) {
         return Err("mlp_bias is not supported: expected false".to_string());
     }
-    if matches!(family, Family::Qwen2 | Family::Mistral) && fields.get("attention_bias").is_some() {
+    // Beside hidden_act it says the same: a gated MLP by silu.
+    if let Some(other) = fields.text("activation")?.filter(|name| !["swiglu", "silu"].contains(name)) {
+        return Err(format!("activation '{other}' is not supported: expected swiglu, beside hidden_act silu"));
+    }
+    if matches!(family, Family::Qwen2 | Family::Mistral) && fields.flag("attention_bias")? == Some(true) {
         return Err(format!("attention_bias is not a field of {family:?}"));
     }
-    if let Some(kind) = fields.texts("layer_types")?.and_then(|all| all.into_iter().find(|t| *t != "full_attention")) {
-        return Err(format!("layer_types holds '{kind}', which is not supported: expected full_attention"));
-    }
-    let window = fields.count("sliding_window")?;
-    let in_use = match family {
-        Family::Qwen2 | Family::Qwen3 => fields.flag("use_sliding_window")? == Some(true),
-        Family::Llama | Family::Mistral => window.is_some(),
-    };
-    let shorter = window < fields.count("max_position_embeddings")?;
-    if in_use && shorter {
-        return Err(format!("sliding_window {window:?} is in use, which is not supported"));
+    let known = ["full_attention", "sliding_attention"];
+    if let Some(kind) = fields.texts("layer_types")?.and_then(|all| all.into_iter().find(|kind| !known.contains(kind)))
+    {
+        return Err(format!("layer_types holds '{kind}', which is not supported: expected {}", known.join(" or ")));
     }
     let types = [fields.text("torch_dtype")?, fields.text("dtype")?];
     if let [Some(old), Some(new)] = types
@@ -241,91 +267,41 @@ fn refuse_unsupported(fields: &Fields, family: Family) -> std::result::Result<()
     }
 }
 
-/// A JSON object that is read field by field; null counts as absent.
-struct Fields<'a> {
-    values: &'a Map<String, Value>,
-    /// What stands before a key in messages.
-    place: &'static str,
-}
-
-impl<'a> Fields<'a> {
-    fn new(values: &'a Map<String, Value>, place: &'static str) -> Self {
-        Self { values, place }
+/// How far the model computes plain attention: a sliding window and chunks change nothing before they are full.
+fn plain_window(
+    fields: &Fields,
+    family: Family,
+    window: usize,
+    notes: &mut Vec<String>,
+) -> std::result::Result<usize, String> {
+    let slides = fields.texts("layer_types")?.is_some_and(|kinds| kinds.contains(&"sliding_attention"));
+    let in_use = match family {
+        Family::Qwen2 | Family::Qwen3 => slides || fields.flag("use_sliding_window")? == Some(true),
+        Family::Llama | Family::Mistral => true,
+    };
+    let sliding = fields.count("sliding_window")?.filter(|_| in_use);
+    if slides && sliding.is_none() {
+        return Err("layer_types holds 'sliding_attention', and there is no sliding_window".to_string());
     }
-
-    fn get(&self, key: &str) -> Option<&'a Value> {
-        self.values.get(key).filter(|value| !value.is_null())
-    }
-
-    fn read<T>(
-        &self,
-        key: &str,
-        expected: &str,
-        as_type: impl Fn(&'a Value) -> Option<T>,
-    ) -> std::result::Result<Option<T>, String> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(value) => match as_type(value) {
-                Some(read) => Ok(Some(read)),
-                None => Err(format!("{}{key} must be {expected}, found {value}", self.place)),
-            },
+    let chunks = fields.object("dual_chunk_attention_config", "dual_chunk_attention_config.")?;
+    let chunk = chunks.map(|chunks| chunks.required("original_max_position_embeddings", Fields::count)).transpose()?;
+    let mut plain = window;
+    for (key, limit) in [("sliding_window", sliding), ("dual_chunk_attention_config", chunk)] {
+        if let Some(limit) = limit.filter(|limit| *limit < plain) {
+            notes.push(format!(
+                "{key}: a chain may have {limit} tokens, not {window}, since attention is another beyond"
+            ));
+            plain = limit;
         }
     }
-
-    fn count(&self, key: &str) -> std::result::Result<Option<usize>, String> {
-        let count = |value: &Value| value.as_u64().filter(|n| *n > 0).and_then(|n| usize::try_from(n).ok());
-        self.read(key, "a whole number above 0", count)
-    }
-
-    fn number(&self, key: &str) -> std::result::Result<Option<f64>, String> {
-        self.read(key, "a number above 0", |value| value.as_f64().filter(|n| *n > 0.0))
-    }
-
-    fn flag(&self, key: &str) -> std::result::Result<Option<bool>, String> {
-        self.read(key, "true or false", Value::as_bool)
-    }
-
-    fn text(&self, key: &str) -> std::result::Result<Option<&'a str>, String> {
-        self.read(key, "a string", Value::as_str)
-    }
-
-    fn texts(&self, key: &str) -> std::result::Result<Option<Vec<&'a str>>, String> {
-        let texts = |value: &'a Value| value.as_array()?.iter().map(Value::as_str).collect();
-        self.read(key, "a list of strings", texts)
-    }
-
-    fn object(&self, key: &'static str, place: &'static str) -> std::result::Result<Option<Fields<'a>>, String> {
-        self.read(key, "an object", |value| value.as_object().map(|values| Fields::new(values, place)))
-    }
-
-    fn required<T>(
-        &self,
-        key: &str,
-        read: impl Fn(&Self, &str) -> std::result::Result<Option<T>, String>,
-    ) -> std::result::Result<T, String> {
-        read(self, key)?.ok_or_else(|| format!("{}{key} is missing", self.place))
-    }
-
-    /// Refuses the first key that is not known, unless its value says that the feature is off.
-    fn refuse_unknown(&self, known: impl Fn(&str) -> bool) -> std::result::Result<(), String> {
-        let is_off = |value: &Value| match value {
-            Value::Null | Value::Bool(false) => true,
-            Value::Array(items) => items.is_empty(),
-            Value::Object(entries) => entries.is_empty(),
-            _ => false,
-        };
-        match self.values.iter().find(|(key, value)| !known(key) && !is_off(value)) {
-            Some((key, value)) => Err(format!("{}{key} = {value} is not known", self.place)),
-            None => Ok(()),
-        }
-    }
+    Ok(plain)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::RopeScaling;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn qwen2() -> Value {
         json!({
@@ -368,9 +344,10 @@ mod tests {
             (json!({"architectures": ["Qwen2ForRewardModel"]}), "Qwen2ForRewardModel"),
             (json!({"hidden_act": "gelu"}), "'gelu'"),
             (json!({"quantization_config": {"bits": 4}}), "quantization_config"),
-            (json!({"use_sliding_window": true, "sliding_window": 512}), "sliding_window"),
-            (json!({"model_type": "mistral", "architectures": null, "sliding_window": 512}), "sliding_window"),
-            (json!({"layer_types": ["full_attention", "sliding_attention"]}), "sliding_attention"),
+            (json!({"layer_types": ["full_attention", "chunked_attention"]}), "chunked_attention"),
+            (json!({"layer_types": ["sliding_attention"], "sliding_window": null}), "sliding_window"),
+            (json!({"activation": "geglu"}), "geglu"),
+            (json!({"rope_interleaved": true}), "rope_interleaved"),
             (json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}), "dynamic"),
             (json!({"rope_scaling": {"type": "default", "mrope_section": [1, 2]}}), "mrope_section"),
             (json!({"torch_dtype": "float8"}), "float8"),
@@ -385,6 +362,67 @@ mod tests {
         for (changes, named) in cases {
             let error = with(changes.clone()).expect_err(&changes.to_string());
             assert!(error.contains(named), "{changes}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_nothing_and_what_is_not_known_is_a_note() {
+        let harmless = json!({"_commit_hash": "4e20", "id2label": {"0": "a"}, "temperature": 0.6, "activation": "swiglu",
+            "chunk_size_feed_forward": 0, "rope_interleaved": false, "attention_bias": false, "rope_scaling": {}});
+        assert_eq!(with(harmless).unwrap(), with(json!({})).unwrap());
+        let noted = with(json!({"made_by": "us"})).unwrap();
+        assert_eq!(noted.notes, ["made_by is not known, and taken to change nothing that is computed"]);
+        let infinite = qwen2().to_string().replacen('{', "{\"max_seconds\": Infinity, ", 1);
+        assert_eq!(ModelConfig::parse(&infinite).unwrap(), with(json!({})).unwrap());
+    }
+
+    #[test]
+    fn a_window_ends_where_attention_is_another() {
+        let mistral = json!({"model_type": "mistral", "architectures": null, "sliding_window": 512});
+        let slides = json!({"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 512});
+        let chunks = json!({"dual_chunk_attention_config": {"chunk_size": 9, "original_max_position_embeddings": 512}});
+        for changes in [mistral, slides, chunks, json!({"use_sliding_window": true, "sliding_window": 512})] {
+            let config = with(changes.clone()).unwrap();
+            assert_eq!(config.max_position_embeddings, 512, "{changes}");
+            assert!(config.notes[0].contains("may have 512 tokens, not 4096"), "{:?}", config.notes);
+        }
+        assert!(with(json!({"use_sliding_window": true})).unwrap().notes.is_empty());
+    }
+
+    #[test]
+    fn yarn_is_corrected_as_servers_do() {
+        let yarn = |more: Value| {
+            let mut scaling = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024});
+            scaling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            match with(json!({"rope_scaling": scaling})).unwrap().rope.scaling {
+                RopeScaling::Yarn { attention_factor, .. } => attention_factor,
+                other => panic!("{other:?}"),
+            }
+        };
+        let plain = 0.1 * 4f64.ln() + 1.0;
+        assert!((yarn(json!({})) - plain).abs() < 1e-12);
+        assert!((yarn(json!({"attn_factor": 0.8782488562869419})) - 1.0).abs() < 1e-4);
+        assert_eq!(yarn(json!({"attn_factor": 0.5, "attention_factor": 2.0})), 2.0);
+    }
+
+    /// A line of `tests/goldens/configs.jsonl`: a config as it was published, and what its refusal names.
+    #[derive(serde::Deserialize)]
+    struct Published {
+        name: String,
+        refused: Option<String>,
+        config: String,
+    }
+
+    #[test]
+    fn published_configs_of_our_families_load_and_others_are_refused_by_what_they_need() {
+        let goldens = std::fs::read_to_string(crate::testing::golden("configs.jsonl")).unwrap();
+        for line in goldens.lines() {
+            let Published { name, refused, config } = serde_json::from_str(line).unwrap();
+            match (ModelConfig::parse(&config), refused) {
+                (Ok(_), None) => {}
+                (Err(error), Some(why)) => assert!(error.contains(&why), "{name}: {error}"),
+                (found, why) => panic!("{name}: {found:?}, expected {why:?}"),
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Which frequencies of its rotary position embedding a config asks for.
 
-use super::{Family, Fields};
+use super::Family;
+use super::fields::Fields;
 
 /// The base of the frequencies and how they are stretched for long windows.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +84,7 @@ impl RopeScaling {
                 return Err(format!("type '{old}' and rope_type '{new}' of the rotary embedding disagree"));
             }
             (Some(kind), _) | (None, Some(kind)) => kind,
-            (None, None) => return Err("the rotary embedding has no rope_type".to_string()),
+            (None, None) => "default",
         };
         let own: &[&str] = match kind {
             "default" => &[],
@@ -113,11 +114,13 @@ impl RopeScaling {
     fn yarn(fields: &Fields, window: usize) -> Result<Self, String> {
         let factor = fields.required("factor", Fields::number)?;
         let sharpness = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
+        // vLLM's and SGLang's name for a correction of what the formula gives; transformers passes over it.
+        let correction = fields.number("attn_factor")?.unwrap_or(1.0);
         let attention_factor = match fields.number("attention_factor")? {
             Some(given) => given,
             None => match (fields.number("mscale")?, fields.number("mscale_all_dim")?) {
-                (Some(scale), Some(all)) => sharpness(scale) / sharpness(all),
-                _ => sharpness(1.0),
+                (Some(scale), Some(all)) => correction * sharpness(scale) / sharpness(all),
+                _ => correction * sharpness(1.0),
             },
         };
         let original = fields.number("original_max_position_embeddings")?;
@@ -139,6 +142,7 @@ const YARN: &[&str] = &[
     "beta_slow",
     "truncate",
     "attention_factor",
+    "attn_factor",
     "mscale",
     "mscale_all_dim",
 ];

@@ -1,0 +1,158 @@
+//! A JSON object of a config, read field by field; what is not known is refused or noted.
+
+use serde_json::{Map, Value};
+
+/// What the name of a key holds that may change what the model computes: one that is not known is refused then.
+const MATTERS: &[&str] = &[
+    "act",
+    "attention",
+    "attn",
+    "auto_map",
+    "bias",
+    "dim",
+    "dtype",
+    "embed",
+    "expert",
+    "factor",
+    "gate",
+    "head",
+    "hidden",
+    "kernel",
+    "layer",
+    "logit",
+    "mlp",
+    "moe",
+    "mrope",
+    "multiplier",
+    "norm",
+    "position",
+    "quant",
+    "residual",
+    "rope",
+    "rotary",
+    "router",
+    "scal",
+    "shared",
+    "sink",
+    "size",
+    "sliding",
+    "soft",
+    "state",
+    "tie",
+    "vocab",
+    "window",
+];
+
+/// JSON, also as Python writes it where a number is infinite or none: such a number counts as absent.
+pub fn json(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text).or_else(|error| {
+        // What stands between quotation marks is text; none of these files has an escaped one.
+        let parts = text.split('"').enumerate().map(|(place, part)| match place % 2 {
+            0 => {
+                ["-Infinity", "Infinity", "NaN"].iter().fold(part.to_string(), |part, word| part.replace(word, "null"))
+            }
+            _ => part.to_string(),
+        });
+        serde_json::from_str(&parts.collect::<Vec<_>>().join("\"")).map_err(|_| error)
+    })
+}
+
+/// A JSON object that is read field by field; null counts as absent.
+pub struct Fields<'a> {
+    values: &'a Map<String, Value>,
+    /// What stands before a key in messages.
+    place: &'static str,
+}
+
+impl<'a> Fields<'a> {
+    pub fn new(values: &'a Map<String, Value>, place: &'static str) -> Self {
+        Self { values, place }
+    }
+
+    pub fn get(&self, key: &str) -> Option<&'a Value> {
+        self.values.get(key).filter(|value| !value.is_null())
+    }
+
+    fn read<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        as_type: impl Fn(&'a Value) -> Option<T>,
+    ) -> std::result::Result<Option<T>, String> {
+        match self.get(key) {
+            None => Ok(None),
+            Some(value) => match as_type(value) {
+                Some(read) => Ok(Some(read)),
+                None => Err(format!("{}{key} must be {expected}, found {value}", self.place)),
+            },
+        }
+    }
+
+    pub fn count(&self, key: &str) -> std::result::Result<Option<usize>, String> {
+        let count = |value: &Value| value.as_u64().filter(|n| *n > 0).and_then(|n| usize::try_from(n).ok());
+        self.read(key, "a whole number above 0", count)
+    }
+
+    pub fn number(&self, key: &str) -> std::result::Result<Option<f64>, String> {
+        self.read(key, "a number above 0", |value| value.as_f64().filter(|n| *n > 0.0))
+    }
+
+    pub fn flag(&self, key: &str) -> std::result::Result<Option<bool>, String> {
+        self.read(key, "true or false", Value::as_bool)
+    }
+
+    pub fn text(&self, key: &str) -> std::result::Result<Option<&'a str>, String> {
+        self.read(key, "a string", Value::as_str)
+    }
+
+    pub fn texts(&self, key: &str) -> std::result::Result<Option<Vec<&'a str>>, String> {
+        let texts = |value: &'a Value| value.as_array()?.iter().map(Value::as_str).collect();
+        self.read(key, "a list of strings", texts)
+    }
+
+    pub fn object(&self, key: &'static str, place: &'static str) -> std::result::Result<Option<Fields<'a>>, String> {
+        self.read(key, "an object", |value| value.as_object().map(|values| Fields::new(values, place)))
+    }
+
+    pub fn required<T>(
+        &self,
+        key: &str,
+        read: impl Fn(&Self, &str) -> std::result::Result<Option<T>, String>,
+    ) -> std::result::Result<T, String> {
+        read(self, key)?.ok_or_else(|| format!("{}{key} is missing", self.place))
+    }
+
+    /// The keys that are not known, unless their value says that the feature is off.
+    fn others(&self, known: impl Fn(&str) -> bool) -> impl Iterator<Item = (&'a String, &'a Value)> {
+        let is_off = |value: &Value| match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Number(number) => number.as_f64() == Some(0.0),
+            Value::Array(items) => items.is_empty(),
+            Value::Object(entries) => entries.is_empty(),
+            Value::Bool(true) | Value::String(_) => false,
+        };
+        self.values.iter().filter(move |(key, value)| !known(key) && !is_off(value))
+    }
+
+    /// Refuses the first key that is not known.
+    pub fn refuse_unknown(&self, known: impl Fn(&str) -> bool) -> std::result::Result<(), String> {
+        match self.others(known).next() {
+            Some((key, value)) => Err(format!("{}{key} = {value} is not known", self.place)),
+            None => Ok(()),
+        }
+    }
+
+    /// A note for each key that is not known; one that may change what is computed is refused.
+    pub fn unknown(&self, known: impl Fn(&str) -> bool) -> std::result::Result<Vec<String>, String> {
+        let note = |(key, value): (&String, &Value)| {
+            let name = key.to_ascii_lowercase();
+            match MATTERS.iter().find(|part| name.contains(**part)) {
+                Some(part) => Err(format!(
+                    "{key} = {value} is not known, and what has '{part}' in its name may change what the model computes"
+                )),
+                None => Ok(format!("{key} is not known, and taken to change nothing that is computed")),
+            }
+        };
+        self.others(known).map(note).collect()
+    }
+}
