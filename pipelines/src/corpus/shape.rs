@@ -5,8 +5,9 @@
 //! | [`Shape::Chain`] | `question`, `cot` and `answer` (the output of asap, too), or what a mapping names |
 //! | [`Shape::Generation`] | `generation` or `generated_solution`, beside a question |
 //! | [`Shape::Generations`] | `generations`, beside a question and verification flags |
-//! | [`Shape::Chain`] | `deepseek_reasoning` and `deepseek_solution`, beside a question |
+//! | [`Shape::Chain`] | `deepseek_reasoning` and `deepseek_solution`, or `deepseek_thinking_trajectory` and `deepseek_attempt`, beside a question |
 //! | [`Shape::Turns`] | `messages` or `conversations` |
+//! | [`Shape::Chain`] | texts of which one is called as a question, one as a chain (`reasoning_content`, `thinking`, …) and one as an answer (`response`, `output`, …) |
 //! | [`Shape::Generation`] | any text whose values hold think tags, beside a question |
 //!
 //! Names are taken as they are published, else without regard to case where that leaves one column.
@@ -18,6 +19,14 @@ use super::mapping::{ColumnMapping, SYNTAX};
 
 /// Columns that hold the question, the likeliest first.
 const QUESTIONS: [&str; 6] = ["prompt", "problem", "question", "instruction", "query", "input"];
+/// Columns that hold a chain, with those that hold its answer.
+const PAIRS: [(&str, &str); 2] =
+    [("deepseek_reasoning", "deepseek_solution"), ("deepseek_thinking_trajectory", "deepseek_attempt")];
+/// Columns that hold a chain beside an answer, the likeliest first.
+const CHAINS: [&str; 8] =
+    ["cot", "reasoning_content", "reasoning", "thinking", "think", "thought", "complex_cot", "chain_of_thought"];
+/// Columns that hold an answer beside a chain, the likeliest first.
+const ANSWERS: [&str; 6] = ["answer", "final_answer", "response", "output", "content", "solution"];
 /// Columns that say which of several generations are correct.
 const FLAGS: [&str; 2] = ["correctness_math_verify", "correctness_llama"];
 
@@ -79,12 +88,24 @@ fn by_names(schema: &Schema) -> Option<Shape> {
             let flags = FLAGS.iter().filter_map(|name| find(schema, name)).collect();
             return Some(Shape::Generations { question, generations, flags });
         }
-        if let (Some(cot), Some(answer)) = (find(schema, "deepseek_reasoning"), find(schema, "deepseek_solution")) {
+        let pairs = PAIRS.iter().map(|(cot, answer)| Some((find(schema, cot)?, find(schema, answer)?)));
+        if let Some((cot, answer)) = pairs.flatten().next() {
             return Some(Shape::Chain { question, cot, answer });
         }
     }
-    let turns = find(schema, "messages").or_else(|| find(schema, "conversations"))?;
-    Some(Shape::Turns { turns })
+    match find(schema, "messages").or_else(|| find(schema, "conversations")) {
+        Some(turns) => Some(Shape::Turns { turns }),
+        None => chain_and_answer(schema),
+    }
+}
+
+/// Columns of text that are called as a question, a chain and an answer.
+fn chain_and_answer(schema: &Schema) -> Option<Shape> {
+    let named = |names: &[&str]| {
+        let held = names.iter().filter_map(|name| find(schema, name));
+        held.into_iter().find(|name| schema.field_with_name(name).is_ok_and(|field| is_text(field.data_type())))
+    };
+    Some(Shape::Chain { question: named(&QUESTIONS)?, cot: named(&CHAINS)?, answer: named(&ANSWERS)? })
 }
 
 /// The shape of a schema whose column `generation` was seen to hold think tags.

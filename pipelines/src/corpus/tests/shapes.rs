@@ -103,6 +103,20 @@ async fn columns_of_their_own() {
     assert_eq!(recognised(plain, None).await, [READ]);
     let reasoning = "SELECT 'two?' AS problem, '2 and 2' AS deepseek_reasoning, 'four' AS deepseek_solution";
     assert_eq!(recognised(reasoning, None).await, [READ]);
+    for (question, cot, answer) in [
+        ("question", "thinking", "answer"),
+        ("question", "think", "answer"),
+        ("prompt", "cot", "answer"),
+        ("prompt", "reasoning", "output"),
+        ("prompt", "reasoning_content", "content"),
+        ("Question", "Complex_CoT", "Response"),
+        ("question", "deepseek_thinking_trajectory", "deepseek_attempt"),
+    ] {
+        let rows = format!(
+            "SELECT 'two?' AS \"{question}\", '2 and 2' AS \"{cot}\", 'four' AS \"{answer}\", '4' AS solution, 'x' AS id"
+        );
+        assert_eq!(recognised(&rows, None).await, [READ], "{question}, {cot}, {answer}");
+    }
     let in_capitals = "SELECT 'two?' AS \"Question\", '2 and 2' AS \"CoT\", 'four' AS \"ANSWER\"";
     assert_eq!(recognised(in_capitals, None).await, [READ]);
     let a_number = "SELECT 'two?' AS question, '2 and 2' AS cot, 4 AS answer";
