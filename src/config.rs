@@ -1,5 +1,6 @@
 //! Settings from a file, the environment and flags, in this order; the later wins, and SQL's SET comes last.
 
+use std::env::VarError;
 use std::path::{Path, PathBuf};
 
 use asap_udfs::Settings;
@@ -8,6 +9,9 @@ use datafusion::common::config::ExtensionOptions;
 
 use crate::failure::Failure;
 use crate::output::error_line;
+
+/// How like a setting's variable another must be to be taken for it, from 0 to 1.
+const NEARLY: f64 = 0.92;
 
 /// Where settings come from beside SQL: a file, the environment, flags.
 #[derive(Debug, Clone, Default, Args)]
@@ -38,8 +42,12 @@ pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
     }
     for key in Settings::KEYS {
         let variable = variable_name(key);
-        if let Ok(value) = std::env::var(&variable) {
-            set(&mut settings, key, &value, &variable)?;
+        match std::env::var(&variable) {
+            Ok(value) => set(&mut settings, key, &value, &variable)?,
+            Err(VarError::NotPresent) => {}
+            Err(VarError::NotUnicode(_)) => {
+                return Err(Failure::Usage(format!("{variable} takes text in UTF-8, found other bytes")));
+            }
         }
     }
     for pair in &args.set {
@@ -48,7 +56,23 @@ pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
         };
         set(&mut settings, key.trim(), value, "--set")?;
     }
+    refuse_typos(&settings)?;
     Ok(settings)
+}
+
+/// Refuses a variable that is nearly one of a setting.
+fn refuse_typos(settings: &Settings) -> Result<(), Failure> {
+    let variables: Vec<String> = Settings::KEYS.iter().map(|key| variable_name(key)).collect();
+    let given = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in given.filter(|name| name.starts_with("ASAP_") && !variables.contains(name)) {
+        let like = |variable: &&String| strsim::jaro(&name, variable);
+        let nearest = variables.iter().max_by(|a, b| like(a).total_cmp(&like(b)));
+        let is_key = settings.anchor_api_key_env.as_ref() == Some(&name);
+        if let Some(nearest) = nearest.filter(|nearest| like(nearest) > NEARLY && !is_key) {
+            return Err(Failure::Usage(format!("the variable {name} is no setting; did you mean {nearest}?")));
+        }
+    }
+    Ok(())
 }
 
 /// The environment variable of a setting: `scorer.model` is `ASAP_SCORER_MODEL`.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use asap_pipelines::location::redact;
 use asap_udfs::llm::Usage;
 use clap::ValueEnum;
+use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use serde::Serialize;
 
@@ -132,8 +133,7 @@ fn message(error: &DataFusionError) -> String {
             other => other.to_string(),
         },
         DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
-            datafusion::arrow::error::ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>()
-            {
+            ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>() {
                 Some(inner) => message(inner),
                 None => inner.to_string(),
             },
@@ -149,12 +149,19 @@ fn argument_error(message: &str) -> Option<&str> {
     Some(said.split_once(" No function matches").map_or(said, |(said, _)| said))
 }
 
+/// What the system says when the reader of our output is gone.
+const BROKEN_PIPE: &str = "Broken pipe (os error 32)";
+
 /// Whether a failure is that the reader of our output went away.
 pub fn is_broken_pipe(error: &DataFusionError) -> bool {
     let kind = match error.find_root() {
         DataFusionError::IoError(error) => Some(error.kind()),
         DataFusionError::ArrowError(error, _) => match error.as_ref() {
-            datafusion::arrow::error::ArrowError::IoError(_, error) => Some(error.kind()),
+            ArrowError::IoError(_, error) => Some(error.kind()),
+            // These keep no more of the failure than its text.
+            ArrowError::CsvError(text) | ArrowError::JsonError(text) if text.contains(BROKEN_PIPE) => {
+                Some(io::ErrorKind::BrokenPipe)
+            }
             _ => None,
         },
         _ => None,

@@ -1,76 +1,177 @@
-//! Progress of long work: on standard error, and only on a terminal.
+//! Progress of long work, on standard error: a bar on a terminal, elsewhere a line now and then.
 
-use std::sync::OnceLock;
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use asap_pipelines::run::{Observer, Summary};
 use asap_udfs::llm::Usage;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use tokio::task::JoinHandle;
 
-/// A bar with rows, rates and time left.
+use crate::output::{complain, count};
+
+/// How often a line is written where no terminal shows the bar.
+const LINES: Duration = Duration::from_secs(30);
+
+/// How far work on rows is, with rates, calls and the time that is left. It appears when work begins.
 pub struct Bar {
-    verb: &'static str,
+    is_quiet: bool,
+    reached: Arc<Reached>,
     bar: OnceLock<ProgressBar>,
-    tokens: std::sync::Arc<AtomicU64>,
-    /// Slices that there are.
-    all: AtomicU64,
+    lines: OnceLock<JoinHandle<()>>,
+}
+
+/// What is done until now.
+struct Reached {
+    verb: &'static str,
+    begun: OnceLock<Instant>,
+    all_rows: AtomicU64,
+    rows: AtomicU64,
+    tokens: AtomicU64,
+    all_slices: AtomicU64,
+    written_slices: AtomicU64,
+    usage: Mutex<Usage>,
+}
+
+impl Reached {
+    /// All of it in a line, after `elapsed`.
+    fn line(&self, elapsed: Duration) -> String {
+        let (rows, all) = (self.rows.load(Ordering::Relaxed), self.all_rows.load(Ordering::Relaxed));
+        let seconds = elapsed.as_secs_f64().max(0.001);
+        let rate = self.tokens.load(Ordering::Relaxed) as f64 / seconds;
+        let mut line = format!("{} of {} rows", count(rows), count(all));
+        let all_slices = self.all_slices.load(Ordering::Relaxed);
+        if all_slices > 1 {
+            line += &format!(", {} of {all_slices} slices", self.written_slices.load(Ordering::Relaxed));
+        }
+        line += &format!(", {} tokens/s", count(rate as u64));
+        let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        if usage.calls > 0 {
+            line += &format!(", {} calls, {} failed", count(usage.calls), count(usage.failed));
+        }
+        if usage.cost > 0.0 {
+            line += &format!(", cost {:.4}", usage.cost);
+        }
+        // Before a row is done nobody knows.
+        if rows > 0 {
+            let left = seconds / rows as f64 * all.saturating_sub(rows) as f64;
+            line += &format!(", {} left", humantime::format_duration(Duration::from_secs(left.ceil() as u64)));
+        }
+        line
+    }
 }
 
 impl Bar {
-    /// A bar that appears when work begins. `verb` says what is being done.
-    pub fn new(verb: &'static str) -> Self {
-        Self { verb, bar: OnceLock::new(), tokens: Default::default(), all: AtomicU64::new(0) }
+    /// A bar that appears when work begins, unless `is_quiet`. `verb` says what is being done.
+    pub fn new(verb: &'static str, is_quiet: bool) -> Self {
+        let reached = Reached {
+            verb,
+            begun: OnceLock::new(),
+            all_rows: AtomicU64::new(0),
+            rows: AtomicU64::new(0),
+            tokens: AtomicU64::new(0),
+            all_slices: AtomicU64::new(0),
+            written_slices: AtomicU64::new(0),
+            usage: Mutex::default(),
+        };
+        Self { is_quiet, reached: Arc::new(reached), bar: OnceLock::new(), lines: OnceLock::new() }
     }
 
-    /// Takes the bar off the terminal.
+    /// Takes the bar off the terminal; no line follows.
     pub fn finish(&self) {
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
+        self.lines.get().iter().for_each(|lines| lines.abort());
     }
 
     fn style(&self) -> ProgressStyle {
-        let tokens = std::sync::Arc::clone(&self.tokens);
-        let template = "{msg} {bar:30} {human_pos}/{human_len} rows, {tokens_per_second}, {eta} left";
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).with_key(
-            "tokens_per_second",
+        let reached = Arc::clone(&self.reached);
+        let style = ProgressStyle::with_template("{msg} {bar:30} {reached}");
+        style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key(
+            "reached",
             move |state: &ProgressState, line: &mut dyn std::fmt::Write| {
-                let seconds = state.elapsed().as_secs_f64().max(0.001);
-                let rate = tokens.load(Ordering::Relaxed) as f64 / seconds;
                 // A line that cannot be formatted is not drawn; there is nobody to tell.
-                let _ = write!(line, "{rate:.0} tokens/s");
+                let _ = write!(line, "{}", reached.line(state.elapsed()));
             },
         )
+    }
+
+    fn draw(&self, rows: u64) {
+        let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr());
+        bar.set_style(self.style());
+        bar.set_message(self.reached.verb);
+        bar.enable_steady_tick(Duration::from_millis(200));
+        // Work begins once.
+        drop(self.bar.set(bar));
+    }
+
+    fn write_lines(&self) {
+        let reached = Arc::clone(&self.reached);
+        let begun = *self.reached.begun.get_or_init(Instant::now);
+        let lines = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(LINES).await;
+                complain(&format!("{}: {}", reached.verb, reached.line(begun.elapsed())));
+            }
+        });
+        if let Err(lines) = self.lines.set(lines) {
+            lines.abort();
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 
 impl Observer for Bar {
     fn begin(&self, rows: u64, slices: u64) {
-        self.all.store(slices, Ordering::Relaxed);
-        let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr());
-        bar.set_style(self.style());
-        bar.set_message(self.verb);
-        bar.enable_steady_tick(Duration::from_millis(200));
-        let _ = self.bar.set(bar);
+        self.reached.all_rows.store(rows, Ordering::Relaxed);
+        self.reached.all_slices.store(slices, Ordering::Relaxed);
+        match std::io::stderr().is_terminal() {
+            _ if self.is_quiet => {}
+            true => self.draw(rows),
+            false => self.write_lines(),
+        }
     }
 
     fn advance(&self, rows: u64, tokens: u64) {
-        self.tokens.fetch_add(tokens, Ordering::Relaxed);
+        self.reached.rows.fetch_add(rows, Ordering::Relaxed);
+        self.reached.tokens.fetch_add(tokens, Ordering::Relaxed);
         if let Some(bar) = self.bar.get() {
             bar.inc(rows);
         }
     }
 
-    fn slices(&self, running: u64, waiting: u64, _: Usage) {
-        let all = self.all.load(Ordering::Relaxed);
-        if let Some(bar) = self.bar.get().filter(|_| all > 1) {
-            let begun = all.saturating_sub(waiting);
-            let written = begun.saturating_sub(running);
-            bar.set_message(format!("{} ({written}/{all} slices)", self.verb));
-        }
+    fn slices(&self, running: u64, waiting: u64, usage: Usage) {
+        let all = self.reached.all_slices.load(Ordering::Relaxed);
+        self.reached.written_slices.store(all.saturating_sub(running + waiting), Ordering::Relaxed);
+        *self.reached.usage.lock().unwrap_or_else(PoisonError::into_inner) = usage;
     }
 
     fn committed(&self, _: &Summary) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_is_known() {
+        let bar = Bar::new("pruning", true);
+        bar.begin(2000, 1);
+        assert_eq!(bar.reached.line(Duration::from_secs(10)), "0 of 2,000 rows, 0 tokens/s");
+        bar.begin(2000, 4);
+        bar.advance(500, 30_000);
+        bar.slices(1, 2, Usage { calls: 1200, failed: 3, cost: 0.25, ..Usage::default() });
+        assert_eq!(
+            bar.reached.line(Duration::from_secs(10)),
+            "500 of 2,000 rows, 1 of 4 slices, 3,000 tokens/s, 1,200 calls, 3 failed, cost 0.2500, 30s left"
+        );
+    }
 }

@@ -267,6 +267,8 @@ impl Method {
             "'not_pruned'",
             "'kept is NULL or names a step that the chain does not have'",
         ));
+        // An example without a thought would teach not to think.
+        faults.push(("__pruned = ''", "'emptied'", "'kept is empty: every step was dropped'"));
         let (mut status_case, mut error_case) = ("CASE".to_string(), "CASE".to_string());
         for (when, status, error) in faults {
             status_case += &format!(" WHEN {when} THEN {status}");

@@ -104,6 +104,9 @@ pub struct RunArgs {
     /// How the summary is printed; json is one object on the last line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
+    /// Say nothing on standard error but errors
+    #[arg(short, long)]
+    quiet: bool,
     #[command(flatten)]
     settings: SettingArgs,
 }
@@ -169,23 +172,24 @@ impl RunArgs {
 
 /// Runs the pipeline and prints its summary.
 pub async fn run(args: RunArgs) -> Result<(), Failure> {
-    let (format, dry_run, watch, metrics_addr) = (args.format, args.dry_run, args.watch, args.metrics_addr);
+    let (talk, dry_run, watch) = (Talk { format: args.format, is_quiet: args.quiet }, args.dry_run, args.watch);
+    let metrics_addr = args.metrics_addr;
     let request = args.request()?;
     let stop = Stop::listen("committing what is finished");
     if dry_run {
-        let bar = Bar::new("pruning");
+        let bar = Bar::new("pruning", talk.is_quiet);
         let result = estimate(request, &bar, stop.asked()).await;
         bar.finish();
         let estimate = result?;
-        return Ok(print_as(format, &estimate, || tables::estimate_table(&estimate))?);
+        return Ok(print_as(talk.format, &estimate, || tables::estimate_table(&estimate))?);
     }
     let metrics = match metrics_addr {
         Some(address) => Some(Metrics::serve(address).await?),
         None => None,
     };
-    let Some(pause) = watch else { return run_once(&request, format, metrics.as_ref(), &stop).await };
+    let Some(pause) = watch else { return run_once(&request, talk, metrics.as_ref(), &stop).await };
     loop {
-        let ended = run_once(&request, format, metrics.as_ref(), &stop).await;
+        let ended = run_once(&request, talk, metrics.as_ref(), &stop).await;
         // What the last run left is what the process leaves.
         if stop.is_asked() {
             return ended;
@@ -202,6 +206,13 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
             () = stop.asked() => return ended,
         }
     }
+}
+
+/// How a run is told of.
+#[derive(Clone, Copy)]
+struct Talk {
+    format: SummaryFormat,
+    is_quiet: bool,
 }
 
 /// Who watches a run: a bar, and where its figures are asked for, those.
@@ -244,13 +255,8 @@ impl Observer for Watchers<'_> {
     }
 }
 
-async fn run_once(
-    request: &Request,
-    format: SummaryFormat,
-    metrics: Option<&Metrics>,
-    stop: &Stop,
-) -> Result<(), Failure> {
-    let watchers = Watchers { bar: Bar::new("pruning"), metrics, broken: OnceLock::new() };
+async fn run_once(request: &Request, talk: Talk, metrics: Option<&Metrics>, stop: &Stop) -> Result<(), Failure> {
+    let watchers = Watchers { bar: Bar::new("pruning", talk.is_quiet), metrics, broken: OnceLock::new() };
     let result = run_pipeline(request.clone(), &watchers, stop.asked()).await;
     watchers.bar.finish();
     metrics.into_iter().for_each(Metrics::end_run);
@@ -259,15 +265,15 @@ async fn run_once(
         Err(error) => {
             if let Some(summary) = watchers.broken.get() {
                 let broken = tables::Broken { summary, error: error_line(&error) };
-                print_as(format, &broken, || tables::table(summary))?;
+                print_as(talk.format, &broken, || tables::table(summary))?;
             }
             return Err(error.into());
         }
     };
-    for note in &summary.notes {
+    for note in summary.notes.iter().filter(|_| !talk.is_quiet) {
         complain(&format!("note: {note}"));
     }
-    print_as(format, &summary, || tables::table(&summary))?;
+    print_as(talk.format, &summary, || tables::table(&summary))?;
     verdict(&summary, request.retry_rejects.is_some())
 }
 

@@ -91,6 +91,50 @@ fn settings_that_do_not_exist_or_have_the_wrong_type() {
 }
 
 #[test]
+fn variables_that_are_nearly_settings() {
+    let workplace = Workplace::new();
+    let given = |name: &str, value: &str, more: &[&str]| {
+        let mut command = workplace.command(&[&["sql", "-q", "-c", "SELECT 1"], more].concat());
+        Finished::from(command.env(name, value).output().unwrap())
+    };
+    let typo = given("ASAP_REFINE_MAX_TOKEN", "5", &[]);
+    assert_eq!(typo.code, 2);
+    assert!(
+        typo.stderr.contains("ASAP_REFINE_MAX_TOKEN is no setting; did you mean ASAP_REFINE_MAX_TOKENS?"),
+        "{typo:?}"
+    );
+    let secret = given("ASAP_ANCHOR_API_KEY", "hunter2", &[]);
+    assert!(secret.code == 2 && !secret.stderr.contains("hunter2"), "{secret:?}");
+    given("ASAP_ANCHOR_API_KEY", "hunter2", &["--set", "asap.anchor.api_key_env=ASAP_ANCHOR_API_KEY"]).ok();
+    given("ASAP_OF_ANOTHER_TOOL", "1", &[]).ok();
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let workplace = Workplace::new();
+    for format in ["table", "csv", "tsv", "json", "nd-json", "automatic"] {
+        let query = "SELECT value, repeat('x', 200) FROM generate_series(1, 20000)";
+        let script =
+            format!("(asap sql -q --format {format} -c \"{query}\"; echo $? > code) | head -1 > /dev/null; cat code");
+        let ended = workplace.shell(&script);
+        assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("0\n", ""), "{format}");
+    }
+}
+
+#[test]
+fn text_that_the_scoring_model_does_not_know_is_told_once() {
+    let workplace = Workplace::new();
+    let told = |steps: &str| {
+        let query = format!("SELECT count(cot_surprisal('q' || value, {steps})) FROM generate_series(1, 150)");
+        let ended = workplace.run(&["sql", "-q", "-c", &query]);
+        ended.ok();
+        ended.stderr.matches("no likelier than chance").count()
+    };
+    assert_eq!(told("['让我们计算一下', '所以答案是' || value, '再检查一遍']"), 1);
+    assert_eq!(told("['We have 2 + 2 = 4.', 'So it is ' || value || '.', 'The answer is 4.']"), 0);
+}
+
+#[test]
 fn models_that_cannot_be_loaded() {
     let workplace = Workplace::new();
     let missing = ["--from", "data/sample", "--set", "asap.scorer.model=nowhere"];

@@ -19,7 +19,7 @@ use futures::StreamExt;
 use object_store::path::Path;
 use url::Url;
 
-use asap_udfs::plan::FenceExec;
+use asap_udfs::plan::{CallMetrics, FenceExec};
 
 use super::ledger::{ATTEMPT, Attempt, SliceName};
 use super::progress::Progress;
@@ -257,6 +257,9 @@ fn account(plan: &dyn ExecutionPlan, partition: usize, expected: u64, mut receip
     receipt.usage = found.usage;
     receipt.seconds.insert("read".to_string(), found.reading);
     receipt.seconds.insert("compute".to_string(), found.computing);
+    for (part, waiting) in [("score", found.scoring), ("ask", found.asking)] {
+        receipt.seconds.extend(waiting.map(|seconds| (part.to_string(), seconds)));
+    }
     Ok(receipt)
 }
 
@@ -268,6 +271,9 @@ struct Found {
     usage: std::collections::BTreeMap<String, u64>,
     reading: f64,
     computing: f64,
+    /// Waiting for the scoring model, and for what writes direct thoughts and prunes by them; None where nothing does.
+    scoring: Option<f64>,
+    asking: Option<f64>,
 }
 
 impl Found {
@@ -281,7 +287,10 @@ impl Found {
             let before: u64 = plan.children().iter().map(|child| rows_of(child.as_ref(), partition)).sum();
             self.filtered += before.saturating_sub(rows_of(plan, partition));
         }
-        if plan.downcast_ref::<FenceExec>().is_some() {
+        if let Some(fence) = plan.downcast_ref::<FenceExec>() {
+            let waited = seconds(plan, partition, CallMetrics::TIME_WAITED);
+            let part = if fence.asks() { &mut self.asking } else { &mut self.scoring };
+            *part.get_or_insert(0.0) += waited;
             for name in USAGE {
                 *self.usage.entry(name.to_string()).or_default() += metric(plan, partition, name);
             }

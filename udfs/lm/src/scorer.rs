@@ -29,6 +29,7 @@ pub struct LoadedModel {
     output_rows: Arc<AtomicU64>,
     /// Tokens that the model can read at once.
     window: usize,
+    vocabulary: usize,
     notes: Vec<String>,
 }
 
@@ -57,7 +58,7 @@ impl LoadedModel {
                 (ModelThread::spawn(model, memory)?, output_rows)
             }
         };
-        Ok(Self { thread, output_rows, window, notes })
+        Ok(Self { thread, output_rows, window, vocabulary, notes })
     }
 
     /// What in its config is not known, or not as it seems.
@@ -215,6 +216,11 @@ impl Scorer {
             Err(LmError::Prompt(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The surprisal in nats of a token that is drawn from the vocabulary by chance.
+    pub fn chance(&self) -> f32 {
+        (self.model.vocabulary as f32).ln()
     }
 
     /// Whether the model's thread has ended.

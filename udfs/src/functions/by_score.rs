@@ -59,6 +59,18 @@ pub struct ByScore<F> {
 
 equal_by_models!(ByScore<F: StepScore>);
 
+impl<F: StepScore> ByScore<F> {
+    fn judge(&self, scored: &[Scored], chance: f32) {
+        let steps = scored.iter().filter_map(|row| if let Scored::Steps(scores) = row { Some(scores) } else { None });
+        let (mut all, mut above) = (0, 0);
+        for token in steps.flat_map(|scores| &scores.first).flatten() {
+            all += 1;
+            above += u64::from(token.surprisal > chance);
+        }
+        self.session.count_chance(all, above, chance);
+    }
+}
+
 impl<F: StepScore> Prepare for ByScore<F> {
     fn prepare(&self, config: &ConfigOptions) -> Result<()> {
         self.session.models.scorer(config).map(drop)
@@ -93,7 +105,9 @@ impl<F: StepScore> AsyncCall for ByScore<F> {
         metrics.add_calls(prepared.calls());
         metrics.add_cache_hits(prepared.remembered());
         metrics.add_tokens(prepared.tokens(), 0);
-        let mut scored = scorer.score(prepared).await.map_err(failed)?.into_iter();
+        let scored = scorer.score(prepared).await.map_err(failed)?;
+        self.judge(&scored, scorer.chance());
+        let mut scored = scored.into_iter();
         self.session.count_remembered(&rows.context);
         let fail = Settings::of(rows.config())?.on_error == OnError::Fail;
         let lists = is_chain.into_iter().map(|is_chain| match is_chain.then(|| scored.next()).flatten() {

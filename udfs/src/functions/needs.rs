@@ -1,6 +1,7 @@
 //! What functions need: the models of their session, settings, room to compare texts.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use asap_lm::{Scorer, Tokenizer};
 use datafusion::common::Result;
@@ -14,6 +15,9 @@ use crate::kernels::gestalt::Gestalt;
 use crate::models::Models;
 use crate::settings::Settings;
 
+/// Steps after which it is judged whether a model knows such text at all.
+const JUDGED: u64 = 200;
+
 /// The models that the functions of a session share.
 #[derive(Debug, Clone)]
 pub struct SessionModels {
@@ -22,12 +26,36 @@ pub struct SessionModels {
     /// Who answers.
     pub anchorers: Anchorers,
     reservation: CacheReservation,
+    chance: Arc<Chance>,
+}
+
+/// Steps that were scored, and those whose first token surprises more than one drawn by chance.
+#[derive(Debug, Default)]
+struct Chance {
+    steps: AtomicU64,
+    above: AtomicU64,
+    is_told: AtomicBool,
 }
 
 impl SessionModels {
     /// Those of a session.
     pub fn new(models: Models, anchorers: Anchorers) -> Self {
-        Self { models, anchorers, reservation: CacheReservation::default() }
+        Self { models, anchorers, reservation: CacheReservation::default(), chance: Arc::default() }
+    }
+
+    /// Counts first tokens of steps, `above` of them with more nats than `chance`, and tells once if the scoring model finds
+    /// most of them no likelier than chance: then the order of steps is noise.
+    pub fn count_chance(&self, steps: u64, above: u64, chance: f32) {
+        let steps = self.chance.steps.fetch_add(steps, Ordering::Relaxed) + steps;
+        let above = self.chance.above.fetch_add(above, Ordering::Relaxed) + above;
+        let is_noise = steps >= JUDGED && 2 * above > steps;
+        if is_noise && !self.chance.is_told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the scoring model finds these chains no likelier than chance: {above} of {steps} steps begin with a token of \
+                 more than {chance:.1} nats (ln of its vocabulary), so which steps go is noise; set asap.scorer.model to a \
+                 model that knows such text"
+            );
+        }
     }
 
     /// Counts what the session remembers in the memory of its queries.

@@ -48,6 +48,11 @@ impl FenceExec {
         Ok(Self { input, calls, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() })
     }
 
+    /// Whether one of its calls asks a language model.
+    pub fn asks(&self) -> bool {
+        self.calls.iter().any(|planned| planned.call.asks())
+    }
+
     pub(super) fn calls(&self) -> &[PlannedCall] {
         &self.calls
     }
