@@ -11,6 +11,7 @@ use datafusion::functions::regex::expr_fn::regexp_like;
 use datafusion::functions::string::expr_fn::{concat, starts_with};
 use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_nested::expr_fn::{array_element, array_length, array_position};
+use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, not, when};
 use datafusion::scalar::ScalarValue;
 
@@ -144,7 +145,7 @@ impl Reading {
         // A chain in a column of its own is taken as it is, also where it speaks of tags; only one that begins with a tag is
         // a whole generation.
         let begins = |tag: &str| starts_with(held.clone(), lit(tag));
-        let is_generation = || or_all(OPENING.map(begins));
+        let is_generation = || disjunction(OPENING.map(begins)).unwrap_or_else(|| lit(false));
         let read = when(is_generation(), coalesce(vec![think, held.clone()])).otherwise(held.clone())?;
         // Most chains are told apart by their first character.
         let cot = when(begins("<"), read).otherwise(held.clone())?;
@@ -178,10 +179,6 @@ impl Reading {
         }
         faults
     }
-}
-
-fn or_all<const N: usize>(conditions: [Expr; N]) -> Expr {
-    conditions.into_iter().reduce(Expr::or).unwrap_or_else(|| lit(false))
 }
 
 fn is_blank(text: &Expr) -> Expr {

@@ -149,14 +149,16 @@ impl Counted {
     }
 
     async fn answer(&self, request: &ChatRequest) -> Result<Answer> {
-        let prompt: Vec<String> = request.messages.iter().map(|message| message.content.clone()).collect();
         let (counter, stand_in) = (Arc::clone(&self.counter), Arc::clone(&self.stand_in));
-        let (text, tokens_in, tokens_out) = cores::run(move || {
+        let is_counted = self.counter.sampled.fetch_add(1, Ordering::Relaxed) < SAMPLED_REQUESTS;
+        let prompt = is_counted.then(|| request.messages.iter().map(|said| said.content.as_str()).collect::<String>());
+        let (text, counted) = cores::run(move || {
             let text = stand_in.text();
-            let tokens = counter.tokens(&prompt.concat(), &text);
-            tokens.map(|(tokens_in, tokens_out)| (text, tokens_in, tokens_out))
+            let counted = prompt.map(|prompt| counter.count(&prompt, &text)).transpose();
+            counted.map(|counted| (text, counted))
         })
         .await??;
+        let (tokens_in, tokens_out) = counted.unwrap_or_else(|| self.counter.estimate([request.bytes(), text.len()]));
         let is_longest = matches!(*self.stand_in, StandIn::Longest);
         let tokens_out = if is_longest { u64::from(request.max_tokens) } else { tokens_out };
         Ok(Answer { text, tokens_in, tokens_out })
@@ -164,13 +166,15 @@ impl Counted {
 }
 
 impl Counter {
-    /// Tokens of a prompt and of its answer: counted for the first requests, then estimated from their bytes.
-    fn tokens(&self, prompt: &str, answer: &str) -> Result<(u64, u64)> {
-        if self.sampled.fetch_add(1, Ordering::Relaxed) >= SAMPLED_REQUESTS {
-            let tokens = self.sampled_tokens.load(Ordering::Relaxed) as f64;
-            let of_bytes = self.sampled_bytes.load(Ordering::Relaxed).max(1) as f64;
-            return Ok([prompt, answer].map(|text| (text.len() as f64 * tokens / of_bytes).round() as u64).into());
-        }
+    /// Tokens of a prompt and of its answer, by their bytes and by what was counted of others.
+    fn estimate(&self, bytes: [usize; 2]) -> (u64, u64) {
+        let tokens = self.sampled_tokens.load(Ordering::Relaxed) as f64;
+        let of_bytes = self.sampled_bytes.load(Ordering::Relaxed).max(1) as f64;
+        bytes.map(|bytes| (bytes as f64 * tokens / of_bytes).round() as u64).into()
+    }
+
+    /// Tokens of a prompt and of its answer.
+    fn count(&self, prompt: &str, answer: &str) -> Result<(u64, u64)> {
         let count = |text: &str| self.tokenizer.count(text).map(|tokens| tokens as u64).map_err(crate::models::failed);
         let (tokens_in, tokens_out) = (count(prompt)?, count(answer)?);
         self.sampled_bytes.fetch_add((prompt.len() + answer.len()) as u64, Ordering::Relaxed);

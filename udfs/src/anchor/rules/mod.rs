@@ -29,7 +29,6 @@ use async_trait::async_trait;
 use super::algorithm1::of_steps;
 use super::{Anchorer, NO_ANCHOR, Pruned, Refusal, Row, chain_and_thought, question_and_answer};
 use crate::cores;
-use crate::kernels::steps::steps;
 use crate::llm::chat::FailureKind;
 use crate::llm::{Result, Statement};
 pub use path::core;
@@ -68,11 +67,12 @@ impl Anchorer for Rules {
         thought: Option<&str>,
         _: Option<&Arc<Statement>>,
     ) -> Result<Row<Pruned>> {
-        let (cot, thought) = match chain_and_thought(cot, thought) {
-            Ok((cot, _, thought)) => (cot.to_string(), thought.to_string()),
-            Err(refusal) => return Ok(Row::unasked(Err(refusal))),
-        };
-        Ok(Row::unasked(Ok(cores::run(move || prune(&steps(&cot), &thought)).await?)))
+        let [cot, thought] = [cot, thought].map(|text| text.map(str::to_string));
+        let outcome = cores::run(move || {
+            let (_, original, thought) = chain_and_thought(cot.as_deref(), thought.as_deref())?;
+            Ok(prune(&original, thought))
+        });
+        Ok(Row::unasked(outcome.await?))
     }
 
     async fn complete(&self, _: &str, _: Option<&Arc<Statement>>) -> Result<Row<String>> {
