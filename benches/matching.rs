@@ -11,8 +11,8 @@ use std::fs::File;
 use std::hint::black_box;
 use std::path::Path;
 
-use asap_udfs::kernels::gestalt::Gestalt;
-use asap_udfs::kernels::matching::walk;
+use asap_kernels::gestalt::Gestalt;
+use asap_kernels::matching::walk;
 use common::CpuTime;
 use criterion::{Criterion, criterion_group, criterion_main};
 use prose::Prose;

@@ -11,11 +11,11 @@ use std::fs::File;
 use std::hint::black_box;
 use std::path::Path;
 
+use asap_kernels::budget::by_score;
+use asap_kernels::steps::steps;
 use asap_lm::{Joined, Tokenizer};
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
-use asap_udfs::kernels::budget::by_score;
-use asap_udfs::kernels::steps::steps;
 use asap_udfs::llm::Llm;
 use common::CpuTime;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};

@@ -2,17 +2,21 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`cli`] | the commands, each in a module of its name: [`run`], [`sql`], [`lake`], [`cache`], [`sample`], [`schedule`], [`train`] |
+//! | [`cli`] | the commands, each in a module of its name: [`inspect`], [`run`], [`sql`], [`lake`], [`cache`], [`model`], [`sample`], [`schedule`], [`train`] |
+//! | [`builtin`] | the pipelines that asap brings |
 //! | [`config`] | settings from files, variables and the command line |
 //! | [`failure`] | why a command ended, and its exit code |
 //! | [`output`], [`progress`] | what people and machines read |
 //! | [`signals`] | being asked to stop |
 
+pub mod builtin;
 pub mod cache;
 pub mod cli;
 pub mod config;
 pub mod failure;
+pub mod inspect;
 pub mod lake;
+pub mod model;
 pub mod output;
 pub mod progress;
 pub mod run;

@@ -41,12 +41,18 @@ impl Reached {
         let (rows, all) = (self.rows.load(Ordering::Relaxed), self.all_rows.load(Ordering::Relaxed));
         let seconds = elapsed.as_secs_f64().max(0.001);
         let rate = self.tokens.load(Ordering::Relaxed) as f64 / seconds;
-        let mut line = format!("{} of {} rows", count(rows), count(all));
+        let mut line = match all {
+            // What is read does not say how much it is.
+            0 => format!("{} rows", count(rows)),
+            _ => format!("{} of {} rows", count(rows), count(all)),
+        };
         let all_slices = self.all_slices.load(Ordering::Relaxed);
         if all_slices > 1 {
             line += &format!(", {} of {all_slices} slices", self.written_slices.load(Ordering::Relaxed));
         }
-        line += &format!(", {} tokens/s", count(rate as u64));
+        if self.all_slices.load(Ordering::Relaxed) > 0 {
+            line += &format!(", {} tokens/s", count(rate as u64));
+        }
         let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         if usage.calls > 0 {
             line += &format!(", {} calls, {} failed", count(usage.calls), count(usage.failed));
@@ -55,7 +61,7 @@ impl Reached {
             line += &format!(", cost {:.4}", usage.cost);
         }
         // Before a row is done nobody knows.
-        if rows > 0 {
+        if rows > 0 && all > 0 {
             let left = seconds / rows as f64 * all.saturating_sub(rows) as f64;
             line += &format!(", {} left", humantime::format_duration(Duration::from_secs(left.ceil() as u64)));
         }

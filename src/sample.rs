@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use asap_generator::{LEAST_SUPPORT, Label, MOST_PRECISION, Voice, cues, generate, read_steps};
-use asap_udfs::kernels::{steps::steps, tags::think};
+use asap_kernels::{steps::steps, tags::think};
 use clap::Args;
 
 use crate::failure::Failure;

@@ -1,9 +1,12 @@
 //! `asap sql`: datafusion-cli with the functions of asap, its table `corpus` and Delta tables.
 
+mod prompt;
 mod tables;
+mod watch;
 
 use std::collections::HashMap;
 use std::io::{IsTerminal, Read};
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,7 +17,8 @@ use asap_pipelines::run::plan::CORPUS;
 use asap_udfs::llm::Llm;
 use async_trait::async_trait;
 use clap::Args;
-use datafusion::common::plan_err;
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::{exec_datafusion_err, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SessionState, TaskContext};
@@ -27,6 +31,7 @@ use datafusion_cli::object_storage::AwsOptions;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
+use futures::FutureExt;
 use object_store::ObjectStore;
 use url::Url;
 
@@ -34,7 +39,9 @@ use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
 use crate::output::{calls, complain};
 use crate::signals::Stop;
+use prompt::Prompt;
 use tables::is_remote;
+use watch::Watch;
 
 /// Query chain-of-thought datasets by SQL
 #[derive(Debug, Args)]
@@ -45,7 +52,7 @@ Examples:
   asap sql -c \"SELECT count(*) FROM 'data/sample/openr1-math.parquet'\" --format json -q
   asap sql -c \"CREATE EXTERNAL TABLE pruned STORED AS DELTATABLE LOCATION 'out/pruned'\" -c \"SELECT * FROM pruned\"")]
 pub struct SqlArgs {
-    /// Define the table corpus: a folder or file of Parquet in any published shape
+    /// Define the table corpus: a folder, file or pattern of Parquet or JSON lines (asap inspect says how they are read)
     #[arg(long, value_name = "LOC")]
     from: Option<String>,
     /// Say which columns are question, cot and answer, where that cannot be recognised; without an answer, cot is the
@@ -78,17 +85,20 @@ pub struct SqlArgs {
 pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let settings = config::load(&args.settings)?;
     let llm = Llm::new(Some(Arc::new(SharedAnswers::new(&settings))));
-    let context = tables::with_tables(asap_pipelines::session::session(settings, &llm)?);
+    let watch = Watch::default();
+    let context = tables::with_tables(watch.over(asap_pipelines::session::session(settings, &llm)?));
+    let mut corpus = None;
     if let Some(from) = &args.from {
         let mapping = args.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?;
-        let corpus = Corpus::open(&context.state(), from, mapping.as_ref()).await?;
+        let opened = Corpus::open(&context.state(), from, mapping.as_ref()).await?;
         if !args.quiet {
-            corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+            opened.notes.iter().for_each(|note| complain(&format!("note: {note}")));
         }
-        corpus.set_batch_rows(&context);
-        context.register_table(CORPUS, Arc::new(corpus.view(&context.state())?))?;
+        opened.set_batch_rows(&context);
+        context.register_table(CORPUS, Arc::new(opened.view(&context.state())?))?;
+        corpus = Some(opened);
     }
-    let session = Session(context);
+    let session = Session { context, corpus };
 
     let mut commands = Vec::new();
     for path in &args.files {
@@ -99,7 +109,7 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     commands.extend(args.commands);
 
     let is_table = matches!(args.format, PrintFormat::Table | PrintFormat::Automatic);
-    let mut print = PrintOptions {
+    let print = PrintOptions {
         format: args.format,
         quiet: args.quiet,
         // What a program reads is never cut.
@@ -108,9 +118,9 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         instrumented_registry: Arc::new(InstrumentedObjectStoreRegistry::new()),
     };
     if commands.is_empty() && std::io::stdin().is_terminal() {
-        let done = exec::exec_from_repl(&session, &mut print).await;
+        let done = Prompt { session: &session, print, llm: &llm, watch: &watch, is_expanded: false }.run().await;
         llm.landed().await;
-        return done.map_err(|error| Failure::Failed(error.to_string()));
+        return done;
     }
     if commands.is_empty() {
         let mut text = String::new();
@@ -120,6 +130,7 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let stop = Stop::listen("keeping what was asked");
     let done = tokio::select! {
         done = execute(&session, commands, &print) => done.map_err(Failure::from),
+        never = watch.tell(&llm, args.quiet) => match never {},
         () = stop.asked() => Err(Failure::TryLater("interrupted".to_string())),
     };
     // Calls that were sent are paid, so their answers are kept.
@@ -134,17 +145,43 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
 async fn execute(session: &Session, commands: Vec<String>, print: &PrintOptions) -> Result<()> {
     for command in commands {
         session.check_stores(&command)?;
-        exec::exec_from_commands(session, vec![command], print).await?;
+        // Some damage to a file makes its reader panic.
+        let work = AssertUnwindSafe(exec::exec_from_commands(session, vec![command], print)).catch_unwind();
+        let failed = match work.await {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error,
+            Err(_) => exec_datafusion_err!("the query stopped by a panic, which is told above"),
+        };
+        return Err(session.with_file(failed).await);
     }
     Ok(())
 }
 
 /// The session as datafusion-cli sees it. Object stores stay the session's own: they know our credentials.
-struct Session(SessionContext);
+struct Session {
+    context: SessionContext,
+    corpus: Option<Corpus>,
+}
 
 impl Session {
+    /// A failure of a reader with the name of its file.
+    async fn with_file(&self, error: DataFusionError) -> DataFusionError {
+        let is_of_reader = match error.find_root() {
+            DataFusionError::ParquetError(_) => true,
+            DataFusionError::ArrowError(error, _) => {
+                matches!(error.as_ref(), ArrowError::ParquetError(_) | ArrowError::ExternalError(_))
+            }
+            _ => false,
+        };
+        let damaged = match &self.corpus {
+            Some(corpus) if is_of_reader => corpus.damaged(&self.context.state()).await,
+            _ => None,
+        };
+        damaged.map_or(error, DataFusionError::from)
+    }
+
     fn store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
-        self.0.runtime_env().object_store_registry.get_store(url)
+        self.context.runtime_env().object_store_registry.get_store(url)
     }
 
     /// Asks for the stores of a command's tables and files, for datafusion-cli does not say why it gets none.
@@ -179,30 +216,30 @@ fn checked(named: &str, options: &HashMap<String, String>) -> Result<String> {
 #[async_trait]
 impl CliSessionContext for Session {
     fn task_ctx(&self) -> Arc<TaskContext> {
-        self.0.task_ctx()
+        self.context.task_ctx()
     }
 
     fn session_state(&self) -> SessionState {
-        self.0.state()
+        self.context.state()
     }
 
     fn register_object_store(&self, url: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
         // Standard input can be read once, and this store has.
         if url.scheme() == "stdin" {
-            return self.0.register_object_store(url, store);
+            return self.context.register_object_store(url, store);
         }
         self.store(url).ok()
     }
 
     fn register_table_options_extension_from_scheme(&self, scheme: &str) {
-        CliSessionContext::register_table_options_extension_from_scheme(&self.0, scheme);
+        CliSessionContext::register_table_options_extension_from_scheme(&self.context, scheme);
         if scheme == "s3" {
             // datafusion-cli makes a store before it asks for ours. With these it asks neither AWS nor the machine for
             // credentials and the bucket's region, which would fail, or take its time, where ours need not.
             let set = |value: &str| Some(value.to_string());
             let (access_key_id, secret_access_key, region) = (set("unused"), set("unused"), set("us-east-1"));
             let options = AwsOptions { access_key_id, secret_access_key, region, ..AwsOptions::default() };
-            self.0.register_table_options_extension(options);
+            self.context.register_table_options_extension(options);
         }
     }
 
@@ -216,7 +253,7 @@ impl CliSessionContext for Session {
             LogicalPlan::Copy(copy) => copy.output_url = checked(&copy.output_url, &copy.options)?,
             _ => {}
         }
-        self.0.execute_logical_plan(plan).await.map_err(|error| match error {
+        self.context.execute_logical_plan(plan).await.map_err(|error| match error {
             // Where it sees one of these, datafusion-cli asks AWS for the region of the bucket and starts again.
             DataFusionError::ObjectStore(_) => error.context("the object store failed"),
             error => error,

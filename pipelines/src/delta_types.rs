@@ -57,9 +57,12 @@ pub fn delta_type(found: &DataType) -> DataType {
     }
 }
 
+/// What a column without a name is called: pandas and R write an index so.
+pub const UNNAMED: &str = "unnamed";
+
 /// The name under which a table holds a column: forbidden characters become `_`.
 pub fn delta_name(found: &str) -> String {
-    found.replace(FORBIDDEN, "_")
+    if found.is_empty() { UNNAMED.to_string() } else { found.replace(FORBIDDEN, "_") }
 }
 
 fn delta_field(field: &FieldRef) -> FieldRef {

@@ -12,6 +12,7 @@ use asap_udfs::llm::Llm;
 use asap_udfs::{Models, Settings, plan, register_all};
 
 use crate::corpus::CorpusFunction;
+use crate::corpus::inspect::ShapesFunction;
 use crate::delta_stores;
 use crate::location::Stores;
 use crate::pruned::Pruned;
@@ -44,6 +45,7 @@ fn session_state(settings: Settings, llm: &Llm) -> Result<SessionState> {
     let mut state = plan::install(builder).build();
     register_all(&mut state, &models, llm)?;
     state.register_udtf(CorpusFunction::NAME, Arc::new(CorpusFunction));
+    state.register_udtf(ShapesFunction::NAME, Arc::new(ShapesFunction));
     state.register_relation_planner(Arc::new(Pruned))?;
     Ok(state)
 }

@@ -5,7 +5,6 @@ mod tables;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -16,39 +15,48 @@ use asap_pipelines::run::{
 use asap_udfs::llm::Usage;
 use clap::{Args, ValueEnum};
 
+use crate::builtin;
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, error_line, print_as};
+use crate::output::{SummaryFormat, complain, error_line, print, print_as};
 use crate::progress::Bar;
 use crate::signals::Stop;
 use metrics::Metrics;
 
 /// Run a pipeline over a corpus and commit what it returns to a Delta table
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "asap run [OPTIONS] --from <[NAME=]LOC> --to <LOC> <PIPELINE>",
+    after_help = "\
 Examples:
-  asap run pipelines/sql/asap.sql --from data/sample --to out/pruned
-  asap run pipelines/sql/asap.sql --from traces.parquet --to out/short --set asap.refine.max_tokens=2048
-  asap run pipelines/sql/truncate.sql --from data/sample --to out/truncated --limit 100 --format json
-  asap run pipelines/sql/asap.sql --from DIR --to OUT --dry-run --set asap.anchor.provider=openai …
+  asap run asap --from data/sample --to out/pruned
+  asap run asap --from traces.jsonl --to out/short --set asap.refine.max_tokens=2048
+  asap run truncate --from data/sample --to out/truncated --limit 100 --format json
+  asap run asap --from DIR --to OUT --dry-run --set asap.anchor.provider=openai …
+  asap run asap --print > mine.sql
   asap run mine.sql --from math=s3://lake/math --from code=s3://lake/code --to s3://lake/pruned --on-change reprocess
   asap run mine.sql --from DIR --to OUT --columns question=Prompt,cot=Reasoning,answer=Reply
 
 The same command again does what is left: it finds in the table's own log what is done, whoever did it. Exit codes: 0 done
 or nothing to do, 1 failed, 2 usage or settings, 3 a file failed or too many rows were rejected, 4 another run did it all
-first, 75 try later.")]
+first, 75 try later."
+)]
 pub struct RunArgs {
-    /// The pipeline: a file with one SELECT over the table corpus
+    /// The pipeline: a file with one SELECT over the table corpus, or one that asap brings: asap, without_anchor,
+    /// without_surprisal, random or truncate
     #[arg(value_name = "PIPELINE")]
-    pipeline: PathBuf,
-    /// The corpus: a folder, file or pattern of Parquet in any published shape, or a Delta table, which is followed version
-    /// by version; may be repeated, each with a name then, which stands before the paths of its files in the column source.
+    pipeline: String,
+    /// Print the pipeline and end
+    #[arg(long)]
+    print: bool,
+    /// The corpus: a folder, file or pattern of Parquet or JSON lines (asap inspect says how they are read), or a Delta
+    /// table, which is followed version by version; may be repeated, each with a name then, which stands before the paths of its files in the column source.
     /// A file is known by its path below the location, so name that in the same way each time
-    #[arg(long, value_name = "[NAME=]LOC", required = true)]
+    #[arg(long, value_name = "[NAME=]LOC", required_unless_present = "print")]
     from: Vec<String>,
     /// The output: a new folder, or one that this pipeline filled before
-    #[arg(long, value_name = "LOC")]
-    to: String,
+    #[arg(long, value_name = "LOC", required_unless_present = "print")]
+    to: Option<String>,
     /// Say which columns are question, cot and answer, where that cannot be recognised; without an answer, cot is the
     /// whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…")]
@@ -91,6 +99,10 @@ pub struct RunArgs {
     /// NULL
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     partition_by: Vec<String>,
+    /// Which of the input's columns the output holds beside the pipeline's own: needed (all but those of which other
+    /// columns say everything), all, none, or their names; rejects hold all
+    #[arg(long, value_name = "needed|all|none|COLUMNS", default_value = "needed")]
+    originals: String,
     /// Bytes at which a shard is closed
     #[arg(long, value_name = "BYTES", default_value_t = asap_pipelines::run::shards::SHARD_BYTES)]
     target_shard_bytes: NonZeroU64,
@@ -134,14 +146,11 @@ enum SchemaChange {
 impl RunArgs {
     fn request(self) -> Result<Request, Failure> {
         let settings = config::load(&self.settings)?;
-        let sql = std::fs::read_to_string(&self.pipeline).map_err(|error| {
-            Failure::Usage(format!("cannot read the pipeline {}: {error}", self.pipeline.display()))
-        })?;
         Ok(Request {
-            name: self.pipeline.display().to_string(),
-            sql,
+            sql: builtin::pipeline(&self.pipeline).map_err(Failure::Usage)?,
+            name: self.pipeline,
             from: self.from,
-            to: self.to,
+            to: self.to.unwrap_or_default(),
             columns: self.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?,
             limit: self.limit,
             settings,
@@ -165,6 +174,7 @@ impl RunArgs {
             grace: self.grace,
             partition_by: self.partition_by,
             shard_bytes: self.target_shard_bytes,
+            originals: self.originals.parse()?,
             says_finished: self.watch.is_none(),
         })
     }
@@ -172,6 +182,10 @@ impl RunArgs {
 
 /// Runs the pipeline and prints its summary.
 pub async fn run(args: RunArgs) -> Result<(), Failure> {
+    if args.print {
+        let sql = builtin::pipeline(&args.pipeline).map_err(Failure::Usage)?;
+        return Ok(print(sql.trim_end())?);
+    }
     let (talk, dry_run, watch) = (Talk { format: args.format, is_quiet: args.quiet }, args.dry_run, args.watch);
     let metrics_addr = args.metrics_addr;
     let request = args.request()?;

@@ -8,6 +8,7 @@ use toml::{Table, Value};
 use super::flags::Flags;
 use super::nearest;
 use super::times::Times;
+use crate::builtin;
 use crate::failure::Failure;
 
 /// The keys of a job that are no flags of `asap run`.
@@ -72,8 +73,10 @@ fn read_job(flags: &Flags, name: &str, job: &Table) -> Result<Job, Vec<(String, 
     // The expression is looked at even where the zone is wrong.
     let times = times(job.get(CRON), zone.unwrap_or_default()).map_err(|fault| kept(CRON, fault)).ok();
     let arguments = flags.arguments(job, &[CRON, TIMEZONE]).map_err(|more| faults.extend(more)).ok();
-    let pipeline = job.get(PIPELINE).and_then(Value::as_str).filter(|path| !Path::new(path).is_file());
-    faults.extend(pipeline.map(|path| (PIPELINE.to_string(), format!("there is no file {path}"))));
+    let pipeline = job.get(PIPELINE).and_then(Value::as_str).map(builtin::pipeline);
+    if let Some(Err(fault)) = pipeline {
+        faults.push((PIPELINE.to_string(), fault));
+    }
     match (times, arguments) {
         (Some(times), Some(arguments)) if faults.is_empty() => Ok(Job { name: name.to_string(), times, arguments }),
         _ => Err(faults),

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use asap_kernels::tags;
 use asap_lm::train::{END, Example, random};
 use asap_lm::{PromptTemplate, Tokenizer};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
-use asap_udfs::kernels::tags;
 use asap_udfs::llm::Llm;
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::DataType;

@@ -36,7 +36,7 @@ pub struct TrainArgs {
     /// The shape of the model, as Hugging Face writes it; its dtype says how weights are stored
     #[arg(long, value_name = "CONFIG.JSON")]
     init: PathBuf,
-    /// A folder or file of Parquet in any published shape
+    /// A folder or file of Parquet or JSON lines (asap inspect says how they are read)
     #[arg(long, value_name = "LOC")]
     data: String,
     /// Say which columns are question, cot and answer, where that cannot be recognised

@@ -40,12 +40,15 @@ fn locations_that_hold_no_corpus() {
     fs::create_dir(workplace.path("empty")).unwrap();
     let early = workplace.run(&["run", "pipelines/sql/truncate.sql", "--to", "out", "--from", "empty"]);
     assert!(
-        early.ok().contains("nothing to do") && early.stderr.contains("note: no Parquet file (*.parquet) is in empty")
+        early.ok().contains("nothing to do")
+            && early.stderr.contains("note: no Parquet file (*.parquet) and no JSON lines (*.jsonl) are in empty")
     );
     assert!(!workplace.path("out").exists(), "something was written");
     fs::create_dir(workplace.path("json")).unwrap();
     fs::write(workplace.path("json/a.jsonl"), "{\"question\": \"q\"}\n").unwrap();
-    refused(&workplace, 1, &["--from", "json"], &["json/a.jsonl", "JSON lines", "COPY"]);
+    refused(&workplace, 1, &["--from", "json"], &["json/a.jsonl", "fit no shape", "question (text)"]);
+    fs::write(workplace.path("json/a.jsonl"), "{\"question\": \"q\"}\n{\"question\": \"q").unwrap();
+    refused(&workplace, 1, &["--from", "json"], &["line 2 of", "json/a.jsonl", "no whole JSON object"]);
     fs::write(workplace.path("a.csv"), "question,cot\nq,c\n").unwrap();
     refused(&workplace, 1, &["--from", "a.csv"], &["a.csv", "CSV", "COPY"]);
     fs::write(workplace.path("fake.parquet"), "not a table").unwrap();
@@ -63,9 +66,26 @@ fn columns_that_are_not_a_corpus() {
     refused(&workplace, 1, &["--from", "odd.parquet"], &["Alpha", "beta", "--columns"]);
     refused(&workplace, 2, &["--from", "odd.parquet", "--columns", "question"], &["question=", "cot="]);
     let missing = ["--from", "odd.parquet", "--columns", "question=Alpha,cot=gamma,answer=beta"];
-    refused(&workplace, 2, &missing, &["odd.parquet has no column gamma", "beta (Utf8)"]);
+    refused(&workplace, 2, &missing, &["odd.parquet has no column gamma", "beta (text)"]);
     write(&workplace, "typed.parquet", "SELECT 1 AS question, 'c' AS cot, 'a' AS answer");
     refused(&workplace, 1, &["--from", "typed.parquet"], &["question", "Int64", "typed.parquet"]);
+}
+
+#[test]
+fn damage_within_a_file_is_told_with_its_name() {
+    let workplace = Workplace::new();
+    for name in ["a", "b", "c"] {
+        let rows = "SELECT 'q' || value AS question, repeat(md5(CAST(value AS VARCHAR)), 20) AS cot, 'a' AS answer FROM range(3000)";
+        write(&workplace, &format!("many/{name}.parquet"), rows);
+    }
+    let path = workplace.path("many/b.parquet");
+    let mut bytes = fs::read(&path).unwrap();
+    let pages = bytes.len() / 4..bytes.len() / 2;
+    bytes[pages].fill(0x5a);
+    fs::write(path, bytes).unwrap();
+    let query = |sql: &str| workplace.run(&["sql", "-q", "--from", "many", "-c", sql]);
+    check(&query("SELECT count(DISTINCT cot) FROM corpus"), 1, &["many/b.parquet"]);
+    query("SELECT count(*) FROM corpus").ok();
 }
 
 #[test]
@@ -138,8 +158,12 @@ fn text_that_the_scoring_model_does_not_know_is_told_once() {
 fn models_that_cannot_be_loaded() {
     let workplace = Workplace::new();
     let missing = ["--from", "data/sample", "--set", "asap.scorer.model=nowhere"];
-    refused(&workplace, 2, &missing, &["asap.scorer.model = 'nowhere'", "tokenizer.json"]);
+    refused(&workplace, 2, &missing, &["asap.scorer.model = 'nowhere'", "there is no such folder", "'small'"]);
+    let absent = ["--from", "data/sample", "--set", "asap.scorer.model=org/absent"];
+    refused(&workplace, 2, &absent, &["hf download org/absent"]);
     fs::create_dir(workplace.path("model")).unwrap();
+    let empty = ["--from", "data/sample", "--set", "asap.scorer.model=model"];
+    refused(&workplace, 2, &empty, &["asap.scorer.model = 'model'", "tokenizer.json"]);
     for file in ["config.json", "tokenizer.json"] {
         fs::copy(workplace.path("tests/goldens/qwen2").join(file), workplace.path("model").join(file)).unwrap();
     }

@@ -21,10 +21,28 @@ fn timeless(text: &str) -> String {
 
 #[test]
 fn help_teaches_by_example() {
-    let commands =
-        ["--help", "run --help", "sql --help", "cache --help", "sample --help", "schedule --help", "train --help"];
+    let commands = [
+        "--help",
+        "inspect --help",
+        "model --help",
+        "run --help",
+        "sql --help",
+        "cache --help",
+        "sample --help",
+        "schedule --help",
+        "train --help",
+    ];
     let commands = commands.map(|command| format!("asap {command}"));
     insta::assert_snapshot!(transcript(&Workplace::new(), &commands.each_ref().map(String::as_str)));
+}
+
+#[test]
+fn an_inspection_shows_what_is_read() {
+    let commands =
+        ["asap sample --rows 4 --seed 7 --to traces", "cd traces && asap inspect openr1-math.parquet --rows 1"];
+    let shown = transcript(&Workplace::new(), &commands);
+    let folder = regex::Regex::new(r"/[^ ]*/traces/").unwrap();
+    insta::assert_snapshot!(folder.replace_all(&shown, "…/traces/"));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! What anchoring without a language model keeps of traces whose every step is labelled.
 
 use asap_generator::{Label, SampleRow, Voice, rows};
-use asap_udfs::anchor::rules;
-use asap_udfs::kernels::budget::at_random;
+use asap_kernels::budget::at_random;
+use asap_kernels::extractive;
 
 const ROWS: usize = 400;
 const SEED: u64 = 20;
@@ -40,8 +40,8 @@ fn texts(row: &SampleRow) -> Vec<&str> {
 }
 
 fn anchored(row: &SampleRow) -> Vec<usize> {
-    let thought = rules::write(&row.question, &row.chosen().response).unwrap();
-    rules::core(&texts(row), &thought)
+    let thought = extractive::write(&row.question, &row.chosen().response).unwrap();
+    extractive::core(&texts(row), &thought)
 }
 
 /// The first steps of `order` that have at most the bytes of `kept`.
@@ -97,8 +97,8 @@ fn the_same_row_gives_the_same_every_time() {
     for row in rows(200, SEED, Voice::Plain) {
         let steps = texts(&row);
         let once = || {
-            let thought = rules::write(&row.question, &row.chosen().response).unwrap();
-            (rules::core(&steps, &thought), thought)
+            let thought = extractive::write(&row.question, &row.chosen().response).unwrap();
+            (extractive::core(&steps, &thought), thought)
         };
         // Every hash map has another seed, so one process shows what iterates over one.
         let first = once();

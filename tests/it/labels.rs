@@ -1,5 +1,5 @@
-//! What each pipeline keeps, step by step, against what the generator knows of its traces: the README's table by label
-//! and its trace. `UPDATE=1 cargo test --test it labels` writes both.
+//! What each pipeline keeps, step by step, against what the generator knows of its traces: the front page's table and the
+//! trace of the pipelines' README. `UPDATE=1 cargo test --test it labels` writes both.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +10,6 @@ use serde_json::Value;
 const SEEDS: [u32; 3] = [101, 102, 103];
 const ROWS: &str = "100";
 const PIPELINES: [&str; 5] = ["asap", "without_anchor", "without_surprisal", "random", "truncate"];
-const LABELS: [&str; 4] = ["core", "check", "dead_end", "filler"];
 /// Small enough that stage 2 has work left after stage 1.
 const BUDGET: &str = "asap.refine.max_tokens=256";
 
@@ -33,9 +32,14 @@ fn prune(workplace: &Workplace, pipeline: &str, seed: u32) -> String {
 struct Kept {
     /// The part of all tokens.
     tokens: f64,
-    /// Of each label: the part of the kept steps that bear it, and the part of its steps that were kept.
-    labels: Vec<(f64, f64)>,
+    /// The part of the kept steps that is core.
+    precision: f64,
+    /// The part of the core that was kept.
+    recall: f64,
 }
+
+/// A figure of what was kept.
+type Figure = fn(&Kept) -> f64;
 
 fn measure(workplace: &Workplace, output: &str) -> Kept {
     let tokens = "SELECT sum(pruned_tokens) / sum(CAST(original_tokens AS DOUBLE)) AS part FROM pruned";
@@ -48,13 +52,11 @@ fn measure(workplace: &Workplace, output: &str) -> Kept {
         })
         .collect();
     let all: f64 = counts.values().map(|(_, kept)| kept).sum();
-    let of = |label: &&str| {
-        let (steps, kept) = counts[*label];
-        (kept / all, kept / steps)
-    };
+    let (core, kept) = counts["core"];
     Kept {
         tokens: query(workplace, output, tokens)[0]["part"].as_f64().unwrap(),
-        labels: LABELS.iter().map(of).collect(),
+        precision: kept / all,
+        recall: kept / core,
     }
 }
 
@@ -64,28 +66,31 @@ fn asap_keeps_the_core_of_a_chain() {
     for seed in SEEDS.map(|seed| seed.to_string()) {
         workplace.run(&["sample", "--rows", ROWS, "--seed", &seed, "--to", &seed]).ok();
     }
-    let mut table = "| pipeline | tokens kept | core | ± | check | dead end | filler |\n".to_string();
-    table.push_str("|---|---|---|---|---|---|---|\n");
-    let mut core_recalls = BTreeMap::new();
+    let mut table = "| pipeline | tokens kept | precision | ± | recall | ± |\n|---|---|---|---|---|---|\n".to_string();
+    let mut recalls = BTreeMap::new();
     for pipeline in PIPELINES {
         let kept = SEEDS.map(|seed| measure(&workplace, &prune(&workplace, pipeline, seed)));
-        let mean = |value: &dyn Fn(&Kept) -> f64| kept.iter().map(value).sum::<f64>() / kept.len() as f64;
-        let core = kept.iter().map(|kept| kept.labels[0].1);
-        let spread = core.clone().fold(0.0, f64::max) - core.fold(1.0, f64::min);
-        write!(table, "| `{pipeline}` | {:.3} ", mean(&|kept| kept.tokens)).unwrap();
-        for label in 0..LABELS.len() {
-            let [precision, recall] = [mean(&|kept| kept.labels[label].0), mean(&|kept| kept.labels[label].1)];
-            write!(table, "| {precision:.2} / {recall:.2} ").unwrap();
-            if label == 0 {
-                write!(table, "| {:.2} ", spread / 2.0).unwrap();
-            }
-        }
-        table.push_str("|\n");
-        core_recalls.insert(pipeline, mean(&|kept| kept.labels[0].1));
+        let mean = |value: Figure| kept.iter().map(value).sum::<f64>() / kept.len() as f64;
+        let half_range = |value: Figure| {
+            let values = kept.iter().map(value);
+            (values.clone().fold(f64::MIN, f64::max) - values.fold(f64::MAX, f64::min)) / 2.0
+        };
+        let (precision, recall): (Figure, Figure) = (|kept| kept.precision, |kept| kept.recall);
+        writeln!(
+            table,
+            "| `{pipeline}` | {:.3} | {:.2} | {:.2} | {:.2} | {:.2} |",
+            mean(|kept| kept.tokens),
+            mean(precision),
+            half_range(precision),
+            mean(recall),
+            half_range(recall)
+        )
+        .unwrap();
+        recalls.insert(pipeline, mean(recall));
     }
-    check_numbers("labels", &table, 0.02);
+    check_numbers("README.md", "labels", &table, 0.02);
     for baseline in ["random", "truncate"] {
-        assert!(core_recalls["asap"] > core_recalls[baseline] + 0.1, "{table}");
+        assert!(recalls["asap"] > recalls[baseline] + 0.1, "{table}");
     }
     check_trace(&workplace);
 }
@@ -101,5 +106,5 @@ fn check_trace(workplace: &Workplace) {
     let indented = |row: &Value, key: &str| row[key].as_str().unwrap().replace('\n', "\n           ");
     let line = |row: &Value| format!("{:<11}{}\n", indented(row, "stage"), indented(row, "text"));
     let lines: String = query(workplace, "out/asap-101", steps).iter().map(line).collect();
-    check_section("trace", &format!("```text\n{lines}```\n"));
+    check_section("pipelines/README.md", "trace", &format!("```text\n{lines}```\n"));
 }

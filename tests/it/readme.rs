@@ -1,44 +1,163 @@
-//! The README is true: its commands run, and its table of functions is what the functions say of themselves.
+//! The READMEs are true: their commands run, their real job runs against servers, and their tables are what the program
+//! says of itself.
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use crate::common::{Workplace, check_section};
+use crate::common::{Finished, Workplace, check_section};
+use crate::server::{Call, Reply, Server};
+use crate::support::s3::{point, serve};
+use serde_json::Value;
 
 const TESTS: &str = "cargo test --workspace";
+/// The only file of rows of a small export.
+const EXPORTED: &str = "pruned/train-00000-of-00001.parquet";
 
 /// All blocks in a language.
-fn blocks(language: &str) -> Vec<String> {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+fn blocks(file: &str, language: &str) -> Vec<String> {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     let begin = format!("```{language}\n");
     readme.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap().to_string()).collect()
 }
 
-/// The lines of all blocks of shell commands.
-fn commands() -> Vec<String> {
-    blocks("sh").iter().flat_map(|block| block.lines()).map(str::to_string).collect()
+/// Writes the blocks that begin with the name of a file, as a comment.
+fn write_files(workplace: &Workplace, file: &str) {
+    for (language, comment) in [("sql", "-- "), ("toml", "# ")] {
+        for block in blocks(file, language) {
+            let name = block.lines().next().unwrap().strip_prefix(comment).unwrap();
+            fs::write(workplace.path(name), &block).unwrap();
+        }
+    }
+}
+
+/// Runs the shell commands of a README in order; those of cargo are the builder's.
+fn run_commands(file: &str) {
+    let workplace = Workplace::new();
+    if file != "README.md" {
+        write_files(&workplace, file);
+    }
+    let commands = blocks(file, "sh").concat();
+    assert!(commands.lines().count() > 0, "{file} has no command");
+    let is_run = |command: &&str| !command.starts_with("cargo") || command.starts_with("cargo run -- ");
+    for command in commands.lines().filter(is_run) {
+        let finished = workplace.shell(&command.replacen("cargo run -- ", "asap ", 1));
+        assert_eq!(finished.code, 0, "{file}: {command}\n{}{}", finished.stdout, finished.stderr);
+        assert!(!finished.stdout.trim().is_empty(), "{file}: {command} prints nothing");
+    }
 }
 
 #[test]
-fn every_command_runs_in_order() {
-    let workplace = Workplace::new();
-    let commands = commands();
-    assert!(commands.len() > 8 && commands.iter().any(|command| command == TESTS), "{commands:?}");
+fn every_command_of_the_front_page_runs_in_order() {
+    run_commands("README.md");
     // The line that runs this test is the one that the project is checked with.
     let check = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/run")).unwrap();
-    assert!(check.contains(TESTS));
-    // A block of SQL is the file that its first line names.
-    for pipeline in blocks("sql") {
-        let file = pipeline.lines().next().unwrap().strip_prefix("-- ").unwrap();
-        fs::write(workplace.path(file), &pipeline).unwrap();
+    assert!(check.contains(TESTS) && blocks("README.md", "sh").iter().any(|block| block.trim() == TESTS));
+}
+
+#[test]
+fn every_command_about_pipelines_runs_in_order() {
+    run_commands("pipelines/README.md");
+}
+
+#[test]
+fn every_command_about_functions_runs_in_order() {
+    run_commands("udfs/README.md");
+}
+
+#[test]
+fn every_command_about_commands_runs_in_order() {
+    run_commands("src/README.md");
+}
+
+/// A language model as vLLM serves it, which keeps every other step of a chain.
+fn served(call: &Call) -> Reply {
+    let steps: Vec<&str> = call.between("chain_of_thought").split("\n\n").collect();
+    match steps.as_slice() {
+        [""] | [] => Reply::text("Go through the given numbers, one after the other, to the answer."),
+        steps => Reply::text(&steps.iter().step_by(2).copied().collect::<Vec<_>>().join("\n\n")),
     }
-    for command in
-        commands.iter().filter(|command| !command.starts_with("cargo") || command.starts_with("cargo run -- "))
-    {
-        let finished = workplace.shell(&command.replacen("cargo run -- ", "asap ", 1));
-        assert_eq!(finished.code, 0, "{command}\n{}{}", finished.stdout, finished.stderr);
-        assert!(!finished.stdout.trim().is_empty(), "{command} prints nothing");
+}
+
+/// Each line of the real job, with the tests' servers in place of AWS and vLLM, and a small model in place of a large one.
+#[test]
+fn the_real_job_runs_from_end_to_end() {
+    let workplace = Workplace::new();
+    fs::create_dir_all(workplace.path("s3/lake")).unwrap();
+    workplace.run(&["sample", "--rows", "12", "--seed", "5", "--to", "s3/lake/traces"]).ok();
+    let (s3, vllm) = (serve(&workplace.path("s3")), Server::start(served));
+    write_files(&workplace, "README.md");
+    let settings = fs::read_to_string(workplace.path("asap.toml")).unwrap();
+    assert!(settings.contains("http://localhost:8000/v1"));
+    fs::write(workplace.path("asap.toml"), settings.replace("http://localhost:8000/v1", &vllm.base_url())).unwrap();
+
+    let job = blocks("README.md", "bash").concat();
+    let mut printed = Vec::new();
+    for line in job.lines() {
+        let run = |words: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", words]).current_dir(workplace.path("."));
+            let binaries = Path::new(env!("CARGO_BIN_EXE_asap")).parent().unwrap();
+            shell.env("PATH", format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap()));
+            shell.env("HF_HOME", workplace.path("hf")).env("XDG_CONFIG_HOME", workplace.path("."));
+            point(&mut shell, s3);
+            Finished::from(shell.output().unwrap())
+        };
+        match line.split_whitespace().collect::<Vec<_>>().as_slice() {
+            ["hf", "download", repository] => have_model(&workplace, repository),
+            // It is served already.
+            ["vllm", "serve", model, ..] => assert!(settings.contains(&format!("model = \"{model}\""))),
+            ["asap", ..] => printed.push(run(line).ok().to_string()),
+            ["export", ..] => assert_eq!(run(&format!("{line}\nenv | grep AWS_SECRET")).code, 0),
+            // tests/readers/run runs it.
+            ["python", "-c", ..] => assert!(line.contains("load_dataset('pruned'")),
+            other => panic!("a line of the job that nobody runs: {other:?}"),
+        }
     }
+    let [inspected, model, estimate, run, exported] = printed.as_slice() else { panic!("{printed:?}") };
+    assert!(inspected.contains("read as generations") && inspected.contains("read as generation\n"), "{inspected}");
+    assert!(model.contains("bf16 on cpu") && model.contains("100,000,000 tokens take"), "{model}");
+    assert!(estimate.contains("calls"), "{estimate}");
+    assert!(run.contains("12 in, 12 out, 0 rejected"), "{run}");
+    assert!(exported.contains("12"), "{exported}");
+    assert!(vllm.count() >= 24, "{} calls", vllm.count());
+    let rows = format!("SELECT count(*) AS n, min(completion[1]['role']) AS role FROM '{}'", EXPORTED);
+    let read: Value = workplace.run(&["sql", "-q", "--format", "json", "-c", &rows]).json();
+    assert_eq!((&read[0]["n"], &read[0]["role"]), (&12.into(), &"assistant".into()));
+}
+
+/// Puts the small model where the cache of the Hub would have the one that is named.
+fn have_model(workplace: &Workplace, repository: &str) {
+    let folder = workplace.path(&format!("hf/hub/models--{}", repository.replace('/', "--")));
+    fs::create_dir_all(folder.join("refs")).unwrap();
+    fs::create_dir_all(folder.join("snapshots")).unwrap();
+    fs::write(folder.join("refs/main"), "0123").unwrap();
+    std::os::unix::fs::symlink(workplace.path("data/model"), folder.join("snapshots/0123")).unwrap();
+}
+
+/// The rows of a query as JSON.
+fn rows(sql: &str) -> Vec<Value> {
+    Workplace::new().run(&["sql", "-q", "--format", "json", "-c", sql]).json().as_array().unwrap().clone()
+}
+
+/// `UPDATE=1 cargo test --test it readme` writes the table.
+#[test]
+fn the_table_of_shapes_is_what_is_recognised() {
+    let names = |row: &Value, key: &str| match row[key].as_str().unwrap() {
+        "" => String::new(),
+        names => format!("`{}`", names.replace(", ", "`, `")),
+    };
+    let line = |row: &Value| {
+        let [question, cot, answer] = ["question", "cot", "answer"].map(|key| names(row, key));
+        format!(
+            "| {} | {question} | {cot} | {answer} | {} |\n",
+            row["shape"].as_str().unwrap(),
+            row["read_as"].as_str().unwrap()
+        )
+    };
+    let lines: String = rows("SELECT * FROM corpus_shapes() ORDER BY place").iter().map(line).collect();
+    let header = "| shape | question | chain, or what holds it | answer, or flags | read as |\n|---|---|---|---|---|\n";
+    check_section("pipelines/README.md", "shapes", &format!("{header}{lines}"));
 }
 
 /// `UPDATE=1 cargo test --test it readme` writes the table.
@@ -46,13 +165,41 @@ fn every_command_runs_in_order() {
 fn the_table_of_functions_is_what_they_say_of_themselves() {
     let sql = "SELECT DISTINCT syntax_example, description FROM information_schema.routines \
                WHERE syntax_example LIKE 'cot\\_%' OR syntax_example LIKE 'ai\\_%' ORDER BY 1";
-    let rows = Workplace::new().run(&["sql", "-q", "--format", "json", "-c", sql]).json();
-    let line = |row: &serde_json::Value| {
+    let line = |row: &Value| {
         let [syntax, description] = ["syntax_example", "description"].map(|key| row[key].as_str().unwrap());
         // The first sentence says what it computes.
         let what = description.split_once(". ").map_or(description, |(first, _)| first);
         format!("| `{syntax}` | {} |\n", what.trim_end_matches('.').replace('|', "\\|"))
     };
-    let lines: String = rows.as_array().unwrap().iter().map(line).collect();
-    check_section("functions", &format!("| function | what it computes |\n|---|---|\n{lines}"));
+    let rows = rows(sql);
+    let lines: String = rows.iter().map(line).collect();
+    check_section("udfs/README.md", "functions", &format!("| function | what it computes |\n|---|---|\n{lines}"));
+    let front = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    assert!(front.contains(&format!("{} functions", rows.len())), "{} functions", rows.len());
+}
+
+/// What the READMEs tell trainers to read is in an export.
+#[test]
+fn trainers_find_their_columns() {
+    let workplace = Workplace::new();
+    workplace.run(&["run", "truncate", "--from", "data/sample", "--to", "out", "--limit", "20"]).ok();
+    workplace.run(&["export", "out", "--to", "pruned"]).ok();
+    let described = workplace.run(&["sql", "-q", "--format", "json", "-c", &format!("DESCRIBE '{EXPORTED}'")]).json();
+    let held: Vec<&str> =
+        described.as_array().unwrap().iter().map(|row| row["column_name"].as_str().unwrap()).collect();
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/README.md")).unwrap();
+    let (_, table) = readme.split_once("## Into a trainer").unwrap();
+    let line = |name: &str| table.lines().find(|line| line.starts_with(&format!("| {name} |"))).unwrap();
+    let factory = line("LLaMA-Factory");
+    let json = &factory[factory.find("`{\"pruned").unwrap() + 1..factory.rfind('`').unwrap()];
+    let factory: Value = serde_json::from_str(json).unwrap();
+    let columns = [factory["pruned"]["columns"]["messages"].as_str().unwrap(), "messages", "prompt", "completion"];
+    assert!(columns.iter().all(|column| held.contains(column)), "{held:?}");
+    assert!(
+        line("axolotl").contains("field_messages: messages") && line("TRL").contains(r#"["prompt", "completion"]"#)
+    );
+    let tags = &factory["pruned"]["tags"];
+    let sql = format!("SELECT messages[1]['role'] AS first, messages[2]['role'] AS second FROM '{EXPORTED}' LIMIT 1");
+    let row = workplace.run(&["sql", "-q", "--format", "json", "-c", &sql]).json();
+    assert_eq!((&row[0]["first"], &row[0]["second"]), (&tags["user_tag"], &tags["assistant_tag"]));
 }

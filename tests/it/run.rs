@@ -127,7 +127,8 @@ fn a_pipeline_that_says_only_which_steps_it_keeps_gives_a_whole_table() {
                  WHERE table_name = 't'";
     let of_a_method = "source id question cot original_cot answer anchor original_tokens coarse_tokens pruned_tokens \
                        steps prompt completion messages perplexity";
-    let of_the_files = "source_id source_question source_cot source_answer source_prompt";
+    // Those that question, original_cot and answer say are left out.
+    let of_the_files = "source_id source_prompt";
     assert_eq!(rows(&workplace, "out", names), format!("c\n{of_a_method} {of_the_files}\n"));
     let read = "SELECT id, cardinality(perplexity) AS n, prompt[1]['content'] AS q, array_length(messages) AS m, \
                 pruned_tokens <= 6 AND completion[1]['content'] LIKE '<think>%</think>%' AS fits FROM t ORDER BY id";

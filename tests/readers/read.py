@@ -197,8 +197,38 @@ READERS = {
 }
 
 
+def readme(folder):
+    """Runs what the READMEs tell readers to do, over an export as they make it."""
+    project = Path(__file__).resolve().parents[2]
+    subprocess.run([ASAP, "sample", "--rows", "20", "--seed", "1", "--to", "traces"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    for arguments in [["run", "truncate", "--from", "traces", "--to", "out/mine", "--quiet"], ["export", "out/mine", "--to", "pruned"]]:
+        subprocess.run([ASAP, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    job = (project / "README.md").read_text()
+    code = re.search(r'^python -c "(.*)"$', job, re.MULTILINE)[1]
+    printed = subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True, text=True).stdout
+    assert "num_rows: 20" in printed, printed
+    guide = (project / "pipelines/README.md").read_text()
+    line = lambda name: re.findall(r"`([^`]*)`", re.search(rf"^\| {name} \| (.*) \|$", guide, re.MULTILINE)[1])
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        found = [len(eval(line("datasets")[0], {"load_dataset": datasets.load_dataset}))]
+        found += [len(eval(expression, {"polars": polars})) for expression in line("Polars")]
+        found += [len(duckdb.sql(line("DuckDB")[0]).fetchall())]
+        trl = re.search(r"train_dataset=(.*)\)$", line("TRL")[0])[1]
+        examples = eval(trl, {"load_dataset": datasets.load_dataset})
+        found += [len(examples)]
+        assert examples.column_names == ["prompt", "completion"] and examples[0]["prompt"][0]["role"] == "user"
+    finally:
+        os.chdir(here)
+    assert found == [20] * 5, found
+    print("the lines of the READMEs: 20 rows each")
+
+
 def main():
     datasets.disable_progress_bars()
+    with tempfile.TemporaryDirectory() as folder:
+        readme(folder)
     with tempfile.TemporaryDirectory() as folder:
         for name, flags in [("plain", []), ("partitioned", ["--partition-by", ",".join(PARTITIONS)])]:
             place = Place(Path(folder) / name, *flags)

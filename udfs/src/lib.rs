@@ -3,7 +3,6 @@
 //! | module | holds |
 //! |---|---|
 //! | [`functions`] | one file per SQL function: its declaration and what it gives for a row |
-//! | [`kernels`] | what the functions compute, as plain Rust without Arrow |
 //! | [`function`] | as what a function is registered: what it needs, computes, and which calls it makes |
 //! | [`declaration`], [`columns`], [`output`] | what SQL knows of a function, its arguments row by row, its results |
 //! | [`anchor`] | who writes direct thoughts, prunes by them, and answers prompts |
@@ -15,7 +14,8 @@
 //! | [`plan`] | what happens to a query plan before and while it runs |
 //! | [`settings`] | `SET asap.…` |
 //!
-//! Nothing here knows of object stores, tables or a command line.
+//! What the functions compute is plain Rust, in the crate `asap-kernels`. Nothing here knows of object stores, tables or a
+//! command line.
 
 pub mod anchor;
 mod cache_reservation;
@@ -25,7 +25,6 @@ pub mod declaration;
 pub mod flights;
 pub mod function;
 pub mod functions;
-pub mod kernels;
 pub mod llm;
 pub mod messages;
 pub mod models;

@@ -155,10 +155,11 @@ impl Models {
         load: impl FnOnce(&mut Loaded, &Path, &Arc<Memory>) -> asap_lm::Result<T>,
     ) -> Result<T> {
         self.memory.limit(settings.cache_memory.0);
-        let folder = &settings.scorer_model;
+        let named = &settings.scorer_model;
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        load(&mut loaded, Path::new(folder), &self.memory)
-            .map_err(|error| config_datafusion_err!("asap.scorer.model = '{folder}': {error}"))
+        asap_lm::locate(named)
+            .and_then(|folder| load(&mut loaded, &folder, &self.memory))
+            .map_err(|error| config_datafusion_err!("asap.scorer.model = '{named}': {error}"))
     }
 }
 

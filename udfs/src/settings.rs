@@ -126,8 +126,9 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Folder of the scoring model, laid out as on Hugging Face: config.json, tokenizer.json, safetensors.
-    scorer_model: String = "data/model".to_string(), "scorer.model", Files;
+    /// The scoring model: a folder laid out as on Hugging Face (config.json, tokenizer.json, safetensors), `org/name` in the
+    /// cache of the Hugging Face Hub, or `small`, the one that asap brings, which is a stand-in.
+    scorer_model: String = asap_lm::SMALL.to_string(), "scorer.model", Files;
     /// What stands before a chain's first step: `chat` (the model's own template), or text in which `{question}` is
     /// replaced and `\n`, `\t` are escapes. Unset: `chat` where the model has a template, else `{question}\n<think>\n`.
     scorer_prompt: Option<String> = None, "scorer.prompt", Results;

@@ -178,6 +178,7 @@ impl Table {
             meta: ObjectMeta { location, last_modified: Default::default(), size, e_tag: None, version: None },
             partitions: columns.iter().map(|column| (column.clone(), value(column))).collect(),
             in_table: Some(Arc::new(in_table)),
+            temporary: None,
         })
     }
 

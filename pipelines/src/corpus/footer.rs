@@ -1,6 +1,7 @@
 //! What a Parquet file says about itself: schema and rows; and what a file is that is none.
 
 use std::collections::HashSet;
+use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -9,7 +10,10 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err}
 use datafusion::parquet::arrow::parquet_to_arrow_schema;
 use datafusion::parquet::file::metadata::{FooterTail, ParquetMetaData, ParquetMetaDataReader};
 use datafusion::parquet::schema::types::ColumnDescriptor;
+use flate2::bufread::MultiGzDecoder;
 use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+
+use super::guard::guarded;
 
 const MAGIC: &[u8] = b"PAR1";
 /// Length of the footer and the magic, at a file's end.
@@ -36,7 +40,8 @@ pub(super) async fn read(store: &dyn ObjectStore, file: &ObjectMeta, name: &str)
     let never_null = never_null(&metadata);
     let row_groups = metadata.row_groups().iter().map(|group| group.num_rows().unsigned_abs()).collect();
     let metadata = metadata.file_metadata();
-    let schema = parquet_to_arrow_schema(metadata.schema_descr(), metadata.key_value_metadata())
+    let schema = guarded(|| parquet_to_arrow_schema(metadata.schema_descr(), metadata.key_value_metadata()))
+        .map_err(|panicked| damaged(name, panicked))?
         .map_err(|error| damaged(name, error))?;
     Ok(Footer { schema: plain_schema(&schema), row_groups, never_null })
 }
@@ -68,7 +73,9 @@ pub(super) async fn metadata(store: &dyn ObjectStore, file: &ObjectMeta, name: &
     } else {
         get_range(store, file, from..file.size - TAIL_BYTES).await?
     };
-    let metadata = ParquetMetaDataReader::decode_metadata(&bytes).map_err(|error| damaged(name, error))?;
+    let metadata = guarded(|| ParquetMetaDataReader::decode_metadata(&bytes))
+        .map_err(|panicked| damaged(name, panicked))?
+        .map_err(|error| damaged(name, error))?;
     // A file whose middle was lost keeps its footer.
     for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
         let first = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
@@ -104,31 +111,58 @@ pub(super) async fn refuse<T>(store: &dyn ObjectStore, file: &ObjectMeta, name: 
     if start.starts_with(MAGIC) {
         return exec_err!("{name} is a Parquet file that was cut short: its last part is missing; fetch it again");
     }
-    let location = name.replace('\'', "''");
-    let copy = |format: &str, stored_as: &str, options: &str| {
-        exec_err!(
-            "{name} holds {format}, not Parquet; convert it first: asap sql \
-             -c \"CREATE EXTERNAL TABLE t STORED AS {stored_as} LOCATION '{location}'{options}\" \
-             -c \"COPY t TO 'converted.parquet'\""
-        )
-    };
-    let compressed = [("gz", "GZIP"), ("zst", "ZSTD"), ("bz2", "BZIP2"), ("xz", "XZ")];
-    if let Some((_, codec)) = compressed.iter().find(|(ending, _)| name.ends_with(&format!(".{ending}"))) {
-        let option = format!("'format.compression' '{codec}'");
-        return match name.contains(".csv") {
-            true => copy("compressed CSV", "CSV", &format!(" OPTIONS ('format.newlines_in_values' 'true', {option})")),
-            false => copy("compressed JSON lines", "JSON", &format!(" OPTIONS ({option})")),
-        };
+    if name.ends_with(".bz2") || name.ends_with(".xz") || name.ends_with(".zst") {
+        return exec_err!("{name} is compressed otherwise than by gzip: decompress it first");
     }
+    let is_named = |ending: &str| name.ends_with(ending) || name.ends_with(&format!("{ending}.gz"));
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{') => copy("JSON lines", "JSON", ""),
-        Some(b'[') => copy("a JSON array", "JSON", " OPTIONS ('format.newline_delimited' 'false')"),
-        _ if name.ends_with(".tsv") => {
-            copy("TSV", "CSV", " OPTIONS ('format.delimiter' E'\\t', 'format.newlines_in_values' 'true')")
-        }
-        _ if name.ends_with(".csv") => copy("CSV", "CSV", " OPTIONS ('format.newlines_in_values' 'true')"),
+        Some(b'{' | b'[') => exec_err!("{name} holds JSON, not Parquet: call it {name}.jsonl and it is read as it is"),
+        _ if is_named(".csv") => refuse_csv(name, &start, "CSV", ""),
+        _ if is_named(".tsv") => refuse_csv(name, &start, "TSV", "'format.delimiter' E'\\t', "),
         _ => exec_err!("{name} is not a Parquet file: neither its first nor its last bytes are PAR1"),
     }
+}
+
+/// Refuses CSV with the commands that convert it. Columns are named as text, for their types cannot be inferred from a
+/// file whose cells have several lines.
+fn refuse_csv<T>(name: &str, start: &[u8], format: &str, delimiter: &str) -> Result<T> {
+    let is_compressed = name.ends_with(".gz");
+    let header = if is_compressed { gunzipped(start) } else { start.to_vec() };
+    let columns = header_cells(&String::from_utf8_lossy(&header), if delimiter.is_empty() { ',' } else { '\t' });
+    let columns: Vec<String> =
+        columns.iter().map(|column| format!("\\\"{}\\\" TEXT", column.replace('"', "\\\"\\\""))).collect();
+    let compression = if is_compressed { ", 'format.compression' 'GZIP'" } else { "" };
+    exec_err!(
+        "{name} holds {format}, not Parquet; convert it first: asap sql \
+         -c \"CREATE EXTERNAL TABLE t ({}) STORED AS CSV LOCATION '{}' OPTIONS ({delimiter}'format.has_header' 'true', \
+         'format.newlines_in_values' 'true'{compression})\" -c \"COPY t TO 'converted.parquet'\"",
+        columns.join(", "),
+        name.replace('\'', "''")
+    )
+}
+
+/// As much of a compressed text as its first bytes give.
+fn gunzipped(start: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    // It ends in the middle.
+    let _ = MultiGzDecoder::new(start).read_to_end(&mut text);
+    text
+}
+
+/// The cells of the first line of CSV.
+fn header_cells(text: &str, delimiter: char) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut is_quoted = false;
+    for character in text.trim_start_matches('\u{feff}').chars() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            '\n' if !is_quoted => break,
+            '\r' if !is_quoted => {}
+            _ if character == delimiter && !is_quoted => cells.push(String::new()),
+            _ => cells.last_mut().into_iter().for_each(|cell| cell.push(character)),
+        }
+    }
+    cells
 }
 
 fn never_null(metadata: &ParquetMetaData) -> HashSet<String> {

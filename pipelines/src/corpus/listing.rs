@@ -10,12 +10,13 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use url::{Position, Url};
 
+use super::json::{self, Temporary};
 use super::source::Source;
 use super::{footer, lake};
 use crate::location;
 use crate::log::DeletionVector;
 
-/// Endings of files that hold rows, but not as Parquet; a compressed one ends in one more.
+/// Endings of files that hold rows, but not as Parquet or JSON lines; a compressed one ends in one more.
 const OTHER_FORMATS: [&str; 7] = ["jsonl", "ndjson", "json", "csv", "tsv", "arrow", "avro"];
 const COMPRESSED: [&str; 4] = ["gz", "zst", "bz2", "xz"];
 /// What stands for NULL in the name of a folder.
@@ -36,6 +37,8 @@ pub struct CorpusFile {
     pub partitions: Vec<(String, Option<String>)>,
     /// What the log of its table says of it; None if it is of no table.
     pub in_table: Option<Arc<InTable>>,
+    /// What it is read from, if that was made of it.
+    pub temporary: Option<Temporary>,
 }
 
 /// What the log of a table says of a file.
@@ -66,7 +69,7 @@ impl CorpusFile {
     }
 }
 
-/// The Parquet files of a source.
+/// The files of a source that can be read.
 pub(super) struct Listing {
     /// Ordered by path.
     pub files: Vec<CorpusFile>,
@@ -77,6 +80,9 @@ pub(super) struct Listing {
 impl Listing {
     /// Lists a file, or a folder with the folders below it, without names that begin with `_` or `.`. An empty folder is
     /// an empty listing: a job may come before its input.
+    ///
+    /// Of a folder with Parquet only that is read, for the same rows often lie there twice; else JSON lines are. A file of
+    /// another ending in `.json` is read where it is named: in folders it often describes the others.
     ///
     /// # Errors
     /// If nothing is there, if there are files but no Parquet, or if the files belong to a table, whose files are not its
@@ -97,7 +103,8 @@ impl Listing {
             }
             let path = source.path_of(&parts.join("/"));
             let name = name(&store_url, &meta.location);
-            CorpusFile { path, name, store_url: store_url.clone(), meta, partitions: partitions(parts), in_table: None }
+            let (store_url, partitions) = (store_url.clone(), partitions(parts));
+            CorpusFile { path, name, store_url, meta, partitions, in_table: None, temporary: None }
         };
         if !url.path().ends_with('/')
             && !root.as_ref().is_empty()
@@ -114,18 +121,26 @@ impl Listing {
         lake::refuse_tables(found.iter().map(|(parts, _)| parts.as_slice()), &shown)?;
         lake::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
         let mut listing = Self { files: vec![], left_out: vec![] };
+        let mut lines = Vec::new();
         let mut other = None;
         for (parts, meta) in found.into_iter().filter(|(parts, _)| !parts.iter().any(|part| is_hidden(part))) {
             if !source.takes(&parts.join("/")) {
                 continue;
             }
             let ending = parts.last().map_or("", String::as_str).to_ascii_lowercase();
-            if ending.ends_with(".parquet") {
+            if ending.ends_with(".parquet") || source.is_pattern() && json::is_json(&ending) {
                 listing.files.push(file(meta, &parts));
+            } else if json::is_lines(&ending) {
+                lines.push(file(meta, &parts));
             } else if is_other_format(&ending) {
                 listing.left_out.push(name(&store_url, &meta.location));
                 other.get_or_insert(meta);
             }
+        }
+        if listing.files.is_empty() {
+            listing.files = lines;
+        } else {
+            listing.left_out.extend(lines.into_iter().map(|file| file.name));
         }
         if let (true, Some(other)) = (listing.files.is_empty(), other) {
             return footer::refuse(store.as_ref(), &other, &name(&store_url, &other.location)).await;

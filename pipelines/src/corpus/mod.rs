@@ -1,4 +1,4 @@
-//! The corpus: files of published datasets, each in its own shape, read as one table.
+//! The corpus: files of published datasets, Parquet or JSON lines, each in its own shape, read as one table.
 //!
 //! ```text
 //!   LOC ── files ── footers ── one group per schema ── shape ── view ──┐
@@ -19,6 +19,10 @@
 //! Then the original columns, under their names; one that is called like a column above is `source_<name>`. The names of
 //! folders such as `split=train` are columns too.
 //!
+//! Which columns are which is told by their names (table function `corpus_shapes()`), else by think tags in their values. Of
+//! several generations the first is taken that a flag calls correct and that its model ended. A system prompt stays in its
+//! original column and is part of nothing else. A `prompt` that is a whole chat template is read as the user's words in it.
+//!
 //! | `status` | the row |
 //! |---|---|
 //! | `unverified` | none of its `generations` has a true flag |
@@ -36,14 +40,21 @@ mod delta;
 mod failure;
 mod footer;
 mod function;
+mod generations;
+mod guard;
+pub mod inspect;
+mod json;
 mod lake;
 mod listing;
 mod mapping;
 mod open_files;
 mod originals;
+mod path;
 mod read_slices;
 mod reading;
+mod rendered;
 mod rows;
+mod rules;
 mod shape;
 pub mod slices;
 pub mod slices_table;
@@ -62,6 +73,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, config_err};
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectStore;
@@ -69,6 +81,8 @@ use object_store::ObjectStore;
 pub use delta::{Former, Table};
 pub use failure::FileFailure;
 pub use function::CorpusFunction;
+pub use guard::is_guarded;
+pub use json::Temporary;
 pub use listing::{CorpusFile, InTable};
 pub use mapping::ColumnMapping;
 pub use originals::Fit;
@@ -80,7 +94,7 @@ pub use source::Source;
 
 use footer::Footer;
 use listing::Listing;
-use shape::Shape;
+use shape::{Response, Shape};
 use table::{FilesTable, Group};
 use view::Original;
 
@@ -143,11 +157,14 @@ pub async fn list(
         }
         let listing = Listing::new(source, |store_url| session.runtime_env().object_store(store_url)).await?;
         if !listing.left_out.is_empty() {
-            all.notes.push(format!("left out, because they are not Parquet: {}", listing.left_out.join(", ")));
+            all.notes.push(format!("left out beside what is read: {}", listing.left_out.join(", ")));
         }
         if listing.files.is_empty() {
-            let what =
-                if source.is_pattern() { "no Parquet file matches" } else { "no Parquet file (*.parquet) is in" };
+            let what = if source.is_pattern() {
+                "no Parquet or JSON file matches"
+            } else {
+                "no Parquet file (*.parquet) and no JSON lines (*.jsonl) are in"
+            };
             all.notes.push(format!("{what} {}", source.typed));
         }
         all.files.extend(listing.files);
@@ -192,6 +209,18 @@ impl Corpus {
     /// If there is nothing to read, if a file is not Parquet or not whole, if columns fit no shape, if a mapping names a
     /// column that is not there, or if files disagree about a column's type. The message names file and column.
     pub async fn open(session: &dyn Session, location: &str, mapping: Option<&ColumnMapping>) -> Result<Self> {
+        let mut corpus = Self::look(session, location, mapping).await?;
+        if !corpus.failures.is_empty() {
+            return Err(corpus.failures.swap_remove(0).into());
+        }
+        Ok(corpus)
+    }
+
+    /// The same, but a file that cannot be read is one of [`Self::failures`].
+    ///
+    /// # Errors
+    /// If there is nothing to read.
+    pub async fn look(session: &dyn Session, location: &str, mapping: Option<&ColumnMapping>) -> Result<Self> {
         let Files { mut files, tables, notes } = list(session, &[location.parse()?], |_| None).await?;
         for table in tables {
             files.extend(table.files()?);
@@ -200,9 +229,6 @@ impl Corpus {
             return Err(DataFusionError::Execution(note.clone()));
         }
         let mut corpus = Self::recognise(session, files, mapping, Fit::Query).await?;
-        if !corpus.failures.is_empty() {
-            return Err(corpus.failures.swap_remove(0).into());
-        }
         corpus.notes.splice(0..0, notes);
         Ok(corpus)
     }
@@ -240,6 +266,22 @@ impl Corpus {
         }
         failures.sort_by(|a, b| a.file.cmp(&b.file));
         Ok(Self { failures, notes, groups: recognised, originals })
+    }
+
+    /// The first file of which a row cannot be read, by reading them all: what failed in the middle of a query has no name.
+    pub async fn damaged(&self, session: &dyn Session) -> Option<FileFailure> {
+        for group in &self.groups {
+            for file in group.table.files() {
+                let failed = match group.table.only(file).scan(session, None, &[], None).await {
+                    Ok(plan) => read_all(plan, session).await.err(),
+                    Err(error) => Some(error),
+                };
+                if let Some(error) = failed {
+                    return Some(FileFailure::new(&file.file.name, &error));
+                }
+            }
+        }
+        None
     }
 
     /// The table to register as `corpus`.
@@ -315,10 +357,26 @@ impl Corpus {
         self.originals.iter().map(|original| original.name.clone()).collect()
     }
 
+    /// The columns of a pruned row that say all that an original column says: where every file that has it holds the chain,
+    /// the answer, the whole generation or the question there. None if there are none.
+    pub fn said_by(&self, name: &str) -> Option<&'static [&'static str]> {
+        let groups = self.groups.iter().filter(|group| group.table.file_schema().field_with_name(name).is_ok());
+        let mut said = groups.map(|group| group.shape.said_by(group.table.file_schema(), name));
+        let first = said.next()??;
+        said.all(|other| other == Some(first)).then_some(first)
+    }
+
     /// A sentence for each original column that a Delta table holds under another name or as another kind of value.
     pub fn delta_notes(&self) -> Vec<String> {
         originals::delta_notes(&self.originals)
     }
+}
+
+/// Reads all rows, and keeps none.
+async fn read_all(plan: Arc<dyn ExecutionPlan>, session: &dyn Session) -> Result<()> {
+    let mut batches = execute_stream(plan, session.task_ctx())?;
+    while guard::guarded_next(&mut batches).await?.is_some() {}
+    Ok(())
 }
 
 async fn recognise_shape(
@@ -329,16 +387,22 @@ async fn recognise_shape(
     file: &str,
     notes: &mut Vec<String>,
 ) -> Result<Shape> {
-    let shape = match shape::recognise(schema, mapping, file)? {
-        Some(shape) => shape,
-        None => tags::recognise(session, table, file, notes).await?,
+    if let Some(mapping) = mapping {
+        return shape::mapped(schema, mapping, file);
+    }
+    let shape = match shape::by_names(schema, file) {
+        Ok(Some(shape)) => shape,
+        Ok(None) => tags::recognise(session, table, file, notes).await?,
+        // What the values say outweighs a name.
+        Err(misfit) => tags::recognise(session, table, file, notes).await.map_err(|_| misfit)?,
     };
-    if let Shape::Generations { generations, flags, .. } = &shape
-        && flags.is_empty()
+    if let Response::Generations(generations) = &shape.response
+        && !generations.has_flags()
     {
         notes.push(format!(
-            "every row of {file} will be rejected: no column says which of its {generations} are correct \
-             (correctness_math_verify or correctness_llama)"
+            "every row of {file} will be rejected: no column says which of its {} are correct \
+             (correctness_math_verify or correctness_llama)",
+            generations.list
         ));
     }
     Ok(shape)
@@ -350,8 +414,18 @@ type Read = (Footer, Arc<[u64]>);
 async fn read_footers(session: &dyn Session, files: Vec<CorpusFile>) -> Result<Vec<(CorpusFile, Result<Read>)>> {
     let footers = files.into_iter().map(|file| async {
         let store = session.runtime_env().object_store(&file.store_url)?;
-        let read = read_footer(store.as_ref(), &file).await;
-        Ok((file, read))
+        if file.in_table.is_some() || !json::is_json(&file.name) {
+            let read = read_footer(store.as_ref(), &file).await;
+            return Ok((file, read));
+        }
+        match json::convert(store.as_ref(), &file).await {
+            Ok(converted) => {
+                let store = session.runtime_env().object_store(&converted.store_url)?;
+                let read = read_footer(store.as_ref(), &converted).await;
+                Ok((converted, read))
+            }
+            Err(error) => Ok((file, Err(error))),
+        }
     });
     futures::stream::iter(footers.collect::<Vec<_>>()).buffered(CONCURRENT_FOOTERS).try_collect().await
 }

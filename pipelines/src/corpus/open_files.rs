@@ -12,13 +12,14 @@ use datafusion::parquet::arrow::async_reader::{
 };
 use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::metadata::ParquetMetaData;
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
 use object_store::{OBJECT_STORE_COALESCE_DEFAULT, ObjectStore, coalesce_ranges};
 use tokio::sync::Notify;
 
 use super::CorpusFile;
 use super::footer::{self, get_range};
+use super::guard::guarded_next;
 use super::slices::Slice;
 
 /// Readers that wait for the next slice of their row group; beyond that the one that waits longest goes.
@@ -229,8 +230,8 @@ impl FileReader {
         while self.at < end {
             let batch = match self.rest.take() {
                 Some(rest) => rest,
-                None => match self.stream.next().await {
-                    Some(batch) => batch?,
+                None => match guarded_next(&mut self.stream).await? {
+                    Some(batch) => batch,
                     None => return Ok(None),
                 },
             };
@@ -249,7 +250,7 @@ impl FileReader {
 
     /// The next selected rows, wherever they stand.
     pub async fn next_selected(&mut self) -> Result<Option<RecordBatch>> {
-        Ok(self.stream.next().await.transpose()?)
+        guarded_next(&mut self.stream).await
     }
 }
 

@@ -6,7 +6,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
 use datafusion::common::{DataFusionError, Result, exec_err};
 
 use super::view::{INNER, Original};
-use crate::delta_types::{can_hold, delta_name, delta_type};
+use crate::delta_types::{UNNAMED, can_hold, delta_name, delta_type};
 
 /// The columns that a corpus has beside the original ones, in this order.
 pub(super) const COLUMNS: [&str; 7] = ["source", "id", "question", "cot", "answer", "status", "error"];
@@ -20,6 +20,8 @@ pub enum Fit<'a> {
     Table {
         /// Original columns that it holds, with the types that they have there.
         held: &'a [FieldRef],
+        /// Original columns that it leaves out.
+        left_out: &'a [String],
         /// Whether it may get others.
         may_grow: bool,
     },
@@ -86,9 +88,9 @@ impl United<'_> {
 
     /// Checks a column that no file before has.
     fn check_new(&self, field: &Field, file: &str) -> Result<()> {
-        let Fit::Table { may_grow, .. } = self.fit else { return Ok(()) };
+        let Fit::Table { may_grow, left_out, .. } = self.fit else { return Ok(()) };
         let name = field.name();
-        if !may_grow {
+        if !may_grow && !left_out.contains(name) {
             return exec_err!(
                 "{file} has the column {name}, which the output does not have, and --on-schema-change is fail"
             );
@@ -108,7 +110,8 @@ impl United<'_> {
             let is_taken = |name: &str| {
                 COLUMNS.contains(&name) || self.columns.iter().any(|(other, _)| other.name() == name && other != field)
             };
-            let mut column = field.name().clone();
+            // An index without a name, as pandas and R write it.
+            let mut column = if field.name().is_empty() { UNNAMED.to_string() } else { field.name().clone() };
             while is_taken(&column) || originals.iter().any(|held| held.column == column) {
                 column = format!("source_{column}");
             }

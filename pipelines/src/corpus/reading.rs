@@ -2,20 +2,25 @@
 
 use std::sync::Arc;
 
-use asap_udfs::kernels::tags::OPENING;
+use asap_kernels::tags;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::Session;
-use datafusion::common::{Column, Result, plan_datafusion_err};
-use datafusion::functions::core::expr_fn::{coalesce, least};
+use datafusion::common::{Column, Result, plan_datafusion_err, plan_err};
+use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions::regex::expr_fn::regexp_like;
 use datafusion::functions::string::expr_fn::{concat, starts_with};
 use datafusion::functions::unicode::expr_fn::character_length;
-use datafusion::functions_nested::expr_fn::{array_element, array_length, array_position};
+use datafusion::functions_nested::array_first::array_first;
+use datafusion::functions_nested::expr_fn::{array_element, array_length};
+use datafusion::logical_expr::expr::LambdaVariable;
 use datafusion::logical_expr::utils::disjunction;
-use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, not, when};
+use datafusion::logical_expr::{Expr, ScalarUDF, cast, lambda, lit, not, when};
 use datafusion::scalar::ScalarValue;
 
-use super::shape::Shape;
+use super::generations::{Chosen, first_correct};
+use super::path::item;
+use super::rendered::{self, RENDERED};
+use super::shape::{Question, Response, Shape};
 
 /// A column by its name, whatever characters that has.
 pub(super) fn column(name: &str) -> Expr {
@@ -70,7 +75,8 @@ pub(super) struct Read {
     pub text: Expr,
     pub cot: Expr,
     pub answer: Expr,
-    pub fault: Expr,
+    /// Those of [`Reading::faults`], in order.
+    pub faults: Vec<Expr>,
 }
 
 /// What a shape says about a row, before tags are read.
@@ -78,74 +84,103 @@ pub(super) struct Reading {
     pub question: Expr,
     /// The generation, or the chain where that has a column of its own.
     pub text: Expr,
+    /// The chain where a message has a field for it, which may be empty.
+    pub chain: Option<Expr>,
     /// The answer where that has a column of its own.
     pub answer: Option<Expr>,
-    /// Why the shape alone makes a row a reject; NULL for all other rows.
-    pub fault: Option<Expr>,
-    /// The status of such rows.
-    fault_status: &'static str,
+    /// Statuses that the shape alone gives to a row, each with why, which is NULL for all other rows.
+    pub faults: Vec<(&'static str, Expr)>,
     /// What messages call question, text and answer.
     names: [String; 3],
 }
 
 impl Reading {
     pub fn new(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Self> {
-        let text_column = |name: &str| text(column(name));
-        let names = |question: &str, text: String, answer: String| [format!("column {question}"), text, answer];
-        Ok(match shape {
-            Shape::Chain { question, cot, answer } => Self {
-                question: text_column(question),
-                text: text_column(cot),
-                answer: Some(text_column(answer)),
-                fault: None,
-                fault_status: "",
-                names: names(question, format!("column {cot}"), format!("column {answer}")),
-            },
-            Shape::Generation { question, generation } => Self {
-                question: text_column(question),
-                text: text_column(generation),
-                answer: None,
-                fault: None,
-                fault_status: "",
-                names: names(question, format!("column {generation}"), String::new()),
-            },
-            Shape::Generations { question, generations, flags } => {
-                let Chosen { generation, fault } = first_verified(schema, generations, flags)?;
-                Self {
-                    question: text_column(question),
-                    text: generation,
-                    answer: None,
-                    fault: Some(fault),
-                    fault_status: "unverified",
-                    names: names(question, format!("the chosen text of column {generations}"), String::new()),
+        let mut faults = Vec::new();
+        let (question, question_name) = match &shape.question {
+            Question::Text(path) => {
+                let question = text(path.expr(schema));
+                match path.name().eq_ignore_ascii_case(RENDERED) {
+                    true => {
+                        faults.push(("multi_turn", rendered::more_than_one_question(&question)?));
+                        (rendered::question(question)?, format!("column {path}"))
+                    }
+                    false => (question, format!("column {path}")),
                 }
             }
-            Shape::Turns { turns } => Self {
-                question: array_element(functions.turns_of(turns, "user"), lit(1)),
-                text: array_element(functions.turns_of(turns, "assistant"), lit(1)),
-                answer: None,
-                fault: Some(more_than_one_exchange(turns, functions)?),
-                fault_status: "multi_turn",
-                names: [
-                    format!("the user's turn in column {turns}"),
-                    format!("the assistant's turn in column {turns}"),
-                    String::new(),
-                ],
-            },
-        })
+            Question::Task { instruction, input } => (task(instruction, input)?, format!("column {instruction}")),
+            Question::Turn(turns) => {
+                let user = array_element(functions.turns_of(turns, "user"), lit(1));
+                (user, format!("the user's turn in column {turns}"))
+            }
+        };
+        if let Some(fault) = more_than_one_exchange(shape, functions)? {
+            faults.push(("multi_turn", fault));
+        }
+        let mut reading = Self {
+            question,
+            text: null_text(),
+            chain: None,
+            answer: None,
+            faults,
+            names: [question_name, String::new(), String::new()],
+        };
+        reading.respond(schema, &shape.response, functions)?;
+        Ok(reading)
     }
 
-    /// Chain and answer, from the columns that hold `text` and, where it has one of its own, the answer.
-    pub fn tagged(&self, functions: &Functions, held: Expr, answer: Expr, may_lack_answer: bool) -> Result<Tagged> {
+    fn respond(&mut self, schema: &Schema, response: &Response, functions: &Functions) -> Result<()> {
+        match response {
+            Response::Columns { cot, answer } => {
+                self.text = text(cot.expr(schema));
+                self.answer = Some(text(answer.expr(schema)));
+                self.names[1] = format!("column {cot}");
+                self.names[2] = format!("column {answer}");
+            }
+            Response::Generation(generation) => {
+                self.text = text(generation.expr(schema));
+                self.names[1] = format!("column {generation}");
+            }
+            Response::Generations(generations) => {
+                let Chosen { generation, fault } = first_correct(schema, generations)?;
+                self.text = generation;
+                self.faults.push(("unverified", fault));
+                self.names[1] = format!("the chosen text of column {}", generations.list);
+            }
+            Response::Turn { turns, chain } => {
+                self.text = array_element(functions.turns_of(turns, "assistant"), lit(1));
+                self.names[1] = format!("the assistant's turn in column {turns}");
+                if let Some(chain) = chain {
+                    self.chain = Some(turn_field(schema, turns, chain)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Chain and answer, from the columns that hold `text` and, where they have one of their own, chain and answer.
+    pub fn tagged(
+        &self,
+        functions: &Functions,
+        held: Expr,
+        chain: Expr,
+        answer: Expr,
+        may_lack_answer: bool,
+    ) -> Result<Tagged> {
         let think = functions.think.call(vec![held.clone()]);
         let response = functions.response.call(vec![held.clone()]);
+        if self.chain.is_some() {
+            let cot = when(is_blank(&chain), think).otherwise(chain.clone())?;
+            let answer = when(is_blank(&chain), response).otherwise(held)?;
+            return Ok(Tagged { cot: text(cot), answer: text(answer) });
+        }
         if self.answer.is_none() {
             return Ok(Tagged { cot: text(think), answer: text(response) });
         }
         // A chain in a column of its own is taken as it is, also where it speaks of tags; only one that begins with a tag is
         // a whole generation.
         let begins = |tag: &str| starts_with(held.clone(), lit(tag));
-        let is_generation = || disjunction(OPENING.map(begins)).unwrap_or_else(|| lit(false));
+        let is_generation = || disjunction(tags::openings().map(begins)).unwrap_or_else(|| lit(false));
         let read = when(is_generation(), coalesce(vec![think, held.clone()])).otherwise(held.clone())?;
         // Most chains are told apart by their first character.
         let cot = when(begins("<"), read).otherwise(held.clone())?;
@@ -162,8 +197,8 @@ impl Reading {
         let [question, text, answer] = &self.names;
         let mut faults = Vec::new();
         let mut add = |when: Expr, status: &'static str, error: Expr| faults.push(Fault { when, status, error });
-        if self.fault.is_some() {
-            add(read.fault.clone().is_not_null(), self.fault_status, read.fault.clone());
+        for ((status, _), fault) in self.faults.iter().zip(&read.faults) {
+            add(fault.clone().is_not_null(), status, fault.clone());
         }
         add(is_blank(&read.question), "no_question", lit(format!("{question} is NULL or empty")));
         if self.answer.is_some() {
@@ -181,50 +216,65 @@ impl Reading {
     }
 }
 
-fn is_blank(text: &Expr) -> Expr {
+pub(super) fn is_blank(text: &Expr) -> Expr {
     text.clone().is_null().or(not(regexp_like(text.clone(), lit(r"\S"), None)))
 }
 
-struct Chosen {
-    generation: Expr,
-    fault: Expr,
+/// A task and what it is about as one question; either may be empty.
+fn task(instruction: &str, input: &str) -> Result<Expr> {
+    let [instruction, input] = [instruction, input].map(|name| text(column(name)));
+    let both = concat(vec![instruction.clone(), lit("\n\n"), input.clone()]);
+    when(is_blank(&input), instruction.clone()).when(is_blank(&instruction), input).otherwise(both)
 }
 
-/// The first of several generations that one of the flags calls correct.
-fn first_verified(schema: &Schema, generations: &str, flags: &[String]) -> Result<Chosen> {
-    let list_of =
-        |name: &str, item: DataType| cast(column(name), DataType::List(Arc::new(Field::new_list_field(item, true))));
-    let is_typed = |name: &&String| schema.field_with_name(name).is_ok_and(|field| !field.data_type().is_null());
-    let first_true = |name: &String| array_position(list_of(name, DataType::Boolean), lit(true), lit(1));
-    let positions: Vec<Expr> = flags.iter().filter(is_typed).map(first_true).collect();
-    let position = match positions.as_slice() {
-        [] => lit(ScalarValue::Int64(None)),
-        [one] => cast(one.clone(), DataType::Int64),
-        _ => cast(least(positions), DataType::Int64),
+/// A field of the assistant's first message.
+fn turn_field(schema: &Schema, turns: &str, field: &str) -> Result<Expr> {
+    let Some(DataType::Struct(fields)) = schema.field_with_name(turns).ok().and_then(|field| item(field.data_type()))
+    else {
+        return plan_err!("column {turns} is no list of messages");
     };
-    let generations_list = list_of(generations, DataType::Utf8);
-    let by = if flags.is_empty() { "no column says which".to_string() } else { flags.join(", ") };
-    let none = concat(vec![
-        lit("none of the "),
-        text(length(generations_list.clone())),
-        lit(format!(" texts of column {generations} is verified as correct ({by})")),
-    ]);
-    let fault = when(position.clone().is_null(), none).end()?;
-    Ok(Chosen { generation: array_element(generations_list, position), fault })
+    let message = Arc::new(Field::new("message", DataType::Struct(fields.clone()), true));
+    let message = Expr::LambdaVariable(LambdaVariable::new("message".to_string(), Some(message)));
+    let speaker = if fields.find("role").is_some() { "role" } else { "from" };
+    let is_assistant = text(get_field(message, speaker)).in_list(vec![lit("assistant"), lit("gpt")], false);
+    Ok(text(get_field(array_first(column(turns), lambda(["message"], is_assistant)), field)))
 }
 
-fn more_than_one_exchange(turns: &str, functions: &Functions) -> Result<Expr> {
-    let [user, assistant] = ["user", "assistant"].map(|role| length(functions.turns_of(turns, role)));
-    let is_long = user.clone().gt(lit(1_u64)).or(assistant.clone().gt(lit(1_u64)));
-    let found = concat(vec![
-        text(user),
-        lit(" turns of the user and "),
-        text(assistant),
-        lit(format!(" of the assistant in column {turns}, expected one of each")),
-    ]);
-    when(is_long, found).end()
+fn more_than_one_exchange(shape: &Shape, functions: &Functions) -> Result<Option<Expr>> {
+    let count = |turns: &String, role| length(functions.turns_of(turns, role));
+    let user = match &shape.question {
+        Question::Turn(turns) => Some((turns, count(turns, "user"))),
+        _ => None,
+    };
+    let assistant = match &shape.response {
+        Response::Turn { turns, .. } => Some((turns, count(turns, "assistant"))),
+        _ => None,
+    };
+    let (is_long, found) = match (user, assistant) {
+        (None, None) => return Ok(None),
+        (Some((turns, user)), Some((same, assistant))) if turns == same => (
+            user.clone().gt(lit(1_u64)).or(assistant.clone().gt(lit(1_u64))),
+            vec![
+                text(user),
+                lit(" turns of the user and "),
+                text(assistant),
+                lit(format!(" of the assistant in column {turns}, expected one of each")),
+            ],
+        ),
+        (user, assistant) => {
+            let told = [(user, "user"), (assistant, "assistant")].into_iter().filter_map(|(held, role)| {
+                let (turns, count) = held?;
+                let is_long = count.clone().gt(lit(1_u64));
+                let found = vec![text(count), lit(format!(" turns of the {role} in column {turns}, expected one"))];
+                Some((is_long, found))
+            });
+            let (are_long, found): (Vec<_>, Vec<_>) = told.unzip();
+            (disjunction(are_long).unwrap_or_else(|| lit(false)), found.concat())
+        }
+    };
+    Ok(Some(when(is_long, concat(found)).end()?))
 }
 
-fn length(list: Expr) -> Expr {
+pub(super) fn length(list: Expr) -> Expr {
     coalesce(vec![array_length(list), lit(0_u64)])
 }

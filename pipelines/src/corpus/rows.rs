@@ -74,6 +74,7 @@ mod tests {
             meta,
             partitions: vec![],
             in_table: None,
+            temporary: None,
         };
         let rows = FileRows { file: Arc::new(file), row_groups: [4, 6].into(), deleted: [0, 3, 4, 9].into() };
         assert_eq!((rows.rows(), rows.rows_left()), (10, 6));

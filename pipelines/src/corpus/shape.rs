@@ -1,134 +1,222 @@
-//! Shapes of published datasets, recognised by their columns.
-//!
-//! | tried in this order | columns |
-//! |---|---|
-//! | [`Shape::Chain`] | `question`, `cot` and `answer` (the output of asap, too), or what a mapping names |
-//! | [`Shape::Generation`] | `generation` or `generated_solution`, beside a question |
-//! | [`Shape::Generations`] | `generations`, beside a question and verification flags |
-//! | [`Shape::Chain`] | `deepseek_reasoning` and `deepseek_solution`, or `deepseek_thinking_trajectory` and `deepseek_attempt`, beside a question |
-//! | [`Shape::Turns`] | `messages` or `conversations` |
-//! | [`Shape::Chain`] | texts of which one is called as a question, one as a chain (`reasoning_content`, `thinking`, …) and one as an answer (`response`, `output`, …) |
-//! | [`Shape::Generation`] | any text whose values hold think tags, beside a question |
+//! Shapes of published datasets, recognised by their columns: [`RULES`](super::rules::RULES) in order, then think tags.
 //!
 //! Names are taken as they are published, else without regard to case where that leaves one column.
 
+use std::fmt;
+
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
-use datafusion::common::{Result, config_err, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 
-use super::mapping::{ColumnMapping, SYNTAX};
-
-/// Columns that hold the question, the likeliest first.
-const QUESTIONS: [&str; 6] = ["prompt", "problem", "question", "instruction", "query", "input"];
-/// Columns that hold a chain, with those that hold its answer.
-const PAIRS: [(&str, &str); 2] =
-    [("deepseek_reasoning", "deepseek_solution"), ("deepseek_thinking_trajectory", "deepseek_attempt")];
-/// Columns that hold a chain beside an answer, the likeliest first.
-const CHAINS: [&str; 8] =
-    ["cot", "reasoning_content", "reasoning", "thinking", "think", "thought", "complex_cot", "chain_of_thought"];
-/// Columns that hold an answer beside a chain, the likeliest first.
-const ANSWERS: [&str; 6] = ["answer", "final_answer", "response", "output", "content", "solution"];
-/// Columns that say which of several generations are correct.
-const FLAGS: [&str; 2] = ["correctness_math_verify", "correctness_llama"];
+use super::mapping::ColumnMapping;
+use super::path::{Path, is_text, item};
+use super::rendered::RENDERED;
+use super::rules::{Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, TURN_CHAINS};
 
 /// Where the files of one schema hold question, chain and answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Shape {
-    /// Columns of their own for question, chain and answer.
-    Chain { question: String, cot: String, answer: String },
-    /// One text with the chain in think tags and the answer after them.
-    Generation { question: String, generation: String },
-    /// Several such texts, and lists of flags that say which of them are correct.
-    Generations { question: String, generations: String, flags: Vec<String> },
-    /// A conversation: a list of structs with role and content (or from and value), or a struct of such lists.
-    Turns { turns: String },
+pub(super) struct Shape {
+    /// The rule that recognised it.
+    pub rule: &'static str,
+    pub question: Question,
+    pub response: Response,
 }
 
-/// The shape that a mapping gives to a schema, or the one that the names of its columns tell.
+/// Where a question stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Question {
+    /// In a text.
+    Text(Path),
+    /// In two: a task, and what it is about, which may be empty.
+    Task { instruction: String, input: String },
+    /// What the user says in a conversation.
+    Turn(String),
+}
+
+/// Where a chain and its answer stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Response {
+    /// Each in a column of its own.
+    Columns { cot: Path, answer: Path },
+    /// In one text with the chain in think tags and the answer after them.
+    Generation(Path),
+    /// In one of several such texts.
+    Generations(Generations),
+    /// In what the assistant says, the chain in tags, or in a field of its own.
+    Turn { turns: String, chain: Option<String> },
+}
+
+/// Several generations, and what says which of them are correct.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Generations {
+    /// The column: a list of texts, or of structs.
+    pub list: String,
+    /// The field of the structs that holds the text, and the one that says whether it is correct.
+    pub item: Option<(String, Option<String>)>,
+    /// Columns that say it, a flag for each text.
+    pub flags: Vec<String>,
+}
+
+/// The shape that a mapping gives to a schema.
 ///
 /// # Errors
-/// If a mapping names a column that `file` does not have, or if a column is not of the type that its name promises.
-pub(super) fn recognise(schema: &Schema, mapping: Option<&ColumnMapping>, file: &str) -> Result<Option<Shape>> {
-    let Some(shape) = (match mapping {
-        Some(mapping) => Some(mapped(schema, mapping, file)?),
-        None => by_names(schema),
-    }) else {
-        return Ok(None);
+/// If it names what `file` does not have, or what is no text.
+pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Result<Shape> {
+    let published = |name: &String| {
+        Path::resolve(schema, name).ok_or_else(|| {
+            let columns = names(schema);
+            let hint = nearest(schema, name);
+            DataFusionError::Configuration(format!("{file} has no column {name}{hint}; its columns are {columns}"))
+        })
     };
-    check_types(schema, &shape, file)?;
-    Ok(Some(shape))
+    let is_turns = |path: &Path| {
+        path.is_column() && has_type(schema, path.name(), are_turns) && !has_type(schema, path.name(), is_text)
+    };
+    let question = match published(&mapping.question)? {
+        path if is_turns(&path) => Question::Turn(mapping.question.clone()),
+        path => Question::Text(path),
+    };
+    let cot = published(&mapping.cot)?;
+    let response = match &mapping.answer {
+        Some(answer) => Response::Columns { cot, answer: published(answer)? },
+        None if is_turns(&cot) => Response::turn(schema, mapping.cot.clone()),
+        None => Response::Generation(cot),
+    };
+    let shape = Shape { rule: "--columns", question, response };
+    shape.check_types(schema, file)?;
+    Ok(shape)
 }
 
-fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Result<Shape> {
-    let published = |name: &String| match schema.field_with_name(name) {
-        Ok(_) => Ok(name.clone()),
-        Err(_) => {
-            config_err!("{file} has no column {name}{}; its columns are {}", nearest(schema, name), names(schema))
+/// The shape that the names of its columns give to a schema.
+///
+/// # Errors
+/// If names fit a rule, but types do not, and no other rule fits.
+pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Option<Shape>> {
+    let mut misfit = None;
+    for shape in RULES.iter().filter_map(|rule| rule.shape(schema)) {
+        match shape.check_types(schema, file) {
+            Ok(()) => return Ok(Some(shape)),
+            // Nobody else means anything by these names.
+            Err(error) if shape.rule == OWN => return Err(error),
+            Err(error) => misfit = misfit.or(Some(error)),
         }
-    };
-    let question = published(&mapping.question)?;
-    let cot = published(&mapping.cot)?;
-    Ok(match &mapping.answer {
-        Some(answer) => Shape::Chain { question, cot, answer: published(answer)? },
-        None => Shape::Generation { question, generation: cot },
+    }
+    misfit.map_or(Ok(None), Err)
+}
+
+/// The shape of a schema of which `generation` was seen to hold think tags.
+pub(super) fn with_tags(schema: &Schema, generation: Path) -> Option<Shape> {
+    let question = question(schema, QUESTIONS)?;
+    let is_apart = question != Question::Text(generation.clone());
+    is_apart.then_some(Shape { rule: "think tags", question, response: Response::Generation(generation) })
+}
+
+impl Rule {
+    /// The shape of a schema that has the columns of this rule, whatever their types.
+    fn shape(&self, schema: &Schema) -> Option<Shape> {
+        let pick = |names, fits| pick(schema, names, fits);
+        let (question, response) = match self.form {
+            Form::Columns => {
+                let cot = Path::column(pick(self.cot, is_text_or_texts)?);
+                let answer = Path::column(pick(self.answer, is_answer)?);
+                (question(schema, self.question)?, Response::Columns { cot, answer })
+            }
+            Form::Generation => {
+                let generation = Path::column(pick(self.cot, is_text)?);
+                (question(schema, self.question)?, Response::Generation(generation))
+            }
+            Form::Generations { needs_flags } => {
+                let list = pick(self.cot, is_generations)?;
+                let generations = Generations::of(schema, list, self.answer);
+                if needs_flags && !generations.has_flags() {
+                    return None;
+                }
+                (question(schema, self.question)?, Response::Generations(generations))
+            }
+            Form::Turns if self.question.is_empty() => {
+                let turns = pick(self.cot, are_turns)?;
+                (Question::Turn(turns.clone()), Response::turn(schema, turns))
+            }
+            Form::Turns => {
+                let prompt = held(schema, self.question).find(|name| has_type(schema, name, are_turns))?;
+                let response = match pick(self.cot, |found| are_turns(found) || is_text(found))? {
+                    turns if has_type(schema, &turns, are_turns) => Response::turn(schema, turns),
+                    text => Response::Generation(Path::column(text)),
+                };
+                (Question::Turn(prompt), response)
+            }
+        };
+        Some(Shape { rule: self.name, question, response })
+    }
+}
+
+impl Response {
+    fn turn(schema: &Schema, turns: String) -> Self {
+        let has_field =
+            |name: &&&str| match schema.field_with_name(&turns).ok().and_then(|field| item(field.data_type())) {
+                Some(DataType::Struct(fields)) => {
+                    fields.find(name).is_some_and(|(_, field)| is_text(field.data_type()))
+                }
+                _ => false,
+            };
+        let chain = TURN_CHAINS.iter().find(has_field).map(ToString::to_string);
+        Self::Turn { turns, chain }
+    }
+}
+
+impl Generations {
+    fn of(schema: &Schema, list: String, flags: &[&str]) -> Self {
+        let items = schema.field_with_name(&list).ok().and_then(|field| item(field.data_type()));
+        let item = match items {
+            Some(DataType::Struct(fields)) => {
+                let named = |names: &[&str], fits: fn(&DataType) -> bool| {
+                    let mut found = names.iter().filter_map(|name| fields.find(name));
+                    found.find(|(_, field)| fits(field.data_type())).map(|(_, field)| field.name().clone())
+                };
+                named(ITEM_TEXTS, is_text).map(|text| (text, named(flags, is_flag)))
+            }
+            _ => None,
+        };
+        let flags = held(schema, flags).filter(|name| has_type(schema, name, is_list)).collect();
+        Self { list, item, flags }
+    }
+
+    /// What says which texts are correct, for people.
+    pub fn told_flags(&self) -> String {
+        let in_items = self.item.iter().filter_map(|(_, flag)| Some(format!("{}.{}", self.list, flag.as_ref()?)));
+        let flags: Vec<String> = self.flags.iter().cloned().chain(in_items).collect();
+        if flags.is_empty() { "no column says which".to_string() } else { flags.join(", ") }
+    }
+
+    /// Whether anything says which texts are correct.
+    pub fn has_flags(&self) -> bool {
+        !self.flags.is_empty() || matches!(&self.item, Some((_, Some(_))))
+    }
+}
+
+/// The question of a schema: a text, an instruction with its input, or a conversation.
+fn question(schema: &Schema, names: &[&str]) -> Option<Question> {
+    let name = pick(schema, names, is_text)?;
+    if has_type(schema, &name, are_turns) && !has_type(schema, &name, is_text) {
+        return Some(Question::Turn(name));
+    }
+    let input = find(schema, "input").filter(|input| has_type(schema, input, is_text));
+    Some(match input {
+        Some(input) if name.eq_ignore_ascii_case("instruction") => Question::Task { instruction: name, input },
+        _ => Question::Text(Path::column(name)),
     })
 }
 
-fn by_names(schema: &Schema) -> Option<Shape> {
-    if let (Some(question), Some(cot)) = (find(schema, "question"), find(schema, "cot")) {
-        return Some(match find(schema, "answer") {
-            Some(answer) => Shape::Chain { question, cot, answer },
-            None => Shape::Generation { question, generation: cot },
-        });
-    }
-    if let Some(question) = question(schema) {
-        if let Some(generation) = find(schema, "generation").or_else(|| find(schema, "generated_solution")) {
-            return Some(Shape::Generation { question, generation });
-        }
-        if let Some(generations) = find(schema, "generations") {
-            let flags = FLAGS.iter().filter_map(|name| find(schema, name)).collect();
-            return Some(Shape::Generations { question, generations, flags });
-        }
-        let pairs = PAIRS.iter().map(|(cot, answer)| Some((find(schema, cot)?, find(schema, answer)?)));
-        if let Some((cot, answer)) = pairs.flatten().next() {
-            return Some(Shape::Chain { question, cot, answer });
-        }
-    }
-    match find(schema, "messages").or_else(|| find(schema, "conversations")) {
-        Some(turns) => Some(Shape::Turns { turns }),
-        None => chain_and_answer(schema),
-    }
+/// The first column called so whose type fits, else the first called so.
+fn pick(schema: &Schema, names: &[&str], fits: fn(&DataType) -> bool) -> Option<String> {
+    held(schema, names).find(|name| has_type(schema, name, fits)).or_else(|| held(schema, names).next())
 }
 
-/// Columns of text that are called as a question, a chain and an answer.
-fn chain_and_answer(schema: &Schema) -> Option<Shape> {
-    let named = |names: &[&str]| {
-        let held = names.iter().filter_map(|name| find(schema, name));
-        held.into_iter().find(|name| schema.field_with_name(name).is_ok_and(|field| is_text(field.data_type())))
-    };
-    Some(Shape::Chain { question: named(&QUESTIONS)?, cot: named(&CHAINS)?, answer: named(&ANSWERS)? })
+fn held<'a>(schema: &'a Schema, names: &'a [&str]) -> impl Iterator<Item = String> + 'a {
+    names.iter().filter_map(|name| find(schema, name))
 }
 
-/// The shape of a schema whose column `generation` was seen to hold think tags.
-pub(super) fn with_tags(schema: &Schema, generation: &str) -> Option<Shape> {
-    let question = question(schema).filter(|question| question != generation)?;
-    Some(Shape::Generation { question, generation: generation.to_string() })
-}
-
-/// The columns of a schema that hold text.
-pub(super) fn texts(schema: &Schema) -> Vec<usize> {
-    (0..schema.fields().len()).filter(|index| is_text(schema.field(*index).data_type())).collect()
-}
-
-/// Refuses files whose columns fit no shape.
-pub(super) fn refuse<T>(schema: &Schema, file: &str) -> Result<T> {
-    exec_err!(
-        "the columns of {file} fit no shape that is known: {}; say which hold what: --columns {SYNTAX}",
-        names(schema)
-    )
-}
-
-fn question(schema: &Schema) -> Option<String> {
-    QUESTIONS.iter().find_map(|name| find(schema, name))
+fn has_type(schema: &Schema, name: &str, fits: fn(&DataType) -> bool) -> bool {
+    schema.field_with_name(name).is_ok_and(|field| fits(field.data_type()))
 }
 
 /// The column called `name`, else the only one that differs from it in case.
@@ -140,10 +228,32 @@ pub(super) fn find(schema: &Schema, name: &str) -> Option<String> {
     alike.next().filter(|_| alike.next().is_none()).cloned()
 }
 
-fn names(schema: &Schema) -> String {
-    let names: Vec<String> =
-        schema.fields().iter().map(|field| format!("{} ({})", field.name(), field.data_type())).collect();
+/// The columns of a schema with their types, for people.
+pub(super) fn names(schema: &Schema) -> String {
+    let names: Vec<String> = kinds(schema).iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
     if names.is_empty() { "none".to_string() } else { names.join(", ") }
+}
+
+/// The columns of a schema, each with its type in plain words.
+pub(super) fn kinds(schema: &Schema) -> Vec<(String, String)> {
+    schema.fields().iter().map(|field| (field.name().clone(), kind(field.data_type()))).collect()
+}
+
+/// A type in the words of people who do not know Arrow.
+fn kind(found: &DataType) -> String {
+    match found {
+        DataType::Null => "no type".to_string(),
+        found if is_text(found) => "text".to_string(),
+        found if are_turns(found) => "conversation".to_string(),
+        DataType::Struct(fields) => {
+            let fields: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+            format!("struct of {}", fields.join(", "))
+        }
+        found => match item(found) {
+            Some(item) => format!("list of {}", kind(item)),
+            None => found.to_string(),
+        },
+    }
 }
 
 fn nearest(schema: &Schema, name: &str) -> String {
@@ -155,47 +265,143 @@ fn nearest(schema: &Schema, name: &str) -> String {
     }
 }
 
-fn check_types(schema: &Schema, shape: &Shape, file: &str) -> Result<()> {
-    let check = |name: &String, fits: fn(&DataType) -> bool, expected: &str| match schema.field_with_name(name)? {
-        field if fits(field.data_type()) => Ok(()),
-        field => exec_err!("column {name} of {file} must be {expected}, found {}", field.data_type()),
-    };
-    match shape {
-        Shape::Chain { question, cot, answer } => {
-            [question, cot].into_iter().try_for_each(|name| check(name, is_text, "text"))?;
-            check(
-                answer,
-                |found| is_text(found) || found.is_numeric() || *found == DataType::Boolean,
-                "text or a number",
-            )
+impl Shape {
+    /// # Errors
+    /// If what a name promises is not what a column holds.
+    fn check_types(&self, schema: &Schema, file: &str) -> Result<()> {
+        let misfit = |place: &dyn fmt::Display, expected: &str, found: Option<&DataType>| {
+            let found = found.map_or("nothing".to_string(), kind);
+            exec_err!("column {place} of {file} must be {expected}, found {found}")
+        };
+        let path = |path: &Path, fits: fn(&DataType) -> bool, expected| match path.data_type(schema) {
+            Some(found) if fits(found) => Ok(()),
+            found => misfit(path, expected, found),
+        };
+        let column = |name: &String, fits: fn(&DataType) -> bool, expected| match schema.field_with_name(name) {
+            Ok(field) if fits(field.data_type()) => Ok(()),
+            found => misfit(name, expected, found.ok().map(|field| field.data_type())),
+        };
+        let turns = |name| {
+            column(name, are_turns, "a list of structs with role and content (or from and value), or a struct of lists")
+        };
+        match &self.question {
+            Question::Text(question) => path(question, is_text, "text")?,
+            Question::Task { instruction, input } => {
+                [instruction, input].into_iter().try_for_each(|name| column(name, is_text, "text"))?
+            }
+            Question::Turn(name) => turns(name)?,
         }
-        Shape::Generation { question, generation } => {
-            [question, generation].into_iter().try_for_each(|name| check(name, is_text, "text"))
+        match &self.response {
+            Response::Columns { cot, answer } => {
+                path(cot, is_text, "text")?;
+                path(answer, is_answer, "text or a number")
+            }
+            Response::Generation(generation) => path(generation, is_text, "text"),
+            Response::Generations(generations) => {
+                column(&generations.list, is_generations, "a list of texts, or of structs that hold one")?;
+                generations.flags.iter().try_for_each(|name| column(name, are_flags, "a list of Booleans or numbers"))
+            }
+            Response::Turn { turns: name, .. } => turns(name),
         }
-        Shape::Generations { question, generations, flags } => {
-            check(question, is_text, "text")?;
-            check(generations, |found| is_list_of(found, is_text), "a list of texts")?;
-            let are_flags = |found: &DataType| is_list_of(found, |item| *item == DataType::Boolean || item.is_null());
-            flags.iter().try_for_each(|name| check(name, are_flags, "a list of Booleans"))
+    }
+
+    /// What each part of a row is read from, for people: question, chain, answer.
+    pub fn told(&self) -> [String; 3] {
+        let question = match &self.question {
+            Question::Text(path) => path.to_string(),
+            Question::Task { instruction, input } => format!("{instruction}, then {input}"),
+            Question::Turn(turns) => format!("{turns}: the user's turn"),
+        };
+        let tagged =
+            |place: String| (format!("{place}: between its think tags"), format!("{place}: after its think tags"));
+        let (cot, answer) = match &self.response {
+            Response::Columns { cot, answer } => (cot.to_string(), answer.to_string()),
+            Response::Generation(path) => tagged(path.to_string()),
+            Response::Generations(generations) => tagged(generations.to_string()),
+            Response::Turn { turns, chain: None } => tagged(format!("{turns}: the assistant's turn")),
+            Response::Turn { turns, chain: Some(chain) } => (
+                format!("{turns}: the assistant's {chain}, else between the think tags of its content"),
+                format!("{turns}: the assistant's content"),
+            ),
+        };
+        [question, cot, answer]
+    }
+}
+
+impl Shape {
+    /// The columns of a pruned row that say all that the column `name` says; None if some of it would be lost.
+    pub fn said_by(&self, schema: &Schema, name: &str) -> Option<&'static [&'static str]> {
+        let is = |path: &Path| path.name() == name && path.is_text_column(schema);
+        if let Question::Text(question) = &self.question
+            && is(question)
+            // Of one that a template rendered, only the user's words are the question.
+            && !name.eq_ignore_ascii_case(RENDERED)
+        {
+            return Some(&["question"]);
         }
-        Shape::Turns { turns } => {
-            check(turns, are_turns, "a list of structs with role and content (or from and value), or a struct of lists")
+        match &self.response {
+            Response::Columns { cot, .. } if is(cot) => Some(&["original_cot"]),
+            Response::Columns { answer, .. } if is(answer) => Some(&["answer"]),
+            Response::Generation(generation) if is(generation) => Some(&["original_cot", "answer"]),
+            _ => None,
+        }
+    }
+
+    /// The mapping that comes nearest to the shape: of a list it takes the first item.
+    pub fn mapping(&self) -> String {
+        let question = match &self.question {
+            Question::Text(path) => path.to_string(),
+            Question::Task { input, .. } => input.clone(),
+            Question::Turn(turns) => turns.clone(),
+        };
+        match &self.response {
+            Response::Columns { cot, answer } => format!("question={question},cot={cot},answer={answer}"),
+            Response::Generation(generation) => format!("question={question},cot={generation}"),
+            Response::Generations(Generations { list, item: Some((text, _)), .. }) => {
+                format!("question={question},cot={list}.{text}")
+            }
+            Response::Generations(generations) => format!("question={question},cot={}", generations.list),
+            Response::Turn { turns, .. } => format!("question={question},cot={turns}"),
         }
     }
 }
 
-fn is_text(found: &DataType) -> bool {
-    match found {
-        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => true,
-        DataType::Dictionary(_, value) => is_text(value),
-        _ => false,
+impl fmt::Display for Generations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.item {
+            Some((text, _)) => write!(f, "{}.{text}: the first that is correct ({})", self.list, self.told_flags()),
+            None => write!(f, "{}: the first that is correct ({})", self.list, self.told_flags()),
+        }
     }
 }
 
-fn is_list_of(found: &DataType, fits: fn(&DataType) -> bool) -> bool {
-    match found {
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => fits(item.data_type()),
-        other => other.is_null(),
+fn is_text_or_texts(found: &DataType) -> bool {
+    is_text(found) || item(found).is_some_and(is_text)
+}
+
+fn is_answer(found: &DataType) -> bool {
+    is_text(found) || found.is_numeric() || *found == DataType::Boolean
+}
+
+fn is_list(found: &DataType) -> bool {
+    found.is_null() || item(found).is_some()
+}
+
+fn is_flag(found: &DataType) -> bool {
+    found.is_null() || found.is_numeric() || *found == DataType::Boolean
+}
+
+fn are_flags(found: &DataType) -> bool {
+    found.is_null() || item(found).is_some_and(is_flag)
+}
+
+fn is_generations(found: &DataType) -> bool {
+    match item(found) {
+        Some(DataType::Struct(fields)) => {
+            ITEM_TEXTS.iter().any(|name| fields.find(name).is_some_and(|(_, field)| is_text(field.data_type())))
+        }
+        Some(item) => is_text(item),
+        None => found.is_null(),
     }
 }
 
@@ -205,12 +411,9 @@ fn are_turns(found: &DataType) -> bool {
             names.iter().all(|name| fields.iter().any(|field| field.name() == name && fits(field.data_type())))
         })
     };
-    match found {
-        DataType::Struct(fields) => holds(fields, |found| is_list_of(found, is_text)),
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => match item.data_type() {
-            DataType::Struct(fields) => holds(fields, is_text),
-            other => other.is_null(),
-        },
-        other => other.is_null(),
+    match (found, item(found)) {
+        (DataType::Struct(fields), _) => holds(fields, |found| item(found).is_some_and(is_text)),
+        (_, Some(DataType::Struct(fields))) => holds(fields, is_text),
+        (found, item) => found.is_null() || item.is_some_and(DataType::is_null),
     }
 }

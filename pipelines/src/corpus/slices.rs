@@ -167,6 +167,7 @@ pub(super) fn decode(batch: &RecordBatch) -> Result<Vec<Slice>> {
             partitions,
             // It has become rows and columns.
             in_table: None,
+            temporary: None,
         };
         Ok(Slice {
             file: Arc::new(file),

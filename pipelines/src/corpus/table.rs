@@ -93,6 +93,11 @@ impl FilesTable {
         Self { store_url, schema, file_schema, plain_schema, partitions, files, never_null }
     }
 
+    /// The same table of one of its files.
+    pub fn only(&self, file: &FileRows) -> Self {
+        Self { files: vec![file.clone()], ..self.clone() }
+    }
+
     /// The files.
     pub fn files(&self) -> &[FileRows] {
         &self.files

@@ -25,7 +25,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit,
 use datafusion::scalar::ScalarValue;
 
 use super::reading::{Fault, Functions, Read, Reading, Tagged, column, null_text, text};
-use super::shape::{self, Shape};
+use super::shape::{self, Response, Shape};
 use super::table::{FILE_COLUMN, FilesTable, ROW_COLUMN};
 
 /// What the names of inner columns begin with; no original column may.
@@ -59,16 +59,23 @@ pub(super) fn plan(
         named("id", published_id.unwrap_or_else(null_text)),
         named("question", reading.question.clone()),
         named("text", reading.text.clone()),
+        named("chain_column", reading.chain.clone().unwrap_or_else(null_text)),
         named("answer_column", reading.answer.clone().unwrap_or_else(null_text)),
-        named("fault", reading.fault.clone().unwrap_or_else(null_text)),
     ];
+    let fault_names: Vec<String> = (0..reading.faults.len()).map(|index| format!("fault_{index}")).collect();
+    chosen.extend(fault_names.iter().zip(&reading.faults).map(|(name, (_, fault))| named(name, fault.clone())));
     for original in originals {
         chosen.push(named(&inner_name(original), original_column(&schema, original)?));
     }
 
-    let may_lack_answer = matches!(shape, Shape::Chain { answer, .. } if table.has_null(answer));
-    let Tagged { cot, answer } = reading.tagged(&functions, inner("text"), inner("answer_column"), may_lack_answer)?;
-    let mut tagged = ["source", "id", "question", "text", "fault"].map(inner).to_vec();
+    let may_lack_answer = match &shape.response {
+        Response::Columns { answer, .. } => !answer.is_column() || table.has_null(answer.name()),
+        _ => false,
+    };
+    let [held, chain, answer] = ["text", "chain_column", "answer_column"].map(inner);
+    let Tagged { cot, answer } = reading.tagged(&functions, held, chain, answer, may_lack_answer)?;
+    let mut tagged = ["source", "id", "question", "text"].map(inner).to_vec();
+    tagged.extend(fault_names.iter().map(|name| inner(name)));
     tagged.extend([named("cot", cot), named("answer", answer)]);
     tagged.extend(originals.iter().map(|original| inner(&inner_name(original))));
 
@@ -77,7 +84,7 @@ pub(super) fn plan(
         text: inner("text"),
         cot: inner("cot"),
         answer: inner("answer"),
-        fault: inner("fault"),
+        faults: fault_names.iter().map(|name| inner(name)).collect(),
     });
     let content_id = text(md5(concat(vec![inner("question"), inner("cot")])));
     // Where every row was published with an id, nothing else needs to be read for it.

@@ -1,10 +1,11 @@
 //! What the tables of an output are made with, and how they are made and widened.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use chrono::Utc;
-use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
-use datafusion::common::{Result, exec_err};
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
@@ -22,8 +23,9 @@ use crate::log::{self, Log, State};
 pub(super) const PIPELINE: &str = "asap.pipeline";
 /// The property that holds the generation of the rows.
 pub(super) const GENERATION: &str = "asap.generation";
-/// The property that says which columns hold the original ones: a list of name in the files and column of the table.
-pub(super) const ORIGINALS: &str = "asap.originals";
+/// The property that says which columns hold the original ones: a list of name in the files and column of the table, which
+/// is empty where that is left out.
+const ORIGINALS: &str = "asap.originals";
 
 /// What a table is made with.
 pub struct Design {
@@ -35,8 +37,40 @@ pub struct Design {
     pub partition_by: Vec<String>,
     /// What it is filled with.
     pub identity: Identity,
-    /// Name in the files, and column of the output, of each original column.
+    /// Name in the files, and column of the output, of each original column; empty where that is left out.
     pub originals: Vec<(String, String)>,
+}
+
+/// The original columns that a table knows.
+#[derive(Debug, Default)]
+pub struct HeldOriginals {
+    /// Those that it holds: their names in the files, with their types in the table.
+    pub held: Vec<FieldRef>,
+    /// Those that it leaves out.
+    pub left_out: Vec<String>,
+}
+
+impl HeldOriginals {
+    /// What the properties of a table say.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn of(state: &State) -> Result<Self> {
+        let property = state.metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
+        let originals: Vec<(String, String)> = serde_json::from_str(property)
+            .map_err(|error| exec_datafusion_err!("the property {ORIGINALS} of the output cannot be read: {error}"))?;
+        let schema = state.schema()?;
+        let mut known = Self::default();
+        for (name, column) in originals {
+            if column.is_empty() {
+                known.left_out.push(name);
+            } else {
+                let data_type = schema.field_with_name(&column)?.data_type().clone();
+                known.held.push(Arc::new(Field::new(name, data_type, true)));
+            }
+        }
+        Ok(known)
+    }
 }
 
 /// The generation of a table's rows.

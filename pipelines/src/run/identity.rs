@@ -2,7 +2,6 @@
 //! run with another pipeline is refused by what is different.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use datafusion::common::{Result, exec_datafusion_err, internal_err, plan_datafusion_err};
 use datafusion::sql::parser::DFParserBuilder;
@@ -14,10 +13,11 @@ use asap_udfs::anchor::prompts::Prompts;
 use asap_udfs::settings::{Effect, Provider};
 
 use super::contents::{Contents, hex};
+use super::request::Originals;
 use crate::corpus::ColumnMapping;
 
 /// Raised when the rules of asap itself (a function, `pruned`, the recognition of a shape) make something else of a row.
-const RULES: u32 = 2;
+const RULES: u32 = 3;
 
 /// The parts of a pipeline by their names. Settings at their defaults are none, so that a new one changes no table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,10 +31,14 @@ impl Identity {
     pub fn of(
         sql: &str,
         columns: Option<&ColumnMapping>,
+        originals: &Originals,
         settings: &Settings,
         contents: &mut Contents,
     ) -> Result<Self> {
         let mut parts = BTreeMap::new();
+        if *originals != Originals::Needed {
+            parts.insert("originals".to_string(), originals.to_string());
+        }
         parts.insert("rules".to_string(), RULES.to_string());
         parts.insert("sql".to_string(), hex(&Sha256::digest(without_comments(sql)?)));
         if let Some(ColumnMapping { question, cot, answer }) = columns {
@@ -53,12 +57,14 @@ impl Identity {
             }
         }
         // A folder that is not there adds nothing: a pipeline that needs its model is refused when it is planned.
-        parts.extend(
-            contents.of_folder(Path::new(&settings.scorer_model))?.map(|hash| (files_of("asap.scorer.model"), hash)),
-        );
+        let mut add = |setting: &str, named: &str| -> Result<()> {
+            let Ok(folder) = asap_lm::locate(named) else { return Ok(()) };
+            parts.extend(contents.of_folder(&folder)?.map(|hash| (files_of(setting), hash)));
+            Ok(())
+        };
+        add("asap.scorer.model", &settings.scorer_model)?;
         if is_local {
-            let folder = PathBuf::from(settings.anchor_model.as_deref().unwrap_or_default());
-            parts.extend(contents.of_folder(&folder)?.map(|hash| (files_of("asap.anchor.model"), hash)));
+            add("asap.anchor.model", settings.anchor_model.as_deref().unwrap_or_default())?;
         }
         if settings.anchor_provider.is_language_model() {
             let prompts = Prompts::load(settings.anchor_prompt_dir.as_deref())?;
@@ -125,7 +131,7 @@ mod tests {
     use super::*;
 
     fn identity(sql: &str, settings: &Settings) -> Identity {
-        Identity::of(sql, None, settings, &mut Contents::default()).unwrap()
+        Identity::of(sql, None, &Originals::Needed, settings, &mut Contents::default()).unwrap()
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, config_err, exec_err};
 use datafusion::logical_expr::LogicalPlan;
@@ -19,14 +20,14 @@ use asap_udfs::llm::store::AnswerStore;
 use asap_udfs::settings::OnError;
 
 use super::contents::Contents;
-use super::design::Design;
+use super::design::{Design, HeldOriginals};
 use super::files::{self, Divided, OpenSlice, Slices};
 use super::identity::Identity;
 use super::inputs::{Gone, Inputs, Pins};
 use super::ledger::Ledger;
 use super::output::Output;
 use super::plan;
-use super::request::{OnSchemaChange, Request};
+use super::request::{OnSchemaChange, Originals, Request};
 use super::retry;
 use super::rows::Rows;
 use super::shards::Layout;
@@ -133,7 +134,8 @@ impl Job {
         // Each partition of a run's plan is a slice, and stays one.
         context.state_ref().write().config_mut().options_mut().execution.target_partitions = 1;
         let mut contents = Contents::load(store_of(output.beside())?.as_ref()).await;
-        let identity = Identity::of(&request.sql, request.columns.as_ref(), &request.settings, &mut contents)?;
+        let identity =
+            Identity::of(&request.sql, request.columns.as_ref(), &request.originals, &request.settings, &mut contents)?;
         let anew = request.new_generation && output.table().is_some();
         let ledger = match anew {
             true => Ledger::of_generation(output.ledger().generation + 1),
@@ -164,10 +166,10 @@ impl Job {
         }));
         let mut divided = files::divide(files, &ledger, &again, &mut contents, request.on_change)?;
         notes.extend(files::known_elsewhere(&divided, &ledger));
-        let held = if anew { vec![] } else { output.originals()? };
+        let HeldOriginals { held, left_out } = if anew { HeldOriginals::default() } else { output.originals()? };
         let open = std::mem::take(&mut divided.open);
         let may_grow = request.on_schema_change == OnSchemaChange::Add || output.table().is_none() || anew;
-        let fit = Fit::Table { held: &held, may_grow };
+        let fit = Fit::Table { held: &held, left_out: &left_out, may_grow };
         let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), fit).await?;
         corpus.set_batch_rows(&context);
         let Slices { open: slices, left, beyond } = files::slices(&corpus, &divided, &ledger, &again, request);
@@ -242,7 +244,8 @@ impl Job {
         let (held_output, held_rejects) = self.output.schemas()?;
         let held_output = held_output.filter(|_| !self.anew);
         let schema = template.schema();
-        let rows = Rows::new(&schema, &self.corpus.original_names(), held_output.as_ref(), held_rejects.as_ref())?;
+        let originals = self.kept_originals(&schema, &request.originals)?;
+        let rows = Rows::new(&schema, &originals, held_output.as_ref(), held_rejects.as_ref())?;
         self.notes.extend(plan::without_status(&schema));
         self.notes.extend(self.corpus.delta_notes());
         let partition_by = match self.output.partition_by().filter(|_| !self.anew) {
@@ -253,7 +256,7 @@ impl Job {
             let names: Vec<&str> = rows.output.fields().iter().map(|field| field.name().as_str()).collect();
             return config_err!("--partition-by names {missing}, and the output's columns are {}", names.join(", "));
         }
-        let layout = |schema: &datafusion::arrow::datatypes::SchemaRef, partition_by: &[String]| Layout {
+        let layout = |schema: &SchemaRef, partition_by: &[String]| Layout {
             schema: Arc::clone(schema),
             partition_by: partition_by.to_vec(),
             shard_bytes: request.shard_bytes,
@@ -270,6 +273,41 @@ impl Job {
         let identity = self.identity.clone();
         let (output, rejects) = (Arc::clone(&rows.output), Arc::clone(&rows.rejects));
         Ok((Design { output, rejects, partition_by, identity, originals: rows.originals }, writing))
+    }
+
+    /// The original columns, each with whether the output holds it.
+    ///
+    /// # Errors
+    /// If one is asked for that is not there.
+    fn kept_originals(&mut self, schema: &Schema, asked: &Originals) -> Result<Vec<(String, bool)>> {
+        let names = self.corpus.original_names();
+        let held = if self.anew { vec![] } else { self.output.originals()?.held };
+        let is_held = |name: &String| held.iter().any(|field| field.name() == name);
+        if let Originals::Named(asked) = asked
+            && let Some(missing) = asked.iter().find(|asked| !names.contains(asked))
+        {
+            return config_err!("--originals names {missing}, and the columns of the input are {}", names.join(", "));
+        }
+        let is_elsewhere = |name: &String| {
+            let columns = self.corpus.said_by(name);
+            columns.is_some_and(|columns| columns.iter().all(|column| schema.field_with_name(column).is_ok()))
+        };
+        let is_kept = |name: &String| match asked {
+            Originals::Needed => !is_elsewhere(name),
+            Originals::All => true,
+            Originals::None => false,
+            Originals::Named(asked) => asked.contains(name),
+        };
+        let kept: Vec<(String, bool)> =
+            names.into_iter().map(|name| (name.clone(), is_held(&name) || is_kept(&name))).collect();
+        let left_out: Vec<&str> = kept.iter().filter(|(_, is_kept)| !is_kept).map(|(name, _)| name.as_str()).collect();
+        if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
+            self.notes.push(format!(
+                "the output leaves {} out, which its other columns say; --originals all keeps everything",
+                left_out.join(", ")
+            ));
+        }
+        Ok(kept)
     }
 
     /// Takes the rows of files back that are gone from their tables; whether there were any.

@@ -12,8 +12,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::Utc;
-use datafusion::arrow::datatypes::{Field, FieldRef, Schema};
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::arrow::datatypes::Schema;
+use datafusion::common::{Result, exec_err};
 use deltalake_core::kernel::Add;
 use futures::TryStreamExt;
 use object_store::path::Path;
@@ -21,7 +21,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::design::{Design, ORIGINALS, PIPELINE, check_empty, generation, properties, widen};
+use super::design::{Design, HeldOriginals, PIPELINE, check_empty, generation, properties, widen};
 use super::identity::Identity;
 use super::inputs::Mark;
 use super::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
@@ -162,22 +162,12 @@ impl Output {
         self.table.as_ref().map(|log| log.state().metadata.partition_columns.as_slice())
     }
 
-    /// The original columns that the output holds: their names in the files, with their types in the table.
+    /// The original columns that the output holds, and those that it leaves out.
     ///
     /// # Errors
     /// If the table's properties cannot be read.
-    pub fn originals(&self) -> Result<Vec<FieldRef>> {
-        let Some(log) = &self.table else { return Ok(vec![]) };
-        let schema = log.state().schema()?;
-        let property = log.state().metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
-        let originals: Vec<(String, String)> = serde_json::from_str(property).map_err(|error| {
-            exec_datafusion_err!("the property {ORIGINALS} of {} cannot be read: {error}", self.url)
-        })?;
-        let fields = originals.iter().map(|(name, column)| {
-            let held = schema.field_with_name(column)?;
-            Ok(Arc::new(Field::new(name, held.data_type().clone(), true)))
-        });
-        fields.collect()
+    pub fn originals(&self) -> Result<HeldOriginals> {
+        self.table.as_ref().map_or(Ok(HeldOriginals::default()), |log| HeldOriginals::of(log.state()))
     }
 
     /// Refuses to fill a table with another pipeline.

@@ -122,7 +122,13 @@ fn check_node(node: &LogicalPlan) -> Result<()> {
         LogicalPlan::Unnest(_) => "unnest",
         LogicalPlan::RecursiveQuery(_) => "WITH RECURSIVE",
         LogicalPlan::Values(_) | LogicalPlan::EmptyRelation(_) => "a SELECT without FROM corpus",
-        _ => return plan_err!("a pipeline is one SELECT over corpus, found {}", node.display()),
+        LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
+            return plan_err!("a pipeline is one SELECT over corpus, found a statement that changes something");
+        }
+        LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) | LogicalPlan::DescribeTable(_) => {
+            return plan_err!("a pipeline is one SELECT over corpus, found a statement that describes something");
+        }
+        _ => return plan_err!("a pipeline is one SELECT over corpus that maps rows to rows"),
     };
     plan_err!("a pipeline maps rows to rows and cannot hold {found} over corpus")
 }

@@ -50,6 +50,8 @@ pub struct Request {
     pub partition_by: Vec<String>,
     /// Bytes at which a shard is closed.
     pub shard_bytes: NonZeroU64,
+    /// Which original columns the output holds beside the pipeline's own. Rejects hold all.
+    pub originals: Originals,
     /// Whether the run tells that the output is complete, when it is.
     pub says_finished: bool,
 }
@@ -76,6 +78,7 @@ impl Request {
             grace: Duration::from_secs(25),
             partition_by: vec![],
             shard_bytes: SHARD_BYTES,
+            originals: Originals::Needed,
             says_finished: true,
         }
     }
@@ -99,6 +102,51 @@ pub enum OnSchemaChange {
     Add,
     /// It is a file that failed.
     Fail,
+}
+
+/// Which original columns an output holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Originals {
+    /// Those of which other columns do not say all.
+    Needed,
+    /// All.
+    All,
+    /// None.
+    None,
+    /// Those of these names.
+    Named(Vec<String>),
+}
+
+impl FromStr for Originals {
+    type Err = DataFusionError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Ok(match text {
+            "needed" => Self::Needed,
+            "all" => Self::All,
+            "none" => Self::None,
+            names => {
+                let names: Vec<String> = names.split(',').map(|name| name.trim().to_string()).collect();
+                if names.iter().any(String::is_empty) {
+                    return config_err!(
+                        "--originals takes needed, all, none, or names of columns such as id,source, found '{text}'"
+                    );
+                }
+                Self::Named(names)
+            }
+        })
+    }
+}
+
+impl std::fmt::Display for Originals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Needed => "needed",
+            Self::All => "all",
+            Self::None => "none",
+            Self::Named(names) => return f.write_str(&names.join(",")),
+        })
+    }
 }
 
 /// How many rows may be rejected.
@@ -174,6 +222,8 @@ mod tests {
     fn parts_and_shares_are_read() {
         assert_eq!("3/8".parse::<Part>().unwrap(), Part { number: 3, of: 8 });
         assert!(["0/8", "9/8", "3", "a/b"].iter().all(|text| text.parse::<Part>().is_err()));
+        assert_eq!("a, b".parse::<Originals>().unwrap(), Originals::Named(vec!["a".to_string(), "b".to_string()]));
+        assert!("a,,b".parse::<Originals>().is_err());
         assert_eq!("2.5%".parse::<MaxRejects>().unwrap(), MaxRejects::Percent(2.5));
         assert_eq!("7".parse::<MaxRejects>().unwrap(), MaxRejects::Rows(7));
         assert!(["-1", "101%", "x"].iter().all(|text| text.parse::<MaxRejects>().is_err()));

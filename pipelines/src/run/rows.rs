@@ -23,7 +23,7 @@ pub struct Rows {
     pub output: SchemaRef,
     /// Columns of the rejects: source, status and error, then the original ones.
     pub rejects: SchemaRef,
-    /// Name in the files, and column of the output, of each original column.
+    /// Name in the files, and column of the output, of each original column; the empty text where that is left out.
     pub originals: Vec<(String, String)>,
     pub(super) output_columns: Vec<Origin>,
     pub(super) rejects_columns: Vec<Origin>,
@@ -51,14 +51,14 @@ pub struct Divided {
 
 impl Rows {
     /// Plans the division. `schema` is the pipeline's, `originals` the names that the original columns have in the
-    /// files, in the order of the fields of [`ORIGINAL`]; `held_output` and `held_rejects` are the columns of tables that
+    /// files, in the order of the fields of [`ORIGINAL`], each with whether the output holds it, as rejects do; `held_output` and `held_rejects` are the columns of tables that
     /// exist: those that the rows lack are NULL, those that the tables lack stand behind them.
     ///
     /// # Errors
     /// If two columns have one name in a table, if a table cannot hold the type of one, or if it holds another.
     pub fn new(
         schema: &Schema,
-        originals: &[String],
+        originals: &[(String, bool)],
         held_output: Option<&Schema>,
         held_rejects: Option<&Schema>,
     ) -> Result<Self> {
@@ -90,12 +90,17 @@ impl Rows {
         }
         let mut named = Vec::new();
         if let DataType::Struct(fields) = schema.field_with_name(ORIGINAL)?.data_type() {
-            for (index, (name, field)) in originals.iter().zip(fields).enumerate() {
-                for columns in [&mut output, &mut rejects] {
-                    let free = free_name(name, columns);
-                    columns.push((free, delta_type(field.data_type()), Origin::Original(index)));
+            for (index, ((name, is_held), field)) in originals.iter().zip(fields).enumerate() {
+                let column = |columns: &[Column]| {
+                    (free_name(name, columns), delta_type(field.data_type()), Origin::Original(index))
+                };
+                rejects.push(column(&rejects));
+                let mut held = String::new();
+                if *is_held {
+                    output.push(column(&output));
+                    held = output.last().map(|(column, ..)| column.clone()).unwrap_or_default();
                 }
-                named.extend(output.last().map(|(column, ..)| (name.clone(), column.clone())));
+                named.push((name.clone(), held));
             }
         }
         let (output, output_columns) = conform(output, held_output)?;
@@ -234,7 +239,8 @@ mod tests {
     #[test]
     fn a_row_is_a_reject_if_its_status_is_neither_null_nor_ok() {
         let batch = batch(true);
-        let rows = Rows::new(&batch.schema(), &["Cot".to_string(), "status".to_string()], None, None).unwrap();
+        let originals = [("Cot".to_string(), true), ("status".to_string(), true)];
+        let rows = Rows::new(&batch.schema(), &originals, None, None).unwrap();
         let divided = rows.divide(&batch).unwrap();
         let names = |schema: &Schema| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
         assert_eq!(names(&rows.output), ["source", "cot", "source_Cot", "status"]);
@@ -252,7 +258,7 @@ mod tests {
             Field::new("cot", DataType::Utf8, true),
             Field::new("source", DataType::Int64, true),
         ]);
-        let originals = ["Cot".to_string(), "status".to_string()];
+        let originals = [("Cot".to_string(), true), ("status".to_string(), true)];
         let rows = Rows::new(&batch.schema(), &originals, Some(&held), None).unwrap();
         let names: Vec<&String> = rows.output.fields().iter().map(|field| field.name()).collect();
         assert_eq!(names, ["gone", "cot", "source", "source_Cot", "status"]);
@@ -269,7 +275,7 @@ mod tests {
         let original = field(ORIGINAL, DataType::Struct(Fields::from(vec![field("n", DataType::Int64)])));
         let refusal = |fields: Vec<Field>| {
             let schema = Schema::new(fields.into_iter().chain([original.clone()]).collect::<Vec<_>>());
-            Rows::new(&schema, &["n".to_string()], None, None).unwrap_err().to_string()
+            Rows::new(&schema, &[("n".to_string(), true)], None, None).unwrap_err().to_string()
         };
         let clash = refusal(vec![field("cot", DataType::Utf8), field("Cot", DataType::Utf8)]);
         assert!(clash.contains("Cot and cot would have one name"), "{clash}");
@@ -278,9 +284,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_out_of_the_output_is_in_the_rejects() {
+        let batch = batch(true);
+        let originals = [("Cot".to_string(), false), ("status".to_string(), true)];
+        let rows = Rows::new(&batch.schema(), &originals, None, None).unwrap();
+        let names = |schema: &Schema| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        assert_eq!(names(&rows.output), ["source", "cot", "status"]);
+        assert_eq!(names(&rows.rejects), ["source", "status", "error", "Cot", "source_status"]);
+        assert_eq!(rows.originals[0], ("Cot".to_string(), String::new()));
+        assert_eq!(rows.divide(&batch).unwrap().output.num_columns(), 3);
+    }
+
+    #[test]
     fn a_pipeline_without_a_status_rejects_nothing() {
         let batch = batch(false);
-        let rows = Rows::new(&batch.schema(), &["Cot".to_string(), "n".to_string()], None, None).unwrap();
+        let originals = [("Cot".to_string(), true), ("n".to_string(), true)];
+        let rows = Rows::new(&batch.schema(), &originals, None, None).unwrap();
         let divided = rows.divide(&batch).unwrap();
         assert_eq!((divided.output.num_rows(), divided.rejects.num_rows()), (3, 0));
     }

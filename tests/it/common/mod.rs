@@ -87,18 +87,18 @@ impl Finished {
     }
 }
 
-/// Compares a section of the README with what it should hold, to the letter; writes it where UPDATE is set.
+/// Compares a section of a README with what it should hold, to the letter; writes it where UPDATE is set.
 #[track_caller]
-pub fn check_section(name: &str, content: &str) {
-    if let Some(held) = update_or_read(name, content) {
-        assert_eq!(held, content, "the README's section {name} is out of date: see the command in it");
+pub fn check_section(file: &str, name: &str, content: &str) {
+    if let Some(held) = update_or_read(file, name, content) {
+        assert_eq!(held, content, "the section {name} of {file} is out of date: see the command in it");
     }
 }
 
 /// As [`check_section`], but numbers may differ by `tolerance`: they depend a little on the machine's arithmetic.
 #[track_caller]
-pub fn check_numbers(name: &str, content: &str, tolerance: f64) {
-    let Some(held) = update_or_read(name, content) else { return };
+pub fn check_numbers(file: &str, name: &str, content: &str, tolerance: f64) {
+    let Some(held) = update_or_read(file, name, content) else { return };
     let words = |text: &str| text.split_whitespace().map(str::to_string).collect::<Vec<_>>();
     let (held, found) = (words(&held), words(content));
     let is_near = |(held, found): (&String, &String)| match (held.parse::<f64>(), found.parse::<f64>()) {
@@ -106,12 +106,12 @@ pub fn check_numbers(name: &str, content: &str, tolerance: f64) {
         _ => held == found,
     };
     let all_near = held.len() == found.len() && held.iter().zip(&found).all(is_near);
-    assert!(all_near, "the README's section {name} is out of date: see the command in it. It should be:\n{content}");
+    assert!(all_near, "the section {name} of {file} is out of date: see the command in it. It should be:\n{content}");
 }
 
-/// What stands in the README between `<!-- name … -->` and `<!-- /name -->`; None if UPDATE is set and it was written.
-fn update_or_read(name: &str, content: &str) -> Option<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+/// What stands in a README between `<!-- name … -->` and `<!-- /name -->`; None if UPDATE is set and it was written.
+fn update_or_read(file: &str, name: &str, content: &str) -> Option<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     let readme = std::fs::read_to_string(&path).unwrap();
     let begin = readme.find(&format!("<!-- {name}")).unwrap();
     let begin = begin + readme[begin..].find("-->\n\n").unwrap() + "-->\n\n".len();

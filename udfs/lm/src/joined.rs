@@ -1,23 +1,10 @@
 //! The length in tokens of steps joined by blank lines, while one step after the other is taken away.
 
+use asap_kernels::steps::{SEPARATOR, join};
+
 use super::Result;
 use super::cuts::Cuts;
 use super::tokenizer::Tokenizer;
-
-/// What stands between two steps of a chain that is put together again.
-pub const SEPARATOR: &str = "\n\n";
-
-/// The steps joined by a blank line, as the model reads them.
-pub fn join<'a>(steps: impl IntoIterator<Item = &'a str>) -> String {
-    let mut chain = String::new();
-    for (place, step) in steps.into_iter().enumerate() {
-        if place > 0 {
-            chain.push_str(SEPARATOR);
-        }
-        chain.push_str(step);
-    }
-    chain
-}
 
 /// Steps joined by blank lines. The chain is tokenised once; when a step goes, only the text between the last cut
 /// before it and the first cut behind it is tokenised again. Lengths are those of the whole joined text, always.

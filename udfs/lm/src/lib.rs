@@ -12,9 +12,9 @@
 //! | [`decoder`], `pass`, [`output`], `cuda` | tokens through the layers, on processors and on a GPU |
 //! | `row`, `scorer`, `thread` | a chain's scores: what is asked, packed and remembered |
 //! | `prompt`, [`generate`], [`sampling`] | conversations, and answers to them |
-//! | `fingerprint` | what a model is, whatever its folder is called |
+//! | `locate`, `fingerprint` | where a model lies that is named; what it is, whatever its folder is called |
 //! | [`train`] | gradients, optimizer, a model's folder |
-//! | [`memo`], [`vectorized`] | what is remembered; loops for the machine's vector instructions |
+//! | [`memo`] | what is remembered |
 
 mod byte_level;
 pub mod config;
@@ -25,6 +25,7 @@ pub mod decoder;
 mod fingerprint;
 pub mod generate;
 mod joined;
+mod locate;
 pub mod memo;
 pub mod ops;
 pub mod output;
@@ -40,14 +41,14 @@ mod thread;
 mod tokenizer;
 mod tokenizer_json;
 pub mod train;
-pub mod vectorized;
 pub mod weights;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use fingerprint::{fingerprint, model_files};
-pub use joined::{Joined, SEPARATOR, join};
+pub use joined::Joined;
+pub use locate::{SMALL, locate};
 pub use prompt::{Message, PromptTemplate};
 pub use row::{Scores, Wanted};
 pub use scorer::{LoadedModel, Prepared, QuestionAndSteps, Scored, Scorer};
@@ -80,6 +81,9 @@ pub enum LmError {
         /// What was found in it and what was expected.
         found: String,
     },
+    /// Nothing is there that was named as a model.
+    #[error("{0}")]
+    NoModel(String),
     /// A conversation leaves no room for an answer.
     #[error("{tokens} tokens with the chat template, the model's window is {window}")]
     TooLong {

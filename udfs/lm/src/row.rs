@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
-use super::joined::{SEPARATOR, join};
 use super::output::{Target, TokenScore};
 use super::{PromptTemplate, Result, Tokenizer};
+use asap_kernels::steps::{SEPARATOR, join};
 
 /// A question and its chain as tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]

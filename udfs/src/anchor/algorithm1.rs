@@ -1,8 +1,9 @@
 //! Algorithm 1 over an answer: it is a pruning if each of its steps matches a step of the chain, in order.
 
+use asap_kernels::gestalt::Gestalt;
+use asap_kernels::{matching, steps};
+
 use super::Pruned;
-use crate::kernels::gestalt::Gestalt;
-use crate::kernels::{matching, steps};
 
 /// The most characters that an error quotes of a step.
 const QUOTED: usize = 80;

@@ -1,18 +1,17 @@
 //! What a run would ask, without asking: rules answer in place of the model, and nothing is paid or kept.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use asap_kernels::{extractive, steps};
 use asap_lm::Tokenizer;
 use async_trait::async_trait;
 use datafusion::common::{Result, config_datafusion_err};
 
 use super::language_model::{LanguageModel, Way};
-use super::{Anchorer, Pruned, Row, chain_and_thought, question_and_answer, rules};
+use super::{Anchorer, Pruned, Row, chain_and_thought, question_and_answer};
 use crate::cores;
 use crate::flights::Callers;
-use crate::kernels::steps;
 use crate::llm::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
 use crate::llm::meter::{Budget, Meter, Prices};
 use crate::llm::request::ChatRequest;
@@ -68,9 +67,10 @@ impl Estimate {
     /// # Errors
     /// If the tokenizer of the scoring model cannot be loaded.
     pub fn new(settings: &Settings, model: LanguageModel, llm: &Llm) -> Result<Self> {
-        let folder = &settings.scorer_model;
-        let tokenizer = Tokenizer::load(Path::new(folder))
-            .map_err(|error| config_datafusion_err!("asap.scorer.model = '{folder}': {error}"))?;
+        let named = &settings.scorer_model;
+        let tokenizer = asap_lm::locate(named)
+            .and_then(|folder| Tokenizer::load(&folder))
+            .map_err(|error| config_datafusion_err!("asap.scorer.model = '{named}': {error}"))?;
         let counter = Counter {
             tokenizer,
             prices: Prices::of(settings),
@@ -186,10 +186,10 @@ impl Counter {
 impl StandIn {
     fn text(&self) -> String {
         match self {
-            Self::Thought { question, answer } => rules::write(question, answer).unwrap_or_default(),
+            Self::Thought { question, answer } => extractive::write(question, answer).unwrap_or_default(),
             Self::Pruning { cot, thought } => {
                 let original = steps::steps(cot);
-                steps::join(rules::core(&original, thought).into_iter().map(|step| original[step]))
+                steps::join(extractive::core(&original, thought).into_iter().map(|step| original[step]))
             }
             Self::Longest => String::new(),
         }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use asap_kernels::code_fences::{language, unfenced};
+use asap_kernels::{steps, tags};
 use async_trait::async_trait;
 
 use super::algorithm1::{accept, of_steps};
-use super::code_fences::{language, unfenced};
 use super::prompts::{Prompts, Template};
 use super::{Anchorer, NO_MATCH, Pruned, Refusal, Row, Spent, chain_and_thought, question_and_answer};
-use crate::kernels::{steps, tags};
 use crate::llm::answers::{Answers, Source};
 use crate::llm::chat::{Chat, FailureKind, Outcome};
 use crate::llm::meter::Prices;

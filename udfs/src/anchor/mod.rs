@@ -9,11 +9,10 @@
 //! |---|---|
 //! | `algorithm1` | whether an answer is a pruning of the chain |
 //! | [`rules`] | who answers without a language model |
-//! | [`language_model`] | who answers with one, and [`prompts`], `code_fences`: what it is asked and how its answer is unwrapped |
+//! | [`language_model`] | who answers with one, and [`prompts`]: what it is asked |
 //! | `estimate` | who answers in place of one, to tell what a run would cost |
 
 mod algorithm1;
-mod code_fences;
 mod estimate;
 pub mod language_model;
 pub mod prompts;
@@ -22,11 +21,11 @@ pub mod rules;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use asap_kernels::steps;
 use async_trait::async_trait;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 
-use crate::kernels::steps;
 use crate::llm::{self, FailureKind, Llm, Statement, Usage};
 use crate::settings::{Provider, Settings};
 use estimate::Estimate;

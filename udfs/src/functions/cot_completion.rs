@@ -1,7 +1,8 @@
+use asap_kernels::tags;
+
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::kernels::tags;
 use crate::output::Message;
 
 pub struct CotCompletion;

@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use asap_kernels::matching::{Match, walk};
+use asap_kernels::steps::{steps, strip};
 use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StructArray};
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
@@ -10,8 +12,6 @@ use super::needs::{Compared, Threshold};
 use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::kernels::matching::{Match, walk};
-use crate::kernels::steps::{steps, strip};
 use crate::output::Output;
 
 pub struct CotMatch;

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use asap_kernels::budget;
 use asap_lm::{Joined, Tokenizer};
 
 use super::by_row::RowFunction;
@@ -7,7 +8,6 @@ use super::needs::MaxTokens;
 use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::kernels::budget;
 use crate::output::Numbers;
 
 pub struct CotRefine;

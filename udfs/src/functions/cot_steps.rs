@@ -1,7 +1,8 @@
+use asap_kernels::steps::steps;
+
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::kernels::steps::steps;
 
 pub struct CotSteps;
 

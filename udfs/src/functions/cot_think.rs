@@ -1,15 +1,16 @@
+use asap_kernels::tags;
+
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::kernels::tags;
 
 pub struct CotThink;
 
 impl RowFunction for CotThink {
     const DECLARATION: Declaration = Declaration {
         name: "cot_think",
-        about: "The chain of thought of a generation: from the first opening tag (`<think>`, `<|begin_of_thought|>`) to the first closing tag after it, stripped. A missing opening tag is accepted, a missing closing one gives NULL.",
+        about: "The chain of thought of a generation: from the first opening tag (`<think>`, `<|begin_of_thought|>`, and where the generation begins with it `<Thought>`, `<thought>`, `<thinking>` or `<reasoning>`) to the first closing tag after it, stripped. A missing opening tag is accepted, a missing closing one gives NULL.",
         arguments: &[Argument::new("generation", Arg::Text, "What the reasoning model wrote.")],
         example: "select cot_think('<think>2 + 2 is 4</think>4');\n-- 2 + 2 is 4",
     };

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use asap_kernels::trace::{Stage, Stages, Traced, trace};
 use asap_lm::{Joined, Tokenizer};
 use datafusion::arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array, ListArray, StringArray, StructArray};
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
@@ -10,7 +11,6 @@ use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::kernels::trace::{Stage, Stages, Traced, trace};
 use crate::output::Output;
 
 pub struct CotTrace;

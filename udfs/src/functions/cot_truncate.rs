@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
+use asap_kernels::budget;
 use asap_lm::{Joined, Tokenizer};
 
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::kernels::budget;
 use crate::output::Numbers;
 
 pub struct CotTruncate;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use asap_kernels::gestalt::Gestalt;
 use asap_lm::{Scorer, Tokenizer};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -11,7 +12,6 @@ use datafusion::logical_expr::Volatility;
 
 use crate::anchor::Anchorers;
 use crate::cache_reservation::CacheReservation;
-use crate::kernels::gestalt::Gestalt;
 use crate::models::Models;
 use crate::settings::Settings;
 

@@ -1,6 +1,9 @@
 //! Small files of every shape, written by the engine itself.
 
+mod damage;
 mod files;
+mod json;
+mod published;
 mod refusals;
 mod shapes;
 mod types;

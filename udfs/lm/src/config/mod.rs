@@ -150,6 +150,19 @@ const READ: &[&str] = &[
 ];
 
 impl ModelConfig {
+    /// How many numbers the model is made of: embedding, layers, last norm, and the output layer where that is its own.
+    pub fn parameters(&self) -> u64 {
+        let (hidden, heads) = (self.hidden_size, self.heads());
+        let (queries, keys) = (heads.query * heads.width, heads.key * heads.width);
+        let attention = hidden * (queries + 2 * keys) + queries * hidden;
+        let biases = usize::from(self.qkv_bias) * (queries + 2 * keys) + usize::from(self.output_bias) * hidden;
+        let head_norms = if self.family == Family::Qwen3 { 2 * heads.width } else { 0 };
+        let mlp = 3 * hidden * self.intermediate_size;
+        let layer = attention + biases + head_norms + mlp + 2 * hidden;
+        let embeddings = self.vocab_size * hidden * if self.tie_word_embeddings { 1 } else { 2 };
+        (embeddings + self.num_hidden_layers * layer + hidden) as u64
+    }
+
     /// The heads of every layer.
     pub fn heads(&self) -> Heads {
         Heads { query: self.num_attention_heads, key: self.num_key_value_heads, width: self.head_dim }
@@ -423,6 +436,24 @@ mod tests {
                 (Err(error), Some(why)) => assert!(error.contains(&why), "{name}: {error}"),
                 (found, why) => panic!("{name}: {found:?}, expected {why:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn parameters_are_as_many_as_the_published_weights_have() {
+        let goldens = std::fs::read_to_string(crate::testing::golden("configs.jsonl")).unwrap();
+        let published: Vec<Published> = goldens.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        for (name, parameters) in [
+            ("SmolLM2-135M", 134_515_008),
+            ("Qwen2.5-0.5B", 494_032_768),
+            ("Qwen3-0.6B", 596_049_920),
+            ("Llama-3.2-3B", 3_212_749_824),
+            ("Mistral-7B-v0.1", 7_241_732_096),
+            ("Qwen2.5-7B", 7_615_616_512),
+            ("Meta-Llama-3-8B", 8_030_261_248),
+        ] {
+            let found = published.iter().find(|config| config.name == name).unwrap();
+            assert_eq!(ModelConfig::parse(&found.config).unwrap().parameters(), parameters, "{name}");
         }
     }
 

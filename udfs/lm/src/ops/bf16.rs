@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use half::bf16;
 
 use super::gemm::Update;
-use crate::vectorized::vectorized;
+use asap_kernels::vectorized::vectorized;
 
 /// Outputs that a tile computes: four vectors of 16.
 const PANEL: usize = 64;

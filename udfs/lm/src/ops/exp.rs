@@ -1,6 +1,6 @@
 //! The exponential function, written so that loops over it become vector instructions.
 
-use crate::vectorized::vectorized;
+use asap_kernels::vectorized::vectorized;
 
 /// Partial sums that a loop keeps, so that additions need not wait for each other.
 const LANES: usize = 16;

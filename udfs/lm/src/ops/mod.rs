@@ -20,7 +20,7 @@ use candle_core::{DType, Device, Error, Storage, Tensor, WithDType};
 use rayon::prelude::*;
 
 use super::Result;
-use crate::vectorized::vectorized;
+use asap_kernels::vectorized::vectorized;
 pub use attention::{Attention, Sequence, Softmax, attend, attention};
 pub use bf16::Bf16Matrix;
 pub use exp::{SumOfExponentials, exp};

@@ -4,7 +4,7 @@ use candle_core::Tensor;
 
 use super::super::Result;
 use super::{for_rows, matrix, read};
-use crate::vectorized::vectorized;
+use asap_kernels::vectorized::vectorized;
 
 /// Each group of `weight`'s length within a row, divided by the root of its mean square and multiplied by `weight`:
 /// a whole row for the norms of a layer, a head for those of queries and keys.

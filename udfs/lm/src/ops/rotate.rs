@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use super::super::Result;
 use super::super::rope::RopeTable;
 use super::{for_rows, matrix, read};
-use crate::vectorized::vectorized;
+use asap_kernels::vectorized::vectorized;
 
 /// Which way to rotate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use candle_core::Tensor;
 use super::super::Result;
 use super::exp::exp;
 use super::{for_rows, matrix, read};
-use crate::vectorized::vectorized;
+use asap_kernels::vectorized::vectorized;
 
 /// silu(gate) · up, element by element, with silu(x) = x / (1 + e⁻ˣ).
 pub fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {

@@ -9,7 +9,7 @@ use super::gradients::{add, dot};
 use crate::Result;
 use crate::config::Heads;
 use crate::ops::{Attention, Cores, Matrix, Update, exp, matrix, multiply, read};
-use crate::vectorized::vectorized;
+use asap_kernels::vectorized::vectorized;
 
 /// Queries of one block.
 const QUERIES: usize = 128;

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use crate::Result;
 use crate::ops::Linear;
 use crate::ops::{exp, matrix, product, read};
-use crate::vectorized::vectorized;
+use asap_kernels::vectorized::vectorized;
 
 /// Rows of one task.
 const BLOCK_ROWS: usize = 64;

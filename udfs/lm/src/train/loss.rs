@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use crate::Result;
 use crate::ops::{Cores, Matrix, Update, exp, matrix, multiply, read};
-use crate::vectorized::vectorized;
+use asap_kernels::vectorized::vectorized;
 
 /// The most logits that memory holds at a time: 128 MB of them.
 const CHUNK_LOGITS: usize = 1 << 25;

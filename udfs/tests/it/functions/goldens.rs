@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use asap_udfs::kernels::gestalt::Gestalt;
-use asap_udfs::kernels::matching::walk;
-use asap_udfs::kernels::steps::{steps, strip};
+use asap_kernels::gestalt::Gestalt;
+use asap_kernels::matching::walk;
+use asap_kernels::steps::{steps, strip};
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, Float64Builder, Int64Array, ListBuilder, RecordBatch, StringArray,
     StringBuilder,

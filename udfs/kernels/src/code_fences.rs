@@ -1,6 +1,6 @@
 //! Code fences in what people and language models write.
 
-use crate::kernels::steps::strip;
+use crate::steps::strip;
 
 /// What an answer without a fenced block, or with one that names no language, is taken to be.
 const PLAIN: &str = "text";

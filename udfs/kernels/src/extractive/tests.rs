@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{core, write};
-use crate::kernels::steps::steps;
+use crate::steps::{join, steps};
 
 /// The numbers of the kept steps, from 1.
 fn kept(question: &str, answer: &str, steps: &[&str]) -> Vec<usize> {
@@ -161,9 +161,9 @@ proptest! {
     ) {
         let original = steps(&cot);
         prop_assume!(!original.is_empty());
-        let pruned = super::prune(&original, &thought);
-        let kept: Vec<&str> = pruned.kept.iter().map(|step| original[*step as usize - 1]).collect();
-        prop_assert_eq!(steps(&pruned.cot), kept);
-        prop_assert!(!pruned.kept.is_empty() && pruned.similarity.len() == pruned.kept.len());
+        let kept: Vec<&str> = core(&original, &thought).into_iter().map(|step| original[step]).collect();
+        let pruned = join(kept.iter().copied());
+        prop_assert_eq!(steps(&pruned), &kept[..]);
+        prop_assert!(!kept.is_empty());
     }
 }

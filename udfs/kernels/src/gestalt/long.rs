@@ -2,7 +2,7 @@
 
 use super::Block;
 use super::diagonals::{Columns, LANES};
-use asap_lm::vectorized::vectorized;
+use crate::vectorized::vectorized;
 
 /// What is a long run.
 pub(super) const LONG: usize = 64;

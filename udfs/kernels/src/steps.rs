@@ -1,6 +1,19 @@
 //! A chain of thought as steps.
 
-pub use asap_lm::{SEPARATOR, join};
+/// What stands between two steps of a chain that is put together again.
+pub const SEPARATOR: &str = "\n\n";
+
+/// The steps joined by a blank line, as the model reads them.
+pub fn join<'a>(steps: impl IntoIterator<Item = &'a str>) -> String {
+    let mut chain = String::new();
+    for (place, step) in steps.into_iter().enumerate() {
+        if place > 0 {
+            chain.push_str(SEPARATOR);
+        }
+        chain.push_str(step);
+    }
+    chain
+}
 
 /// The steps of a chain: it is cut at every run of two or more line ends (`\n` or `\r\n`) that follow each other
 /// directly, so a line that holds spaces does not separate. A step loses blank lines around it and white space at its

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::lexicon::Lexicon;
 use super::words::{Form, Token, tokens};
-use crate::anchor::code_fences::{Blocks, Turn};
+use crate::code_fences::{Blocks, Turn};
 
 const GOAL: &str = "goal: ";
 const GIVEN: &str = "given: ";

@@ -1,7 +1,7 @@
 //! All blocks of two short texts, found in a matrix of bits.
 
 use super::Block;
-use asap_lm::vectorized::vectorized;
+use crate::vectorized::vectorized;
 
 /// The most rows and the most columns.
 pub(super) const SIDE: usize = 64;

@@ -5,7 +5,7 @@
 //! of them. Rows are taken in strips, so that the counters stay in registers, and a search can end after a strip.
 
 use super::Block;
-use asap_lm::vectorized::vectorized;
+use crate::vectorized::vectorized;
 
 /// How many diagonals are followed together.
 pub(super) const LANES: usize = 128;

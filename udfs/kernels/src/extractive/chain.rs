@@ -7,7 +7,7 @@ use super::lexicon::{Lexicon, hash_statement, hash_word_in};
 use super::sums::{Sum, Value, sums};
 use super::thought::{self, Says};
 use super::words::{Form, Tokens, is_indented, tokens};
-use crate::anchor::code_fences::{Blocks, Turn};
+use crate::code_fences::{Blocks, Turn};
 
 /// A word keeps its full weight until so many units hold it that its rarity falls under 1 / this.
 const RARE_ENOUGH: f64 = 2.5;

@@ -1,29 +1,8 @@
-//! Anchoring without a language model (`asap.anchor.provider = 'extractive'`): a stand-in that makes the whole flow
-//! work offline, for nothing, and the same each time.
-//!
-//! It does not understand a chain. It follows words, values and the names in code from where a chain brings them to
-//! where they are used, and weighs them by form, length and rarity within the row. It holds no list of words of any
-//! language. What hangs together only by sense it misses, so it keeps the core of a computation or a program well, and
-//! of an argument in words less well than a capable language model does.
-//!
-//! | module | holds |
-//! |---|---|
-//! | `words` | texts as words: values, names, code, prose |
-//! | `lexicon` | the words of a row as numbers, with what they weigh |
-//! | `thought` | `cot_anchor`: what is asked, given and to be reached |
-//! | `sums` | which value is made of which others |
-//! | `chain` | which part of a chain brings which word |
-//! | `path` | `cot_coarse`: what is needed, backward from the answer |
-
-mod chain;
-mod lexicon;
-mod path;
-mod sums;
-mod thought;
-mod words;
+//! Anchoring without a language model (`asap.anchor.provider = 'extractive'`).
 
 use std::sync::Arc;
 
+use asap_kernels::extractive::{core, write};
 use async_trait::async_trait;
 
 use super::algorithm1::of_steps;
@@ -31,8 +10,6 @@ use super::{Anchorer, NO_ANCHOR, Pruned, Refusal, Row, chain_and_thought, questi
 use crate::cores;
 use crate::llm::chat::FailureKind;
 use crate::llm::{Result, Statement};
-pub use path::core;
-pub use thought::write;
 
 /// Rows that are worked on at once: enough for every core.
 const ROWS_IN_FLIGHT: usize = 64;
@@ -84,6 +61,3 @@ impl Anchorer for Rules {
 fn prune(original: &[&str], thought: &str) -> Pruned {
     of_steps(original, &core(original, thought))
 }
-
-#[cfg(test)]
-mod tests;

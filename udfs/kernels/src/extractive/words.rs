@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::anchor::code_fences::Blocks;
+use crate::code_fences::Blocks;
 
 /// What a word is by its form and place alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

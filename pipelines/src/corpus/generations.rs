@@ -1,0 +1,79 @@
+//! Which of several generations of a row is taken: the first that its model ended and that a flag calls correct.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::Result;
+use datafusion::functions::core::expr_fn::{coalesce, get_field};
+use datafusion::functions::string::expr_fn::concat;
+use datafusion::functions_nested::array_first::array_first;
+use datafusion::functions_nested::expr_fn::{array_element, range};
+use datafusion::logical_expr::expr::LambdaVariable;
+use datafusion::logical_expr::utils::disjunction;
+use datafusion::logical_expr::{Expr, cast, lambda, lit, when};
+
+use super::path::item;
+use super::reading::{column, length, text};
+use super::rules::COMPLETE;
+use super::shape::Generations;
+
+/// What is taken of a row.
+pub(super) struct Chosen {
+    /// The text; NULL if there is none.
+    pub generation: Expr,
+    /// Why there is none, else NULL.
+    pub fault: Expr,
+}
+
+/// The first generation that its model ended and that one of the flags calls correct.
+pub(super) fn first_correct(schema: &Schema, generations: &Generations) -> Result<Chosen> {
+    let place = place(schema, generations);
+    let text_of = |generation: Expr| match &generations.item {
+        Some((text, _)) => get_field(generation, text.as_str()),
+        None => generation,
+    };
+    let generation = text(text_of(array_element(column(&generations.list), place.clone())));
+    let none = concat(vec![
+        lit("none of the "),
+        text(length(column(&generations.list))),
+        lit(format!(" texts of column {} is verified as correct ({})", generations.list, generations.told_flags())),
+    ]);
+    Ok(Chosen { generation, fault: when(place.is_null(), none).end()? })
+}
+
+/// The place in the list, from 1.
+fn place(schema: &Schema, generations: &Generations) -> Expr {
+    let at = || {
+        let field = Field::new("place", DataType::Int64, true);
+        Expr::LambdaVariable(LambdaVariable::new("place".to_string(), Some(Arc::new(field))))
+    };
+    let items_of = |name: &str| schema.field_with_name(name).ok().and_then(|field| item(field.data_type()));
+    let flags = generations.flags.iter().filter_map(|name| {
+        let kind = items_of(name)?;
+        Some(is_true(array_element(column(name), at()), kind))
+    });
+    let in_items = generations.item.iter().filter_map(|(_, flag)| {
+        let flag = flag.as_ref()?;
+        let DataType::Struct(fields) = items_of(&generations.list)? else { return None };
+        let (_, kind) = fields.find(flag)?;
+        let item = array_element(column(&generations.list), at());
+        Some(is_true(get_field(item, flag.as_str()), kind.data_type()))
+    });
+    let is_correct = disjunction(flags.chain(in_items)).unwrap_or_else(|| lit(false));
+    let is_ended = match items_of(COMPLETE) {
+        Some(DataType::Boolean) => coalesce(vec![array_element(column(COMPLETE), at()), lit(true)]),
+        _ => lit(true),
+    };
+    let last = cast(length(column(&generations.list)), DataType::Int64);
+    array_first(range(lit(1_i64), last + lit(1_i64), lit(1_i64)), lambda(["place"], is_correct.and(is_ended)))
+}
+
+/// Whether a flag holds; one that is NULL does not.
+fn is_true(flag: Expr, kind: &DataType) -> Expr {
+    let holds = match kind {
+        DataType::Boolean => flag,
+        DataType::Null => return lit(false),
+        _ => cast(flag, DataType::Float64).eq(lit(1.0)),
+    };
+    coalesce(vec![holds, lit(false)])
+}

@@ -1,0 +1,49 @@
+//! Readers of damaged files panic here and there; for us that is a failure of the file.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll};
+
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use futures::StreamExt;
+
+thread_local! {
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether what this thread does is guarded, so that its panics are news for nobody.
+pub fn is_guarded() -> bool {
+    IS_GUARDED.get()
+}
+
+/// The result of `work`.
+///
+/// # Errors
+/// If it panics, with what it says, in words.
+pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
+    let before = IS_GUARDED.replace(true);
+    // What is left of the reader is dropped with the failure.
+    let done = catch_unwind(AssertUnwindSafe(work));
+    IS_GUARDED.set(before);
+    done.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        format!("its reader stopped: {}", text.unwrap_or("it does not say why"))
+    })
+}
+
+/// What comes next of a stream.
+///
+/// # Errors
+/// If polling it panics.
+pub(super) async fn guarded_next<S, T, E>(stream: &mut S) -> Result<Option<T>>
+where
+    S: futures::Stream<Item = Result<T, E>> + Unpin,
+    DataFusionError: From<E>,
+{
+    let poll = move |context: &mut Context<'_>| match guarded(|| stream.poll_next_unpin(context)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(next)) => Poll::Ready(next.transpose().map_err(DataFusionError::from)),
+        Err(panicked) => Poll::Ready(Err(exec_datafusion_err!("{panicked}"))),
+    };
+    std::future::poll_fn(poll).await
+}

@@ -1,0 +1,152 @@
+//! What was recognised, schema by schema, with some rows as they are read.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
+use datafusion::common::{Result, plan_err};
+use datafusion::dataframe;
+use datafusion::functions::core::expr_fn::get_field;
+use datafusion::logical_expr::col;
+use datafusion::prelude::{DataFrame, SessionContext};
+use serde::Serialize;
+
+use super::rules::RULES;
+use super::{Corpus, Recognised, shape, view};
+
+/// Files of one schema, and what was recognised.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Inspected {
+    /// How many files have these columns.
+    pub files: usize,
+    /// One of them.
+    pub file: String,
+    /// The rows of all of them.
+    pub rows: u64,
+    /// Their columns, each with its type in plain words.
+    pub columns: Vec<(String, String)>,
+    /// The rule by which they were recognised.
+    pub shape: String,
+    /// What the question is read from.
+    pub question: String,
+    /// What the chain is read from.
+    pub cot: String,
+    /// What the answer is read from.
+    pub answer: String,
+    /// The mapping that says nearly the same, to be changed.
+    pub mapping: String,
+    /// The first rows as they are read.
+    pub sample: Vec<InspectedRow>,
+}
+
+/// A row as it is read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InspectedRow {
+    /// The file that it stands in.
+    pub file: String,
+    /// Its place in the file, from 0.
+    pub row: i64,
+    /// The question.
+    pub question: Option<String>,
+    /// The chain of thought.
+    pub cot: Option<String>,
+    /// The answer.
+    pub answer: Option<String>,
+    /// Why the row cannot be pruned, as a word.
+    pub status: Option<String>,
+    /// The same as a sentence.
+    pub error: Option<String>,
+}
+
+impl Corpus {
+    /// What was recognised, with `rows` rows of each schema.
+    ///
+    /// # Errors
+    /// If rows cannot be read.
+    pub async fn inspect(&self, context: &SessionContext, rows: usize) -> Result<Vec<Inspected>> {
+        let mut found = Vec::new();
+        for group in &self.groups {
+            found.push(self.inspect_group(context, group, rows).await?);
+        }
+        Ok(found)
+    }
+
+    async fn inspect_group(&self, context: &SessionContext, group: &Recognised, rows: usize) -> Result<Inspected> {
+        let Recognised { table, shape } = group;
+        let provider: Arc<dyn TableProvider> = Arc::new(table.clone());
+        let plan = view::plan(&context.state(), provider, table, shape, &[])?;
+        let shown = ["question", "cot", "answer", "status", "error"].map(col);
+        let place = [get_field(col("source"), "file").alias("file"), get_field(col("source"), "row").alias("row")];
+        let sample = DataFrame::new(context.state(), plan)
+            .limit(0, Some(rows))?
+            .select(place.into_iter().chain(shown))?
+            .collect()
+            .await?;
+        let [question, cot, answer] = shape.told();
+        Ok(Inspected {
+            files: table.files().len(),
+            file: table.files().first().map(|held| held.file.name.clone()).unwrap_or_default(),
+            rows: table.files().iter().map(|held| held.rows_left()).sum(),
+            columns: shape::kinds(table.file_schema()),
+            shape: shape.rule.to_string(),
+            question,
+            cot,
+            answer,
+            mapping: shape.mapping(),
+            sample: sample.iter().map(read).collect::<Result<Vec<_>>>()?.concat(),
+        })
+    }
+}
+
+fn read(batch: &RecordBatch) -> Result<Vec<InspectedRow>> {
+    let texts = ["file", "question", "cot", "answer", "status", "error"].map(|name| match batch.column_by_name(name) {
+        Some(column) => Ok(cast(column, &DataType::Utf8)?),
+        None => plan_err!("a row has no {name}"),
+    });
+    let [file, question, cot, answer, status, error] = texts;
+    let (file, question, cot, answer, status, error) = (file?, question?, cot?, answer?, status?, error?);
+    let text =
+        |column: &Arc<dyn Array>, row| column.is_valid(row).then(|| column.as_string::<i32>().value(row).to_string());
+    let places = batch.column_by_name("row").map(|column| column.as_primitive::<Int64Type>().clone());
+    let rows = (0..batch.num_rows()).map(|row| InspectedRow {
+        file: text(&file, row).unwrap_or_default(),
+        row: places.as_ref().map_or(0, |places| places.value(row)),
+        question: text(&question, row),
+        cot: text(&cot, row),
+        answer: text(&answer, row),
+        status: text(&status, row),
+        error: text(&error, row),
+    });
+    Ok(rows.collect())
+}
+
+/// The table function `corpus_shapes()`: every layout that is known by the names of its columns, in the order in which
+/// they are tried.
+#[derive(Debug, Default)]
+pub struct ShapesFunction;
+
+impl ShapesFunction {
+    /// The name under which the function is registered.
+    pub const NAME: &str = "corpus_shapes";
+}
+
+impl TableFunctionImpl for ShapesFunction {
+    fn call_with_args(&self, args: TableFunctionArgs) -> Result<Arc<dyn TableProvider>> {
+        if !args.exprs().is_empty() {
+            return plan_err!("corpus_shapes takes no arguments");
+        }
+        let listed = |names: &[&str]| names.join(", ");
+        let column = |of: &dyn Fn(usize) -> String| (0..RULES.len()).map(of).collect::<Vec<_>>();
+        let rows = dataframe!(
+            "place" => (1..=RULES.len() as i64).collect::<Vec<_>>(),
+            "shape" => column(&|rule| RULES[rule].name.to_string()),
+            "question" => column(&|rule| listed(RULES[rule].question)),
+            "cot" => column(&|rule| listed(RULES[rule].cot)),
+            "answer" => column(&|rule| listed(RULES[rule].answer)),
+            "read_as" => column(&|rule| RULES[rule].form.told().to_string()),
+        )?;
+        Ok(rows.into_view())
+    }
+}

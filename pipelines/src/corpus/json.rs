@@ -1,0 +1,255 @@
+//! JSON as it is published, an object a line or an array of objects, plain or gzip: it is read as the Parquet file that is
+//! made of it when a corpus is opened, in the folder of temporary files (`TMPDIR`).
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::json::ReaderBuilder;
+use datafusion::arrow::json::reader::infer_json_schema_from_iterator;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::basic::{Compression, ZstdLevel};
+use datafusion::parquet::file::properties::WriterProperties;
+use flate2::bufread::MultiGzDecoder;
+use futures::StreamExt;
+use object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStore};
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde_json::Value;
+use tempfile::{NamedTempFile, TempPath};
+use tokio::io::AsyncWriteExt;
+
+use super::CorpusFile;
+
+/// Rows of a row group, of which slices are made.
+const ROW_GROUP_ROWS: usize = 1024;
+/// Rows that are converted at a time.
+const BATCH_ROWS: usize = 256;
+/// Compresses at hundreds of megabytes a second.
+const ZSTD_LEVEL: i32 = 1;
+
+/// A temporary file, which goes with its last owner.
+#[derive(Debug, Clone)]
+pub struct Temporary(Arc<TempPath>);
+
+impl PartialEq for Temporary {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Temporary {}
+
+/// Whether the name of a file says that it holds an object a line.
+pub(super) fn is_lines(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    plain.ends_with(".jsonl") || plain.ends_with(".ndjson")
+}
+
+/// Whether the name of a file says that it holds JSON.
+pub(super) fn is_json(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    is_lines(&name) || name.strip_suffix(".gz").unwrap_or(&name).ends_with(".json")
+}
+
+/// The same file as Parquet.
+///
+/// # Errors
+/// If a line is no JSON object, or if lines disagree about the type of a column; the message names it.
+pub(super) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Result<CorpusFile> {
+    let if_match = file.meta.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
+    let found = store.get_opts(&file.meta.location, GetOptions { if_match, ..GetOptions::default() }).await?;
+    let parquet = temporary()?;
+    let mut fetched = None;
+    let path = match found.payload {
+        GetResultPayload::File(_, path) => path,
+        GetResultPayload::Stream(mut bytes) => {
+            let copy = temporary()?;
+            let mut writer = tokio::fs::File::create(&copy).await?;
+            while let Some(bytes) = bytes.next().await {
+                writer.write_all(&bytes?).await?;
+            }
+            writer.flush().await?;
+            fetched.insert(copy).to_path_buf()
+        }
+    };
+    let (name, target) = (file.name.clone(), parquet.to_path_buf());
+    let lines = temporary()?;
+    let task =
+        SpawnedTask::spawn_blocking(move || Json { path, name, lines: lines.to_path_buf() }.write_parquet(&target));
+    task.join().await.map_err(|error| exec_datafusion_err!("reading {} stopped: {error}", file.name))??;
+    let meta = ObjectMeta {
+        location: object_store::path::Path::from_absolute_path(&parquet).map_err(object_store::Error::from)?,
+        last_modified: file.meta.last_modified,
+        size: parquet.metadata()?.len(),
+        e_tag: None,
+        version: None,
+    };
+    let temporary = Some(Temporary(Arc::new(parquet)));
+    Ok(CorpusFile { store_url: ObjectStoreUrl::local_filesystem(), meta, temporary, ..file.clone() })
+}
+
+/// A new temporary file.
+fn temporary() -> Result<TempPath> {
+    Ok(NamedTempFile::with_prefix("asap-")?.into_temp_path())
+}
+
+/// A file of JSON.
+struct Json {
+    path: PathBuf,
+    /// What people know it by.
+    name: String,
+    /// Where an array is written to, an object a line.
+    lines: PathBuf,
+}
+
+impl Json {
+    fn write_parquet(mut self, target: &Path) -> Result<()> {
+        if first_byte(self.open()?)? == Some(b'[') {
+            self.write_lines()?;
+            self.path = self.lines.clone();
+        }
+        let schema = Arc::new(self.schema()?);
+        let failed = |error: ArrowError| exec_datafusion_err!("{} cannot be read: {error}", self.name);
+        let reader = ReaderBuilder::new(Arc::clone(&schema)).with_coerce_primitive(true).with_batch_size(BATCH_ROWS);
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+            .build();
+        let mut writer = ArrowWriter::try_new(BufWriter::new(File::create(target)?), schema, Some(properties))?;
+        for batch in reader.build(self.open()?).map_err(failed)? {
+            writer.write(&batch.map_err(failed)?)?;
+        }
+        writer.close()?;
+        Ok(())
+    }
+
+    /// The text of the file.
+    fn open(&self) -> Result<Box<dyn BufRead>> {
+        let mut file = BufReader::new(File::open(&self.path)?);
+        const GZIP: [u8; 2] = [0x1f, 0x8b];
+        let is_compressed = file.fill_buf()?.starts_with(&GZIP);
+        file.rewind()?;
+        Ok(if is_compressed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
+    }
+
+    /// Writes an array of objects as lines.
+    fn write_lines(&self) -> Result<()> {
+        let mut lines = Lines(BufWriter::new(File::create(&self.lines)?));
+        let mut array = serde_json::Deserializer::from_reader(self.open()?);
+        let done = array.deserialize_seq(&mut lines).and_then(|()| array.end());
+        done.map_err(|error| exec_datafusion_err!("{} is no whole array of JSON objects: {error}", self.name))?;
+        Ok(lines.0.flush()?)
+    }
+
+    /// The columns of all lines, in alphabetical order.
+    fn schema(&self) -> Result<Schema> {
+        match infer_json_schema_from_iterator(self.values()?) {
+            Ok(schema) => Ok(Schema::new(plain(schema.fields()))),
+            Err(ArrowError::ExternalError(error)) => Err(DataFusionError::Execution(error.to_string())),
+            Err(error) => self.refuse_clash(&error),
+        }
+    }
+
+    /// Names the first column about which lines disagree.
+    fn refuse_clash<T>(&self, error: &ArrowError) -> Result<T> {
+        let mut names = std::collections::BTreeSet::new();
+        for value in self.values()? {
+            if let Value::Object(fields) = value? {
+                names.extend(fields.into_iter().map(|(name, _)| name));
+            }
+        }
+        for name in names {
+            let alone = self.values()?.map(|value| {
+                let held = value?.get_mut(&name).map_or(Value::Null, Value::take);
+                Ok(Value::Object([(name.clone(), held)].into_iter().collect()))
+            });
+            if infer_json_schema_from_iterator(alone).is_err() {
+                return exec_err!(
+                    "column {name} of {} holds values of different kinds, which no table can: rewrite it",
+                    self.name
+                );
+            }
+        }
+        exec_err!("{} cannot be read: {error}", self.name)
+    }
+
+    /// Every object, by its line.
+    fn values(&self) -> Result<impl Iterator<Item = Result<Value, ArrowError>>> {
+        let lines = self.open()?.split(b'\n').enumerate();
+        let read = lines.map(|(index, line)| {
+            let at = format!("line {} of {}", index + 1, self.name);
+            let line = line.map_err(|error| format!("{at} cannot be read: {error}"))?;
+            if line.iter().all(u8::is_ascii_whitespace) {
+                return Ok(None);
+            }
+            match serde_json::from_slice(&line) {
+                Ok(value @ Value::Object(_)) => Ok(Some(value)),
+                Ok(_) => Err(format!("{at} is no JSON object; one a line is read, or an array of them")),
+                Err(error) => {
+                    Err(format!("{at} is no whole JSON object ({error}); one a line is read, or an array of them"))
+                }
+            }
+        });
+        Ok(read.filter_map(|value: Result<_, String>| {
+            value.map_err(|told| ArrowError::ExternalError(told.into())).transpose()
+        }))
+    }
+}
+
+fn first_byte(text: impl Read) -> Result<Option<u8>> {
+    for byte in BufReader::new(text).bytes() {
+        let byte = byte?;
+        if !byte.is_ascii_whitespace() {
+            return Ok(Some(byte));
+        }
+    }
+    Ok(None)
+}
+
+/// Where the objects of an array go, one by one.
+struct Lines(BufWriter<File>);
+
+impl<'de> Visitor<'de> for &mut Lines {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("an array of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
+        use serde::de::Error;
+        while let Some(value) = array.next_element::<Value>()? {
+            serde_json::to_writer(&mut self.0, &value).map_err(A::Error::custom)?;
+            self.0.write_all(b"\n").map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+/// Fields in alphabetical order at every depth, without structs that have none, which Parquet cannot hold.
+fn plain(fields: &Fields) -> Fields {
+    let mut fields: Vec<FieldRef> = fields
+        .iter()
+        .filter_map(|field| Some(Arc::new(Field::new(field.name(), plain_type(field.data_type())?, true))))
+        .collect();
+    fields.sort_by(|a, b| a.name().cmp(b.name()));
+    fields.into()
+}
+
+fn plain_type(found: &DataType) -> Option<DataType> {
+    Some(match found {
+        DataType::Struct(fields) => match plain(fields) {
+            fields if fields.is_empty() => return None,
+            fields => DataType::Struct(fields),
+        },
+        DataType::List(item) => DataType::List(Arc::new(Field::new_list_field(plain_type(item.data_type())?, true))),
+        other => other.clone(),
+    })
+}

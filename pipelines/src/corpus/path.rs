@@ -1,0 +1,153 @@
+//! Where in a row a value stands: in a column, in a field of its structs, or first in its lists.
+
+use std::fmt;
+
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion::functions::core::expr_fn::get_field;
+use datafusion::functions_nested::expr_fn::array_element;
+use datafusion::logical_expr::{Expr, lit};
+
+use super::reading::column;
+
+/// A column, and the fields that lead to a value in it: `responses.0.content`. Of a list it is the first item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Path {
+    column: String,
+    fields: Vec<String>,
+}
+
+impl Path {
+    /// A column as it is.
+    pub fn column(name: impl Into<String>) -> Self {
+        Self { column: name.into(), fields: vec![] }
+    }
+
+    /// The column called `written`, else the one with whose name it begins and the fields that follow, apart by dots.
+    pub fn resolve(schema: &Schema, written: &str) -> Option<Self> {
+        if schema.field_with_name(written).is_ok() {
+            return Some(Self::column(written));
+        }
+        schema.fields().iter().find_map(|field| {
+            let fields = descend(field.data_type(), after(written, field.name())?)?;
+            Some(Self { column: field.name().clone(), fields })
+        })
+    }
+
+    /// Every place of a schema that holds text: columns first, then what lies in structs and lists.
+    pub fn texts(schema: &Schema) -> Vec<Self> {
+        let mut found = Vec::new();
+        for field in schema.fields() {
+            collect(&Self::column(field.name()), field.data_type(), &mut found);
+        }
+        let (columns, within): (Vec<_>, Vec<_>) = found.into_iter().partition(|path| path.is_text_column(schema));
+        [columns, within].concat()
+    }
+
+    /// Whether it is a column, and not what lies in one.
+    pub fn is_column(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Whether it is a column that holds text itself.
+    pub fn is_text_column(&self, schema: &Schema) -> bool {
+        self.is_column() && schema.field_with_name(&self.column).is_ok_and(|field| is_text(field.data_type()))
+    }
+
+    /// The column that it begins with.
+    pub fn name(&self) -> &str {
+        &self.column
+    }
+
+    /// The type of the value; None if the schema has no such place.
+    pub fn data_type<'a>(&self, schema: &'a Schema) -> Option<&'a DataType> {
+        let mut found = first_item(schema.field_with_name(&self.column).ok()?.data_type());
+        for name in &self.fields {
+            found = first_item(field_of(found, name)?.data_type());
+        }
+        Some(found)
+    }
+
+    /// The value.
+    pub fn expr(&self, schema: &Schema) -> Expr {
+        let mut expr = column(&self.column);
+        let mut found = schema.field_with_name(&self.column).ok().map(|field| field.data_type());
+        let mut fields = self.fields.iter();
+        loop {
+            if let Some(item) = found.and_then(item) {
+                expr = array_element(expr, lit(1));
+                found = Some(item);
+            } else if let Some(name) = fields.next() {
+                expr = get_field(expr, name.as_str());
+                found = found.and_then(|found| Some(field_of(found, name)?.data_type()));
+            } else {
+                return expr;
+            }
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.column)?;
+        self.fields.iter().try_for_each(|name| write!(f, ".{name}"))
+    }
+}
+
+/// Whether a type is one of text.
+pub(super) fn is_text(found: &DataType) -> bool {
+    match found {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => true,
+        DataType::Dictionary(_, value) => is_text(value),
+        _ => false,
+    }
+}
+
+/// The type of a list's items.
+pub(super) fn item(found: &DataType) -> Option<&DataType> {
+    match found {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
+        _ => None,
+    }
+}
+
+fn first_item(found: &DataType) -> &DataType {
+    item(found).map_or(found, first_item)
+}
+
+fn field_of<'a>(found: &'a DataType, name: &str) -> Option<&'a FieldRef> {
+    match found {
+        DataType::Struct(fields) => fields.find(name).map(|(_, field)| field),
+        _ => None,
+    }
+}
+
+fn after<'a>(written: &'a str, name: &str) -> Option<&'a str> {
+    written.strip_prefix(name)?.strip_prefix('.')
+}
+
+/// The fields that `rest` names; the names of fields may hold dots themselves.
+fn descend(found: &DataType, rest: &str) -> Option<Vec<String>> {
+    let DataType::Struct(fields) = first_item(found) else { return None };
+    fields.iter().find_map(|field| {
+        let below = match after(rest, field.name()) {
+            _ if rest == field.name() => vec![],
+            Some(rest) => descend(field.data_type(), rest)?,
+            None => return None,
+        };
+        Some([vec![field.name().clone()], below].concat())
+    })
+}
+
+fn collect(path: &Path, found: &DataType, texts: &mut Vec<Path>) {
+    match first_item(found) {
+        DataType::Struct(fields) => {
+            for field in fields {
+                let mut below = path.clone();
+                below.fields.push(field.name().clone());
+                collect(&below, field.data_type(), texts);
+            }
+        }
+        found if is_text(found) && !found.is_null() => texts.push(path.clone()),
+        _ => {}
+    }
+}

@@ -1,0 +1,45 @@
+//! Prompts that are a whole conversation as a chat template renders it: the user's words are the question.
+
+use datafusion::common::Result;
+use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::functions::regex::expr_fn::{regexp_count, regexp_match};
+use datafusion::functions::string::expr_fn::{btrim, concat, starts_with};
+use datafusion::functions_nested::expr_fn::array_element;
+use datafusion::logical_expr::{Expr, lit, when};
+
+use super::reading::text;
+
+/// The column in which such prompts are published.
+pub(super) const RENDERED: &str = "prompt";
+
+/// What opens the user's turn, and what ends it: ChatML, Llama 3, DeepSeek, Gemma, Mistral.
+const TURNS: [(&str, &str); 5] = [
+    (r"<\|im_start\|>user\n", r"<\|im_end\|>"),
+    (r"<\|start_header_id\|>user<\|end_header_id\|>\n", r"<\|eot_id\|>"),
+    ("<｜User｜>", "<｜Assistant｜>"),
+    (r"<start_of_turn>user\n", "<end_of_turn>"),
+    (r"\[INST\]", r"\[/INST\]"),
+];
+
+/// What the user says in a rendered prompt, and any other prompt as it is.
+pub(super) fn question(prompt: Expr) -> Result<Expr> {
+    let turns = TURNS.map(|(opening, end)| format!("{opening}(.*?){end}"));
+    let groups = regexp_match(prompt.clone(), lit(format!("(?s){}", turns.join("|"))), None);
+    // Of one match only one turn is not NULL.
+    let user = (1..=TURNS.len() as i64).map(|group| array_element(groups.clone(), lit(group)));
+    let user = btrim(vec![coalesce(user.collect()), lit(" \n\r\t")]);
+    when(is_rendered(&prompt), coalesce(vec![user, prompt.clone()])).otherwise(prompt)
+}
+
+/// Why a rendered prompt is no single question, else NULL.
+pub(super) fn more_than_one_question(prompt: &Expr) -> Result<Expr> {
+    let opening = format!("(?:{})", TURNS.map(|(opening, _)| opening).join("|"));
+    let count = regexp_count(prompt.clone(), lit(opening), None, None);
+    let found = concat(vec![text(count.clone()), lit(" turns of the user in the rendered prompt, expected one")]);
+    when(is_rendered(prompt).and(count.gt(lit(1_i64))), found).end()
+}
+
+/// Every template begins with a token of its own; a prompt that begins otherwise is not searched.
+fn is_rendered(prompt: &Expr) -> Expr {
+    starts_with(prompt.clone(), lit("<")).or(starts_with(prompt.clone(), lit("[INST]")))
+}

@@ -1,0 +1,106 @@
+//! Files of JSON, read as they are.
+
+use std::io::Write;
+
+use super::*;
+
+const ROW: &str = r#"{"question": "two?", "thinking": "2 and 2", "answer": "four"}"#;
+const READ: &str = "two? | 2 and 2 | four | NULL";
+
+fn gzipped(text: &str) -> Vec<u8> {
+    let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    writer.write_all(text.as_bytes()).unwrap();
+    writer.finish().unwrap()
+}
+
+async fn read(name: &str, content: &[u8]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, content).unwrap();
+    let corpus = open(&path, None).await.unwrap();
+    query(&corpus, "SELECT question, cot, answer, status FROM corpus ORDER BY source['row']").await
+}
+
+async fn refused(content: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.jsonl");
+    std::fs::write(&path, content).unwrap();
+    let error = refusal(&path, None).await;
+    assert!(error.contains("a.jsonl"), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn lines_and_arrays_plain_and_gzip() {
+    let lines = format!("{ROW}\n\n{ROW}\r\n");
+    let array = format!("[{ROW},\n{ROW}]");
+    let indented = serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(&array).unwrap()).unwrap();
+    for (name, content) in
+        [("a.jsonl", &lines), ("a.ndjson", &lines), ("a.json", &lines), ("a.json", &array), ("a.JSON", &indented)]
+    {
+        assert_eq!(read(name, content.as_bytes()).await, [READ; 2], "{name}");
+        assert_eq!(read(&format!("{name}.gz"), &gzipped(content)).await, [READ; 2], "{name}.gz");
+    }
+}
+
+#[tokio::test]
+async fn columns_keep_what_json_holds() {
+    let content = format!(
+        "{}\n{}\n",
+        r#"{"question": "two?", "cot": "2 and 2", "answer": "four", "n": 1, "meta": {"b": [1, 2], "a": null}, "empty": {}, "mixed": 1}"#,
+        r#"{"question": "two?", "cot": "2 and 2", "answer": 4.5, "n": 2.5, "later": [{"x": "y"}], "mixed": "z"}"#
+    );
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.jsonl"), content).unwrap();
+    let corpus = open(folder.path(), None).await.unwrap();
+    let found = query(&corpus, "SELECT answer, n, meta['b'], later, mixed, source['row'] FROM corpus ORDER BY n").await;
+    assert_eq!(found, ["four | 1.0 | [1, 2] | NULL | 1 | 0", "4.5 | 2.5 | NULL | [{x: y}] | z | 1"]);
+    let names = corpus.original_names();
+    assert_eq!(names, ["answer", "cot", "later", "meta", "mixed", "n", "question"]);
+}
+
+#[tokio::test]
+async fn many_rows_keep_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: Vec<String> = (0..3000)
+        .map(|row| format!(r#"{{"question": "q{row}", "cot": "{}", "answer": "{row}"}}"#, "step ".repeat(row % 50 + 1)))
+        .collect();
+    std::fs::write(folder.path().join("a.jsonl"), lines.join("\n")).unwrap();
+    let corpus = open(folder.path(), None).await.unwrap();
+    let sql =
+        "SELECT count(*), count(DISTINCT source['row']), bool_and(answer = CAST(source['row'] AS VARCHAR)) FROM corpus";
+    assert_eq!(query(&corpus, sql).await, ["3000 | 3000 | true"]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_named_by_its_line_or_column() {
+    assert!(refused(&format!("{ROW}\n{ROW}\n{{\"question\": ")).await.contains("line 3"));
+    assert!(refused(&format!("{ROW}\n[1]\n")).await.contains("line 2"));
+    assert!(refused("[1, 2]").await.contains("line 1"));
+    assert!(refused(&format!("[{ROW},")).await.contains("no whole array"));
+    let clash = refused(&format!("{ROW}\n{}", ROW.replace("\"four\"", "[\"four\"]"))).await;
+    assert!(clash.contains("field 'answer'"), "{clash}");
+    let clash = refused(&format!("{ROW}\n{}", ROW.replace("\"four\"", "{\"a\": 4}"))).await;
+    assert!(clash.contains("column answer"), "{clash}");
+    assert!(refused("").await.contains("fit no shape"));
+}
+
+#[tokio::test]
+async fn beside_parquet_it_is_left_out_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", "SELECT 'two?' AS question, '2 and 2' AS cot, 'four' AS answer").await;
+    std::fs::write(folder.path().join("b.jsonl"), ROW).unwrap();
+    std::fs::write(folder.path().join("c.csv"), "x").unwrap();
+    let corpus = open(folder.path(), None).await.unwrap();
+    assert_eq!(query(&corpus, "SELECT question, cot, answer, status FROM corpus").await, [READ]);
+    assert!(corpus.notes[0].contains("b.jsonl") && corpus.notes[0].contains("c.csv"), "{:?}", corpus.notes);
+    let both = open(&folder.path().join("*.{jsonl,parquet}"), None).await;
+    let by_pattern = open(&folder.path().join("*.jsonl"), None).await.unwrap();
+    assert_eq!(by_pattern.rows(), 1);
+    drop(both);
+    std::fs::remove_file(folder.path().join("a.parquet")).unwrap();
+    std::fs::write(folder.path().join("dataset_info.json"), "{}").unwrap();
+    let corpus = open(folder.path(), None).await.unwrap();
+    assert_eq!(corpus.rows(), 1);
+    assert!(corpus.notes[0].contains("dataset_info.json"), "{:?}", corpus.notes);
+}

@@ -1,0 +1,29 @@
+//! The pipelines that asap brings, by their names.
+
+use std::path::Path;
+
+/// Each pipeline's name and SQL.
+const PIPELINES: [(&str, &str); 5] = [
+    ("asap", include_str!("../pipelines/sql/asap.sql")),
+    ("without_anchor", include_str!("../pipelines/sql/without_anchor.sql")),
+    ("without_surprisal", include_str!("../pipelines/sql/without_surprisal.sql")),
+    ("random", include_str!("../pipelines/sql/random.sql")),
+    ("truncate", include_str!("../pipelines/sql/truncate.sql")),
+];
+
+/// The SQL of a pipeline that asap brings, else of a file.
+///
+/// # Errors
+/// If there is neither, in words.
+pub fn pipeline(named: &str) -> Result<String, String> {
+    if let Some((_, sql)) = PIPELINES.iter().find(|(name, _)| *name == named) {
+        return Ok(sql.to_string());
+    }
+    std::fs::read_to_string(named).map_err(|error| {
+        let brought = PIPELINES.map(|(name, _)| name).join(", ");
+        match Path::new(named).exists() {
+            true => format!("cannot read the pipeline {named}: {error}"),
+            false => format!("there is no file {named}, and asap brings no pipeline of that name: it brings {brought}"),
+        }
+    })
+}

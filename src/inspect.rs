@@ -1,0 +1,113 @@
+//! `asap inspect`: what a folder or file of traces holds, and what asap takes for question, chain and answer.
+
+use asap_pipelines::corpus::inspect::{Inspected, InspectedRow};
+use asap_pipelines::corpus::{ColumnMapping, Corpus};
+use asap_pipelines::location;
+use asap_udfs::Settings;
+use asap_udfs::llm::Llm;
+use clap::Args;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::{SummaryFormat, complain, count, print_as};
+
+/// Characters of a text that are shown.
+const SHOWN_CHARACTERS: usize = 100;
+
+/// Say what a folder or file holds: which column is what, and some rows as they are read
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asap inspect data/sample
+  asap inspect traces.jsonl --rows 10
+  asap inspect s3://lake/traces --columns question=Question,cot=Complex_CoT,answer=Response
+  asap sql -c \"SELECT * FROM corpus_shapes()\"      which names are known")]
+pub struct InspectArgs {
+    /// A folder, a file or a Delta table
+    #[arg(value_name = "LOC")]
+    from: String,
+    /// Say which columns are question, cot and answer, as asap run and asap sql take it
+    #[arg(long, value_name = "question=…,cot=…,answer=…")]
+    columns: Option<String>,
+    /// Show so many rows of each schema
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rows: usize,
+    /// How it is printed; json is one line
+    #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
+    format: SummaryFormat,
+}
+
+/// What was found at a location.
+#[derive(Debug, Serialize)]
+struct Found {
+    schemas: Vec<Inspected>,
+    /// Files that cannot be read, and why.
+    failures: Vec<String>,
+}
+
+/// Prints what was found.
+///
+/// # Errors
+/// If there is nothing, or if a file cannot be read.
+pub async fn run(args: InspectArgs) -> Result<(), Failure> {
+    let context = asap_pipelines::session::session(Settings::default(), &Llm::default())?;
+    let mapping = args.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?;
+    let corpus = Corpus::look(&context.state(), &args.from, mapping.as_ref()).await?;
+    corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+    let failures: Vec<String> = corpus.failures.iter().map(ToString::to_string).collect();
+    let found = Found { schemas: corpus.inspect(&context, args.rows).await?, failures };
+    let shown = location::parse(&args.from).map_or(args.from.clone(), |url| location::display(&url));
+    print_as(args.format, &found, || table(&shown, &found.schemas))?;
+    match found.failures.as_slice() {
+        [] => Ok(()),
+        failures => Err(Failure::Failed(format!("not recognised:\n  {}", failures.join("\n  ")))),
+    }
+}
+
+fn table(location: &str, schemas: &[Inspected]) -> String {
+    let mut lines = vec![location.to_string()];
+    for schema in schemas {
+        lines.push(String::new());
+        let files = match schema.files {
+            1 => schema.file.clone(),
+            files => format!("{} files like {}", count(files as u64), schema.file),
+        };
+        lines.push(format!("{files}: {} rows, read as {}", count(schema.rows), schema.shape));
+        let columns: Vec<String> = schema.columns.iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
+        for (what, told) in [
+            ("question", &schema.question),
+            ("chain", &schema.cot),
+            ("answer", &schema.answer),
+            ("columns", &columns.join(", ")),
+            ("otherwise", &format!("--columns '{}'", schema.mapping)),
+        ] {
+            lines.push(format!("  {what:<9}  {told}"));
+        }
+        schema.sample.iter().for_each(|row| show_row(&mut lines, row));
+    }
+    lines.join("\n")
+}
+
+fn show_row(lines: &mut Vec<String>, row: &InspectedRow) {
+    lines.push(format!("  row {} of {}", row.row, row.file));
+    for (what, text) in [("question", &row.question), ("chain", &row.cot), ("answer", &row.answer)] {
+        lines.push(format!("    {what:<8}  {}", shortened(text.as_deref())));
+    }
+    if let (Some(status), Some(error)) = (&row.status, &row.error) {
+        lines.push(format!("    rejected  {status}: {error}"));
+    }
+}
+
+/// The beginning and the end of a text on one line, with its length.
+fn shortened(text: Option<&str>) -> String {
+    let Some(text) = text else { return "NULL".to_string() };
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let length = words.chars().count();
+    if length <= SHOWN_CHARACTERS {
+        return words;
+    }
+    let half = SHOWN_CHARACTERS / 2;
+    let start: String = words.chars().take(half).collect();
+    let end: String = words.chars().skip(length - half).collect();
+    format!("{start} … {end} ({} characters)", count(text.chars().count() as u64))
+}

@@ -1,0 +1,297 @@
+//! The prompt of `asap sql`: a line editor that knows names, and the commands that begin with a backslash.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use asap_pipelines::corpus::Corpus;
+use asap_udfs::llm::Llm;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::error::Result;
+use datafusion::execution::FunctionRegistry;
+use datafusion_cli::command::{Command, OutputFormat};
+use datafusion_cli::helper::CliHelper;
+use datafusion_cli::print_options::PrintOptions;
+use rustyline::completion::{Completer, Pair};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::{CmdKind, Highlighter};
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Context, Editor, Helper};
+
+use super::watch::Watch;
+use super::{Session, execute};
+use crate::failure::Failure;
+use crate::output::{complain, error_line, print};
+
+/// What is said of the commands.
+const COMMANDS: &str = "\
+\\d            tables
+\\d NAME       columns of a table
+\\h            functions of asap
+\\h NAME       what a function does, with an example
+\\x            rows as a list of their columns, on or off
+\\pset NAME V  format table, csv, tsv, json, nd-json, automatic
+\\quiet on     rows only
+\\?            this
+\\q            the end; so does Ctrl-D";
+
+/// What a session at the prompt needs.
+pub struct Prompt<'a> {
+    pub session: &'a Session,
+    pub print: PrintOptions,
+    pub llm: &'a Llm,
+    pub watch: &'a Watch,
+    /// Whether rows are shown column by column.
+    pub is_expanded: bool,
+}
+
+impl Prompt<'_> {
+    /// Reads and runs statements and commands until the end is asked for.
+    ///
+    /// # Errors
+    /// If the terminal fails.
+    pub async fn run(mut self) -> std::result::Result<(), Failure> {
+        let failed = |error: ReadlineError| Failure::Failed(format!("the terminal failed: {error}"));
+        let mut editor: Editor<Names, FileHistory> = Editor::new().map_err(failed)?;
+        let history = history();
+        if let Some(history) = &history {
+            // The first session has none.
+            let _ = editor.load_history(history);
+        }
+        loop {
+            editor.set_helper(Some(self.names()));
+            match editor.readline("> ") {
+                Ok(line) => {
+                    editor.add_history_entry(line.trim_end()).map_err(failed)?;
+                    if !self.line(line.trim()).await? {
+                        break;
+                    }
+                }
+                Err(ReadlineError::Interrupted) => {}
+                Err(ReadlineError::Eof) => break,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        if let Some(history) = &history
+            && let Err(error) = history
+                .parent()
+                .map_or(Ok(()), std::fs::create_dir_all)
+                .map_err(ReadlineError::Io)
+                .and_then(|()| editor.save_history(history))
+        {
+            complain(&format!("note: what was typed is not kept in {}: {error}", history.display()));
+        }
+        Ok(())
+    }
+
+    /// Runs a line; false ends the session.
+    async fn line(&mut self, line: &str) -> std::result::Result<bool, Failure> {
+        let Some(command) = line.strip_prefix('\\') else {
+            if !line.is_empty() {
+                self.statements(line).await;
+            }
+            return Ok(true);
+        };
+        let command = command.trim_end_matches(';').trim();
+        let (name, argument) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+        match (name, argument.trim()) {
+            ("q", _) => return Ok(false),
+            ("?", _) => print(COMMANDS)?,
+            ("d", "") => self.statements("SELECT table_name, table_type FROM information_schema.tables WHERE table_schema <> 'information_schema' ORDER BY table_name").await,
+            ("d", table) => self.statements(&format!("DESCRIBE {table}")).await,
+            ("h", "") => print(&self.functions())?,
+            ("h", function) => print(&self.function(function))?,
+            ("x", _) => {
+                self.is_expanded = !self.is_expanded;
+                print(if self.is_expanded { "rows are listed column by column" } else { "rows are a table" })?;
+            }
+            _ => self.other(command).await,
+        }
+        Ok(true)
+    }
+
+    /// A command that datafusion-cli knows.
+    async fn other(&mut self, command: &str) {
+        let unknown = || complain(&format!("there is no command \\{command}; \\? lists them"));
+        match command.parse::<Command>() {
+            Ok(Command::OutputFormat(Some(setting))) => match setting.parse::<OutputFormat>() {
+                Ok(format) => format.execute(&mut self.print).unwrap_or_else(|error| complain(&error_line(&error))),
+                Err(()) => unknown(),
+            },
+            Ok(Command::OutputFormat(None)) => complain(&format!("rows are printed as {:?}", self.print.format)),
+            Ok(command) => {
+                let done = command.execute(self.session, &mut self.print).await;
+                done.unwrap_or_else(|error| complain(&error_line(&error)));
+            }
+            Err(()) => unknown(),
+        }
+    }
+
+    /// Runs statements; what fails is told, and Ctrl-C ends them alone.
+    async fn statements(&self, sql: &str) {
+        let work = async {
+            match self.is_expanded && is_query(sql) {
+                true => self.expanded(sql).await,
+                false => execute(self.session, vec![sql.to_string()], &self.print).await,
+            }
+        };
+        let done = tokio::select! {
+            done = work => done,
+            never = self.watch.tell(self.llm, self.print.quiet) => match never {},
+            _ = tokio::signal::ctrl_c() => return complain("interrupted"),
+        };
+        if let Err(error) = done {
+            complain(&format!("error: {}", error_line(&error)));
+        }
+    }
+
+    async fn expanded(&self, sql: &str) -> Result<()> {
+        let batches = self.session.context.sql(sql.trim_end_matches(';')).await?.collect().await?;
+        let mut row = 0;
+        for batch in &batches {
+            for text in listed(batch, &mut row)? {
+                print(&text)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn functions(&self) -> String {
+        let state = self.session.context.state();
+        let mut lines: Vec<String> = state
+            .udfs()
+            .into_iter()
+            .filter(|name| name.starts_with("cot_") || name.starts_with("ai_"))
+            .filter_map(|name| {
+                let function = state.scalar_functions().get(&name)?.clone();
+                let about = function.documentation()?.description.split(". ").next()?.trim_end_matches('.').to_string();
+                Some(format!("{name:<24}  {about}"))
+            })
+            .collect();
+        lines.sort();
+        lines.join("\n")
+    }
+
+    fn function(&self, name: &str) -> String {
+        let name = name.trim_end_matches("()").to_lowercase();
+        let state = self.session.context.state();
+        let known = || {
+            let scalar = state.scalar_functions().get(&name).and_then(|function| function.documentation().cloned());
+            let aggregate =
+                || state.aggregate_functions().get(&name).and_then(|function| function.documentation().cloned());
+            let window = || state.window_functions().get(&name).and_then(|function| function.documentation().cloned());
+            scalar.or_else(aggregate).or_else(window)
+        };
+        let Some(told) = known() else { return format!("there is no function {name}; \\h lists those of asap") };
+        let mut lines = vec![told.syntax_example, told.description];
+        for (argument, about) in told.arguments.into_iter().flatten() {
+            lines.push(format!("  {argument}: {about}"));
+        }
+        lines.extend(told.sql_example);
+        lines.join("\n")
+    }
+
+    fn names(&self) -> Names {
+        let state = self.session.context.state();
+        let dialect = &state.config_options().sql_parser.dialect;
+        let mut names: Vec<String> = state.udfs().into_iter().chain(state.udafs()).chain(state.udwfs()).collect();
+        names.extend(state.table_functions().keys().cloned());
+        let catalogs = state.catalog_list().catalog_names().into_iter();
+        let schemas = catalogs.filter_map(|name| state.catalog_list().catalog(&name)?.schema("public"));
+        names.extend(schemas.flat_map(|schema| schema.table_names()));
+        let schema = self.session.corpus.as_ref().map(Corpus::schema);
+        names.extend(schema.iter().flat_map(|schema| schema.fields()).map(|field| field.name().clone()));
+        names.sort();
+        names.dedup();
+        Names { cli: CliHelper::new(dialect, self.print.color), names }
+    }
+}
+
+/// Whether a statement returns rows, so that these can be listed.
+fn is_query(sql: &str) -> bool {
+    let first = sql.split_whitespace().next().unwrap_or_default().to_uppercase();
+    ["SELECT", "WITH", "VALUES", "TABLE", "FROM", "SHOW", "DESCRIBE"].contains(&first.as_str())
+}
+
+/// Rows as lists of their columns.
+fn listed(batch: &RecordBatch, row: &mut u64) -> Result<Vec<String>> {
+    let options = FormatOptions::new().with_null("NULL");
+    let schema = batch.schema();
+    let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
+    let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+    let mut rows = Vec::new();
+    for index in 0..batch.num_rows() {
+        *row += 1;
+        let mut lines = vec![format!("-[ row {row} ]-")];
+        for (name, column) in names.iter().zip(&columns) {
+            // What has several lines stays under its column.
+            let value = column.value(index).to_string().replace('\n', &format!("\n{:width$}   ", ""));
+            lines.push(format!("{name:<width$} | {value}"));
+        }
+        rows.push(lines.join("\n"));
+    }
+    Ok(rows)
+}
+
+/// Where what was typed is kept: the user's folder for state.
+fn history() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    Some(state?.join("asap/history"))
+}
+
+/// The line editor's helper: that of datafusion-cli, and names that complete what is typed.
+struct Names {
+    cli: CliHelper,
+    names: Vec<String>,
+}
+
+impl Helper for Names {}
+
+impl Completer for Names {
+    type Candidate = Pair;
+
+    fn complete(&self, line: &str, place: usize, context: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let (start, files) = self.cli.complete(line, place, context)?;
+        if !files.is_empty() {
+            return Ok((start, files));
+        }
+        let is_word = |character: char| character.is_alphanumeric() || character == '_';
+        let start = line[..place].rfind(|character| !is_word(character)).map_or(0, |last| last + 1);
+        let word = line[start..place].to_lowercase();
+        let found = self.names.iter().filter(|name| !word.is_empty() && name.to_lowercase().starts_with(&word));
+        Ok((start, found.map(|name| Pair { display: name.clone(), replacement: name.clone() }).collect()))
+    }
+}
+
+impl Hinter for Names {
+    type Hint = String;
+
+    fn hint(&self, line: &str, place: usize, context: &Context<'_>) -> Option<String> {
+        self.cli.hint(line, place, context)
+    }
+}
+
+impl Highlighter for Names {
+    fn highlight<'l>(&self, line: &'l str, place: usize) -> Cow<'l, str> {
+        self.cli.highlight(line, place)
+    }
+
+    fn highlight_char(&self, line: &str, place: usize, kind: CmdKind) -> bool {
+        self.cli.highlight_char(line, place, kind)
+    }
+
+    fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
+        self.cli.highlight_hint(hint)
+    }
+}
+
+impl Validator for Names {
+    fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
+        self.cli.validate(context)
+    }
+}

@@ -1,0 +1,158 @@
+//! What a stranger does first: look at files and models, run what asap brings, outside of the project's folder.
+
+use std::fs;
+use std::process::Command;
+
+use crate::common::{Finished, Workplace};
+
+/// The binary in a folder of its own, which holds nothing of the project.
+struct Elsewhere(tempfile::TempDir);
+
+impl Elsewhere {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn run(&self, arguments: &[&str]) -> Finished {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_asap"));
+        command.args(arguments).current_dir(self.0.path()).env("HOME", self.0.path());
+        for variable in ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"] {
+            command.env_remove(variable);
+        }
+        Finished::from(command.output().unwrap())
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        fs::write(self.0.path().join(name), content).unwrap();
+    }
+}
+
+/// Chains of four steps, an object a line.
+fn traces(rows: usize) -> String {
+    let row = |n: usize| {
+        let chain = format!(
+            "We need {n} + 1.\\n\\nLet me think about it.\\n\\nSo {n} + 1 = {}.\\n\\nThat is {}.",
+            n + 1,
+            n + 1
+        );
+        format!(r#"{{"question": "What is {n} + 1?", "reasoning_content": "{chain}", "content": "{}"}}"#, n + 1) + "\n"
+    };
+    (0..rows).map(row).collect()
+}
+
+#[test]
+fn json_lines_are_pruned_by_what_the_binary_brings() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.write("traces.jsonl", &traces(40));
+    let run = [
+        "run",
+        "asap",
+        "--from",
+        "traces.jsonl",
+        "--to",
+        "out",
+        "--set",
+        "asap.refine.max_tokens=30",
+        "--format",
+        "json",
+    ];
+    let summary = elsewhere.run(&run).json();
+    assert_eq!((&summary["rows_in"], &summary["rows_out"]), (&40.into(), &40.into()));
+    assert_eq!(elsewhere.run(&run).json()["rows_in"], 0);
+    let sql = "SELECT count(*) AS n FROM cot_corpus('traces.jsonl') WHERE status IS NULL";
+    assert_eq!(elsewhere.run(&["sql", "-q", "--format", "json", "-c", sql]).json()[0]["n"], 40);
+    // A row more in the file is another file.
+    elsewhere.write("traces.jsonl", &traces(41));
+    let again = elsewhere.run(&[&run[..], &["--on-change", "reprocess"]].concat()).json();
+    assert_eq!((&again["rows_in"], &again["rows_out"]), (&41.into(), &41.into()));
+    assert!(elsewhere.run(&["verify", "out"]).ok().contains("41"));
+}
+
+#[test]
+fn pipelines_that_are_brought_can_be_read_and_changed() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.write("traces.jsonl", &traces(5));
+    for name in ["asap", "without_anchor", "without_surprisal", "random", "truncate"] {
+        let printed = elsewhere.run(&["run", name, "--print"]);
+        assert!(printed.ok().contains("FROM pruned(("), "{name}: {}", printed.stdout);
+        elsewhere.write("mine.sql", &printed.stdout);
+        elsewhere.run(&["run", "mine.sql", "--from", "traces.jsonl", "--to", &format!("out/{name}")]).ok();
+        // The same pipeline, whatever it is called.
+        let again =
+            elsewhere.run(&["run", name, "--from", "traces.jsonl", "--to", &format!("out/{name}"), "--format", "json"]);
+        assert_eq!(again.json()["rows_in"], 0);
+    }
+    let unknown = elsewhere.run(&["run", "asp", "--from", "traces.jsonl", "--to", "out/x"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("it brings asap, without_anchor"), "{unknown:?}");
+}
+
+#[test]
+fn a_model_says_what_it_is_and_how_fast() {
+    let elsewhere = Elsewhere::new();
+    let small = elsewhere.run(&["model", "small", "--format", "json", "--tokens", "1000000"]).json();
+    assert_eq!((&small["family"], &small["vocabulary"]), (&"Qwen2".into(), &2432.into()));
+    assert!(small["prompt"].as_str().unwrap().contains("What is 17 + 25?"), "{small}");
+    let [speed, seconds] = ["tokens_per_second", "corpus_seconds"].map(|key| small[key].as_f64().unwrap());
+    assert!(speed > 0.0 && (seconds * speed - 1e6).abs() < 1.0, "{small}");
+    let weights = fs::metadata(format!("{}/data/model/model.safetensors", env!("CARGO_MANIFEST_DIR"))).unwrap().len();
+    assert!(small["bytes_f32"].as_u64().unwrap().abs_diff(weights) < 8192, "{small} {weights}");
+    let absent = elsewhere.run(&["model", "org/absent"]);
+    assert!(absent.code == 2 && absent.stderr.contains("hf download org/absent"), "{absent:?}");
+}
+
+#[test]
+fn a_repository_in_the_cache_of_the_hub_scores() {
+    let elsewhere = Elsewhere::new();
+    let repository = elsewhere.0.path().join(".cache/huggingface/hub/models--org--tiny");
+    fs::create_dir_all(repository.join("refs")).unwrap();
+    fs::create_dir_all(repository.join("snapshots")).unwrap();
+    fs::write(repository.join("refs/main"), "abc").unwrap();
+    let golden = format!("{}/tests/goldens/qwen2", env!("CARGO_MANIFEST_DIR"));
+    std::os::unix::fs::symlink(golden, repository.join("snapshots/abc")).unwrap();
+    let sql = "SELECT cot_surprisal('q', ['a', 'b'])[1] AS nats";
+    let scored =
+        elsewhere.run(&["sql", "-q", "--format", "json", "-c", "SET asap.scorer.model = 'org/tiny'", "-c", sql]);
+    assert!(scored.json()[0]["nats"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn an_output_holds_what_its_other_columns_do_not_say() {
+    let workplace = Workplace::new();
+    let rows = "SELECT 'q' || value AS prompt, '<think>a</think>b' AS generation, value AS n, 'x' AS note FROM range(3) \
+                UNION ALL SELECT 'q', 'no tags', 9, 'y'";
+    workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'in/a.parquet'")]).ok();
+    let columns = |to: &str, more: &[&str]| {
+        let run = ["run", "truncate", "--from", "in", "--to", to];
+        let done = workplace.run(&[&run[..], more].concat());
+        done.ok();
+        let sql = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{to}'");
+        let described = workplace.run(&["sql", "-q", "--format", "json", "-c", &sql, "-c", "DESCRIBE t"]).json();
+        let names: Vec<String> =
+            described.as_array().unwrap().iter().map(|row| row["column_name"].as_str().unwrap().to_string()).collect();
+        (names, done.stderr)
+    };
+    let holds = |names: &[String], wanted: [bool; 4]| {
+        for (name, is_held) in ["source_prompt", "generation", "n", "note"].iter().zip(wanted) {
+            assert_eq!(names.iter().any(|held| held == name), is_held, "{name} in {names:?}");
+        }
+    };
+    let (needed, told) = columns("needed", &[]);
+    holds(&needed, [true, false, true, true]);
+    assert!(told.contains("leaves generation out"), "{told}");
+    holds(&columns("all", &["--originals", "all"]).0, [true; 4]);
+    holds(&columns("none", &["--originals", "none"]).0, [false; 4]);
+    holds(&columns("named", &["--originals", "note"]).0, [false, false, false, true]);
+    // Rejects hold everything, so that they can be looked into.
+    let sql = "CREATE EXTERNAL TABLE r STORED AS DELTATABLE LOCATION 'none/.asap/rejects'";
+    let rejects =
+        workplace.run(&["sql", "-q", "--format", "json", "-c", sql, "-c", "SELECT generation, status FROM r"]);
+    assert_eq!(rejects.json()[0]["generation"], "no tags");
+    let unknown = workplace.run(&["run", "truncate", "--from", "in", "--to", "x", "--originals", "nothing"]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("--originals names nothing"), "{unknown:?}");
+    let other = workplace.run(&["run", "truncate", "--from", "in", "--to", "all"]);
+    assert!(other.code != 0 && other.stderr.contains("originals"), "{other:?}");
+    // A file more, where no column may be added.
+    workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'in/b.parquet'")]).ok();
+    let more = ["run", "truncate", "--from", "in", "--to", "needed", "--on-schema-change", "fail", "--format", "json"];
+    assert_eq!(workplace.run(&more).json()["rows_out"], 3);
+}

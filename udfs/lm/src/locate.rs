@@ -1,0 +1,181 @@
+//! Where a model lies: in a folder, in the cache of the Hugging Face Hub, or within asap, which brings a small one.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::{LmError, Result};
+
+/// The name of the model that asap brings.
+pub const SMALL: &str = "small";
+/// How its fingerprint begins: another model is another folder.
+const SMALL_FINGERPRINT: &str = "a0856e9305b4";
+
+const SMALL_FILES: [(&str, &[u8]); 5] = [
+    ("config.json", include_bytes!("../../../data/model/config.json")),
+    ("generation_config.json", include_bytes!("../../../data/model/generation_config.json")),
+    ("model.safetensors", include_bytes!("../../../data/model/model.safetensors")),
+    ("tokenizer.json", include_bytes!("../../../data/model/tokenizer.json")),
+    ("tokenizer_config.json", include_bytes!("../../../data/model/tokenizer_config.json")),
+];
+
+/// The folder of a model that was named: `small`, the path of a folder, or `org/name` (or `org/name@revision`), which is
+/// looked for in the cache of the Hugging Face Hub where there is no such folder.
+///
+/// # Errors
+/// If nothing is there; it says what to do.
+pub fn locate(named: &str) -> Result<PathBuf> {
+    locate_with(named, |variable| std::env::var_os(variable).filter(|value| !value.is_empty()))
+}
+
+fn locate_with(named: &str, variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
+    if named == SMALL {
+        return small(&variable);
+    }
+    let folder = PathBuf::from(named);
+    if folder.exists() {
+        return Ok(folder);
+    }
+    match (repository(named), hub(&variable)) {
+        (Some((repository, revision)), Some(hub)) => snapshot(&hub, repository, revision),
+        _ => Err(LmError::NoModel(format!(
+            "there is no such folder; a model is a folder in Hugging Face's layout, org/name in its cache, or '{SMALL}'"
+        ))),
+    }
+}
+
+/// Where programs keep what can be made again.
+fn caches(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
+}
+
+/// The folder of the small model, written where it is not yet: whole or not at all, also by several processes at once.
+fn small(variable: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
+    let Some(caches) = caches(variable) else {
+        return Err(LmError::NoModel("there is no place for it: set XDG_CACHE_HOME or HOME".to_string()));
+    };
+    let folder = caches.join("asap/models").join(format!("{SMALL}-{SMALL_FINGERPRINT}"));
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    // Of one process, for the name below is its own.
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let written = folder.with_extension(format!("{}.tmp", std::process::id()));
+    let failed = |source| LmError::Write { path: written.clone(), source };
+    std::fs::create_dir_all(&written).map_err(failed)?;
+    for (name, bytes) in SMALL_FILES {
+        std::fs::write(written.join(name), bytes).map_err(failed)?;
+    }
+    match std::fs::rename(&written, &folder) {
+        Ok(()) => Ok(folder),
+        // Another process, or another thread before, was faster.
+        Err(_) if folder.is_dir() => {
+            let _ = std::fs::remove_dir_all(&written);
+            Ok(folder)
+        }
+        Err(source) => Err(LmError::Write { path: folder, source }),
+    }
+}
+
+/// The repository and the revision of `org/name@revision`.
+fn repository(named: &str) -> Option<((&str, &str), &str)> {
+    let (repository, revision) = named.split_once('@').unwrap_or((named, "main"));
+    let (organisation, name) = repository.split_once('/')?;
+    let is_name = |part: &str| {
+        let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+        !part.is_empty() && !part.starts_with('.') && part.chars().all(is_plain)
+    };
+    let is_revision = !revision.is_empty() && !revision.contains("..");
+    (is_name(organisation) && is_name(name) && is_revision).then_some(((organisation, name), revision))
+}
+
+/// The cache as the Hub's own client finds it.
+fn hub(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let path = |name| variable(name).map(PathBuf::from);
+    path("HF_HUB_CACHE")
+        .or_else(|| path("HUGGINGFACE_HUB_CACHE"))
+        .or_else(|| Some(path("HF_HOME")?.join("hub")))
+        .or_else(|| Some(caches(variable)?.join("huggingface/hub")))
+}
+
+/// The snapshot of a revision: the commit that a branch or a tag points to, or the commit itself.
+fn snapshot(hub: &Path, (organisation, name): (&str, &str), revision: &str) -> Result<PathBuf> {
+    let repository = hub.join(format!("models--{organisation}--{name}"));
+    let pointed = std::fs::read_to_string(repository.join("refs").join(revision));
+    let commit = pointed.map_or(revision.to_string(), |commit| commit.trim().to_string());
+    let snapshot = repository.join("snapshots").join(commit);
+    if snapshot.is_dir() {
+        return Ok(snapshot);
+    }
+    let at = if revision == "main" { String::new() } else { format!(" --revision {revision}") };
+    Err(LmError::NoModel(format!(
+        "there is no such folder, and it is not in the cache {}: hf download {organisation}/{name}{at}",
+        hub.display()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn within<'a>(home: &'a Path, others: &'a [(&str, PathBuf)]) -> impl Fn(&str) -> Option<OsString> + 'a {
+        move |name| {
+            let other = others.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+            other.or_else(|| (name == "HOME").then(|| home.into()))
+        }
+    }
+
+    #[test]
+    fn the_small_model_is_the_one_in_the_repository() {
+        let home = tempfile::tempdir().unwrap();
+        let found = locate_with(SMALL, within(home.path(), &[])).unwrap();
+        assert!(found.starts_with(home.path().join(".cache/asap/models")), "{}", found.display());
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/model");
+        let fingerprint = crate::fingerprint(&repository).unwrap();
+        assert_eq!(crate::fingerprint(&found).unwrap(), fingerprint);
+        assert!(fingerprint.starts_with(SMALL_FINGERPRINT), "{fingerprint}");
+        assert_eq!(locate_with(SMALL, within(home.path(), &[])).unwrap(), found);
+        assert!(locate_with(SMALL, |_| None).unwrap_err().to_string().contains("XDG_CACHE_HOME"));
+    }
+
+    #[test]
+    fn many_may_write_the_small_model_at_once() {
+        let home = tempfile::tempdir().unwrap();
+        let found: Vec<PathBuf> = std::thread::scope(|scope| {
+            let each = (0..8).map(|_| scope.spawn(|| locate_with(SMALL, within(home.path(), &[])).unwrap()));
+            each.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(found.windows(2).all(|pair| pair[0] == pair[1]));
+        assert_eq!(crate::model_files(&found[0]).unwrap().len(), SMALL_FILES.len());
+    }
+
+    #[test]
+    fn a_repository_is_found_in_the_cache_of_the_hub() {
+        let home = tempfile::tempdir().unwrap();
+        let hub = home.path().join("elsewhere/hub");
+        let repository = hub.join("models--Qwen--Qwen2.5-0.5B");
+        std::fs::create_dir_all(repository.join("snapshots/abc")).unwrap();
+        std::fs::create_dir_all(repository.join("refs")).unwrap();
+        std::fs::write(repository.join("refs/main"), "abc\n").unwrap();
+        for others in [
+            [("HF_HUB_CACHE", hub.clone())],
+            [("HUGGINGFACE_HUB_CACHE", hub.clone())],
+            [("HF_HOME", home.path().join("elsewhere"))],
+        ] {
+            let variables = within(home.path(), &others);
+            for named in ["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-0.5B@main", "Qwen/Qwen2.5-0.5B@abc"] {
+                assert_eq!(locate_with(named, &variables).unwrap(), repository.join("snapshots/abc"), "{named}");
+            }
+            let error = locate_with("Qwen/Qwen3-8B", &variables).unwrap_err().to_string();
+            assert!(error.contains("hf download Qwen/Qwen3-8B") && error.contains("elsewhere/hub"), "{error}");
+            let error = locate_with("Qwen/Qwen2.5-0.5B@v2", &variables).unwrap_err().to_string();
+            assert!(error.contains("hf download Qwen/Qwen2.5-0.5B --revision v2"), "{error}");
+        }
+        for nothing in ["nothing", "./a/b", "a/b/c", "/a/b", "../a"] {
+            let error = locate_with(nothing, within(home.path(), &[])).unwrap_err().to_string();
+            assert!(error.contains("there is no such folder; a model is"), "{nothing}: {error}");
+        }
+    }
+}
