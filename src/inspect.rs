@@ -6,6 +6,7 @@ use asap_pipelines::location;
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
 use clap::Args;
+use datafusion::common::DataFusionError;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -55,7 +56,14 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     let corpus = Corpus::look(&context.state(), &args.from, mapping.as_ref()).await?;
     corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
     let failures: Vec<String> = corpus.failures.iter().map(ToString::to_string).collect();
-    let found = Found { schemas: corpus.inspect(&context, args.rows).await?, failures };
+    let schemas = match corpus.inspect(&context, args.rows).await {
+        Ok(schemas) => schemas,
+        Err(error) => {
+            let damaged = corpus.damaged(&context.state()).await;
+            return Err(damaged.map_or(error, DataFusionError::from).into());
+        }
+    };
+    let found = Found { schemas, failures };
     let shown = location::parse(&args.from).map_or(args.from.clone(), |url| location::display(&url));
     print_as(args.format, &found, || table(&shown, &found.schemas))?;
     match found.failures.as_slice() {
@@ -79,7 +87,7 @@ fn table(location: &str, schemas: &[Inspected]) -> String {
             ("chain", &schema.cot),
             ("answer", &schema.answer),
             ("columns", &columns.join(", ")),
-            ("otherwise", &format!("--columns '{}'", schema.mapping)),
+            ("to change", &format!("--columns '{}'", schema.mapping)),
         ] {
             lines.push(format!("  {what:<9}  {told}"));
         }

@@ -166,7 +166,10 @@ fn step(seed: &mut u64) -> String {
 }
 
 fn table(found: &Described) -> String {
-    let gigabytes = |bytes: u64| format!("{:.2} GB", bytes as f64 / 1e9);
+    let gigabytes = |bytes: u64| match bytes {
+        ..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    };
     let time = Duration::from_secs(found.corpus_seconds.ceil() as u64);
     let mut lines = vec![
         found.folder.clone(),

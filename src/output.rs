@@ -110,7 +110,10 @@ pub fn calls(anchor: &Usage) -> Option<String> {
 /// An error as one message for people: the root cause with its context, without the engine's prefixes and without what
 /// URLs in it hold of secrets.
 pub fn error_line(error: &DataFusionError) -> String {
-    redact(&message(error))
+    let message = message(error);
+    // The engine takes a call that fits no signature for a fault of its own.
+    let (said, _) = message.split_once("\nThis issue was likely caused by").unwrap_or((&message, ""));
+    redact(said.strip_prefix("Internal error: ").unwrap_or(said).trim_end_matches('.'))
 }
 
 fn message(error: &DataFusionError) -> String {
@@ -176,6 +179,12 @@ mod tests {
     #[test]
     fn thousands_are_grouped() {
         assert_eq!([0, 999, 1000, 1234567].map(count), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn what_was_typed_is_no_bug_of_the_engine() {
+        let error = DataFusionError::Internal("Function 'md5' failed to match any signature.".to_string());
+        assert_eq!(error_line(&error), "Function 'md5' failed to match any signature");
     }
 
     #[test]

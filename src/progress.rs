@@ -60,8 +60,8 @@ impl Reached {
         if usage.cost > 0.0 {
             line += &format!(", cost {:.4}", usage.cost);
         }
-        // Before a row is done nobody knows.
-        if rows > 0 && all > 0 {
+        // Before a row is done nobody knows, nor what follows the last one.
+        if rows > 0 && rows < all {
             let left = seconds / rows as f64 * all.saturating_sub(rows) as f64;
             line += &format!(", {} left", humantime::format_duration(Duration::from_secs(left.ceil() as u64)));
         }
@@ -106,7 +106,7 @@ impl Bar {
     }
 
     fn draw(&self, rows: u64) {
-        let bar = ProgressBar::with_draw_target(Some(rows), ProgressDrawTarget::stderr());
+        let bar = ProgressBar::with_draw_target((rows > 0).then_some(rows), ProgressDrawTarget::stderr());
         bar.set_style(self.style());
         bar.set_message(self.reached.verb);
         bar.enable_steady_tick(Duration::from_millis(200));

@@ -23,6 +23,7 @@ use datafusion::dataframe::DataFrame;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::parquet::errors::ParquetError;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion_cli::cli_context::CliSessionContext;
@@ -168,9 +169,10 @@ impl Session {
     async fn with_file(&self, error: DataFusionError) -> DataFusionError {
         let is_of_reader = match error.find_root() {
             DataFusionError::ParquetError(_) => true,
-            DataFusionError::ArrowError(error, _) => {
-                matches!(error.as_ref(), ArrowError::ParquetError(_) | ArrowError::ExternalError(_))
-            }
+            DataFusionError::ArrowError(error, _) => match error.as_ref() {
+                ArrowError::ExternalError(inner) => inner.is::<ParquetError>(),
+                error => matches!(error, ArrowError::ParquetError(_)),
+            },
             _ => false,
         };
         let damaged = match &self.corpus {

@@ -268,7 +268,7 @@ impl Method {
             "'kept is NULL or names a step that the chain does not have'",
         ));
         // An example without a thought would teach not to think.
-        faults.push(("__pruned = ''", "'emptied'", "'kept is empty: every step was dropped'"));
+        faults.push(("__pruned = ''", "'emptied'", "'kept is empty: every step was dropped (steps are cut at blank lines, and one that is longer than the budget never fits)'"));
         let (mut status_case, mut error_case) = ("CASE".to_string(), "CASE".to_string());
         for (when, status, error) in faults {
             status_case += &format!(" WHEN {when} THEN {status}");

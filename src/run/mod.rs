@@ -99,8 +99,8 @@ pub struct RunArgs {
     /// NULL
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     partition_by: Vec<String>,
-    /// Which of the input's columns the output holds beside the pipeline's own: needed (all but those of which other
-    /// columns say everything), all, none, or their names; rejects hold all
+    /// Which of the input's columns the output holds beside the pipeline's own: needed (all but those from which
+    /// question, chain and answer were read), all, none, or their names; rejects hold all
     #[arg(long, value_name = "needed|all|none|COLUMNS", default_value = "needed")]
     originals: String,
     /// Bytes at which a shard is closed

@@ -29,7 +29,7 @@ A jobs file has a table for each job. Beside cron and timezone its keys are the 
   [jobs.night]
   cron = \"0 2 * * *\"           # minute, hour, day, month, weekday; six fields begin with seconds
   timezone = \"Europe/Berlin\"   # UTC where nothing is said
-  pipeline = \"pipelines/sql/asap.sql\"
+  pipeline = \"asap\"
   from = \"s3://lake/traces/\"
   to = \"s3://lake/pruned/\"
   limit = 5000

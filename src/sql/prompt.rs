@@ -55,16 +55,14 @@ impl Prompt<'_> {
     pub async fn run(mut self) -> std::result::Result<(), Failure> {
         let failed = |error: ReadlineError| Failure::Failed(format!("the terminal failed: {error}"));
         let mut editor: Editor<Names, FileHistory> = Editor::new().map_err(failed)?;
-        let history = history();
-        if let Some(history) = &history {
-            // The first session has none.
-            let _ = editor.load_history(history);
-        }
+        let history = History::open();
+        history.load(&mut editor);
         loop {
             editor.set_helper(Some(self.names()));
             match editor.readline("> ") {
                 Ok(line) => {
                     editor.add_history_entry(line.trim_end()).map_err(failed)?;
+                    history.keep(&mut editor);
                     if !self.line(line.trim()).await? {
                         break;
                     }
@@ -74,20 +72,17 @@ impl Prompt<'_> {
                 Err(error) => return Err(failed(error)),
             }
         }
-        if let Some(history) = &history
-            && let Err(error) = history
-                .parent()
-                .map_or(Ok(()), std::fs::create_dir_all)
-                .map_err(ReadlineError::Io)
-                .and_then(|()| editor.save_history(history))
-        {
-            complain(&format!("note: what was typed is not kept in {}: {error}", history.display()));
-        }
         Ok(())
     }
 
     /// Runs a line; false ends the session.
     async fn line(&mut self, line: &str) -> std::result::Result<bool, Failure> {
+        let line = command_of(line).unwrap_or(line);
+        let line = match line.trim_end_matches(';') {
+            "exit" | "quit" => "\\q",
+            "help" => "\\?",
+            _ => line,
+        };
         let Some(command) = line.strip_prefix('\\') else {
             if !line.is_empty() {
                 self.statements(line).await;
@@ -209,6 +204,12 @@ impl Prompt<'_> {
     }
 }
 
+/// A command on the last line of what was typed: it puts aside a statement that was not finished.
+fn command_of(typed: &str) -> Option<&str> {
+    let last = typed.lines().last()?.trim();
+    (last.starts_with('\\') || matches!(last, "exit" | "quit" | "help")).then_some(last)
+}
+
 /// Whether a statement returns rows, so that these can be listed.
 fn is_query(sql: &str) -> bool {
     let first = sql.split_whitespace().next().unwrap_or_default().to_uppercase();
@@ -237,11 +238,33 @@ fn listed(batch: &RecordBatch, row: &mut u64) -> Result<Vec<String>> {
     Ok(rows)
 }
 
-/// Where what was typed is kept: the user's folder for state.
-fn history() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-    Some(state?.join("asap/history"))
+/// Where what was typed is kept, line by line: the user's folder for state. Sessions at once add to it side by side.
+struct History(Option<PathBuf>);
+
+impl History {
+    fn open() -> Self {
+        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+        let file = state.map(|state| state.join("asap/history"));
+        let folder = file.as_ref().and_then(|file| file.parent());
+        match folder.map(std::fs::create_dir_all) {
+            Some(Err(error)) => {
+                complain(&format!("note: what is typed is not kept: {error}"));
+                Self(None)
+            }
+            _ => Self(file),
+        }
+    }
+
+    fn load(&self, editor: &mut Editor<Names, FileHistory>) {
+        // The first session has none.
+        self.0.iter().for_each(|file| drop(editor.load_history(file)));
+    }
+
+    fn keep(&self, editor: &mut Editor<Names, FileHistory>) {
+        // What cannot be kept can still be run.
+        self.0.iter().for_each(|file| drop(editor.append_history(file)));
+    }
 }
 
 /// The line editor's helper: that of datafusion-cli, and names that complete what is typed.
@@ -261,7 +284,8 @@ impl Completer for Names {
             return Ok((start, files));
         }
         let is_word = |character: char| character.is_alphanumeric() || character == '_';
-        let start = line[..place].rfind(|character| !is_word(character)).map_or(0, |last| last + 1);
+        let before = line[..place].char_indices().rev().find(|(_, character)| !is_word(*character));
+        let start = before.map_or(0, |(last, character)| last + character.len_utf8());
         let word = line[start..place].to_lowercase();
         let found = self.names.iter().filter(|name| !word.is_empty() && name.to_lowercase().starts_with(&word));
         Ok((start, found.map(|name| Pair { display: name.clone(), replacement: name.clone() }).collect()))
@@ -292,6 +316,9 @@ impl Highlighter for Names {
 
 impl Validator for Names {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
-        self.cli.validate(context)
+        match command_of(context.input()) {
+            Some(_) => Ok(ValidationResult::Valid(None)),
+            None => self.cli.validate(context),
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! How far a query is: the rows that its scans have read, out of those that they know of.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use asap_pipelines::run::Observer;
 use asap_udfs::llm::Llm;
+use asap_udfs::plan::FenceExec;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::stats::Precision;
 use datafusion::error::Result;
@@ -33,47 +35,54 @@ impl Watch {
         SessionContext::new_with_state(builder.with_physical_optimizer_rule(Arc::new(self.clone())).build())
     }
 
-    /// Tells on standard error how far the query is, for as long as it is waited for.
-    pub async fn tell(&self, llm: &Llm, is_quiet: bool) -> std::convert::Infallible {
-        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        tokio::time::sleep(SHORT).await;
-        let bar = Bar::new("reading", is_quiet);
-        bar.begin(self.rows().1, 0);
-        let mut told = 0;
-        loop {
-            let (read, _) = self.rows();
-            bar.advance(read.saturating_sub(told), 0);
-            told = told.max(read);
-            bar.slices(0, 0, llm.usage());
-            tokio::time::sleep(TICK).await;
+    /// Tells on standard error how far the queries are that are planned from now on, for as long as it is polled.
+    pub fn tell(&self, llm: &Llm, is_quiet: bool) -> impl Future<Output = Infallible> {
+        self.lock().take();
+        async move {
+            loop {
+                tokio::time::sleep(SHORT).await;
+                let Some(plan) = self.lock().clone() else { continue };
+                let bar = Bar::new("reading", is_quiet);
+                bar.begin(rows(plan.as_ref()).1, 0);
+                let mut told = 0;
+                while self.lock().as_ref().is_some_and(|current| Arc::ptr_eq(current, &plan)) {
+                    let (read, _) = rows(plan.as_ref());
+                    bar.advance(read.saturating_sub(told), 0);
+                    told = told.max(read);
+                    bar.slices(0, 0, llm.usage());
+                    tokio::time::sleep(TICK).await;
+                }
+            }
         }
     }
 
-    /// The rows that were read, and all rows that are known.
-    fn rows(&self) -> (u64, u64) {
-        let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        plan.map_or((0, 0), |plan| rows(plan.as_ref()))
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn ExecutionPlan>>> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// The rows that are through, and all rows that its scans know of. A row that was read may still wait for a score or a call.
 fn rows(plan: &dyn ExecutionPlan) -> (u64, u64) {
+    let through = || plan.metrics().and_then(|metrics| metrics.output_rows()).unwrap_or(0) as u64;
     let children = plan.children();
-    if !children.is_empty() {
-        let each = children.iter().map(|child| rows(child.as_ref()));
-        return each.fold((0, 0), |(read, all), (more, of)| (read + more, all + of));
-    }
-    let read = plan.metrics().and_then(|metrics| metrics.output_rows()).unwrap_or(0);
-    let all =
-        StatisticsContext::new().compute(plan, &StatisticsArgs::new()).map(|statistics| match statistics.num_rows {
-            Precision::Exact(rows) | Precision::Inexact(rows) => rows,
-            Precision::Absent => 0,
+    if children.is_empty() {
+        let all = StatisticsContext::new().compute(plan, &StatisticsArgs::new()).map(|statistics| {
+            match statistics.num_rows {
+                Precision::Exact(rows) | Precision::Inexact(rows) => rows as u64,
+                Precision::Absent => 0,
+            }
         });
-    (read as u64, all.unwrap_or(0) as u64)
+        return (through(), all.unwrap_or(0));
+    }
+    let each = children.iter().map(|child| rows(child.as_ref()));
+    let (read, all) = each.fold((0, 0), |(read, all), (more, of)| (read + more, all + of));
+    let waits = plan.name() == FenceExec::static_name();
+    (if waits { read.min(through()) } else { read }, all)
 }
 
 impl PhysicalOptimizerRule for Watch {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&plan));
+        *self.lock() = Some(Arc::clone(&plan));
         Ok(plan)
     }
 

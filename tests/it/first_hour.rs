@@ -156,3 +156,34 @@ fn an_output_holds_what_its_other_columns_do_not_say() {
     let more = ["run", "truncate", "--from", "in", "--to", "needed", "--on-schema-change", "fail", "--format", "json"];
     assert_eq!(workplace.run(&more).json()["rows_out"], 3);
 }
+
+#[test]
+fn only_what_a_pipeline_passes_on_is_left_out() {
+    let workplace = Workplace::new();
+    let write = |file: &str, rows: &str| {
+        workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO '{file}'")]).ok();
+    };
+    write("in/a.parquet", "SELECT 'q1' AS problem, '<think>a</think>b' AS generation, 1 AS n");
+    fs::write(
+        workplace.path("cut.sql"),
+        "SELECT source, left(question, 1) AS question, cot AS chain, status FROM corpus",
+    )
+    .unwrap();
+    let columns = |to: &str| {
+        let sql = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{to}'");
+        workplace.run(&["sql", "-q", "--format", "csv", "-c", &sql, "-c", "DESCRIBE t"]).ok().to_string()
+    };
+    workplace.run(&["run", "cut.sql", "--from", "in", "--to", "out"]).ok();
+    assert!(columns("out").contains("problem") && columns("out").contains("generation"), "{}", columns("out"));
+    // What is left out stays so, and is known where no column may be added, also after others were.
+    let run = |more: &[&str]| {
+        workplace.run(&[&["run", "truncate", "--from", "in", "--to", "kept", "--format", "json"][..], more].concat())
+    };
+    assert_eq!(run(&[]).json()["rows_out"], 1);
+    write("in/b.parquet", "SELECT 'q2' AS question, 'a' AS cot, 'b' AS answer, 2 AS more");
+    assert_eq!(run(&[]).json()["rows_out"], 1);
+    write("in/c.parquet", "SELECT 'q3' AS problem, '<think>a</think>b' AS generation, 3 AS n");
+    write("in/d.parquet", "SELECT 'q4' AS question, 'a' AS cot, 4 AS answer");
+    assert_eq!(run(&["--on-schema-change", "fail"]).json()["rows_out"], 2);
+    assert!(!columns("kept").contains("source_answer") && !columns("kept").contains("problem"), "{}", columns("kept"));
+}

@@ -11,6 +11,7 @@ mod first_hour;
 mod labels;
 mod lake;
 mod outputs;
+mod prompt;
 mod readme;
 mod run;
 mod s3;

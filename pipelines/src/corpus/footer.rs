@@ -116,7 +116,10 @@ pub(super) async fn refuse<T>(store: &dyn ObjectStore, file: &ObjectMeta, name: 
     }
     let is_named = |ending: &str| name.ends_with(ending) || name.ends_with(&format!("{ending}.gz"));
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{' | b'[') => exec_err!("{name} holds JSON, not Parquet: call it {name}.jsonl and it is read as it is"),
+        Some(b'{' | b'[') => exec_err!(
+            "{name} holds JSON, not Parquet: of a folder only *.jsonl is read, for others often describe it; name the file, or a \
+             pattern such as '*.json'"
+        ),
         _ if is_named(".csv") => refuse_csv(name, &start, "CSV", ""),
         _ if is_named(".tsv") => refuse_csv(name, &start, "TSV", "'format.delimiter' E'\\t', "),
         _ => exec_err!("{name} is not a Parquet file: neither its first nor its last bytes are PAR1"),

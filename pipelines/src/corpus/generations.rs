@@ -7,7 +7,7 @@ use datafusion::common::Result;
 use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions::string::expr_fn::concat;
 use datafusion::functions_nested::array_first::array_first;
-use datafusion::functions_nested::expr_fn::{array_element, range};
+use datafusion::functions_nested::expr_fn::{array_element, array_max, range};
 use datafusion::logical_expr::expr::LambdaVariable;
 use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{Expr, cast, lambda, lit, when};
@@ -50,7 +50,9 @@ fn place(schema: &Schema, generations: &Generations) -> Expr {
     let items_of = |name: &str| schema.field_with_name(name).ok().and_then(|field| item(field.data_type()));
     let flags = generations.flags.iter().filter_map(|name| {
         let kind = items_of(name)?;
-        Some(is_true(array_element(column(name), at()), kind))
+        let flag = is_true(array_element(column(name), at()), kind);
+        // On a scale that goes beyond 1, 1 is no praise.
+        Some(if kind.is_numeric() { flag.and(array_max(column(name)).lt_eq(lit(1))) } else { flag })
     });
     let in_items = generations.item.iter().filter_map(|(_, flag)| {
         let flag = flag.as_ref()?;
@@ -61,7 +63,9 @@ fn place(schema: &Schema, generations: &Generations) -> Expr {
     });
     let is_correct = disjunction(flags.chain(in_items)).unwrap_or_else(|| lit(false));
     let is_ended = match items_of(COMPLETE) {
-        Some(DataType::Boolean) => coalesce(vec![array_element(column(COMPLETE), at()), lit(true)]),
+        Some(kind) if *kind == DataType::Boolean || kind.is_numeric() => {
+            coalesce(vec![cast(array_element(column(COMPLETE), at()), DataType::Boolean), lit(true)])
+        }
         _ => lit(true),
     };
     let last = cast(length(column(&generations.list)), DataType::Int64);

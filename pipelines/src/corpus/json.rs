@@ -1,6 +1,7 @@
 //! JSON as it is published, an object a line or an array of objects, plain or gzip: it is read as the Parquet file that is
 //! made of it when a corpus is opened, in the folder of temporary files (`TMPDIR`).
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -30,16 +31,22 @@ use super::CorpusFile;
 const ROW_GROUP_ROWS: usize = 1024;
 /// Rows that are converted at a time.
 const BATCH_ROWS: usize = 256;
+/// What some programs write before the text.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// Compresses at hundreds of megabytes a second.
 const ZSTD_LEVEL: i32 = 1;
 
 /// A temporary file, which goes with its last owner.
 #[derive(Debug, Clone)]
-pub struct Temporary(Arc<TempPath>);
+pub struct Temporary {
+    file: Arc<TempPath>,
+    /// What to tell the user of the file that it was made of.
+    pub(super) note: Option<String>,
+}
 
 impl PartialEq for Temporary {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.file, &other.file)
     }
 }
 
@@ -58,10 +65,10 @@ pub(super) fn is_json(name: &str) -> bool {
     is_lines(&name) || name.strip_suffix(".gz").unwrap_or(&name).ends_with(".json")
 }
 
-/// The same file as Parquet.
+/// The same file as Parquet. A line that is no JSON object is a row of NULLs, which is a reject.
 ///
 /// # Errors
-/// If a line is no JSON object, or if lines disagree about the type of a column; the message names it.
+/// If half of the lines or more are none, or if lines disagree about the type of a column; the message names it.
 pub(super) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Result<CorpusFile> {
     let if_match = file.meta.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
     let found = store.get_opts(&file.meta.location, GetOptions { if_match, ..GetOptions::default() }).await?;
@@ -83,7 +90,7 @@ pub(super) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Resul
     let lines = temporary()?;
     let task =
         SpawnedTask::spawn_blocking(move || Json { path, name, lines: lines.to_path_buf() }.write_parquet(&target));
-    task.join().await.map_err(|error| exec_datafusion_err!("reading {} stopped: {error}", file.name))??;
+    let note = task.join().await.map_err(|error| exec_datafusion_err!("reading {} stopped: {error}", file.name))??;
     let meta = ObjectMeta {
         location: object_store::path::Path::from_absolute_path(&parquet).map_err(object_store::Error::from)?,
         last_modified: file.meta.last_modified,
@@ -91,7 +98,7 @@ pub(super) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Resul
         e_tag: None,
         version: None,
     };
-    let temporary = Some(Temporary(Arc::new(parquet)));
+    let temporary = Some(Temporary { file: Arc::new(parquet), note });
     Ok(CorpusFile { store_url: ObjectStoreUrl::local_filesystem(), meta, temporary, ..file.clone() })
 }
 
@@ -110,12 +117,14 @@ struct Json {
 }
 
 impl Json {
-    fn write_parquet(mut self, target: &Path) -> Result<()> {
+    /// Writes the rows, and says which lines are none.
+    fn write_parquet(mut self, target: &Path) -> Result<Option<String>> {
         if first_byte(self.open()?)? == Some(b'[') {
             self.write_lines()?;
             self.path = self.lines.clone();
         }
-        let schema = Arc::new(self.schema()?);
+        let (schema, bad) = self.schema()?;
+        let schema = Arc::new(schema);
         let failed = |error: ArrowError| exec_datafusion_err!("{} cannot be read: {error}", self.name);
         let reader = ReaderBuilder::new(Arc::clone(&schema)).with_coerce_primitive(true).with_batch_size(BATCH_ROWS);
         let properties = WriterProperties::builder()
@@ -123,11 +132,28 @@ impl Json {
             .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
             .build();
         let mut writer = ArrowWriter::try_new(BufWriter::new(File::create(target)?), schema, Some(properties))?;
-        for batch in reader.build(self.open()?).map_err(failed)? {
-            writer.write(&batch.map_err(failed)?)?;
+        let mut decoder = reader.build_decoder().map_err(failed)?;
+        for (index, line) in self.open()?.split(b'\n').enumerate() {
+            let line = line?;
+            // Of a line that is none nothing is known.
+            let mut rest = if bad.binary_search(&index).is_ok() { b"{}" } else { line.as_slice() };
+            while !rest.is_empty() {
+                let read = decoder.decode(rest).map_err(failed)?;
+                rest = &rest[read..];
+                if !rest.is_empty() || decoder.len() == BATCH_ROWS {
+                    decoder.flush().map_err(failed)?.map_or(Ok(()), |batch| writer.write(&batch))?;
+                }
+            }
         }
+        decoder.flush().map_err(failed)?.map_or(Ok(()), |batch| writer.write(&batch))?;
         writer.close()?;
-        Ok(())
+        let others = match bad.len() {
+            0 | 1 => String::new(),
+            several => format!(" and {} others", several - 1),
+        };
+        Ok(bad.first().map(|first| {
+            format!("line {}{others} of {} is no whole JSON object, and so a reject", first + 1, self.name)
+        }))
     }
 
     /// The text of the file.
@@ -136,7 +162,14 @@ impl Json {
         const GZIP: [u8; 2] = [0x1f, 0x8b];
         let is_compressed = file.fill_buf()?.starts_with(&GZIP);
         file.rewind()?;
-        Ok(if is_compressed { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) })
+        let mut text: Box<dyn BufRead> = match is_compressed {
+            true => Box::new(BufReader::new(MultiGzDecoder::new(file))),
+            false => Box::new(file),
+        };
+        if text.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
+            text.consume(BYTE_ORDER_MARK.len());
+        }
+        Ok(text)
     }
 
     /// Writes an array of objects as lines.
@@ -148,26 +181,42 @@ impl Json {
         Ok(lines.0.flush()?)
     }
 
-    /// The columns of all lines, in alphabetical order.
-    fn schema(&self) -> Result<Schema> {
-        match infer_json_schema_from_iterator(self.values()?) {
-            Ok(schema) => Ok(Schema::new(plain(schema.fields()))),
-            Err(ArrowError::ExternalError(error)) => Err(DataFusionError::Execution(error.to_string())),
+    /// The columns of all lines, in alphabetical order, and the places of lines that are no object.
+    fn schema(&self) -> Result<(Schema, Vec<usize>)> {
+        let (mut good, mut bad, mut first) = (0, Vec::new(), None);
+        let objects = self.lines()?.filter_map(|(index, line)| match line {
+            Ok(value) => {
+                good += 1;
+                Some(Ok(value))
+            }
+            Err(why) => {
+                bad.push(index);
+                first.get_or_insert(why);
+                None
+            }
+        });
+        let inferred = infer_json_schema_from_iterator(objects);
+        if let Some(first) = first.filter(|_| bad.len() >= good) {
+            return exec_err!("{first}");
+        }
+        match inferred {
+            Ok(schema) => Ok((Schema::new(plain(schema.fields())), bad)),
             Err(error) => self.refuse_clash(&error),
         }
     }
 
     /// Names the first column about which lines disagree.
     fn refuse_clash<T>(&self, error: &ArrowError) -> Result<T> {
-        let mut names = std::collections::BTreeSet::new();
-        for value in self.values()? {
-            if let Value::Object(fields) = value? {
+        let objects = || Ok::<_, DataFusionError>(self.lines()?.filter_map(|(_, line)| line.ok()));
+        let mut names = BTreeSet::new();
+        for value in objects()? {
+            if let Value::Object(fields) = value {
                 names.extend(fields.into_iter().map(|(name, _)| name));
             }
         }
         for name in names {
-            let alone = self.values()?.map(|value| {
-                let held = value?.get_mut(&name).map_or(Value::Null, Value::take);
+            let alone = objects()?.map(|mut value| {
+                let held = value.get_mut(&name).map_or(Value::Null, Value::take);
                 Ok(Value::Object([(name.clone(), held)].into_iter().collect()))
             });
             if infer_json_schema_from_iterator(alone).is_err() {
@@ -180,26 +229,28 @@ impl Json {
         exec_err!("{} cannot be read: {error}", self.name)
     }
 
-    /// Every object, by its line.
-    fn values(&self) -> Result<impl Iterator<Item = Result<Value, ArrowError>>> {
-        let lines = self.open()?.split(b'\n').enumerate();
-        let read = lines.map(|(index, line)| {
-            let at = format!("line {} of {}", index + 1, self.name);
-            let line = line.map_err(|error| format!("{at} cannot be read: {error}"))?;
+    /// The object of every line that is not empty, or why it holds none; each with its place.
+    fn lines(&self) -> Result<impl Iterator<Item = (usize, Result<Value, String>)>> {
+        let read = self.open()?.split(b'\n').enumerate().filter_map(|(index, line)| {
+            let at = || format!("line {} of {}", index + 1, self.name);
+            let line = match line {
+                Ok(line) => line,
+                Err(error) => return Some((index, Err(format!("{} cannot be read: {error}", at())))),
+            };
             if line.iter().all(u8::is_ascii_whitespace) {
-                return Ok(None);
+                return None;
             }
-            match serde_json::from_slice(&line) {
-                Ok(value @ Value::Object(_)) => Ok(Some(value)),
-                Ok(_) => Err(format!("{at} is no JSON object; one a line is read, or an array of them")),
-                Err(error) => {
-                    Err(format!("{at} is no whole JSON object ({error}); one a line is read, or an array of them"))
-                }
-            }
+            let told = "one a line is read, or an array of them";
+            Some((
+                index,
+                match serde_json::from_slice(&line) {
+                    Ok(value @ Value::Object(_)) => Ok(value),
+                    Ok(_) => Err(format!("{} is no JSON object; {told}", at())),
+                    Err(error) => Err(format!("{} is no whole JSON object ({error}); {told}", at())),
+                },
+            ))
         });
-        Ok(read.filter_map(|value: Result<_, String>| {
-            value.map_err(|told| ArrowError::ExternalError(told.into())).transpose()
-        }))
+        Ok(read)
     }
 }
 

@@ -32,6 +32,7 @@
 //! | `no_tags` | its generation has no closing think tag |
 //! | `empty_chain` | there is nothing between the tags, or in the column of the chain |
 //! | `no_answer` | nothing follows the chain, or the column of the answer is empty |
+//! | `tags_in_answer` | what follows the chain holds another think tag |
 //!
 //! A row with a status still carries what could be read of it.
 
@@ -52,6 +53,7 @@ mod originals;
 mod path;
 mod read_slices;
 mod reading;
+mod recognise;
 mod rendered;
 mod rows;
 mod rules;
@@ -60,7 +62,6 @@ pub mod slices;
 pub mod slices_table;
 pub mod source;
 mod table;
-mod tags;
 mod view;
 
 #[cfg(test)]
@@ -70,7 +71,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{DataFusionError, Result, config_err};
+use datafusion::common::{DataFusionError, Result, config_err, exec_err};
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
@@ -94,7 +95,7 @@ pub use source::Source;
 
 use footer::Footer;
 use listing::Listing;
-use shape::{Response, Shape};
+use shape::Shape;
 use table::{FilesTable, Group};
 use view::Original;
 
@@ -213,6 +214,9 @@ impl Corpus {
         if !corpus.failures.is_empty() {
             return Err(corpus.failures.swap_remove(0).into());
         }
+        if corpus.groups.is_empty() {
+            return exec_err!("{location} holds no row, and no column");
+        }
         Ok(corpus)
     }
 
@@ -245,8 +249,10 @@ impl Corpus {
         fit: Fit<'_>,
     ) -> Result<Self> {
         let mut failures = Vec::new();
-        let mut notes = Vec::new();
-        let groups = group(read_footers(session, files).await?, &mut failures);
+        let footers = read_footers(session, files).await?;
+        let temporary = footers.iter().filter_map(|(file, _)| file.temporary.as_ref()?.note.clone());
+        let mut notes: Vec<String> = temporary.collect();
+        let groups = group(footers, &mut failures);
         let schemas: Vec<(SchemaRef, String)> =
             groups.iter().map(|group| (group.published(), group.files[0].file.name.clone())).collect();
         let (originals, refusals) = originals::unite(fit, &schemas);
@@ -255,7 +261,7 @@ impl Corpus {
             let table = FilesTable::new(group);
             let shape = match refusal {
                 Some(refusal) => Err(refusal),
-                None => recognise_shape(session, &table, schema, mapping, file, &mut notes).await,
+                None => recognise::shape_of(session, &table, schema, mapping, file, &mut notes).await,
             };
             match shape {
                 Ok(shape) => recognised.push(Recognised { table, shape }),
@@ -357,8 +363,8 @@ impl Corpus {
         self.originals.iter().map(|original| original.name.clone()).collect()
     }
 
-    /// The columns of a pruned row that say all that an original column says: where every file that has it holds the chain,
-    /// the answer, the whole generation or the question there. None if there are none.
+    /// The columns of the corpus that are read from an original column in every file that has it: question, chain, answer, or
+    /// both of a generation. None if it holds something else anywhere.
     pub fn said_by(&self, name: &str) -> Option<&'static [&'static str]> {
         let groups = self.groups.iter().filter(|group| group.table.file_schema().field_with_name(name).is_ok());
         let mut said = groups.map(|group| group.shape.said_by(group.table.file_schema(), name));
@@ -377,35 +383,6 @@ async fn read_all(plan: Arc<dyn ExecutionPlan>, session: &dyn Session) -> Result
     let mut batches = execute_stream(plan, session.task_ctx())?;
     while guard::guarded_next(&mut batches).await?.is_some() {}
     Ok(())
-}
-
-async fn recognise_shape(
-    session: &dyn Session,
-    table: &FilesTable,
-    schema: &SchemaRef,
-    mapping: Option<&ColumnMapping>,
-    file: &str,
-    notes: &mut Vec<String>,
-) -> Result<Shape> {
-    if let Some(mapping) = mapping {
-        return shape::mapped(schema, mapping, file);
-    }
-    let shape = match shape::by_names(schema, file) {
-        Ok(Some(shape)) => shape,
-        Ok(None) => tags::recognise(session, table, file, notes).await?,
-        // What the values say outweighs a name.
-        Err(misfit) => tags::recognise(session, table, file, notes).await.map_err(|_| misfit)?,
-    };
-    if let Response::Generations(generations) = &shape.response
-        && !generations.has_flags()
-    {
-        notes.push(format!(
-            "every row of {file} will be rejected: no column says which of its {} are correct \
-             (correctness_math_verify or correctness_llama)",
-            generations.list
-        ));
-    }
-    Ok(shape)
 }
 
 /// A footer, and which rows of the file are deleted.
@@ -455,6 +432,10 @@ fn group(footers: Vec<(CorpusFile, Result<Read>)>, failures: &mut Vec<FileFailur
                 continue;
             }
         };
+        // Nothing was written into it yet.
+        if schema.fields().is_empty() && row_groups.is_empty() {
+            continue;
+        }
         let in_table = file.in_table.as_ref().map(|table| Arc::clone(&table.columns));
         let keys = file.partitions.iter().map(|(key, _)| key);
         let (schema, partitions): (SchemaRef, Vec<FieldRef>) = match &in_table {

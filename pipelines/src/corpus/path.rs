@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use asap_kernels::steps::SEPARATOR;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
 use datafusion::functions::core::expr_fn::get_field;
-use datafusion::functions_nested::expr_fn::array_element;
+use datafusion::functions_nested::expr_fn::{array_element, array_to_string};
 use datafusion::logical_expr::{Expr, lit};
 
 use super::reading::column;
@@ -65,6 +66,13 @@ impl Path {
             found = first_item(field_of(found, name)?.data_type());
         }
         Some(found)
+    }
+
+    /// The value as one text: a list of texts is a chain of steps, joined by blank lines.
+    pub fn chain(&self, schema: &Schema) -> Expr {
+        let held = schema.field_with_name(&self.column).ok().map(|field| field.data_type());
+        let is_list = self.is_column() && held.and_then(item).is_some_and(is_text);
+        if is_list { array_to_string(column(&self.column), lit(SEPARATOR)) } else { self.expr(schema) }
     }
 
     /// The value.

@@ -8,7 +8,7 @@ use datafusion::catalog::Session;
 use datafusion::common::{Column, Result, plan_datafusion_err, plan_err};
 use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions::regex::expr_fn::regexp_like;
-use datafusion::functions::string::expr_fn::{concat, starts_with};
+use datafusion::functions::string::expr_fn::{concat, contains, starts_with};
 use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_nested::array_first::array_first;
 use datafusion::functions_nested::expr_fn::{array_element, array_length};
@@ -21,6 +21,9 @@ use super::generations::{Chosen, first_correct};
 use super::path::item;
 use super::rendered::{self, RENDERED};
 use super::shape::{Question, Response, Shape};
+
+/// Tags that no answer holds: where one does, nobody knows where the chain ends.
+const TAGS: [&str; 2] = ["<think>", "</think>"];
 
 /// A column by its name, whatever characters that has.
 pub(super) fn column(name: &str) -> Expr {
@@ -132,7 +135,7 @@ impl Reading {
     fn respond(&mut self, schema: &Schema, response: &Response, functions: &Functions) -> Result<()> {
         match response {
             Response::Columns { cot, answer } => {
-                self.text = text(cot.expr(schema));
+                self.text = text(cot.chain(schema));
                 self.answer = Some(text(answer.expr(schema)));
                 self.names[1] = format!("column {cot}");
                 self.names[2] = format!("column {answer}");
@@ -171,7 +174,8 @@ impl Reading {
         let response = functions.response.call(vec![held.clone()]);
         if self.chain.is_some() {
             let cot = when(is_blank(&chain), think).otherwise(chain.clone())?;
-            let answer = when(is_blank(&chain), response).otherwise(held)?;
+            // A template may have left the chain in the content too.
+            let answer = coalesce(vec![response, when(is_blank(&chain), null_text()).otherwise(held)?]);
             return Ok(Tagged { cot: text(cot), answer: text(answer) });
         }
         if self.answer.is_none() {
@@ -211,6 +215,9 @@ impl Reading {
             add(read.cot.clone().is_null(), "no_tags", concat(no_tags));
             add(is_blank(&read.cot), "empty_chain", lit(format!("nothing between the think tags of {text}")));
             add(is_blank(&read.answer), "no_answer", lit(format!("nothing after the closing think tag of {text}")));
+            let has_tag = TAGS.map(|tag| contains(read.answer.clone(), lit(tag)));
+            let again = lit(format!("what follows the first closing think tag of {text} holds another think tag"));
+            add(disjunction(has_tag).unwrap_or_else(|| lit(false)), "tags_in_answer", again);
         }
         faults
     }

@@ -5,6 +5,7 @@ use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions::regex::expr_fn::{regexp_count, regexp_match};
 use datafusion::functions::string::expr_fn::{btrim, concat, starts_with};
 use datafusion::functions_nested::expr_fn::array_element;
+use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{Expr, lit, when};
 
 use super::reading::text;
@@ -18,7 +19,19 @@ const TURNS: [(&str, &str); 5] = [
     (r"<\|start_header_id\|>user<\|end_header_id\|>\n", r"<\|eot_id\|>"),
     ("<｜User｜>", "<｜Assistant｜>"),
     (r"<start_of_turn>user\n", "<end_of_turn>"),
-    (r"\[INST\]", r"\[/INST\]"),
+    (r"\[INST\](?:\s*<<SYS>>.*?<</SYS>>)?", r"\[/INST\]"),
+];
+/// What such prompts begin with; any other is not searched.
+const BEGINNINGS: [&str; 9] = [
+    "<|im_start|>",
+    "<|begin_of_text|>",
+    "<|start_header_id|>",
+    "<｜begin▁of▁sentence｜>",
+    "<｜User｜>",
+    "<bos>",
+    "<start_of_turn>",
+    "<s>",
+    "[INST]",
 ];
 
 /// What the user says in a rendered prompt, and any other prompt as it is.
@@ -39,7 +52,7 @@ pub(super) fn more_than_one_question(prompt: &Expr) -> Result<Expr> {
     when(is_rendered(prompt).and(count.gt(lit(1_i64))), found).end()
 }
 
-/// Every template begins with a token of its own; a prompt that begins otherwise is not searched.
 fn is_rendered(prompt: &Expr) -> Expr {
-    starts_with(prompt.clone(), lit("<")).or(starts_with(prompt.clone(), lit("[INST]")))
+    let begins = BEGINNINGS.map(|beginning| starts_with(prompt.clone(), lit(beginning)));
+    disjunction(begins).unwrap_or_else(|| lit(false))
 }

@@ -35,7 +35,7 @@ pub(super) const ANSWERS: &[&str] =
 /// What columns hold together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Chain and answer, each in a column of its own; of a list the first item.
+    /// Chain and answer, each in a column of its own; a list of texts is a chain of steps.
     Columns,
     /// One text: the chain in think tags, then the answer.
     Generation,
@@ -52,7 +52,7 @@ impl Form {
     /// The form in a sentence.
     pub fn told(self) -> &'static str {
         match self {
-            Self::Columns => "chain and answer, each in a column; of a list the first item",
+            Self::Columns => "chain and answer, each in a column; a list of texts is a chain of steps",
             Self::Generation => "one text: the chain in think tags, then the answer",
             Self::Generations { .. } => {
                 "several such texts: the first that a flag calls correct, and that is_reasoning_complete does not call cut off"
@@ -79,7 +79,7 @@ pub(super) struct Rule {
 }
 
 /// Flags that say whether a generation is correct: Booleans, or numbers of which 1 is true.
-const FLAGS: &[&str] = &[
+pub(super) const FLAGS: &[&str] = &[
     "correctness_math_verify",
     "correctness_llama",
     "is_correct",
@@ -89,6 +89,9 @@ const FLAGS: &[&str] = &[
     "score",
     "scores",
 ];
+
+/// Flags of which either suffices; of the others the likeliest that is there decides.
+pub(super) const EITHER: &[&str] = &["correctness_math_verify", "correctness_llama"];
 
 /// Flags that say whether a generation was ended by its model; one that was not is never taken.
 pub(super) const COMPLETE: &str = "is_reasoning_complete";

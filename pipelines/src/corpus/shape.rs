@@ -10,7 +10,7 @@ use datafusion::common::{DataFusionError, Result, exec_err};
 use super::mapping::ColumnMapping;
 use super::path::{Path, is_text, item};
 use super::rendered::RENDERED;
-use super::rules::{Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, TURN_CHAINS};
+use super::rules::{EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, TURN_CHAINS};
 
 /// Where the files of one schema hold question, chain and answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,6 +71,7 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
     let is_turns = |path: &Path| {
         path.is_column() && has_type(schema, path.name(), are_turns) && !has_type(schema, path.name(), is_text)
     };
+    let is_text_column = |path: &Path| path.is_text_column(schema);
     let question = match published(&mapping.question)? {
         path if is_turns(&path) => Question::Turn(mapping.question.clone()),
         path => Question::Text(path),
@@ -79,6 +80,11 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
     let response = match &mapping.answer {
         Some(answer) => Response::Columns { cot, answer: published(answer)? },
         None if is_turns(&cot) => Response::turn(schema, mapping.cot.clone()),
+        None if cot.is_column() && has_type(schema, cot.name(), is_generations) && !is_text_column(&cot) => {
+            let generations = Generations::of(schema, cot.name().to_string(), FLAGS);
+            // Where nothing says which is correct, the first is what was asked for.
+            if generations.has_flags() { Response::Generations(generations) } else { Response::Generation(cot) }
+        }
         None => Response::Generation(cot),
     };
     let shape = Shape { rule: "--columns", question, response };
@@ -86,28 +92,34 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
     Ok(shape)
 }
 
-/// The shape that the names of its columns give to a schema.
+/// The shapes that the names of its columns allow, the likeliest first.
 ///
 /// # Errors
 /// If names fit a rule, but types do not, and no other rule fits.
-pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Option<Shape>> {
+pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
     let mut misfit = None;
+    let mut shapes = Vec::new();
     for shape in RULES.iter().filter_map(|rule| rule.shape(schema)) {
         match shape.check_types(schema, file) {
-            Ok(()) => return Ok(Some(shape)),
+            Ok(()) => shapes.push(shape),
             // Nobody else means anything by these names.
             Err(error) if shape.rule == OWN => return Err(error),
             Err(error) => misfit = misfit.or(Some(error)),
         }
     }
-    misfit.map_or(Ok(None), Err)
+    match misfit {
+        Some(error) if shapes.is_empty() => Err(error),
+        _ => Ok(shapes),
+    }
 }
 
-/// The shape of a schema of which `generation` was seen to hold think tags.
-pub(super) fn with_tags(schema: &Schema, generation: Path) -> Option<Shape> {
+/// The shape of a schema of which `generation` was seen to hold think tags; None if nothing is called as a question, or what
+/// is holds none.
+pub(super) fn with_tags(schema: &Schema, generation: Path, file: &str) -> Option<Shape> {
     let question = question(schema, QUESTIONS)?;
     let is_apart = question != Question::Text(generation.clone());
-    is_apart.then_some(Shape { rule: "think tags", question, response: Response::Generation(generation) })
+    let shape = Shape { rule: "think tags", question, response: Response::Generation(generation) };
+    (is_apart && shape.check_types(schema, file).is_ok()).then_some(shape)
 }
 
 impl Rule {
@@ -176,8 +188,12 @@ impl Generations {
             }
             _ => None,
         };
-        let flags = held(schema, flags).filter(|name| has_type(schema, name, is_list)).collect();
-        Self { list, item, flags }
+        let listed = |names| held(schema, names).filter(|name| has_type(schema, name, is_list));
+        let mut by = listed(EITHER).collect::<Vec<_>>();
+        if by.is_empty() {
+            by.extend(listed(flags).next());
+        }
+        Self { list, item, flags: by }
     }
 
     /// What says which texts are correct, for people.
@@ -329,7 +345,8 @@ impl Shape {
 }
 
 impl Shape {
-    /// The columns of a pruned row that say all that the column `name` says; None if some of it would be lost.
+    /// The columns of a corpus that are read from the column `name` alone, of which nothing else is kept than tags and what
+    /// stands outside of them; None if it is no source of them.
     pub fn said_by(&self, schema: &Schema, name: &str) -> Option<&'static [&'static str]> {
         let is = |path: &Path| path.name() == name && path.is_text_column(schema);
         if let Question::Text(question) = &self.question
@@ -340,9 +357,9 @@ impl Shape {
             return Some(&["question"]);
         }
         match &self.response {
-            Response::Columns { cot, .. } if is(cot) => Some(&["original_cot"]),
+            Response::Columns { cot, .. } if is(cot) => Some(&["cot"]),
             Response::Columns { answer, .. } if is(answer) => Some(&["answer"]),
-            Response::Generation(generation) if is(generation) => Some(&["original_cot", "answer"]),
+            Response::Generation(generation) if is(generation) => Some(&["cot", "answer"]),
             _ => None,
         }
     }

@@ -314,7 +314,7 @@ mod tests {
     async fn plan(job: &mut Job, request: &Request, slices: &[OpenSlice]) -> Arc<dyn ExecutionPlan> {
         let pipeline = job.pipeline(request).await.unwrap();
         let template = job.template(&pipeline, 0).await.unwrap();
-        let (_, writing) = job.design(template.as_ref(), request).unwrap();
+        let (_, writing) = job.design(&pipeline, template.as_ref(), request).unwrap();
         over_slices(&template, slices, &Arc::new(writing)).unwrap()
     }
 

@@ -89,13 +89,22 @@ pub(super) fn properties(design: &Design, generation: u64) -> Result<HashMap<Str
     ]))
 }
 
-/// Adds the columns that a table lacks, in a commit of their own.
+/// Adds the columns that a table lacks, in a commit of their own, and what is new of the original columns.
 pub(super) async fn widen(log: &mut Log, schema: &Schema, originals: &[(String, String)]) -> Result<()> {
     log.commit(|state| {
         let held = state.schema()?;
         let new: Vec<FieldRef> =
             schema.fields().iter().filter(|field| held.field_with_name(field.name()).is_err()).cloned().collect();
-        if new.is_empty() {
+        let property = state.metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
+        let mut known: Vec<(String, String)> = serde_json::from_str(property)
+            .map_err(|error| exec_datafusion_err!("the property {ORIGINALS} of the output cannot be read: {error}"))?;
+        let before = known.len();
+        for (name, column) in originals {
+            if !known.iter().any(|(held, _)| held == name) {
+                known.push((name.clone(), column.clone()));
+            }
+        }
+        if new.is_empty() && known.len() == before {
             return Ok(vec![]);
         }
         let names: Vec<&String> = new.iter().map(|field| field.name()).collect();
@@ -103,7 +112,7 @@ pub(super) async fn widen(log: &mut Log, schema: &Schema, originals: &[(String, 
         let all = Schema::new(held.fields().iter().cloned().chain(new.iter().cloned()).collect::<Vec<_>>());
         let mut metadata = state.with_schema(&all)?;
         if !originals.is_empty() {
-            metadata.configuration.insert(ORIGINALS.to_string(), json!(originals).to_string());
+            metadata.configuration.insert(ORIGINALS.to_string(), json!(known).to_string());
         }
         Ok(vec![info, log::metadata(&metadata)])
     })

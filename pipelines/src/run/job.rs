@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, config_err, exec_err};
 use datafusion::logical_expr::LogicalPlan;
@@ -240,11 +240,16 @@ impl Job {
     ///
     /// # Errors
     /// If a table cannot hold what the pipeline returns.
-    pub fn design(&mut self, template: &dyn ExecutionPlan, request: &Request) -> Result<(Design, Writing)> {
+    pub fn design(
+        &mut self,
+        pipeline: &LogicalPlan,
+        template: &dyn ExecutionPlan,
+        request: &Request,
+    ) -> Result<(Design, Writing)> {
         let (held_output, held_rejects) = self.output.schemas()?;
         let held_output = held_output.filter(|_| !self.anew);
         let schema = template.schema();
-        let originals = self.kept_originals(&schema, &request.originals)?;
+        let originals = self.kept_originals(pipeline, &request.originals)?;
         let rows = Rows::new(&schema, &originals, held_output.as_ref(), held_rejects.as_ref())?;
         self.notes.extend(plan::without_status(&schema));
         self.notes.extend(self.corpus.delta_notes());
@@ -279,31 +284,35 @@ impl Job {
     ///
     /// # Errors
     /// If one is asked for that is not there.
-    fn kept_originals(&mut self, schema: &Schema, asked: &Originals) -> Result<Vec<(String, bool)>> {
+    fn kept_originals(&mut self, pipeline: &LogicalPlan, asked: &Originals) -> Result<Vec<(String, bool)>> {
         let names = self.corpus.original_names();
-        let held = if self.anew { vec![] } else { self.output.originals()?.held };
-        let is_held = |name: &String| held.iter().any(|field| field.name() == name);
+        let known = if self.anew { HeldOriginals::default() } else { self.output.originals()? };
+        let is_held = |name: &String| known.held.iter().any(|field| field.name() == name);
         if let Originals::Named(asked) = asked
             && let Some(missing) = asked.iter().find(|asked| !names.contains(asked))
         {
             return config_err!("--originals names {missing}, and the columns of the input are {}", names.join(", "));
         }
+        let passed: HashSet<String> =
+            pipeline.schema().fields().iter().filter_map(|field| plan::passed_on(pipeline, field.name())).collect();
         let is_elsewhere = |name: &String| {
-            let columns = self.corpus.said_by(name);
-            columns.is_some_and(|columns| columns.iter().all(|column| schema.field_with_name(column).is_ok()))
+            self.corpus.said_by(name).is_some_and(|columns| columns.iter().all(|column| passed.contains(*column)))
         };
+        let is_left_out = |name: &String| known.left_out.contains(name);
         let is_kept = |name: &String| match asked {
             Originals::Needed => !is_elsewhere(name),
             Originals::All => true,
             Originals::None => false,
             Originals::Named(asked) => asked.contains(name),
         };
-        let kept: Vec<(String, bool)> =
-            names.into_iter().map(|name| (name.clone(), is_held(&name) || is_kept(&name))).collect();
+        let kept: Vec<(String, bool)> = names
+            .into_iter()
+            .map(|name| (name.clone(), is_held(&name) || !is_left_out(&name) && is_kept(&name)))
+            .collect();
         let left_out: Vec<&str> = kept.iter().filter(|(_, is_kept)| !is_kept).map(|(name, _)| name.as_str()).collect();
         if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
             self.notes.push(format!(
-                "the output leaves {} out, which its other columns say; --originals all keeps everything",
+                "the output leaves {} out, which question, chain and answer were read from; --originals all keeps everything",
                 left_out.join(", ")
             ));
         }

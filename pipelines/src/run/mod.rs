@@ -135,7 +135,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     let pipeline = job.pipeline(&request).await?;
     let first = job.slices.first().map_or(0, |slice| slice.group);
     let template = job.template(&pipeline, first).await?;
-    let (design, writing) = job.design(template.as_ref(), &request)?;
+    let (design, writing) = job.design(&pipeline, template.as_ref(), &request)?;
     summary.notes.append(&mut job.notes);
     job.output.check_writable().await?;
     job.llm.spend_from(Arc::new(Spent::today(job.output.beside())?));

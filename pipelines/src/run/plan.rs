@@ -64,7 +64,7 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     match plan.schema().field_with_unqualified_name("source") {
-        Ok(_) if is_source(plan, "source")? => Ok(()),
+        Ok(_) if passed_on(plan, "source").as_deref() == Some("source") => Ok(()),
         Ok(_) => plan_err!(
             "a pipeline returns the corpus's column source unchanged, by which a row is found again: found one that it \
              computes"
@@ -75,25 +75,24 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
     }
 }
 
-/// Whether a column of a plan is the corpus's `source`, under whatever name it came here.
-fn is_source(plan: &LogicalPlan, column: &str) -> Result<bool> {
+/// The column of the corpus that a column of a plan passes on unchanged, under whatever name it came here.
+pub fn passed_on(plan: &LogicalPlan, column: &str) -> Option<String> {
     let input = match plan {
-        LogicalPlan::TableScan(_) => return Ok(column == "source"),
+        LogicalPlan::TableScan(_) => return Some(column.to_string()),
         LogicalPlan::Projection(projection) => {
-            let index = projection.schema.index_of_column_by_name(None, column);
-            let Some(index) = index else { return Ok(false) };
+            let index = projection.schema.index_of_column_by_name(None, column)?;
             let mut expr = &projection.expr[index];
             while let Expr::Alias(alias) = expr {
                 expr = &alias.expr;
             }
-            let Expr::Column(column) = expr else { return Ok(false) };
-            return is_source(&projection.input, &column.name);
+            let Expr::Column(column) = expr else { return None };
+            return passed_on(&projection.input, &column.name);
         }
         LogicalPlan::SubqueryAlias(alias) => &alias.input,
         LogicalPlan::Filter(filter) => &filter.input,
-        _ => return Ok(false),
+        _ => return None,
     };
-    is_source(input, column)
+    passed_on(input, column)
 }
 
 /// What to tell the user of a pipeline that returns no status.

@@ -126,7 +126,9 @@ impl FromStr for Originals {
             "all" => Self::All,
             "none" => Self::None,
             names => {
-                let names: Vec<String> = names.split(',').map(|name| name.trim().to_string()).collect();
+                let mut names: Vec<String> = names.split(',').map(|name| name.trim().to_string()).collect();
+                names.sort();
+                names.dedup();
                 if names.iter().any(String::is_empty) {
                     return config_err!(
                         "--originals takes needed, all, none, or names of columns such as id,source, found '{text}'"
@@ -222,7 +224,7 @@ mod tests {
     fn parts_and_shares_are_read() {
         assert_eq!("3/8".parse::<Part>().unwrap(), Part { number: 3, of: 8 });
         assert!(["0/8", "9/8", "3", "a/b"].iter().all(|text| text.parse::<Part>().is_err()));
-        assert_eq!("a, b".parse::<Originals>().unwrap(), Originals::Named(vec!["a".to_string(), "b".to_string()]));
+        assert_eq!("b, a,b".parse::<Originals>().unwrap(), Originals::Named(vec!["a".to_string(), "b".to_string()]));
         assert!("a,,b".parse::<Originals>().is_err());
         assert_eq!("2.5%".parse::<MaxRejects>().unwrap(), MaxRejects::Percent(2.5));
         assert_eq!("7".parse::<MaxRejects>().unwrap(), MaxRejects::Rows(7));

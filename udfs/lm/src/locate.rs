@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use super::{LmError, Result};
 
@@ -50,33 +49,44 @@ fn caches(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
 }
 
-/// The folder of the small model, written where it is not yet: whole or not at all, also by several processes at once.
+/// The folder of the small model, written where it is not whole: by several processes at once, too, for it gets its name when
+/// it is.
 fn small(variable: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     let Some(caches) = caches(variable) else {
         return Err(LmError::NoModel("there is no place for it: set XDG_CACHE_HOME or HOME".to_string()));
     };
-    let folder = caches.join("asap/models").join(format!("{SMALL}-{SMALL_FINGERPRINT}"));
-    if folder.is_dir() {
+    let models = caches.join("asap/models");
+    let folder = models.join(format!("{SMALL}-{SMALL_FINGERPRINT}"));
+    if is_whole(&folder) {
         return Ok(folder);
     }
-    // Of one process, for the name below is its own.
-    static WRITING: Mutex<()> = Mutex::new(());
-    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
-    let written = folder.with_extension(format!("{}.tmp", std::process::id()));
-    let failed = |source| LmError::Write { path: written.clone(), source };
-    std::fs::create_dir_all(&written).map_err(failed)?;
+    let failed = |source| LmError::Write { path: folder.clone(), source };
+    std::fs::create_dir_all(&models).map_err(failed)?;
+    let written = tempfile::Builder::new().prefix(SMALL).tempdir_in(&models).map_err(failed)?;
     for (name, bytes) in SMALL_FILES {
-        std::fs::write(written.join(name), bytes).map_err(failed)?;
+        std::fs::write(written.path().join(name), bytes).map_err(failed)?;
     }
-    match std::fs::rename(&written, &folder) {
-        Ok(()) => Ok(folder),
-        // Another process, or another thread before, was faster.
-        Err(_) if folder.is_dir() => {
-            let _ = std::fs::remove_dir_all(&written);
+    match std::fs::rename(written.path(), &folder) {
+        Ok(()) => {
+            let _ = written.keep();
             Ok(folder)
         }
-        Err(source) => Err(LmError::Write { path: folder, source }),
+        // Somebody was faster.
+        Err(_) if is_whole(&folder) => Ok(folder),
+        // Of an older one somebody removed a file.
+        Err(_) => {
+            for (name, bytes) in SMALL_FILES {
+                std::fs::write(folder.join(name), bytes).map_err(failed)?;
+            }
+            Ok(folder)
+        }
     }
+}
+
+fn is_whole(folder: &Path) -> bool {
+    let has =
+        |(name, bytes): &(&str, &[u8])| folder.join(name).metadata().is_ok_and(|file| file.len() == bytes.len() as u64);
+    SMALL_FILES.iter().all(has)
 }
 
 /// The repository and the revision of `org/name@revision`.
@@ -141,6 +151,17 @@ mod tests {
     }
 
     #[test]
+    fn what_somebody_removed_is_written_again() {
+        let home = tempfile::tempdir().unwrap();
+        let found = locate_with(SMALL, within(home.path(), &[])).unwrap();
+        std::fs::remove_file(found.join("tokenizer.json")).unwrap();
+        std::fs::write(found.join("model.safetensors"), "cut").unwrap();
+        assert_eq!(locate_with(SMALL, within(home.path(), &[])).unwrap(), found);
+        assert!(crate::fingerprint(&found).unwrap().starts_with(SMALL_FINGERPRINT));
+        assert_eq!(found.parent().unwrap().read_dir().unwrap().count(), 1);
+    }
+
+    #[test]
     fn many_may_write_the_small_model_at_once() {
         let home = tempfile::tempdir().unwrap();
         let found: Vec<PathBuf> = std::thread::scope(|scope| {
@@ -148,7 +169,8 @@ mod tests {
             each.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(found.windows(2).all(|pair| pair[0] == pair[1]));
-        assert_eq!(crate::model_files(&found[0]).unwrap().len(), SMALL_FILES.len());
+        assert!(is_whole(&found[0]));
+        assert_eq!(found[0].parent().unwrap().read_dir().unwrap().count(), 1);
     }
 
     #[test]

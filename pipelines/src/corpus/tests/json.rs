@@ -39,6 +39,7 @@ async fn lines_and_arrays_plain_and_gzip() {
         [("a.jsonl", &lines), ("a.ndjson", &lines), ("a.json", &lines), ("a.json", &array), ("a.JSON", &indented)]
     {
         assert_eq!(read(name, content.as_bytes()).await, [READ; 2], "{name}");
+        assert_eq!(read(name, format!("\u{feff}{content}").as_bytes()).await, [READ; 2], "{name} with a mark");
         assert_eq!(read(&format!("{name}.gz"), &gzipped(content)).await, [READ; 2], "{name}.gz");
     }
 }
@@ -74,7 +75,8 @@ async fn many_rows_keep_their_numbers() {
 
 #[tokio::test]
 async fn what_is_wrong_is_named_by_its_line_or_column() {
-    assert!(refused(&format!("{ROW}\n{ROW}\n{{\"question\": ")).await.contains("line 3"));
+    assert!(refused(&format!("{ROW}\n{{\"question\": ")).await.contains("line 2"));
+    assert!(refused(&format!("[1]\n{ROW}\n2\n")).await.contains("no whole array"));
     assert!(refused(&format!("{ROW}\n[1]\n")).await.contains("line 2"));
     assert!(refused("[1, 2]").await.contains("line 1"));
     assert!(refused(&format!("[{ROW},")).await.contains("no whole array"));
@@ -82,7 +84,32 @@ async fn what_is_wrong_is_named_by_its_line_or_column() {
     assert!(clash.contains("field 'answer'"), "{clash}");
     let clash = refused(&format!("{ROW}\n{}", ROW.replace("\"four\"", "{\"a\": 4}"))).await;
     assert!(clash.contains("column answer"), "{clash}");
-    assert!(refused("").await.contains("fit no shape"));
+    assert!(refused("").await.contains("holds no row"));
+    assert!(refused("[]").await.contains("holds no row"));
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_object_is_a_reject_and_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = [ROW, "{\"question\": \"tw", ROW, ROW, "NaN", ROW].join("\n");
+    std::fs::write(folder.path().join("a.jsonl"), lines).unwrap();
+    std::fs::write(folder.path().join("empty.jsonl"), "").unwrap();
+    let corpus = open(folder.path(), None).await.unwrap();
+    let found = query(&corpus, "SELECT source['row'], question, status FROM corpus ORDER BY 1").await;
+    let read = |row| format!("{row} | two? | NULL");
+    let none = |row| format!("{row} | NULL | no_question");
+    assert_eq!(found, [read(0), none(1), read(2), read(3), none(4), read(5)]);
+    assert!(
+        corpus.notes[0].contains("line 2 and 1 others of") && corpus.notes[0].contains("a reject"),
+        "{:?}",
+        corpus.notes
+    );
+}
+
+#[tokio::test]
+async fn columns_that_are_empty_decide_nothing() {
+    let row = r#"{"question": "two?", "thinking": "2 and 2", "answer": "four", "messages": null, "generation": null}"#;
+    assert_eq!(read("a.jsonl", row.as_bytes()).await, [READ]);
 }
 
 #[tokio::test]

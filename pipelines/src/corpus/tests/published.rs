@@ -125,6 +125,66 @@ async fn a_generation_that_was_cut_off_is_not_taken() {
 }
 
 #[tokio::test]
+async fn a_list_of_steps_is_a_chain() {
+    let rows = "SELECT 'two?' AS question, ['2', 'and', NULL, '2'] AS cot, 'four' AS answer";
+    assert_eq!(recognised(rows, None).await, ["two? | 2\n\nand\n\n2 | four | NULL"]);
+    let mapped = "SELECT 'two?' AS q, ['2', 'and 2'] AS steps, 'four' AS a";
+    assert_eq!(recognised(mapped, Some("question=q,cot=steps,answer=a")).await, ["two? | 2\n\nand 2 | four | NULL"]);
+}
+
+#[tokio::test]
+async fn a_mapping_to_generations_minds_their_flags() {
+    let rows = format!(
+        "SELECT 'two?' AS problem, ['<think>1</think>five', {TAGGED}] AS generations, [false, true] AS is_correct"
+    );
+    assert_eq!(recognised(&rows, Some("question=problem,cot=generations")).await, [READ]);
+    let unflagged = format!("SELECT 'two?' AS problem, [{TAGGED}, 'x'] AS generations");
+    assert_eq!(recognised(&unflagged, Some("question=problem,cot=generations")).await, [READ]);
+}
+
+#[tokio::test]
+async fn of_several_shapes_the_one_counts_by_which_rows_can_be_read() {
+    let turn = |role: &str, content: &str| format!("{{'role': '{role}', 'content': {content}}}");
+    let messages = |answer: &str| format!("[{}, {}] AS messages", turn("user", "'two?'"), turn("assistant", answer));
+    // Names of another shape, of which nothing is there.
+    let odd = format!(
+        "SELECT CAST(NULL AS VARCHAR) AS question, NULL AS cot, NULL AS answer, {} FROM range(3)",
+        messages(TAGGED)
+    );
+    assert_eq!(recognised(&odd, None).await, [READ; 3]);
+    // A conversation without the chain, which stands beside it.
+    let beside = format!("SELECT 'two?' AS prompt, '2 and 2' AS reasoning, 'four' AS response, {}", messages("'four'"));
+    assert_eq!(recognised(&beside, None).await, [READ]);
+    let null_chain = "SELECT 'two?' AS question, CAST(NULL AS VARCHAR) AS cot, '2 and 2' AS thinking, 'four' AS answer";
+    assert_eq!(recognised(null_chain, None).await[0], "two? | NULL | four | empty_chain");
+}
+
+#[tokio::test]
+async fn several_texts_with_think_tags_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = format!("SELECT 'two?' AS prompt, {TAGGED} AS chosen, {TAGGED} AS rejected");
+    write(folder.path(), "a.parquet", &rows).await;
+    let error = refusal(folder.path(), None).await;
+    assert!(error.contains("several texts hold think tags, chosen and rejected"), "{error}");
+    assert!(error.contains("--columns 'question=prompt,cot=chosen'"), "{error}");
+    assert_eq!(recognised(&rows, Some("question=prompt,cot=chosen")).await, [READ]);
+    let nameless = format!("SELECT 'two?' AS \"Aufgabe\", {TAGGED} AS text_of_model");
+    write(folder.path(), "a.parquet", &nameless).await;
+    let error = refusal(folder.path(), None).await;
+    assert!(error.contains("text_of_model holds think tags, but nothing is called as a question"), "{error}");
+    assert!(error.contains("--columns 'question=Aufgabe,cot=text_of_model'"), "{error}");
+}
+
+#[tokio::test]
+async fn an_answer_that_holds_a_think_tag_is_a_reject() {
+    let rows = "SELECT 'two?' AS prompt, 'The tag </think> ends it.</think>four' AS generation";
+    assert_eq!(recognised(rows, None).await, ["two? | The tag | ends it.</think>four | tags_in_answer"]);
+    let twice = "SELECT [{'role': 'user', 'content': 'two?', 'reasoning_content': NULL}, \
+                 {'role': 'assistant', 'content': '<think>2</think>four', 'reasoning_content': '2 and 2'}] AS messages";
+    assert_eq!(recognised(twice, None).await, [READ]);
+}
+
+#[tokio::test]
 async fn prompts_that_templates_rendered() {
     for prompt in [
         "<|im_start|>user\\ntwo?<|im_end|>\\n<|im_start|>assistant\\n<think>\\n",
@@ -180,4 +240,48 @@ async fn an_inspection_says_what_is_read_from_where() {
     assert_eq!((first.row, second.row), (0, 1));
     assert_eq!(first.cot.as_deref(), Some("2 and 2"));
     assert_eq!(recognised(&rows, Some(&only.mapping)).await, [READ; 5]);
+}
+
+#[tokio::test]
+async fn the_likeliest_flag_decides_and_a_scale_is_none() {
+    let row =
+        |flags: &str| format!("SELECT 'two?' AS problem, ['<think>1</think>five', {TAGGED}] AS generations, {flags}");
+    for flags in
+        ["[false, true] AS is_correct, [1.0, 0.1] AS score", "[0, 1] AS score", "[0.0, 1.0] AS scores, 'x' AS correct"]
+    {
+        assert_eq!(recognised(&row(flags), None).await, [READ], "{flags}");
+    }
+    assert_eq!(recognised(&row("[1, 5] AS score"), None).await, ["two? | NULL | NULL | unverified"]);
+    let ended = row("[true, true] AS is_correct, [0, 1] AS is_reasoning_complete");
+    assert_eq!(recognised(&ended, None).await, [READ]);
+}
+
+#[tokio::test]
+async fn a_question_that_is_no_text_is_a_failure_of_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", &format!("SELECT {{'a': 1}} AS input, {TAGGED} AS text_out")).await;
+    let error = refusal(folder.path(), None).await;
+    assert!(error.contains("a.parquet fit no shape") && error.contains("text_out holds think tags"), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_file_decides_nothing_for_others() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        write(
+            folder.path(),
+            &format!("{name}.parquet"),
+            &format!("SELECT 'two?' AS input, {TAGGED} AS text_out FROM range(500)"),
+        )
+        .await;
+    }
+    let path = folder.path().join("a.parquet");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize + 8;
+    let pages = 4..bytes.len() - end;
+    bytes[pages].fill(0x5a);
+    std::fs::write(&path, bytes).unwrap();
+    let corpus = open(folder.path(), None).await.unwrap();
+    assert!(corpus.notes[0].contains("text_out"), "{:?}", corpus.notes);
+    assert!(corpus.damaged(&context().state()).await.unwrap().to_string().contains("a.parquet"));
 }

@@ -1,0 +1,121 @@
+//! The prompt of `asap sql`, on a terminal of its own.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use nix::pty::openpty;
+
+use crate::common::Workplace;
+
+/// A process on a terminal.
+struct Terminal {
+    keyboard: File,
+    screen: Arc<Mutex<String>>,
+    process: Child,
+    /// What of the screen was looked at.
+    seen: usize,
+}
+
+impl Terminal {
+    fn start(workplace: &Workplace, arguments: &[&str]) -> Self {
+        let pty = openpty(None, None).unwrap();
+        let end = || Stdio::from(pty.slave.try_clone().unwrap());
+        let mut command = workplace.command(arguments);
+        command.env("XDG_STATE_HOME", workplace.path("state")).env("TERM", "xterm").env("COLUMNS", "200");
+        let process = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let mut shown = File::from(pty.master.try_clone().unwrap());
+        let screen = Arc::new(Mutex::new(String::new()));
+        let written = Arc::clone(&screen);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // It fails when the process has ended.
+            while let Ok(read @ 1..) = shown.read(&mut bytes) {
+                written.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
+            }
+        });
+        Self { keyboard: File::from(pty.master), screen, process, seen: 0 }
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until the screen shows a text behind what was waited for before.
+    #[track_caller]
+    fn wait_for(&mut self, text: &str) {
+        let begun = Instant::now();
+        let escapes = regex::Regex::new("\x1b\\[[0-9;?]*[a-zA-Z]").unwrap();
+        loop {
+            let screen = self.screen.lock().unwrap().clone();
+            let plain = escapes.replace_all(&screen, "").into_owned();
+            if let Some(place) = plain.get(self.seen..).and_then(|rest| rest.find(text)) {
+                self.seen += place + text.len();
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "no '{text}' in:\n{plain}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Types a line and waits for what it shows.
+    #[track_caller]
+    fn line(&mut self, typed: &str, shown: &[&str]) {
+        self.press(&format!("{typed}\r"));
+        shown.iter().for_each(|text| self.wait_for(text));
+        self.wait_for("> ");
+    }
+}
+
+#[test]
+fn the_prompt_helps_and_remembers() {
+    let workplace = Workplace::new();
+    let rows = "SELECT 'two?' AS question, '2 and 2' AS cot, 'four' AS answer";
+    workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'in/a.parquet'")]).ok();
+    let mut terminal = Terminal::start(&workplace, &["sql", "--from", "in"]);
+    terminal.wait_for("> ");
+    terminal.line("SELECT 40 + 2 AS n;", &["| 42 |"]);
+    terminal.line("\\d", &["corpus"]);
+    terminal.line("\\d corpus", &["source_cot", "Utf8"]);
+    terminal.line("\\h", &["cot_surprisal", "First-token surprisal"]);
+    terminal.line("\\h cot_select", &["cot_select(steps, kept)", "kept:", "select cot_select"]);
+    terminal.line("\\h nothing", &["there is no function nothing"]);
+    terminal.line("\\x", &["column by column"]);
+    terminal.line("SELECT question, cot FROM corpus;", &["-[ row 1 ]-", "question | two?", "cot      | 2 and 2"]);
+    terminal.line("\\x", &["rows are a table"]);
+    terminal.line("SELECT no_such FROM corpus;", &["error: ", "no_such"]);
+    terminal.line("\\nothing", &["there is no command \\nothing"]);
+    // A statement that is not finished does not swallow commands.
+    terminal.press("SELECT 1\r");
+    terminal.line("\\?", &["functions of asap"]);
+    // Names complete: of columns, functions and tables.
+    terminal.press("SELECT source_que\t");
+    terminal.wait_for("source_question");
+    terminal.press(" FROM corp\t;\r");
+    terminal.wait_for("two?");
+    terminal.wait_for("> ");
+    terminal.press("\\q\r");
+    assert!(terminal.process.wait().unwrap().success());
+    let history = std::fs::read_to_string(workplace.path("state/asap/history")).unwrap();
+    assert!(history.contains("SELECT 40 + 2 AS n;") && history.contains("source_question"), "{history}");
+    assert!(!workplace.path(".history").exists());
+    // The next session goes on with it.
+    let mut terminal = Terminal::start(&workplace, &["sql"]);
+    terminal.wait_for("> ");
+    terminal.press("\x1b[A\x1b[A");
+    terminal.wait_for("source_question");
+    terminal.press("\x15exit\r");
+    assert!(terminal.process.wait().unwrap().success());
+}
+
+#[test]
+fn a_long_query_shows_how_far_it_is() {
+    let workplace = Workplace::new();
+    let sql = "SELECT max(cot_similarity(repeat(md5(CAST(value AS VARCHAR)), 150), repeat(md5(CAST(value + 1 AS VARCHAR)), 150))) FROM range(4000)";
+    let mut terminal = Terminal::start(&workplace, &["sql", "-c", sql]);
+    terminal.wait_for("reading");
+    terminal.process.kill().unwrap();
+    terminal.process.wait().unwrap();
+}
