@@ -11,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
 use crate::output::{Log, complain, complain_as_json};
+use crate::signals::unless_interrupted;
 use crate::{cache, inspect, lake, model, run, sample, schedule, sql, train};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
@@ -83,7 +84,7 @@ pub fn main() -> ExitCode {
     };
     tell(cli.log);
     let result = match cli.command {
-        Command::Inspect(args) => block_on(inspect::run(args)),
+        Command::Inspect(args) => block_on(unless_interrupted(inspect::run(args))),
         Command::Model(args) => block_on(model::run(args)),
         Command::Run(args) => block_on(run::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),

@@ -3,6 +3,7 @@
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::failure::Failure;
 use crate::output::complain;
 
 /// The exit code of a process that was asked twice: that of one that SIGINT killed.
@@ -43,6 +44,17 @@ impl Stop {
                 std::future::pending::<()>().await;
             }
         }
+    }
+}
+
+/// What `work` gives, unless the process is interrupted before: then it ends in order, and leaves no temporary file.
+///
+/// # Errors
+/// As `work`, and if it was interrupted.
+pub async fn unless_interrupted<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::select! {
+        done = work => done,
+        _ = tokio::signal::ctrl_c() => Err(Failure::TryLater("interrupted".to_string())),
     }
 }
 

@@ -39,7 +39,7 @@ use url::Url;
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
 use crate::output::{calls, complain};
-use crate::signals::Stop;
+use crate::signals::{Stop, unless_interrupted};
 use prompt::Prompt;
 use tables::is_remote;
 use watch::Watch;
@@ -91,7 +91,8 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let mut corpus = None;
     if let Some(from) = &args.from {
         let mapping = args.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?;
-        let opened = Corpus::open(&context.state(), from, mapping.as_ref()).await?;
+        let state = context.state();
+        let opened = unless_interrupted(async { Ok(Corpus::open(&state, from, mapping.as_ref()).await?) }).await?;
         if !args.quiet {
             opened.notes.iter().for_each(|note| complain(&format!("note: {note}")));
         }

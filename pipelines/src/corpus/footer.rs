@@ -90,7 +90,8 @@ pub(super) async fn metadata(store: &dyn ObjectStore, file: &ObjectMeta, name: &
     Ok(metadata)
 }
 
-fn damaged(name: &str, error: impl std::fmt::Display) -> DataFusionError {
+/// What is said of a file that does not hold what its format promises.
+pub(super) fn damaged(name: &str, error: impl std::fmt::Display) -> DataFusionError {
     exec_datafusion_err!("{name} is a damaged Parquet file: {error}")
 }
 

@@ -86,13 +86,20 @@ pub(super) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Resul
             fetched.insert(copy).to_path_buf()
         }
     };
-    let (name, target) = (file.name.clone(), parquet.to_path_buf());
     let lines = temporary()?;
-    let task =
-        SpawnedTask::spawn_blocking(move || Json { path, name, lines: lines.to_path_buf() }.write_parquet(&target));
-    let note = task.join().await.map_err(|error| exec_datafusion_err!("reading {} stopped: {error}", file.name))??;
+    let json = Json { path, name: file.name.clone(), lines: lines.to_path_buf() };
+    let target = parquet.to_path_buf();
+    let task = SpawnedTask::spawn_blocking(move || json.write_parquet(&target));
+    let written = task.join().await.map_err(|error| exec_datafusion_err!("reading {} stopped: {error}", file.name))?;
+    let note = written.map_err(|error| match error {
+        DataFusionError::Execution(_) => error,
+        other => {
+            let (folder, why) = (std::env::temp_dir(), other.strip_backtrace());
+            exec_datafusion_err!("{} cannot be read by way of {} (TMPDIR): {why}", file.name, folder.display())
+        }
+    })?;
     let meta = ObjectMeta {
-        location: object_store::path::Path::from_absolute_path(&parquet).map_err(object_store::Error::from)?,
+        location: object_store::path::Path::from_filesystem_path(&parquet).map_err(object_store::Error::from)?,
         last_modified: file.meta.last_modified,
         size: parquet.metadata()?.len(),
         e_tag: None,

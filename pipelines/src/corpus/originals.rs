@@ -122,7 +122,8 @@ impl United<'_> {
 }
 
 /// The type that columns of two types share: a null-typed one takes the other's, texts of different physical types are
-/// Utf8, integers of different widths Int64, floats Float64, lists List; structs agree when they have the same fields.
+/// Utf8, integers of different widths Int64, floats Float64, also with integers, lists List; structs have the fields of both
+/// when they share one.
 fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
     use DataType::{FixedSizeList, Float64, Int64, LargeList, List, Null, Struct};
     match (a, b) {
@@ -132,16 +133,20 @@ fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
             let item = common_type(a.data_type(), b.data_type())?;
             Some(List(Arc::new(Field::new_list_field(item, true))))
         }
-        (Struct(a), Struct(b)) if a.len() == b.len() => {
-            let fields = a.iter().map(|field| {
-                let (_, other) = b.find(field.name())?;
-                let common = common_type(field.data_type(), other.data_type())?;
-                Some(Arc::new(field.as_ref().clone().with_data_type(common)))
+        (Struct(a), Struct(b)) if a.iter().any(|field| b.find(field.name()).is_some()) => {
+            let joined = a.iter().map(|field| match b.find(field.name()) {
+                Some((_, other)) => {
+                    let common = common_type(field.data_type(), other.data_type())?;
+                    Some(Arc::new(field.as_ref().clone().with_data_type(common)))
+                }
+                None => Some(Arc::clone(field)),
             });
-            Some(Struct(fields.collect::<Option<_>>()?))
+            let more = b.iter().filter(|field| a.find(field.name()).is_none()).map(|field| Some(Arc::clone(field)));
+            Some(Struct(joined.chain(more).collect::<Option<_>>()?))
         }
         (a, b) if is_integer(a) && is_integer(b) => Some(Int64),
         (a, b) if a.is_floating() && b.is_floating() => Some(Float64),
+        (a, b) if is_integer(a) && b.is_floating() || a.is_floating() && is_integer(b) => Some(Float64),
         (a, b) => Some(delta_type(a)).filter(|common| !a.is_nested() && *common == delta_type(b)),
     }
 }

@@ -7,11 +7,12 @@ use asap_kernels::tags;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col};
 use datafusion::physical_plan::execute_stream;
 
+use super::footer;
 use super::guard::guarded_next;
 use super::mapping::ColumnMapping;
 use super::path::Path;
@@ -130,7 +131,10 @@ async fn first_rows(
                 Ok(Some(batch)) => batches.push(batch),
                 Ok(None) => return Ok(batches),
                 Err(error) => {
-                    failed = failed.or(Some(error));
+                    failed = failed.or(Some(match error {
+                        DataFusionError::ObjectStore(_) => error,
+                        damage => footer::damaged(&file.file.name, damage.strip_backtrace()),
+                    }));
                     break;
                 }
             }

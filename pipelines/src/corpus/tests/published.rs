@@ -284,4 +284,8 @@ async fn a_damaged_file_decides_nothing_for_others() {
     let corpus = open(folder.path(), None).await.unwrap();
     assert!(corpus.notes[0].contains("text_out"), "{:?}", corpus.notes);
     assert!(corpus.damaged(&context().state()).await.unwrap().to_string().contains("a.parquet"));
+    // Where nothing else is there, it is named.
+    std::fs::remove_file(folder.path().join("b.parquet")).unwrap();
+    let error = refusal(folder.path(), None).await;
+    assert!(error.contains("a.parquet is a damaged Parquet file"), "{error}");
 }

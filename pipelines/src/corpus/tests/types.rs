@@ -115,6 +115,24 @@ async fn columns_that_disagree_are_refused() {
 }
 
 #[tokio::test]
+async fn optional_fields_and_whole_numbers_are_one_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = r#""question": "q", "cot": "c", "answer": "a""#;
+    for (name, more) in [
+        ("a", r#""score": 1, "meta": {"a": 1}, "messages": [{"role": "user", "content": "q"}]"#),
+        (
+            "b",
+            r#""score": 0.5, "meta": {"a": 2, "b": "x"}, "messages": [{"role": "user", "content": "q", "name": "n"}]"#,
+        ),
+    ] {
+        std::fs::write(folder.path().join(format!("{name}.jsonl")), format!("{{{plain}, {more}}}")).unwrap();
+    }
+    let corpus = open(folder.path(), None).await.unwrap();
+    let sql = "SELECT score, meta, messages[1]['name'], messages[1]['content'] FROM corpus ORDER BY score";
+    assert_eq!(query(&corpus, sql).await, ["0.5 | {a: 2, b: x} | n | q", "1.0 | {a: 1, b: NULL} | NULL | q"]);
+}
+
+#[tokio::test]
 async fn what_a_table_holds_otherwise_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let odd = "arrow_cast(1, 'UInt64') AS votes, NULL AS nothing, 'x' AS \"is correct\", {'a b': 1} AS nested, \
