@@ -104,7 +104,6 @@ class Place:
             output.append(
                 kept.append_column("steps", pyarrow.array(steps, pyarrow.list_(pyarrow.string())))
                 .append_column("source_id", kept["id"])
-                .append_column("source_cot", kept["cot"])
             )
         return [pyarrow.concat_tables(tables, promote_options="default") for tables in (output, rejects)]
 
