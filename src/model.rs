@@ -85,7 +85,11 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     let mut options = ConfigOptions::new();
     options.extensions.insert(settings);
     let scorer = Models::default().scorer(&options)?;
-    let Speed { tokens_per_second, row_tokens } = measure(&scorer).await.map_err(wrong)?;
+    let Some(Speed { tokens_per_second, row_tokens }) = measure(&scorer).await.map_err(wrong)? else {
+        let window = count(config.max_position_embeddings as u64);
+        let what = format!("{}: its window of {window} tokens holds not even a question and a step", args.model);
+        return Err(Failure::Failed(what));
+    };
     let parameters = config.parameters();
     let described = Described {
         folder: folder.display().to_string(),
@@ -113,37 +117,37 @@ struct Speed {
     row_tokens: usize,
 }
 
-/// Scores chains, none twice, for some seconds: first short ones, so that a large model does not begin with a minute.
-async fn measure(scorer: &Scorer) -> asap_lm::Result<Speed> {
+/// Scores chains, none twice, for some seconds: first short ones, so that a large model does not begin with a minute. None if
+/// the window holds not even a question and a step.
+async fn measure(scorer: &Scorer) -> asap_lm::Result<Option<Speed>> {
     let rows = std::thread::available_parallelism().map_or(1, usize::from) * 2;
-    let (mut steps, most) = STEPS;
-    let mut seed = 0;
-    let mut spent = Duration::ZERO;
+    let (mut steps, mut most) = STEPS;
+    let (mut seed, mut spent) = (0, Duration::ZERO);
     let (mut tokens, mut row_tokens) = (0, 0);
     while spent < MEASURED {
         let begun = Instant::now();
-        let (read, longest) = score(scorer, rows, steps, &mut seed).await?;
+        let Some((read, longest)) = score(scorer, rows, steps, &mut seed).await? else {
+            if steps == 1 {
+                return Ok(None);
+            }
+            steps /= 2;
+            most = steps;
+            continue;
+        };
         let took = begun.elapsed();
-        if took < ROUND && steps < most && longest.is_some() {
+        if took < ROUND && steps < most {
             steps *= 2;
             continue;
         }
-        if longest.is_none() {
-            // A window of a few tokens.
-            steps = (steps / 2).max(1);
-        }
         spent += took;
         tokens += read;
-        row_tokens = longest.unwrap_or(row_tokens);
-        if longest.is_none() && steps == 1 {
-            break;
-        }
+        row_tokens = longest;
     }
-    Ok(Speed { tokens_per_second: tokens as f64 / spent.as_secs_f64(), row_tokens })
+    Ok(Some(Speed { tokens_per_second: tokens as f64 / spent.as_secs_f64(), row_tokens }))
 }
 
 /// Scores rows of so many steps: the tokens of all, and of one; None if such a row is longer than the window.
-async fn score(scorer: &Scorer, rows: usize, steps: usize, seed: &mut u64) -> asap_lm::Result<(usize, Option<usize>)> {
+async fn score(scorer: &Scorer, rows: usize, steps: usize, seed: &mut u64) -> asap_lm::Result<Option<(usize, usize)>> {
     let chains: Vec<Vec<String>> = (0..rows).map(|_| (0..steps).map(|_| step(seed)).collect()).collect();
     let chains: Vec<QuestionAndSteps> = chains
         .iter()
@@ -151,8 +155,11 @@ async fn score(scorer: &Scorer, rows: usize, steps: usize, seed: &mut u64) -> as
         .collect();
     let prepared = scorer.prepare(&chains, Wanted::FirstTokens)?;
     let (asked, tokens) = (prepared.calls(), prepared.tokens());
+    if asked < rows {
+        return Ok(None);
+    }
     scorer.score(prepared).await?;
-    Ok((tokens, tokens.checked_div(asked)))
+    Ok(Some((tokens, tokens / rows)))
 }
 
 /// A step that was not there before.

@@ -96,6 +96,25 @@ fn a_model_says_what_it_is_and_how_fast() {
     assert!(speed > 0.0 && (seconds * speed - 1e6).abs() < 1.0, "{small}");
     let weights = fs::metadata(format!("{}/data/model/model.safetensors", env!("CARGO_MANIFEST_DIR"))).unwrap().len();
     assert!(small["bytes_f32"].as_u64().unwrap().abs_diff(weights) < 8192, "{small} {weights}");
+    // Of windows that hold some steps, and none.
+    let golden = format!("{}/tests/goldens/qwen2", env!("CARGO_MANIFEST_DIR"));
+    for (window, fits) in [(200, true), (8, false)] {
+        let folder = elsewhere.0.path().join(format!("window-{window}"));
+        fs::create_dir(&folder).unwrap();
+        for file in fs::read_dir(&golden).unwrap() {
+            let file = file.unwrap();
+            fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+        }
+        let mut config: serde_json::Value =
+            serde_json::from_slice(&fs::read(folder.join("config.json")).unwrap()).unwrap();
+        config["max_position_embeddings"] = window.into();
+        fs::write(folder.join("config.json"), config.to_string()).unwrap();
+        let told = elsewhere.run(&["model", folder.to_str().unwrap(), "--format", "json"]);
+        match fits {
+            true => assert!(told.json()["row_tokens"].as_u64().unwrap() <= window, "{told:?}"),
+            false => assert!(told.code == 1 && told.stderr.contains("its window of 8 tokens"), "{told:?}"),
+        }
+    }
     let absent = elsewhere.run(&["model", "org/absent"]);
     assert!(absent.code == 2 && absent.stderr.contains("hf download org/absent"), "{absent:?}");
 }

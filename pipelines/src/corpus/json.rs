@@ -190,19 +190,26 @@ impl Json {
 
     /// The columns of all lines, in alphabetical order, and the places of lines that are no object.
     fn schema(&self) -> Result<(Schema, Vec<usize>)> {
-        let (mut good, mut bad, mut first) = (0, Vec::new(), None);
+        let (mut good, mut bad, mut first, mut unread) = (0, Vec::new(), None, None);
         let objects = self.lines()?.filter_map(|(index, line)| match line {
-            Ok(value) => {
+            Line::Object(value) => {
                 good += 1;
                 Some(Ok(value))
             }
-            Err(why) => {
+            Line::Bad(why) => {
                 bad.push(index);
                 first.get_or_insert(why);
                 None
             }
+            Line::Unread(why) => {
+                unread = Some(why);
+                None
+            }
         });
         let inferred = infer_json_schema_from_iterator(objects);
+        if let Some(unread) = unread {
+            return exec_err!("{unread}");
+        }
         if let Some(first) = first.filter(|_| bad.len() >= good) {
             return exec_err!("{first}");
         }
@@ -214,7 +221,11 @@ impl Json {
 
     /// Names the first column about which lines disagree.
     fn refuse_clash<T>(&self, error: &ArrowError) -> Result<T> {
-        let objects = || Ok::<_, DataFusionError>(self.lines()?.filter_map(|(_, line)| line.ok()));
+        let object = |(_, line)| match line {
+            Line::Object(value) => Some(value),
+            Line::Bad(_) | Line::Unread(_) => None,
+        };
+        let objects = || Ok::<_, DataFusionError>(self.lines()?.filter_map(object));
         let mut names = BTreeSet::new();
         for value in objects()? {
             if let Value::Object(fields) = value {
@@ -236,13 +247,20 @@ impl Json {
         exec_err!("{} cannot be read: {error}", self.name)
     }
 
-    /// The object of every line that is not empty, or why it holds none; each with its place.
-    fn lines(&self) -> Result<impl Iterator<Item = (usize, Result<Value, String>)>> {
-        let read = self.open()?.split(b'\n').enumerate().filter_map(|(index, line)| {
+    /// The object of every line that is not empty, or why it holds none; each with its place. What cannot be read is the end.
+    fn lines(&self) -> Result<impl Iterator<Item = (usize, Line)>> {
+        let mut is_over = false;
+        let lines = self.open()?.split(b'\n').enumerate().map_while(move |(index, line)| {
+            // A reader that failed fails again and again.
+            let next = (!is_over).then_some((index, line));
+            is_over = next.as_ref().is_some_and(|(_, line)| line.is_err());
+            next
+        });
+        let read = lines.filter_map(|(index, line)| {
             let at = || format!("line {} of {}", index + 1, self.name);
             let line = match line {
                 Ok(line) => line,
-                Err(error) => return Some((index, Err(format!("{} cannot be read: {error}", at())))),
+                Err(error) => return Some((index, Line::Unread(format!("{} cannot be read: {error}", at())))),
             };
             if line.iter().all(u8::is_ascii_whitespace) {
                 return None;
@@ -251,14 +269,23 @@ impl Json {
             Some((
                 index,
                 match serde_json::from_slice(&line) {
-                    Ok(value @ Value::Object(_)) => Ok(value),
-                    Ok(_) => Err(format!("{} is no JSON object; {told}", at())),
-                    Err(error) => Err(format!("{} is no whole JSON object ({error}); {told}", at())),
+                    Ok(value @ Value::Object(_)) => Line::Object(value),
+                    Ok(_) => Line::Bad(format!("{} is no JSON object; {told}", at())),
+                    Err(error) => Line::Bad(format!("{} is no whole JSON object ({error}); {told}", at())),
                 },
             ))
         });
         Ok(read)
     }
+}
+
+/// What a line holds.
+enum Line {
+    Object(Value),
+    /// No object, and why.
+    Bad(String),
+    /// Nobody knows, for the file cannot be read further.
+    Unread(String),
 }
 
 fn first_byte(text: impl Read) -> Result<Option<u8>> {

@@ -53,6 +53,8 @@ pub(super) fn more_than_one_question(prompt: &Expr) -> Result<Expr> {
 }
 
 fn is_rendered(prompt: &Expr) -> Expr {
-    let begins = BEGINNINGS.map(|beginning| starts_with(prompt.clone(), lit(beginning)));
-    disjunction(begins).unwrap_or_else(|| lit(false))
+    let begins = |beginning| starts_with(prompt.clone(), lit(beginning));
+    let is_one = disjunction(BEGINNINGS.map(begins)).unwrap_or_else(|| lit(false));
+    // Where no prompt of a batch begins so, the others are not tried.
+    begins("<").or(begins("[")).and(is_one)
 }

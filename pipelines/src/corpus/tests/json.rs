@@ -89,6 +89,20 @@ async fn what_is_wrong_is_named_by_its_line_or_column() {
 }
 
 #[tokio::test]
+async fn a_compressed_file_that_was_cut_short_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.jsonl.gz");
+    let lines: String =
+        (0..2000).map(|row| ROW.replace("two", &format!("{row} * {}", row * 7919 % 1009)) + "\n").collect();
+    let whole = gzipped(&lines);
+    for length in [whole.len() / 2, whole.len() - 4, 3] {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let error = refusal(&path, None).await;
+        assert!(error.contains("a.jsonl.gz"), "{length}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn a_line_that_is_no_object_is_a_reject_and_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let lines = [ROW, "{\"question\": \"tw", ROW, ROW, "NaN", ROW].join("\n");
