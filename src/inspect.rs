@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, complain, count, print_as};
+use crate::progress::Opening;
 
 /// Characters of a text that are shown.
 const SHOWN_CHARACTERS: usize = 100;
@@ -53,7 +54,9 @@ struct Found {
 pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     let context = asap_pipelines::session::session(Settings::default(), &Llm::default())?;
     let mapping = args.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?;
+    let opening = Opening::of(std::slice::from_ref(&args.from), false);
     let corpus = Corpus::look(&context.state(), &args.from, mapping.as_ref()).await?;
+    drop(opening);
     corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
     let failures: Vec<String> = corpus.failures.iter().map(ToString::to_string).collect();
     let schemas = match corpus.inspect(&context, args.rows).await {

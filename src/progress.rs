@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use asap_pipelines::location;
 use asap_pipelines::run::{Observer, Summary};
 use asap_udfs::llm::Usage;
+use indicatif::ProgressFinish::AndClear;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use tokio::task::JoinHandle;
 
@@ -14,6 +16,46 @@ use crate::output::{complain, count};
 
 /// How often a line is written where no terminal shows the bar.
 const LINES: Duration = Duration::from_secs(30);
+/// Work that takes less than this needs no bar.
+pub const SHORT: Duration = Duration::from_secs(2);
+
+/// A life sign while a location is opened, which may take long where its files are JSON: a spinner on a terminal, elsewhere a
+/// line now and then. It ends when it is dropped.
+pub struct Opening(Option<JoinHandle<()>>);
+
+impl Opening {
+    /// A life sign that appears when opening the locations takes its time, unless `is_quiet`.
+    pub fn of(locations: &[String], is_quiet: bool) -> Self {
+        let shown =
+            |named: &String| location::parse(named).map_or_else(|_| named.clone(), |url| location::display(&url));
+        let shown = locations.iter().map(shown).collect::<Vec<_>>().join(", ");
+        Self((!is_quiet).then(|| tokio::spawn(Self::tell(shown))))
+    }
+
+    async fn tell(shown: String) {
+        let begun = Instant::now();
+        tokio::time::sleep(SHORT).await;
+        if std::io::stderr().is_terminal() {
+            let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed}");
+            let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_finish(AndClear);
+            spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            spinner.set_message(format!("opening {shown}"));
+            spinner.enable_steady_tick(Duration::from_millis(200));
+            return std::future::pending().await;
+        }
+        loop {
+            tokio::time::sleep(LINES.saturating_sub(SHORT)).await;
+            complain(&format!("opening {shown}: {} s", begun.elapsed().as_secs()));
+            tokio::time::sleep(SHORT).await;
+        }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
 
 /// How far work on rows is, with rates, calls and the time that is left. It appears when work begins.
 pub struct Bar {
@@ -21,6 +63,7 @@ pub struct Bar {
     reached: Arc<Reached>,
     bar: OnceLock<ProgressBar>,
     lines: OnceLock<JoinHandle<()>>,
+    opening: Mutex<Option<Opening>>,
 }
 
 /// What is done until now.
@@ -82,15 +125,27 @@ impl Bar {
             written_slices: AtomicU64::new(0),
             usage: Mutex::default(),
         };
-        Self { is_quiet, reached: Arc::new(reached), bar: OnceLock::new(), lines: OnceLock::new() }
+        let opening = Mutex::default();
+        Self { is_quiet, reached: Arc::new(reached), bar: OnceLock::new(), lines: OnceLock::new(), opening }
+    }
+
+    /// A bar of work on rows that are still to be found at these locations.
+    pub fn opening(self, locations: &[String]) -> Self {
+        *self.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(Opening::of(locations, self.is_quiet));
+        self
     }
 
     /// Takes the bar off the terminal; no line follows.
     pub fn finish(&self) {
+        self.opened();
         if let Some(bar) = self.bar.get() {
             bar.finish_and_clear();
         }
         self.lines.get().iter().for_each(|lines| lines.abort());
+    }
+
+    fn opened(&self) {
+        self.opening.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     fn style(&self) -> ProgressStyle {
@@ -137,6 +192,7 @@ impl Drop for Bar {
 
 impl Observer for Bar {
     fn begin(&self, rows: u64, slices: u64) {
+        self.opened();
         self.reached.all_rows.store(rows, Ordering::Relaxed);
         self.reached.all_slices.store(slices, Ordering::Relaxed);
         match std::io::stderr().is_terminal() {

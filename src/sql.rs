@@ -39,6 +39,7 @@ use url::Url;
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
 use crate::output::{calls, complain};
+use crate::progress::Opening;
 use crate::signals::{Stop, unless_interrupted};
 use prompt::Prompt;
 use tables::is_remote;
@@ -92,7 +93,9 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     if let Some(from) = &args.from {
         let mapping = args.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?;
         let state = context.state();
+        let opening = Opening::of(std::slice::from_ref(from), args.quiet);
         let opened = unless_interrupted(async { Ok(Corpus::open(&state, from, mapping.as_ref()).await?) }).await?;
+        drop(opening);
         if !args.quiet {
             opened.notes.iter().for_each(|note| complain(&format!("note: {note}")));
         }

@@ -191,7 +191,7 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
     let request = args.request()?;
     let stop = Stop::listen("committing what is finished");
     if dry_run {
-        let bar = Bar::new("pruning", talk.is_quiet);
+        let bar = Bar::new("pruning", talk.is_quiet).opening(&request.from);
         let result = estimate(request, &bar, stop.asked()).await;
         bar.finish();
         let estimate = result?;
@@ -270,7 +270,8 @@ impl Observer for Watchers<'_> {
 }
 
 async fn run_once(request: &Request, talk: Talk, metrics: Option<&Metrics>, stop: &Stop) -> Result<(), Failure> {
-    let watchers = Watchers { bar: Bar::new("pruning", talk.is_quiet), metrics, broken: OnceLock::new() };
+    let bar = Bar::new("pruning", talk.is_quiet).opening(&request.from);
+    let watchers = Watchers { bar, metrics, broken: OnceLock::new() };
     let result = run_pipeline(request.clone(), &watchers, stop.asked()).await;
     watchers.bar.finish();
     metrics.into_iter().for_each(Metrics::end_run);

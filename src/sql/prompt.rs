@@ -9,9 +9,11 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
+use datafusion::sql::parser::DFParser;
 use datafusion_cli::command::{Command, OutputFormat};
 use datafusion_cli::helper::CliHelper;
-use datafusion_cli::print_options::PrintOptions;
+use datafusion_cli::print_options::{MaxRows, PrintOptions};
+use futures::StreamExt;
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::{CmdKind, Highlighter};
@@ -127,7 +129,7 @@ impl Prompt<'_> {
     /// Runs statements; what fails is told, and Ctrl-C ends them alone.
     async fn statements(&self, sql: &str) {
         let work = async {
-            match self.is_expanded && is_query(sql) {
+            match self.is_expanded {
                 true => self.expanded(sql).await,
                 false => execute(self.session, vec![sql.to_string()], &self.print).await,
             }
@@ -142,12 +144,29 @@ impl Prompt<'_> {
         }
     }
 
+    /// Runs statements; the rows of those that return any are listed, as many as a table would show.
     async fn expanded(&self, sql: &str) -> Result<()> {
-        let batches = self.session.context.sql(sql.trim_end_matches(';')).await?.collect().await?;
-        let mut row = 0;
-        for batch in &batches {
-            for text in listed(batch, &mut row)? {
-                print(&text)?;
+        for statement in DFParser::parse_sql(sql)? {
+            let sql = statement.to_string();
+            if !is_query(&sql) {
+                execute(self.session, vec![sql], &self.print).await?;
+                continue;
+            }
+            let mut batches = self.session.context.sql(&sql).await?.execute_stream().await?;
+            let most = match self.print.maxrows {
+                MaxRows::Unlimited => usize::MAX,
+                MaxRows::Limited(most) => most,
+            };
+            let (mut shown, mut rows) = (0, 0);
+            while let Some(batch) = batches.next().await {
+                let batch = batch?;
+                rows += batch.num_rows();
+                for text in listed(&batch.slice(0, batch.num_rows().min(most - shown)), &mut shown)? {
+                    print(&text)?;
+                }
+            }
+            if rows > shown {
+                complain(&format!("note: {shown} of {rows} rows; --maxrows inf shows all"));
             }
         }
         Ok(())
@@ -217,7 +236,7 @@ fn is_query(sql: &str) -> bool {
 }
 
 /// Rows as lists of their columns.
-fn listed(batch: &RecordBatch, row: &mut u64) -> Result<Vec<String>> {
+fn listed(batch: &RecordBatch, row: &mut usize) -> Result<Vec<String>> {
     let options = FormatOptions::new().with_null("NULL");
     let schema = batch.schema();
     let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();

@@ -15,10 +15,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::prelude::SessionContext;
 
-use crate::progress::Bar;
+use crate::progress::{Bar, SHORT};
 
-/// A query that takes less than this needs no bar.
-const SHORT: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(200);
 
 /// The plan that a session executes, found as the last rule of its optimizer.

@@ -74,7 +74,7 @@ fn the_prompt_helps_and_remembers() {
     let workplace = Workplace::new();
     let rows = "SELECT 'two?' AS question, '2 and 2' AS cot, 'four' AS answer";
     workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'in/a.parquet'")]).ok();
-    let mut terminal = Terminal::start(&workplace, &["sql", "--from", "in"]);
+    let mut terminal = Terminal::start(&workplace, &["sql", "--from", "in", "--maxrows", "5"]);
     terminal.wait_for("> ");
     terminal.line("SELECT 40 + 2 AS n;", &["| 42 |"]);
     terminal.line("\\d", &["corpus"]);
@@ -84,6 +84,8 @@ fn the_prompt_helps_and_remembers() {
     terminal.line("\\h nothing", &["there is no function nothing"]);
     terminal.line("\\x", &["column by column"]);
     terminal.line("SELECT question, cot FROM corpus;", &["-[ row 1 ]-", "question | two?", "cot      | 2 and 2"]);
+    let several = "SELECT 1 AS one; SELECT value FROM range(7);";
+    terminal.line(several, &["-[ row 1 ]-", "one | 1", "-[ row 5 ]-", "value | 4", "note: 5 of 7 rows"]);
     terminal.line("\\x", &["rows are a table"]);
     terminal.line("SELECT no_such FROM corpus;", &["error: ", "no_such"]);
     terminal.line("\\nothing", &["there is no command \\nothing"]);
@@ -116,6 +118,19 @@ fn a_long_query_shows_how_far_it_is() {
     let sql = "SELECT max(cot_similarity(repeat(md5(CAST(value AS VARCHAR)), 150), repeat(md5(CAST(value + 1 AS VARCHAR)), 150))) FROM range(4000)";
     let mut terminal = Terminal::start(&workplace, &["sql", "-c", sql]);
     terminal.wait_for("reading");
+    terminal.process.kill().unwrap();
+    terminal.process.wait().unwrap();
+}
+
+#[test]
+fn opening_what_takes_long_is_told() {
+    let workplace = Workplace::new();
+    // It takes every call and answers none.
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let location = format!("http://{}/slow.jsonl", server.local_addr().unwrap());
+    let mut terminal = Terminal::start(&workplace, &["inspect", &location]);
+    terminal.wait_for("opening");
+    terminal.wait_for("slow.jsonl");
     terminal.process.kill().unwrap();
     terminal.process.wait().unwrap();
 }

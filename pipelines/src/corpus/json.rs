@@ -192,8 +192,9 @@ impl Json {
     fn schema(&self) -> Result<(Schema, Vec<usize>)> {
         let (mut good, mut bad, mut first, mut unread) = (0, Vec::new(), None, None);
         let objects = self.lines()?.filter_map(|(index, line)| match line {
-            Line::Object(value) => {
+            Line::Object(mut value) => {
                 good += 1;
+                widen(&mut value);
                 Some(Ok(value))
             }
             Line::Bad(why) => {
@@ -315,6 +316,16 @@ impl<'de> Visitor<'de> for &mut Lines {
             self.0.write_all(b"\n").map_err(A::Error::custom)?;
         }
         Ok(())
+    }
+}
+
+/// Makes texts of integers that no 64-bit column holds: as numbers they would be rounded, and ids are not to be.
+fn widen(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.as_i64().is_none() && number.is_u64() => *value = number.to_string().into(),
+        Value::Array(items) => items.iter_mut().for_each(widen),
+        Value::Object(fields) => fields.values_mut().for_each(widen),
+        _ => {}
     }
 }
 
