@@ -3,12 +3,13 @@
 use std::path::Path;
 
 /// Each pipeline's name and SQL.
-const PIPELINES: [(&str, &str); 5] = [
+const PIPELINES: [(&str, &str); 6] = [
     ("asap", include_str!("../pipelines/sql/asap.sql")),
     ("without_anchor", include_str!("../pipelines/sql/without_anchor.sql")),
     ("without_surprisal", include_str!("../pipelines/sql/without_surprisal.sql")),
     ("random", include_str!("../pipelines/sql/random.sql")),
     ("truncate", include_str!("../pipelines/sql/truncate.sql")),
+    ("examples", include_str!("../pipelines/sql/examples.sql")),
 ];
 
 /// The SQL of a pipeline that asap brings, else of a file.

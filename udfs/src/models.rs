@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use asap_lm::example::ExampleTemplate;
 use asap_lm::memo::Memory;
 use asap_lm::{Computed, LmError, LoadedModel, Scorer, Tokenizer};
 use datafusion::common::config::ConfigOptions;
@@ -60,6 +61,8 @@ impl<K: PartialEq, V> Slot<K, V> {
 #[derive(Debug, Default)]
 struct Loaded {
     tokenizer: Slot<PathBuf, Tokenizer>,
+    /// By the model's folder and the setting `asap.scorer.prompt`.
+    examples: Slot<(PathBuf, Option<String>), ExampleTemplate>,
     model: Slot<(PathBuf, Computed), LoadedModel>,
     /// By the model's folder, how it is computed and the setting `asap.scorer.prompt`.
     scorer: Slot<(PathBuf, Computed, Option<String>), Scorer>,
@@ -79,6 +82,22 @@ impl Loaded {
         let tokenizer = Arc::new(Tokenizer::load_within(folder, memory)?);
         self.tokenizer.put(key, &tokenizer);
         Ok(tokenizer)
+    }
+
+    fn examples(
+        &mut self,
+        folder: &Path,
+        prompt: Option<&str>,
+        memory: &Arc<Memory>,
+    ) -> asap_lm::Result<Arc<ExampleTemplate>> {
+        let key = (folder.to_path_buf(), prompt.map(str::to_string));
+        if let Some(template) = self.examples.get(&key, |_| false) {
+            return Ok(template);
+        }
+        let tokenizer = self.tokenizer(folder, memory)?;
+        let template = Arc::new(ExampleTemplate::load(folder, prompt, &tokenizer)?);
+        self.examples.put(key, &template);
+        Ok(template)
     }
 
     fn model(
@@ -129,6 +148,15 @@ impl Models {
     /// One that names the setting, the folder and what is wrong with it.
     pub fn tokenizer(&self, config: &ConfigOptions) -> Result<Arc<Tokenizer>> {
         self.load(Settings::of(config)?, Loaded::tokenizer)
+    }
+
+    /// How rows become examples for the scoring model (`asap.scorer.model`, `asap.scorer.prompt`).
+    ///
+    /// # Errors
+    /// One that names the setting, the folder and what is wrong with it.
+    pub fn examples(&self, config: &ConfigOptions) -> Result<Arc<ExampleTemplate>> {
+        let settings = Settings::of(config)?;
+        self.load(settings, |loaded, folder, memory| loaded.examples(folder, settings.scorer_prompt.as_deref(), memory))
     }
 
     /// The scoring model (`asap.scorer.model`), computed as `asap.scorer.device` and `asap.scorer.dtype` say, with its

@@ -12,6 +12,7 @@
 //! | [`decoder`], `pass`, [`output`], `cuda` | tokens through the layers, on processors and on a GPU |
 //! | `row`, `scorer`, `thread` | a chain's scores: what is asked, packed and remembered |
 //! | `prompt`, [`generate`], [`sampling`] | conversations, and answers to them |
+//! | [`example`] | rows as the tokens that a model is trained on |
 //! | `locate`, `fingerprint` | where a model lies that is named; what it is, whatever its folder is called |
 //! | [`train`] | gradients, optimizer, a model's folder |
 //! | [`memo`] | what is remembered |
@@ -22,6 +23,7 @@ pub mod config;
 pub mod cuda;
 mod cuts;
 pub mod decoder;
+pub mod example;
 mod fingerprint;
 pub mod generate;
 mod joined;

@@ -87,14 +87,23 @@ impl PromptTemplate {
     /// # Errors
     /// If the chat template fails on it.
     pub fn render(&self, question: &str) -> Result<String> {
-        if let Self::Plain(template) = self {
-            return Ok(template.replace("{question}", question));
-        }
-        let mut text = self.render_messages(&[Message { role: "user", content: question }])?;
-        if !text.ends_with(OPENING) {
+        let mut text = self.render_generation(question)?;
+        if matches!(self, Self::Chat { .. }) && !text.ends_with(OPENING) {
             text.push_str(OPENING);
         }
         Ok(text)
+    }
+
+    /// The text before what a model generates for `question`: as [`PromptTemplate::render`], but a chat template alone says
+    /// whether the chain is opened.
+    ///
+    /// # Errors
+    /// If the chat template fails on it.
+    pub fn render_generation(&self, question: &str) -> Result<String> {
+        match self {
+            Self::Plain(template) => Ok(template.replace("{question}", question)),
+            Self::Chat { .. } => self.render_messages(&[Message { role: "user", content: question }]),
+        }
     }
 
     /// The text before the answer to a conversation: by the chat template, else the messages joined by a blank line.
@@ -102,6 +111,14 @@ impl PromptTemplate {
     /// # Errors
     /// If the chat template fails on it.
     pub fn render_messages(&self, messages: &[Message]) -> Result<String> {
+        self.render_conversation(messages, true)
+    }
+
+    /// A conversation, with the generation prompt behind it or without.
+    ///
+    /// # Errors
+    /// If the chat template fails on it.
+    pub(super) fn render_conversation(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String> {
         let Self::Chat { environment, special_tokens: [bos_token, eos_token] } = self else {
             return Ok(messages.iter().map(|message| message.content).collect::<Vec<_>>().join("\n\n"));
         };
@@ -111,7 +128,7 @@ impl PromptTemplate {
         let none = minijinja::Value::from(());
         let mut values: BTreeMap<&str, minijinja::Value> = BTreeMap::from([
             ("messages", minijinja::Value::from_serialize(messages)),
-            ("add_generation_prompt", true.into()),
+            ("add_generation_prompt", add_generation_prompt.into()),
             ("tools", none.clone()),
             ("documents", none),
         ]);

@@ -24,6 +24,8 @@ pub struct Tokenizer {
     byte_level: Option<ByteLevel>,
     /// Whether an id is that of a token that is found in a text before it is split.
     is_added: Vec<bool>,
+    /// The ids of tokens that are no text: ends of turns and the like.
+    special: Vec<u32>,
     /// As far as an added token that begins in one text can reach into the next, in bytes, white space aside.
     reach: usize,
     cuts: Cuts,
@@ -93,11 +95,13 @@ impl Tokenizer {
         let added = inner.get_added_tokens_decoder();
         let mut is_added = vec![false; added.keys().max().map_or(0, |id| *id as usize + 1)];
         added.keys().for_each(|id| is_added[*id as usize] = true);
+        let special = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
         let longest = added.values().map(|token| token.content.len()).max();
         let mut tokenizer = Self {
             byte_level: ByteLevel::of(&json, &inner),
             cuts: Cuts::of(&json, added.values()),
             is_added,
+            special,
             reach: NFC_SHRINKS * longest.unwrap_or_default(),
             letters: [0; 128],
             chains: Memo::new(memory, share::CHAINS),
@@ -168,6 +172,11 @@ impl Tokenizer {
     /// The text of tokens, without special ones.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         self.inner.decode(ids, true).map_err(failed)
+    }
+
+    /// Whether a token is no text: the end of a turn and the like.
+    pub fn is_special(&self, id: u32) -> bool {
+        self.special.contains(&id)
     }
 
     /// The id of a token.

@@ -37,6 +37,7 @@ mod cot_budget;
 mod cot_coarse;
 mod cot_completion;
 mod cot_entropy;
+mod cot_example;
 mod cot_match;
 mod cot_perplexity;
 mod cot_prompt;
@@ -90,6 +91,7 @@ fn all(session: SessionModels) -> Vec<Function> {
         asked::<cot_coarse::CotCoarse>(&session),
         rows::<cot_completion::CotCompletion>(&session),
         scored::<cot_entropy::CotEntropy>(&session),
+        rows::<cot_example::CotExample>(&session),
         rows::<cot_match::CotMatch>(&session),
         scored::<cot_perplexity::CotPerplexity>(&session),
         rows::<cot_prompt::CotPrompt>(&session),

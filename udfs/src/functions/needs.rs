@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use asap_kernels::gestalt::Gestalt;
+use asap_lm::example::ExampleTemplate;
 use asap_lm::{Scorer, Tokenizer};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -128,6 +129,14 @@ impl Needs for Arc<Scorer> {
 
     fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
         session.models.scorer(config)
+    }
+}
+
+impl Needs for Arc<ExampleTemplate> {
+    const VOLATILITY: Volatility = Volatility::Stable;
+
+    fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self> {
+        session.models.examples(config)
     }
 }
 

@@ -14,7 +14,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::functions::session::{evaluated, query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
-const CALLS: [&str; 27] = [
+const CALLS: [&str; 28] = [
     "cot_think(generation)",
     "cot_response(generation)",
     "cot_steps(cot)",
@@ -36,6 +36,7 @@ const CALLS: [&str; 27] = [
     "cot_completion(cot, coarse)",
     "cot_turns(cot_prompt(cot), 'user')",
     "cot_too_long(cot, steps)",
+    "cot_example(cot, coarse, coarse)",
     "cot_surprisal(cot, steps)",
     "cot_entropy(cot, steps)",
     "cot_perplexity(cot, steps)",

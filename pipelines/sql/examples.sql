@@ -1,0 +1,11 @@
+-- The tokens to train on, for the tokenizer and chat template of asap.scorer.model: of a pruned table or any other
+-- corpus. Rows of more than 16,384 tokens are rejects.
+SELECT
+    source,
+    id,
+    example['input_ids'] AS input_ids,
+    example['attention_mask'] AS attention_mask,
+    example['labels'] AS labels,
+    CASE WHEN example IS NULL THEN coalesce(status, 'too_long') END AS status,
+    CASE WHEN example IS NULL THEN coalesce(error, 'more than 16,384 tokens, or none by the chat template') END AS error
+FROM (SELECT *, cot_example(question, cot, answer, 16384) AS example FROM corpus)

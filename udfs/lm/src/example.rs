@@ -1,0 +1,252 @@
+//! A row as the tokens that a model is trained on.
+
+use std::path::Path;
+
+use asap_kernels::tags;
+use serde_json::Value;
+
+use crate::prompt::{Message, PromptTemplate, read_json, special_token};
+use crate::{LmError, Result, Tokenizer};
+
+/// A prompt with the response to learn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Example {
+    /// The tokens of prompt and response.
+    pub ids: Vec<u32>,
+    /// How many of them are the prompt, which is not learned; at least 1 and fewer than all.
+    pub prompt: usize,
+}
+
+impl Example {
+    /// The tokens to learn.
+    pub fn response(&self) -> &[u32] {
+        &self.ids[self.prompt..]
+    }
+}
+
+/// What becomes of a row of more tokens than may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Long {
+    /// It is left out: a chain that is cut teaches a model not to end.
+    Drop,
+    /// It is cut, and left out if nothing to learn would be left.
+    Cut,
+}
+
+/// A row as an example.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Encoded {
+    /// All of it.
+    Whole(Example),
+    /// What `max_length` leaves of it.
+    Cut(Example),
+    /// It was left out: it has this many tokens.
+    TooLong(usize),
+}
+
+/// How the rows of a corpus become examples for one model.
+///
+/// The question is the user's turn in the model's chat template, with the generation prompt behind it. The response is what the
+/// model is to write from there: the opening think tag, unless the template has written it, the chain, the closing tag, the
+/// answer and the token that ends the turn. Prompt and response are tokenised apart, as generation sees them: no token
+/// reaches from one into the other.
+#[derive(Debug)]
+pub struct ExampleTemplate {
+    prompt: PromptTemplate,
+    end: u32,
+}
+
+/// Stands for what an assistant says while its template is looked at.
+const SAID: &str = "asap-said-this";
+/// What opens a chain; reasoning models write a line end behind it.
+const OPENING: &str = "<think>";
+
+impl ExampleTemplate {
+    /// Reads the template of the model in `folder`, or a plain one, as [`PromptTemplate::load`] does. The end token is the
+    /// first special token that the template writes behind an assistant's turn, else the model's `eos_token`.
+    ///
+    /// # Errors
+    /// If a file cannot be read, if the template is not valid, or if the model names no end token.
+    pub fn load(folder: &Path, setting: Option<&str>, tokenizer: &Tokenizer) -> Result<Self> {
+        let prompt = PromptTemplate::load(folder, setting)?;
+        let behind = behind_a_turn(&prompt, tokenizer)?;
+        let end = match behind {
+            Some(end) => end,
+            None => end_of_text(folder, tokenizer)?,
+        };
+        Ok(Self { prompt, end })
+    }
+
+    /// The token that ends a response.
+    pub fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// The tokens of a row, `max_length` of them at most.
+    ///
+    /// # Errors
+    /// If the chat template fails on the question, or a text cannot be tokenised.
+    pub fn encode(
+        &self,
+        tokenizer: &Tokenizer,
+        [question, cot, answer]: [&str; 3],
+        max_length: usize,
+        long: Long,
+    ) -> Result<Encoded> {
+        let prompt = self.prompt.render_generation(question)?;
+        let opened = prompt.rfind(OPENING).map(|tag| &prompt[tag + OPENING.len()..]);
+        let response = match opened.filter(|behind| behind.trim().is_empty()) {
+            Some("") => format!("\n{}", tags::continuation(cot, answer)),
+            Some(_) => tags::continuation(cot, answer),
+            None => tags::wrap(cot, answer),
+        };
+        let mut ids = tokenizer.encode(&prompt, self.prompt.adds_special())?.ids;
+        // What no token stands before cannot be learned.
+        let prompt = ids.len().max(1);
+        ids.extend(tokenizer.encode(&response, false)?.ids);
+        ids.push(self.end);
+        let tokens = ids.len();
+        if tokens <= max_length {
+            return Ok(Encoded::Whole(Example { ids, prompt }));
+        }
+        if long == Long::Drop || prompt >= max_length {
+            return Ok(Encoded::TooLong(tokens));
+        }
+        ids.truncate(max_length);
+        Ok(Encoded::Cut(Example { ids, prompt }))
+    }
+}
+
+/// The first special token that a chat template writes behind what an assistant says.
+fn behind_a_turn(prompt: &PromptTemplate, tokenizer: &Tokenizer) -> Result<Option<u32>> {
+    let messages = [Message { role: "user", content: "?" }, Message { role: "assistant", content: SAID }];
+    let PromptTemplate::Chat { .. } = prompt else { return Ok(None) };
+    let rendered = prompt.render_conversation(&messages, false)?;
+    let Some(said) = rendered.rfind(SAID) else { return Ok(None) };
+    let behind = tokenizer.encode(&rendered[said + SAID.len()..], false)?.ids;
+    Ok(behind.into_iter().find(|id| tokenizer.is_special(*id)))
+}
+
+/// The model's own end of a text.
+fn end_of_text(folder: &Path, tokenizer: &Tokenizer) -> Result<u32> {
+    let named = special_token(&read_json(&folder.join("tokenizer_config.json"))?["eos_token"]);
+    if let Some(id) = named.and_then(|token| tokenizer.id(&token)) {
+        return Ok(id);
+    }
+    let path = folder.join("config.json");
+    let numbered = match &read_json(&path)?["eos_token_id"] {
+        Value::Array(ids) => ids.first().and_then(Value::as_u64),
+        id => id.as_u64(),
+    };
+    numbered.and_then(|id| u32::try_from(id).ok()).ok_or_else(|| LmError::Unsupported {
+        path,
+        found:
+            "nothing says which token ends a text: expected eos_token_id, or eos_token in tokenizer_config.json, or a \
+                chat template that writes a special token behind an assistant's turn"
+                .to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::golden;
+    use serde_json::json;
+
+    /// As R1-Distill's template does: the generation prompt opens the chain, and what an assistant said loses its own.
+    const OPENS: &str = "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}<|im_start|>\
+        {{ message['content'] }}{% else %}{{ message['content'].split('</think>')[-1] }}<|im_end|>{% endif %}{% endfor %}\
+        {% if add_generation_prompt %}[bot]<think>\n{% endif %}";
+    /// As Qwen3's does: whoever answers opens the chain, and turns end in a line end.
+    const LEAVES_OPEN: &str = "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n\
+        {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+
+    const ROW: [&str; 3] = ["What is 2 + 2?", "2 and 2 is 4.\n\nSo 4.", "It is 4."];
+
+    /// A model's folder with the golden tokenizer, this config of it and this of the model.
+    fn folder(tokenizer_config: &Value, config: &Value) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::copy(golden("qwen2").join("tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
+        std::fs::write(folder.path().join("tokenizer_config.json"), tokenizer_config.to_string()).unwrap();
+        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        folder
+    }
+
+    /// The prompt, what is learned, and the end token of a row.
+    fn texts(tokenizer_config: &Value, row: [&str; 3]) -> (String, String, u32) {
+        let folder = folder(tokenizer_config, &json!({ "eos_token_id": [1700, 1702] }));
+        let tokenizer = Tokenizer::load(folder.path()).unwrap();
+        let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
+        let Encoded::Whole(example) = template.encode(&tokenizer, row, 1_000, Long::Drop).unwrap() else { panic!() };
+        let (end, learned) = example.response().split_last().unwrap();
+        assert_eq!(*end, template.end());
+        let plain = |ids: &[u32]| ids.iter().map(|id| tokenizer.decode(&[*id]).unwrap()).collect::<String>();
+        (plain(&example.ids[..example.prompt]), plain(learned), *end)
+    }
+
+    #[test]
+    fn the_chain_and_the_end_are_learned_and_nothing_else() {
+        let opens = json!({ "chat_template": OPENS, "bos_token": null, "eos_token": "<|endoftext|>" });
+        let (prompt, learned, end) = texts(&opens, ROW);
+        assert_eq!(prompt, "What is 2 + 2?[bot]<think>\n");
+        assert_eq!(learned, "2 and 2 is 4.\n\nSo 4.\n</think>\nIt is 4.");
+        // What the template writes behind a turn counts, not the eos_token that is named.
+        assert_eq!(end, 1702);
+
+        let (prompt, learned, end) = texts(&json!({ "chat_template": LEAVES_OPEN, "eos_token": "<|endoftext|>" }), ROW);
+        assert_eq!(prompt, "user\nWhat is 2 + 2?\nassistant\n");
+        assert_eq!(learned, "<think>\n2 and 2 is 4.\n\nSo 4.\n</think>\nIt is 4.");
+        assert_eq!(end, 1702);
+
+        let half_open = OPENS.replace("<think>\n", "<think>");
+        let (prompt, learned, _) = texts(&json!({ "chat_template": half_open }), ROW);
+        assert!(prompt.ends_with("<think>") && learned.starts_with("\n2 and 2"), "{prompt}|{learned}");
+
+        // A question that ends in a tag does not open the chain.
+        let (_, learned, _) = texts(&json!({ "chat_template": LEAVES_OPEN }), ["<think>\n", ROW[1], ROW[2]]);
+        assert!(learned.starts_with("<think>\n2 and 2"), "{learned}");
+    }
+
+    #[test]
+    fn without_a_template_the_end_is_the_one_that_is_named() {
+        let (prompt, _, end) = texts(&json!({ "eos_token": { "content": "<|im_end|>" } }), ROW);
+        assert_eq!((prompt.as_str(), end), ("What is 2 + 2?\n<think>\n", 1702));
+        assert_eq!(texts(&json!({}), ROW).2, 1700);
+        let nothing = folder(&json!({}), &json!({}));
+        let tokenizer = Tokenizer::load(nothing.path()).unwrap();
+        let error = ExampleTemplate::load(nothing.path(), None, &tokenizer).unwrap_err().to_string();
+        assert!(error.contains("config.json") && error.contains("eos_token_id"), "{error}");
+    }
+
+    #[test]
+    fn no_token_reaches_from_the_prompt_into_the_response() {
+        let folder = folder(&json!({ "chat_template": OPENS }), &json!({}));
+        let tokenizer = Tokenizer::load(folder.path()).unwrap();
+        let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
+        // An emptied chain: together they would be one token of two line ends, which no generation sees.
+        let Encoded::Whole(example) = template.encode(&tokenizer, ["2?", "", "4"], 1_000, Long::Drop).unwrap() else {
+            panic!()
+        };
+        let prompt = tokenizer.encode("<|im_start|>2?[bot]<think>\n", false).unwrap().ids;
+        let response = tokenizer.encode("\n</think>\n4", false).unwrap().ids;
+        assert_eq!(example.ids, [prompt.clone(), response, vec![template.end()]].concat());
+        assert_eq!(example.prompt, prompt.len());
+    }
+
+    #[test]
+    fn what_is_too_long_is_left_out_or_cut_but_never_to_nothing() {
+        let folder = folder(&json!({ "chat_template": OPENS }), &json!({}));
+        let tokenizer = Tokenizer::load(folder.path()).unwrap();
+        let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
+        let encode = |most, long| template.encode(&tokenizer, ROW, most, long).unwrap();
+        let Encoded::Whole(whole) = encode(1_000, Long::Drop) else { panic!() };
+        let (all, prompt) = (whole.ids.len(), whole.prompt);
+        assert_eq!(encode(all, Long::Drop), Encoded::Whole(whole.clone()));
+        assert_eq!(encode(all - 1, Long::Drop), Encoded::TooLong(all));
+        for most in prompt + 1..all {
+            let cut = Example { ids: whole.ids[..most].to_vec(), prompt };
+            assert_eq!(encode(most, Long::Cut), Encoded::Cut(cut));
+        }
+        assert_eq!(encode(prompt, Long::Cut), Encoded::TooLong(all));
+    }
+}

@@ -1,0 +1,91 @@
+use std::sync::Arc;
+
+use asap_lm::example::{Encoded, ExampleTemplate, Long};
+use asap_lm::{LmError, Tokenizer};
+use datafusion::arrow::array::{ArrayRef, Int32Array, ListArray, StructArray};
+use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
+use datafusion::arrow::datatypes::{DataType, Field, Fields};
+use datafusion::common::{DataFusionError, Result};
+
+use super::by_row::RowFunction;
+use crate::columns::{Args, Cell, NoValue};
+use crate::declaration::{Arg, Argument, Declaration};
+use crate::output::{Output, list_of};
+
+/// The label of a token that is not learned, as PyTorch's cross-entropy ignores it.
+const IGNORED: i32 = -100;
+
+pub struct CotExample;
+
+impl RowFunction for CotExample {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_example",
+        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model: a struct of input_ids, attention_mask and labels. The question is the user's turn, the labels (-100 on the prompt) are the chain in think tags, the answer and the token that ends the turn; an opening think tag that the template writes is part of the prompt. Prompt and response are tokenised apart, as generation sees them. A NULL answer is left out; a NULL chain or an example of more than max_length tokens gives NULL.",
+        arguments: &[
+            Argument::new("question", Arg::Text, "The question."),
+            Argument::new("cot", Arg::Text, "The chain of thought."),
+            Argument::new("answer", Arg::Text, "What follows the chain."),
+            Argument::optional("max_length", Arg::Int, "The most tokens of an example; any number if it is left out."),
+        ],
+        example: "select cot_example('2 + 2?', '2 and 2 is 4', '4')['labels'][1];\n-- -100",
+    };
+    type Needs = (Arc<Tokenizer>, Arc<ExampleTemplate>);
+    type Output<'a> = Labelled;
+
+    fn row<'a>((tokenizer, template): &mut Self::Needs, row: Args<'a>) -> Cell<Labelled> {
+        let texts = [row.text(0)?, row.text(1)?, row.text(2).unwrap_or_default()];
+        let max_length = match row.is_given(3) {
+            true => usize::try_from(row.int(3)?).map_err(|_| NoValue::Null)?,
+            false => usize::MAX,
+        };
+        match template.encode(tokenizer, texts, max_length, Long::Drop) {
+            Ok(Encoded::Whole(example) | Encoded::Cut(example)) => {
+                let ids: Vec<i32> = example.ids.iter().map(|id| *id as i32).collect();
+                Ok(Labelled { prompt: example.prompt, ids })
+            }
+            // A template that refuses a question is that row's failure.
+            Ok(Encoded::TooLong(_)) | Err(LmError::Prompt(_)) => Err(NoValue::Null),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Tokens, of which those behind the prompt are learned.
+pub struct Labelled {
+    prompt: usize,
+    ids: Vec<i32>,
+}
+
+impl Output for Labelled {
+    fn data_type() -> DataType {
+        DataType::Struct(fields())
+    }
+
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        let lengths = rows.iter().map(|row| row.as_ref().map_or(0, |row| row.ids.len()));
+        let offsets = OffsetBuffer::<i32>::from_lengths(lengths);
+        let ids: Vec<i32> = rows.iter().flatten().flat_map(|row| row.ids.iter().copied()).collect();
+        let labels = rows.iter().flatten().flat_map(|row| {
+            let labelled = row.ids.iter().enumerate();
+            labelled.map(|(place, id)| if place < row.prompt { IGNORED } else { *id })
+        });
+        let labels: Vec<i32> = labels.collect();
+        let mask = vec![1; ids.len()];
+        let item = Arc::new(Field::new_list_field(DataType::Int32, true));
+        let list = |values: Vec<i32>| {
+            let values = Arc::new(Int32Array::from(values));
+            let list = ListArray::try_new(Arc::clone(&item), offsets.clone(), values, None)?;
+            Ok::<_, DataFusionError>(Arc::new(list) as ArrayRef)
+        };
+        let columns = vec![list(ids)?, list(mask)?, list(labels)?];
+        let present = NullBuffer::from_iter(rows.iter().map(Option::is_some));
+        Ok(Arc::new(StructArray::try_new(fields(), columns, Some(present))?))
+    }
+}
+
+fn fields() -> Fields {
+    ["input_ids", "attention_mask", "labels"]
+        .map(|name| Field::new(name, list_of(DataType::Int32), true))
+        .into_iter()
+        .collect()
+}
