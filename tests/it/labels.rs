@@ -42,10 +42,11 @@ struct Kept {
 type Figure = fn(&Kept) -> f64;
 
 fn measure(workplace: &Workplace, output: &str) -> Kept {
-    let tokens = "SELECT sum(pruned_tokens) / sum(CAST(original_tokens AS DOUBLE)) AS part FROM pruned";
-    let steps = "SELECT label, count(*) AS steps, count(*) FILTER (WHERE step['dropped'] IS NULL) AS kept \
-                 FROM (SELECT unnest(labels) AS label, unnest(steps) AS step FROM pruned) GROUP BY label";
-    let counts: BTreeMap<String, (f64, f64)> = query(workplace, output, steps)
+    let sql = "SELECT label, count(*) AS steps, count(*) FILTER (WHERE step['dropped'] IS NULL) AS kept, \
+               (SELECT sum(pruned_tokens) / sum(CAST(original_tokens AS DOUBLE)) FROM pruned) AS tokens \
+               FROM (SELECT unnest(labels) AS label, unnest(steps) AS step FROM pruned) GROUP BY label";
+    let rows = query(workplace, output, sql);
+    let counts: BTreeMap<String, (f64, f64)> = rows
         .iter()
         .map(|row| {
             (row["label"].as_str().unwrap().into(), (row["steps"].as_f64().unwrap(), row["kept"].as_f64().unwrap()))
@@ -54,7 +55,7 @@ fn measure(workplace: &Workplace, output: &str) -> Kept {
     let all: f64 = counts.values().map(|(_, kept)| kept).sum();
     let (core, kept) = counts["core"];
     Kept {
-        tokens: query(workplace, output, tokens)[0]["part"].as_f64().unwrap(),
+        tokens: rows[0]["tokens"].as_f64().unwrap(),
         precision: kept / all,
         recall: kept / core,
     }
