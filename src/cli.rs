@@ -12,7 +12,7 @@ use tracing_subscriber::EnvFilter;
 use crate::failure::Failure;
 use crate::output::{Log, complain, complain_as_json};
 use crate::signals::unless_interrupted;
-use crate::{cache, inspect, lake, model, run, sample, schedule, sql, train};
+use crate::{cache, feed, inspect, lake, model, run, sample, schedule, sql, train};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -53,6 +53,7 @@ enum Command {
     Cache(cache::CacheArgs),
     Sample(sample::SampleArgs),
     Schedule(schedule::ScheduleArgs),
+    Feed(feed::FeedArgs),
     Train(train::TrainArgs),
 }
 
@@ -97,6 +98,7 @@ pub fn main() -> ExitCode {
         Command::Cache(args) => block_on(cache::run(args)),
         Command::Sample(args) => sample::run(args),
         Command::Schedule(args) => block_on(schedule::run(args)),
+        Command::Feed(args) => block_on(unless_interrupted(feed::run(args))),
         Command::Train(args) => block_on(train::run(args)),
     };
     finish(result)

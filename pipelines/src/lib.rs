@@ -7,6 +7,7 @@
 //! | [`corpus`] | files of any published shape, read as one table |
 //! | `delta_stores` | how Delta tables reach object stores |
 //! | [`delta_types`] | what a table can hold |
+//! | [`feed`] | rows as examples, in an order that a position finds again |
 //! | [`lake`] | what an output holds, and how it is kept in order |
 //! | [`location`] | what a user types becomes a URL and a store |
 //! | [`log`] | the log of a Delta table, and how a commit gets into it |
@@ -19,6 +20,7 @@ pub mod beside;
 pub mod corpus;
 mod delta_stores;
 pub mod delta_types;
+pub mod feed;
 pub mod lake;
 pub mod location;
 pub mod log;

@@ -54,11 +54,7 @@ fn measure(workplace: &Workplace, output: &str) -> Kept {
         .collect();
     let all: f64 = counts.values().map(|(_, kept)| kept).sum();
     let (core, kept) = counts["core"];
-    Kept {
-        tokens: rows[0]["tokens"].as_f64().unwrap(),
-        precision: kept / all,
-        recall: kept / core,
-    }
+    Kept { tokens: rows[0]["tokens"].as_f64().unwrap(), precision: kept / all, recall: kept / core }
 }
 
 #[test]

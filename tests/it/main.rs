@@ -7,6 +7,7 @@ mod cache;
 mod cli;
 mod common;
 mod extractive;
+mod feed;
 mod first_hour;
 mod labels;
 mod lake;

@@ -67,6 +67,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
@@ -288,6 +289,21 @@ impl Corpus {
             }
         }
         None
+    }
+
+    /// The corpus of some of its rows, by the place of their file in [`Self::files`].
+    pub fn of_rows(&self, rows: &mut BTreeMap<usize, Vec<u64>>) -> Self {
+        rows.values_mut().for_each(|rows| rows.sort_unstable());
+        let (mut first, mut groups) = (0, Vec::new());
+        for Recognised { table, shape } in &self.groups {
+            let files = table.files().iter().zip(first..);
+            let files = files.filter_map(|(file, place)| Some(file.only(rows.get(&place)?))).collect::<Vec<_>>();
+            first += table.files().len();
+            if !files.is_empty() {
+                groups.push(Recognised { table: table.of(files), shape: shape.clone() });
+            }
+        }
+        Self { failures: vec![], notes: vec![], groups, originals: self.originals.clone() }
     }
 
     /// The table to register as `corpus`.

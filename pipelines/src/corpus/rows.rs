@@ -36,6 +36,13 @@ impl FileRows {
         (!deleted.is_empty()).then(|| (start..end).filter(is_left).collect())
     }
 
+    /// The file as if all rows but these, ascending, were deleted.
+    pub(super) fn only(&self, rows: &[u64]) -> Self {
+        let is_wanted = |row: &u64| rows.binary_search(row).is_ok();
+        let deleted = (0..self.rows()).filter(|row| !is_wanted(row) || self.deleted.binary_search(row).is_ok());
+        Self { deleted: deleted.collect(), ..self.clone() }
+    }
+
     /// All rows that are not deleted.
     pub(super) fn left(&self) -> RowSelection {
         let mut ranges = Vec::new();

@@ -95,7 +95,12 @@ impl FilesTable {
 
     /// The same table of one of its files.
     pub fn only(&self, file: &FileRows) -> Self {
-        Self { files: vec![file.clone()], ..self.clone() }
+        self.of(vec![file.clone()])
+    }
+
+    /// The same table of other files of its schema.
+    pub fn of(&self, files: Vec<FileRows>) -> Self {
+        Self { files, ..self.clone() }
     }
 
     /// The files.

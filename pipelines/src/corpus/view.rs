@@ -32,6 +32,7 @@ use super::table::{FILE_COLUMN, FilesTable, ROW_COLUMN};
 pub(super) const INNER: &str = "__corpus_";
 
 /// A column that the view returns as it is in the files.
+#[derive(Clone)]
 pub(super) struct Original {
     /// Its name in the view.
     pub column: String,

@@ -1,7 +1,5 @@
 //! A log as one who reads its table version by version finds it.
 
-use std::collections::BTreeMap;
-
 use super::State;
 use super::actions::{Line, LiveFile, Removed};
 
@@ -28,8 +26,8 @@ impl Since {
 pub struct Followed {
     /// What it says at its newest version.
     pub state: State,
-    /// The files of the version that was asked for with them, by path.
-    pub snapshot: BTreeMap<String, LiveFile>,
+    /// What it said at the version that was asked for with its files.
+    pub snapshot: State,
     /// The versions after the one that was asked for, ascending.
     pub later: Vec<Version>,
 }
@@ -43,13 +41,15 @@ pub struct Version {
     pub added: Vec<LiveFile>,
     /// Files that it removed.
     pub removed: Vec<Removed>,
+    /// The applications of its transactions.
+    pub transactions: Vec<String>,
 }
 
 impl Followed {
-    /// Keeps the files of the version that is asked for, when the state is there.
+    /// Keeps what was said at the version that is asked for, when the state is there.
     pub(super) fn keep_snapshot(&mut self, since: Option<Since>) {
         if since == Some(Since::Snapshot(self.state.version)) {
-            self.snapshot = self.state.files.clone();
+            self.snapshot = self.state.clone();
         }
     }
 }
@@ -60,6 +60,7 @@ impl Version {
             version,
             added: lines.iter().filter_map(|line| line.add.clone()).collect(),
             removed: lines.iter().filter_map(|line| line.remove.clone()).collect(),
+            transactions: lines.iter().filter_map(|line| Some(line.txn.as_ref()?.app_id.clone())).collect(),
         }
     }
 }

@@ -244,7 +244,7 @@ impl Following<'_> {
         let files = match held {
             None => &log.state.files,
             // It holds none if all of them are done.
-            Some(_) => &log.snapshot,
+            Some(_) => &log.snapshot.files,
         };
         for file in files.values() {
             // A later version removed it, and a run that did not come to its end has followed that one.

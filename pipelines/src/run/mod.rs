@@ -62,6 +62,7 @@ use crate::location;
 pub use estimate::{Estimate, estimate};
 pub use inputs::OtherSnapshot;
 use job::Job;
+pub use output::{is_finished, says_finished};
 pub use request::{MaxRejects, OnChange, OnSchemaChange, Originals, Part, Request};
 pub use summary::Summary;
 pub use work::TooManyRejects;

@@ -35,6 +35,20 @@ use crate::log::{self, Log, store_of};
 /// The application whose transaction says that the output is complete: its version is the rows of the input that are done.
 const FINISHED: &str = "asap/finished";
 
+/// Whether the application of a transaction is the one that says that an output is complete.
+pub fn is_finished(application: &str) -> bool {
+    application.strip_prefix(FINISHED).is_some_and(|generation| generation.starts_with('/'))
+}
+
+/// Whether a run said that every row of its input is in the table, of as many rows as are there.
+pub fn says_finished(state: &log::State) -> bool {
+    let generation = generation(state);
+    let Some(said) = state.transactions.get(&format!("{FINISHED}/{generation}")) else { return false };
+    let mut ledger = Ledger::default();
+    ledger.follow(state, generation);
+    said.version == ledger.rows as i64
+}
+
 /// A slice that is written, and what it must find to become done.
 #[derive(Debug, Clone)]
 pub struct Finished {
@@ -419,11 +433,7 @@ impl Output {
 
     /// Whether a run said that every row of the input is in the output, of as many rows as are there.
     pub fn is_finished(&self) -> bool {
-        let said = |log: &Log| {
-            let said = log.state().transactions.get(&format!("{FINISHED}/{}", self.ledger.generation))?.version;
-            Some(said == self.ledger.rows as i64)
-        };
-        self.table.as_ref().and_then(said).unwrap_or(false)
+        self.table.as_ref().is_some_and(|log| says_finished(log.state()))
     }
 
     /// Makes sure that commits to the output can be made, and told from those of others, before any work is done for one.

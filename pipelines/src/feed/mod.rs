@@ -1,0 +1,240 @@
+//! Rows of a corpus as the examples that a model is trained on, in an order that four numbers find again.
+//!
+//! ```text
+//!   segments   rows that were there at the beginning, by source │ rows of each later commit, by source
+//!   windows    8,192 rows each, across segments
+//!   epoch      an order of windows, and of the rows in each, drawn from seed, epoch and window
+//!   position   version : epoch : window : row
+//! ```
+//!
+//! No buffer of rows belongs to a position: who goes on from it reads one window. A row that is no example (too long, held
+//! back, a reject) has a place all the same, so that settings of tokens move no other row.
+
+mod encoder;
+mod position;
+mod rows;
+mod segment;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use asap_lm::example::Example;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{Result, config_err};
+use datafusion::prelude::SessionContext;
+use tokio::sync::mpsc;
+
+pub use encoder::{Encoder, Row};
+pub use position::Position;
+pub use rows::WINDOW_ROWS;
+
+use crate::corpus::ColumnMapping;
+use rows::{Rows, order_of_rows, order_of_windows};
+
+/// How often a table is looked at that is being filled.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// What to feed.
+#[derive(Debug, Clone)]
+pub struct FeedConfig {
+    /// A folder, a file, a pattern or a Delta table.
+    pub location: String,
+    /// Which columns are question, chain and answer.
+    pub columns: Option<ColumnMapping>,
+    /// How often each row is fed.
+    pub epochs: u64,
+    /// Of the orders.
+    pub seed: u64,
+    /// Whether the first epoch takes rows as a run commits them, until it has said that it is finished.
+    pub follow: bool,
+    /// Where to go on.
+    pub resume: Option<Position>,
+    /// Which part of each window's examples is fed, of how many.
+    pub part: (u64, u64),
+}
+
+/// An example with its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fed {
+    /// The tokens.
+    pub example: Example,
+    /// The place behind it.
+    pub position: Position,
+    /// Its file and its number there.
+    pub source: (Arc<str>, u64),
+}
+
+/// What all rows are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// Examples to learn.
+    pub learned: u64,
+    /// Of these, those that were cut.
+    pub cut: u64,
+    /// Rows of too many tokens.
+    pub too_long: u64,
+    /// Rows without a question or chain, or that the chat template refuses.
+    pub rejected: u64,
+    /// Tokens of the examples to learn, prompts included.
+    pub tokens: u64,
+    /// Tokens of the longest example to learn.
+    pub longest: u64,
+    /// Examples that are not learned.
+    pub held_back: Vec<Example>,
+}
+
+/// The examples of a location, epoch by epoch. Windows are read and made tokens of ahead.
+pub struct Feed {
+    windows: mpsc::Receiver<Result<Vec<Fed>>>,
+    ready: VecDeque<Fed>,
+    /// What to tell the user.
+    pub notes: Vec<String>,
+    /// The place before the first example.
+    pub start: Position,
+    _reader: SpawnedTask<()>,
+}
+
+impl Feed {
+    /// Finds the rows and begins to read.
+    ///
+    /// # Errors
+    /// If nothing can be read there, or if the rows of the position cannot be found again.
+    pub async fn open(context: &SessionContext, config: FeedConfig, encoder: Arc<Encoder>) -> Result<Self> {
+        let (part, parts) = config.part;
+        if part >= parts {
+            return config_err!("rank {part} of {parts}: ranks are counted from 0");
+        }
+        let FeedConfig { location, columns, follow, resume, .. } = &config;
+        let version = resume.map(|position| position.version);
+        let mut rows = Rows::open(context, location, columns.clone(), version, *follow).await?;
+        let start = resume.unwrap_or(Position { version: rows.version, epoch: 0, window: 0, row: 0 });
+        let notes = std::mem::take(&mut rows.notes);
+        let (send, windows) = mpsc::channel(1);
+        let reader = SpawnedTask::spawn(async move {
+            if let Err(error) = read_ahead(rows, &config, start, &encoder, &send).await {
+                // Who does not listen any more needs no reason.
+                drop(send.send(Err(error)).await);
+            }
+        });
+        Ok(Self { windows, ready: VecDeque::new(), notes, start, _reader: reader })
+    }
+
+    /// The next examples of one epoch, `most` of them or as many as it has left; None after the last epoch.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub async fn step(&mut self, most: usize) -> Result<Option<Vec<Fed>>> {
+        let mut step: Vec<Fed> = Vec::with_capacity(most);
+        while step.len() < most {
+            match self.ready.pop_front() {
+                Some(fed) if step.last().is_some_and(|last| last.position.epoch != fed.position.epoch) => {
+                    self.ready.push_front(fed);
+                    break;
+                }
+                Some(fed) => step.push(fed),
+                None => match self.windows.recv().await {
+                    Some(window) => self.ready.extend(window?),
+                    None => break,
+                },
+            }
+        }
+        Ok((!step.is_empty()).then_some(step))
+    }
+}
+
+/// Sends the windows of all epochs from a position on.
+async fn read_ahead(
+    mut rows: Rows,
+    config: &FeedConfig,
+    start: Position,
+    encoder: &Arc<Encoder>,
+    send: &mpsc::Sender<Result<Vec<Fed>>>,
+) -> Result<()> {
+    for epoch in start.epoch..config.epochs {
+        let as_they_fill = config.follow && epoch == 0;
+        let mut place = if epoch == start.epoch { start.window } else { 0 };
+        loop {
+            while place >= rows.windows() && !rows.is_complete {
+                tokio::time::sleep(LOOK).await;
+                rows.look().await?;
+            }
+            let windows = rows.windows();
+            let order = order_of_windows(windows, config.seed, epoch, as_they_fill);
+            let Some(window) = order.get(place as usize) else { break };
+            let skipped = if (epoch, place) == (start.epoch, start.window) { start.row } else { 0 };
+            let at = Position { version: rows.version, epoch, window: place, row: skipped };
+            let fed = read_window(&rows, config, *window, at, encoder).await?;
+            if send.send(Ok(fed)).await.is_err() {
+                return Ok(());
+            }
+            place += 1;
+        }
+    }
+    Ok(())
+}
+
+/// The examples of a window behind a position.
+async fn read_window(
+    rows: &Rows,
+    config: &FeedConfig,
+    window: u64,
+    at: Position,
+    encoder: &Arc<Encoder>,
+) -> Result<Vec<Fed>> {
+    let mut found: Vec<_> = rows.read(window, encoder).await?.into_iter().map(Some).collect();
+    let order = order_of_rows(found.len(), config.seed, at.epoch, window);
+    let (part, parts) = config.part;
+    let (mut fed, mut examples) = (Vec::new(), 0);
+    for (place, index) in order.into_iter().enumerate() {
+        let Some(found) = found[index].take() else { continue };
+        let (Row::Learned(example) | Row::Cut(example)) = found.row else { continue };
+        let is_ours = examples % parts == part;
+        examples += 1;
+        if is_ours && place as u64 >= at.row {
+            let position = Position { row: place as u64 + 1, ..at };
+            fed.push(Fed { example, position, source: found.source });
+        }
+    }
+    Ok(fed)
+}
+
+/// Reads all rows once and says what they are.
+///
+/// # Errors
+/// If a file cannot be read.
+pub async fn survey(context: &SessionContext, config: &FeedConfig, encoder: &Arc<Encoder>) -> Result<Survey> {
+    let version = config.resume.map(|position| position.version);
+    let rows = Rows::open(context, &config.location, config.columns.clone(), version, false).await?;
+    let mut survey = Survey::default();
+    for window in 0..rows.windows() {
+        for found in rows.read(window, encoder).await? {
+            survey.count(found.row);
+        }
+    }
+    Ok(survey)
+}
+
+impl Survey {
+    fn count(&mut self, row: Row) {
+        match row {
+            Row::Learned(example) => self.learn(&example),
+            Row::Cut(example) => {
+                self.cut += 1;
+                self.learn(&example);
+            }
+            Row::HeldBack(example) => self.held_back.push(example),
+            Row::TooLong => self.too_long += 1,
+            Row::Rejected => self.rejected += 1,
+        }
+    }
+
+    fn learn(&mut self, example: &Example) {
+        self.learned += 1;
+        self.tokens += example.ids.len() as u64;
+        self.longest = self.longest.max(example.ids.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests;

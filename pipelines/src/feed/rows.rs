@@ -1,0 +1,200 @@
+//! The rows of a feed: segments one after the other, cut into windows.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use asap_lm::train::random;
+use datafusion::common::{Result, exec_err};
+use datafusion::prelude::SessionContext;
+use sha2::{Digest, Sha256};
+
+use super::encoder::Encoder;
+use super::segment::{Found, Segment};
+use crate::corpus::source::Source;
+use crate::corpus::{self, ColumnMapping, Corpus, CorpusFile, Files, Fit};
+use crate::log::{Followed, Since};
+use crate::run::{is_finished, says_finished};
+
+/// Rows of a window: within it they are shuffled, and a feed that goes on reads one.
+pub const WINDOW_ROWS: usize = 8192;
+/// Sets the orders of rows apart from those of windows.
+const OF_ROWS: u64 = 0x726f_7773;
+
+/// The rows of a location, as far as they are there.
+pub(super) struct Rows {
+    context: SessionContext,
+    source: Source,
+    mapping: Option<ColumnMapping>,
+    segments: Vec<Segment>,
+    /// With which version of the table it began, or what stands for it.
+    pub version: u64,
+    /// Up to which version of the table commits were read.
+    known: u64,
+    /// Whether no more rows will come.
+    pub is_complete: bool,
+    /// What to tell the user.
+    pub notes: Vec<String>,
+}
+
+impl Rows {
+    /// Finds the rows of a location: of a table those of its newest version, or of `version` and the commits after it where
+    /// more are to `follow`.
+    ///
+    /// # Errors
+    /// If nothing can be read there, or if it is not what it was at `version`.
+    pub async fn open(
+        context: &SessionContext,
+        location: &str,
+        mapping: Option<ColumnMapping>,
+        version: Option<u64>,
+        follow: bool,
+    ) -> Result<Self> {
+        let mut rows = Self {
+            context: context.clone(),
+            source: location.parse()?,
+            mapping,
+            segments: Vec::new(),
+            version: 0,
+            known: 0,
+            is_complete: !follow,
+            notes: Vec::new(),
+        };
+        let Files { mut files, mut tables, notes } = rows.list(version.map(Since::Snapshot)).await?;
+        rows.notes = notes;
+        let Some(table) = tables.pop() else {
+            files.sort_by(|a, b| a.path.cmp(&b.path));
+            rows.version = fingerprint(&files);
+            if let Some(version) = version.filter(|version| *version != rows.version) {
+                let found = rows.version;
+                return exec_err!(
+                    "{location} holds other files than when this began (fingerprint {found}, expected {version}): its rows \
+                     cannot be found again; begin anew"
+                );
+            }
+            if follow {
+                return exec_err!(
+                    "{location} is no Delta table: only the output of a run can be followed while it grows"
+                );
+            }
+            rows.add(files, location).await?;
+            return Ok(rows);
+        };
+        let log = table.log();
+        rows.version = version.unwrap_or(log.state.version);
+        rows.known = rows.version;
+        let begun = if version.is_some() { &log.snapshot } else { &log.state };
+        rows.is_complete |= says_finished(begun);
+        let is_removed = |path: &String| (!log.state.files.contains_key(path)).then_some(log.state.version);
+        files = begun.files.values().map(|file| table.file(file, is_removed(&file.path))).collect::<Result<_>>()?;
+        rows.add(files, location).await?;
+        rows.take_commits(&table).await?;
+        Ok(rows)
+    }
+
+    async fn list(&self, since: Option<Since>) -> Result<Files> {
+        corpus::list(&self.context.state(), std::slice::from_ref(&self.source), |_| since).await
+    }
+
+    /// Looks for commits that came since.
+    ///
+    /// # Errors
+    /// If the table's log cannot be read.
+    pub async fn look(&mut self) -> Result<()> {
+        let mut found = self.list(Some(Since::Snapshot(self.version))).await?;
+        match found.tables.pop() {
+            Some(table) => self.take_commits(&table).await,
+            None => exec_err!("the table {} is no longer there", self.source.typed),
+        }
+    }
+
+    async fn take_commits(&mut self, table: &corpus::Table) -> Result<()> {
+        let Followed { state, later, .. } = table.log();
+        let is_removed = |path: &String| (!state.files.contains_key(path)).then_some(state.version);
+        let known = self.known;
+        for version in later.iter().filter(|version| version.version > known) {
+            if self.is_complete {
+                break;
+            }
+            let added = version.added.iter().filter(|file| file.data_change);
+            let files = added.map(|file| table.file(file, is_removed(&file.path))).collect::<Result<Vec<_>>>()?;
+            if !files.is_empty() {
+                self.add(files, &table.shown()).await?;
+            }
+            self.known = version.version;
+            self.is_complete = version.transactions.iter().any(|name| is_finished(name));
+        }
+        Ok(())
+    }
+
+    async fn add(&mut self, files: Vec<CorpusFile>, location: &str) -> Result<()> {
+        let corpus = Corpus::recognise(&self.context.state(), files, self.mapping.as_ref(), Fit::Query).await?;
+        for note in &corpus.notes {
+            if !self.notes.contains(note) {
+                self.notes.push(note.clone());
+            }
+        }
+        if corpus.groups() == 0 && corpus.failures.is_empty() && self.is_complete {
+            return exec_err!("{location} holds no row");
+        }
+        self.segments.push(Segment::new(&self.context, corpus).await?);
+        Ok(())
+    }
+
+    /// How many rows are there.
+    pub fn rows(&self) -> usize {
+        self.segments.iter().map(Segment::rows).sum()
+    }
+
+    /// How many windows are full, or will not become fuller.
+    pub fn windows(&self) -> u64 {
+        let rows = self.rows();
+        let windows = if self.is_complete { rows.div_ceil(WINDOW_ROWS) } else { rows / WINDOW_ROWS };
+        windows as u64
+    }
+
+    /// The rows of a window, in the order of their source.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub async fn read(&self, window: u64, encoder: &Arc<Encoder>) -> Result<Vec<Found>> {
+        let start = window as usize * WINDOW_ROWS;
+        let range = start..(start + WINDOW_ROWS).min(self.rows());
+        let (mut found, mut first) = (Vec::with_capacity(range.len()), 0);
+        for segment in &self.segments {
+            let part = overlap(&range, first..first + segment.rows());
+            if !part.is_empty() {
+                let part = part.start - first..part.end - first;
+                found.extend(segment.read(&self.context, part, encoder).await?);
+            }
+            first += segment.rows();
+        }
+        Ok(found)
+    }
+}
+
+fn overlap(a: &Range<usize>, b: Range<usize>) -> Range<usize> {
+    a.start.max(b.start)..a.end.min(b.end)
+}
+
+/// A number that is another one where files are others; JSON readers keep it exactly.
+fn fingerprint(files: &[CorpusFile]) -> u64 {
+    let mut hash = Sha256::new();
+    for file in files {
+        let e_tag = file.meta.e_tag.as_deref().unwrap_or_default();
+        hash.update(format!("{}\0{}\0{e_tag}\n", file.path, file.meta.size));
+    }
+    hash.finalize().iter().take(6).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// The order of an epoch's windows. While they still fill, they come as they do.
+pub(super) fn order_of_windows(windows: u64, seed: u64, epoch: u64, as_they_fill: bool) -> Vec<u64> {
+    match as_they_fill {
+        true => (0..windows).collect(),
+        false => random::order(windows as usize, seed, epoch).into_iter().map(|window| window as u64).collect(),
+    }
+}
+
+/// The order of the rows of a window in an epoch.
+pub(super) fn order_of_rows(rows: usize, seed: u64, epoch: u64, window: u64) -> Vec<usize> {
+    random::order(rows, seed ^ OF_ROWS, epoch << 32 | window)
+}

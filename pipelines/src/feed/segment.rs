@@ -1,0 +1,215 @@
+//! Rows that came together: those that were there when a feed began, or those of one commit. They are in the order of their
+//! source.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use asap_udfs::models;
+use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::functions::core::expr_ext::FieldAccessor;
+use datafusion::prelude::{DataFrame, Expr, SessionContext, cast, col, lit};
+use futures::StreamExt;
+use rayon::prelude::*;
+
+use super::encoder::{Encoder, Row};
+use crate::corpus::{Corpus, FileRows};
+
+/// The column in which an output of asap says where its rows come from, as a corpus calls it.
+const FIRST_SOURCE: &str = "source_source";
+
+/// Rows of a corpus in the order of their source.
+pub(super) struct Segment {
+    corpus: Corpus,
+    /// The files' names, by the number that places have.
+    files: Vec<Arc<str>>,
+    places: Vec<Place>,
+}
+
+/// Where a row stands.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    file: u32,
+    row: u32,
+}
+
+/// A row with the place that it had in a segment.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub row: Row,
+    /// Its file and its number there.
+    pub source: (Arc<str>, u64),
+}
+
+impl Segment {
+    /// Finds the order of all rows. Of an output of asap only the column that says where rows come from is read, of other files
+    /// nothing.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub async fn new(context: &SessionContext, corpus: Corpus) -> Result<Self> {
+        if let Some(failure) = corpus.failures.first() {
+            return Err(failure.clone().into());
+        }
+        let files: Vec<Arc<str>> = corpus.files().map(|(_, file)| file.file.path.as_str().into()).collect();
+        let places = match is_output(&corpus) {
+            true => by_first_source(context, &corpus, &files).await?,
+            false => by_place(&corpus, &files)?,
+        };
+        Ok(Self { corpus, files, places })
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Rows as what is learned of them, in their order.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub async fn read(
+        &self,
+        context: &SessionContext,
+        range: Range<usize>,
+        encoder: &Arc<Encoder>,
+    ) -> Result<Vec<Found>> {
+        let places = &self.places[range];
+        let mut wanted: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
+        for place in places {
+            wanted.entry(place.file as usize).or_default().push(u64::from(place.row));
+        }
+        let corpus = self.corpus.of_rows(&mut wanted);
+        let rows = context.read_table(Arc::new(corpus.view(&context.state())?))?;
+        let text = |column: &str| cast(col(column), DataType::Utf8View);
+        let rows = rows.select(vec![
+            text_of(col("source").field("file")),
+            col("source").field("row"),
+            text("question"),
+            text("cot"),
+            text("answer"),
+            col("status").is_null(),
+        ])?;
+        let numbers: HashMap<&str, u32> = self.files.iter().map(|file| file.as_ref()).zip(0..).collect();
+        let mut found: HashMap<(u32, u32), Row> = HashMap::with_capacity(places.len());
+        let mut batches = rows.execute_stream().await?;
+        while let Some(batch) = batches.next().await {
+            let batch = batch?;
+            let (names, rows) = (batch.column(0).as_string_view(), batch.column(1).as_primitive::<Int64Type>());
+            let places: Vec<(u32, u32)> = (0..batch.num_rows())
+                .map(|row| (numbers.get(names.value(row)).copied().unwrap_or(u32::MAX), rows.value(row) as u32))
+                .collect();
+            let encoder = Arc::clone(encoder);
+            let encoded = SpawnedTask::spawn_blocking(move || encode(&encoder, &batch)).join().await;
+            let encoded = encoded.map_err(|error| exec_datafusion_err!("making tokens of rows stopped: {error}"))??;
+            found.extend(places.into_iter().zip(encoded));
+        }
+        let take = |place: &Place| {
+            let Some(row) = found.remove(&(place.file, place.row)) else {
+                return exec_err!("row {} of {} is no longer there", place.row, self.files[place.file as usize]);
+            };
+            Ok(Found { row, source: (Arc::clone(&self.files[place.file as usize]), u64::from(place.row)) })
+        };
+        places.iter().map(take).collect()
+    }
+}
+
+/// A text of any kind as the kind that is read.
+fn text_of(expr: Expr) -> Expr {
+    cast(expr, DataType::Utf8View)
+}
+
+/// What is learned of the rows of a batch: file, row, question, chain, answer, and whether it can be learned.
+fn encode(encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<Row>> {
+    let [questions, cots, answers] = [2, 3, 4].map(|column| batch.column(column).as_string_view());
+    let is_good = batch.column(5).as_boolean();
+    let row = |row: usize| {
+        if !is_good.value(row) || questions.is_null(row) || cots.is_null(row) {
+            return Ok(Row::Rejected);
+        }
+        let answer = if answers.is_valid(row) { answers.value(row) } else { "" };
+        encoder.encode([questions.value(row), cots.value(row), answer]).map_err(models::failed)
+    };
+    (0..batch.num_rows()).into_par_iter().map(row).collect()
+}
+
+/// Whether the rows say where they came from before asap pruned them.
+fn is_output(corpus: &Corpus) -> bool {
+    let schema = corpus.schema();
+    let Ok(field) = schema.field_with_name(FIRST_SOURCE) else { return false };
+    let DataType::Struct(fields) = field.data_type() else { return false };
+    let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+    names == ["file", "row"]
+}
+
+fn place(file: usize, row: u64) -> Result<Place> {
+    match (u32::try_from(file), u32::try_from(row)) {
+        (Ok(file), Ok(row)) => Ok(Place { file, row }),
+        _ => exec_err!("a file has 4,294,967,296 rows at most, found row {row}"),
+    }
+}
+
+/// All rows by their files' paths and their numbers there.
+fn by_place(corpus: &Corpus, files: &[Arc<str>]) -> Result<Vec<Place>> {
+    let mut order: Vec<(usize, &FileRows)> = corpus.files().map(|(_, file)| file).enumerate().collect();
+    order.sort_by(|a, b| files[a.0].cmp(&files[b.0]));
+    let mut places = Vec::with_capacity(corpus.rows() as usize);
+    for (number, file) in order {
+        let rows = (0..file.rows()).filter(|row| file.deleted.binary_search(row).is_err());
+        for row in rows {
+            places.push(place(number, row)?);
+        }
+    }
+    Ok(places)
+}
+
+/// All rows by the file that they were in before they were pruned, and their numbers there.
+async fn by_first_source(context: &SessionContext, corpus: &Corpus, files: &[Arc<str>]) -> Result<Vec<Place>> {
+    let numbers: HashMap<&str, usize> = files.iter().map(|file| file.as_ref()).zip(0..).collect();
+    let rows: DataFrame = context.read_table(Arc::new(corpus.view(&context.state())?))?;
+    let rows = rows.select(vec![
+        text_of(col("source").field("file")),
+        col("source").field("row"),
+        text_of(coalesced(col(FIRST_SOURCE).field("file"), lit(""))),
+        coalesced(cast(col(FIRST_SOURCE).field("row"), DataType::Int64), lit(0i64)),
+    ])?;
+    let mut firsts: HashMap<String, u32> = HashMap::new();
+    let mut found: Vec<(u32, i64, Place)> = Vec::with_capacity(corpus.rows() as usize);
+    let mut batches = rows.execute_stream().await?;
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        let [names, first_names] = [0, 2].map(|column| batch.column(column).as_string_view());
+        let [rows, first_rows] = [1, 3].map(|column| batch.column(column).as_primitive::<Int64Type>());
+        for index in 0..batch.num_rows() {
+            let number = numbers.get(names.value(index)).copied().unwrap_or(usize::MAX);
+            let next = firsts.len() as u32;
+            let first = match firsts.get(first_names.value(index)) {
+                Some(first) => *first,
+                None => *firsts.entry(first_names.value(index).to_string()).or_insert(next),
+            };
+            found.push((first, first_rows.value(index), place(number, rows.value(index) as u64)?));
+        }
+    }
+    let mut names: Vec<(&str, u32)> = firsts.iter().map(|(name, number)| (name.as_str(), *number)).collect();
+    names.sort_unstable();
+    let mut rank = vec![0u32; names.len()];
+    for (place, (_, number)) in names.iter().enumerate() {
+        rank[*number as usize] = place as u32;
+    }
+    // Of two rows of one source, which no run makes, the order is that of their files.
+    found.sort_unstable_by(|a, b| {
+        let key = |of: &(u32, i64, Place)| (rank[of.0 as usize], of.1);
+        key(a)
+            .cmp(&key(b))
+            .then_with(|| files[a.2.file as usize].cmp(&files[b.2.file as usize]))
+            .then(a.2.row.cmp(&b.2.row))
+    });
+    Ok(found.into_iter().map(|(_, _, place)| place).collect())
+}
+
+fn coalesced(expr: Expr, other: Expr) -> Expr {
+    datafusion::functions::core::expr_fn::coalesce(vec![expr, other])
+}

@@ -1,0 +1,131 @@
+//! Feeds over files; those over tables that grow are tested with real runs.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use asap_lm::Tokenizer;
+use asap_lm::example::{ExampleTemplate, Long};
+use asap_udfs::Settings;
+use asap_udfs::llm::Llm;
+
+use super::*;
+use crate::session::session;
+
+/// A window and a part of one; some rows are no examples.
+const ROWS: u64 = 9_000;
+
+fn encoder(max_length: usize, held_back: f64) -> Arc<Encoder> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/model");
+    let tokenizer = Arc::new(Tokenizer::load(&folder).unwrap());
+    let template = ExampleTemplate::load(&folder, None, &tokenizer).unwrap();
+    Arc::new(Encoder { template, tokenizer, max_length, long: Long::Drop, held_back })
+}
+
+/// A file of rows: every hundredth has no chain, every thousandth a long one.
+async fn corpus(folder: &Path) -> SessionContext {
+    let context = session(Settings::default(), &Llm::default()).unwrap();
+    let sql = format!(
+        "COPY (SELECT 'q' || value AS question, CASE WHEN value % 100 = 99 THEN NULL WHEN value % 1000 = 0 \
+         THEN repeat('long ', 99) ELSE 'c' || value END AS cot, 'a' AS answer FROM range({ROWS}) ORDER BY value) TO '{}'",
+        folder.join("rows.parquet").display()
+    );
+    context.sql(&sql).await.unwrap().collect().await.unwrap();
+    context
+}
+
+fn config(folder: &Path) -> FeedConfig {
+    let location = folder.display().to_string();
+    FeedConfig { location, columns: None, epochs: 2, seed: 7, follow: false, resume: None, part: (0, 1) }
+}
+
+async fn fed(context: &SessionContext, config: FeedConfig, encoder: &Arc<Encoder>, step: usize) -> Vec<Vec<Fed>> {
+    let mut feed = Feed::open(context, config, Arc::clone(encoder)).await.unwrap();
+    let mut steps = Vec::new();
+    while let Some(step) = feed.step(step).await.unwrap() {
+        steps.push(step);
+    }
+    steps
+}
+
+fn rows(steps: &[Vec<Fed>]) -> Vec<(u64, u64)> {
+    steps.iter().flatten().map(|fed| (fed.position.epoch, fed.source.1)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_row_comes_once_an_epoch_in_an_order_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = corpus(folder.path()).await;
+    let encoder = encoder(64, 0.0);
+    let steps = fed(&context, config(folder.path()), &encoder, 48).await;
+    let survey = survey(&context, &config(folder.path()), &encoder).await.unwrap();
+    assert_eq!((survey.learned, survey.too_long, survey.rejected), (ROWS - ROWS / 1000 - ROWS / 100, 9, 90));
+    let expected: HashSet<u64> = (0..ROWS).filter(|row| row % 100 != 99 && row % 1000 != 0).collect();
+    let all = rows(&steps);
+    let epochs: Vec<Vec<u64>> =
+        [0, 1].map(|epoch| all.iter().filter(|row| row.0 == epoch).map(|row| row.1).collect()).to_vec();
+    for epoch in &epochs {
+        assert_eq!(epoch.len(), expected.len());
+        assert_eq!(epoch.iter().copied().collect::<HashSet<_>>(), expected);
+    }
+    assert_ne!(epochs[0], epochs[1]);
+    // An epoch's last step is smaller, and no step reaches into the next.
+    assert!(steps.iter().all(|step| step.iter().all(|fed| fed.position.epoch == step[0].position.epoch)));
+    let smaller = steps.iter().filter(|step| step.len() < 48).count();
+    assert_eq!(smaller, 2);
+    assert_eq!(rows(&fed(&context, config(folder.path()), &encoder, 1000).await), all);
+    let other = FeedConfig { seed: 8, ..config(folder.path()) };
+    assert_ne!(rows(&fed(&context, other, &encoder, 48).await), all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_position_the_same_rows_come_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = corpus(folder.path()).await;
+    let encoder = encoder(64, 0.0);
+    let all: Vec<Fed> = fed(&context, config(folder.path()), &encoder, 48).await.concat();
+    // In the middle of windows, behind a window, behind an epoch, behind the last row.
+    let behind_a_window = all.iter().position(|fed| fed.position.window == 1).unwrap() - 1;
+    let behind_an_epoch = all.iter().position(|fed| fed.position.epoch == 1).unwrap() - 1;
+    for place in [0, 5, behind_a_window, behind_an_epoch, all.len() - 3, all.len() - 1] {
+        let resume = Some(all[place].position.to_string().parse().unwrap());
+        let rest = fed(&context, FeedConfig { resume, ..config(folder.path()) }, &encoder, 100).await.concat();
+        assert_eq!(rest, all[place + 1..], "{place}");
+    }
+    // Not over other rows.
+    std::fs::copy(folder.path().join("rows.parquet"), folder.path().join("more.parquet")).unwrap();
+    let resume = Some(all[5].position);
+    let refused = Feed::open(&context, FeedConfig { resume, ..config(folder.path()) }, encoder).await.err().unwrap();
+    assert!(refused.to_string().contains("other files"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranks_are_a_partition_of_the_examples() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = corpus(folder.path()).await;
+    let encoder = encoder(64, 0.0);
+    let all = rows(&fed(&context, config(folder.path()), &encoder, 48).await);
+    let parts = [0, 1, 2].map(|rank| FeedConfig { part: (rank, 3), ..config(folder.path()) });
+    let mut found = Vec::new();
+    for part in parts {
+        let part = rows(&fed(&context, part, &encoder, 16).await);
+        assert!(part.len().abs_diff(all.len() / 3) < 8, "{}", part.len());
+        found.extend(part);
+    }
+    found.sort_unstable();
+    let mut expected = all;
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    let refused = Feed::open(&context, FeedConfig { part: (2, 2), ..config(folder.path()) }, encoder).await.err();
+    assert!(refused.unwrap().to_string().contains("counted from 0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_back_depends_on_a_row_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let context = corpus(folder.path()).await;
+    let held = survey(&context, &config(folder.path()), &encoder(64, 0.1)).await.unwrap();
+    let share = held.held_back.len() as f64 / (held.held_back.len() as f64 + held.learned as f64);
+    assert!((share - 0.1).abs() < 0.01, "{share}");
+    let more = survey(&context, &config(folder.path()), &encoder(64, 0.2)).await.unwrap();
+    assert!(held.held_back.iter().all(|example| more.held_back.contains(example)));
+}

@@ -1,0 +1,168 @@
+//! `asap feed`: rows as the tokens that a model is trained on, as a stream of Arrow batches for a trainer.
+
+use std::io::{BufWriter, Write};
+use std::sync::Arc;
+
+use asap_lm::example::{ExampleTemplate, Long};
+use asap_lm::{Tokenizer, locate};
+use asap_pipelines::corpus::ColumnMapping;
+use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position};
+use asap_pipelines::session::session;
+use asap_udfs::Settings;
+use asap_udfs::llm::Llm;
+use clap::{Args, ValueEnum};
+use datafusion::arrow::array::{ArrayRef, Int32Builder, ListBuilder, RecordBatch, StringArray};
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::ipc::writer::StreamWriter;
+
+use crate::failure::Failure;
+use crate::output::complain;
+use crate::progress::Opening;
+
+/// The label of a token that is not learned.
+const IGNORED: i32 = -100;
+
+/// What becomes of a row of too many tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LongRows {
+    /// It is left out
+    Drop,
+    /// It is cut
+    Cut,
+}
+
+impl From<LongRows> for Long {
+    fn from(long: LongRows) -> Self {
+        match long {
+            LongRows::Drop => Self::Drop,
+            LongRows::Cut => Self::Cut,
+        }
+    }
+}
+
+/// Write rows as the tokens to train on, to standard output, as Arrow's stream format: a batch a step
+///
+/// A batch holds input_ids, labels (-100 on the prompt) and position, the place behind each row. Behind a position the same
+/// rows come again, whatever was read ahead: --resume takes it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asap feed --data out/pruned --model Qwen/Qwen2.5-0.5B --epochs 3 > steps.arrow
+  asap feed --data out/pruned --model Qwen/Qwen2.5-0.5B --rank 1 --world 4 --resume 12:0:3:512
+
+pipelines/python/asap_feed.py makes a PyTorch IterableDataset of it.")]
+pub struct FeedArgs {
+    /// A Delta table, or a folder or file of Parquet or JSON lines
+    #[arg(long, value_name = "LOC")]
+    data: String,
+    /// The model that is trained: its tokenizer and chat template; a folder, or org/name in the Hub's cache
+    #[arg(long, value_name = "DIR")]
+    model: String,
+    /// Say which columns are question, cot and answer, where that cannot be recognised
+    #[arg(long, value_name = "question=…,cot=…,answer=…")]
+    columns: Option<ColumnMapping>,
+    /// How often each row comes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    epochs: u64,
+    /// The most tokens of an example
+    #[arg(long, value_name = "TOKENS", default_value_t = 16_384)]
+    max_length: usize,
+    /// What becomes of longer ones
+    #[arg(long, value_enum, default_value_t = LongRows::Drop)]
+    long: LongRows,
+    /// Examples of a step
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    step: u32,
+    /// Of the order: the same seed gives the same steps
+    #[arg(long, value_name = "S", default_value_t = 42)]
+    seed: u64,
+    /// Which of --world trainers this is, from 0: each gets its part of the rows
+    #[arg(long, value_name = "R", default_value_t = 0)]
+    rank: u64,
+    /// How many trainers share the rows
+    #[arg(long, value_name = "W", default_value_t = 1)]
+    world: u64,
+    /// Take rows as a run commits them; the first epoch ends when the run is finished
+    #[arg(long)]
+    follow: bool,
+    /// Go on behind a position
+    #[arg(long, value_name = "POSITION")]
+    resume: Option<Position>,
+}
+
+/// Writes the steps.
+///
+/// # Errors
+/// If rows or model cannot be read, or if nobody reads what is written.
+pub async fn run(args: FeedArgs) -> Result<(), Failure> {
+    let folder = locate(&args.model)?;
+    let tokenizer = Arc::new(Tokenizer::load(&folder)?);
+    let template = ExampleTemplate::load(&folder, None, &tokenizer)?;
+    let (max_length, long) = (args.max_length, args.long.into());
+    let encoder = Arc::new(Encoder { template, tokenizer, max_length, long, held_back: 0.0 });
+    let context = session(Settings::default(), &Llm::default())?;
+    let config = FeedConfig {
+        location: args.data.clone(),
+        columns: args.columns,
+        epochs: args.epochs,
+        seed: args.seed,
+        follow: args.follow,
+        resume: args.resume,
+        part: (args.rank, args.world),
+    };
+    let opening = Opening::of(std::slice::from_ref(&args.data), false);
+    let mut feed = Feed::open(&context, config, encoder).await?;
+    drop(opening);
+    feed.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+    let mut writer = Writer::new()?;
+    while let Some(step) = feed.step(args.step as usize).await? {
+        writer.write(&step)?;
+    }
+    writer.finish()
+}
+
+/// Steps on their way to whoever reads standard output.
+struct Writer(StreamWriter<BufWriter<std::io::Stdout>>);
+
+impl Writer {
+    fn new() -> Result<Self, Failure> {
+        let schema: SchemaRef = batch(&[])?.schema();
+        StreamWriter::try_new(BufWriter::new(std::io::stdout()), &schema).map(Self).map_err(failed)
+    }
+
+    /// Writes a step and hands it over.
+    fn write(&mut self, step: &[Fed]) -> Result<(), Failure> {
+        self.0.write(&batch(step)?).map_err(failed)?;
+        Ok(self.0.get_mut().flush()?)
+    }
+
+    fn finish(mut self) -> Result<(), Failure> {
+        self.0.finish().map_err(failed)?;
+        Ok(self.0.get_mut().flush()?)
+    }
+}
+
+fn failed(error: ArrowError) -> Failure {
+    match error {
+        ArrowError::IoError(_, error) => error.into(),
+        other => Failure::Failed(other.to_string()),
+    }
+}
+
+/// A step as a batch.
+fn batch(step: &[Fed]) -> Result<RecordBatch, Failure> {
+    let (mut ids, mut labels) = (ListBuilder::new(Int32Builder::new()), ListBuilder::new(Int32Builder::new()));
+    for Fed { example, .. } in step {
+        ids.append_value(example.ids.iter().map(|id| Some(*id as i32)));
+        let learned = example.response().iter().map(|id| Some(*id as i32));
+        labels.append_value(std::iter::repeat_n(Some(IGNORED), example.prompt).chain(learned));
+    }
+    let positions = StringArray::from_iter_values(step.iter().map(|fed| fed.position.to_string()));
+    let columns: [(&str, ArrayRef); 3] = [
+        ("input_ids", Arc::new(ids.finish())),
+        ("labels", Arc::new(labels.finish())),
+        ("position", Arc::new(positions)),
+    ];
+    RecordBatch::try_from_iter(columns).map_err(failed)
+}

@@ -1,0 +1,108 @@
+//! `asap feed`: steps on standard output, as a trainer reads them.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+
+use datafusion::arrow::array::{Array, AsArray};
+use datafusion::arrow::datatypes::Int32Type;
+use datafusion::arrow::ipc::reader::StreamReader;
+
+use crate::common::Workplace;
+
+/// An example's tokens, its labels and the place behind it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    ids: Vec<i32>,
+    labels: Vec<i32>,
+    position: String,
+}
+
+fn steps(stream: impl std::io::Read) -> Vec<Vec<Row>> {
+    let reader = StreamReader::try_new(stream, None).unwrap();
+    let step = |batch: datafusion::arrow::array::RecordBatch| {
+        let list = |name: &str, row: usize| -> Vec<i32> {
+            let lists = batch.column_by_name(name).unwrap().as_list::<i32>().value(row);
+            lists.as_primitive::<Int32Type>().values().to_vec()
+        };
+        let positions = batch.column_by_name("position").unwrap().as_string::<i32>();
+        let row = |row: usize| Row {
+            ids: list("input_ids", row),
+            labels: list("labels", row),
+            position: positions.value(row).to_string(),
+        };
+        (0..positions.len()).map(row).collect()
+    };
+    reader.map(|batch| step(batch.unwrap())).collect()
+}
+
+fn feed(workplace: &Workplace, more: &[&str]) -> Vec<Vec<Row>> {
+    let output = workplace.command(&[&["feed", "--model", "data/model", "--data"], more].concat()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    steps(output.stdout.as_slice())
+}
+
+#[test]
+fn steps_come_again_behind_a_position_and_ranks_share_them() {
+    let workplace = Workplace::new();
+    workplace.run(&["sample", "--rows", "40", "--seed", "9", "--to", "traces"]).ok();
+    workplace.run(&["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "10"]).ok();
+    let all = feed(&workplace, &["out", "--epochs", "2", "--step", "6"]);
+    assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [[6; 6].as_slice(), &[4]].concat().repeat(2));
+    for row in all.iter().flatten() {
+        let prompt = row.labels.iter().take_while(|label| **label == -100).count();
+        assert!(prompt > 0 && row.labels[prompt..] == row.ids[prompt..] && !row.labels[prompt..].contains(&-100));
+    }
+    let behind = all[2].last().unwrap().position.clone();
+    assert_eq!(feed(&workplace, &["out", "--epochs", "2", "--step", "6", "--resume", &behind]), all[3..]);
+
+    let parts =
+        ["0", "1"].map(|rank| feed(&workplace, &["out", "--rank", rank, "--world", "2", "--step", "8"]).concat());
+    let shared: BTreeSet<Row> = parts.concat().into_iter().collect();
+    assert_eq!((parts[0].len(), parts[1].len()), (20, 20));
+    assert_eq!(shared, all[..7].concat().into_iter().collect());
+
+    // The order is that of the rows that were pruned, whatever the shards are called and wherever rows lie in them.
+    workplace.run(&["run", "truncate", "--from", "traces", "--to", "again", "--slice-rows", "10"]).ok();
+    workplace.run(&["optimize", "again"]).ok();
+    let ids = |steps: &[Vec<Row>]| steps.iter().flatten().map(|row| row.ids.clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&feed(&workplace, &["again", "--epochs", "2", "--step", "6"])), ids(&all));
+}
+
+#[test]
+fn a_table_is_followed_while_a_run_fills_it() {
+    let workplace = Workplace::new();
+    workplace.run(&["sample", "--rows", "40", "--seed", "9", "--to", "traces"]).ok();
+    let run = ["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "5", "--commit-every", "100ms"];
+    workplace.run(&[&run[..], &["--part", "1/2"]].concat()).ok();
+    let follow = ["feed", "--model", "data/model", "--data", "out", "--follow", "--epochs", "2", "--step", "7"];
+    let follower = workplace.command(&follow).stdout(Stdio::piped()).spawn().unwrap();
+    workplace.run(&[&run[..], &["--part", "2/2"]].concat()).ok();
+    let output = follower.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let all = steps(output.stdout.as_slice());
+    let epochs = ["0", "1"].map(|epoch| {
+        let of = |row: &&Row| row.position.split(':').nth(1) == Some(epoch);
+        all.iter().flatten().filter(of).map(|row| row.ids.clone()).collect::<BTreeSet<_>>()
+    });
+    assert_eq!((epochs[0].len(), &epochs[0]), (40, &epochs[1]));
+    // What was committed since a position's version comes in the order of commits, also when all is there.
+    let behind = all[1].last().unwrap().position.clone();
+    let rest = ["out", "--follow", "--epochs", "2", "--step", "7", "--resume", &behind];
+    assert_eq!(feed(&workplace, &rest), all[2..]);
+}
+
+#[test]
+fn what_cannot_be_fed_is_an_error_that_says_why() {
+    let workplace = Workplace::new();
+    workplace.run(&["sample", "--rows", "4", "--seed", "9", "--to", "traces"]).ok();
+    let fails = |more: &[&str], code: i32, expected: &str| {
+        let finished = workplace.run(&[&["feed", "--data", "traces"], more].concat());
+        assert_eq!(finished.code, code, "{}", finished.stderr);
+        assert!(finished.stderr.contains(expected), "{}", finished.stderr);
+    };
+    fails(&["--model", "data/model", "--resume", "1:2"], 2, "version:epoch:window:row");
+    fails(&["--model", "data/model", "--resume", "1:0:0:0"], 1, "other files than when this began");
+    fails(&["--model", "data/model", "--rank", "2", "--world", "2"], 2, "counted from 0");
+    fails(&["--model", "data/model", "--follow"], 1, "no Delta table");
+    fails(&["--model", "nowhere/none"], 1, "nowhere/none");
+}
