@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
-use asap_lm::train::{self, FitConfig, Precision, measure};
+use asap_lm::train::{self, FitConfig, Keep, Precision, measure};
 use asap_lm::{PromptTemplate, Tokenizer};
 use asap_pipelines::corpus::ColumnMapping;
 use clap::Args;
@@ -115,6 +115,7 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
         accumulate: args.accumulate,
         seed: args.seed,
         clip: CLIP,
+        keep: Keep::All,
     };
     let (mut bar, mut learning) = (Bar::new(), Learning::default());
     let fitting = Instant::now();

@@ -8,8 +8,9 @@ use candle_core::Tensor;
 
 use super::Result;
 use super::config::ModelConfig;
+use super::layer::{IsWanted, Run};
 use super::ops::{self, Projection, Sequence, matrix};
-use super::pass::{Chunk, IsWanted, KvCache, Pass, TOKENS_PER_PASS, chunked};
+use super::pass::{Chunk, KvCache, TOKENS_PER_PASS, chunked, pass};
 use super::rope::{Rope, RopeTable};
 use super::weights::Weights;
 
@@ -80,14 +81,25 @@ impl<M: Projection> Decoder<M> {
         before: Option<&mut KvCache>,
         is_wanted: &IsWanted,
     ) -> Result<Tensor> {
-        let mut x = Vec::with_capacity(ids.len() * self.config.hidden_size);
+        let mut x = Vec::new();
+        self.embed(ids, &mut x)?;
+        pass(&Run::new(&self.config, chains, table, is_wanted), &self.weights, &mut x, before)?;
+        matrix(x, self.config.hidden_size)
+    }
+
+    /// Makes `x` the embeddings of tokens, [tokens, hidden], in f32.
+    ///
+    /// # Errors
+    /// If a token is not in the model's vocabulary.
+    pub fn embed(&self, ids: &[u32], x: &mut Vec<f32>) -> Result<()> {
+        x.clear();
+        x.reserve(ids.len() * self.config.hidden_size);
         let mut widened = Vec::new();
         for id in ids {
             let row = *id as usize..*id as usize + 1;
             ops::read_rows(&self.weights.embed, row, &mut widened, |row| x.extend_from_slice(row))?;
         }
-        Pass::new(&self.config, &self.weights, chains, table, is_wanted).run(&mut x, before)?;
-        matrix(x, self.config.hidden_size)
+        Ok(())
     }
 }
 

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::decoder::Decoder;
+use super::layer::IsWanted;
 use super::output::Output;
-use super::pass::{IsWanted, KvCache};
+use super::pass::KvCache;
 use super::sampling::{GenerationConfig, Sampler, Sampling};
 use super::{LmError, Message, PromptTemplate, Result, Tokenizer};
 use crate::memo::{Memo, Memory, share};

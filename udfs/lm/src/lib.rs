@@ -2,14 +2,14 @@
 //! model that was trained further. Nothing here knows of a query engine.
 //!
 //! A chain is scored so: [`Scorer::prepare`] makes tokens of it, [`Scorer::score`] hands them to the model's thread, which packs
-//! those of many callers into runs; a run goes through [`decoder`] and its `pass`, layer by layer of [`ops`], and [`output`]
+//! those of many callers into runs; a run goes through [`decoder`] and its `pass`, `layer` by layer of [`ops`], and [`output`]
 //! makes surprisal and entropy of the hidden states.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`config`], [`weights`], [`rope`], [`ops`] | what a folder says, and what a layer is made of |
 //! | `tokenizer`, `tokenizer_json`, `byte_level`, `cuts`, `joined` | texts as tokens, and their lengths while steps are taken away |
-//! | [`decoder`], `pass`, [`output`], `cuda` | tokens through the layers, on processors and on a GPU |
+//! | [`decoder`], `pass`, `layer`, [`output`], `cuda` | tokens through the layers, on processors and on a GPU |
 //! | `row`, `scorer`, `thread` | a chain's scores: what is asked, packed and remembered |
 //! | `prompt`, [`generate`], [`sampling`] | conversations, and answers to them |
 //! | [`example`] | rows as the tokens that a model is trained on |
@@ -27,6 +27,7 @@ pub mod example;
 mod fingerprint;
 pub mod generate;
 mod joined;
+mod layer;
 mod locate;
 pub mod memo;
 pub mod ops;

@@ -122,7 +122,14 @@ impl Output {
     /// If the weight is in bf16.
     pub fn logits(&self, hidden: &Tensor) -> Result<Vec<f32>> {
         self.rows.fetch_add(1, Ordering::Relaxed);
-        ops::product(hidden, &self.weight.t()?)
+        let (vocabulary, width) = self.weight.dims2()?;
+        let mut logits = vec![0.0; vocabulary];
+        ops::read([hidden, &self.weight], |[hidden, weight]| {
+            let weight = Matrix::dense(weight, vocabulary, width);
+            let hidden = Matrix::dense(hidden, 1, width);
+            ops::multiply(hidden, weight.t(), 1.0, &mut logits, Update::Replace, Cores::All);
+        })?;
+        Ok(logits)
     }
 
     /// Counts the rows that go through the layer.

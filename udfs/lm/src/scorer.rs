@@ -12,9 +12,9 @@ use super::config::ModelConfig;
 #[cfg(feature = "cuda")]
 use super::cuda::CudaModel;
 use super::decoder::Decoder;
+use super::layer::IsWanted;
 use super::ops::{Bf16Matrix, Projection};
 use super::output::{Output, Target, TokenScore, targets_in};
-use super::pass::IsWanted;
 use super::row::{Row, Scores, Wanted};
 use super::thread::{Model, ModelThread, Request, RowKey};
 use super::weights::Weights;

@@ -14,8 +14,9 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::layer::IsWanted;
 use super::output::{Target, TokenScore};
-use super::pass::{IsWanted, TOKENS_PER_PASS};
+use super::pass::TOKENS_PER_PASS;
 use super::row::{Row, Scores, Wanted};
 use super::{LmError, Result};
 use crate::memo::{Memo, Memory, share};

@@ -82,6 +82,18 @@ pub struct Heads {
     pub width: usize,
 }
 
+impl Heads {
+    /// Width of a token's queries.
+    pub fn query_width(self) -> usize {
+        self.query * self.width
+    }
+
+    /// Width of a token's keys, and of its values.
+    pub fn key_width(self) -> usize {
+        self.key * self.width
+    }
+}
+
 /// Keys that say nothing about what the model computes; transformers' private ones begin with an underscore.
 const HARMLESS: &[&str] = &[
     "attention_dropout",

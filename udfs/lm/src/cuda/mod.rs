@@ -28,8 +28,9 @@ use cudarc::driver::CudaSlice;
 use half::f16;
 
 use super::config::ModelConfig;
+use super::layer::IsWanted;
 use super::output::{Target, TokenScore, targets_in};
-use super::pass::{IsWanted, TOKENS_PER_PASS, chunked};
+use super::pass::{TOKENS_PER_PASS, chunked};
 use super::rope::Rope;
 use super::thread::Model;
 use super::{LmError, Result};

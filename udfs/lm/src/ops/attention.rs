@@ -1,10 +1,9 @@
 //! Causal attention in blocks of queries and keys: memory never holds tokens × tokens.
 
-use candle_core::Tensor;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::exp::{exp, exp_in_place, max};
-use super::{Cores, Matrix, Pool, Update, matrix, multiply, on_all_cores, read};
+use super::{Cores, Matrix, Pool, Update, multiply, on_all_cores};
 use crate::Result;
 use crate::config::Heads;
 
@@ -13,15 +12,6 @@ use crate::config::Heads;
 const QUERIES: usize = 256;
 /// Keys of one step of a task: its scores, 256 × 512 values, stay in a core's cache.
 const KEYS: usize = 512;
-
-/// What attention gives, and what its backward pass needs of it.
-#[derive(Debug, Clone)]
-pub struct Attention {
-    /// [tokens, query heads × width].
-    pub output: Tensor,
-    /// ln Σ exp(score) of each token and query head: [tokens, query heads].
-    pub log_sums: Tensor,
-}
 
 /// Tokens of a chain whose queries are there, after earlier ones whose keys and values alone are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,21 +22,11 @@ pub struct Sequence {
     pub tokens: usize,
 }
 
-/// softmax(Q · Kᵀ / √width) · V for whole chains that follow each other, `lengths` tokens each. A token attends to
-/// itself and to the earlier ones of its chain.
+/// softmax(Q · Kᵀ / √width) · V for chains that follow each other, [tokens, query heads × width], and the logarithms of the
+/// sums ln Σ exp(score), [tokens, query heads]. A token attends to itself and to the earlier ones of its chain.
 ///
-/// `q` is [tokens, query heads × width], `k` and `v` are [tokens, key heads × width].
-pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, heads: Heads, lengths: &[usize]) -> Result<Attention> {
-    let tokens: usize = lengths.iter().sum();
-    let mut output = vec![0.0; tokens * heads.query * heads.width];
-    let mut log_sums = vec![0.0; tokens * heads.query];
-    let chains: Vec<Sequence> = lengths.iter().map(|length| Sequence { earlier: 0, tokens: *length }).collect();
-    read([q, k, v], |qkv| attend(qkv, heads, &chains, &Pool::default(), [&mut output, &mut log_sums]))??;
-    Ok(Attention { output: matrix(output, heads.query * heads.width)?, log_sums: matrix(log_sums, heads.query)? })
-}
-
-/// [`attention`] of rows. Keys and values are those of all tokens of a chain, earlier ones first; the two results are
-/// written for the tokens that have queries.
+/// `q` is [tokens, query heads × width]; `k` and `v` are [tokens, key heads × width] of all tokens of a chain, earlier ones
+/// first.
 ///
 /// # Errors
 /// None of its own.
@@ -64,6 +44,7 @@ pub fn attend(
         pool.with(|softmax| (0..heads.key).for_each(|key_head| softmax.attend(qkv, heads, key_head, &mut block)));
         Ok(())
     })
+    .map(drop)
 }
 
 /// The queries of one task and where their results go.
@@ -257,8 +238,9 @@ mod tests {
                 }).collect()
             };
             let (q, k, v) = (draw(tokens * 24), draw(tokens * 12), draw(tokens * 12));
-            let tensor = |x: &[f32], width| matrix(x.to_vec(), width).unwrap();
-            let found = attention(&tensor(&q, 24), &tensor(&k, 12), &tensor(&v, 12), heads, &lengths).unwrap();
+            let chains: Vec<Sequence> = lengths.iter().map(|tokens| Sequence { earlier: 0, tokens: *tokens }).collect();
+            let (mut whole, mut whole_sums) = (vec![0.0; tokens * 24], vec![0.0; tokens * 4]);
+            attend([&q, &k, &v], heads, &chains, &Pool::default(), [&mut whole, &mut whole_sums]).unwrap();
             // The last chain's second half after its first one gives the same rows.
             let (last, before) = (lengths[lengths.len() - 1], tokens - lengths[lengths.len() - 1]);
             let chain = Sequence { earlier: last / 2, tokens: last - last / 2 };
@@ -266,13 +248,11 @@ mod tests {
             let (mut continued, mut sums) = (vec![0.0; chain.tokens * 24], vec![0.0; chain.tokens * 4]);
             let qkv = [&q[half * 24..], &k[before * 12..], &v[before * 12..]];
             attend(qkv, heads, &[chain], &Pool::default(), [&mut continued, &mut sums]).unwrap();
-            let whole = found.output.flatten_all().unwrap().to_vec1::<f32>().unwrap();
             for (found, expected) in continued.iter().zip(&whole[half * 24..]) {
                 prop_assert!((found - expected).abs() < 1e-5);
             }
             let (output, log_sums) = plain(&q, &k, &v, heads, &lengths);
-            for (found, expected) in [(found.output, output), (found.log_sums, log_sums)] {
-                let found = found.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+            for (found, expected) in [(whole, output), (whole_sums, log_sums)] {
                 prop_assert_eq!(found.len(), expected.len());
                 for (found, expected) in found.iter().zip(&expected) {
                     prop_assert!((f64::from(*found) - expected).abs() < 2e-5, "{} against {}", found, expected);

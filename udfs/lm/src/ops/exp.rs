@@ -31,7 +31,7 @@ pub fn exp(x: f32) -> f32 {
 
 /// The largest value; −∞ for none.
 #[inline(always)]
-pub(super) fn max(values: &[f32]) -> f32 {
+pub fn max(values: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if a > b { a } else { b };
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [f32::NEG_INFINITY; LANES];

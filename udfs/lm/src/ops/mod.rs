@@ -1,8 +1,7 @@
 //! What a layer is made of, on the CPU: each operation is a loop over slices, matrix products are candle's kernels in f32
 //! and ours in bf16.
 //!
-//! Tensors are [tokens, width], contiguous and f32. What takes tensors shares the cores; what takes rows is a task of
-//! its caller's.
+//! Rows are [tokens, width], f32, without gaps. What takes rows is a task of its caller's.
 
 mod attention;
 mod bf16;
@@ -21,18 +20,15 @@ use rayon::prelude::*;
 
 use super::Result;
 use asap_kernels::vectorized::vectorized;
-pub use attention::{Attention, Sequence, Softmax, attend, attention};
+pub use attention::{Sequence, Softmax, attend};
 pub use bf16::Bf16Matrix;
-pub use exp::{SumOfExponentials, exp};
+pub use exp::{SumOfExponentials, exp, max};
 pub use gemm::{Cores, Matrix, Update, multiply};
-pub use norm::{rms_norm, rms_norm_rows};
+pub use norm::rms_norm_rows;
 pub use pool::Pool;
 pub use projection::{Linear, Projection, Weight};
-pub use rotate::{Direction, rotate, rotate_rows};
-pub use swiglu::{swiglu, swiglu_rows};
-
-/// Rows that one task of a loop over rows takes.
-const ROWS_PER_TASK: usize = 64;
+pub use rotate::{Direction, rotate_rows};
+pub use swiglu::swiglu_rows;
 
 /// Reads the values of contiguous tensors of one type on the CPU.
 ///
@@ -79,25 +75,6 @@ pub fn read_rows<R>(
     })
 }
 
-/// The product of two f32 matrices on the CPU, [m, k] and [k, n], of any strides: m × n values, row by row.
-pub fn product(a: &Tensor, b: &Tensor) -> Result<Vec<f32>> {
-    let ((m, k), (rows, n)) = (a.dims2()?, b.dims2()?);
-    if k != rows {
-        return Err(Error::msg(format!("cannot multiply [{m}, {k}] by [{rows}, {n}]")).into());
-    }
-    let guards = [a, b].map(Tensor::storage_and_layout);
-    let mut views = Vec::with_capacity(2);
-    for (storage, layout) in &guards {
-        let Storage::Cpu(storage) = &**storage else { return Err(outside()) };
-        let values = &storage.as_slice::<f32>()?[layout.start_offset()..];
-        let strides = layout.stride();
-        views.push(Matrix::new(values, layout.shape().dims2()?, (strides[0], strides[1])));
-    }
-    let mut values = vec![0.0; m * n];
-    multiply(views[0], views[1], 1.0, &mut values, Update::Replace, Cores::All);
-    Ok(values)
-}
-
 fn outside() -> super::LmError {
     Error::msg("expected a tensor in the CPU's memory").into()
 }
@@ -108,15 +85,6 @@ pub fn matrix(values: Vec<f32>, width: usize) -> Result<Tensor> {
     Ok(Tensor::from_vec(values, (rows, width), &Device::Cpu)?)
 }
 
-/// x · Wᵀ + b: [tokens, input] to [tokens, output].
-pub fn linear(x: &Tensor, linear: &Linear) -> Result<Tensor> {
-    let mut values = product(x, &linear.weight.t()?)?;
-    if let Some(bias) = &linear.bias {
-        read([bias], |[bias]| for_rows(&mut values, bias.len(), |_, rows| add_to_rows(rows, bias)))?;
-    }
-    matrix(values, linear.weight.dim(0)?)
-}
-
 /// Adds `addends` to each row.
 pub fn add_to_rows(rows: &mut [f32], addends: &[f32]) {
     for row in rows.chunks_exact_mut(addends.len()) {
@@ -124,20 +92,37 @@ pub fn add_to_rows(rows: &mut [f32], addends: &[f32]) {
     }
 }
 
-/// Calls `change` with some rows and the index of their first, on all cores.
-fn for_rows(values: &mut [f32], width: usize, change: impl Fn(usize, &mut [f32]) + Sync) {
-    let tasks = values.par_chunks_mut(ROWS_PER_TASK * width).enumerate();
-    tasks.for_each(|(task, rows)| change(task * ROWS_PER_TASK, rows));
-}
-
-/// Runs tasks on all cores, or where there is only one, here.
+/// Runs tasks on all cores, or where there is only one, here. Results are in the order of the tasks.
 ///
 /// # Errors
 /// What a task fails with.
-pub fn on_all_cores<T: Send>(tasks: Vec<T>, task: impl Fn(T) -> Result<()> + Send + Sync) -> Result<()> {
+pub fn on_all_cores<T: Send, R: Send>(tasks: Vec<T>, task: impl Fn(T) -> Result<R> + Send + Sync) -> Result<Vec<R>> {
     match tasks.len() {
-        0 | 1 => tasks.into_iter().try_for_each(task),
+        0 | 1 => tasks.into_iter().map(task).collect(),
         // One at a time: tasks are large, and the last ones must not wait in one core's hands.
-        _ => tasks.into_par_iter().with_max_len(1).try_for_each(task),
+        _ => tasks.into_par_iter().with_max_len(1).map(task).collect(),
     }
+}
+
+/// Cuts arrays, each with its width, into blocks of as many rows, and runs a task for each block on all cores: with the
+/// place of its rows and its part of each array, nothing of one that is empty.
+///
+/// # Errors
+/// What a task fails with.
+pub fn on_blocks<const N: usize, R: Send>(
+    block: usize,
+    mut arrays: [(&mut [f32], usize); N],
+    task: impl Fn(Range<usize>, [&mut [f32]; N]) -> Result<R> + Send + Sync,
+) -> Result<Vec<R>> {
+    let rows = arrays.iter().map(|(array, width)| array.len() / width).max().unwrap_or(0);
+    let mut blocks = Vec::with_capacity(rows.div_ceil(block));
+    for first in (0..rows).step_by(block) {
+        let own = first..rows.min(first + block);
+        let parts = arrays.each_mut().map(|(array, width)| {
+            let end = array.len().min(own.len() * *width);
+            array.split_off_mut(..end).unwrap_or_default()
+        });
+        blocks.push((own, parts));
+    }
+    on_all_cores(blocks, |(rows, parts)| task(rows, parts))
 }

@@ -1,24 +1,9 @@
 //! Root mean square normalisation.
 
-use candle_core::Tensor;
-
-use super::super::Result;
-use super::{for_rows, matrix, read};
 use asap_kernels::vectorized::vectorized;
 
 /// Each group of `weight`'s length within a row, divided by the root of its mean square and multiplied by `weight`:
 /// a whole row for the norms of a layer, a head for those of queries and keys.
-pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
-    let width = x.dim(1)?;
-    let values = read([x, weight], |[x, weight]| {
-        let mut values = x.to_vec();
-        for_rows(&mut values, width, |_, rows| rms_norm_rows(rows, weight, epsilon));
-        values
-    })?;
-    matrix(values, width)
-}
-
-/// [`rms_norm`] of some rows in their place.
 pub fn rms_norm_rows(rows: &mut [f32], weight: &[f32], epsilon: f64) {
     vectorized(
         #[inline(always)]

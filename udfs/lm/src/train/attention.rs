@@ -1,186 +1,184 @@
 //! The gradient of causal attention, in blocks of queries and keys: memory never holds tokens × tokens.
 //!
-//! Probabilities are computed again, from the logarithms of the softmax sums that the forward pass returns.
+//! Probabilities are computed again, from the logarithms of the softmax sums that the forward pass left. Blocks of queries
+//! follow each other; at each the cores share out the blocks of keys that it sees, which own the gradients of their keys and
+//! values. What they say about the queries is added up in their order, so that it is the same on any number of cores.
 
-use candle_core::Tensor;
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::gradients::{add, dot};
-use crate::Result;
+use super::keep::Attended;
 use crate::config::Heads;
-use crate::ops::{Attention, Cores, Matrix, Update, exp, matrix, multiply, read};
+use crate::ops::{Cores, Matrix, Pool, Sequence, Update, exp, multiply};
 use asap_kernels::vectorized::vectorized;
 
-/// Queries of one block.
-const QUERIES: usize = 128;
+/// Queries of one product, those of all heads that share keys.
+const QUERIES: usize = 256;
 /// Keys of one block: its probabilities stay in a core's cache.
 const KEYS: usize = 512;
-// A block's first query then sees at least one key of every block that it meets.
-const _: () = assert!(KEYS.is_multiple_of(QUERIES));
 
-/// The gradients of attention by its inputs.
-#[derive(Debug)]
-pub struct AttentionGradient {
-    /// By the queries, [tokens, query heads × width].
-    pub q: Tensor,
-    /// By the keys, [tokens, key heads × width].
-    pub k: Tensor,
-    /// By the values, [tokens, key heads × width].
-    pub v: Tensor,
-}
-
-/// The gradients of `ops::attention(q, k, v, heads, lengths)` from its result and the gradient of its output.
+/// Turns q, k and v into the gradients by them of `ops::attend([q, k, v], heads, chains, …)`, from the `gradient` by what was
+/// gathered. The chains are whole.
 pub fn attention(
-    gradient: &Tensor,
-    [q, k, v]: [&Tensor; 3],
-    forward: &Attention,
+    attended: &mut Attended,
+    gradient: &[f32],
     heads: Heads,
-    lengths: &[usize],
-) -> Result<AttentionGradient> {
-    let mut parts = Vec::new();
-    let mut first = 0;
-    for length in lengths {
-        parts.extend((0..heads.query).map(|head| HeadOfChain { first, length: *length, head, heads }));
-        first += length;
-    }
-    let tokens = first;
-    let mut by_q = vec![0.0; tokens * heads.query * heads.width];
-    let mut by_k = vec![0.0; tokens * heads.key * heads.width];
-    let mut by_v = vec![0.0; tokens * heads.key * heads.width];
-    read([q, k, v, &forward.output, &forward.log_sums, gradient], |[q, k, v, output, log_sums, gradient]| {
-        let inputs = Inputs { q, k, v, output, log_sums, gradient };
-        let gradients: Vec<_> = parts.par_iter().map(|part| part.backward(&inputs)).collect();
-        // In order: the query heads that share a key head add up the same on any number of cores.
-        for (part, (from_q, from_k, from_v)) in parts.iter().zip(gradients) {
-            part.gather(&from_q, &mut by_q, part.head, heads.query);
-            part.gather(&from_k, &mut by_k, part.key_head(), heads.key);
-            part.gather(&from_v, &mut by_v, part.key_head(), heads.key);
-        }
-    })?;
-    let width = heads.key * heads.width;
-    Ok(AttentionGradient {
-        q: matrix(by_q, heads.query * heads.width)?,
-        k: matrix(by_k, width)?,
-        v: matrix(by_v, width)?,
-    })
-}
-
-/// What attention was computed from, what it gave, and the gradient by that.
-struct Inputs<'a> {
-    q: &'a [f32],
-    k: &'a [f32],
-    v: &'a [f32],
-    output: &'a [f32],
-    log_sums: &'a [f32],
-    gradient: &'a [f32],
-}
-
-/// One chain and query head.
-struct HeadOfChain {
-    /// The chain's first token.
-    first: usize,
-    /// The chain's tokens.
-    length: usize,
-    head: usize,
-    heads: Heads,
-}
-
-impl HeadOfChain {
-    fn key_head(&self) -> usize {
-        self.head / (self.heads.query / self.heads.key)
-    }
-
-    /// The gradients by the head's queries, by its keys and by its values, [tokens, width] each.
-    fn backward(&self, inputs: &Inputs) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
-        let width = self.heads.width;
-        let scale = (width as f32).sqrt().recip();
-        let (log_sums, means) = self.rows(inputs);
-        let zeros = || vec![0.0; self.length * width];
-        let (mut by_q, mut by_k, mut by_v) = (zeros(), zeros(), zeros());
-        let (mut probabilities, mut by_scores) = (Vec::new(), Vec::new());
-        for from in (0..self.length).step_by(QUERIES) {
-            let rows = from..self.length.min(from + QUERIES);
-            let q = self.matrix(inputs.q, self.head, self.heads.query, rows.start, rows.len());
-            let gradient = self.matrix(inputs.gradient, self.head, self.heads.query, rows.start, rows.len());
-            for first in (0..rows.end).step_by(KEYS) {
-                let count = KEYS.min(rows.end - first);
-                let k = self.matrix(inputs.k, self.key_head(), self.heads.key, first, count);
-                let v = self.matrix(inputs.v, self.key_head(), self.heads.key, first, count);
-                probabilities.resize(rows.len() * count, 0.0);
-                by_scores.resize(rows.len() * count, 0.0);
-                multiply(q, k.t(), scale, &mut probabilities, Update::Replace, Cores::One);
-                multiply(gradient, v.t(), 1.0, &mut by_scores, Update::Replace, Cores::One);
-                let seen = from + 1 - first;
-                vectorized(
-                    #[inline(always)]
-                    || {
-                        let (log_sums, means) = (&log_sums[rows.clone()], &means[rows.clone()]);
-                        softmax_backward(&mut probabilities, &mut by_scores, count, seen, log_sums, means);
-                    },
-                );
-                let keys = first * width..(first + count) * width;
-                let probabilities = Matrix::dense(&probabilities, rows.len(), count);
-                let by_scores = Matrix::dense(&by_scores, rows.len(), count);
-                multiply(probabilities.t(), gradient, 1.0, &mut by_v[keys.clone()], Update::Add, Cores::One);
-                multiply(by_scores.t(), q, scale, &mut by_k[keys], Update::Add, Cores::One);
-                let queries = rows.start * width..rows.end * width;
-                multiply(by_scores, k, scale, &mut by_q[queries], Update::Add, Cores::One);
+    chains: &[Sequence],
+    scratch: &Pool<Scratch>,
+) {
+    let Attended { q, k, v, gathered, log_sums } = attended;
+    let given = Given { gathered, gradient, log_sums };
+    let shared = heads.query / heads.key;
+    let tokens_at_once = (QUERIES / shared).max(1);
+    let mut blocks = blocks(heads, chains);
+    let longest = chains.iter().map(|chain| chain.tokens).max().unwrap_or(0);
+    for from in (0..longest).step_by(tokens_at_once) {
+        let sees = |block: &&mut KeyBlock| from < block.length && block.first < from + tokens_at_once;
+        blocks.par_iter_mut().with_max_len(1).filter(sees).for_each(|block| {
+            let queries = from..block.length.min(from + tokens_at_once);
+            scratch.with(|scratch| block.step(queries, [q, k, v], given, heads, scratch));
+        });
+        for block in blocks.iter_mut().filter(sees) {
+            let queries = from..block.length.min(from + tokens_at_once);
+            for (token, by_q) in queries.zip(block.by_q.chunks_exact(shared * heads.width)) {
+                let place = ((block.chain + token) * heads.query + block.head * shared) * heads.width;
+                let to = &mut q[place..place + by_q.len()];
+                if block.first == 0 { to.copy_from_slice(by_q) } else { add(to, by_q) }
             }
         }
-        (by_q, by_k, by_v)
     }
-
-    /// For each query the logarithm of its softmax sum, and the mean of the gradients by its probabilities, weighted by
-    /// them, which is output · gradient.
-    fn rows(&self, inputs: &Inputs) -> (Vec<f32>, Vec<f32>) {
-        let Heads { query, width, .. } = self.heads;
-        let tokens = self.first..self.first + self.length;
-        let log_sums = tokens.clone().map(|token| inputs.log_sums[token * query + self.head]);
-        let means = tokens.map(|token| {
-            let row = (token * query + self.head) * width;
-            dot(&inputs.output[row..row + width], &inputs.gradient[row..row + width])
-        });
-        (log_sums.collect(), means.collect())
-    }
-
-    /// Tokens of the chain at one of `heads` heads, [count, width].
-    fn matrix<'a>(&self, x: &'a [f32], head: usize, heads: usize, first: usize, count: usize) -> Matrix<'a> {
-        let width = self.heads.width;
-        let start = ((self.first + first) * heads + head) * width;
-        Matrix::new(&x[start..], (count, width), (heads * width, 1))
-    }
-
-    /// Adds a head's gradient, [tokens, width], to that of all heads, [all tokens, heads × width].
-    fn gather(&self, from: &[f32], to: &mut [f32], head: usize, heads: usize) {
-        let width = self.heads.width;
-        let rows = to[self.first * heads * width..].chunks_exact_mut(heads * width);
-        for (row, from) in rows.zip(from.chunks_exact(width)) {
-            add(&mut row[head * width..(head + 1) * width], from);
+    for block in &blocks {
+        let rows = block.by_k.chunks_exact(heads.width).zip(block.by_v.chunks_exact(heads.width));
+        for (token, (by_k, by_v)) in (block.chain + block.first..).zip(rows) {
+            let place = (token * heads.key + block.head) * heads.width;
+            k[place..place + heads.width].copy_from_slice(by_k);
+            v[place..place + heads.width].copy_from_slice(by_v);
         }
     }
 }
 
-/// Turns scores into probabilities and the gradient by probabilities into the gradient by scores. Rows have `count` keys;
-/// the first row sees `seen` of them, each next row one more.
-#[inline(always)]
-fn softmax_backward(
-    scores: &mut [f32],
-    gradient: &mut [f32],
-    count: usize,
-    seen: usize,
-    log_sums: &[f32],
-    means: &[f32],
-) {
-    let rows = scores.chunks_exact_mut(count).zip(gradient.chunks_exact_mut(count));
-    // Copies of the row's numbers: behind references they would be read again after every store.
-    for (row, ((scores, gradient), (&log_sum, &mean))) in rows.zip(log_sums.iter().zip(means)).enumerate() {
-        let (scores, hidden) = scores.split_at_mut((seen + row).min(count));
-        let (gradient, by_hidden) = gradient.split_at_mut(scores.len());
-        hidden.fill(0.0);
-        by_hidden.fill(0.0);
-        for (score, gradient) in scores.iter_mut().zip(gradient) {
-            *score = exp(*score - log_sum);
-            *gradient = *score * (*gradient - mean);
+/// What attention gave, and the gradient by that.
+#[derive(Debug, Clone, Copy)]
+struct Given<'a> {
+    /// [tokens, query heads × width].
+    gathered: &'a [f32],
+    /// The gradient by it.
+    gradient: &'a [f32],
+    /// [tokens, query heads].
+    log_sums: &'a [f32],
+}
+
+/// What a block of keys needs while it is at one block of queries.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// Rows × width; a row is a token's query at one of the heads that share the keys.
+    queries: Vec<f32>,
+    /// Rows × width.
+    gradient: Vec<f32>,
+    /// Rows × keys.
+    probabilities: Vec<f32>,
+    /// Rows × keys.
+    by_scores: Vec<f32>,
+}
+
+/// Some keys of a chain at one key head.
+#[derive(Debug)]
+struct KeyBlock {
+    /// The chain's first token.
+    chain: usize,
+    /// The chain's tokens.
+    length: usize,
+    /// The key head.
+    head: usize,
+    /// The first key within the chain.
+    first: usize,
+    /// The gradient by its keys, [keys, width].
+    by_k: Vec<f32>,
+    /// The gradient by its values, [keys, width].
+    by_v: Vec<f32>,
+    /// Its part of the gradient by the queries of the current block, rows × width.
+    by_q: Vec<f32>,
+}
+
+fn blocks(heads: Heads, chains: &[Sequence]) -> Vec<KeyBlock> {
+    let mut blocks = Vec::new();
+    let mut chain = 0;
+    for length in chains.iter().map(|chain| chain.tokens) {
+        for head in 0..heads.key {
+            blocks.extend((0..length).step_by(KEYS).map(|first| {
+                let zeros = || vec![0.0; KEYS.min(length - first) * heads.width];
+                KeyBlock { chain, length, head, first, by_k: zeros(), by_v: zeros(), by_q: Vec::new() }
+            }));
         }
+        chain += length;
+    }
+    blocks
+}
+
+impl KeyBlock {
+    /// Adds what queries of its chain say to the gradients by its keys and values, and computes its part of that by them.
+    fn step(
+        &mut self,
+        tokens: Range<usize>,
+        [q, k, v]: [&[f32]; 3],
+        given: Given,
+        heads: Heads,
+        Scratch { queries, gradient, probabilities, by_scores }: &mut Scratch,
+    ) {
+        let Heads { query, key, width } = heads;
+        let (shared, scale) = (query / key, (width as f32).sqrt().recip());
+        let rows = tokens.len() * shared;
+        let count = (self.by_k.len() / width).min(tokens.end - self.first);
+        queries.clear();
+        gradient.clear();
+        for token in self.chain + tokens.start..self.chain + tokens.end {
+            let own = (token * query + self.head * shared) * width..(token * query + (self.head + 1) * shared) * width;
+            queries.extend_from_slice(&q[own.clone()]);
+            gradient.extend_from_slice(&given.gradient[own]);
+        }
+        let own = ((self.chain + self.first) * key + self.head) * width;
+        let [keys, values] = [k, v].map(|x| Matrix::new(&x[own..], (count, width), (key * width, 1)));
+        let (queries, gradients) = (Matrix::dense(queries, rows, width), Matrix::dense(gradient, rows, width));
+        probabilities.resize(rows * count, 0.0);
+        by_scores.resize(rows * count, 0.0);
+        multiply(queries, keys.t(), scale, probabilities, Update::Replace, Cores::One);
+        multiply(gradients, values.t(), 1.0, by_scores, Update::Replace, Cores::One);
+        vectorized(
+            #[inline(always)]
+            || {
+                for row in 0..rows {
+                    let (token, head) = (tokens.start + row / shared, self.head * shared + row % shared);
+                    let seen = (token + 1).saturating_sub(self.first).min(count);
+                    let place = (self.chain + token) * query + head;
+                    let gathered = &given.gathered[place * width..(place + 1) * width];
+                    let mean = dot(gathered, &gradient[row * width..(row + 1) * width]);
+                    let part = row * count..(row + 1) * count;
+                    let parts = (&mut probabilities[part.clone()], &mut by_scores[part]);
+                    softmax_backward(parts, seen, given.log_sums[place], mean);
+                }
+            },
+        );
+        let probabilities = Matrix::dense(probabilities, rows, count);
+        let by_scores = Matrix::dense(by_scores, rows, count);
+        self.by_q.resize(rows * width, 0.0);
+        multiply(probabilities.t(), gradients, 1.0, &mut self.by_v[..count * width], Update::Add, Cores::One);
+        multiply(by_scores.t(), queries, scale, &mut self.by_k[..count * width], Update::Add, Cores::One);
+        multiply(by_scores, keys, scale, &mut self.by_q, Update::Replace, Cores::One);
+    }
+}
+
+/// Turns a row's scores, of which it sees the first `seen`, into probabilities, and the gradient by probabilities into that
+/// by scores. `mean` is the mean of the gradient by probabilities, weighted by them: what was gathered · its gradient.
+#[inline(always)]
+fn softmax_backward((scores, gradient): (&mut [f32], &mut [f32]), seen: usize, log_sum: f32, mean: f32) {
+    let (scores, hidden) = scores.split_at_mut(seen);
+    let (gradient, by_hidden) = gradient.split_at_mut(seen);
+    hidden.fill(0.0);
+    by_hidden.fill(0.0);
+    for (score, gradient) in scores.iter_mut().zip(gradient) {
+        *score = exp(*score - log_sum);
+        *gradient = *score * (*gradient - mean);
     }
 }

@@ -1,11 +1,5 @@
-//! Examples in one run of tokens, their loss and its gradient.
+//! Examples in one run of tokens.
 
-use candle_core::{Device, Tensor};
-
-use super::{gradients, layer, loss};
-use crate::decoder::Decoder;
-use crate::ops;
-use crate::weights::Weights;
 use crate::{Result, Tokenizer};
 
 /// A prompt with the response to learn.
@@ -64,43 +58,6 @@ impl Batch {
         }
         batch
     }
-}
-
-/// The sum of −ln P over the tokens to learn, in nats, and the gradient of `scale` times it by every weight.
-///
-/// # Errors
-/// If a token is not in the model's vocabulary.
-pub fn gradient(decoder: &Decoder, batch: &Batch, scale: f32) -> Result<(f64, Weights)> {
-    let weights = &decoder.weights;
-    let packing = layer::Packing::new(decoder, &batch.lengths);
-    let mut x = weights.embed.index_select(&Tensor::new(batch.ids.as_slice(), &Device::Cpu)?, 0)?;
-    let mut kept = Vec::with_capacity(weights.layers.len());
-    for layer in &weights.layers {
-        let (output, for_gradient) = layer::forward(decoder, layer, x, &packing)?;
-        kept.push(for_gradient);
-        x = output;
-    }
-    let epsilon = decoder.config.rms_norm_eps;
-    let hidden = ops::rms_norm(&x, &weights.norm, epsilon)?;
-    let rows = Tensor::new(batch.rows.as_slice(), &Device::Cpu)?;
-    let loss = loss::cross_entropy(&hidden.index_select(&rows, 0)?, weights.output(), &batch.targets, scale)?;
-    let by_hidden = hidden.zeros_like()?.index_add(&rows, &loss.by_hidden, 0)?;
-    let (mut by_x, norm) = gradients::rms_norm(&by_hidden, &x, &weights.norm, epsilon)?;
-
-    let mut layers = Vec::with_capacity(weights.layers.len());
-    for (layer, kept) in weights.layers.iter().zip(kept).rev() {
-        let (by_input, by_layer) = layer::backward(decoder, layer, &kept, &by_x, &packing)?;
-        layers.push(by_layer);
-        by_x = by_input;
-    }
-    layers.reverse();
-    let (embed, lm_head) = match weights.lm_head {
-        Some(_) => (weights.embed.zeros_like()?, Some(loss.by_output)),
-        None => (loss.by_output, None),
-    };
-    let ids = Tensor::new(batch.ids.as_slice(), &Device::Cpu)?;
-    let embed = embed.index_add(&ids, &by_x, 0)?;
-    Ok((loss.nats, Weights { embed, layers, norm, lm_head }))
 }
 
 #[cfg(test)]

@@ -1,106 +1,66 @@
-//! The gradients of what a layer is made of, each from the gradient of the operation's result.
+//! The gradients of what a layer is made of, each from the gradient of the operation's result, on rows.
 //!
-//! Work is split into blocks of rows whose size does not depend on the number of threads, and partial sums are added in
-//! order, so that results are the same to the last bit on any number of cores.
+//! Partial sums are those of rows whose number does not depend on the number of threads, and are added in order, so that
+//! results are the same to the last bit on any number of cores.
 
-use candle_core::Tensor;
-use rayon::prelude::*;
-
-use crate::Result;
-use crate::ops::Linear;
-use crate::ops::{exp, matrix, product, read};
+use crate::ops::exp;
 use asap_kernels::vectorized::vectorized;
 
-/// Rows of one task.
-const BLOCK_ROWS: usize = 64;
+/// Rows of one partial sum.
+const ROWS_PER_SUM: usize = 64;
 
-/// The gradients of `ops::linear` by its input and by its weights.
-pub fn linear(gradient: &Tensor, x: &Tensor, linear: &Linear) -> Result<(Tensor, Linear)> {
-    let width = gradient.dim(1)?;
-    let weight = matrix(product(&gradient.t()?, x)?, x.dim(1)?)?;
-    let bias = linear.bias.is_some().then(|| read([gradient], |[gradient]| vector(sum_rows(gradient, width))));
-    let by_x = matrix(product(gradient, &linear.weight)?, x.dim(1)?)?;
-    Ok((by_x, Linear { weight, bias: bias.transpose()?.transpose()? }))
+/// Turns the gradient of `ops::rms_norm_rows(x, weight, epsilon)` by its result into that by `x`, and adds that by `weight`
+/// to `by_weight`.
+pub fn rms_norm(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, by_weight: &mut [f32]) {
+    let part = ROWS_PER_SUM * weight.len();
+    let mut sum = vec![0.0; weight.len()];
+    for (gradient, x) in gradient.chunks_mut(part).zip(x.chunks(part)) {
+        sum.fill(0.0);
+        vectorized(
+            #[inline(always)]
+            || rms_norm_part(gradient, x, weight, epsilon, &mut sum),
+        );
+        add(by_weight, &sum);
+    }
 }
 
-/// The gradients of `ops::rms_norm` by its input and by its weight.
-pub fn rms_norm(gradient: &Tensor, x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<(Tensor, Tensor)> {
-    let width = x.dim(1)?;
-    let (by_x, by_weight) = read([gradient, x, weight], |[gradient, x, weight]| {
-        let block = BLOCK_ROWS * weight.len();
-        let mut by_x = vec![0.0; x.len()];
-        let blocks = by_x.par_chunks_mut(block).zip(gradient.par_chunks(block)).zip(x.par_chunks(block));
-        let parts = blocks.map(|((by_x, gradient), x)| {
-            vectorized(
-                #[inline(always)]
-                || rms_norm_rows(by_x, gradient, x, weight, epsilon),
-            )
-        });
-        let parts = parts.collect::<Vec<_>>().concat();
-        (by_x, sum_rows(&parts, weight.len()))
-    })?;
-    Ok((matrix(by_x, width)?, vector(by_weight)?))
-}
-
-/// Writes the gradient by x and returns the gradient by the weight.
 #[inline(always)]
-fn rms_norm_rows(by_x: &mut [f32], gradient: &[f32], x: &[f32], weight: &[f32], epsilon: f64) -> Vec<f32> {
+fn rms_norm_part(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, by_weight: &mut [f32]) {
     let width = weight.len();
-    let mut by_weight = vec![0.0; width];
-    let rows = by_x.chunks_exact_mut(width).zip(gradient.chunks_exact(width)).zip(x.chunks_exact(width));
-    for ((by_x, gradient), x) in rows {
+    for (gradient, x) in gradient.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
         let inverse = (f64::from(dot(x, x)) / width as f64 + epsilon).sqrt().recip() as f32;
-        for ((by_x, (gradient, x)), (weight, by_weight)) in
-            by_x.iter_mut().zip(gradient.iter().zip(x)).zip(weight.iter().zip(&mut by_weight))
-        {
-            *by_x = gradient * weight;
-            *by_weight += gradient * x * inverse;
+        for ((gradient, x), (weight, by_weight)) in gradient.iter_mut().zip(x).zip(weight.iter().zip(&mut *by_weight)) {
+            *by_weight += *gradient * x * inverse;
+            *gradient *= weight;
         }
-        let along = dot(by_x, x) * inverse * inverse / width as f32;
-        by_x.iter_mut().zip(x).for_each(|(by_x, x)| *by_x = inverse * (*by_x - x * along));
-    }
-    by_weight
-}
-
-/// The gradients of `ops::swiglu` by gate and by up.
-pub fn swiglu(gradient: &Tensor, gate: &Tensor, up: &Tensor) -> Result<(Tensor, Tensor)> {
-    let width = gate.dim(1)?;
-    let (by_gate, by_up) = read([gradient, gate, up], |[gradient, gate, up]| {
-        let block = BLOCK_ROWS * width;
-        let (mut by_gate, mut by_up) = (vec![0.0; gate.len()], vec![0.0; gate.len()]);
-        let results = by_gate.par_chunks_mut(block).zip(by_up.par_chunks_mut(block));
-        let inputs = gradient.par_chunks(block).zip(gate.par_chunks(block)).zip(up.par_chunks(block));
-        results.zip(inputs).for_each(|((by_gate, by_up), ((gradient, gate), up))| {
-            vectorized(
-                #[inline(always)]
-                || swiglu_block(by_gate, by_up, gradient, gate, up),
-            );
-        });
-        (by_gate, by_up)
-    })?;
-    Ok((matrix(by_gate, width)?, matrix(by_up, width)?))
-}
-
-#[inline(always)]
-fn swiglu_block(by_gate: &mut [f32], by_up: &mut [f32], gradient: &[f32], gate: &[f32], up: &[f32]) {
-    let inputs = gradient.iter().zip(gate).zip(up);
-    for ((by_gate, by_up), ((gradient, gate), up)) in by_gate.iter_mut().zip(by_up).zip(inputs) {
-        let sigmoid = 1.0 / (1.0 + exp(-gate));
-        *by_up = gradient * gate * sigmoid;
-        *by_gate = gradient * up * sigmoid * (1.0 + gate * (1.0 - sigmoid));
+        let along = dot(gradient, x) * inverse * inverse / width as f32;
+        gradient.iter_mut().zip(x).for_each(|(gradient, x)| *gradient = inverse * (*gradient - x * along));
     }
 }
 
-/// The sum of all rows.
-fn sum_rows(x: &[f32], width: usize) -> Vec<f32> {
-    let parts = x.par_chunks(BLOCK_ROWS * width).map(|rows| {
-        let mut sum = vec![0.0; width];
-        rows.chunks_exact(width).for_each(|row| add(&mut sum, row));
-        sum
-    });
-    let mut total = vec![0.0; width];
-    parts.collect::<Vec<_>>().iter().for_each(|part| add(&mut total, part));
-    total
+/// Turns gate and up into the gradients by them of `ops::swiglu_rows(gate, up)`, from that by its result.
+pub fn swiglu(gradient: &[f32], gate: &mut [f32], up: &mut [f32]) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for (gradient, (gate, up)) in gradient.iter().zip(gate.iter_mut().zip(up.iter_mut())) {
+                let sigmoid = 1.0 / (1.0 + exp(-*gate));
+                let by_up = gradient * *gate * sigmoid;
+                *gate = gradient * *up * sigmoid * (1.0 + *gate * (1.0 - sigmoid));
+                *up = by_up;
+            }
+        },
+    );
+}
+
+/// Adds the sum of all rows to `sum`.
+pub fn sum_rows(rows: &[f32], sum: &mut [f32]) {
+    let mut part = vec![0.0; sum.len()];
+    for rows in rows.chunks(ROWS_PER_SUM * sum.len()) {
+        part.fill(0.0);
+        rows.chunks_exact(part.len()).for_each(|row| add(&mut part, row));
+        add(sum, &part);
+    }
 }
 
 /// Adds number by number.
@@ -120,71 +80,65 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
 }
 
-fn vector(values: Vec<f32>) -> Result<Tensor> {
-    let count = values.len();
-    Ok(matrix(values, count)?.reshape(count)?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ops;
 
     /// Central differences of Σ coefficients × result by every number of x.
-    fn slopes(x: &Tensor, coefficients: &Tensor, result: impl Fn(&Tensor) -> Tensor) -> Vec<f32> {
-        let numbers = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-        let value = |i: usize, change: f32| {
-            let mut numbers = numbers.clone();
-            numbers[i] += change;
-            let changed = Tensor::from_vec(numbers, x.shape(), x.device()).unwrap();
-            let product = (result(&changed) * coefficients).unwrap();
-            product.to_dtype(candle_core::DType::F64).unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap()
+    fn slopes(x: &[f32], coefficients: &[f32], result: impl Fn(&[f32]) -> Vec<f32>) -> Vec<f32> {
+        let value = |i: usize, change: f32| -> f64 {
+            let mut changed = x.to_vec();
+            changed[i] += change;
+            result(&changed).iter().zip(coefficients).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
         };
-        (0..numbers.len()).map(|i| ((value(i, 1e-2) - value(i, -1e-2)) / 2e-2) as f32).collect()
+        (0..x.len()).map(|i| ((value(i, 1e-2) - value(i, -1e-2)) / 2e-2) as f32).collect()
     }
 
-    fn assert_close(found: &Tensor, expected: &[f32]) {
-        let found = found.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    fn assert_close(found: &[f32], expected: &[f32]) {
         assert_eq!(found.len(), expected.len());
         for (found, expected) in found.iter().zip(expected) {
             assert!((found - expected).abs() < 2e-3, "{found} against {expected}");
         }
     }
 
-    fn wave(rows: usize, width: usize, phase: f32) -> Tensor {
-        matrix((0..rows * width).map(|i| (i as f32 * 1.7 + phase).sin() * 1.5).collect(), width).unwrap()
+    fn wave(count: usize, phase: f32) -> Vec<f32> {
+        (0..count).map(|i| (i as f32 * 1.7 + phase).sin() * 1.5).collect()
     }
 
     #[test]
     fn gradients_are_the_slopes() {
-        let (x, upstream) = (wave(3, 8, 0.0), wave(3, 8, 2.0));
+        let (x, upstream) = (wave(24, 0.0), wave(24, 2.0));
         // Two groups of four in a row, as in the norm of each head.
-        let weight = wave(1, 4, 1.0).reshape(4).unwrap();
-        let (by_x, by_weight) = rms_norm(&upstream, &x, &weight, 1e-6).unwrap();
-        assert_close(&by_x, &slopes(&x, &upstream, |x| ops::rms_norm(x, &weight, 1e-6).unwrap()));
-        assert_close(&by_weight, &slopes(&weight, &upstream, |weight| ops::rms_norm(&x, weight, 1e-6).unwrap()));
+        let weight = wave(4, 1.0);
+        let norm = |x: &[f32], weight: &[f32]| {
+            let mut rows = x.to_vec();
+            ops::rms_norm_rows(&mut rows, weight, 1e-6);
+            rows
+        };
+        let (mut by_x, mut by_weight) = (upstream.clone(), vec![0.0; 4]);
+        rms_norm(&mut by_x, &x, &weight, 1e-6, &mut by_weight);
+        assert_close(&by_x, &slopes(&x, &upstream, |x| norm(x, &weight)));
+        assert_close(&by_weight, &slopes(&weight, &upstream, |weight| norm(&x, weight)));
 
-        let up = wave(3, 8, 3.0);
-        let (by_gate, by_up) = swiglu(&upstream, &x, &up).unwrap();
-        assert_close(&by_gate, &slopes(&x, &upstream, |gate| ops::swiglu(gate, &up).unwrap()));
-        assert_close(&by_up, &slopes(&up, &upstream, |up| ops::swiglu(&x, up).unwrap()));
-
-        let of = |weight: &Tensor, bias: &Tensor| Linear { weight: weight.clone(), bias: Some(bias.clone()) };
-        let (weight, bias) = (wave(8, 8, 4.0), wave(1, 8, 5.0).reshape(8).unwrap());
-        let (by_x, by_linear) = linear(&upstream, &x, &of(&weight, &bias)).unwrap();
-        assert_close(&by_x, &slopes(&x, &upstream, |x| ops::linear(x, &of(&weight, &bias)).unwrap()));
-        let by_weight = slopes(&weight, &upstream, |weight| ops::linear(&x, &of(weight, &bias)).unwrap());
-        assert_close(&by_linear.weight, &by_weight);
-        let by_bias = slopes(&bias, &upstream, |bias| ops::linear(&x, &of(&weight, bias)).unwrap());
-        assert_close(&by_linear.bias.unwrap(), &by_bias);
+        let up = wave(24, 3.0);
+        let activated = |gate: &[f32], up: &[f32]| {
+            let mut rows = gate.to_vec();
+            ops::swiglu_rows(&mut rows, up);
+            rows
+        };
+        let (mut by_gate, mut by_up) = (x.clone(), up.clone());
+        swiglu(&upstream, &mut by_gate, &mut by_up);
+        assert_close(&by_gate, &slopes(&x, &upstream, |gate| activated(gate, &up)));
+        assert_close(&by_up, &slopes(&up, &upstream, |up| activated(&x, up)));
     }
 
     #[test]
-    fn sums_do_not_depend_on_the_blocks() {
-        let width = 3;
-        let x: Vec<f32> = (0..width * (BLOCK_ROWS * 2 + 5)).map(|i| (i % 7) as f32).collect();
-        let expected: Vec<f32> = (0..width).map(|column| x.iter().skip(column).step_by(width).sum()).collect();
-        assert_eq!(sum_rows(&x, width), expected);
-        assert_eq!(dot(&x[..19], &x[..19]), x[..19].iter().map(|x| x * x).sum::<f32>());
+    fn sums_do_not_depend_on_the_parts() {
+        let rows: Vec<f32> = (0..1000 * 3).map(|i| (i % 7) as f32).collect();
+        let expected: Vec<f32> = (0..3).map(|c| rows.iter().skip(c).step_by(3).sum()).collect();
+        let mut sum = vec![0.0; 3];
+        sum_rows(&rows, &mut sum);
+        assert_eq!(sum, expected);
     }
 }

@@ -1,56 +1,103 @@
-//! The loss of next tokens and its gradient, with the output layer in chunks of rows.
+//! The loss of next tokens and its gradient: the final norm and the output layer, in chunks of the rows that are learned.
 
-use candle_core::Tensor;
+use candle_core::Error;
 use rayon::prelude::*;
 
+use super::gradients;
 use crate::Result;
-use crate::ops::{Cores, Matrix, Update, exp, matrix, multiply, read};
+use crate::ops::{self, Cores, Matrix, Update, exp, max, multiply};
 use asap_kernels::vectorized::vectorized;
 
-/// The most logits that memory holds at a time: 128 MB of them.
-const CHUNK_LOGITS: usize = 1 << 25;
+/// The most logits that memory holds at a time: 256 MB of them.
+pub const CHUNK_LOGITS: usize = 1 << 26;
 
-/// The loss of some rows with its gradient.
+/// What turns the last layer's output into logits.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a> {
+    /// The weight of the final norm, [hidden].
+    pub norm: &'a [f32],
+    /// Added to the mean square in it.
+    pub epsilon: f64,
+    /// The output layer, [vocabulary, hidden].
+    pub output: &'a [f32],
+}
+
+/// The gradient by a head's weights, which is added to.
 #[derive(Debug)]
-pub struct Loss {
-    /// The sum of −ln P(target) in nats.
-    pub nats: f64,
-    /// The gradient by the hidden rows, [rows, hidden].
-    pub by_hidden: Tensor,
-    /// The gradient by the output layer, [vocabulary, hidden].
-    pub by_output: Tensor,
+pub struct HeadGradient<'a> {
+    /// [hidden].
+    pub norm: &'a mut [f32],
+    /// [vocabulary, hidden].
+    pub output: &'a mut [f32],
 }
 
-/// The sum over rows of −ln P(target), where P = softmax(hidden × outputᵀ), with the gradient of `scale` times it.
-///
-/// `hidden` is [rows, hidden], `output` [vocabulary, hidden], `targets` one token of each row.
-///
-/// # Errors
-/// If the shapes do not fit each other.
-pub fn cross_entropy(hidden: &Tensor, output: &Tensor, targets: &[u32], scale: f32) -> Result<Loss> {
-    in_chunks(hidden, output, targets, scale, (CHUNK_LOGITS / output.dim(0)?).max(1))
+/// What a chunk needs.
+#[derive(Debug, Default)]
+pub struct ChunkRoom {
+    rows: Vec<f32>,
+    normed: Vec<f32>,
+    logits: Vec<f32>,
 }
 
-fn in_chunks(hidden: &Tensor, output: &Tensor, targets: &[u32], scale: f32, chunk_rows: usize) -> Result<Loss> {
-    let (vocabulary, width) = output.dims2()?;
-    let mut nats = 0.0;
-    let mut by_hidden = vec![0.0; targets.len() * width];
-    let mut by_output = vec![0.0; vocabulary * width];
-    let mut logits = Vec::new();
-    read([hidden, output], |[hidden, output]| {
-        let output = Matrix::dense(output, vocabulary, width);
-        let chunks = hidden.chunks(chunk_rows * width).zip(by_hidden.chunks_mut(chunk_rows * width));
-        for ((hidden, by_hidden), targets) in chunks.zip(targets.chunks(chunk_rows)) {
-            let hidden = Matrix::dense(hidden, targets.len(), width);
-            logits.resize(targets.len() * vocabulary, 0.0);
-            multiply(hidden, output.t(), 1.0, &mut logits, Update::Replace, Cores::All);
-            nats += surprisals(&mut logits, targets, scale);
-            let by_logits = Matrix::dense(&logits, targets.len(), vocabulary);
-            multiply(by_logits, output, 1.0, by_hidden, Update::Replace, Cores::All);
-            multiply(by_logits.t(), hidden, 1.0, &mut by_output, Update::Add, Cores::All);
+impl Head<'_> {
+    /// The sum over `rows` of −ln P(target) in nats, one target for each row, where P = softmax(norm(x) × outputᵀ). It turns
+    /// `x`, [tokens, hidden], into the gradient of `scale` times the sum by it. Rows ascend.
+    ///
+    /// # Errors
+    /// If a target is not in the vocabulary.
+    pub fn backward(
+        &self,
+        x: &mut [f32],
+        (rows, targets): (&[u32], &[u32]),
+        scale: f32,
+        by: HeadGradient,
+        room: &mut ChunkRoom,
+    ) -> Result<f64> {
+        let chunk_rows = (CHUNK_LOGITS / (self.output.len() / self.norm.len())).max(1);
+        self.in_chunks(x, (rows, targets), scale, by, room, chunk_rows)
+    }
+
+    fn in_chunks(
+        &self,
+        x: &mut [f32],
+        (rows, targets): (&[u32], &[u32]),
+        scale: f32,
+        by: HeadGradient,
+        room: &mut ChunkRoom,
+        chunk_rows: usize,
+    ) -> Result<f64> {
+        let width = self.norm.len();
+        let vocabulary = self.output.len() / width;
+        if let Some(target) = targets.iter().find(|target| **target as usize >= vocabulary) {
+            return Err(Error::msg(format!("expected a token below {vocabulary}, found {target}")).into());
         }
-    })?;
-    Ok(Loss { nats, by_hidden: matrix(by_hidden, width)?, by_output: matrix(by_output, width)? })
+        let output = Matrix::dense(self.output, vocabulary, width);
+        let mut nats = 0.0;
+        let mut behind = 0;
+        for (places, targets) in rows.chunks(chunk_rows).zip(targets.chunks(chunk_rows)) {
+            let ChunkRoom { rows, normed, logits } = room;
+            rows.clear();
+            places.iter().for_each(|place| rows.extend_from_slice(&x[*place as usize * width..][..width]));
+            normed.clone_from(rows);
+            ops::rms_norm_rows(normed, self.norm, self.epsilon);
+            logits.resize(places.len() * vocabulary, 0.0);
+            let hidden = Matrix::dense(normed, places.len(), width);
+            multiply(hidden, output.t(), 1.0, logits, Update::Replace, Cores::All);
+            nats += surprisals(logits, targets, scale);
+            let by_logits = Matrix::dense(logits, places.len(), vocabulary);
+            multiply(by_logits.t(), hidden, 1.0, by.output, Update::Add, Cores::All);
+            multiply(by_logits, output, 1.0, normed, Update::Replace, Cores::All);
+            gradients::rms_norm(normed, rows, self.norm, self.epsilon, by.norm);
+            for (place, row) in places.iter().zip(normed.chunks_exact(width)) {
+                let place = *place as usize * width;
+                x[behind..place].fill(0.0);
+                x[place..place + width].copy_from_slice(row);
+                behind = place + width;
+            }
+        }
+        x[behind..].fill(0.0);
+        Ok(nats)
+    }
 }
 
 /// Turns rows of logits into the gradient by them of `scale` × Σ −ln P(target), and returns the sum without scale.
@@ -58,19 +105,19 @@ fn surprisals(logits: &mut [f32], targets: &[u32], scale: f32) -> f64 {
     let vocabulary = logits.len() / targets.len();
     let surprisal = |(row, target): (&mut [f32], &u32)| {
         let target = *target as usize;
-        let highest = row.iter().copied().fold(f32::MIN, f32::max);
-        let below = highest - row[target];
-        let sum = vectorized(
+        vectorized(
             #[inline(always)]
             || {
+                let highest = max(row);
+                let below = highest - row[target];
                 row.iter_mut().for_each(|x| *x = exp(*x - highest));
-                sum(row)
+                let sum = sum(row);
+                let factor = scale / sum;
+                row.iter_mut().for_each(|x| *x *= factor);
+                row[target] -= scale;
+                f64::from(below) + f64::from(sum).ln()
             },
-        );
-        let factor = scale / sum;
-        row.iter_mut().for_each(|x| *x *= factor);
-        row[target] -= scale;
-        f64::from(below) + f64::from(sum).ln()
+        )
     };
     // Collected first: the order of the sum must not depend on the number of threads.
     let all: Vec<f64> = logits.par_chunks_exact_mut(vocabulary).zip(targets).map(surprisal).collect();
@@ -91,7 +138,7 @@ fn sum(row: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use candle_core::{Device, Var};
+    use candle_core::{Device, Tensor, Var};
 
     #[test]
     fn chunks_of_any_size_agree_with_autograd() {
@@ -99,20 +146,33 @@ mod tests {
             let numbers: Vec<f32> = (0..rows * width).map(|i| (i as f32 * pace).sin() * 2.0).collect();
             Var::from_vec(numbers, (rows, width), &Device::Cpu).unwrap()
         };
-        let (hidden, output) = (wave(9, 5, 0.9), wave(70, 5, 0.37));
+        let numbers = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let (x, output, norm) = (wave(12, 5, 0.9), wave(70, 5, 0.37), wave(1, 5, 1.3));
+        let rows = [0, 1, 3, 4, 5, 7, 9, 10, 11];
         let targets: Vec<u32> = (0..9).map(|i| i * 7).collect();
+        let hidden = candle_nn::ops::rms_norm_slow(&x, &norm.flatten_all().unwrap(), 1e-6).unwrap();
+        let hidden = hidden.index_select(&Tensor::new(&rows, &Device::Cpu).unwrap(), 0).unwrap();
         let logits = hidden.matmul(&output.t().unwrap()).unwrap();
         let mean = candle_nn::loss::cross_entropy(&logits, &Tensor::new(targets.as_slice(), &Device::Cpu).unwrap());
         let expected = (mean.unwrap() * 9.0).unwrap();
         let gradients = (&expected * 0.5).unwrap().backward().unwrap();
         let expected = f64::from(expected.to_scalar::<f32>().unwrap());
+        let weights = (numbers(&norm), numbers(&output));
+        let head = Head { norm: &weights.0, epsilon: 1e-6, output: &weights.1 };
         for chunk_rows in [1, 4, 9, 100] {
-            let found = in_chunks(&hidden, &output, &targets, 0.5, chunk_rows).unwrap();
-            assert!((found.nats - expected).abs() < 1e-4, "{} against {expected}", found.nats);
-            for (found, variable) in [(found.by_hidden, &hidden), (found.by_output, &output)] {
-                let difference = (found - gradients.get(variable).unwrap()).unwrap();
-                assert!(difference.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap() < 1e-5);
+            let (mut by_x, mut by_norm, mut by_output) = (numbers(&x), vec![0.0; 5], vec![0.0; 350]);
+            let by = HeadGradient { norm: &mut by_norm, output: &mut by_output };
+            let room = &mut ChunkRoom::default();
+            let nats = head.in_chunks(&mut by_x, (&rows, &targets), 0.5, by, room, chunk_rows).unwrap();
+            assert!((nats - expected).abs() < 1e-4, "{nats} against {expected}");
+            for (found, variable) in [(by_x, &x), (by_output, &output), (by_norm, &norm)] {
+                for (found, expected) in found.iter().zip(numbers(gradients.get(variable).unwrap())) {
+                    assert!((found - expected).abs() < 1e-5, "{found} against {expected}");
+                }
             }
+            let by = HeadGradient { norm: &mut [0.0; 5], output: &mut [0.0; 350] };
+            let refused = head.in_chunks(&mut numbers(&x), (&[0], &[70]), 0.5, by, room, chunk_rows);
+            assert!(refused.unwrap_err().to_string().contains("below 70, found 70"));
         }
     }
 }

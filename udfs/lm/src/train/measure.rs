@@ -50,7 +50,7 @@ pub fn measure(decoder: &Decoder, examples: &[Example]) -> Result<Measured> {
 mod tests {
     use super::*;
     use crate::testing::golden;
-    use crate::train::gradient;
+    use crate::train::{Activations, Gradient, Keep};
 
     #[test]
     fn surprisal_is_the_loss_and_entropy_that_of_the_frequencies() {
@@ -58,7 +58,8 @@ mod tests {
         let examples =
             [Example { ids: vec![7, 1, 2, 1, 2], prompt: 1 }, Example { ids: vec![9, 8, 3, 4, 3, 4], prompt: 2 }];
         let measured = measure(&decoder, &examples).unwrap();
-        let (nats, _) = gradient(&decoder, &Batch::new(&examples), 1.0).unwrap();
+        let mut sum = Gradient::zeros(&decoder.weights);
+        let nats = Activations::new(Keep::All).gradient(&decoder, &Batch::new(&examples), 1.0, &mut sum).unwrap();
         assert_eq!((measured.examples, measured.tokens), (2, 8));
         assert!((measured.surprisal - nats / 8.0).abs() < 1e-5);
         assert!((measured.unigram_entropy - 4.0_f64.ln()).abs() < 1e-12);

@@ -1,12 +1,14 @@
 //! AdamW with decoupled weight decay and clipping by the global norm, all in f32.
 
-use candle_core::{Device, Tensor};
+use std::cell::Cell;
+
+use candle_core::{CpuStorage, InplaceOp1, Layout, Tensor};
 use rayon::prelude::*;
 
+use super::gradient::Gradient;
 use crate::Result;
-use crate::config::ModelConfig;
-use crate::ops::read;
 use crate::weights::Weights;
+use asap_kernels::vectorized::vectorized;
 
 /// The constants of AdamW.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,110 +25,113 @@ pub struct AdamWConfig {
     pub clip: f64,
 }
 
-/// The optimizer: the weights in f32 with two moments for each of their numbers.
+/// The optimizer: two moments for each number of the weights, which stay where they are.
 #[derive(Debug)]
 pub struct AdamW {
     config: AdamWConfig,
     /// Tensor by tensor in the order of [`Weights::named`].
-    parameters: Vec<Parameter>,
+    moments: Vec<Moments>,
     steps: i32,
 }
 
 #[derive(Debug)]
-struct Parameter {
-    values: Vec<f32>,
+struct Moments {
     first: Vec<f32>,
     second: Vec<f32>,
     decays: bool,
 }
 
-/// The gradient of a step: for every tensor of the weights its gradient, in the order of [`Weights::named`].
-#[derive(Debug, Clone)]
-pub struct Gradient {
-    tensors: Vec<Vec<f32>>,
-}
-
-impl Gradient {
-    /// A gradient of zeros.
-    pub fn zeros(weights: &Weights) -> Self {
-        let zeros = |(_, tensor): (String, &Tensor)| vec![0.0; tensor.elem_count()];
-        Self { tensors: weights.named().into_iter().map(zeros).collect() }
-    }
-
-    /// Adds the gradient of one micro-batch, which has the shape of the weights.
-    ///
-    /// # Errors
-    /// If a tensor of it is not contiguous f32 on the CPU.
-    pub fn add(&mut self, micro_batch: &Weights) -> Result<()> {
-        for (sum, (_, tensor)) in self.tensors.iter_mut().zip(micro_batch.named()) {
-            read([tensor], |[addends]| sum.iter_mut().zip(addends).for_each(|(sum, addend)| *sum += addend))?;
-        }
-        Ok(())
-    }
-
-    /// The Euclidean norm over all weights.
-    pub fn norm(&self) -> f64 {
-        let squares = |tensor: &Vec<f32>| tensor.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>();
-        // Tensor by tensor and then in order, so that the sum does not depend on the number of threads.
-        self.tensors.par_iter().map(squares).collect::<Vec<_>>().iter().sum::<f64>().sqrt()
-    }
-
-    /// The gradients, tensor by tensor in the order of [`Weights::named`].
-    pub fn tensors(&self) -> &[Vec<f32>] {
-        &self.tensors
-    }
-}
+/// Numbers that a task changes.
+const PART: usize = 1 << 16;
 
 impl AdamW {
     /// An optimizer of these weights that has made no step.
+    pub fn new(config: AdamWConfig, weights: &Weights) -> Self {
+        let moments = |(_, tensor): (String, &Tensor)| {
+            let zeros = || vec![0.0; tensor.elem_count()];
+            Moments { first: zeros(), second: zeros(), decays: tensor.rank() > 1 }
+        };
+        Self { config, moments: weights.named().into_iter().map(moments).collect(), steps: 0 }
+    }
+
+    /// Changes the weights, whose gradient has this [`Gradient::norm`], in their place by one step.
     ///
     /// # Errors
     /// If a tensor is not contiguous f32 on the CPU.
-    pub fn new(config: AdamWConfig, weights: &Weights) -> Result<Self> {
-        let parameter = |(_, tensor): (String, &Tensor)| {
-            let values = read([tensor], |[values]| values.to_vec())?;
-            let zeros = vec![0.0; values.len()];
-            Ok(Parameter { values, first: zeros.clone(), second: zeros, decays: tensor.rank() > 1 })
-        };
-        let parameters = weights.named().into_iter().map(parameter).collect::<Result<_>>()?;
-        Ok(Self { config, parameters, steps: 0 })
-    }
-
-    /// Changes the weights by one step, and returns the gradient's norm before clipping.
-    pub fn step(&mut self, gradient: &Gradient, learning_rate: f64) -> f64 {
+    pub fn step(&mut self, weights: &Weights, gradient: &Gradient, norm: f64, learning_rate: f64) -> Result<()> {
         let AdamWConfig { beta1, beta2, epsilon, weight_decay, clip } = self.config;
         self.steps += 1;
-        let norm = gradient.norm();
-        let clipped = (clip / (norm + 1e-6)).min(1.0) as f32;
-        let step_size = (learning_rate / (1.0 - beta1.powi(self.steps))) as f32;
-        let second_correction = (1.0 - beta2.powi(self.steps)).sqrt() as f32;
-        let (towards_first, keep_second) = ((1.0 - beta1) as f32, beta2 as f32);
-        let (towards_second, epsilon) = ((1.0 - beta2) as f32, epsilon as f32);
-
-        self.parameters.par_iter_mut().zip(&gradient.tensors).for_each(|(parameter, gradient)| {
-            let Parameter { values, first, second, decays } = parameter;
+        let step = Step {
+            clipped: (clip / (norm + 1e-6)).min(1.0) as f32,
+            size: (learning_rate / (1.0 - beta1.powi(self.steps))) as f32,
+            second_correction: (1.0 - beta2.powi(self.steps)).sqrt() as f32,
+            towards_first: (1.0 - beta1) as f32,
+            keep_second: beta2 as f32,
+            towards_second: (1.0 - beta2) as f32,
+            epsilon: epsilon as f32,
+        };
+        let tensors = weights.named().into_iter().zip(gradient.tensors());
+        for (((_, tensor), gradient), Moments { first, second, decays }) in tensors.zip(&mut self.moments) {
             let keep = if *decays { (1.0 - learning_rate * weight_decay) as f32 } else { 1.0 };
-            let moments = first.iter_mut().zip(second);
-            for ((value, (first, second)), gradient) in values.iter_mut().zip(moments).zip(gradient) {
-                let gradient = gradient * clipped;
-                *first += (gradient - *first) * towards_first;
-                *second = *second * keep_second + gradient * gradient * towards_second;
-                let root = second.sqrt() / second_correction + epsilon;
-                *value = *value * keep - step_size * (*first / root);
-            }
-        });
-        norm
+            change(tensor, |values| {
+                let moments = first.par_chunks_mut(PART).zip(second.par_chunks_mut(PART));
+                let parts = values.par_chunks_mut(PART).zip(moments).zip(gradient.par_chunks(PART));
+                parts.for_each(|((values, (first, second)), gradient)| {
+                    vectorized(
+                        #[inline(always)]
+                        || step.make(values, [first, second], gradient, keep),
+                    );
+                });
+            })?;
+        }
+        Ok(())
     }
+}
 
-    /// The weights as they are now, for a model of the config that the optimizer was made for.
-    ///
-    /// # Errors
-    /// If the config describes other tensors.
-    pub fn weights(&self, config: &ModelConfig) -> Result<Weights> {
-        let mut parameters = self.parameters.iter();
-        Weights::build(config, |_, shape| {
-            let values = parameters.next().map(|parameter| parameter.values.clone()).unwrap_or_default();
-            Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
-        })
+/// The constants of one step.
+struct Step {
+    /// What the gradient is multiplied by, to be no longer than the clip.
+    clipped: f32,
+    size: f32,
+    second_correction: f32,
+    towards_first: f32,
+    keep_second: f32,
+    towards_second: f32,
+    epsilon: f32,
+}
+
+impl Step {
+    #[inline(always)]
+    fn make(&self, values: &mut [f32], [first, second]: [&mut [f32]; 2], gradient: &[f32], keep: f32) {
+        let moments = first.iter_mut().zip(second);
+        for ((value, (first, second)), gradient) in values.iter_mut().zip(moments).zip(gradient) {
+            let gradient = gradient * self.clipped;
+            *first += (gradient - *first) * self.towards_first;
+            *second = *second * self.keep_second + gradient * gradient * self.towards_second;
+            let root = second.sqrt() / self.second_correction + self.epsilon;
+            *value = *value * keep - self.size * (*first / root);
+        }
     }
+}
+
+/// Changes the numbers of a contiguous f32 tensor in the CPU's memory where they are.
+fn change(tensor: &Tensor, change: impl FnOnce(&mut [f32])) -> Result<()> {
+    struct Change<F>(Cell<Option<F>>);
+
+    impl<F: FnOnce(&mut [f32])> InplaceOp1 for Change<F> {
+        fn name(&self) -> &'static str {
+            "a step of AdamW"
+        }
+
+        fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
+            let (CpuStorage::F32(values), Some((from, to))) = (storage, layout.contiguous_offsets()) else {
+                return Err(candle_core::Error::msg("expected contiguous weights in f32"));
+            };
+            if let Some(change) = self.0.take() {
+                change(&mut values[from..to]);
+            }
+            Ok(())
+        }
+    }
+    Ok(tensor.inplace_op1(&Change(Cell::new(Some(change))))?)
 }

@@ -1,0 +1,253 @@
+//! One layer over rows of numbers, a block of tokens at a time on each core. Scoring leaves nothing behind a layer, training
+//! what the gradient needs; what training does not leave is computed again by the same operations, to the last bit.
+//!
+//! ```text
+//! block: norm ─ q, k, v ─ rotate ──▶ all cores: attention ──▶ block: output projection ─ norm ─ gate, up ─ down
+//! ```
+
+use std::ops::Range;
+
+use candle_core::Tensor;
+
+use super::config::ModelConfig;
+use super::ops::{self, Cores, Direction, Linear, Pool, Projection, Sequence, Softmax, Update};
+use super::rope::RopeTable;
+use super::weights::LayerWeights;
+use super::{LmError, Result};
+
+/// The most tokens of a block: between the projections of an MLP a token is several times as wide.
+const BLOCK: usize = 512;
+
+/// Whether somebody still waits for what is computed.
+pub type IsWanted<'a> = dyn Fn() -> bool + Sync + 'a;
+
+/// Tokens that go through the layers together.
+pub struct Run<'a> {
+    /// The model's shape.
+    pub config: &'a ModelConfig,
+    /// The chains that the tokens are, one after the other.
+    pub chains: &'a [Sequence],
+    /// Each token's place in its chain.
+    pub positions: Vec<usize>,
+    /// The rotations of these places.
+    pub table: &'a RopeTable,
+    /// Tokens of a block.
+    pub block: usize,
+    /// Who computes the products of a block.
+    pub cores: Cores,
+    is_wanted: &'a IsWanted<'a>,
+    scratch: Pool<Scratch>,
+    softmax: Pool<Softmax>,
+}
+
+/// What a block needs between its products.
+#[derive(Debug, Default)]
+struct Scratch {
+    normed: Vec<f32>,
+    gate: Vec<f32>,
+    up: Vec<f32>,
+}
+
+/// What the MLP of a layer leaves of all tokens; empty slices where nothing is to be left.
+#[derive(Debug, Default)]
+pub struct LeftByMlp<'a> {
+    /// The layer's input with what attention added to it, [tokens, hidden].
+    pub half: &'a mut [f32],
+    /// [tokens, intermediate].
+    pub gate: &'a mut [f32],
+    /// [tokens, intermediate].
+    pub up: &'a mut [f32],
+}
+
+impl<'a> Run<'a> {
+    /// A run of the tokens of `chains`, in as many blocks for each core, of one size. `table` holds their positions.
+    pub fn new(
+        config: &'a ModelConfig,
+        chains: &'a [Sequence],
+        table: &'a RopeTable,
+        is_wanted: &'a IsWanted<'a>,
+    ) -> Self {
+        let tokens: usize = chains.iter().map(|chain| chain.tokens).sum();
+        let blocks = tokens.div_ceil(BLOCK).next_multiple_of(rayon::current_num_threads());
+        // Small ones are not worth a core.
+        Self::in_blocks(config, chains, table, is_wanted, tokens.div_ceil(blocks).max(32))
+    }
+
+    /// [`Run::new`] in blocks of as many tokens, however many cores there are.
+    pub fn in_blocks(
+        config: &'a ModelConfig,
+        chains: &'a [Sequence],
+        table: &'a RopeTable,
+        is_wanted: &'a IsWanted<'a>,
+        block: usize,
+    ) -> Self {
+        let positions: Vec<usize> =
+            chains.iter().flat_map(|chain| chain.earlier..chain.earlier + chain.tokens).collect();
+        let cores = if positions.len() <= block { Cores::All } else { Cores::One };
+        let (scratch, softmax) = (Pool::default(), Pool::default());
+        Self { config, chains, positions, table, block, cores, is_wanted, scratch, softmax }
+    }
+
+    /// Rotated queries, rotated keys and values of a layer's input, [tokens, hidden].
+    ///
+    /// # Errors
+    /// If weights cannot be read, and [`LmError::Abandoned`] where nobody waits any longer.
+    pub fn project<M: Projection>(&self, layer: &LayerWeights<M>, x: &[f32], [q, k, v]: [&mut [f32]; 3]) -> Result<()> {
+        let heads = self.config.heads();
+        let arrays = [(q, heads.query_width()), (k, heads.key_width()), (v, heads.key_width())];
+        ops::on_blocks(self.block, arrays, |tokens, [q, k, v]| {
+            self.go_on()?;
+            self.scratch.with(|Scratch { normed, .. }| {
+                self.norm_into(normed, self.hidden_of(x, &tokens), &layer.input_norm)?;
+                self.linear(&layer.q, normed, q, Update::Replace)?;
+                self.linear(&layer.k, normed, k, Update::Replace)?;
+                self.linear(&layer.v, normed, v, Update::Replace)?;
+                if let (Some(q_norm), Some(k_norm)) = (&layer.q_norm, &layer.k_norm) {
+                    self.norm(q, q_norm)?;
+                    self.norm(k, k_norm)?;
+                }
+                self.rotate(q, heads.query_width(), &tokens, Direction::Forward);
+                self.rotate(k, heads.key_width(), &tokens, Direction::Forward);
+                Ok(())
+            })
+        })
+        .map(drop)
+    }
+
+    /// What the heads gather, [tokens, heads × head_dim], and the logarithms of their softmax sums, [tokens, heads]. Keys
+    /// and values are those of earlier tokens too.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn attend(&self, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
+        ops::attend(qkv, self.config.heads(), self.chains, &self.softmax, results)
+    }
+
+    /// Adds to `x` the projection of what the heads gathered, then what the MLP makes of it.
+    ///
+    /// # Errors
+    /// As [`Run::project`].
+    pub fn finish<M: Projection>(
+        &self,
+        layer: &LayerWeights<M>,
+        x: &mut [f32],
+        gathered: &[f32],
+        left: LeftByMlp,
+    ) -> Result<()> {
+        let (hidden, wide) = (self.config.hidden_size, self.config.intermediate_size);
+        let arrays = [(x, hidden), (left.half, hidden), (left.gate, wide), (left.up, wide)];
+        ops::on_blocks(self.block, arrays, |tokens, [x, half, gate, up]| {
+            self.go_on()?;
+            self.scratch.with(|scratch| {
+                let Scratch { normed, gate: activated, up: own_up } = scratch;
+                let gathered = self.queries_of(gathered, &tokens);
+                activated.resize(tokens.len() * wide, 0.0);
+                if gate.is_empty() {
+                    own_up.resize(tokens.len() * wide, 0.0);
+                    self.widen(layer, x, gathered, normed, [activated, own_up])?;
+                    ops::swiglu_rows(activated, own_up);
+                } else {
+                    self.widen(layer, x, gathered, normed, [gate, up])?;
+                    half.copy_from_slice(x);
+                    activated.copy_from_slice(gate);
+                    ops::swiglu_rows(activated, up);
+                }
+                layer.down.multiply(activated, x, Update::Add, self.cores)
+            })
+        })
+        .map(drop)
+    }
+
+    /// What [`Run::finish`] left, again, from the layer's input and what the heads gathered.
+    ///
+    /// # Errors
+    /// As [`Run::project`].
+    pub fn leave_again<M: Projection>(
+        &self,
+        layer: &LayerWeights<M>,
+        input: &[f32],
+        gathered: &[f32],
+        left: LeftByMlp,
+    ) -> Result<()> {
+        let (hidden, wide) = (self.config.hidden_size, self.config.intermediate_size);
+        ops::on_blocks(self.block, [(left.half, hidden), (left.gate, wide), (left.up, wide)], |tokens, left| {
+            let [half, gate, up] = left;
+            half.copy_from_slice(self.hidden_of(input, &tokens));
+            self.scratch.with(|Scratch { normed, .. }| {
+                self.widen(layer, half, self.queries_of(gathered, &tokens), normed, [gate, up])
+            })
+        })
+        .map(drop)
+    }
+
+    /// Adds to a block's `x` the projection of what its heads gathered, and computes gate and up of the sum.
+    fn widen<M: Projection>(
+        &self,
+        layer: &LayerWeights<M>,
+        x: &mut [f32],
+        gathered: &[f32],
+        normed: &mut Vec<f32>,
+        [gate, up]: [&mut [f32]; 2],
+    ) -> Result<()> {
+        self.linear(&layer.o, gathered, x, Update::Add)?;
+        self.norm_into(normed, x, &layer.post_norm)?;
+        layer.gate.multiply(normed, gate, Update::Replace, self.cores)?;
+        layer.up.multiply(normed, up, Update::Replace, self.cores)
+    }
+
+    /// The norm of rows in their place, block by block.
+    ///
+    /// # Errors
+    /// If the weight cannot be read.
+    pub fn norm_all(&self, x: &mut [f32], weight: &Tensor) -> Result<()> {
+        ops::on_blocks(self.block, [(x, self.config.hidden_size)], |_, [rows]| self.norm(rows, weight)).map(drop)
+    }
+
+    /// The norm of rows.
+    ///
+    /// # Errors
+    /// If the weight cannot be read.
+    pub fn norm_into(&self, normed: &mut Vec<f32>, rows: &[f32], weight: &Tensor) -> Result<()> {
+        normed.clear();
+        normed.extend_from_slice(rows);
+        self.norm(normed, weight)
+    }
+
+    /// The rows of some tokens, [tokens, hidden].
+    pub fn hidden_of<'b>(&self, x: &'b [f32], tokens: &Range<usize>) -> &'b [f32] {
+        let width = self.config.hidden_size;
+        &x[tokens.start * width..tokens.end * width]
+    }
+
+    /// The rows of some tokens, [tokens, heads × head_dim].
+    pub fn queries_of<'b>(&self, x: &'b [f32], tokens: &Range<usize>) -> &'b [f32] {
+        let width = self.config.heads().query_width();
+        &x[tokens.start * width..tokens.end * width]
+    }
+
+    /// Rotates the rows of some tokens by their places.
+    pub fn rotate(&self, rows: &mut [f32], width: usize, tokens: &Range<usize>, direction: Direction) {
+        ops::rotate_rows(rows, width, &self.positions[tokens.clone()], self.table, direction);
+    }
+
+    /// A projection of rows with its bias.
+    ///
+    /// # Errors
+    /// If weights cannot be read.
+    pub fn linear<M: Projection>(&self, linear: &Linear<M>, x: &[f32], to: &mut [f32], write: Update) -> Result<()> {
+        linear.weight.multiply(x, to, write, self.cores)?;
+        match &linear.bias {
+            Some(bias) => ops::read([bias], |[bias]| ops::add_to_rows(to, bias)),
+            None => Ok(()),
+        }
+    }
+
+    fn norm(&self, rows: &mut [f32], weight: &Tensor) -> Result<()> {
+        ops::read([weight], |[weight]| ops::rms_norm_rows(rows, weight, self.config.rms_norm_eps))
+    }
+
+    /// A block takes about a second where a model is large: nobody should wait for more that is for nobody.
+    fn go_on(&self) -> Result<()> {
+        if (self.is_wanted)() { Ok(()) } else { Err(LmError::Abandoned) }
+    }
+}

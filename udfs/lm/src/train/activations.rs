@@ -1,0 +1,89 @@
+//! A micro-batch through the model and back.
+
+use super::backward::{self, Room};
+use super::gradient::{Gradient, ModelGradient};
+use super::gradients::add;
+use super::keep::{Kept, room};
+use super::loss::{ChunkRoom, Head};
+use super::{Batch, Keep};
+use crate::Result;
+use crate::decoder::Decoder;
+use crate::layer::{LeftByMlp, Run};
+use crate::ops::{Sequence, read};
+
+/// Tokens of a block: no matter how many cores there are, so that weights do not depend on them.
+const BLOCK: usize = 256;
+
+/// What a micro-batch leaves on its way through the model, and needs on its way back; the memory is handed on to the next.
+#[derive(Debug)]
+pub struct Activations {
+    keep: Keep,
+    /// The residual stream, then the gradient by it: [tokens, hidden].
+    x: Vec<f32>,
+    kept: Kept,
+    room: Room,
+    chunk: ChunkRoom,
+}
+
+impl Activations {
+    /// Nothing yet; [`Keep::bytes`] says what a micro-batch takes.
+    pub fn new(keep: Keep) -> Self {
+        Self { keep, x: vec![], kept: Kept::new(keep), room: Room::default(), chunk: ChunkRoom::default() }
+    }
+
+    /// The sum of −ln P over the tokens to learn, in nats. The gradient of `scale` times it by every weight is added to
+    /// `sum`.
+    ///
+    /// # Errors
+    /// If a token is not in the model's vocabulary.
+    pub fn gradient(&mut self, decoder: &Decoder, batch: &Batch, scale: f32, sum: &mut Gradient) -> Result<f64> {
+        let (config, weights) = (&decoder.config, &decoder.weights);
+        let chains: Vec<Sequence> =
+            batch.lengths.iter().map(|length| Sequence { earlier: 0, tokens: *length }).collect();
+        let table = decoder.rope_table(batch.lengths.iter().copied().max().unwrap_or(0));
+        let run = Run::in_blocks(config, &chains, &table, &|| true, BLOCK);
+        room(&mut self.x, batch.ids.len() * config.hidden_size);
+        decoder.embed(&batch.ids, &mut self.x)?;
+        self.kept.reserve(config, batch.ids.len());
+        self.forward(&run, decoder)?;
+
+        let mut by = sum.by_weights(weights);
+        let learned = (batch.rows.as_slice(), batch.targets.as_slice());
+        let nats = read([&weights.norm, weights.output()], |[norm, output]| {
+            let head = Head { norm, epsilon: config.rms_norm_eps, output };
+            head.backward(&mut self.x, learned, scale, by.head(), &mut self.chunk)
+        })??;
+        self.backward(&run, decoder, &mut by)?;
+        for (id, row) in batch.ids.iter().zip(self.x.chunks_exact(config.hidden_size)) {
+            add(&mut by.embed[*id as usize * row.len()..][..row.len()], row);
+        }
+        Ok(nats)
+    }
+
+    /// Takes `x` through the layers, which leave what is kept.
+    fn forward(&mut self, run: &Run, decoder: &Decoder) -> Result<()> {
+        for (index, layer) in decoder.weights.layers.iter().enumerate() {
+            let (input, attended, mlp) = self.kept.layer(index);
+            input.copy_from_slice(&self.x);
+            attended.compute(run, layer, input)?;
+            let left = if self.keep == Keep::All { mlp.left() } else { LeftByMlp::default() };
+            run.finish(layer, &mut self.x, &attended.gathered, left)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the gradient in `x` back through the layers, which compute again what is not kept.
+    fn backward(&mut self, run: &Run, decoder: &Decoder, by: &mut ModelGradient) -> Result<()> {
+        for (index, (layer, by)) in decoder.weights.layers.iter().zip(&mut by.layers).enumerate().rev() {
+            let (input, attended, mlp) = self.kept.layer(index);
+            if self.keep == Keep::Inputs {
+                attended.compute(run, layer, input)?;
+            }
+            if self.keep != Keep::All {
+                run.leave_again(layer, input, &attended.gathered, mlp.left())?;
+            }
+            backward::layer(run, layer, (input, attended, mlp), &mut self.x, by, &mut self.room)?;
+        }
+        Ok(())
+    }
+}

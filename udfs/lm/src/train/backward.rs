@@ -1,0 +1,183 @@
+//! The gradient of one layer: row by row in blocks on each core, that by a weight in one product over all tokens.
+//!
+//! ```text
+//! all cores: attention ◀── block: by gate, up ─ norm ─ by what was gathered ◀── block: down
+//!     └──▶ block: rotate ─ q, k, v ─ norm                                  all cores: by each weight
+//! ```
+
+use super::attention::{Scratch, attention};
+use super::gradient::{LayerGradient, LinearGradient};
+use super::gradients::{add, rms_norm, sum_rows, swiglu};
+use super::keep::{Attended, Mlp, room};
+use crate::Result;
+use crate::layer::Run;
+use crate::ops::{self, Cores, Direction, Matrix, Pool, Update, multiply, read};
+use crate::weights::LayerWeights;
+
+/// What layers hand on to each other.
+#[derive(Debug, Default)]
+pub struct Room {
+    /// The MLP's product, then the gradient by it, [tokens, intermediate].
+    activated: Vec<f32>,
+    /// A normed input, [tokens, hidden].
+    normed: Vec<f32>,
+    /// The gradient by what the heads gathered, [tokens, heads × head_dim].
+    by_gathered: Vec<f32>,
+    attention: Pool<Scratch>,
+    rows: Pool<Vec<f32>>,
+}
+
+/// Turns the gradient by a layer's output, [tokens, hidden], into that by its input, and adds those by its weights to
+/// `sum`. What the layer left is used up.
+///
+/// # Errors
+/// If weights cannot be read.
+pub fn layer(
+    run: &Run,
+    weights: &LayerWeights,
+    (input, attended, mlp): (&[f32], &mut Attended, &mut Mlp),
+    gradient: &mut [f32],
+    sum: &mut LayerGradient,
+    room: &mut Room,
+) -> Result<()> {
+    through_mlp(run, weights, mlp, gradient, sum, room)?;
+    through_attention(run, weights, (input, attended), gradient, sum, room)
+}
+
+/// Turns the gradient by the output of the MLP half into that by its input.
+fn through_mlp(
+    run: &Run,
+    weights: &LayerWeights,
+    Mlp { half, gate, up }: &mut Mlp,
+    gradient: &mut [f32],
+    sum: &mut LayerGradient,
+    Room { activated, normed, rows, .. }: &mut Room,
+) -> Result<()> {
+    let (hidden, wide) = (run.config.hidden_size, run.config.intermediate_size);
+    let epsilon = run.config.rms_norm_eps;
+    room(activated, gate.len());
+    room(normed, half.len());
+    read([&weights.post_norm, &weights.gate, &weights.up, &weights.down], |[norm, w_gate, w_up, w_down]| {
+        ops::on_blocks(run.block, [(activated, wide), (normed, hidden)], |tokens, [activated, normed]| {
+            let own = tokens.start * wide..tokens.end * wide;
+            activated.copy_from_slice(&gate[own.clone()]);
+            ops::swiglu_rows(activated, &up[own]);
+            normed.copy_from_slice(run.hidden_of(half, &tokens));
+            ops::rms_norm_rows(normed, norm, epsilon);
+            Ok(())
+        })?;
+        by_weight(gradient, activated, hidden, sum.down);
+        let arrays = [(gradient, hidden), (activated, wide), (gate, wide), (up, wide)];
+        let by_norms = ops::on_blocks(run.block, arrays, |tokens, [gradient, by_activated, gate, up]| {
+            rows.with(|by_normed| {
+                by_normed.resize(gradient.len(), 0.0);
+                through(tokens.len(), gradient, w_down, by_activated, Update::Replace, run.cores);
+                swiglu(by_activated, gate, up);
+                through(tokens.len(), gate, w_gate, by_normed, Update::Replace, run.cores);
+                through(tokens.len(), up, w_up, by_normed, Update::Add, run.cores);
+                let mut by_norm = vec![0.0; hidden];
+                rms_norm(by_normed, run.hidden_of(half, &tokens), norm, epsilon, &mut by_norm);
+                add(gradient, by_normed);
+                Ok(by_norm)
+            })
+        })?;
+        by_norms.iter().for_each(|part| add(sum.post_norm, part));
+        by_weight(gate, normed, wide, sum.gate);
+        by_weight(up, normed, wide, sum.up);
+        Ok(())
+    })?
+}
+
+/// Turns the gradient by the output of the attention half into that by its input.
+fn through_attention(
+    run: &Run,
+    weights: &LayerWeights,
+    (input, attended): (&[f32], &mut Attended),
+    gradient: &mut [f32],
+    sum: &mut LayerGradient,
+    Room { normed, by_gathered, attention: scratch, rows, .. }: &mut Room,
+) -> Result<()> {
+    let (hidden, heads) = (run.config.hidden_size, run.config.heads());
+    let (query_width, key_width) = (heads.query_width(), heads.key_width());
+    room(by_gathered, attended.gathered.len());
+    read([&weights.o.weight, &weights.input_norm], |[w_o, norm]| -> Result<()> {
+        ops::on_blocks(run.block, [(by_gathered, query_width), (normed, hidden)], |tokens, [by_gathered, normed]| {
+            through(tokens.len(), run.hidden_of(gradient, &tokens), w_o, by_gathered, Update::Replace, run.cores);
+            normed.copy_from_slice(run.hidden_of(input, &tokens));
+            ops::rms_norm_rows(normed, norm, run.config.rms_norm_eps);
+            Ok(())
+        })
+        .map(drop)
+    })??;
+    by_weight(gradient, &attended.gathered, hidden, sum.o.weight);
+    if let Some(bias) = &mut sum.o.bias {
+        sum_rows(gradient, bias);
+    }
+    attention(attended, by_gathered, heads, run.chains, scratch);
+
+    let Attended { q, k, v, .. } = attended;
+    let arrays = [(gradient, hidden), (q, query_width), (k, key_width), (v, key_width)];
+    let parts = ops::on_blocks(run.block, arrays, |tokens, [gradient, q, k, v]| {
+        rows.with(|by_normed| {
+            by_normed.resize(gradient.len(), 0.0);
+            let normed = run.hidden_of(normed, &tokens);
+            let mut by_norm = vec![0.0; hidden];
+            let mut by_head_norms = [vec![], vec![]];
+            let projections = [
+                (&mut *q, query_width, &weights.q, &weights.q_norm),
+                (&mut *k, key_width, &weights.k, &weights.k_norm),
+            ];
+            for ((by, width, linear, norm), by_norm) in projections.into_iter().zip(&mut by_head_norms) {
+                run.rotate(by, width, &tokens, Direction::Backward);
+                if let Some(norm) = norm {
+                    let mut projected = vec![0.0; by.len()];
+                    run.linear(linear, normed, &mut projected, Update::Replace)?;
+                    by_norm.resize(heads.width, 0.0);
+                    read([norm], |[norm]| rms_norm(by, &projected, norm, run.config.rms_norm_eps, by_norm))?;
+                }
+            }
+            read(
+                [&weights.q.weight, &weights.k.weight, &weights.v.weight, &weights.input_norm],
+                |[w_q, w_k, w_v, norm]| {
+                    through(tokens.len(), q, w_q, by_normed, Update::Replace, run.cores);
+                    through(tokens.len(), k, w_k, by_normed, Update::Add, run.cores);
+                    through(tokens.len(), v, w_v, by_normed, Update::Add, run.cores);
+                    rms_norm(by_normed, run.hidden_of(input, &tokens), norm, run.config.rms_norm_eps, &mut by_norm);
+                },
+            )?;
+            add(gradient, by_normed);
+            Ok((by_norm, by_head_norms))
+        })
+    })?;
+    for (by_norm, [by_q_norm, by_k_norm]) in &parts {
+        add(sum.input_norm, by_norm);
+        for (sum, part) in [(&mut sum.q_norm, by_q_norm), (&mut sum.k_norm, by_k_norm)] {
+            if let Some(sum) = sum {
+                add(sum, part);
+            }
+        }
+    }
+    for (by, width, LinearGradient { weight, bias }) in
+        [(q, query_width, &mut sum.q), (k, key_width, &mut sum.k), (v, key_width, &mut sum.v)]
+    {
+        by_weight(by, normed, width, weight);
+        if let Some(bias) = bias {
+            sum_rows(by, bias);
+        }
+    }
+    Ok(())
+}
+
+/// The gradient by what a projection read in some rows, from that by what it gave.
+fn through(rows: usize, gradient: &[f32], weight: &[f32], to: &mut [f32], write: Update, cores: Cores) {
+    let (outputs, inputs) = (gradient.len() / rows, to.len() / rows);
+    let weight = Matrix::dense(weight, outputs, inputs);
+    multiply(Matrix::dense(gradient, rows, outputs), weight, 1.0, to, write, cores);
+}
+
+/// Adds the gradient by a weight, [outputs, inputs], of all tokens: from that by what it gave, and what it read.
+fn by_weight(gradient: &[f32], x: &[f32], outputs: usize, sum: &mut [f32]) {
+    let tokens = gradient.len() / outputs;
+    let gradient = Matrix::dense(gradient, tokens, outputs);
+    multiply(gradient.t(), Matrix::dense(x, tokens, x.len() / tokens), 1.0, sum, Update::Add, Cores::All);
+}

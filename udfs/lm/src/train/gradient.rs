@@ -1,0 +1,117 @@
+//! The gradient of a step, summed up over its micro-batches.
+
+use candle_core::Tensor;
+use rayon::prelude::*;
+
+use super::gradients::dot;
+use super::loss::HeadGradient;
+use crate::ops::Linear;
+use crate::weights::{LayerWeights, Weights};
+use asap_kernels::vectorized::vectorized;
+
+/// Numbers of one partial sum of the norm.
+const PART: usize = 1 << 10;
+
+/// For every tensor of the weights the gradient by it, in the order of [`Weights::named`].
+#[derive(Debug, Clone)]
+pub struct Gradient {
+    tensors: Vec<Vec<f32>>,
+}
+
+/// The gradient by a projection.
+#[derive(Debug)]
+pub struct LinearGradient<'a> {
+    /// [output, input].
+    pub weight: &'a mut [f32],
+    /// [output], where there is a bias.
+    pub bias: Option<&'a mut [f32]>,
+}
+
+/// The gradient by the weights of a layer, each as in [`LayerWeights`].
+#[derive(Debug)]
+#[allow(missing_docs, reason = "they are LayerWeights'")]
+pub struct LayerGradient<'a> {
+    pub input_norm: &'a mut [f32],
+    pub q: LinearGradient<'a>,
+    pub k: LinearGradient<'a>,
+    pub v: LinearGradient<'a>,
+    pub o: LinearGradient<'a>,
+    pub q_norm: Option<&'a mut [f32]>,
+    pub k_norm: Option<&'a mut [f32]>,
+    pub post_norm: &'a mut [f32],
+    pub gate: &'a mut [f32],
+    pub up: &'a mut [f32],
+    pub down: &'a mut [f32],
+}
+
+/// The gradient by all weights.
+#[derive(Debug)]
+pub struct ModelGradient<'a> {
+    /// [vocabulary, hidden].
+    pub embed: &'a mut [f32],
+    /// The layers, first to last.
+    pub layers: Vec<LayerGradient<'a>>,
+    norm: &'a mut [f32],
+    /// [vocabulary, hidden]; None where the output layer is the embedding.
+    lm_head: Option<&'a mut [f32]>,
+}
+
+impl ModelGradient<'_> {
+    /// The gradient by the final norm and the output layer.
+    pub fn head(&mut self) -> HeadGradient<'_> {
+        HeadGradient { norm: self.norm, output: self.lm_head.as_deref_mut().unwrap_or(self.embed) }
+    }
+}
+
+impl<'a> LayerGradient<'a> {
+    /// The tensors of a layer, which come in the order of [`LayerWeights::named`].
+    fn of(layer: &LayerWeights, mut next: impl FnMut() -> &'a mut [f32]) -> Self {
+        let input_norm = next();
+        let mut linear =
+            |linear: &Linear| LinearGradient { weight: next(), bias: linear.bias.as_ref().map(|_| next()) };
+        let (q, k, v, o) = (linear(&layer.q), linear(&layer.k), linear(&layer.v), linear(&layer.o));
+        let (q_norm, k_norm) = (layer.q_norm.as_ref().map(|_| next()), layer.k_norm.as_ref().map(|_| next()));
+        let (post_norm, gate, up, down) = (next(), next(), next(), next());
+        Self { input_norm, q, k, v, o, q_norm, k_norm, post_norm, gate, up, down }
+    }
+}
+
+impl Gradient {
+    /// A gradient of zeros.
+    pub fn zeros(weights: &Weights) -> Self {
+        let zeros = |(_, tensor): (String, &Tensor)| vec![0.0; tensor.elem_count()];
+        Self { tensors: weights.named().into_iter().map(zeros).collect() }
+    }
+
+    /// Makes it zeros again.
+    pub fn clear(&mut self) {
+        self.tensors.par_iter_mut().for_each(|tensor| tensor.fill(0.0));
+    }
+
+    /// The Euclidean norm over all weights.
+    pub fn norm(&self) -> f64 {
+        let squares = |part: &[f32]| {
+            f64::from(vectorized(
+                #[inline(always)]
+                || dot(part, part),
+            ))
+        };
+        // Part by part and then in order, so that the sum does not depend on the number of threads.
+        let tensor = |tensor: &Vec<f32>| tensor.par_chunks(PART).map(squares).collect::<Vec<_>>().iter().sum::<f64>();
+        self.tensors.iter().map(tensor).sum::<f64>().sqrt()
+    }
+
+    /// The gradients, tensor by tensor in the order of [`Weights::named`].
+    pub fn tensors(&self) -> &[Vec<f32>] {
+        &self.tensors
+    }
+
+    /// The same, to be added to; the weights are those that it was made for.
+    pub fn by_weights(&mut self, weights: &Weights) -> ModelGradient<'_> {
+        let mut tensors = self.tensors.iter_mut();
+        let mut next = || tensors.next().map(Vec::as_mut_slice).unwrap_or_default();
+        let embed = next();
+        let layers = weights.layers.iter().map(|layer| LayerGradient::of(layer, &mut next)).collect();
+        ModelGradient { embed, layers, norm: next(), lm_head: weights.lm_head.as_ref().map(|_| next()) }
+    }
+}

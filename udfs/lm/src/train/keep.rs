@@ -1,0 +1,158 @@
+//! What the forward pass keeps for the gradient, and the bytes that it takes.
+
+use candle_core::{DType, Device, Tensor};
+
+use super::loss::CHUNK_LOGITS;
+use crate::Result;
+use crate::config::ModelConfig;
+use crate::layer::{LeftByMlp, Run};
+use crate::weights::{LayerWeights, Weights};
+
+/// What the forward pass of training keeps of every layer. What it does not keep is computed again for the gradient by the
+/// same operations, so all three give the same weights to the last bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Keep {
+    /// Its input alone.
+    Inputs,
+    /// Also what attention read and gave.
+    Attention,
+    /// All that the gradient needs.
+    All,
+}
+
+impl Keep {
+    /// All of them, the smallest first.
+    pub const ALL: [Self; 3] = [Self::Inputs, Self::Attention, Self::All];
+
+    /// Bytes that a micro-batch of as many tokens takes beside the [`state_bytes`], with the room of its gradient: exact but
+    /// for what a core needs at a time, some megabytes.
+    pub fn bytes(self, config: &ModelConfig, tokens: usize) -> u64 {
+        let heads = config.heads();
+        let (hidden, wide) = (config.hidden_size, config.intermediate_size);
+        let (layers, queries, keys) = (config.num_hidden_layers, heads.query_width(), heads.key_width());
+        let attended = 2 * queries + 2 * keys + heads.query;
+        let mlp = hidden + 2 * wide;
+        let kept = layers * hidden
+            + attended * if self >= Self::Attention { layers } else { 1 }
+            + mlp * if self == Self::All { layers } else { 1 };
+        // The residual stream or its gradient, the MLP's product, a norm, and of attention the gradient by what was gathered
+        // and the parts of those by queries, keys and values.
+        let room = 2 * hidden + wide + 2 * queries + 2 * keys;
+        let logits = (tokens * config.vocab_size).min(CHUNK_LOGITS.max(config.vocab_size));
+        4 * (tokens as u64 * (kept + room) as u64 + logits as u64)
+    }
+
+    /// What keeps most within as many bytes, if anything does.
+    pub fn most_within(bytes: u64, config: &ModelConfig, tokens: usize) -> Option<Self> {
+        Self::ALL.into_iter().rev().find(|keep| keep.bytes(config, tokens) <= bytes)
+    }
+}
+
+/// Bytes of the parameters in training: each as weight, gradient and two moments in f32.
+///
+/// # Errors
+/// If the tensors library fails.
+pub fn state_bytes(config: &ModelConfig) -> Result<u64> {
+    let mut parameters = 0;
+    Weights::<Tensor>::build(config, |_, shape| {
+        parameters += shape.iter().product::<usize>() as u64;
+        Ok(Tensor::zeros((), DType::F32, &Device::Cpu)?)
+    })?;
+    Ok(16 * parameters)
+}
+
+/// Gives an array this length, and no more memory than that takes; what is in it afterwards is no matter.
+pub fn room(array: &mut Vec<f32>, length: usize) {
+    if array.capacity() < length {
+        *array = Vec::new();
+        array.reserve_exact(length);
+    }
+    array.resize(length, 0.0);
+}
+
+/// What is kept of the tokens of a micro-batch, and handed on from one to the next.
+#[derive(Debug)]
+pub struct Kept {
+    keep: Keep,
+    /// The input of each layer, [tokens, hidden].
+    pub inputs: Vec<Vec<f32>>,
+    /// Of each layer, or of the current one.
+    attended: Vec<Attended>,
+    /// Of each layer, or of the current one.
+    mlps: Vec<Mlp>,
+}
+
+/// What attention read and gave.
+#[derive(Debug, Clone, Default)]
+pub struct Attended {
+    /// Rotated queries, [tokens, query heads × width].
+    pub q: Vec<f32>,
+    /// Rotated keys, [tokens, key heads × width].
+    pub k: Vec<f32>,
+    /// Values, [tokens, key heads × width].
+    pub v: Vec<f32>,
+    /// What the heads gathered, [tokens, query heads × width].
+    pub gathered: Vec<f32>,
+    /// The logarithms of their softmax sums, [tokens, query heads].
+    pub log_sums: Vec<f32>,
+}
+
+/// What an MLP read and its wide numbers.
+#[derive(Debug, Clone, Default)]
+pub struct Mlp {
+    /// Its input before the norm, [tokens, hidden].
+    pub half: Vec<f32>,
+    /// [tokens, intermediate].
+    pub gate: Vec<f32>,
+    /// [tokens, intermediate].
+    pub up: Vec<f32>,
+}
+
+impl Attended {
+    /// Computes it from a layer's input.
+    ///
+    /// # Errors
+    /// If weights cannot be read.
+    pub fn compute(&mut self, run: &Run, layer: &LayerWeights, input: &[f32]) -> Result<()> {
+        run.project(layer, input, [&mut self.q, &mut self.k, &mut self.v])?;
+        run.attend([&self.q, &self.k, &self.v], [&mut self.gathered, &mut self.log_sums])
+    }
+}
+
+impl Mlp {
+    /// Where a layer leaves it.
+    pub fn left(&mut self) -> LeftByMlp<'_> {
+        LeftByMlp { half: &mut self.half, gate: &mut self.gate, up: &mut self.up }
+    }
+}
+
+impl Kept {
+    /// Nothing yet.
+    pub fn new(keep: Keep) -> Self {
+        Self { keep, inputs: vec![], attended: vec![], mlps: vec![] }
+    }
+
+    /// Makes room for as many tokens of a model.
+    pub fn reserve(&mut self, config: &ModelConfig, tokens: usize) {
+        let (heads, layers) = (config.heads(), config.num_hidden_layers);
+        self.inputs.resize(layers, vec![]);
+        self.inputs.iter_mut().for_each(|input| room(input, tokens * config.hidden_size));
+        self.attended.resize(if self.keep >= Keep::Attention { layers } else { 1 }, Attended::default());
+        for Attended { q, k, v, gathered, log_sums } in &mut self.attended {
+            [q, gathered].into_iter().for_each(|array| room(array, tokens * heads.query_width()));
+            [k, v].into_iter().for_each(|array| room(array, tokens * heads.key_width()));
+            room(log_sums, tokens * heads.query);
+        }
+        self.mlps.resize(if self.keep == Keep::All { layers } else { 1 }, Mlp::default());
+        for Mlp { half, gate, up } in &mut self.mlps {
+            room(half, tokens * config.hidden_size);
+            [gate, up].into_iter().for_each(|array| room(array, tokens * config.intermediate_size));
+        }
+    }
+
+    /// The arrays of a layer; those that are not kept are room for one layer at a time.
+    pub fn layer(&mut self, layer: usize) -> (&mut Vec<f32>, &mut Attended, &mut Mlp) {
+        let (attended, mlp) = (layer % self.attended.len(), layer % self.mlps.len());
+        (&mut self.inputs[layer], &mut self.attended[attended], &mut self.mlps[mlp])
+    }
+}
