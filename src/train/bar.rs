@@ -1,45 +1,81 @@
-//! Progress of training: on standard error, and only on a terminal.
+//! Progress of training, on standard error: a bar on a terminal, elsewhere a line now and then.
 
-use std::time::Duration;
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
 
-use asap_lm::train::Step;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::metrics::Line;
+use crate::output::{complain, count};
+
+/// How often a line is written where no terminal shows the bar.
+const LINES: Duration = Duration::from_secs(30);
 /// How much of the shown loss is the last step's.
 const LAST: f64 = 0.1;
 
-/// A bar with steps, loss, tokens per second and time left.
+/// Steps, loss, rate, norm, tokens a second and the time that is left.
 pub struct Bar {
-    bar: ProgressBar,
+    bar: Option<ProgressBar>,
     loss: Option<f64>,
+    begun: Instant,
+    told: Instant,
     tokens: usize,
+    steps: u64,
+    all: Option<u64>,
 }
 
 impl Bar {
-    /// A bar that appears with the first step.
-    pub fn new() -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let template = "training {bar:30} {human_pos}/{human_len} steps, {msg}, {eta} left";
-        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, loss: None, tokens: 0 }
+    /// A bar of so many steps, of which `made` were made before.
+    pub fn new(all: Option<u64>, made: u64) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(all, ProgressDrawTarget::stderr()).with_position(made);
+            let style = ProgressStyle::with_template("training {bar:30} {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar.enable_steady_tick(Duration::from_millis(500));
+            bar
+        });
+        Self { bar, loss: None, begun: Instant::now(), told: Instant::now(), tokens: 0, steps: 0, all }
     }
 
     /// Shows a step that was made.
-    pub fn advance(&mut self, step: &Step) {
-        if self.loss.is_none() {
-            self.bar.set_length(step.total as u64);
-            self.bar.enable_steady_tick(Duration::from_millis(500));
+    pub fn advance(&mut self, line: &Line) {
+        self.tokens += line.tokens;
+        self.steps += 1;
+        self.loss = Some(self.loss.map_or(line.loss, |loss| loss + LAST * (line.loss - loss)));
+        let text = self.line(line);
+        match &self.bar {
+            Some(bar) => {
+                bar.set_position(line.step);
+                bar.set_message(text);
+            }
+            None if self.told.elapsed() >= LINES => {
+                self.told = Instant::now();
+                complain(&format!("training: {text}"));
+            }
+            None => {}
         }
-        self.tokens += step.tokens;
-        let loss = self.loss.map_or(step.loss, |loss| loss + LAST * (step.loss - loss));
-        self.loss = Some(loss);
-        let rate = self.tokens as f64 / self.bar.elapsed().as_secs_f64().max(0.001);
-        self.bar.set_message(format!("loss {loss:.3}, {rate:.0} tokens/s"));
-        self.bar.set_position(step.done as u64);
+    }
+
+    fn line(&self, Line { step, rate, norm, .. }: &Line) -> String {
+        let seconds = self.begun.elapsed().as_secs_f64().max(0.001);
+        let of = self.all.map_or(String::new(), |all| format!(" of {}", count(all)));
+        let mut text = format!(
+            "step {}{of}, loss {:.3}, rate {rate:.2e}, norm {norm:.2}, {} tokens/s",
+            count(*step),
+            self.loss.unwrap_or_default(),
+            count((self.tokens as f64 / seconds) as u64)
+        );
+        if let Some(left) = self.all.map(|all| all.saturating_sub(*step)).filter(|left| *left > 0) {
+            let left = seconds / self.steps as f64 * left as f64;
+            text += &format!(", {} left", humantime::format_duration(Duration::from_secs(left.ceil() as u64)));
+        }
+        text
     }
 
     /// Takes the bar off the terminal.
     pub fn finish(&self) {
-        self.bar.finish_and_clear();
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }

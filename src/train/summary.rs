@@ -1,68 +1,72 @@
 //! What training gave, for people and for machines.
 
 use asap_lm::train::{Measured, Step};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::output::count;
 
 /// The result of a training.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct TrainingSummary {
     /// The folder of the model.
     pub out: String,
-    /// Rows without a chain to learn.
-    pub rows_rejected: usize,
-    /// Traces that were learned.
-    pub traces: usize,
-    /// Of these, traces that were cut at the greatest length.
-    pub traces_cut: usize,
-    /// Traces whose question alone is longer than the greatest length.
-    pub traces_left_out: usize,
+    /// The version of the table whose rows were learned; of other files a number that stands for them.
+    pub version: u64,
+    /// Rows without a question or a chain, or that the chat template refuses.
+    pub rows_rejected: u64,
+    /// Rows that were learned.
+    pub traces: u64,
+    /// Of these, rows that were cut at the greatest length.
+    pub traces_cut: u64,
+    /// Rows of too many tokens.
+    pub traces_left_out: u64,
     /// Numbers of the model.
-    pub parameters: usize,
+    pub parameters: u64,
     /// Tokens of the vocabulary.
     pub vocabulary: usize,
     /// What was learned.
     #[serde(flatten)]
     pub learning: Learning,
-    /// The model as it was stored, on the traces that were held back.
+    /// The model as it was stored, on the rows that were held back.
     pub held_back: Option<HeldBack>,
     /// Tokens of training in a second, prompts included.
     pub tokens_per_second: f64,
-    /// From the first row read to the last file written.
+    /// Seconds of the process that finished it.
     pub seconds: f64,
 }
 
 /// Steps, tokens and loss.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Learning {
     /// Steps of the optimizer.
-    pub steps: usize,
+    pub steps: u64,
     /// Tokens that went through the model, prompts included.
-    pub tokens: usize,
+    pub tokens: u64,
     /// Mean −ln P over the tokens to learn of the last epoch, in nats.
     pub loss: f64,
-    #[serde(skip)]
-    epoch: usize,
-    #[serde(skip)]
-    epoch_tokens: usize,
+    /// The last epoch, from 0.
+    pub epoch: u64,
+    /// Tokens to learn of the last epoch.
+    pub epoch_learned: u64,
 }
 
 impl Learning {
-    /// Counts a step.
-    pub fn advance(&mut self, step: &Step) {
-        if step.epoch != self.epoch {
-            (self.epoch, self.epoch_tokens, self.loss) = (step.epoch, 0, 0.0);
+    /// Counts a step of an epoch.
+    pub fn advance(&mut self, step: &Step, epoch: u64) {
+        if epoch != self.epoch {
+            (self.epoch, self.epoch_learned, self.loss) = (epoch, 0, 0.0);
         }
-        self.steps = step.done;
-        self.tokens += step.tokens;
-        self.epoch_tokens += step.learned;
-        self.loss += (step.loss - self.loss) * step.learned as f64 / self.epoch_tokens as f64;
+        self.steps += 1;
+        self.tokens += step.tokens as u64;
+        self.epoch_learned += step.learned as u64;
+        self.loss += (step.loss - self.loss) * step.learned as f64 / self.epoch_learned as f64;
     }
 }
 
-/// A model measured on traces that it did not learn.
-#[derive(Debug, Serialize)]
+/// A model measured on rows that it did not learn.
+#[derive(Debug, Serialize, Deserialize)]
 pub struct HeldBack {
-    /// Traces.
+    /// Rows.
     pub traces: usize,
     /// Tokens of their chains and answers.
     pub tokens: usize,
@@ -83,17 +87,26 @@ impl TrainingSummary {
     /// As a person reads it.
     pub fn table(&self) -> String {
         let Self { out, traces, traces_cut, traces_left_out, rows_rejected, learning, .. } = self;
-        let Learning { steps, tokens, loss, .. } = learning;
         let mut lines = vec![
             format!("{out}: {:.2} million parameters, {} tokens", self.parameters as f64 / 1e6, self.vocabulary),
             format!(
-                "traces     {traces} learned, {traces_cut} of them cut, {traces_left_out} left out, {rows_rejected} rows without a chain"
+                "rows       {} learned, {} of them cut, {} too long, {} without a chain",
+                count(*traces),
+                count(*traces_cut),
+                count(*traces_left_out),
+                count(*rows_rejected)
             ),
-            format!("training   {steps} steps, {tokens} tokens, loss {loss:.3} nats a token in the last epoch"),
+            format!(
+                "training   {} steps, {} tokens, loss {:.3} nats a token in the last epoch",
+                count(learning.steps),
+                count(learning.tokens),
+                learning.loss
+            ),
         ];
         if let Some(HeldBack { traces, tokens, surprisal, unigram_entropy }) = &self.held_back {
             lines.push(format!(
-                "held back  {traces} traces, {tokens} tokens: surprisal {surprisal:.3} nats a token, unigram entropy {unigram_entropy:.3}"
+                "held back  {traces} rows, {} tokens: surprisal {surprisal:.3} nats a token, unigram entropy {unigram_entropy:.3}",
+                count(*tokens as u64)
             ));
         }
         lines.push(format!("time       {:.1} s, {:.0} tokens a second", self.seconds, self.tokens_per_second));

@@ -29,15 +29,32 @@ const TRAIN: [&str; 9] = ["train", "--init", "config.json", "--data", "traces", 
 fn a_config_and_traces_become_a_model_that_scores() {
     let workplace = prepared();
     let train = |threads: &str, out: &str| {
-        let more = ["--max-length", "600", "--learning-rate", "1e-2", "--held-back", "0.25", "--format", "json"];
+        let more = [
+            "--max-length",
+            "600",
+            "--long",
+            "cut",
+            "--clip",
+            "1",
+            "--learning-rate",
+            "1e-2",
+            "--held-back",
+            "0.25",
+            "--format",
+            "json",
+        ];
         let mut command = workplace.command(&[&TRAIN[..], &more, &["--out", out]].concat());
         Finished::from(command.env("RAYON_NUM_THREADS", threads).output().unwrap())
     };
     let finished = train("1", "one");
     let summary = finished.json();
-    assert!(finished.stderr.contains("were cut at 600 tokens"), "{}", finished.stderr);
-    assert_eq!((&summary["traces"], &summary["held_back"]["traces"]), (&json!(18), &json!(6)));
-    assert_eq!(summary["steps"], 9);
+    let (learned, held) = (summary["traces"].as_u64().unwrap(), summary["held_back"]["traces"].as_u64().unwrap());
+    assert!(
+        learned + held == 24 && (2..12).contains(&held) && summary["traces_cut"].as_u64().unwrap() > 0,
+        "{summary}"
+    );
+    assert_eq!(summary["steps"], learned.div_ceil(2));
+    assert!(finished.stderr.contains("--keep all") && finished.stderr.contains("disk"), "{}", finished.stderr);
     let held_back = |key: &str| summary["held_back"][key].as_f64().unwrap();
     assert!(held_back("surprisal") < 6.0, "without training it is ln 512 = 6.2: {summary}");
     assert!(held_back("unigram_entropy") < 6.0, "{summary}");
@@ -59,10 +76,10 @@ fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
         let finished = workplace.run(&[&TRAIN[..], more].concat());
         assert_eq!(finished.code, code, "{}", finished.stderr);
         assert!(finished.stderr.contains(expected), "{}", finished.stderr);
-        assert!(!workplace.path("model").exists() && !workplace.path("model.partial").exists());
+        assert!(!workplace.path("model/model.safetensors").exists());
     };
     fails(2, &["--out", "traces"], "traces exists; name a new folder");
-    fails(1, &["--out", "model", "--max-length", "8"], "no trace to learn from");
+    fails(1, &["--out", "model", "--max-length", "8"], "no row to learn from");
     fails(1, &["--out", "model", "--learning-rate", "1e30"], "lower the learning rate");
     fails(2, &["--out", "model", "--held-back", "1"], "from 0 to below 1");
 
@@ -106,4 +123,101 @@ fn an_output_of_a_run_is_learned_from_as_its_log_says() {
     assert_eq!((&all["traces"], &pruned["traces"], &pruned["rows_rejected"]), (&json!(24), &json!(24), &json!(0)));
     let tokens = |summary: &Value| summary["tokens"].as_u64().unwrap();
     assert!(tokens(&pruned) * 2 < tokens(&all), "{pruned} {all}");
+}
+
+/// The weights of a trained model.
+fn weights(workplace: &Workplace, model: &str) -> Vec<u8> {
+    fs::read(workplace.path(model).join("model.safetensors")).unwrap()
+}
+
+#[test]
+fn the_same_command_goes_on_to_the_same_weights() {
+    let workplace = prepared();
+    let more =
+        ["--epochs", "3", "--max-length", "700", "--long", "cut", "--learning-rate", "1e-2", "--checkpoint-every", "4"];
+    let base = ["train", "--init", "config.json", "--data", "traces", "--accumulate", "2"];
+    let train = |out: &str| workplace.command(&[&base[..], &more, &["--out", out, "--format", "json"]].concat());
+    let whole = Finished::from(train("whole").output().unwrap()).json();
+    assert_eq!(fs::read_to_string(workplace.path("whole/metrics.jsonl")).unwrap().lines().count(), 36);
+    assert!(!workplace.path("whole/checkpoints").exists());
+
+    // Killed as soon as there is a checkpoint, and asked to end the next time.
+    for (signal, code) in [("KILL", None), ("TERM", Some(75))] {
+        let mut child =
+            train("again").stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn().unwrap();
+        let checkpoints = || fs::read_dir(workplace.path("again/checkpoints")).map_or(0, |found| found.count());
+        let metrics =
+            || fs::read_to_string(workplace.path("again/metrics.jsonl")).map_or(0, |text| text.lines().count());
+        let before = metrics();
+        while checkpoints() == 0 || metrics() <= before {
+            if child.try_wait().unwrap().is_some() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        workplace.shell(&format!("kill -{signal} {}", child.id()));
+        let status = child.wait().unwrap();
+        assert!(status.code() == code || status.code() == Some(0), "{status}");
+    }
+    let again = Finished::from(train("again").output().unwrap()).json();
+    assert_eq!(weights(&workplace, "again"), weights(&workplace, "whole"));
+    for key in ["steps", "tokens", "loss", "traces"] {
+        assert_eq!(again[key], whole[key], "{key}");
+    }
+    let steps: Vec<u64> = fs::read_to_string(workplace.path("again/metrics.jsonl"))
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["step"].as_u64().unwrap())
+        .collect();
+    assert_eq!(steps, (1..=36).collect::<Vec<_>>());
+
+    let finished = Finished::from(train("again").output().unwrap());
+    assert!(finished.code == 0 && finished.stderr.contains("nothing to do"), "{}", finished.stderr);
+    let other = workplace.run(&[&base[..], &more, &["--out", "again", "--seed", "7"]].concat());
+    assert!(other.code == 2 && other.stderr.contains("seed was 42, and is 7 now"), "{}", other.stderr);
+}
+
+#[test]
+fn a_model_is_trained_further_and_keeps_what_it_is() {
+    let workplace = prepared();
+    let base =
+        ["train", "--model", "data/model", "--data", "traces", "--out", "tuned", "--epochs", "1", "--accumulate", "4"];
+    let more = [
+        "--max-length",
+        "700",
+        "--long",
+        "cut",
+        "--learning-rate",
+        "1e-3",
+        "--held-back",
+        "0.3",
+        "--keep",
+        "inputs",
+        "--format",
+        "json",
+    ];
+    let summary = workplace.run(&[&base[..], &more].concat()).json();
+    assert!(summary["held_back"]["surprisal"].as_f64().unwrap() < 2.0, "{summary}");
+    for file in ["tokenizer.json", "tokenizer_config.json", "config.json"] {
+        let read = |folder: std::path::PathBuf| fs::read_to_string(folder.join(file)).unwrap();
+        let model = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/model");
+        assert_eq!(read(workplace.path("tuned")), read(model), "{file}");
+    }
+    assert!(fs::read_to_string(workplace.path("tuned/README.md")).unwrap().contains("asap train"));
+    let events = fs::read(workplace.path("tuned/runs/events.out.tfevents.asap")).unwrap();
+    assert!(events.windows(13).any(|bytes| bytes == b"brain.Event:2"));
+    let sql = "SELECT cot_surprisal('What is 2 + 2?', ['It is 4.', 'Yes, 4.'])[2] > 0 AS is_scored";
+    let scored = workplace.run(&["sql", "--set", "asap.scorer.model=tuned", "-q", "--format", "csv", "-c", sql]);
+    assert_eq!(scored.ok(), "is_scored\ntrue\n");
+
+    let too_large = ["--out", "huge", "--max-length", "4000", "--pass-tokens", "100000000", "--keep", "all"];
+    fs::write(workplace.path("wide.json"), {
+        let mut config = config();
+        config["hidden_size"] = json!(65_536);
+        config["intermediate_size"] = json!(262_144);
+        config.to_string()
+    })
+    .unwrap();
+    let refused = workplace.run(&[&["train", "--init", "wide.json", "--data", "traces"], &too_large[..]].concat());
+    assert!(refused.code == 1 && refused.stderr.contains("not enough memory"), "{}", refused.stderr);
 }

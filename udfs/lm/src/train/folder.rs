@@ -1,15 +1,10 @@
 //! A model's folder in Hugging Face's layout.
 
-use std::collections::HashMap;
 use std::path::Path;
 
-use half::{bf16, f16};
-use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 
 use super::bpe::{END, SEPARATOR, START};
-use crate::ops::read;
-use crate::weights::Weights;
 use crate::{LmError, Result, Tokenizer};
 
 /// ChatML: every turn between two tokens, its first line the role.
@@ -52,72 +47,6 @@ pub fn write_configs(config: &Value, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// How numbers are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Precision {
-    /// 4 bytes.
-    F32,
-    /// 2 bytes, 11 significant bits.
-    F16,
-    /// 2 bytes, 8 significant bits.
-    Bf16,
-}
-
-impl Precision {
-    /// What `dtype` (or `torch_dtype`, as older files call it) of a config.json asks for; f32 where it says nothing.
-    ///
-    /// # Errors
-    /// If it asks for something else.
-    pub fn of(config: &Value) -> std::result::Result<Self, String> {
-        match config.get("dtype").or_else(|| config.get("torch_dtype")).and_then(Value::as_str) {
-            None | Some("float32") => Ok(Self::F32),
-            Some("float16") => Ok(Self::F16),
-            Some("bfloat16") => Ok(Self::Bf16),
-            Some(other) => Err(format!("dtype '{other}' is not supported: expected float32, float16 or bfloat16")),
-        }
-    }
-
-    fn dtype(self) -> Dtype {
-        match self {
-            Self::F32 => Dtype::F32,
-            Self::F16 => Dtype::F16,
-            Self::Bf16 => Dtype::BF16,
-        }
-    }
-
-    fn bytes(self, values: &[f32]) -> Vec<u8> {
-        match self {
-            Self::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            Self::F16 => values.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
-            Self::Bf16 => values.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect(),
-        }
-    }
-}
-
-/// Writes `model.safetensors` to a folder.
-///
-/// # Errors
-/// If the file cannot be written.
-pub fn write_weights(weights: &Weights, precision: Precision, folder: &Path) -> Result<()> {
-    let path = folder.join("model.safetensors");
-    let named = weights.named();
-    let tensors = named.iter().map(|(name, tensor)| {
-        let bytes = read([tensor], |[values]| precision.bytes(values))?;
-        Ok((name.clone(), tensor.dims().to_vec(), bytes))
-    });
-    let tensors: Vec<(String, Vec<usize>, Vec<u8>)> = tensors.collect::<Result<_>>()?;
-    let views = tensors
-        .iter()
-        .map(|(name, shape, bytes)| Ok((name, TensorView::new(precision.dtype(), shape.clone(), bytes)?)));
-    // Readers in Python refuse a file that does not say so.
-    let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
-    let file = views
-        .collect::<std::result::Result<Vec<_>, _>>()
-        .and_then(|views| safetensors::serialize(views, Some(metadata)))
-        .map_err(candle_core::Error::from)?;
-    std::fs::write(&path, file).map_err(|source| LmError::Write { path, source })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,23 +54,6 @@ mod tests {
     use crate::testing::golden;
     use crate::train::train_tokenizer;
     use tempfile::TempDir;
-
-    #[test]
-    fn what_is_written_is_read_again() {
-        let config = ModelConfig::load(&golden("qwen2")).unwrap();
-        let weights = Weights::load(&golden("qwen2"), &config).unwrap();
-        for (precision, tolerance) in [(Precision::F32, 0.0), (Precision::F16, 1e-3), (Precision::Bf16, 4e-3)] {
-            let folder = TempDir::new().unwrap();
-            write_weights(&weights, precision, folder.path()).unwrap();
-            let found = Weights::load(folder.path(), &config).unwrap();
-            for ((name, expected), (_, found)) in weights.named().into_iter().zip(found.named()) {
-                let largest = expected.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
-                let difference = (expected - found).unwrap().abs().unwrap().max_all().unwrap();
-                let difference = difference.to_scalar::<f32>().unwrap();
-                assert!(difference <= tolerance * largest, "{name} {precision:?}: {difference}");
-            }
-        }
-    }
 
     #[test]
     fn configs_name_the_special_tokens() {

@@ -31,7 +31,7 @@ pub struct AdamW {
     config: AdamWConfig,
     /// Tensor by tensor in the order of [`Weights::named`].
     moments: Vec<Moments>,
-    steps: i32,
+    steps: u64,
 }
 
 #[derive(Debug)]
@@ -54,6 +54,26 @@ impl AdamW {
         Self { config, moments: weights.named().into_iter().map(moments).collect(), steps: 0 }
     }
 
+    /// The steps that were made.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The first and second moments, tensor by tensor in the order of [`Weights::named`].
+    pub fn moments(&self) -> impl Iterator<Item = [&[f32]; 2]> {
+        self.moments.iter().map(|moments| [moments.first.as_slice(), moments.second.as_slice()])
+    }
+
+    /// The same, to be filled with those of an optimizer that is gone on with.
+    pub(super) fn moments_mut(&mut self) -> impl Iterator<Item = [&mut [f32]; 2]> {
+        self.moments.iter_mut().map(|moments| [moments.first.as_mut_slice(), moments.second.as_mut_slice()])
+    }
+
+    /// Counts the steps that were made before.
+    pub(super) fn go_on_after(&mut self, steps: u64) {
+        self.steps = steps;
+    }
+
     /// Changes the weights, whose gradient has this [`Gradient::norm`], in their place by one step.
     ///
     /// # Errors
@@ -61,10 +81,12 @@ impl AdamW {
     pub fn step(&mut self, weights: &Weights, gradient: &Gradient, norm: f64, learning_rate: f64) -> Result<()> {
         let AdamWConfig { beta1, beta2, epsilon, weight_decay, clip } = self.config;
         self.steps += 1;
+        // Beyond that the corrections are 1 to the last bit.
+        let steps = i32::try_from(self.steps).unwrap_or(i32::MAX);
         let step = Step {
             clipped: (clip / (norm + 1e-6)).min(1.0) as f32,
-            size: (learning_rate / (1.0 - beta1.powi(self.steps))) as f32,
-            second_correction: (1.0 - beta2.powi(self.steps)).sqrt() as f32,
+            size: (learning_rate / (1.0 - beta1.powi(steps))) as f32,
+            second_correction: (1.0 - beta2.powi(steps)).sqrt() as f32,
             towards_first: (1.0 - beta1) as f32,
             keep_second: beta2 as f32,
             towards_second: (1.0 - beta2) as f32,
@@ -114,13 +136,13 @@ impl Step {
     }
 }
 
-/// Changes the numbers of a contiguous f32 tensor in the CPU's memory where they are.
-fn change(tensor: &Tensor, change: impl FnOnce(&mut [f32])) -> Result<()> {
-    struct Change<F>(Cell<Option<F>>);
+/// What `change` makes of the numbers of a contiguous f32 tensor in the CPU's memory, where they are.
+pub(super) fn change<R>(tensor: &Tensor, change: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
+    struct Change<F, R>(Cell<Option<F>>, Cell<Option<R>>);
 
-    impl<F: FnOnce(&mut [f32])> InplaceOp1 for Change<F> {
+    impl<R, F: FnOnce(&mut [f32]) -> R> InplaceOp1 for Change<F, R> {
         fn name(&self) -> &'static str {
-            "a step of AdamW"
+            "a change in place"
         }
 
         fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
@@ -128,10 +150,12 @@ fn change(tensor: &Tensor, change: impl FnOnce(&mut [f32])) -> Result<()> {
                 return Err(candle_core::Error::msg("expected contiguous weights in f32"));
             };
             if let Some(change) = self.0.take() {
-                change(&mut values[from..to]);
+                self.1.set(Some(change(&mut values[from..to])));
             }
             Ok(())
         }
     }
-    Ok(tensor.inplace_op1(&Change(Cell::new(Some(change))))?)
+    let change = Change(Cell::new(Some(change)), Cell::new(None));
+    tensor.inplace_op1(&change)?;
+    Ok(change.1.take().ok_or_else(|| candle_core::Error::msg("a change in place was not made"))?)
 }

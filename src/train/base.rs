@@ -1,0 +1,185 @@
+//! What a training begins with: a model that is there, or a new one of a config, with a tokenizer made from the rows.
+
+use std::path::{Path, PathBuf};
+
+use asap_kernels::tags;
+use asap_lm::config::ModelConfig;
+use asap_lm::decoder::Decoder;
+use asap_lm::train::{self, Precision, random};
+use asap_lm::{LmError, Tokenizer, fingerprint, locate};
+use asap_pipelines::corpus::Corpus;
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::functions::core::expr_ext::FieldAccessor;
+use datafusion::prelude::{SessionContext, cast, col};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use super::TrainArgs;
+use super::checkpoint::{self, Manifest};
+use super::store::Folder;
+use crate::failure::Failure;
+
+/// Files of a new model that are made before it is trained.
+const MADE: [&str; 4] = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"];
+
+/// A model's folder without weights that are trained yet.
+pub struct Base {
+    /// Its folder.
+    pub folder: PathBuf,
+    /// What config.json means.
+    pub config: ModelConfig,
+    /// How its weights are stored.
+    pub precision: Precision,
+    /// What it is called in the model card.
+    pub name: String,
+    /// The hash of the model, or of the config of a new one.
+    pub hash: String,
+    /// The seed of first weights, if it is new.
+    new: Option<u64>,
+    _made: Option<TempDir>,
+}
+
+impl Base {
+    /// Finds the model, or makes what a new one needs.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not supported, or if its tokenizer has tokens that its vocabulary lacks.
+    pub async fn find(
+        args: &TrainArgs,
+        context: &SessionContext,
+        out: &Folder,
+        checkpoint: Option<&Manifest>,
+    ) -> Result<Self, Failure> {
+        let (folder, name, hash, new, made) = match (&args.model, &args.init) {
+            (Some(model), _) => {
+                let folder = locate(model)?;
+                let hash = fingerprint(&folder)?;
+                (folder, model.clone(), hash, None, None)
+            }
+            (None, Some(init)) => {
+                let (given, hash) = config(init)?;
+                let made = match checkpoint {
+                    Some(manifest) => checkpoint::fetch(out, manifest, |name| MADE.contains(&name)).await?,
+                    None => made(args, context, &given).await?,
+                };
+                (made.path().to_path_buf(), init.display().to_string(), hash, Some(args.seed), Some(made))
+            }
+            (None, None) => return Err(Failure::Usage("name a model (--model) or a config (--init)".to_string())),
+        };
+        let config = ModelConfig::load(&folder)?;
+        let precision = Precision::of(&read_json(&folder.join("config.json"))?).map_err(Failure::Usage)?;
+        let tokens = Tokenizer::load(&folder)?.largest_id().map_or(0, |id| id as usize + 1);
+        if tokens > config.vocab_size {
+            return Err(Failure::Failed(format!(
+                "{}: its tokenizer has {tokens} tokens, and config.json says vocab_size {}: these tokens have no embedding to \
+                 learn; use the tokenizer of this model",
+                folder.display(),
+                config.vocab_size
+            )));
+        }
+        Ok(Self { folder, config, precision, name, hash, new, _made: made })
+    }
+
+    /// The model with its first weights, in f32.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn decoder(&self) -> Result<Decoder, Failure> {
+        Ok(match self.new {
+            Some(seed) => Decoder::new(self.config.clone(), random::weights(&self.config, seed)?),
+            None => Decoder::load(&self.folder)?,
+        })
+    }
+
+    /// The files that a checkpoint needs to go on: those of a new model, which only that training made.
+    pub fn made(&self) -> Vec<PathBuf> {
+        match self.new {
+            Some(_) => MADE.iter().map(|name| self.folder.join(name)).collect(),
+            None => vec![],
+        }
+    }
+
+    /// Its files but the weights, and what repeats them in other formats.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn other_files(&self) -> Result<Vec<PathBuf>, Failure> {
+        const WEIGHTS: [&str; 8] =
+            [".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pth", ".pt", ".gguf", ".onnx"];
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let is_weight = WEIGHTS.iter().any(|ending| name.ends_with(ending));
+            if path.is_file() && !is_weight && !name.starts_with('.') && name != "README.md" {
+                files.push(path);
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    /// Its generation config, in which `end` is the first token that ends a text.
+    ///
+    /// # Errors
+    /// If the file that is there is not JSON.
+    pub fn generation_config(&self, end: u32) -> Result<Value, Failure> {
+        let path = self.folder.join("generation_config.json");
+        let mut config = if path.exists() { read_json(&path)? } else { json!({}) };
+        let held = match &config["eos_token_id"] {
+            Value::Array(ids) => ids.clone(),
+            Value::Null => vec![],
+            id => vec![id.clone()],
+        };
+        let others = held.into_iter().filter(|id| *id != json!(end));
+        config["eos_token_id"] = std::iter::once(json!(end)).chain(others).collect();
+        Ok(config)
+    }
+}
+
+/// The config of a new model as it was given, and its hash.
+fn config(path: &Path) -> Result<(Value, String), Failure> {
+    let wrong = |found: String| Failure::Usage(format!("{}: {found}", path.display()));
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::Usage(format!("cannot read {}: {error}", path.display())))?;
+    ModelConfig::parse(&text).map_err(wrong)?;
+    let given: Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    Precision::of(&given).map_err(wrong)?;
+    Ok((given, format!("{:x}", Sha256::digest(&text))))
+}
+
+fn read_json(path: &Path) -> Result<Value, Failure> {
+    let text = std::fs::read(path).map_err(|source| LmError::Read { path: path.to_path_buf(), source })?;
+    serde_json::from_slice(&text).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
+}
+
+/// A folder with what a new model needs: a tokenizer that knows the rows, and its configs.
+async fn made(args: &TrainArgs, context: &SessionContext, given: &Value) -> Result<TempDir, Failure> {
+    let vocabulary = given["vocab_size"].as_u64().unwrap_or_default() as usize;
+    let folder = tempfile::tempdir()?;
+    let texts = texts(args, context).await?;
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    train::train_tokenizer(&texts, vocabulary, folder.path())?;
+    train::write_configs(given, folder.path())?;
+    Ok(folder)
+}
+
+/// Everything that a tokenizer has to know, in the order of the files and their rows.
+async fn texts(args: &TrainArgs, context: &SessionContext) -> Result<Vec<String>, Failure> {
+    let corpus = Corpus::open(&context.state(), &args.data, args.columns.as_ref()).await?;
+    let rows = context.read_table(std::sync::Arc::new(corpus.view(&context.state())?))?;
+    let rows = rows.filter(col("status").is_null())?;
+    let rows = rows.sort_by(vec![col("source").field("file"), col("source").field("row")])?;
+    let rows = rows.select(["question", "cot", "answer"].map(|column| cast(col(column), DataType::Utf8View)))?;
+    let mut texts = Vec::new();
+    for batch in rows.collect().await? {
+        let [questions, cots, answers] = [0, 1, 2].map(|column| batch.column(column).as_string_view());
+        for ((question, cot), answer) in questions.iter().zip(cots).zip(answers) {
+            let (Some(question), Some(cot)) = (question, cot) else { continue };
+            texts.extend([question.to_string(), tags::wrap(cot, answer.unwrap_or_default())]);
+        }
+    }
+    Ok(texts)
+}

@@ -1,0 +1,128 @@
+//! Checkpoints: everything that a training needs to go on to the same weights. What makes one whole is written last.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use asap_lm::train::{STATE_FILES, Trainer};
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use super::store::{Folder, Stored};
+use super::summary::Learning;
+use crate::failure::Failure;
+use crate::output::complain;
+
+/// Where they lie below the model's folder.
+const FOLDER: &str = "checkpoints";
+/// The file that makes one whole.
+const MANIFEST: &str = "manifest.json";
+
+/// What a checkpoint says of itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Steps that were made.
+    pub step: u64,
+    /// The place behind the last row that was learned.
+    pub position: String,
+    /// What was learned until then.
+    pub learning: Learning,
+    /// Steps of an epoch, once that is known.
+    pub epoch_steps: Option<u64>,
+    /// Its files.
+    pub files: BTreeMap<String, Stored>,
+}
+
+fn folder_of(step: u64) -> String {
+    format!("{FOLDER}/step-{step}")
+}
+
+/// Writes a checkpoint and removes the oldest ones, but for the last `kept`.
+///
+/// # Errors
+/// If a file cannot be written; then the checkpoints before are what they were.
+pub async fn save(
+    out: &Folder,
+    trainer: &Trainer,
+    mut manifest: Manifest,
+    base: &[PathBuf],
+    kept: usize,
+) -> Result<(), Failure> {
+    let folder = folder_of(manifest.step);
+    let work = out.work()?;
+    tokio::task::block_in_place(|| trainer.save(work.path()))?;
+    for file in base {
+        let name = file.file_name().unwrap_or_default();
+        std::fs::copy(file, work.path().join(name))?;
+    }
+    for entry in std::fs::read_dir(work.path())? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let stored = out.put(&format!("{folder}/{name}"), &path).await?;
+        manifest.files.insert(name, stored);
+    }
+    let text = serde_json::to_vec_pretty(&manifest).map_err(|error| Failure::Failed(error.to_string()))?;
+    out.write(&format!("{folder}/{MANIFEST}"), text).await?;
+    let mut steps = steps(out).await?;
+    steps.sort_unstable();
+    for step in steps.iter().rev().skip(kept.max(1)) {
+        out.remove(&folder_of(*step), MANIFEST).await?;
+    }
+    Ok(())
+}
+
+/// The steps at which there are whole checkpoints.
+async fn steps(out: &Folder) -> Result<Vec<u64>, Failure> {
+    let names = out.list(FOLDER).await?;
+    let step = |name: &String| {
+        let folder = name.strip_suffix(MANIFEST)?.trim_end_matches('/').rsplit('/').next()?;
+        folder.strip_prefix("step-")?.parse().ok()
+    };
+    Ok(names.iter().filter_map(step).collect())
+}
+
+/// The newest checkpoint, if there is one.
+///
+/// # Errors
+/// If it cannot be read.
+pub async fn newest(out: &Folder) -> Result<Option<Manifest>, Failure> {
+    let Some(step) = steps(out).await?.into_iter().max() else { return Ok(None) };
+    let name = format!("{}/{MANIFEST}", folder_of(step));
+    let Some(text) = out.read(&name).await? else { return Ok(None) };
+    let manifest = serde_json::from_slice(&text)
+        .map_err(|error| Failure::Failed(format!("{}: {name} was written by another asap: {error}", out.shown())))?;
+    Ok(Some(manifest))
+}
+
+/// Fetches the files of a checkpoint, each as it was stored, and gives the trainer its state.
+///
+/// # Errors
+/// If a file is not what was stored, or is of another model.
+pub async fn restore(out: &Folder, manifest: &Manifest, trainer: &mut Trainer) -> Result<(), Failure> {
+    let work = fetch(out, manifest, |name| STATE_FILES.contains(&name)).await?;
+    tokio::task::block_in_place(|| trainer.restore(work.path(), manifest.step))?;
+    complain(&format!("note: goes on after step {} of {}", manifest.step, out.shown()));
+    Ok(())
+}
+
+/// The files of a checkpoint that are asked for, on this machine.
+///
+/// # Errors
+/// If one is not what was stored.
+pub async fn fetch(out: &Folder, manifest: &Manifest, wanted: impl Fn(&str) -> bool) -> Result<TempDir, Failure> {
+    let work = out.work()?;
+    for (name, stored) in manifest.files.iter().filter(|(name, _)| wanted(name)) {
+        out.fetch(&format!("{}/{name}", folder_of(manifest.step)), stored, &work.path().join(name)).await?;
+    }
+    Ok(work)
+}
+
+/// Removes all of them.
+///
+/// # Errors
+/// If one cannot be removed.
+pub async fn remove_all(out: &Folder) -> Result<(), Failure> {
+    for step in steps(out).await? {
+        out.remove(&folder_of(step), MANIFEST).await?;
+    }
+    out.remove(FOLDER, MANIFEST).await
+}

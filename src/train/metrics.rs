@@ -1,0 +1,134 @@
+//! The course of a training: a line of JSON a step, and the same as TensorBoard reads it.
+
+use serde::{Deserialize, Serialize};
+
+use super::store::Folder;
+use crate::failure::Failure;
+
+/// The file of lines.
+const LINES: &str = "metrics.jsonl";
+/// The file of events.
+const EVENTS: &str = "runs/events.out.tfevents.asap";
+
+/// A step.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Line {
+    /// Steps made, this one included.
+    pub step: u64,
+    /// Its epoch, from 0.
+    pub epoch: u64,
+    /// Mean −ln P of a token to learn, in nats.
+    pub loss: f64,
+    /// The learning rate.
+    pub rate: f64,
+    /// The gradient's norm before clipping.
+    pub norm: f64,
+    /// Tokens, prompts included.
+    pub tokens: usize,
+    /// Tokens to learn among them.
+    pub learned: usize,
+    /// Seconds since 1970.
+    pub time: f64,
+    /// Seconds that it took.
+    pub seconds: f64,
+}
+
+/// All steps until now.
+#[derive(Debug, Default)]
+pub struct Metrics(Vec<Line>);
+
+impl Metrics {
+    /// The steps up to a checkpoint: those behind it are made again.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub async fn until(out: &Folder, step: u64) -> Result<Self, Failure> {
+        let text = out.read(LINES).await?.unwrap_or_default();
+        let lines = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
+        Ok(Self(lines.filter(|line| line.step <= step).collect()))
+    }
+
+    /// Adds a step.
+    pub fn push(&mut self, line: Line) {
+        self.0.push(line);
+    }
+
+    /// Writes both files.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub async fn write(&self, out: &Folder) -> Result<(), Failure> {
+        let mut text = Vec::new();
+        for line in &self.0 {
+            serde_json::to_writer(&mut text, line).map_err(|error| Failure::Failed(error.to_string()))?;
+            text.push(b'\n');
+        }
+        out.write(LINES, text).await?;
+        out.write(EVENTS, self.events()).await
+    }
+
+    /// The steps as TensorBoard's events: records of TFRecord, each a message `Event` of protocol buffers.
+    fn events(&self) -> Vec<u8> {
+        let begun = self.0.first().map_or(0.0, |line| line.time);
+        let mut events = Vec::new();
+        let mut version = double(1, begun);
+        version.extend(bytes(3, b"brain.Event:2"));
+        record(&mut events, &version);
+        for line in &self.0 {
+            let tokens_per_second = line.tokens as f64 / line.seconds.max(1e-9);
+            let values = [
+                ("loss", line.loss),
+                ("learning_rate", line.rate),
+                ("gradient_norm", line.norm),
+                ("tokens_per_second", tokens_per_second),
+            ];
+            let values = values.map(|(tag, value)| {
+                let mut scalar = bytes(1, tag.as_bytes());
+                scalar.extend(float(2, value as f32));
+                bytes(1, &scalar)
+            });
+            let mut event = double(1, line.time);
+            event.extend(key(2, 0));
+            event.extend(varint(line.step));
+            event.extend(bytes(5, &values.concat()));
+            record(&mut events, &event);
+        }
+        events
+    }
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+fn key(field: u64, kind: u64) -> Vec<u8> {
+    varint(field << 3 | kind)
+}
+
+fn double(field: u64, value: f64) -> Vec<u8> {
+    [key(field, 1), value.to_le_bytes().to_vec()].concat()
+}
+
+fn float(field: u64, value: f32) -> Vec<u8> {
+    [key(field, 5), value.to_le_bytes().to_vec()].concat()
+}
+
+fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
+    [key(field, 2), varint(value.len() as u64), value.to_vec()].concat()
+}
+
+/// A record: its length and its bytes, each with a checksum.
+fn record(to: &mut Vec<u8>, bytes: &[u8]) {
+    let length = (bytes.len() as u64).to_le_bytes();
+    let masked = |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+    to.extend(length);
+    to.extend(masked(&length));
+    to.extend(bytes);
+    to.extend(masked(bytes));
+}

@@ -1,0 +1,95 @@
+//! The model that a training gives: a folder in Hugging Face's layout, whole when `training.json`, its summary, is there.
+
+use asap_lm::decoder::Decoder;
+use asap_lm::train::{Example, Measured, Trainer, measure, write_weights};
+
+use super::base::Base;
+use super::plan::Plan;
+use super::settings::Settings;
+use super::store::Folder;
+use super::summary::TrainingSummary;
+use crate::failure::Failure;
+use crate::output::count;
+
+/// The file that says that a model is whole, and what came of its training.
+const TRAINED: &str = "training.json";
+
+/// What came of a training; None if its model is not whole.
+///
+/// # Errors
+/// If that cannot be read.
+pub async fn trained(out: &Folder) -> Result<Option<TrainingSummary>, Failure> {
+    let Some(text) = out.read(TRAINED).await? else { return Ok(None) };
+    let trained = serde_json::from_slice(&text)
+        .map_err(|error| Failure::Failed(format!("{}: {TRAINED} was written by another asap: {error}", out.shown())))?;
+    Ok(Some(trained))
+}
+
+/// Writes the weights in the base's type, its other files, and a generation config that names the learned end token; and
+/// measures what was stored on rows that were held back.
+///
+/// # Errors
+/// If a file cannot be written.
+pub async fn write(
+    out: &Folder,
+    trainer: &Trainer,
+    base: &Base,
+    end: u32,
+    held_back: &[Example],
+) -> Result<Option<Measured>, Failure> {
+    let work = out.work()?;
+    let weights = &trainer.decoder().weights;
+    tokio::task::block_in_place(|| write_weights(weights, base.precision, work.path()))?;
+    for file in base.other_files()? {
+        std::fs::copy(&file, work.path().join(file.file_name().unwrap_or_default()))?;
+    }
+    let generation = base.generation_config(end)?;
+    std::fs::write(work.path().join("generation_config.json"), format!("{generation:#}\n"))?;
+    // What was stored is measured: it is rounded to the base's type.
+    let measured = tokio::task::block_in_place(|| match held_back {
+        [] => Ok(None),
+        rows => measure(&Decoder::load(work.path())?, rows).map(Some),
+    })?;
+    for entry in std::fs::read_dir(work.path())? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        out.put(&name, &path).await?;
+    }
+    Ok(measured)
+}
+
+/// Writes the model card, and says that the model is whole.
+///
+/// # Errors
+/// If it cannot be written.
+pub async fn finish(
+    out: &Folder,
+    base: &Base,
+    plan: &Plan,
+    (settings, summary): (&Settings, &TrainingSummary),
+) -> Result<(), Failure> {
+    out.write("README.md", card(base, plan, settings, summary).into_bytes()).await?;
+    let text = serde_json::to_vec_pretty(summary).map_err(|error| Failure::Failed(error.to_string()))?;
+    out.write(TRAINED, text).await
+}
+
+fn card(base: &Base, plan: &Plan, settings: &Settings, summary: &TrainingSummary) -> String {
+    let Settings { data, epochs, learning_rate, step_examples, max_length, seed, .. } = settings;
+    let held_back = summary.held_back.as_ref().map_or(String::new(), |held| {
+        format!("\nOn {} rows that were held back: {:.3} nats a token.\n", count(held.traces as u64), held.surprisal)
+    });
+    format!(
+        "# {} trained on {data}\n\n\
+         All {} parameters of `{}` were trained by `asap train` on {} examples of `{data}` (version or fingerprint {}), {epochs} epochs: {} \
+         steps of {step_examples} examples of at most {max_length} tokens, learning rate {learning_rate} with cosine decay, AdamW, \
+         seed {seed}. The loss of the last epoch is {:.3} nats a token to learn.\n{held_back}\n\
+         `settings.json` holds every setting, `metrics.jsonl` every step.\n",
+        base.name,
+        count(plan.parameters),
+        base.name,
+        count(summary.traces),
+        summary.version,
+        count(summary.learning.steps),
+        summary.learning.loss,
+    )
+}

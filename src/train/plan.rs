@@ -1,0 +1,203 @@
+//! What a training will take, said before it begins: steps, memory, disk.
+
+use asap_lm::config::ModelConfig;
+use asap_lm::train::{Keep, Schedule, state_bytes};
+use asap_pipelines::feed::Survey;
+
+use super::settings::Settings;
+use crate::failure::Failure;
+use crate::output::count;
+
+/// Bytes of a parameter in a checkpoint: the weight and two moments in f32.
+const CHECKPOINT_BYTES: u64 = 12;
+/// Bytes of a token of rows that wait, beside the window that is read: each is there twice at most.
+const WAITING_BYTES: u64 = 16;
+
+/// What a training takes.
+#[derive(Debug)]
+pub struct Plan {
+    /// Numbers of the model.
+    pub parameters: u64,
+    /// Bytes of weights, gradient and moments.
+    pub state: u64,
+    /// Bytes of what a pass leaves.
+    pub pass: u64,
+    /// Tokens of the longest pass.
+    pub pass_tokens: usize,
+    /// What is kept.
+    pub keep: Keep,
+    /// All steps, if that is known.
+    pub steps: Option<u64>,
+}
+
+impl Plan {
+    /// Chooses what is kept of a pass: the most that fits in the memory that is free.
+    ///
+    /// # Errors
+    /// If not even the least fits.
+    pub fn new(
+        settings: &Settings,
+        config: &ModelConfig,
+        survey: Option<&Survey>,
+        keep: Option<Keep>,
+    ) -> Result<Self, Failure> {
+        let state = state_bytes(config)?;
+        let longest = survey.map_or(settings.max_length, |survey| survey.longest as usize);
+        let together = survey.map_or(usize::MAX, |survey| survey.tokens as usize);
+        let pass_tokens = longest.max(settings.pass_tokens.min(together));
+        let waiting = survey.map_or(0, |survey| survey.tokens.min(8192 * survey.longest)) * WAITING_BYTES;
+        let free = free_memory();
+        let left = free.map_or(u64::MAX, |free| free.saturating_sub(state + waiting));
+        let Some(kept) = keep.or_else(|| Keep::most_within(left, config, pass_tokens)) else {
+            let least = Keep::Inputs.bytes(config, pass_tokens);
+            return Err(Failure::Failed(format!(
+                "not enough memory: {} for the model in training and {} for a pass of {} tokens, and {} are free; lower \
+                 --max-length and --pass-tokens, or take a smaller model",
+                shown(state),
+                shown(least),
+                count(pass_tokens as u64),
+                shown(free.unwrap_or_default())
+            )));
+        };
+        let pass = kept.bytes(config, pass_tokens);
+        if let Some(free) = free.filter(|free| state + pass > *free) {
+            return Err(Failure::Failed(format!(
+                "not enough memory: {} are needed with --keep {}, and {} are free",
+                shown(state + pass),
+                name_of(kept),
+                shown(free)
+            )));
+        }
+        let steps = survey.map(|survey| survey.learned.div_ceil(settings.step_examples as u64) * settings.epochs);
+        Ok(Self { parameters: state / 16, state, pass, pass_tokens, keep: kept, steps })
+    }
+
+    /// As a person reads it.
+    pub fn table(&self, settings: &Settings, survey: Option<&Survey>, checkpoints: usize) -> String {
+        let rows = match survey {
+            Some(survey) => format!(
+                "{} examples ({} tokens, the longest {}), {} cut, {} too long, {} held back, {} without a chain",
+                count(survey.learned),
+                count(survey.tokens),
+                count(survey.longest),
+                count(survey.cut),
+                count(survey.too_long),
+                count(survey.held_back.len() as u64),
+                count(survey.rejected)
+            ),
+            None => "as a run commits them".to_string(),
+        };
+        let steps = self.steps.map_or("as many as there are rows".to_string(), |steps| {
+            format!("{} of {} examples, {} epochs", count(steps), settings.step_examples, settings.epochs)
+        });
+        let disk = CHECKPOINT_BYTES * self.parameters * (checkpoints as u64 + 1);
+        [
+            format!("rows       {rows}"),
+            format!("steps      {steps}"),
+            format!(
+                "memory     {} for {:.1} million parameters, {} for a pass of {} tokens (--keep {})",
+                shown(self.state),
+                self.parameters as f64 / 1e6,
+                shown(self.pass),
+                count(self.pass_tokens as u64),
+                name_of(self.keep)
+            ),
+            format!("disk       {} for {} checkpoints and one in the making", shown(disk), checkpoints),
+        ]
+        .join("\n")
+    }
+}
+
+/// How a rate follows from a step.
+#[derive(Debug, Clone)]
+pub enum Rates {
+    /// All steps are known.
+    Planned(Schedule),
+    /// The first epoch is at the highest rate behind the warm-up; the cosine is over the epochs behind it.
+    Followed {
+        /// Steps of the first epoch, once it is over.
+        first: Option<u64>,
+        /// The highest rate.
+        peak: f64,
+        /// The last rate, as a part of the highest.
+        floor: f64,
+        /// Steps of the warm-up.
+        warmup_steps: usize,
+        /// All epochs.
+        epochs: u64,
+    },
+}
+
+impl Rates {
+    /// Those of a training.
+    pub fn new(settings: &Settings, steps: Option<u64>, first: Option<u64>) -> Self {
+        let (peak, floor) = (settings.learning_rate, settings.min_rate);
+        let part = |steps: u64| (steps as f64 * settings.warmup).ceil() as usize;
+        match steps {
+            Some(steps) => {
+                let warmup_steps = settings.warmup_steps.unwrap_or_else(|| part(steps));
+                Self::Planned(Schedule { peak, floor, warmup_steps, total_steps: steps as usize })
+            }
+            None => {
+                let warmup_steps = settings.warmup_steps.unwrap_or(0);
+                Self::Followed { first, peak, floor, warmup_steps, epochs: settings.epochs }
+            }
+        }
+    }
+
+    /// The rate of a step, counted from 0, of an epoch.
+    pub fn rate(&mut self, step: u64, epoch: u64) -> f64 {
+        match self {
+            Self::Planned(schedule) => schedule.rate(step as usize),
+            Self::Followed { peak, warmup_steps, .. } if epoch == 0 => match *warmup_steps as u64 {
+                warmup if step < warmup => *peak * step as f64 / warmup as f64,
+                _ => *peak,
+            },
+            Self::Followed { first, peak, floor, epochs, .. } => {
+                let first = *first.get_or_insert(step);
+                let total_steps = (first * (*epochs - 1)) as usize;
+                let schedule = Schedule { peak: *peak, floor: *floor, warmup_steps: 0, total_steps };
+                schedule.rate((step - first) as usize)
+            }
+        }
+    }
+
+    /// Steps of the first epoch, if these had to be counted and it is over.
+    pub fn first(&self) -> Option<u64> {
+        match self {
+            Self::Planned(_) => None,
+            Self::Followed { first, .. } => *first,
+        }
+    }
+}
+
+/// What `--keep` calls it.
+pub fn name_of(keep: Keep) -> &'static str {
+    match keep {
+        Keep::Inputs => "inputs",
+        Keep::Attention => "attention",
+        Keep::All => "all",
+    }
+}
+
+fn shown(bytes: u64) -> String {
+    match bytes {
+        0..10_000_000 => format!("{} kB", bytes.div_ceil(1000)),
+        10_000_000..10_000_000_000 => format!("{} MB", bytes.div_ceil(1_000_000)),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// Bytes of memory that a process can have: what the machine has free, or its control group if that is less. None where nobody
+/// says.
+fn free_memory() -> Option<u64> {
+    let free = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = free.lines().find(|line| line.starts_with("MemAvailable:"))?;
+    let free = line.split_whitespace().nth(1)?.parse::<u64>().ok()? * 1024;
+    let group = |name: &str| {
+        let text = std::fs::read_to_string(format!("/sys/fs/cgroup/{name}")).ok()?;
+        text.trim().parse::<u64>().ok()
+    };
+    let left = group("memory.max").zip(group("memory.current")).map(|(most, used)| most.saturating_sub(used));
+    Some(left.map_or(free, |left| left.min(free)))
+}

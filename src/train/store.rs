@@ -1,0 +1,236 @@
+//! The folder that a training fills, on this machine or in an object store.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use asap_pipelines::location;
+use futures::TryStreamExt;
+use object_store::path::Path as ObjectPath;
+use object_store::prefix::PrefixStore;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload, WriteMultipart};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+use tokio::io::AsyncReadExt;
+use url::Url;
+
+use crate::failure::Failure;
+
+/// Bytes that are read and sent at once.
+const BLOCK_BYTES: usize = 8 << 20;
+/// What names of folders begin with in which files are made before they get their place.
+const WORK: &str = ".asap-";
+
+/// A folder of files.
+pub struct Folder {
+    url: Url,
+    store: Arc<dyn ObjectStore>,
+}
+
+impl Folder {
+    /// The folder at a location, which need not be there yet.
+    ///
+    /// # Errors
+    /// If it is no location, or nothing can be written there.
+    pub fn open(named: &str) -> Result<Self, Failure> {
+        let url = location::folder(named)?;
+        let path = ObjectPath::from_url_path(url.path()).map_err(|error| Failure::Usage(error.to_string()))?;
+        let store = location::store(&url)?;
+        Ok(Self { store: Arc::new(PrefixStore::new(store, path)), url })
+    }
+
+    /// As people know it.
+    pub fn shown(&self) -> String {
+        location::display(&self.url)
+    }
+
+    /// The folder on this machine, if it is there.
+    pub fn local(&self) -> Option<PathBuf> {
+        location::local_path(&self.url)
+    }
+
+    /// Removes what a training that was killed was making.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub fn clear_work(&self) -> Result<(), Failure> {
+        for name in self.names()?.iter().filter(|name| name.starts_with(WORK)) {
+            let Some(folder) = self.local() else { return Ok(()) };
+            std::fs::remove_dir_all(folder.join(name))
+                .map_err(|error| self.failed(&format!("{name} cannot be removed"), &error))?;
+        }
+        Ok(())
+    }
+
+    /// Whether something is in it, on this machine.
+    ///
+    /// # Errors
+    /// If it cannot be listed.
+    pub fn holds_files(&self) -> Result<bool, Failure> {
+        Ok(!self.names()?.is_empty())
+    }
+
+    fn names(&self) -> Result<Vec<String>, Failure> {
+        let Some(folder) = self.local().filter(|folder| folder.exists()) else { return Ok(vec![]) };
+        let entries = std::fs::read_dir(&folder).map_err(|error| self.failed("cannot be listed", &error))?;
+        Ok(entries.filter_map(Result::ok).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+    }
+
+    /// A folder to make files in: on the same file system, where that is this machine's.
+    ///
+    /// # Errors
+    /// If none can be made.
+    pub fn work(&self) -> Result<TempDir, Failure> {
+        let made = match self.local() {
+            Some(folder) => {
+                std::fs::create_dir_all(&folder).map_err(|error| self.failed("cannot be made", &error))?;
+                tempfile::Builder::new().prefix(WORK).tempdir_in(folder)
+            }
+            None => tempfile::Builder::new().prefix(WORK).tempdir(),
+        };
+        made.map_err(|error| self.failed("has no room to work in", &error))
+    }
+
+    /// What a file holds; None if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+        match self.store.get(&ObjectPath::from(name)).await {
+            Ok(found) => {
+                let bytes =
+                    found.bytes().await.map_err(|error| self.failed(&format!("{name} cannot be read"), &error))?;
+                Ok(Some(bytes.to_vec()))
+            }
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed(&format!("{name} cannot be read"), &error)),
+        }
+    }
+
+    /// Writes a small file in one piece.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub async fn write(&self, name: &str, bytes: Vec<u8>) -> Result<(), Failure> {
+        let put = self.store.put(&ObjectPath::from(name), PutPayload::from(bytes)).await;
+        put.map(drop).map_err(|error| self.failed(&format!("{name} cannot be written"), &error))
+    }
+
+    /// Puts a file of this machine in its place, and says what it is. Where it lies in [`Folder::work`], it is moved.
+    ///
+    /// # Errors
+    /// If it cannot be written; then nothing is there under that name.
+    pub async fn put(&self, name: &str, from: &Path) -> Result<Stored, Failure> {
+        let failed = |error: &dyn std::fmt::Display| self.failed(&format!("{name} cannot be written"), error);
+        let stored = Stored::of(from).await.map_err(|error| failed(&error))?;
+        if let Some(folder) = self.local() {
+            let to = folder.join(name);
+            if let Some(parent) = to.parent() {
+                std::fs::create_dir_all(parent).map_err(|error| failed(&error))?;
+            }
+            let file = std::fs::File::open(from).map_err(|error| failed(&error))?;
+            // A model is for others too, as far as its folder is.
+            file.set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(|error| failed(&error))?;
+            file.sync_all().map_err(|error| failed(&error))?;
+            std::fs::rename(from, &to).map_err(|error| failed(&error))?;
+            return Ok(stored);
+        }
+        let upload = self.store.put_multipart(&ObjectPath::from(name)).await.map_err(|error| failed(&error))?;
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, BLOCK_BYTES);
+        let mut file = tokio::fs::File::open(from).await.map_err(|error| failed(&error))?;
+        let mut block = vec![0; BLOCK_BYTES];
+        loop {
+            upload.wait_for_capacity(2).await.map_err(|error| failed(&error))?;
+            match file.read(&mut block).await.map_err(|error| failed(&error))? {
+                0 => break,
+                read => upload.write(&block[..read]),
+            }
+        }
+        upload.finish().await.map_err(|error| failed(&error))?;
+        Ok(stored)
+    }
+
+    /// Fetches a file to this machine, and makes sure that it is what was stored.
+    ///
+    /// # Errors
+    /// If it is not there, or is not whole.
+    pub async fn fetch(&self, name: &str, expected: &Stored, to: &Path) -> Result<(), Failure> {
+        let failed = |error: &dyn std::fmt::Display| self.failed(&format!("{name} cannot be read"), error);
+        let found = self.store.get(&ObjectPath::from(name)).await.map_err(|error| failed(&error))?;
+        let mut bytes = found.into_stream();
+        let mut file = tokio::fs::File::create(to).await.map_err(|error| failed(&error))?;
+        while let Some(block) = bytes.try_next().await.map_err(|error| failed(&error))? {
+            tokio::io::AsyncWriteExt::write_all(&mut file, &block).await.map_err(|error| failed(&error))?;
+        }
+        tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(|error| failed(&error))?;
+        drop(file);
+        let found = Stored::of(to).await.map_err(|error| failed(&error))?;
+        if found != *expected {
+            return Err(failed(&"it is not what was stored: its size or hash differs"));
+        }
+        Ok(())
+    }
+
+    /// The names of what lies below a folder.
+    ///
+    /// # Errors
+    /// If it cannot be listed.
+    pub async fn list(&self, below: &str) -> Result<Vec<String>, Failure> {
+        let prefix = ObjectPath::from(below);
+        let names = self.store.list(Some(&prefix)).map_ok(|file| file.location.to_string());
+        let listed: Result<Vec<String>, object_store::Error> = names.try_collect().await;
+        match listed {
+            Err(object_store::Error::NotFound { .. }) => Ok(vec![]),
+            listed => listed.map_err(|error| self.failed(&format!("{below} cannot be listed"), &error)),
+        }
+    }
+
+    /// Removes what lies below a folder, the last file that makes it whole first.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub async fn remove(&self, below: &str, first: &str) -> Result<(), Failure> {
+        let mut names = self.list(below).await?;
+        names.sort_by_key(|name| !name.ends_with(first));
+        for name in names {
+            match self.store.delete(&ObjectPath::from(name.as_str())).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(self.failed(&format!("{name} cannot be removed"), &error)),
+            }
+        }
+        if let Some(folder) = self.local() {
+            // Object stores have no folders, and this one is empty.
+            let _ = std::fs::remove_dir(folder.join(below));
+        }
+        Ok(())
+    }
+
+    fn failed(&self, what: &str, error: &dyn std::fmt::Display) -> Failure {
+        Failure::Failed(format!("{}: {what}: {error}", self.shown()))
+    }
+}
+
+/// What a stored file is.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Stored {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its SHA-256 in hexadecimal digits.
+    pub sha256: String,
+}
+
+impl Stored {
+    async fn of(path: &Path) -> std::io::Result<Self> {
+        let mut file = tokio::fs::File::open(path).await?;
+        let (mut hash, mut block, mut size) = (Sha256::new(), vec![0; BLOCK_BYTES], 0);
+        loop {
+            match file.read(&mut block).await? {
+                0 => return Ok(Self { size, sha256: format!("{:x}", hash.finalize()) }),
+                read => {
+                    hash.update(&block[..read]);
+                    size += read as u64;
+                }
+            }
+        }
+    }
+}

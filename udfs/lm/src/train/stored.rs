@@ -1,0 +1,249 @@
+//! Tensors in files of safetensors, written and read one by one, so that memory holds one of them beside the model.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use candle_core::Tensor;
+use half::{bf16, f16};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo, View};
+use serde_json::{Value, json};
+
+use crate::ops::read;
+use crate::weights::Weights;
+use crate::{LmError, Result};
+
+/// Bytes of a shard, as readers expect it; a tensor that is larger has one of its own.
+const SHARD_BYTES: usize = 5_000_000_000;
+
+/// How numbers are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// 4 bytes.
+    F32,
+    /// 2 bytes, 11 significant bits.
+    F16,
+    /// 2 bytes, 8 significant bits.
+    Bf16,
+}
+
+impl Precision {
+    /// What `dtype` (or `torch_dtype`, as older files call it) of a config.json asks for; f32 where it says nothing.
+    ///
+    /// # Errors
+    /// If it asks for something else.
+    pub fn of(config: &Value) -> std::result::Result<Self, String> {
+        match config.get("dtype").or_else(|| config.get("torch_dtype")).and_then(Value::as_str) {
+            None | Some("float32") => Ok(Self::F32),
+            Some("float16") => Ok(Self::F16),
+            Some("bfloat16") => Ok(Self::Bf16),
+            Some(other) => Err(format!("dtype '{other}' is not supported: expected float32, float16 or bfloat16")),
+        }
+    }
+
+    fn dtype(self) -> Dtype {
+        match self {
+            Self::F32 => Dtype::F32,
+            Self::F16 => Dtype::F16,
+            Self::Bf16 => Dtype::BF16,
+        }
+    }
+
+    fn width(self) -> usize {
+        if self == Self::F32 { 4 } else { 2 }
+    }
+
+    fn bytes(self, values: &[f32]) -> Vec<u8> {
+        match self {
+            Self::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            Self::F16 => values.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
+            Self::Bf16 => values.iter().flat_map(|x| bf16::from_f32(*x).to_le_bytes()).collect(),
+        }
+    }
+}
+
+/// A tensor to be stored.
+pub(super) struct Part<'a> {
+    name: String,
+    shape: Vec<usize>,
+    precision: Precision,
+    values: Values<'a>,
+}
+
+enum Values<'a> {
+    Tensor(&'a Tensor),
+    Numbers(&'a [f32]),
+}
+
+impl<'a> Part<'a> {
+    pub fn of_tensor(name: &str, tensor: &'a Tensor, precision: Precision) -> Self {
+        Self { name: name.to_string(), shape: tensor.dims().to_vec(), precision, values: Values::Tensor(tensor) }
+    }
+
+    pub fn of_numbers(name: &str, numbers: &'a [f32]) -> Self {
+        let shape = vec![numbers.len()];
+        Self { name: name.to_string(), shape, precision: Precision::F32, values: Values::Numbers(numbers) }
+    }
+}
+
+impl View for &Part<'_> {
+    fn dtype(&self) -> Dtype {
+        self.precision.dtype()
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let bytes = match self.values {
+            Values::Numbers(numbers) => self.precision.bytes(numbers),
+            // A tensor that cannot be read is noticed by its length, which does not fit its shape.
+            Values::Tensor(tensor) => read([tensor], |[values]| self.precision.bytes(values)).unwrap_or_default(),
+        };
+        Cow::Owned(bytes)
+    }
+
+    fn data_len(&self) -> usize {
+        self.shape.iter().product::<usize>() * self.precision.width()
+    }
+}
+
+/// Writes tensors to a file.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(super) fn write<'a>(parts: impl IntoIterator<Item = &'a Part<'a>>, path: &Path) -> Result<()> {
+    let parts = parts.into_iter().map(|part| (part.name.as_str(), part));
+    // Readers in Python refuse a file that does not say so.
+    let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
+    safetensors::serialize_to_file(parts, Some(metadata), path).map_err(|error| {
+        let source = match error {
+            safetensors::SafeTensorError::IoError(source) => source,
+            other => std::io::Error::other(other.to_string()),
+        };
+        LmError::Write { path: path.to_path_buf(), source }
+    })
+}
+
+/// Writes a model's weights to a folder: `model.safetensors`, or shards of 5 GB with their index.
+///
+/// # Errors
+/// If a file cannot be written.
+pub fn write_weights(weights: &Weights, precision: Precision, folder: &Path) -> Result<()> {
+    write_shards(weights, precision, folder, SHARD_BYTES)
+}
+
+fn write_shards(weights: &Weights, precision: Precision, folder: &Path, most: usize) -> Result<()> {
+    let named = weights.named();
+    let parts: Vec<Part> = named.iter().map(|(name, tensor)| Part::of_tensor(name, tensor, precision)).collect();
+    let mut shards: Vec<(usize, Vec<&Part>)> = vec![(0, vec![])];
+    for part in &parts {
+        let bytes = (&part).data_len();
+        match shards.last_mut() {
+            Some((held, shard)) if shard.is_empty() || *held + bytes <= most => {
+                *held += bytes;
+                shard.push(part);
+            }
+            _ => shards.push((bytes, vec![part])),
+        }
+    }
+    if let [(_, shard)] = shards.as_slice() {
+        return write(shard.iter().copied(), &folder.join("model.safetensors"));
+    }
+    let mut places = BTreeMap::new();
+    for (number, (_, shard)) in shards.iter().enumerate() {
+        let name = format!("model-{:05}-of-{:05}.safetensors", number + 1, shards.len());
+        write(shard.iter().copied(), &folder.join(&name))?;
+        places.extend(shard.iter().map(|part| (part.name.clone(), name.clone())));
+    }
+    let total: usize = shards.iter().map(|(bytes, _)| bytes).sum();
+    let index = json!({ "metadata": { "total_size": total }, "weight_map": places });
+    let path = folder.join("model.safetensors.index.json");
+    std::fs::write(&path, format!("{index:#}\n")).map_err(|source| LmError::Write { path, source })
+}
+
+/// Tensors of f32 in a file.
+pub(super) struct Numbers {
+    path: PathBuf,
+    metadata: Metadata,
+    /// Where the tensors begin.
+    first: u64,
+}
+
+impl Numbers {
+    /// Reads what a file holds.
+    ///
+    /// # Errors
+    /// If it is missing or not whole.
+    pub fn open(path: &Path) -> Result<Self> {
+        let failed = |source| LmError::Read { path: path.to_path_buf(), source };
+        let mut file = File::open(path).map_err(failed)?;
+        let mut length = [0; 8];
+        file.read_exact(&mut length).map_err(failed)?;
+        let length = u64::from_le_bytes(length);
+        let mut header = Vec::new();
+        file.take(length).read_to_end(&mut header).map_err(failed)?;
+        let unsupported = |found: String| LmError::Unsupported { path: path.to_path_buf(), found };
+        let metadata = serde_json::from_slice(&header).map_err(|error| unsupported(error.to_string()))?;
+        Ok(Self { path: path.to_path_buf(), metadata, first: 8 + length })
+    }
+
+    /// Reads a tensor into an array of its length.
+    ///
+    /// # Errors
+    /// If it is not there, or has another length or type.
+    pub fn read(&self, name: &str, values: &mut [f32]) -> Result<()> {
+        let unsupported = |found: String| LmError::Unsupported { path: self.path.clone(), found };
+        let found = self.metadata.info(name);
+        let Some(TensorInfo { dtype: Dtype::F32, data_offsets: (from, to), .. }) = found else {
+            return Err(unsupported(format!("it holds no tensor '{name}' in f32: it is of another model")));
+        };
+        if to - from != size_of_val(values) {
+            let (found, expected) = ((to - from) / 4, values.len());
+            return Err(unsupported(format!(
+                "'{name}' has {found} numbers, expected {expected}: it is of another model"
+            )));
+        }
+        let failed = |source| LmError::Read { path: self.path.clone(), source };
+        let mut file = File::open(&self.path).map_err(failed)?;
+        file.seek(SeekFrom::Start(self.first + *from as u64)).map_err(failed)?;
+        let mut file = BufReader::with_capacity(1 << 20, file);
+        let mut number = [0; 4];
+        for value in values {
+            file.read_exact(&mut number).map_err(failed)?;
+            *value = f32::from_le_bytes(number);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ModelConfig;
+    use crate::testing::golden;
+    use tempfile::TempDir;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let config = ModelConfig::load(&golden("qwen2")).unwrap();
+        let weights = Weights::load(&golden("qwen2"), &config).unwrap();
+        for (precision, tolerance) in [(Precision::F32, 0.0), (Precision::F16, 1e-3), (Precision::Bf16, 4e-3)] {
+            for most in [usize::MAX, 20_000] {
+                let folder = TempDir::new().unwrap();
+                write_shards(&weights, precision, folder.path(), most).unwrap();
+                assert_eq!(folder.path().join("model.safetensors").exists(), most == usize::MAX);
+                let found = Weights::load(folder.path(), &config).unwrap();
+                for ((name, expected), (_, found)) in weights.named().into_iter().zip(found.named()) {
+                    let largest = expected.abs().unwrap().max_all().unwrap().to_scalar::<f32>().unwrap();
+                    let difference = (expected - found).unwrap().abs().unwrap().max_all().unwrap();
+                    let difference = difference.to_scalar::<f32>().unwrap();
+                    assert!(difference <= tolerance * largest, "{name} {precision:?}: {difference}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Steps of training: examples in passes through the model and back, then the optimizer.
+
+use std::path::Path;
+
+use super::stored::{self, Part};
+use super::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, Precision};
+use crate::decoder::Decoder;
+use crate::{LmError, Result};
+
+/// Files of a state: weights, and the optimizer's moments.
+pub const STATE_FILES: [&str; 2] = ["weights.safetensors", "moments.safetensors"];
+
+/// How steps are made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainerConfig {
+    /// The constants of the optimizer.
+    pub optimizer: AdamWConfig,
+    /// The most tokens that go through the model together; a longer example goes alone.
+    pub pass_tokens: usize,
+    /// What is kept of the forward pass.
+    pub keep: Keep,
+}
+
+/// A step that was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    /// Mean −ln P over the step's tokens to learn, in nats.
+    pub loss: f64,
+    /// The gradient's norm before clipping.
+    pub norm: f64,
+    /// Tokens of the step, prompts included.
+    pub tokens: usize,
+    /// Tokens to learn among them.
+    pub learned: usize,
+}
+
+/// A model in training. The same model and steps give the same weights to the last bit, on any number of cores.
+#[derive(Debug)]
+pub struct Trainer {
+    decoder: Decoder,
+    optimizer: AdamW,
+    sum: Gradient,
+    activations: Activations,
+    pass_tokens: usize,
+}
+
+impl Trainer {
+    /// Begins with a model's weights.
+    pub fn new(decoder: Decoder, config: TrainerConfig) -> Self {
+        let TrainerConfig { optimizer, pass_tokens, keep } = config;
+        let optimizer = AdamW::new(optimizer, &decoder.weights);
+        let sum = Gradient::zeros(&decoder.weights);
+        Self { decoder, optimizer, sum, activations: Activations::new(keep), pass_tokens }
+    }
+
+    /// The model as it is now.
+    pub fn decoder(&self) -> &Decoder {
+        &self.decoder
+    }
+
+    /// The steps that were made.
+    pub fn steps(&self) -> u64 {
+        self.optimizer.steps()
+    }
+
+    /// Makes a step of all examples at once: their loss is the mean over the tokens to learn of the whole step, however they are
+    /// packed.
+    ///
+    /// # Errors
+    /// If a token is not in the model's vocabulary; [`LmError::Diverged`] if the loss or its gradient is no number, and then
+    /// the weights are what they were.
+    pub fn step(&mut self, examples: &[Example], rate: f64) -> Result<Step> {
+        let learned: usize = examples.iter().map(|example| example.response().len()).sum();
+        self.sum.clear();
+        let (mut nats, mut tokens) = (0.0, 0);
+        for pass in passes(examples, self.pass_tokens) {
+            let batch = Batch::new(pass);
+            nats += self.activations.gradient(&self.decoder, &batch, 1.0 / learned as f32, &mut self.sum)?;
+            tokens += pass.iter().map(|example| example.ids.len()).sum::<usize>();
+        }
+        let norm = self.sum.norm();
+        if !nats.is_finite() || !norm.is_finite() {
+            return Err(LmError::Diverged { steps: self.steps() as usize });
+        }
+        self.optimizer.step(&self.decoder.weights, &self.sum, norm, rate)?;
+        Ok(Step { loss: nats / learned as f64, norm, tokens, learned })
+    }
+
+    /// Writes [`STATE_FILES`] to a folder: from them training goes on to the same bits.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        let [weights, moments] = STATE_FILES.map(|name| folder.join(name));
+        let named = self.decoder.weights.named();
+        let parts: Vec<Part> =
+            named.iter().map(|(name, tensor)| Part::of_tensor(name, tensor, Precision::F32)).collect();
+        stored::write(&parts, &weights)?;
+        let moments_of = self.optimizer.moments();
+        let parts = named.iter().zip(moments_of).flat_map(|((name, _), [first, second])| {
+            [("first", first), ("second", second)]
+                .map(|(which, values)| Part::of_numbers(&format!("{which}.{name}"), values))
+        });
+        stored::write(&parts.collect::<Vec<_>>(), &moments)
+    }
+
+    /// Goes on from what [`Trainer::save`] wrote after so many steps.
+    ///
+    /// # Errors
+    /// If a file is missing, or is not of this model.
+    pub fn restore(&mut self, folder: &Path, steps: u64) -> Result<()> {
+        let [weights, moments] = STATE_FILES.map(|name| folder.join(name));
+        let names: Vec<String> = self.decoder.weights.named().into_iter().map(|(name, _)| name).collect();
+        let read = stored::Numbers::open(&weights)?;
+        for ((_, tensor), name) in self.decoder.weights.named().into_iter().zip(&names) {
+            super::optimizer::change(tensor, |values| read.read(name, values))??;
+        }
+        let read = stored::Numbers::open(&moments)?;
+        for (name, [first, second]) in names.iter().zip(self.optimizer.moments_mut()) {
+            read.read(&format!("first.{name}"), first)?;
+            read.read(&format!("second.{name}"), second)?;
+        }
+        self.optimizer.go_on_after(steps);
+        Ok(())
+    }
+}
+
+/// Examples in the order in which they come, as many together as fit.
+fn passes(examples: &[Example], most: usize) -> impl Iterator<Item = &[Example]> {
+    let mut rest = examples;
+    std::iter::from_fn(move || {
+        let mut tokens = 0;
+        let fits = |example: &&Example| {
+            tokens += example.ids.len();
+            tokens <= most
+        };
+        let count = rest.iter().take_while(fits).count().max(1);
+        let (pass, behind) = rest.split_at(count.min(rest.len()));
+        rest = behind;
+        (!pass.is_empty()).then_some(pass)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::golden;
+
+    fn config(pass_tokens: usize, keep: Keep) -> TrainerConfig {
+        let optimizer = AdamWConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0, clip: 1.0 };
+        TrainerConfig { optimizer, pass_tokens, keep }
+    }
+
+    fn examples() -> Vec<Example> {
+        let ids = |i: u32| (0..90 + 40 * i).map(|j| j * (i + 1) % 50).collect();
+        (0..6).map(|i| Example { ids: ids(i), prompt: 3 }).collect()
+    }
+
+    fn numbers(trainer: &Trainer) -> Vec<Vec<f32>> {
+        let weights = trainer.decoder().weights.named();
+        weights.into_iter().map(|(_, tensor)| tensor.flatten_all().unwrap().to_vec1().unwrap()).collect()
+    }
+
+    fn trained(threads: usize, keep: Keep) -> (Vec<Step>, Vec<Vec<f32>>) {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut trainer = Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, keep));
+            let examples = examples();
+            let steps = (0..6).map(|step| trainer.step(&examples[step % 2 * 3..][..3], 3e-3).unwrap()).collect();
+            (steps, numbers(&trainer))
+        })
+    }
+
+    #[test]
+    fn training_is_the_same_on_any_number_of_cores_and_whatever_is_kept_and_lowers_the_loss() {
+        let (steps, weights) = trained(1, Keep::All);
+        for keep in Keep::ALL {
+            assert_eq!((&steps, &weights), (&trained(3, keep).0, &trained(3, keep).1), "{keep:?}");
+        }
+        assert!(steps[4].loss < 0.8 * steps[0].loss && steps[5].loss < 0.8 * steps[1].loss, "{steps:?}");
+    }
+
+    #[test]
+    fn how_examples_are_packed_changes_no_result() {
+        let examples = examples();
+        let lengths = |most| passes(&examples, most).map(<[Example]>::len).collect::<Vec<_>>();
+        assert_eq!((lengths(1), lengths(220), lengths(10_000)), (vec![1; 6], vec![2, 1, 1, 1, 1], vec![6]));
+        let mut alone = Trainer::new(Decoder::load(&golden("llama")).unwrap(), config(1, Keep::All));
+        let mut together = Trainer::new(Decoder::load(&golden("llama")).unwrap(), config(10_000, Keep::All));
+        let (a, b) = (alone.step(&examples, 1e-3).unwrap(), together.step(&examples, 1e-3).unwrap());
+        assert!((a.loss - b.loss).abs() < 1e-6 && (a.norm - b.norm).abs() < 1e-5 * b.norm, "{a:?} {b:?}");
+        assert_eq!((a.tokens, a.learned), (b.tokens, b.learned));
+    }
+
+    #[test]
+    fn what_is_restored_goes_on_to_the_same_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        let examples = examples();
+        let mut whole = Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, Keep::Inputs));
+        for step in 0..4 {
+            if step == 2 {
+                whole.save(folder.path()).unwrap();
+            }
+            whole.step(&examples, 1e-3).unwrap();
+        }
+        let mut again = Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, Keep::All));
+        again.restore(folder.path(), 2).unwrap();
+        assert_eq!(again.steps(), 2);
+        for _ in 0..2 {
+            again.step(&examples, 1e-3).unwrap();
+        }
+        assert_eq!(numbers(&again), numbers(&whole));
+        let mut other = Trainer::new(Decoder::load(&golden("llama")).unwrap(), config(400, Keep::All));
+        assert!(other.restore(folder.path(), 2).unwrap_err().to_string().contains("weights.safetensors"));
+    }
+
+    #[test]
+    fn a_loss_that_is_no_number_changes_nothing() {
+        let mut trainer = Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, Keep::All));
+        trainer.step(&examples(), 1e30).unwrap();
+        let before = numbers(&trainer);
+        assert!(matches!(trainer.step(&examples(), 1e-3), Err(LmError::Diverged { steps: 1 })));
+        assert_eq!(format!("{before:?}"), format!("{:?}", numbers(&trainer)));
+    }
+}
