@@ -31,11 +31,7 @@ pub fn tokens(text: &str, commas: Commas) -> Option<Vec<Token>> {
     if let Some(words) = words::only_words(&text) {
         return Some(vec![words]);
     }
-    let mut lexer = Lexer { text: &text, place: 0, commas, found: Vec::new(), depth: 0, arguments: Vec::new() };
-    while lexer.place < text.len() {
-        lexer.next();
-    }
-    Some(lexer.found)
+    Lexer::new(&text, commas).all()
 }
 
 /// What follows a command that takes arguments: where braces are so deep, so many are still to come.
@@ -55,6 +51,22 @@ struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
+    fn new(text: &'a str, commas: Commas) -> Self {
+        Self { text, place: 0, commas, found: Vec::new(), depth: 0, arguments: Vec::new() }
+    }
+
+    /// Every token; None if one would take no character, so that it ends whatever is written.
+    fn all(mut self) -> Option<Vec<Token>> {
+        while self.place < self.text.len() {
+            let before = self.place;
+            self.next();
+            if self.place == before {
+                return None;
+            }
+        }
+        Some(self.found)
+    }
+
     fn rest(&self) -> &'a str {
         &self.text[self.place..]
     }
@@ -183,9 +195,11 @@ impl<'a> Lexer<'a> {
     }
 
     fn number(&mut self) {
+        let is_decimal =
+            |behind: &str| behind.starts_with(|c: char| c.is_ascii_digit()) || numerals::repeats(behind).is_some();
         if self.rest().starts_with('.') {
             let behind = &self.rest()[1..];
-            if !behind.starts_with(|c: char| c.is_ascii_digit()) && !behind.starts_with("\\overline") {
+            if !is_decimal(behind) {
                 self.place += 1;
                 // A full stop ends an answer; what else points may mean is not known.
                 if !behind.trim_matches(|c: char| c.is_whitespace() || "$}*".contains(c)).is_empty() {
@@ -207,8 +221,6 @@ impl<'a> Lexer<'a> {
         }
         let whole = digits.len();
         let mut repeated = None;
-        let is_decimal =
-            |behind: &str| behind.starts_with(|c: char| c.is_ascii_digit()) || numerals::repeats(behind).is_some();
         if self.rest().starts_with('.') && is_decimal(&self.rest()[1..]) {
             self.place += 1;
             digits.push_str(self.digits());
@@ -453,10 +465,5 @@ fn tokens_within(text: &str) -> Option<Vec<Token>> {
     if !text.chars().all(is_plain) || text.trim_end().ends_with(['(', '/']) {
         return None;
     }
-    let mut lexer =
-        Lexer { text, place: 0, commas: Commas::Thousands, found: Vec::new(), depth: 0, arguments: Vec::new() };
-    while lexer.place < text.len() {
-        lexer.next();
-    }
-    Some(lexer.found)
+    Lexer::new(text, Commas::Thousands).all()
 }

@@ -138,6 +138,7 @@ fn what_is_made_to_cost_much_is_refused() {
         "\\pm 1".repeat(3_000),
         "-".repeat(19_000) + "7",
         "1E99999".to_string(),
+        "0.\\overline{3}.\\overline{x}.\\bar".to_string(),
     ];
     let all = move || {
         for answer in hostile {
@@ -228,6 +229,9 @@ fn piece() -> impl Strategy<Value = &'static str> {
         "&",
         "\\\\",
         "\\overline{3}",
+        ".",
+        "\\overline",
+        "\\bar",
         ":",
         "0.",
         "\\boxed{",
