@@ -40,7 +40,7 @@ pub fn known(run: &str, spaced: bool, counts: bool) -> Option<Token> {
         "degrees" | "degree" => Token::Degree,
         "cm" | "mm" | "km" | "kg" | "mph" => Token::Word(run.to_string()),
         _ if counts && run.len() >= 2 && units::is_known(run) => Token::Word(run.to_string()),
-        _ if spaced && run.len() >= 5 && run.bytes().all(|byte| byte.is_ascii_lowercase()) => {
+        _ if spaced && run.len() >= 4 && run.bytes().all(|byte| byte.is_ascii_lowercase()) => {
             Token::Word(run.to_string())
         }
         _ => return None,
