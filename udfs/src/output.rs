@@ -1,9 +1,10 @@
 //! The results of a function, row by row, as an array.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, Float64Array, Int64Array, ListArray, ListBuilder, StringArray, StringBuilder,
+    ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, ListBuilder, StringArray, StringBuilder,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type};
 use datafusion::common::Result;
@@ -44,6 +45,26 @@ impl Output for String {
 
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         Ok(Arc::new(StringArray::from(rows)))
+    }
+}
+
+impl Output for Cow<'_, str> {
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        Ok(Arc::new(StringArray::from_iter(rows)))
+    }
+}
+
+impl Output for bool {
+    fn data_type() -> DataType {
+        DataType::Boolean
+    }
+
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        Ok(Arc::new(BooleanArray::from(rows)))
     }
 }
 

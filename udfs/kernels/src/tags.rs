@@ -54,6 +54,17 @@ pub fn response(generation: &str) -> Option<&str> {
     Some(strip(rest))
 }
 
+/// What a generation says behind its chain of thought; all of it if it has none. None if its chain is cut off: an opening
+/// tag without a closing one.
+pub fn behind_chain(generation: &str) -> Option<&str> {
+    if let Some(response) = response(generation) {
+        return Some(response);
+    }
+    let start = generation.trim_start();
+    let is_cut_off = first_of(generation, &OPENING).is_some() || FIRST.iter().any(|(tag, _)| start.starts_with(tag));
+    (!is_cut_off).then_some(generation)
+}
+
 /// A chain and its answer as one generation.
 pub fn wrap(cot: &str, answer: &str) -> String {
     format!("{}\n{}", OPENING[0], continuation(cot, answer))
@@ -121,6 +132,17 @@ mod tests {
     fn what_is_wrapped_comes_back() {
         let generation = wrap("a\n\nb", "c");
         assert_eq!((think(&generation), response(&generation)), (Some("a\n\nb"), Some("c")));
+    }
+
+    #[test]
+    fn a_chain_that_is_cut_off_has_nothing_behind_it() {
+        assert_eq!(behind_chain("<think>a</think>b"), Some("b"));
+        assert_eq!(behind_chain("a</think>b"), Some("b"));
+        assert_eq!(behind_chain("b"), Some("b"));
+        for cut_off in ["<think>a", "x <|begin_of_thought|>", "\n<thinking>a"] {
+            assert_eq!(behind_chain(cut_off), None);
+        }
+        assert_eq!(behind_chain("in <thinking> tags"), Some("in <thinking> tags"));
     }
 
     #[test]

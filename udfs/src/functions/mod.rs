@@ -33,6 +33,7 @@ mod by_anchorer;
 mod by_row;
 mod by_score;
 mod cot_anchor;
+mod cot_answer;
 mod cot_budget;
 mod cot_coarse;
 mod cot_completion;
@@ -55,6 +56,7 @@ mod cot_too_long;
 mod cot_trace;
 mod cot_truncate;
 mod cot_turns;
+mod cot_verify;
 mod needs;
 
 /// Registers every function of asap; they share `models` and `llm`.
@@ -87,6 +89,7 @@ fn all(session: SessionModels) -> Vec<Function> {
     vec![
         asked::<ai_complete::AiComplete>(&session),
         asked::<cot_anchor::CotAnchor>(&session),
+        rows::<cot_answer::CotAnswer>(&session),
         rows::<cot_budget::CotBudget>(&session),
         asked::<cot_coarse::CotCoarse>(&session),
         rows::<cot_completion::CotCompletion>(&session),
@@ -109,5 +112,6 @@ fn all(session: SessionModels) -> Vec<Function> {
         rows::<cot_trace::CotTrace>(&session),
         rows::<cot_truncate::CotTruncate>(&session),
         rows::<cot_turns::CotTurns>(&session),
+        rows::<cot_verify::CotVerify>(&session),
     ]
 }

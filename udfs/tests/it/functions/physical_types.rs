@@ -14,9 +14,11 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::functions::session::{evaluated, query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
-const CALLS: [&str; 28] = [
+const CALLS: [&str; 30] = [
     "cot_think(generation)",
     "cot_response(generation)",
+    "cot_answer(generation)",
+    "cot_verify(coarse, generation)",
     "cot_steps(cot)",
     "cot_tokens(cot)",
     "cot_similarity(cot, coarse)",

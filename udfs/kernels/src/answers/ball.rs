@@ -1,0 +1,337 @@
+//! Real numbers with 512 bits and a bound on their error, so that what is called equal is equal to 120 digits.
+
+use std::sync::LazyLock;
+
+use num_bigint::{BigInt, Sign};
+
+use super::rational::Rational;
+
+/// Bits of a mantissa.
+const BITS: u64 = 512;
+/// Numbers are called equal if their difference is known to be below this part of them; numbers that are further apart are
+/// not added, since the smaller one would be lost.
+const AGREE: u64 = 420;
+/// Exact numbers longer than this are not rounded: two of them might become one.
+const MAX_EXACT: u64 = 400;
+/// Bits behind the point where functions are computed.
+const FIXED: u64 = 640;
+/// Error of a function beside its argument's, as a power of two.
+const FUNCTION_ERROR: f64 = -600.0;
+
+/// π, in units of 2⁻⁶⁴⁰.
+static PI: LazyLock<BigInt> =
+    LazyLock::new(|| (series(5, -1) * BigInt::from(16) - series(239, -1) * BigInt::from(4)) >> 64_u8);
+/// ln 2, in the same units.
+static LN_2: LazyLock<BigInt> = LazyLock::new(|| (series(3, 1) * BigInt::from(2)) >> 64_u8);
+
+/// Σ signⁿ / ((2n + 1) of²ⁿ⁺¹), the inverse (hyperbolic) tangent of 1/of, with 64 bits more.
+fn series(of: i64, sign: i64) -> BigInt {
+    let mut power = one(FIXED + 64) / of;
+    let (mut sum, mut place, mut signed) = (BigInt::from(0), 1_i64, 1);
+    while power.sign() != Sign::NoSign {
+        sum += &power * signed / place;
+        power /= of * of;
+        place += 2;
+        signed *= sign;
+    }
+    sum
+}
+
+fn one(bits: u64) -> BigInt {
+    BigInt::from(1) << bits
+}
+
+/// `mantissa · 2^exponent`, off by at most `2^error`.
+#[derive(Debug, Clone)]
+pub struct Ball {
+    mantissa: BigInt,
+    exponent: i64,
+    error: f64,
+}
+
+impl Ball {
+    fn rounded(mantissa: BigInt, exponent: i64, error: f64) -> Option<Self> {
+        if exponent.unsigned_abs() > 1 << 40 {
+            return None;
+        }
+        let bits = mantissa.bits();
+        if bits <= BITS {
+            return Some(Self { mantissa, exponent, error });
+        }
+        let exponent = exponent + (bits - BITS) as i64;
+        Some(Self { mantissa: mantissa >> (bits - BITS), exponent, error: sum(error, exponent as f64) })
+    }
+
+    fn fixed(number: BigInt, error: f64) -> Option<Self> {
+        Self::rounded(number, -(FIXED as i64), error)
+    }
+
+    /// Zero.
+    pub fn zero() -> Self {
+        Self { mantissa: BigInt::from(0), exponent: 0, error: f64::NEG_INFINITY }
+    }
+
+    /// π.
+    pub fn pi() -> Option<Self> {
+        Self::fixed(PI.clone(), FUNCTION_ERROR)
+    }
+
+    /// A fraction; None if it is too long.
+    pub fn of(number: &Rational) -> Option<Self> {
+        if number.bits() > MAX_EXACT {
+            return None;
+        }
+        let (above, below) = (number.numerator(), number.denominator());
+        if number.is_integer() {
+            return Self::rounded(above.clone(), 0, f64::NEG_INFINITY);
+        }
+        let shift = BITS + below.bits();
+        let exponent = -(shift as i64);
+        Self::rounded((above << shift) / below, exponent, exponent as f64)
+    }
+
+    /// The least power of two that is above its size.
+    fn magnitude(&self) -> f64 {
+        match self.mantissa.sign() {
+            Sign::NoSign => f64::NEG_INFINITY,
+            _ => (self.mantissa.bits() as i64 + self.exponent) as f64,
+        }
+    }
+
+    /// Whether it may be zero.
+    pub fn may_be_zero(&self) -> bool {
+        self.magnitude() - 1.0 <= self.error
+    }
+
+    /// Whether it is below zero; None where that is not known.
+    pub fn is_negative(&self) -> Option<bool> {
+        (!self.may_be_zero()).then(|| self.mantissa.sign() == Sign::Minus)
+    }
+
+    /// Whether both are the same number; None where that is not known.
+    pub fn equals(&self, other: &Self) -> Option<bool> {
+        let Some(difference) = self.plus(&other.negated()) else {
+            // So far apart that they are not subtracted.
+            return Some(false);
+        };
+        if !difference.may_be_zero() {
+            return Some(false);
+        }
+        let scale = self.magnitude().max(other.magnitude()).max(0.0);
+        (difference.error <= scale - AGREE as f64).then_some(true)
+    }
+
+    /// With the other sign.
+    pub fn negated(&self) -> Self {
+        Self { mantissa: -&self.mantissa, ..self.clone() }
+    }
+
+    /// The sum; None if one number is too small to be seen beside the other.
+    pub fn plus(&self, other: &Self) -> Option<Self> {
+        let (small, large) = if self.magnitude() < other.magnitude() { (self, other) } else { (other, self) };
+        let error = sum(small.error, large.error);
+        if small.may_be_zero() && small.magnitude() < large.magnitude() - AGREE as f64 {
+            let size = if small.mantissa.sign() == Sign::NoSign { f64::NEG_INFINITY } else { small.magnitude() };
+            return Some(Self { error: sum(error, size), ..large.clone() });
+        }
+        if large.magnitude() - small.magnitude() > AGREE as f64 {
+            return None;
+        }
+        let exponent = small.exponent.min(large.exponent);
+        let shifted = |of: &Self| {
+            let shift = (of.exponent - exponent) as u64;
+            (shift <= 8 * BITS).then(|| &of.mantissa << shift)
+        };
+        Self::rounded(shifted(small)? + shifted(large)?, exponent, error)
+    }
+
+    /// The product.
+    pub fn times(&self, other: &Self) -> Option<Self> {
+        let error = sum(self.error + other.magnitude(), other.error + self.magnitude());
+        let error = sum(error, self.error + other.error);
+        let error = if error.is_nan() { f64::NEG_INFINITY } else { error };
+        Self::rounded(&self.mantissa * &other.mantissa, self.exponent + other.exponent, error)
+    }
+
+    /// The quotient; None if the divisor may be zero.
+    pub fn over(&self, divisor: &Self) -> Option<Self> {
+        if divisor.may_be_zero() {
+            return None;
+        }
+        let least = divisor.magnitude() - 2.0;
+        let error = sum(self.error - least, self.magnitude() + divisor.error - 2.0 * least);
+        let shift = BITS + divisor.mantissa.bits();
+        let exponent = self.exponent - divisor.exponent - shift as i64;
+        Self::rounded((&self.mantissa << shift) / &divisor.mantissa, exponent, sum(error, exponent as f64))
+    }
+
+    /// The square root of a number above zero.
+    pub fn square_root(&self) -> Option<Self> {
+        if self.is_negative()? {
+            return None;
+        }
+        let shift = 2 * BITS + (self.exponent - 2 * BITS as i64).rem_euclid(2) as u64;
+        let exponent = (self.exponent - shift as i64) / 2;
+        let error = self.error - (self.magnitude() - 2.0) / 2.0;
+        Self::rounded((&self.mantissa << shift).sqrt(), exponent, sum(error, exponent as f64))
+    }
+
+    /// In units of 2⁻⁶⁴⁰; None if it is not known well or above 2^`limit`.
+    fn to_fixed(&self, limit: f64) -> Option<BigInt> {
+        if self.error > -2.0 || self.magnitude() > limit {
+            return None;
+        }
+        let shift = self.exponent + FIXED as i64;
+        Some(if shift >= 0 { &self.mantissa << shift } else { &self.mantissa >> -shift })
+    }
+
+    /// e to its power, up to e^(2²⁰).
+    pub fn exp(&self) -> Option<Self> {
+        let number = self.to_fixed(20.0)?;
+        let twos = floor(&number, &LN_2)?;
+        let power = exp_fixed(&(number - &*LN_2 * twos));
+        let error = sum(self.error + 2.0, FUNCTION_ERROR) + twos as f64 + 1.0;
+        Self::rounded(power, twos - FIXED as i64, error)
+    }
+
+    /// The natural logarithm of a number above zero.
+    pub fn ln(&self) -> Option<Self> {
+        if self.is_negative()? {
+            return None;
+        }
+        let bits = self.mantissa.bits();
+        let twos = bits as i64 + self.exponent;
+        let number = (&self.mantissa << FIXED) >> bits;
+        let guess = to_f64(&number).ln();
+        let rest = ((&number * exp_fixed(&of_f64(-guess))) >> FIXED) - one(FIXED);
+        // ln(1 + z) = 2 artanh(z / (2 + z))
+        let argument = (&rest << FIXED) / (one(FIXED + 1) + &rest);
+        let logarithm = of_f64(guess) + odd_series(&argument, 1) * 2 + &*LN_2 * twos;
+        Self::fixed(logarithm, sum(self.error - (self.magnitude() - 2.0), FUNCTION_ERROR))
+    }
+
+    /// Sine and cosine, of angles up to 2²⁰.
+    pub fn sine_and_cosine(&self) -> Option<(Self, Self)> {
+        let number = self.to_fixed(20.0)?;
+        let half = &*PI >> 1;
+        let quarters = floor(&(&number + (&half >> 1)), &half)?;
+        let (sine, cosine) = sine_and_cosine_fixed(&(number - half * quarters));
+        let (sine, cosine) = match quarters.rem_euclid(4) {
+            0 => (sine, cosine),
+            1 => (cosine, -sine),
+            2 => (-sine, -cosine),
+            _ => (-cosine, sine),
+        };
+        let error = sum(self.error, FUNCTION_ERROR);
+        Some((Self::fixed(sine, error)?, Self::fixed(cosine, error)?))
+    }
+
+    /// The angle from −π/2 to π/2 whose tangent it is.
+    pub fn arctangent(&self) -> Option<Self> {
+        // Large numbers have angles that cannot be told from a right angle.
+        if self.magnitude() > 60.0 {
+            return None;
+        }
+        if self.magnitude() > 1.0 {
+            let right = Self::fixed(&*PI >> 1, FUNCTION_ERROR)?;
+            let rest = Self::rounded(BigInt::from(1), 0, f64::NEG_INFINITY)?.over(self)?.arctangent()?;
+            return if self.is_negative()? {
+                right.negated().plus(&rest.negated())
+            } else {
+                right.plus(&rest.negated())
+            };
+        }
+        let number = self.to_fixed(1.0)?;
+        let guess = to_f64(&number).atan();
+        let (sine, cosine) = sine_and_cosine_fixed(&of_f64(guess));
+        // arctan x − y = arctan((x cos y − sin y) / (cos y + x sin y))
+        let above: BigInt = ((&number * &cosine) >> FIXED) - &sine;
+        let below: BigInt = cosine + ((number * sine) >> FIXED);
+        let rest = odd_series(&((above << FIXED) / below), -1);
+        Self::fixed(of_f64(guess) + rest, sum(self.error, FUNCTION_ERROR))
+    }
+
+    /// The largest integer that is not above it; None where that is not known.
+    pub fn floor(&self) -> Option<BigInt> {
+        let number = self.to_fixed(220.0)?;
+        let error = Self::rounded(BigInt::from(1), (self.error.max(-600.0) as i64) + 2, 0.0)?.to_fixed_exactly();
+        let (low, high) = (&number - &error, number + error);
+        let (low, high): (BigInt, BigInt) = (low >> FIXED, high >> FIXED);
+        (low == high).then_some(low)
+    }
+
+    fn to_fixed_exactly(&self) -> BigInt {
+        let shift = self.exponent + FIXED as i64;
+        if shift >= 0 { &self.mantissa << shift } else { &self.mantissa >> -shift }
+    }
+}
+
+/// log₂(2ᵃ + 2ᵇ).
+fn sum(a: f64, b: f64) -> f64 {
+    let (low, high) = if a < b { (a, b) } else { (b, a) };
+    if low == f64::NEG_INFINITY || low.is_nan() { high } else { high + (1.0 + (low - high).exp2()).log2() }
+}
+
+fn floor(number: &BigInt, unit: &BigInt) -> Option<i64> {
+    use num_integer::Integer;
+    i64::try_from(number.div_floor(unit)).ok()
+}
+
+fn to_f64(number: &BigInt) -> f64 {
+    let shortened: BigInt = number >> (FIXED - 61);
+    i64::try_from(shortened).map_or(f64::NAN, |short| short as f64 / (1_u64 << 61) as f64)
+}
+
+fn of_f64(number: f64) -> BigInt {
+    BigInt::from((number * (1_u64 << 60) as f64) as i64) << (FIXED - 60)
+}
+
+/// e to a power from −1 to 1.
+fn exp_fixed(number: &BigInt) -> BigInt {
+    const HALVED: u64 = 8;
+    let reduced = number >> HALVED;
+    let (mut sum, mut term, mut place) = (one(FIXED), one(FIXED), 0_u32);
+    while term.sign() != Sign::NoSign && place < 400 {
+        place += 1;
+        term = toward_zero(&term * &reduced) / place;
+        sum += &term;
+    }
+    for _ in 0..HALVED {
+        sum = (&sum * &sum) >> FIXED;
+    }
+    sum
+}
+
+/// Sine and cosine of an angle from −1 to 1.
+fn sine_and_cosine_fixed(number: &BigInt) -> (BigInt, BigInt) {
+    let (mut sums, mut term, mut place) = ([BigInt::from(0), one(FIXED)], one(FIXED), 0_u32);
+    while term.sign() != Sign::NoSign && place < 400 {
+        place += 1;
+        term = toward_zero(&term * number) / place;
+        let sum = &mut sums[usize::from(place % 2 == 0)];
+        if place % 4 < 2 { *sum += &term } else { *sum -= &term }
+    }
+    let [sine, cosine] = sums;
+    (sine, cosine)
+}
+
+/// Σ signⁿ z²ⁿ⁺¹ / (2n + 1), for small z.
+fn odd_series(number: &BigInt, sign: i64) -> BigInt {
+    let square = (number * number) >> FIXED;
+    let (mut power, mut sum, mut place, mut signed) = (number.clone(), BigInt::from(0), 1_i64, 1);
+    while power.sign() != Sign::NoSign && place < 400 {
+        sum += &power * signed / place;
+        power = toward_zero(&power * &square);
+        place += 2;
+        signed *= sign;
+    }
+    sum
+}
+
+/// A product of two fixed numbers in their units; shifting alone would round a negative one down for ever.
+fn toward_zero(product: BigInt) -> BigInt {
+    match product.sign() {
+        Sign::Minus => -(-product >> FIXED),
+        _ => product >> FIXED,
+    }
+}

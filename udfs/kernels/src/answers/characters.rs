@@ -1,0 +1,95 @@
+//! Characters that are written in other ways than LaTeX does.
+
+/// The text in ASCII and LaTeX as far as it goes; None if characters change the direction of others.
+pub fn plain(text: &str) -> Option<String> {
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{00ad}' => {}
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => return None,
+            '\u{2009}' | '\u{202f}' => plain.push_str("\\,"),
+            other if other.is_ascii() => plain.push(other),
+            other if other.is_whitespace() => plain.push(' '),
+            other => match written(other) {
+                Some(latex) => plain.push_str(latex),
+                None => plain.push(ascii(other)),
+            },
+        }
+    }
+    Some(plain)
+}
+
+/// Digits of other scripts and full-width forms.
+fn ascii(character: char) -> char {
+    const ZEROS: [u32; 5] = [0x0660, 0x06f0, 0x0966, 0x09e6, 0xff10];
+    let code = character as u32;
+    let digit = ZEROS.iter().find_map(|zero| code.checked_sub(*zero).filter(|digit| *digit < 10));
+    match digit {
+        Some(digit) => char::from_digit(digit, 10).unwrap_or(character),
+        None if (0xff01..=0xff5e).contains(&code) => char::from_u32(code - 0xfee0).unwrap_or(character),
+        None => character,
+    }
+}
+
+fn written(character: char) -> Option<&'static str> {
+    Some(match character {
+        '−' | '–' | '—' | '‐' | '‑' | '﹣' => "-",
+        '×' => "\\times ",
+        '·' | '⋅' | '∙' | '•' => "\\cdot ",
+        '÷' => "\\div ",
+        '∕' | '⁄' => "/",
+        '±' => "\\pm ",
+        '∓' => "\\mp ",
+        '√' => "\\sqrt ",
+        '∛' => "\\sqrt[3] ",
+        '∞' => "\\infty ",
+        '≤' | '⩽' => "\\le ",
+        '≥' | '⩾' => "\\ge ",
+        '≠' => "\\ne ",
+        '≈' => "\\approx ",
+        '≡' => "\\equiv ",
+        '∈' => "\\in ",
+        '∪' => "\\cup ",
+        '∅' => "\\emptyset ",
+        'ℝ' => "\\mathbb{R}",
+        'ℤ' => "\\mathbb{Z}",
+        'ℕ' => "\\mathbb{N}",
+        '°' | 'º' | '˚' => "^\\circ ",
+        '′' | '’' => "'",
+        '‘' => "`",
+        '“' | '”' => "\"",
+        '…' => "\\ldots ",
+        'π' => "\\pi ",
+        'α' => "\\alpha ",
+        'β' => "\\beta ",
+        'γ' => "\\gamma ",
+        'δ' => "\\delta ",
+        'ε' => "\\epsilon ",
+        'θ' => "\\theta ",
+        'λ' => "\\lambda ",
+        'μ' | 'µ' => "\\mu ",
+        'ρ' => "\\rho ",
+        'σ' => "\\sigma ",
+        'τ' => "\\tau ",
+        'φ' | 'ϕ' => "\\phi ",
+        'ω' => "\\omega ",
+        '⁰' => "^{0}",
+        '¹' => "^{1}",
+        '²' => "^{2}",
+        '³' => "^{3}",
+        '⁴' => "^{4}",
+        '⁵' => "^{5}",
+        '½' => "\\frac{1}{2}",
+        '⅓' => "\\frac{1}{3}",
+        '⅔' => "\\frac{2}{3}",
+        '¼' => "\\frac{1}{4}",
+        '¾' => "\\frac{3}{4}",
+        '⌊' => "\\lfloor ",
+        '⌋' => "\\rfloor ",
+        '⌈' => "\\lceil ",
+        '⌉' => "\\rceil ",
+        '⟨' | '〈' => "\\langle ",
+        '⟩' | '〉' => "\\rangle ",
+        _ => return None,
+    })
+}

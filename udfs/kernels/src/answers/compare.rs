@@ -1,0 +1,217 @@
+//! Whether two answers are the same.
+
+use super::expression::{Expression, Op};
+use super::rational::Rational;
+use super::shape::{Interval, Shape, Value};
+use super::work::Work;
+
+/// Whether an answer is what is expected.
+pub fn equals(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
+    if gold == answer {
+        return true;
+    }
+    if work.spend(20).is_none() {
+        return false;
+    }
+    match (gold, answer) {
+        (Shape::Labelled { letter, content }, other) | (other, Shape::Labelled { letter, content }) => {
+            labelled(letter, content, other, work)
+        }
+        (Shape::Definition { .. }, Shape::Definition { .. } | Shape::Equation(_)) => defined(gold, answer, work),
+        (Shape::Equation(_), Shape::Definition { .. }) => defined(gold, answer, work),
+        (Shape::Definition { value, .. }, _) => equals(value, answer, work),
+        (_, Shape::Definition { value, .. }) => equals(gold, value, work),
+        (Shape::Value(gold), Shape::Value(answer)) => values(gold, answer, work),
+        (Shape::Word(gold), Shape::Word(answer)) => words(gold, answer),
+        (Shape::List(gold) | Shape::Set(gold), Shape::List(answer) | Shape::Set(answer))
+        | (Shape::Union(gold), Shape::Union(answer)) => any_order(gold, answer, work),
+        (Shape::Set(one), other) => matches!(one.as_slice(), [element] if equals(element, other, work)),
+        (other, Shape::Set(one)) => matches!(one.as_slice(), [element] if equals(other, element, work)),
+        (Shape::Tuple(gold), Shape::Tuple(answer)) => in_order(gold, answer, work),
+        (Shape::Tuple(tuple), Shape::List(list)) | (Shape::List(list), Shape::Tuple(tuple)) => {
+            in_order_of_names(tuple, list, work)
+        }
+        (Shape::Tuple(tuple), Shape::Matrix(rows)) | (Shape::Matrix(rows), Shape::Tuple(tuple)) => {
+            let column: Option<Vec<Shape>> =
+                rows.iter().map(|row| <[_; 1]>::try_from(row.clone()).ok().map(|[cell]| cell)).collect();
+            column.is_some_and(|column| in_order(tuple, &column, work))
+        }
+        (Shape::Tuple(ends), Shape::Interval(interval)) | (Shape::Interval(interval), Shape::Tuple(ends)) => {
+            Interval::open(ends).is_some_and(|open| intervals(&open, interval, work))
+        }
+        (Shape::Tuple(_) | Shape::Interval(_), Shape::Union(one))
+        | (Shape::Union(one), Shape::Tuple(_) | Shape::Interval(_))
+            if one.len() == 1 =>
+        {
+            equals(&one[0], if matches!(gold, Shape::Union(_)) { answer } else { gold }, work)
+        }
+        (Shape::Interval(gold), Shape::Interval(answer)) => intervals(gold, answer, work),
+        (Shape::Matrix(gold), Shape::Matrix(answer)) => {
+            gold.len() == answer.len() && gold.iter().zip(answer).all(|(gold, answer)| in_order(gold, answer, work))
+        }
+        (Shape::Equation(gold), Shape::Equation(answer)) => gold.is_multiple_of(answer, false, work),
+        (
+            Shape::Inequality { difference: gold, strict },
+            Shape::Inequality { difference: answer, strict: answer_strict },
+        ) => strict == answer_strict && gold.is_multiple_of(answer, true, work),
+        (
+            Shape::Congruence { name, value, modulus },
+            Shape::Congruence { name: answer_name, value: answer, modulus: answer_modulus },
+        ) => {
+            let alike = name.is_none() || answer_name.is_none() || name == answer_name;
+            alike && modulus.equals(answer_modulus, work) && is_whole(value, answer, modulus, work)
+        }
+        (Shape::Ratio(gold), Shape::Ratio(answer)) => ratios(gold, answer, work),
+        (Shape::Ratio(parts), other) | (other, Shape::Ratio(parts)) => {
+            let [above, below] = parts.as_slice() else { return false };
+            let quotient = above.joined(below, Op::Divide);
+            other.as_plain().is_some_and(|other| quotient.equals(other, work))
+        }
+        _ => false,
+    }
+}
+
+/// A choice is right by its letter, or by what it says.
+fn labelled(letter: &str, content: &Shape, other: &Shape, work: &mut Work) -> bool {
+    let is_letter = |shape: &Shape| {
+        shape.as_plain().is_some_and(|of| of.ops == [Op::Variable(0)] && of.names == [letter.to_string()])
+    };
+    match other {
+        Shape::Labelled { letter: other, content: of } => letter == other && equals(content, of, work),
+        other => is_letter(other) || equals(content, other, work),
+    }
+}
+
+/// Two statements of which one at least names something.
+fn defined(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
+    let difference = |of: &Shape| match of {
+        Shape::Definition { difference, .. } => difference.clone(),
+        Shape::Equation(difference) => Some(difference.clone()),
+        _ => None,
+    };
+    if let (Shape::Definition { name, value, .. }, Shape::Definition { name: other, value: answer, .. }) =
+        (gold, answer)
+        && name == other
+    {
+        return equals(value, answer, work);
+    }
+    match (difference(gold), difference(answer)) {
+        (Some(gold), Some(answer)) => gold.is_multiple_of(&answer, false, work),
+        _ => false,
+    }
+}
+
+fn values(gold: &Value, answer: &Value, work: &mut Work) -> bool {
+    let has_sign = |of: &Value| of.degrees || of.percent;
+    let (units, degrees) = ((&gold.unit, &answer.unit), (gold.degrees, answer.degrees));
+    if matches!(units, (Some(gold), Some(answer)) if gold != answer)
+        || (has_sign(gold) && answer.unit.is_some())
+        || (has_sign(answer) && gold.unit.is_some())
+        || (gold.percent && answer.degrees)
+        || (gold.degrees && answer.percent)
+    {
+        return false;
+    }
+    let (expected, found) = (&gold.expression, &answer.expression);
+    let scaled = |of: &Expression, op: Op| of.joined(&Expression::constant(Rational::integer(100)), op);
+    let in_radians = |of: &Expression| {
+        let mut of = of.clone();
+        of.ops.push(Op::Degrees);
+        of
+    };
+    match (gold.percent, answer.percent) {
+        (true, false) => {
+            scaled(expected, Op::Divide).equals(found, work)
+                || is_above_one(expected, work) && expected.equals(found, work)
+        }
+        (false, true) => {
+            expected.equals(&scaled(found, Op::Divide), work)
+                || is_above_one(expected, work) && expected.equals(found, work)
+        }
+        _ if expected.equals(found, work) => true,
+        _ => match degrees {
+            (true, false) => in_radians(expected).equals(found, work),
+            (false, true) => expected.equals(&in_radians(found), work),
+            _ => false,
+        },
+    }
+}
+
+/// Per cent may be left out where the number can hardly be a share.
+fn is_above_one(expression: &Expression, work: &mut Work) -> bool {
+    let above = |work: &mut Work| {
+        let size = expression.value(0, false, work)?.absolute(work)?;
+        let rest = super::number::Number::integer(1).minus(&size, work)?;
+        rest.real()?.is_negative()
+    };
+    expression.is_constant() && above(work) == Some(true)
+}
+
+fn words(gold: &str, answer: &str) -> bool {
+    const SHORT: [&str; 6] = ["yes", "no", "odd", "one", "two", "all"];
+    let lower = (gold.to_lowercase(), answer.to_lowercase());
+    // Three letters may be names of points, which are other ones in capitals.
+    gold == answer || lower.0 == lower.1 && (gold.len() > 3 || SHORT.contains(&lower.0.as_str()))
+}
+
+fn in_order(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
+    gold.len() == answer.len() && gold.iter().zip(answer).all(|(gold, answer)| equals(gold, answer, work))
+}
+
+fn any_order(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
+    let mut left: Vec<&Shape> = answer.iter().collect();
+    gold.len() == answer.len()
+        && gold.iter().all(|gold| {
+            let found = left.iter().position(|answer| equals(gold, answer, work));
+            found.is_some_and(|place| {
+                left.swap_remove(place);
+                true
+            })
+        })
+}
+
+/// `x = 3, y = -1` is `(3, -1)`: names in the order of the alphabet.
+fn in_order_of_names(tuple: &[Shape], list: &[Shape], work: &mut Work) -> bool {
+    let named: Option<Vec<(&str, &Shape)>> = list
+        .iter()
+        .map(|shape| match shape {
+            Shape::Definition { name, value, .. } => Some((name.as_str(), &**value)),
+            _ => None,
+        })
+        .collect();
+    let Some(mut named) = named else { return false };
+    named.sort_by_key(|(name, _)| *name);
+    let distinct = named.windows(2).all(|pair| pair[0].0 != pair[1].0);
+    distinct
+        && tuple.len() == named.len()
+        && tuple.iter().zip(named).all(|(gold, (_, found))| equals(gold, found, work))
+}
+
+fn intervals(gold: &Interval, answer: &Interval, work: &mut Work) -> bool {
+    let alike = gold.name.is_none() || answer.name.is_none() || gold.name == answer.name;
+    let mut ends = |gold: &Option<Expression>, answer: &Option<Expression>| match (gold, answer) {
+        (None, None) => true,
+        (Some(gold), Some(answer)) => gold.equals(answer, work),
+        _ => false,
+    };
+    alike
+        && (gold.low_closed, gold.high_closed) == (answer.low_closed, answer.high_closed)
+        && ends(&gold.low, &answer.low)
+        && ends(&gold.high, &answer.high)
+}
+
+/// Whether two residues differ by a multiple of the modulus.
+fn is_whole(gold: &Expression, answer: &Expression, modulus: &Expression, work: &mut Work) -> bool {
+    let quotient = gold.joined(answer, Op::Subtract).joined(modulus, Op::Divide);
+    quotient.value(0, false, work).and_then(|value| value.exact().map(Rational::is_integer)).unwrap_or(false)
+}
+
+/// Whether ratios are proportional, none of their parts zero.
+fn ratios(gold: &[Expression], answer: &[Expression], work: &mut Work) -> bool {
+    let (Some(first), Some(answer_first)) = (gold.first(), answer.first()) else { return false };
+    gold.len() == answer.len()
+        && gold[1..]
+            .iter()
+            .zip(&answer[1..])
+            .all(|(part, answer)| part.joined(first, Op::Divide).equals(&answer.joined(answer_first, Op::Divide), work))
+}

@@ -1,0 +1,311 @@
+//! Expressions as programs of a stack machine, so that no depth of brackets is a depth of calls.
+
+use super::number::Number;
+use super::rational::Rational;
+use super::work::Work;
+
+/// A function of one argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Function {
+    Sin,
+    Cos,
+    Tan,
+    Cot,
+    Sec,
+    Csc,
+    Arcsin,
+    Arccos,
+    Arctan,
+    Arccot,
+    Sinh,
+    Cosh,
+    Tanh,
+    Ln,
+    /// Without a base: it may be 10 or e, so it is neither.
+    Log,
+    Lg,
+    Exp,
+    Cis,
+}
+
+impl Function {
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "sin" => Self::Sin,
+            "cos" => Self::Cos,
+            "tan" | "tg" => Self::Tan,
+            "cot" | "ctg" => Self::Cot,
+            "sec" => Self::Sec,
+            "csc" => Self::Csc,
+            "arcsin" | "asin" => Self::Arcsin,
+            "arccos" | "acos" => Self::Arccos,
+            "arctan" | "atan" => Self::Arctan,
+            "arccot" => Self::Arccot,
+            "sinh" => Self::Sinh,
+            "cosh" => Self::Cosh,
+            "tanh" => Self::Tanh,
+            "ln" => Self::Ln,
+            "lg" => Self::Lg,
+            "exp" => Self::Exp,
+            "cis" => Self::Cis,
+            _ => return None,
+        })
+    }
+}
+
+/// A step of the machine.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    Push(Rational),
+    /// By its place in the expression's names.
+    Variable(usize),
+    Pi,
+    E,
+    I,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Negate,
+    Power,
+    Root(u32),
+    Apply(Function),
+    /// Base, then argument.
+    LogOfBase,
+    Binomial,
+    Factorial,
+    Degrees,
+    Absolute,
+    Floor,
+    Ceiling,
+}
+
+/// An expression.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Expression {
+    /// Its steps, in postfix order.
+    pub ops: Vec<Op>,
+    /// Its variables.
+    pub names: Vec<String>,
+}
+
+/// The most variables that an expression has.
+pub const MAX_NAMES: usize = 100;
+/// So many points are tried at most.
+pub const POINTS: usize = 8;
+/// An identity must be seen at so many of them.
+const AGREEING: usize = 4;
+
+impl Expression {
+    /// A number.
+    pub fn constant(number: Rational) -> Self {
+        Self { ops: vec![Op::Push(number)], names: vec![] }
+    }
+
+    /// Whether it has no variable.
+    pub fn is_constant(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Both, one behind the other, joined by `op`.
+    pub fn joined(&self, other: &Self, op: Op) -> Self {
+        let mut both = self.clone();
+        for step in &other.ops {
+            let step = match step {
+                Op::Variable(place) => Op::Variable(both.place_of(&other.names[*place])),
+                step => step.clone(),
+            };
+            both.ops.push(step);
+        }
+        both.ops.push(op);
+        both
+    }
+
+    /// The place of a variable, which is new or not.
+    pub fn place_of(&mut self, name: &str) -> usize {
+        self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.names.push(name.to_string());
+            self.names.len() - 1
+        })
+    }
+
+    /// Whether it speaks of whole numbers: factorials and binomials of variables.
+    pub fn counts(&self) -> bool {
+        !self.is_constant() && self.ops.iter().any(|op| matches!(op, Op::Factorial | Op::Binomial))
+    }
+
+    /// Its value at a point, with whole numbers for variables or not; None where it has none or costs too much.
+    pub fn value(&self, point: usize, whole: bool, work: &mut Work) -> Option<Number> {
+        let mut stack: Vec<Number> = Vec::new();
+        for op in &self.ops {
+            work.spend(8)?;
+            let value = match op {
+                Op::Push(number) => Number::Exact(number.clone()),
+                Op::Variable(place) => Number::Exact(coordinate(self.names.get(*place)?, point, whole, work)?),
+                Op::Pi => Number::pi()?,
+                Op::E => Number::integer(1).exp(work)?,
+                Op::I => Number::i(),
+                Op::Add | Op::Subtract | Op::Multiply | Op::Divide | Op::Power | Op::Binomial | Op::LogOfBase => {
+                    let (right, left) = (stack.pop()?, stack.pop()?);
+                    binary(op, &left, &right, work)?
+                }
+                _ => unary(op, &stack.pop()?, work)?,
+            };
+            stack.push(value);
+        }
+        let value = stack.pop()?;
+        stack.is_empty().then_some(value)
+    }
+
+    /// Whether both have the same value wherever they are looked at.
+    pub fn equals(&self, other: &Self, work: &mut Work) -> bool {
+        if self == other {
+            return true;
+        }
+        agree(
+            self.is_constant() && other.is_constant(),
+            |point, work| {
+                let whole = self.counts() || other.counts();
+                let (a, b) = (self.value(point, whole, work)?, other.value(point, whole, work)?);
+                a.equals(&b)
+            },
+            work,
+        )
+    }
+
+    /// Whether each is the same multiple of the other, other than zero, wherever they are looked at.
+    pub fn is_multiple_of(&self, other: &Self, above_zero: bool, work: &mut Work) -> bool {
+        let mut first = None;
+        agree(
+            false,
+            |point, work| {
+                let (a, b) = (self.value(point, false, work)?, other.value(point, false, work)?);
+                if !(a.is_nonzero() && b.is_nonzero()) {
+                    return None;
+                }
+                let factor = a.over(&b, work)?;
+                let expected = first.get_or_insert_with(|| factor.clone());
+                if above_zero && factor.real()?.is_negative()? {
+                    return Some(false);
+                }
+                factor.equals(expected)
+            },
+            work,
+        )
+    }
+}
+
+/// Whether something holds at the points where it is known, and is known at enough of them.
+fn agree(constant: bool, mut holds: impl FnMut(usize, &mut Work) -> Option<bool>, work: &mut Work) -> bool {
+    let mut agreeing = 0;
+    for point in 0..if constant { 1 } else { POINTS } {
+        match holds(point, work) {
+            Some(false) => return false,
+            Some(true) => agreeing += 1,
+            None => {}
+        }
+        if constant || agreeing == AGREEING {
+            break;
+        }
+    }
+    agreeing >= if constant { 1 } else { AGREEING }
+}
+
+/// The same for a name and a point at each call: fractions of both signs and on both sides of 1, or whole numbers above 2.
+fn coordinate(name: &str, point: usize, whole: bool, work: &mut Work) -> Option<Rational> {
+    let mut seed = 0xcbf2_9ce4_8422_2325_u64 ^ (point as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for byte in name.bytes() {
+        seed = (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    seed = (seed ^ (seed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    seed ^= seed >> 29;
+    let draw = |of: u64, shift: u32| ((seed >> shift) % of) as i64;
+    if whole {
+        return Some(Rational::integer(3 + draw(40, 7)));
+    }
+    let below = 211;
+    let above = if point.is_multiple_of(2) { below + 1 + draw(400, 11) } else { 20 + draw(170, 11) };
+    let sign = match point {
+        1 | 2 => [-1, 1][usize::from((draw(2, 50) == 1) == (point == 1))],
+        _ => 1,
+    };
+    Rational::quotient((sign * above).into(), below.into(), work)
+}
+
+fn binary(op: &Op, left: &Number, right: &Number, work: &mut Work) -> Option<Number> {
+    match op {
+        Op::Add => left.plus(right, work),
+        Op::Subtract => left.minus(right, work),
+        Op::Multiply => left.times(right, work),
+        Op::Divide => left.over(right, work),
+        Op::Power => left.power(right, work),
+        Op::LogOfBase => right.ln(work)?.over(&left.ln(work)?, work),
+        _ => {
+            let below = right.exact()?.to_integer()?;
+            if !(0..=1_000).contains(&below) || left.exact()?.to_integer().is_some_and(|above| above < 0) {
+                return None;
+            }
+            let mut product = Number::integer(1);
+            for place in 0..below {
+                let factor = left.minus(&Number::integer(place), work)?;
+                product = product.times(&factor, work)?.over(&Number::integer(place + 1), work)?;
+            }
+            Some(product)
+        }
+    }
+}
+
+fn unary(op: &Op, value: &Number, work: &mut Work) -> Option<Number> {
+    match op {
+        Op::Negate => Some(value.negated()),
+        Op::Root(degree) => value.root(*degree, work),
+        Op::Apply(function) => apply(*function, value, work),
+        Op::Degrees => value.times(&Number::pi()?.over(&Number::integer(180), work)?, work),
+        Op::Absolute => value.absolute(work),
+        Op::Floor => value.floor(),
+        Op::Ceiling => Some(value.negated().floor()?.negated()),
+        Op::Factorial => {
+            let last = value.exact()?.to_integer()?;
+            if !(0..=1_000).contains(&last) {
+                return None;
+            }
+            (2..=last).try_fold(Number::integer(1), |product, factor| product.times(&Number::integer(factor), work))
+        }
+        _ => None,
+    }
+}
+
+fn apply(function: Function, value: &Number, work: &mut Work) -> Option<Number> {
+    let one = Number::integer(1);
+    match function {
+        Function::Sin => value.sine_and_cosine(work).map(|(sine, _)| sine),
+        Function::Cos => value.sine_and_cosine(work).map(|(_, cosine)| cosine),
+        Function::Tan => value.sine_and_cosine(work).and_then(|(sine, cosine)| sine.over(&cosine, work)),
+        Function::Cot => value.sine_and_cosine(work).and_then(|(sine, cosine)| cosine.over(&sine, work)),
+        Function::Sec => value.sine_and_cosine(work).and_then(|(_, cosine)| one.over(&cosine, work)),
+        Function::Csc => value.sine_and_cosine(work).and_then(|(sine, _)| one.over(&sine, work)),
+        Function::Cis => {
+            let (sine, cosine) = value.sine_and_cosine(work)?;
+            cosine.plus(&sine.times(&Number::i(), work)?, work)
+        }
+        Function::Arcsin => value.arcsine(work),
+        Function::Arccos => Number::pi()?.over(&Number::integer(2), work)?.minus(&value.arcsine(work)?, work),
+        Function::Arctan => value.arctangent(work),
+        Function::Arccot => Number::pi()?.over(&Number::integer(2), work)?.minus(&value.arctangent(work)?, work),
+        Function::Sinh | Function::Cosh | Function::Tanh => {
+            let (up, down) = (value.exp(work)?, value.negated().exp(work)?);
+            let (sum, difference) = (up.plus(&down, work)?, up.minus(&down, work)?);
+            match function {
+                Function::Sinh => difference.over(&Number::integer(2), work),
+                Function::Cosh => sum.over(&Number::integer(2), work),
+                _ => difference.over(&sum, work),
+            }
+        }
+        Function::Ln => value.ln(work),
+        // As if divided by the logarithm of a base that nobody would name.
+        Function::Log => value.ln(work)?.times(&Number::integer(1).over(&Number::integer(7_919), work)?, work),
+        Function::Lg => value.ln(work)?.over(&Number::integer(10).ln(work)?, work),
+        Function::Exp => value.exp(work),
+    }
+}

@@ -1,0 +1,469 @@
+//! From text to tokens: markup that changes how an answer looks is dropped, what is written in several ways becomes one.
+
+use super::characters::plain;
+use super::numerals;
+use super::token::{Bracket, Relation, Token};
+use super::units;
+use super::words;
+
+/// The longest answer that is read, in bytes; longer ones are equal only as texts.
+pub const MAX_BYTES: usize = 20_000;
+/// The longest number, in digits.
+const MAX_DIGITS: usize = 2_500;
+/// The longest run of letters outside of text that is a word or a product.
+const MAX_LETTERS: usize = 40;
+
+/// How commas between digits are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commas {
+    /// `1,234` outside of brackets is one number.
+    Thousands,
+    /// It is two.
+    Separate,
+}
+
+/// The tokens of an answer; None if it is too long or its direction changes.
+pub fn tokens(text: &str, commas: Commas) -> Option<Vec<Token>> {
+    if text.len() > MAX_BYTES {
+        return None;
+    }
+    let text = plain(text)?;
+    if let Some(words) = words::only_words(&text) {
+        return Some(vec![words]);
+    }
+    Lexer::new(&text, commas).all()
+}
+
+/// What follows a command that takes arguments: where braces are so deep, so many are still to come.
+struct Arguments {
+    depth: usize,
+    left: u8,
+}
+
+struct Lexer<'a> {
+    text: &'a str,
+    place: usize,
+    commas: Commas,
+    found: Vec<Token>,
+    /// Of brackets of any kind.
+    depth: usize,
+    arguments: Vec<Arguments>,
+}
+
+impl<'a> Lexer<'a> {
+    fn new(text: &'a str, commas: Commas) -> Self {
+        Self { text, place: 0, commas, found: Vec::new(), depth: 0, arguments: Vec::new() }
+    }
+
+    /// Every token; None if one would take no character, so that it ends whatever is written.
+    fn all(mut self) -> Option<Vec<Token>> {
+        while self.place < self.text.len() {
+            let before = self.place;
+            self.next();
+            if self.place == before {
+                return None;
+            }
+        }
+        Some(self.found)
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.place..]
+    }
+
+    fn skips(&mut self, prefix: &str) -> bool {
+        let skips = self.rest().starts_with(prefix);
+        if skips {
+            self.place += prefix.len();
+        }
+        skips
+    }
+
+    fn skip_space(&mut self) {
+        self.place += self.rest().len() - self.rest().trim_start().len();
+    }
+
+    fn is_argument(&mut self) -> bool {
+        match self.arguments.last_mut() {
+            Some(of) if of.depth == self.depth && of.left > 0 => {
+                of.left -= 1;
+                if of.left == 0 {
+                    self.arguments.pop();
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn next(&mut self) {
+        let Some(character) = self.rest().chars().next() else { return };
+        match character {
+            '\\' => self.command(),
+            '0'..='9' | '.' => self.number(),
+            'a'..='z' | 'A'..='Z' => self.letters(),
+            _ => {
+                self.place += character.len_utf8();
+                self.sign(character);
+            }
+        }
+    }
+
+    fn open(&mut self, bracket: Bracket) {
+        self.is_argument();
+        self.depth += 1;
+        self.found.push(Token::Open(bracket));
+    }
+
+    fn close(&mut self, bracket: Bracket) {
+        while self.arguments.last().is_some_and(|of| of.depth >= self.depth) {
+            self.arguments.pop();
+        }
+        self.depth = self.depth.saturating_sub(1);
+        self.found.push(Token::Close(bracket));
+    }
+
+    fn sign(&mut self, character: char) {
+        let token = match character {
+            '(' => return self.open(Bracket::Round),
+            ')' => return self.close(Bracket::Round),
+            '[' => return self.open(Bracket::Square),
+            ']' => return self.close(Bracket::Square),
+            '{' => return self.open(Bracket::Group),
+            '}' => return self.close(Bracket::Group),
+            '$' | '~' | '"' | '`' => return,
+            character if character.is_whitespace() => return,
+            '^' => return self.caret(),
+            '\'' => return self.prime(),
+            '+' => Token::Plus,
+            '-' => Token::Minus,
+            '*' if self.skips("*") => Token::Caret,
+            '*' => Token::Times,
+            '/' => Token::Slash,
+            '_' => Token::Under,
+            '!' if self.skips("=") => Token::Relation(Relation::NotEqual),
+            '!' => Token::Bang,
+            ',' => Token::Comma,
+            ';' => Token::Semicolon,
+            ':' => Token::Colon,
+            '|' => Token::Bar,
+            '%' => Token::Percent,
+            '&' => Token::Cell,
+            '=' => {
+                self.skips("=");
+                Token::Relation(Relation::Equal)
+            }
+            '<' if self.skips("=") => Token::Relation(Relation::LessOrEqual),
+            '<' => Token::Relation(Relation::Less),
+            '>' if self.skips("=") => Token::Relation(Relation::GreaterOrEqual),
+            '>' => Token::Relation(Relation::Greater),
+            '€' | '£' | '¥' => Token::Word(character.to_string()),
+            other => Token::Opaque(other.to_string()),
+        };
+        self.found.push(token);
+    }
+
+    fn caret(&mut self) {
+        self.skip_space();
+        for degree in ["\\circ", "{\\circ}", "\\degree", "{\\degree}", "{\\circ }", "{ \\circ}"] {
+            if self.skips(degree) {
+                return self.degree();
+            }
+        }
+        match ["\\prime", "{\\prime}"].iter().any(|prime| self.skips(prime)) {
+            true => self.prime(),
+            false => self.found.push(Token::Caret),
+        }
+    }
+
+    fn degree(&mut self) {
+        self.found.push(Token::Degree);
+    }
+
+    fn prime(&mut self) {
+        match self.found.last_mut() {
+            Some(Token::Letter(name)) => name.push('\''),
+            _ => self.found.push(Token::Opaque("'".to_string())),
+        }
+    }
+
+    fn digits(&mut self) -> &'a str {
+        let rest = self.rest();
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        self.place += end;
+        &rest[..end]
+    }
+
+    fn number(&mut self) {
+        let is_decimal =
+            |behind: &str| behind.starts_with(|c: char| c.is_ascii_digit()) || numerals::repeats(behind).is_some();
+        if self.rest().starts_with('.') {
+            let behind = &self.rest()[1..];
+            if !is_decimal(behind) {
+                self.place += 1;
+                // A full stop ends an answer; what else points may mean is not known.
+                if !behind.trim_matches(|c: char| c.is_whitespace() || "$}*".contains(c)).is_empty() {
+                    self.found.push(Token::Opaque(".".to_string()));
+                }
+                return;
+            }
+        } else if self.is_argument() {
+            let digit = self.rest()[..1].to_string();
+            self.place += 1;
+            return self.found.push(Token::Number { digits: digit, whole: 1, repeated: None });
+        }
+        let mut digits = self.digits().to_string();
+        if (1..=3).contains(&digits.len()) && !matches!(self.found.last(), Some(Token::Caret)) {
+            while let Some(length) = self.separator(&digits) {
+                self.place += length;
+                digits.push_str(self.digits());
+            }
+        }
+        let whole = digits.len();
+        let mut repeated = None;
+        if self.rest().starts_with('.') && is_decimal(&self.rest()[1..]) {
+            self.place += 1;
+            digits.push_str(self.digits());
+            if let Some((period, length)) = numerals::repeats(self.rest()) {
+                repeated = Some(digits.len());
+                digits.push_str(period);
+                self.place += length;
+            }
+        }
+        if digits.len() > MAX_DIGITS {
+            return self.found.push(Token::Opaque(digits));
+        }
+        let pointed = whole < digits.len();
+        self.found.push(Token::Number { digits, whole, repeated });
+        if let Some((exponent, length)) = numerals::exponent(self.rest(), pointed) {
+            self.place += length;
+            self.found.push(Token::Exponent(exponent));
+        }
+    }
+
+    fn separator(&self, digits: &str) -> Option<usize> {
+        let reads_commas = self.commas == Commas::Thousands && self.depth == 0 && !digits.starts_with('0');
+        numerals::separator(self.rest(), reads_commas)
+    }
+
+    /// The argument of a command as it stands there, without its braces, and skips it.
+    fn raw(&mut self) -> Option<&'a str> {
+        self.skip_space();
+        let rest = self.rest();
+        if !rest.starts_with('{') {
+            let length = rest.chars().next()?.len_utf8();
+            self.place += length;
+            return Some(&rest[..length]);
+        }
+        let mut depth = 0_usize;
+        for (place, byte) in rest.bytes().enumerate() {
+            match byte {
+                b'{' => depth += 1,
+                b'}' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                self.place += place + 1;
+                return Some(&rest[1..place]);
+            }
+        }
+        self.place = self.text.len();
+        None
+    }
+
+    fn letters(&mut self) {
+        let rest = self.rest();
+        let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
+        if length > MAX_LETTERS {
+            self.place += length;
+            return self.found.push(Token::Opaque(rest[..length].to_string()));
+        }
+        let (run, spaced) = (&rest[..length], self.text[..self.place].ends_with([' ', '~', ',']));
+        let spaced = spaced && self.counts();
+        if !self.is_argument()
+            && let Some(token) = words::known(run, spaced, self.counts())
+        {
+            self.place += length;
+            return self.found.push(token);
+        }
+        self.place += 1;
+        self.letter(&run[..1]);
+    }
+
+    /// Whether a unit may stand here: behind a number, and behind words.
+    fn counts(&self) -> bool {
+        matches!(self.found.last(), Some(Token::Number { .. } | Token::Word(_) | Token::Close(_) | Token::Pi))
+    }
+
+    fn letter(&mut self, name: &str) {
+        let mut name = name.to_string();
+        if self.rest().trim_start().starts_with('_') {
+            self.skip_space();
+            self.place += 1;
+            name.push('_');
+            let below = self.raw().unwrap_or("{");
+            name.extend(below.chars().filter(|c| !c.is_whitespace()));
+        }
+        self.found.push(match name.as_str() {
+            "e" => Token::E,
+            "i" => Token::I,
+            _ => Token::Letter(name),
+        });
+    }
+
+    fn command(&mut self) {
+        let rest = &self.rest()[1..];
+        let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
+        if length == 0 {
+            let character = rest.chars().next();
+            self.place += 1 + character.map_or(0, char::len_utf8);
+            match character {
+                Some('{') => self.open(Bracket::Curly),
+                Some('}') => self.close(Bracket::Curly),
+                Some('%') => self.found.push(Token::Percent),
+                Some('$') => self.found.push(Token::Dollar),
+                Some('\\') => self.found.push(Token::Row),
+                Some('|') => self.found.push(Token::Bar),
+                Some('(' | ')' | '[' | ']' | ',' | ';' | ':' | '!' | '>' | ' ' | '\n' | '/') => {}
+                other => self.found.push(Token::Opaque(format!("\\{}", other.unwrap_or(' ')))),
+            }
+            return;
+        }
+        let name = &rest[..length];
+        self.place += 1 + length;
+        self.named(name);
+    }
+
+    fn named(&mut self, name: &str) {
+        match name {
+            "left" | "right" | "bigl" | "bigr" | "Bigl" | "Bigr" | "big" | "Big" | "bigg" | "Bigg" => {
+                self.skip_space();
+                if !self.skips(".") && self.skips("|") {
+                    match name.ends_with(['t', 'l']) && !name.ends_with("right") {
+                        true => self.open(Bracket::Bars),
+                        false => self.close(Bracket::Bars),
+                    }
+                }
+            }
+            "text" | "textbf" | "textit" | "textrm" | "textsf" | "texttt" | "mbox" | "textnormal" | "mathrm" | "rm"
+            | "operatorname" | "emph" | "textup" | "mathsf" | "mathtt" => {
+                let content = self.raw().unwrap_or("{");
+                self.is_argument();
+                self.text_command(content);
+            }
+            "phantom" | "hphantom" | "vphantom" | "hspace" | "vspace" | "label" | "tag" | "color" | "textcolor" => {
+                self.raw();
+            }
+            "mathbb" | "Bbb" => {
+                let content = self.raw().unwrap_or("{").trim();
+                match ["Z", "N", "Q", "R", "C"].contains(&content) {
+                    true => self.found.push(Token::Domain(content.to_string())),
+                    false => self.found.push(Token::Opaque(format!("\\mathbb{{{content}}}"))),
+                }
+            }
+            "begin" | "end" => self.environment(name == "begin"),
+            "frac" | "dfrac" | "tfrac" | "cfrac" => self.with_arguments(Token::Fraction, 2),
+            "binom" | "dbinom" | "tbinom" => self.with_arguments(Token::Binomial, 2),
+            "sqrt" => self.root(),
+            "overline" | "bar" | "widehat" | "overrightarrow" | "overleftrightarrow" => {
+                let content = self.raw().unwrap_or("{").trim();
+                self.is_argument();
+                let letters = content.bytes().all(|byte| byte.is_ascii_uppercase()) && !content.is_empty();
+                self.found.push(match letters {
+                    true => Token::Word(content.to_string()),
+                    false => Token::Opaque(format!("\\{name}{{{content}}}")),
+                });
+            }
+            _ => match words::command(name) {
+                Some(Some(Token::Open(bracket))) => self.open(bracket),
+                Some(Some(Token::Close(bracket))) => self.close(bracket),
+                Some(Some(Token::Letter(letter))) => {
+                    self.is_argument();
+                    self.letter(&letter);
+                }
+                Some(Some(token)) => {
+                    self.is_argument();
+                    self.found.push(token);
+                }
+                Some(None) => {}
+                None => self.found.push(Token::Opaque(format!("\\{name}"))),
+            },
+        }
+    }
+
+    fn with_arguments(&mut self, token: Token, count: u8) {
+        self.is_argument();
+        self.found.push(token);
+        self.arguments.push(Arguments { depth: self.depth, left: count });
+    }
+
+    fn root(&mut self) {
+        self.skip_space();
+        let mut degree = Some(2);
+        if self.rest().starts_with('[') {
+            let end = self.rest().find(']').unwrap_or(0);
+            let written = self.rest()[1..end.max(1)].trim_matches(|c: char| c.is_whitespace() || "{}".contains(c));
+            degree = written.parse().ok().filter(|degree| (2..=1_000).contains(degree));
+            self.place += end + 1;
+        }
+        match degree {
+            Some(degree) => self.with_arguments(Token::Root(degree), 1),
+            None => self.found.push(Token::Opaque("\\sqrt".to_string())),
+        }
+    }
+
+    fn environment(&mut self, begins: bool) {
+        let name = self.raw().unwrap_or("{").trim();
+        let bracket = match name {
+            "matrix" | "pmatrix" | "bmatrix" | "Bmatrix" | "smallmatrix" | "array" => Bracket::Matrix,
+            "vmatrix" => Bracket::Determinant,
+            other => return self.found.push(Token::Opaque(format!("{{{other}}}"))),
+        };
+        if !begins {
+            return self.close(bracket);
+        }
+        if name == "array" {
+            self.raw();
+        }
+        self.open(bracket);
+    }
+
+    /// Words, a choice, or what is no word at all.
+    fn text_command(&mut self, content: &str) {
+        let mut content = content.trim();
+        for _ in 0..4 {
+            let inner = ["\\textbf{", "\\text{", "\\mathrm{", "\\textit{"].iter().find_map(|opening| {
+                let inner = content.strip_prefix(opening)?.strip_suffix('}')?;
+                (!inner.contains(['{', '}'])).then(|| inner.trim())
+            });
+            content = inner.unwrap_or(content);
+        }
+        let start = content.find(|c: char| c.is_ascii_alphabetic() || !c.is_ascii()).unwrap_or(content.len());
+        if content.len() == 1 && self.counts() && units::is_known(content) {
+            return self.found.push(words::word(content));
+        }
+        if let Some(token) = words::in_text(content) {
+            return self.found.push(token);
+        }
+        let (signs, words) = content.split_at(start);
+        match tokens_within(signs) {
+            Some(inner) if start > 0 => {
+                self.found.extend(inner);
+                if !words.is_empty() {
+                    self.found.push(words::in_text(words).unwrap_or_else(|| words::word(words)));
+                }
+            }
+            _ if !content.is_empty() => self.found.push(words::word(content)),
+            _ => {}
+        }
+    }
+}
+
+/// Tokens of digits and signs within a command; None if there is more, so that no depth of commands is a depth of calls.
+fn tokens_within(text: &str) -> Option<Vec<Token>> {
+    let is_plain = |c: char| c.is_ascii_digit() || c.is_whitespace() || "+-*/=.,:()%<>|!~".contains(c);
+    if !text.chars().all(is_plain) || text.trim_end().ends_with(['(', '/']) {
+        return None;
+    }
+    Lexer::new(text, Commas::Thousands).all()
+}

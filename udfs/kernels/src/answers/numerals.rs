@@ -1,0 +1,41 @@
+//! How numbers are written: separators of thousands, repeated digits, powers of ten.
+
+/// The length of what separates thousands at the start of a text, if three digits stand behind it; whether a plain comma may.
+pub fn separator(text: &str, reads_commas: bool) -> Option<usize> {
+    const MARKS: [&str; 9] = ["{,}", ",\\!", "\\!,", "{,\\!}", "\\,", "\\;", "{\\,}", "\\ ", "~"];
+    let mark = MARKS.iter().find(|mark| text.starts_with(**mark)).map(|mark| mark.len());
+    let mut length = mark.or_else(|| (reads_commas && text.starts_with(',')).then_some(1))?;
+    if mark.is_some() {
+        length += text[length..].len() - text[length..].trim_start().len();
+    }
+    let three = text[length..].bytes().take_while(u8::is_ascii_digit).count() == 3;
+    three.then_some(length)
+}
+
+/// The power of ten at the start of a text and its length. Computers write `1.5e-05` and `2E3`; a lone `2e-1` is 2e − 1.
+pub fn exponent(text: &str, pointed: bool) -> Option<(i64, usize)> {
+    let mark = text.chars().next().filter(|mark| "eE".contains(*mark))?;
+    let sign = usize::from(text[1..].starts_with(['+', '-']));
+    let digits = text[1 + sign..].bytes().take_while(u8::is_ascii_digit).count();
+    let is_sure = mark == 'E' || pointed || (sign == 1 && digits >= 2);
+    if !is_sure || !(1..=5).contains(&digits) {
+        return None;
+    }
+    let length = 1 + sign + digits;
+    Some((text[1..length].trim_start_matches('+').parse().ok()?, length))
+}
+
+/// Digits under a bar, and the length of the command.
+pub fn repeats(text: &str) -> Option<(&str, usize)> {
+    let rest = ["\\overline", "\\bar", "\\dot"].iter().find_map(|command| text.strip_prefix(command))?;
+    let inner = rest.trim_start();
+    let (digits, length) = match inner.strip_prefix('{') {
+        Some(braced) => {
+            let end = braced.find('}')?;
+            (braced[..end].trim(), end + 2)
+        }
+        None => (inner.get(..1)?, 1),
+    };
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| (digits, text.len() - inner.len() + length))
+}

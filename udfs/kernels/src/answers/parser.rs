@@ -1,0 +1,395 @@
+//! From tokens to an expression, by a stack of what is not finished: no depth of brackets is a depth of calls.
+
+use num_bigint::BigInt;
+
+use super::expression::{Expression, Function, MAX_NAMES, Op};
+use super::rational::Rational;
+use super::token::{Bracket, Token};
+use super::work::Work;
+
+/// How firmly operators hold what stands between them.
+mod firmness {
+    pub const INFIX_COMMAND: u8 = 0;
+    pub const SUM: u8 = 1;
+    pub const SIGN: u8 = 2;
+    pub const PRODUCT: u8 = 3;
+    pub const FUNCTION: u8 = 4;
+    pub const JUXTAPOSED: u8 = 5;
+    pub const SIGNED_FACTOR: u8 = 6;
+}
+
+/// What waits for an operand.
+#[derive(Debug, Clone)]
+enum Pending {
+    Open(Bracket),
+    Operator(Op, u8),
+    /// A function, and the power that its value is raised to.
+    Function(Op, Option<i64>),
+    /// A function whose argument is one bracket.
+    Bracketed(Op, Option<i64>),
+    /// `\frac` and `\binom`: operator, arguments that are there.
+    TwoArguments(Op, u8),
+    Root(u32),
+    Exponent,
+    LogBase,
+}
+
+/// The expression of these tokens; None if they are none, or one that is read in two ways.
+pub fn expression(tokens: &[Token], work: &mut Work) -> Option<Expression> {
+    let mut parser = Parser { tokens, place: 0, stack: Vec::new(), expression: Expression::default(), work };
+    parser.operand()?;
+    while parser.place < tokens.len() {
+        parser.operator()?;
+    }
+    parser.reduce(0)?;
+    parser.stack.is_empty().then_some(parser.expression)
+}
+
+struct Parser<'a, 'w> {
+    tokens: &'a [Token],
+    place: usize,
+    stack: Vec<Pending>,
+    expression: Expression,
+    work: &'w mut Work,
+}
+
+impl Parser<'_, '_> {
+    fn peek(&self, ahead: usize) -> Option<&Token> {
+        self.tokens.get(self.place + ahead)
+    }
+
+    fn emit(&mut self, op: Op) {
+        self.expression.ops.push(op);
+    }
+
+    fn is_argument(&self) -> bool {
+        use Pending::{Exponent, LogBase, Root, TwoArguments};
+        matches!(self.stack.last(), Some(Exponent | LogBase | Root(_) | TwoArguments(..)))
+    }
+
+    /// Reads up to the end of an operand.
+    fn operand(&mut self) -> Option<()> {
+        loop {
+            self.work.spend(5)?;
+            let token = self.peek(0)?.clone();
+            self.place += 1;
+            let is_read = match token {
+                Token::Number { digits, whole, repeated } => {
+                    self.number(&digits, whole, repeated)?;
+                    true
+                }
+                Token::Letter(name) => {
+                    let place = self.expression.place_of(&name);
+                    if place >= MAX_NAMES {
+                        return None;
+                    }
+                    self.emit(Op::Variable(place));
+                    true
+                }
+                Token::Pi | Token::E | Token::I => {
+                    self.emit(match token {
+                        Token::Pi => Op::Pi,
+                        Token::E => Op::E,
+                        _ => Op::I,
+                    });
+                    true
+                }
+                Token::Minus if matches!(self.stack.last(), Some(Pending::Exponent)) => {
+                    self.negative_exponent()?;
+                    true
+                }
+                token => {
+                    self.prefix(token)?;
+                    false
+                }
+            };
+            if is_read && self.complete()? {
+                return Some(());
+            }
+        }
+    }
+
+    /// `10^-3`: the sign of a number without braces.
+    fn negative_exponent(&mut self) -> Option<()> {
+        let Some(Token::Number { digits, whole, repeated: None }) = self.peek(0).cloned() else { return None };
+        self.place += 1;
+        self.number(&digits, whole, None)?;
+        self.emit(Op::Negate);
+        Some(())
+    }
+
+    /// What stands before an operand.
+    fn prefix(&mut self, token: Token) -> Option<()> {
+        match token {
+            Token::Open(bracket) => self.open(bracket)?,
+            Token::Bar => self.stack.push(Pending::Open(Bracket::Bars)),
+            Token::Fraction => self.stack.push(Pending::TwoArguments(Op::Divide, 0)),
+            Token::Binomial => self.stack.push(Pending::TwoArguments(Op::Binomial, 0)),
+            Token::Root(degree) => self.stack.push(Pending::Root(degree)),
+            _ if self.is_argument() => return None,
+            Token::Function(function) => self.function(Op::Apply(function))?,
+            Token::Log => self.logarithm()?,
+            Token::Plus if self.takes_sign() => {}
+            Token::Minus if self.takes_sign() => {
+                let firm = match self.stack.last() {
+                    Some(Pending::Operator(_, firmness::PRODUCT)) => firmness::SIGNED_FACTOR,
+                    _ => firmness::SIGN,
+                };
+                self.stack.push(Pending::Operator(Op::Negate, firm));
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn takes_sign(&self) -> bool {
+        !matches!(self.stack.last(), Some(Pending::Function(..) | Pending::Bracketed(..)))
+    }
+
+    fn open(&mut self, bracket: Bracket) -> Option<()> {
+        match (bracket, self.stack.last()) {
+            (Bracket::Curly | Bracket::Angle | Bracket::Matrix | Bracket::Determinant, _) => return None,
+            (Bracket::Round | Bracket::Square, Some(Pending::TwoArguments(..))) => return None,
+            _ => {}
+        }
+        if let Some(Pending::Function(op, power)) = self.stack.last().cloned() {
+            self.stack.pop();
+            self.stack.push(Pending::Bracketed(op, power));
+        }
+        self.stack.push(Pending::Open(bracket));
+        Some(())
+    }
+
+    fn number(&mut self, digits: &str, whole: usize, repeated: Option<usize>) -> Option<()> {
+        let mut number = Rational::decimal(digits, whole, repeated, self.work)?;
+        if let Some(Token::Exponent(exponent)) = self.peek(0).cloned() {
+            self.place += 1;
+            number = number.times(&Rational::integer(10).power(exponent, self.work)?, self.work)?;
+        }
+        if !self.is_argument() && whole == digits.len() {
+            number = self.mixed(number)?;
+        }
+        self.emit(Op::Push(number));
+        Some(())
+    }
+
+    /// `2\frac{3}{4}` and `2 3/4`; a fraction above one behind a number is read in two ways.
+    fn mixed(&mut self, whole: Rational) -> Option<Rational> {
+        let (above, below, length) = match (self.peek(0), self.peek(1), self.peek(2)) {
+            (Some(Token::Fraction), ..) => {
+                let first = whole_argument(self.tokens, self.place + 1);
+                let second = first.and_then(|(_, length)| whole_argument(self.tokens, self.place + 1 + length));
+                let (Some((above, first)), Some((below, second))) = (first, second) else { return Some(whole) };
+                (above, below, 1 + first + second)
+            }
+            (Some(above), Some(Token::Slash), Some(below)) if above.whole().is_some() => {
+                (above.whole()?, below.whole()?, 3)
+            }
+            _ => return Some(whole),
+        };
+        let (above, below): (BigInt, BigInt) = (above.parse().ok()?, below.parse().ok()?);
+        if above >= below {
+            return None;
+        }
+        self.place += length;
+        let part = Rational::quotient(above, below, self.work)?;
+        whole.plus(&part, self.work)
+    }
+
+    fn function(&mut self, op: Op) -> Option<()> {
+        let mut power = None;
+        let mut op = op;
+        if self.peek(0) == Some(&Token::Caret) {
+            self.place += 1;
+            let (exponent, length) = small_exponent(&self.tokens[self.place..])?;
+            self.place += length;
+            match exponent {
+                -1 => op = Op::Apply(inverse(&op)?),
+                1.. => power = Some(exponent),
+                _ => return None,
+            }
+        }
+        self.stack.push(Pending::Function(op, power));
+        Some(())
+    }
+
+    fn logarithm(&mut self) -> Option<()> {
+        if self.peek(0) != Some(&Token::Under) {
+            return self.function(Op::Apply(Function::Log));
+        }
+        self.place += 1;
+        self.stack.push(Pending::LogBase);
+        Some(())
+    }
+
+    /// An operand ends here: finishes what only waited for it. Whether an operator follows, or else another operand.
+    fn complete(&mut self) -> Option<bool> {
+        loop {
+            match self.stack.last().cloned() {
+                Some(Pending::Root(degree)) => self.emit(Op::Root(degree)),
+                Some(Pending::TwoArguments(op, 0)) => {
+                    self.stack.pop();
+                    self.stack.push(Pending::TwoArguments(op, 1));
+                    return Some(false);
+                }
+                Some(Pending::TwoArguments(op, _)) => self.emit(op),
+                Some(Pending::LogBase) => {
+                    self.stack.pop();
+                    self.function(Op::LogOfBase)?;
+                    return Some(false);
+                }
+                Some(Pending::Exponent) => match self.peek(0) {
+                    // `2^3^2` is read from the right; `2^3!` in two ways.
+                    Some(Token::Caret) => return Some(true),
+                    Some(Token::Bang) => return None,
+                    _ => self.emit(Op::Power),
+                },
+                Some(Pending::Bracketed(op, power)) => self.applied(op, power),
+                _ => return Some(true),
+            }
+            self.stack.pop();
+        }
+    }
+
+    fn applied(&mut self, op: Op, power: Option<i64>) {
+        self.emit(op);
+        if let Some(power) = power {
+            self.emit(Op::Push(Rational::integer(power)));
+            self.emit(Op::Power);
+        }
+    }
+
+    /// Reads an operator, and the operand behind it if it takes one.
+    fn operator(&mut self) -> Option<()> {
+        self.work.spend(5)?;
+        let token = self.peek(0)?.clone();
+        self.place += 1;
+        match token {
+            Token::Plus => self.infix(Op::Add, firmness::SUM),
+            Token::Minus => self.infix(Op::Subtract, firmness::SUM),
+            Token::Times => self.infix(Op::Multiply, firmness::PRODUCT),
+            Token::Slash => self.infix(Op::Divide, firmness::PRODUCT),
+            Token::Choose => self.infix(Op::Binomial, firmness::INFIX_COMMAND),
+            Token::Over => self.infix(Op::Divide, firmness::INFIX_COMMAND),
+            Token::Caret => {
+                self.stack.push(Pending::Exponent);
+                self.operand()
+            }
+            Token::Bang if self.peek(0) != Some(&Token::Bang) => {
+                self.emit(Op::Factorial);
+                Some(())
+            }
+            Token::Degree => {
+                self.emit(Op::Degrees);
+                Some(())
+            }
+            Token::Close(bracket) => self.close(bracket),
+            Token::Bar if self.innermost() == Some(Bracket::Bars) => self.close(Bracket::Bars),
+            // A number behind an operand is read in two ways.
+            Token::Number { .. } => None,
+            _ => {
+                self.place -= 1;
+                self.juxtaposed(&token)
+            }
+        }
+    }
+
+    fn innermost(&self) -> Option<Bracket> {
+        self.stack.iter().rev().find_map(|pending| match pending {
+            Pending::Open(bracket) => Some(*bracket),
+            _ => None,
+        })
+    }
+
+    fn infix(&mut self, op: Op, firm: u8) -> Option<()> {
+        self.reduce(firm)?;
+        self.stack.push(Pending::Operator(op, firm));
+        self.operand()
+    }
+
+    /// A product without a sign.
+    fn juxtaposed(&mut self, next: &Token) -> Option<()> {
+        let ends_argument = !matches!(next, Token::Letter(_) | Token::Pi | Token::E | Token::I);
+        let firm = if ends_argument { firmness::FUNCTION } else { firmness::JUXTAPOSED };
+        self.reduce(firm)?;
+        // `1/2x` is read in two ways.
+        if matches!(self.stack.last(), Some(Pending::Operator(Op::Divide, firmness::PRODUCT))) {
+            return None;
+        }
+        self.stack.push(Pending::Operator(Op::Multiply, firmness::JUXTAPOSED));
+        self.operand()
+    }
+
+    /// Finishes what holds at least as firmly.
+    fn reduce(&mut self, firm: u8) -> Option<()> {
+        loop {
+            match self.stack.last() {
+                Some(Pending::Operator(_, of)) if *of >= firm => {
+                    if let Some(Pending::Operator(op, _)) = self.stack.pop() {
+                        self.emit(op);
+                    }
+                }
+                Some(Pending::Function(..)) if firmness::FUNCTION >= firm => {
+                    if let Some(Pending::Function(op, power)) = self.stack.pop() {
+                        self.applied(op, power);
+                    }
+                }
+                _ => return Some(()),
+            }
+        }
+    }
+
+    fn close(&mut self, bracket: Bracket) -> Option<()> {
+        self.reduce(0)?;
+        let Some(Pending::Open(opened)) = self.stack.pop() else { return None };
+        if opened != bracket {
+            return None;
+        }
+        let in_braces = bracket == Bracket::Group && matches!(self.stack.last(), Some(Pending::Bracketed(..)));
+        // `\sin{x}^2` is read in two ways.
+        if in_braces && self.peek(0) == Some(&Token::Caret) {
+            return None;
+        }
+        match bracket {
+            Bracket::Bars => self.emit(Op::Absolute),
+            Bracket::Floor => self.emit(Op::Floor),
+            Bracket::Ceiling => self.emit(Op::Ceiling),
+            _ => {}
+        }
+        if self.complete()? { Some(()) } else { self.operand() }
+    }
+}
+
+/// A whole number as the argument of a command, and how many tokens it takes.
+fn whole_argument(tokens: &[Token], at: usize) -> Option<(&str, usize)> {
+    match tokens.get(at)? {
+        Token::Open(Bracket::Group) => {
+            let number = tokens.get(at + 1)?.whole()?;
+            (tokens.get(at + 2)? == &Token::Close(Bracket::Group)).then_some((number, 3))
+        }
+        token => Some((token.whole()?, 1)),
+    }
+}
+
+/// The power of a function: `\sin^2`, `\sin^{-1}`.
+fn small_exponent(tokens: &[Token]) -> Option<(i64, usize)> {
+    let (exponent, length) = match tokens {
+        [Token::Open(Bracket::Group), Token::Minus, number, Token::Close(Bracket::Group), ..] => {
+            (-number.whole()?.parse::<i64>().ok()?, 4)
+        }
+        [Token::Open(Bracket::Group), number, Token::Close(Bracket::Group), ..] => (number.whole()?.parse().ok()?, 3),
+        [number, ..] => (number.whole()?.parse().ok()?, 1),
+        [] => return None,
+    };
+    (-1..=100).contains(&exponent).then_some((exponent, length))
+}
+
+fn inverse(op: &Op) -> Option<Function> {
+    match op {
+        Op::Apply(Function::Sin) => Some(Function::Arcsin),
+        Op::Apply(Function::Cos) => Some(Function::Arccos),
+        Op::Apply(Function::Tan) => Some(Function::Arctan),
+        Op::Apply(Function::Cot) => Some(Function::Arccot),
+        _ => None,
+    }
+}

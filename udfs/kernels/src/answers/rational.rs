@@ -1,0 +1,152 @@
+//! Exact numbers: fractions of integers of any length, within [`Work`]'s bounds.
+
+use num_bigint::{BigInt, BigUint, Sign};
+use num_integer::Integer;
+
+use super::work::{MAX_BITS, Work};
+
+/// A fraction in lowest terms, its denominator positive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rational {
+    numerator: BigInt,
+    denominator: BigInt,
+}
+
+impl Rational {
+    /// An integer.
+    pub fn integer(number: impl Into<BigInt>) -> Self {
+        Self { numerator: number.into(), denominator: BigInt::from(1) }
+    }
+
+    /// A quotient; None if the divisor is zero or the numbers are too long.
+    pub fn quotient(numerator: BigInt, denominator: BigInt, work: &mut Work) -> Option<Self> {
+        if denominator.sign() == Sign::NoSign {
+            return None;
+        }
+        work.spend_on_bits(numerator.bits().max(denominator.bits()))?;
+        let divisor = numerator.gcd(&denominator);
+        let divisor = if denominator.sign() == Sign::Minus { -divisor } else { divisor };
+        match divisor == BigInt::from(1) {
+            true => Some(Self { numerator, denominator }),
+            false => Some(Self { numerator: numerator / &divisor, denominator: denominator / &divisor }),
+        }
+    }
+
+    /// Digits with a point behind the first `whole`, of which those from `repeated` on are repeated without an end.
+    pub fn decimal(digits: &str, whole: usize, repeated: Option<usize>, work: &mut Work) -> Option<Self> {
+        let power = |zeros: usize| BigInt::from(10).pow(u32::try_from(zeros).unwrap_or(u32::MAX));
+        work.spend_on_bits(digits.len() as u64 * 4)?;
+        let all: BigInt = digits.parse().ok()?;
+        match repeated {
+            None => Self::quotient(all, power(digits.len() - whole), work),
+            Some(from) => {
+                let once: BigInt = if from == 0 { BigInt::from(0) } else { digits[..from].parse().ok()? };
+                let nines = power(digits.len() - from) - 1;
+                Self::quotient(all - once, nines * power(from - whole), work)
+            }
+        }
+    }
+
+    /// Above the line.
+    pub fn numerator(&self) -> &BigInt {
+        &self.numerator
+    }
+
+    /// Below the line.
+    pub fn denominator(&self) -> &BigInt {
+        &self.denominator
+    }
+
+    /// Of the longer of both.
+    pub fn bits(&self) -> u64 {
+        self.numerator.bits().max(self.denominator.bits())
+    }
+
+    /// Whether it is zero.
+    pub fn is_zero(&self) -> bool {
+        self.sign() == Sign::NoSign
+    }
+
+    /// Its sign.
+    pub fn sign(&self) -> Sign {
+        self.numerator.sign()
+    }
+
+    /// It as a small integer.
+    pub fn to_integer(&self) -> Option<i64> {
+        (self.is_integer()).then(|| i64::try_from(&self.numerator).ok()).flatten()
+    }
+
+    /// Whether nothing stands below the line.
+    pub fn is_integer(&self) -> bool {
+        self.denominator == BigInt::from(1)
+    }
+
+    /// The largest integer that is not above it.
+    pub fn floor(&self) -> Self {
+        Self::integer(self.numerator.div_floor(&self.denominator))
+    }
+
+    /// With the other sign.
+    pub fn negated(&self) -> Self {
+        Self { numerator: -&self.numerator, denominator: self.denominator.clone() }
+    }
+
+    /// The sum.
+    pub fn plus(&self, other: &Self, work: &mut Work) -> Option<Self> {
+        if self.is_integer() && other.is_integer() {
+            let sum = &self.numerator + &other.numerator;
+            work.spend(10 + sum.bits() / 64)?;
+            return (sum.bits() <= MAX_BITS).then(|| Self::integer(sum));
+        }
+        let above = &self.numerator * &other.denominator + &other.numerator * &self.denominator;
+        Self::quotient(above, &self.denominator * &other.denominator, work)
+    }
+
+    /// The difference.
+    pub fn minus(&self, other: &Self, work: &mut Work) -> Option<Self> {
+        self.plus(&other.negated(), work)
+    }
+
+    /// The product.
+    pub fn times(&self, other: &Self, work: &mut Work) -> Option<Self> {
+        let (above, below) = (&self.numerator * &other.numerator, &self.denominator * &other.denominator);
+        if self.is_integer() && other.is_integer() {
+            work.spend(10 + above.bits() * above.bits() / 4096)?;
+            return (above.bits() <= MAX_BITS).then(|| Self::integer(above));
+        }
+        Self::quotient(above, below, work)
+    }
+
+    /// One over it; None for zero.
+    pub fn inverted(&self) -> Option<Self> {
+        match self.sign() {
+            Sign::NoSign => None,
+            Sign::Plus => Some(Self { numerator: self.denominator.clone(), denominator: self.numerator.clone() }),
+            Sign::Minus => Some(Self { numerator: -&self.denominator, denominator: -&self.numerator }),
+        }
+    }
+
+    /// The power of a whole exponent; None for 0⁰, a quotient by zero, and what is too long.
+    pub fn power(&self, exponent: i64, work: &mut Work) -> Option<Self> {
+        if self.is_zero() {
+            return (exponent > 0).then(|| self.clone());
+        }
+        let base = if exponent < 0 { self.inverted()? } else { self.clone() };
+        let times = exponent.unsigned_abs();
+        let is_unit = base.is_integer() && base.numerator.magnitude() == &BigUint::from(1_u8);
+        let times = if is_unit { times % 2 } else { times };
+        work.spend_on_bits(base.bits().checked_mul(times)?)?;
+        let times = u32::try_from(times).ok()?;
+        Some(Self { numerator: base.numerator.pow(times), denominator: base.denominator.pow(times) })
+    }
+
+    /// The root of a number that is not negative, where it is a fraction again.
+    pub fn root(&self, degree: u32, work: &mut Work) -> Option<Self> {
+        work.spend_on_bits(4 * self.bits())?;
+        let (above, below) = (self.numerator.magnitude(), self.denominator.magnitude());
+        let roots = (above.nth_root(degree), below.nth_root(degree));
+        let is_exact = roots.0.pow(degree) == *above && roots.1.pow(degree) == *below;
+        is_exact.then(|| Self { numerator: roots.0.into(), denominator: roots.1.into() })
+    }
+}

@@ -1,0 +1,251 @@
+//! Equations, inequalities, memberships and residues.
+
+use super::expression::{Expression, Op};
+use super::part::Part;
+use super::shape::{Interval, Shape};
+use super::token::{Bracket, Relation, Token};
+use super::values::{congruence, expression, infinity};
+use super::work::Work;
+
+/// Reads what stands beside a relation.
+pub type Reader<'r> = &'r dyn Fn(Part<'_>, &mut Work) -> Shape;
+
+/// What a part with relations says; None if it has none, and within if it is not understood.
+pub fn relation(part: Part<'_>, read: Reader<'_>, work: &mut Work) -> Option<Option<Shape>> {
+    let places = part.find(|token| matches!(token, Token::Relation(_)));
+    let kinds: Vec<Relation> = places
+        .iter()
+        .filter_map(|place| match part.tokens()[*place] {
+            Token::Relation(kind) => Some(kind),
+            _ => None,
+        })
+        .collect();
+    let sides = part.split(&places);
+    Some(match kinds.as_slice() {
+        [] => return None,
+        [Relation::Approximately] if sides[0].tokens().is_empty() => Some(read(sides[1], work)),
+        [.., Relation::Approximately] if !sides[kinds.len()].tokens().is_empty() => {
+            Some(read(part.slice(0, places[kinds.len() - 1]), work))
+        }
+        [Relation::Congruent] => named(sides[0]).and_then(|name| congruence(Some(name), sides[1], work)),
+        [Relation::In] => membership(sides[0], sides[1], read, work),
+        [Relation::NotEqual] => excluded(sides[0], sides[1], work),
+        kinds if kinds.iter().all(|kind| *kind == Relation::Equal) => equation(&sides, read, work),
+        kinds => inequality(&sides, kinds, work),
+    })
+}
+
+/// What may be named: `x`, `f(x)`, `AB`, `(x, y)`, `\angle ABC`, words.
+fn named(part: Part<'_>) -> Option<String> {
+    let part = part.unwrapped();
+    match part.tokens() {
+        [Token::Letter(name)] => return Some(name.clone()),
+        [Token::E] => return Some("e".to_string()),
+        [Token::I] => return Some("i".to_string()),
+        [Token::Letter(name), Token::Open(Bracket::Round), ..] if part.behind(1) == part.tokens().len() => {
+            return letters(&part.tokens()[2..part.tokens().len() - 1], false).map(|of| format!("{name}({of})"));
+        }
+        [Token::Open(Bracket::Round), inner @ .., Token::Close(Bracket::Round)] => {
+            return letters(inner, false).map(|of| format!("({of})"));
+        }
+        _ => {}
+    }
+    letters(part.tokens(), true)
+}
+
+fn letters(tokens: &[Token], capital: bool) -> Option<String> {
+    let mut name = String::new();
+    for token in tokens {
+        match token {
+            Token::Letter(letter) if !capital || letter.starts_with(|c: char| c.is_ascii_uppercase()) => {
+                name.push_str(letter);
+            }
+            Token::Word(word) if capital => name.push_str(&word.to_lowercase()),
+            Token::Comma if !capital => name.push(','),
+            _ => return None,
+        }
+    }
+    (!name.is_empty()).then_some(name)
+}
+
+fn difference(left: Part<'_>, right: Part<'_>, work: &mut Work) -> Option<Expression> {
+    Some(expression(left, work)?.joined(&expression(right, work)?, Op::Subtract))
+}
+
+fn equation(sides: &[Part<'_>], read: Reader<'_>, work: &mut Work) -> Option<Shape> {
+    let (first, last) = (*sides.first()?, *sides.last()?);
+    if sides.iter().any(|side| side.tokens().is_empty()) || sides.len() > 8 {
+        return None;
+    }
+    let name = named(first);
+    let [left, right] = sides else {
+        let value = read(last, work);
+        // `x = 3 + 4 = 7`: what stands between must be the same.
+        for side in &sides[1..sides.len() - 1] {
+            let between = read(*side, work);
+            if !between.as_plain()?.equals(value.as_plain()?, work) {
+                return None;
+            }
+        }
+        return Some(Shape::Definition { name: name?, value: Box::new(value), difference: None });
+    };
+    let both = difference(*left, *right, work);
+    if let Some(name) = name {
+        return Some(Shape::Definition { name, value: Box::new(read(*right, work)), difference: both });
+    }
+    match (named(*right), expression(*left, work)) {
+        (Some(name), Some(left)) if left.is_constant() => {
+            Some(Shape::Definition { name, value: Box::new(Shape::plain(left)), difference: both })
+        }
+        _ => both.map(Shape::Equation),
+    }
+}
+
+fn membership(element: Part<'_>, of: Part<'_>, read: Reader<'_>, work: &mut Work) -> Option<Shape> {
+    let name = named(element)?;
+    let everything = |name| Interval { name, low: None, high: None, low_closed: false, high_closed: false };
+    match of.tokens() {
+        [Token::Domain(domain)] => (domain == "R").then(|| Shape::Interval(everything(Some(name)))),
+        _ => match read(of, work) {
+            Shape::Interval(interval) => Some(Shape::Interval(Interval { name: Some(name), ..interval })),
+            Shape::Tuple(ends) => {
+                Interval::open(&ends).map(|open| Shape::Interval(Interval { name: Some(name), ..open }))
+            }
+            shape @ (Shape::Set(_) | Shape::Union(_)) => Some(shape),
+            _ => None,
+        },
+    }
+}
+
+/// The real numbers, without one or not.
+pub fn reals(part: Part<'_>, work: &mut Work) -> Option<Shape> {
+    match part.tokens() {
+        [Token::Domain(domain)] if domain == "R" => {
+            let everything = Interval { name: None, low: None, high: None, low_closed: false, high_closed: false };
+            Some(Shape::Interval(everything))
+        }
+        [Token::Domain(domain), Token::Without, ..] if domain == "R" => {
+            let (Bracket::Curly, inner, _) = part.slice(2, part.tokens().len()).within()? else { return None };
+            Some(rays(expression(inner, work)?, None))
+        }
+        _ => None,
+    }
+}
+
+fn excluded(left: Part<'_>, right: Part<'_>, work: &mut Work) -> Option<Shape> {
+    let end = expression(right, work)?;
+    end.is_constant().then_some(rays(end, Some(named(left)?)))
+}
+
+fn rays(end: Expression, name: Option<String>) -> Shape {
+    let ray =
+        |low, high| Shape::Interval(Interval { name: name.clone(), low, high, low_closed: false, high_closed: false });
+    Shape::Union(vec![ray(None, Some(end.clone())), ray(Some(end), None)])
+}
+
+/// An interval between two ends.
+pub fn interval(
+    low: Part<'_>,
+    high: Part<'_>,
+    low_closed: bool,
+    high_closed: bool,
+    work: &mut Work,
+) -> Option<Interval> {
+    let mut end = |part: Part<'_>, negative: bool| match infinity(part) {
+        Some(is_negative) if is_negative == negative => Some(None),
+        Some(_) => None,
+        None => expression(part, work).map(Some),
+    };
+    let (low, high) = (end(low, true)?, end(high, false)?);
+    let (low_closed, high_closed) = (low_closed && low.is_some(), high_closed && high.is_some());
+    Some(Interval { name: None, low, high, low_closed, high_closed })
+}
+
+fn inequality(sides: &[Part<'_>], kinds: &[Relation], work: &mut Work) -> Option<Shape> {
+    let upward: Option<Vec<bool>> = kinds
+        .iter()
+        .map(|kind| match kind {
+            Relation::Less | Relation::LessOrEqual => Some(true),
+            Relation::Greater | Relation::GreaterOrEqual => Some(false),
+            _ => None,
+        })
+        .collect();
+    let closed = |place: usize| matches!(kinds[place], Relation::LessOrEqual | Relation::GreaterOrEqual);
+    match (upward?.as_slice(), sides) {
+        ([up], [left, right]) => {
+            let (small, large) = if *up { (*left, *right) } else { (*right, *left) };
+            single(small, large, closed(0), work)
+        }
+        ([true, true], [low, name, high]) => between(*low, *name, *high, closed(0), closed(1), work),
+        ([false, false], [high, name, low]) => between(*low, *name, *high, closed(1), closed(0), work),
+        _ => None,
+    }
+}
+
+fn between(low: Part<'_>, of: Part<'_>, high: Part<'_>, from: bool, to: bool, work: &mut Work) -> Option<Shape> {
+    let name = named(of)?;
+    Some(Shape::Interval(Interval { name: Some(name), ..interval(low, high, from, to, work)? }))
+}
+
+fn single(small: Part<'_>, large: Part<'_>, closed: bool, work: &mut Work) -> Option<Shape> {
+    let constant = |part: Part<'_>, work: &mut Work| expression(part, work).filter(Expression::is_constant);
+    let (low, high) = match (named(small), named(large)) {
+        (Some(name), None) => match (constant(large, work), infinity(large)) {
+            (Some(high), _) => ((name, None), Some(high)),
+            (None, Some(false)) => ((name, None), None),
+            _ => return halves(small, large, closed, work),
+        },
+        (None, Some(name)) => match (constant(small, work), infinity(small)) {
+            (Some(low), _) => ((name, Some(low)), None),
+            (None, Some(true)) => ((name, None), None),
+            _ => return halves(small, large, closed, work),
+        },
+        _ => return halves(small, large, closed, work),
+    };
+    let (name, low) = low;
+    let (low_closed, high_closed) = (closed && low.is_some(), closed && high.is_some());
+    Some(Shape::Interval(Interval { name: Some(name), low, high, low_closed, high_closed }))
+}
+
+fn halves(small: Part<'_>, large: Part<'_>, closed: bool, work: &mut Work) -> Option<Shape> {
+    Some(Shape::Inequality { difference: difference(small, large, work)?, strict: !closed })
+}
+
+/// Ranges of which one must hold.
+pub fn union(ranges: Vec<Shape>) -> Shape {
+    let mut union = Vec::new();
+    for range in ranges {
+        match range {
+            Shape::Union(inner) => union.extend(inner),
+            other => union.push(other),
+        }
+    }
+    Shape::Union(union)
+}
+
+/// `x = 1, -2` and `x_1 = 1, x_2 = -2` are the list of their values; other names are kept.
+pub fn named_alike(shapes: Vec<Shape>) -> Shape {
+    let names: Vec<&str> = shapes
+        .iter()
+        .filter_map(|shape| match shape {
+            Shape::Definition { name, .. } => Some(name.split('_').next().unwrap_or(name)),
+            _ => None,
+        })
+        .collect();
+    let only_first = names.len() == 1 && matches!(shapes.first(), Some(Shape::Definition { .. }));
+    let all_alike = names.len() == shapes.len() && names.iter().all(|name| *name == names[0]);
+    if !only_first && !all_alike {
+        return Shape::List(shapes);
+    }
+    let mut values = Vec::new();
+    for shape in shapes {
+        match shape {
+            Shape::Definition { value, .. } => match *value {
+                Shape::List(inner) => values.extend(inner),
+                other => values.push(other),
+            },
+            other => values.push(other),
+        }
+    }
+    Shape::List(values)
+}

@@ -1,0 +1,298 @@
+//! Answers as models write them: right ones, wrong ones, and ones that are made to break what reads them.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use serde::Deserialize;
+
+use super::{answer, same, verify};
+
+/// A response, what is expected, and whether it is right by construction.
+#[derive(Deserialize)]
+struct Golden {
+    kind: String,
+    gold: String,
+    response: String,
+    intended: bool,
+}
+
+fn goldens(name: &str) -> Vec<Golden> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens").join(name);
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// What is refused although it is right; nothing may be accepted that is wrong.
+fn refused(name: &str) -> Vec<String> {
+    let mut refused = Vec::new();
+    for golden in goldens(name) {
+        let found = verify(&golden.gold, &golden.response);
+        let response: String = golden.response.chars().take(200).collect();
+        assert!(golden.intended || !found, "accepted for {}, of {}: {response}", golden.gold, golden.kind);
+        if golden.intended && !found {
+            refused.push(response);
+        }
+    }
+    refused
+}
+
+#[test]
+fn of_400_answers_none_is_accepted_wrongly_and_three_are_not_found() {
+    assert_eq!(goldens("answers.jsonl").len(), 400);
+    let refused = refused("answers.jsonl");
+    // Nothing says that these are answers.
+    assert!(refused.iter().all(|response| response.starts_with("So we get")), "{refused:?}");
+    assert_eq!(refused.len(), 3);
+}
+
+#[test]
+fn of_answers_that_were_held_out_none_is_accepted_wrongly() {
+    assert!(goldens("answers_held_out.jsonl").len() > 500);
+    // A fraction of units.
+    assert_eq!(refused("answers_held_out.jsonl"), [r"Thus \(\boxed{20 \frac{\text{km}}{\text{h}}}\)."]);
+}
+
+#[test]
+fn every_expected_answer_equals_itself() {
+    for name in ["answers.jsonl", "answers_held_out.jsonl"] {
+        for golden in goldens(name) {
+            assert!(verify(&golden.gold, &format!("\\boxed{{{}}}", golden.gold)), "{}", golden.gold);
+        }
+    }
+}
+
+#[test]
+fn answers_are_found_where_they_are_stated() {
+    let found = |response| answer(response).map(std::borrow::Cow::into_owned);
+    for (response, expected) in [
+        (r"\boxed{1} or rather \boxed{2}", "2"),
+        (r"\boxed{1}, \boxed{2} and $\boxed{3}$", "1, 2, 3"),
+        (r"\boxed{\{1, \frac{1}{2}\}}", r"\{1, \frac{1}{2}\}"),
+        (r"\boxed{7} as asked in \boxed{}", "7"),
+        (r"\boxed 7$", "7"),
+        (r"<think>\boxed{1}</think>The answer is 2.", "2"),
+        (r"\boxed{3} and the answer is 2", "3"),
+        ("The answer is: **2**", "2"),
+        ("**Answer:**\n\n$$2$$ as above", "$$2$$"),
+        ("The answer is $2$ or $3$, since", "$2$ or $3$"),
+        ("The answer is 2.5. It is not 3.", "2.5"),
+        ("1 + 1\n#### 2\n", "2"),
+        ("the answer is 1\n#### 2", "1"),
+    ] {
+        assert_eq!(found(response).as_deref(), Some(expected), "{response}");
+    }
+    for response in ["", "2", r"\boxed{}", r"\boxed{2", r"<think>\boxed{2}", "the answer is", "####"] {
+        assert_eq!(found(response), None, "{response}");
+    }
+}
+
+/// Sixty digits from tables.
+#[test]
+fn functions_are_right_to_sixty_digits() {
+    for (function, digits) in [
+        (r"\pi", "3141592653589793238462643383279502884197169399375105820974944"),
+        ("e", "2718281828459045235360287471352662497757247093699959574966967"),
+        (r"\sqrt{2}", "1414213562373095048801688724209698078569671875376948073176679"),
+        (r"\ln 2", "693147180559945309417232121458176568075500134360255254120680"),
+        (r"\ln 10", "2302585092994045684017991454684364207601101488628772976033327"),
+        (r"\sin 1", "841470984807896506652502321630298999622563060798371065672751"),
+        (r"\cos 1", "540302305868139717400936607442976603732310420617922227670097"),
+        (r"\tan 1", "1557407724654902230506974807458360173087250772381520038383946"),
+        (r"4 \arctan 1", "3141592653589793238462643383279502884197169399375105820974944"),
+        (r"6 \arcsin \frac12", "3141592653589793238462643383279502884197169399375105820974944"),
+        (r"\arccos(-1)", "3141592653589793238462643383279502884197169399375105820974944"),
+        (r"2^{\frac12}", "1414213562373095048801688724209698078569671875376948073176679"),
+        (r"\exp(-1)", "367879441171442321595523770161460867445811131031767834507836"),
+    ] {
+        let scaled = format!(r"\lfloor {function} \cdot 10^{{60}} \rfloor");
+        assert!(same(digits, &scaled), "{function}");
+        let next = format!(r"{digits}+1");
+        assert!(!same(&next, &scaled), "{function}");
+    }
+}
+
+/// What costs too much is equal to itself only, on a stack as small as a thread's.
+#[test]
+fn what_is_made_to_cost_much_is_refused() {
+    let nested = |open: &str, inner: &str, close: &str, times: usize| open.repeat(times) + inner + &close.repeat(times);
+    let joined =
+        |part: &dyn Fn(usize) -> String, sign: &str, count| (2..count).map(part).collect::<Vec<_>>().join(sign);
+    let hostile = [
+        "1".repeat(1_000_000),
+        nested("(", "7", "", 5_000),
+        nested("\\frac{1}{1+", "1", "}", 1_500),
+        nested("\\sqrt{", "2", "}", 2_400),
+        "\\frac1".repeat(3_000) + "1",
+        nested("9^{", "9", "}", 3_000),
+        "9^".repeat(9_000) + "9",
+        nested("x^{", "x", "}", 3_000),
+        "10^{9}!".to_string(),
+        "((((3!)!)!)!)!".to_string(),
+        joined(&|n| format!("\\sin {n}"), "+", 1_500),
+        joined(&|n| format!("\\frac{{1}}{{x+{n}}}"), "+", 1_000),
+        joined(&|n| format!("x_{{{n}}}"), "*", 2_000),
+        "\\binom{2000}{1000}+".repeat(900) + "1",
+        nested("\\{", "7", "\\}", 4_500),
+        nested("\\text{", "a", "}", 3_000),
+        "1,".repeat(9_000) + "1",
+        "\\pm 1".repeat(3_000),
+        "-".repeat(19_000) + "7",
+        "1E99999".to_string(),
+        "0.\\overline{3}.\\overline{x}.\\bar".to_string(),
+    ];
+    let all = move || {
+        for answer in hostile {
+            assert!(!same("5", &answer) && !same(&answer, "5"), "{}", &answer[..20]);
+            assert!(same(&answer, &answer), "{}", &answer[..20]);
+        }
+        for open in ["\\boxed{", "answer is $1$,", "\\boxed{1},", "####", "answer:"] {
+            assert!(!verify("5", &open.repeat(100_000)), "{open}");
+        }
+        assert!(same("7", &nested("(", "7", ")", 5_000)));
+        assert!(same("7", &nested("\\frac{", "7", "}{1}", 300)));
+    };
+    std::thread::Builder::new().stack_size(1 << 20).spawn(all).unwrap().join().unwrap();
+}
+
+/// Pieces of answers.
+fn piece() -> impl Strategy<Value = &'static str> {
+    proptest::sample::select(vec![
+        "1",
+        "2",
+        "7",
+        "12",
+        "0.5",
+        "1,234",
+        "3.",
+        "x",
+        "y",
+        "n",
+        "e",
+        "i",
+        "a_1",
+        "+",
+        "-",
+        "\\cdot ",
+        "/",
+        "^",
+        "^2",
+        "^{",
+        "_",
+        "_{",
+        "}",
+        "{",
+        "(",
+        ")",
+        "[",
+        "]",
+        "\\{",
+        "\\}",
+        "\\left(",
+        "\\right]",
+        "|",
+        "\\left|",
+        "\\right|",
+        "\\frac",
+        "\\frac{1}{2}",
+        "\\frac12",
+        "\\sqrt",
+        "\\sqrt[3]{",
+        "\\pi",
+        "\\sin ",
+        "\\ln ",
+        "\\log_2 ",
+        "\\text{",
+        "\\text{ cm}",
+        "\\text{and}",
+        "\\text{(B)}",
+        ",",
+        ";",
+        " or ",
+        "=",
+        "<",
+        "\\le ",
+        "\\ne ",
+        "\\in ",
+        "\\cup ",
+        "\\infty",
+        "\\pm ",
+        "%",
+        "\\%",
+        "\\$",
+        "^\\circ",
+        "!",
+        "\\binom{",
+        "\\mathbb{R}",
+        "\\pmod{",
+        "\\begin{pmatrix}",
+        "\\end{pmatrix}",
+        "&",
+        "\\\\",
+        "\\overline{3}",
+        ".",
+        "\\overline",
+        "\\bar",
+        ":",
+        "0.",
+        "\\boxed{",
+        "é",
+        "−",
+        "٥",
+        "²",
+        " ",
+        "\\",
+        "$",
+        "k\\in\\mathbb{Z}",
+        "E5",
+        "word",
+        "\\lfloor ",
+        "\\rfloor ",
+        "\\emptyset",
+        "\\approx ",
+        "\\equiv ",
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn anything_equals_itself_and_both_ways(
+        a in prop::collection::vec(piece(), 0..12), b in prop::collection::vec(piece(), 0..12),
+    ) {
+        let (a, b) = (a.concat(), b.concat());
+        prop_assert_eq!(same(a.trim(), a.trim()), !a.trim().is_empty());
+        // A comma between digits is read by what the other side holds, and per cent by the form that is expected.
+        if ![&a, &b].iter().any(|text| text.contains([',', '%'])) {
+            prop_assert_eq!(same(&a, &b), same(&b, &a), "{} | {}", a, b);
+        }
+        let response = format!("\\boxed{{{a}}}");
+        if answer(&response).is_some_and(|found| found == a.trim()) {
+            prop_assert!(verify(&a, &response), "{}", response);
+        }
+    }
+
+    #[test]
+    fn another_digit_is_another_answer(which in 0_usize..400, place in 0_usize..60, digit in 0_u8..10) {
+        let goldens = expected();
+        let gold = &goldens[which % goldens.len()];
+        let digits: Vec<usize> = gold.bytes().enumerate().filter(|(_, byte)| byte.is_ascii_digit()).map(|(at, _)| at).collect();
+        let at = digits[place % digits.len()];
+        let other = format!("{}{digit}{}", &gold[..at], &gold[at + 1..]);
+        prop_assert_eq!(same(gold, &other), *gold == other, "{} | {}", gold, other);
+    }
+}
+
+/// Expected answers whose value each digit changes.
+fn expected() -> &'static [String] {
+    static EXPECTED: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+    EXPECTED.get_or_init(|| {
+        let simple = |golden: &Golden| {
+            golden.gold.contains(|c: char| c.is_ascii_digit())
+                && ["integer", "decimal", "fraction", "surd", "pi", "interval", "complex"]
+                    .contains(&golden.kind.as_str())
+                && golden.gold.len() < 40
+        };
+        goldens("answers.jsonl").into_iter().filter(simple).map(|golden| golden.gold).collect()
+    })
+}

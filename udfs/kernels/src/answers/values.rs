@@ -1,0 +1,136 @@
+//! Answers that look like numbers and are more: infinity, numbers in a base, times, ratios, residues.
+
+use super::expression::{Expression, Op};
+use super::parser;
+use super::part::Part;
+use super::shape::Shape;
+use super::token::{Bracket, Token};
+use super::work::Work;
+
+/// Whether a part is infinite, and if so, negative.
+pub fn infinity(part: Part<'_>) -> Option<bool> {
+    match part.unwrapped().tokens() {
+        [Token::Infinity] | [Token::Plus, Token::Infinity] => Some(false),
+        [Token::Minus, Token::Infinity] => Some(true),
+        _ => None,
+    }
+}
+
+/// The expression of a part.
+pub fn expression(part: Part<'_>, work: &mut Work) -> Option<Expression> {
+    parser::expression(part.unwrapped().tokens(), work)
+}
+
+/// What a part is if it is none of lists, relations and plain values.
+pub fn special(part: Part<'_>, work: &mut Work) -> Option<Shape> {
+    if let Some(negative) = infinity(part) {
+        return Some(Shape::Infinity { negative });
+    }
+    based(part.tokens()).or_else(|| clock(part)).or_else(|| ratio(part, work)).or_else(|| congruence(None, part, work))
+}
+
+/// `2516_8`, `101_{\text{two}}`, `3A_{16}`.
+fn based(tokens: &[Token]) -> Option<Shape> {
+    const NAMES: [&str; 15] = [
+        "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+        "fourteen", "fifteen", "sixteen",
+    ];
+    let (number, base) = match tokens {
+        [number @ .., Token::Letter(last)] => {
+            let (letter, base) = last.split_once('_')?;
+            let base = base.trim_matches(['{', '}']);
+            if !matches!(number, [Token::Number { .. }, ..]) || base.parse::<u8>().ok()? < 11 {
+                return None;
+            }
+            let digits = digits(number)? + letter;
+            return Some(Shape::Based { digits: digits.trim_start_matches('0').to_string(), base: base.to_string() });
+        }
+        [number @ .., Token::Under, base] => (number, base),
+        [number @ .., Token::Under, Token::Open(Bracket::Group), base, Token::Close(Bracket::Group)] => (number, base),
+        _ => return None,
+    };
+    let base = match base {
+        Token::Word(word) => {
+            let word = word.to_lowercase();
+            (2 + NAMES.iter().position(|name| *name == word)?).to_string()
+        }
+        base => base.whole()?.to_string(),
+    };
+    let number = match number {
+        [Token::Open(_), inner @ .., Token::Close(_)] => inner,
+        number => number,
+    };
+    Some(Shape::Based { digits: digits(number)?.trim_start_matches('0').to_string(), base })
+}
+
+fn digits(tokens: &[Token]) -> Option<String> {
+    let mut digits = String::new();
+    for token in tokens {
+        match token {
+            Token::Letter(letter) if letter.len() == 1 && letter.as_str() < "G" => digits.push_str(letter),
+            token => digits.push_str(token.whole()?),
+        }
+    }
+    (!digits.is_empty()).then_some(digits)
+}
+
+/// `3:30`, `7:45 a.m.`
+fn clock(part: Part<'_>) -> Option<Shape> {
+    let (hours, minutes, half) = match part.tokens() {
+        [hours, Token::Colon, minutes] => (hours, minutes, ""),
+        [hours, Token::Colon, minutes, Token::Word(half)] => (hours, minutes, half.as_str()),
+        _ => return None,
+    };
+    let (hours, minutes) = (hours.whole()?, minutes.whole()?);
+    if hours.len() > 2 || minutes.len() != 2 || minutes > "59" {
+        return None;
+    }
+    let half: String = half.to_lowercase().chars().filter(char::is_ascii_alphabetic).collect();
+    let clock = format!("{}:{minutes}", hours.trim_start_matches('0'));
+    ["", "am", "pm"].contains(&half.as_str()).then_some(Shape::Time { clock, half })
+}
+
+fn ratio(part: Part<'_>, work: &mut Work) -> Option<Shape> {
+    let colons = part.find(|token| *token == Token::Colon);
+    if colons.is_empty() || colons.len() > 9 {
+        return None;
+    }
+    let parts = part.split(&colons);
+    Some(Shape::Ratio(parts.into_iter().map(|part| expression(part, work)).collect::<Option<_>>()?))
+}
+
+/// `3 \pmod 7`, `3 (mod 7)`.
+pub fn congruence(name: Option<String>, part: Part<'_>, work: &mut Work) -> Option<Shape> {
+    let tokens = part.tokens();
+    let (value, modulus) = match part.find(|token| *token == Token::Modulo).as_slice() {
+        [place] => (part.slice(0, *place), part.slice(place + 1, tokens.len())),
+        _ => {
+            let open = part.find_open()?;
+            if part.behind(open) != tokens.len() || tokens.get(open + 1) != Some(&Token::Modulo) {
+                return None;
+            }
+            (part.slice(0, open), part.slice(open + 2, tokens.len() - 1))
+        }
+    };
+    let (value, modulus) = (expression(value, work)?, expression(modulus, work)?);
+    (value.is_constant() && modulus.is_constant()).then_some(Shape::Congruence { name, value, modulus })
+}
+
+/// The determinant of two rows.
+pub fn determinant(part: Part<'_>, work: &mut Work) -> Option<Shape> {
+    let (Bracket::Determinant, inner, _) = part.within()? else { return None };
+    let rows = inner.split(&inner.find(|token| *token == Token::Row));
+    let mut cells = Vec::new();
+    for row in rows.iter().filter(|row| !row.tokens().is_empty()) {
+        let parts = row.split(&row.find(|token| *token == Token::Cell));
+        if parts.len() != 2 {
+            return None;
+        }
+        for part in parts {
+            cells.push(expression(part, work)?);
+        }
+    }
+    let [a, b, c, d] = cells.as_slice() else { return None };
+    let products = (a.joined(d, Op::Multiply), b.joined(c, Op::Multiply));
+    Some(Shape::plain(products.0.joined(&products.1, Op::Subtract)))
+}

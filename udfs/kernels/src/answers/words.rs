@@ -1,0 +1,152 @@
+//! Words of answers, in prose and in LaTeX's commands, and what they mean.
+
+use super::expression::Function;
+use super::token::{Bracket, Relation, Token};
+use super::units;
+
+/// The whole answer as words, if it is nothing else: `Evelyn` is a name, and not the product of its letters.
+pub fn only_words(text: &str) -> Option<Token> {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || "$*.{}".contains(c));
+    let mut has_long = false;
+    for word in text.split([' ', '-', '\'']) {
+        if !word.bytes().all(|byte| byte.is_ascii_alphabetic()) || is_mathematics(word) {
+            return None;
+        }
+        has_long |= word.len() >= 3;
+    }
+    let hyphened = text.split('-').all(|part| part.trim() == part && part.len() >= 3);
+    let is_prose = has_long && (hyphened || !text.contains('-'));
+    is_prose.then(|| in_text(text).unwrap_or_else(|| word(text)))
+}
+
+fn is_mathematics(word: &str) -> bool {
+    Function::named(word).is_some() || ["pi", "log", "sqrt", "mod", "inf", "infty", "cup"].contains(&word)
+}
+
+/// A run of letters outside of text, where it is not a product: a function, a unit, or a word behind a number.
+pub fn known(run: &str, spaced: bool, counts: bool) -> Option<Token> {
+    if let Some(function) = Function::named(run) {
+        return Some(Token::Function(function));
+    }
+    Some(match run {
+        "log" => Token::Log,
+        "sqrt" => Token::Root(2),
+        "pi" => Token::Pi,
+        "inf" | "infty" | "infinity" | "Infinity" => Token::Infinity,
+        "and" => Token::And,
+        "or" => Token::Or,
+        "mod" => Token::Modulo,
+        "percent" => Token::Percent,
+        "degrees" | "degree" => Token::Degree,
+        "cm" | "mm" | "km" | "kg" | "mph" => Token::Word(run.to_string()),
+        _ if counts && run.len() >= 2 && units::is_known(run) => Token::Word(run.to_string()),
+        _ if spaced && run.len() >= 4 && run.bytes().all(|byte| byte.is_ascii_lowercase()) => {
+            Token::Word(run.to_string())
+        }
+        _ => return None,
+    })
+}
+
+/// What a text stands for that is not prose.
+pub fn in_text(content: &str) -> Option<Token> {
+    if let Some(function) = Function::named(content) {
+        return Some(Token::Function(function));
+    }
+    let lower = content.trim_end_matches('.').to_ascii_lowercase();
+    Some(match lower.as_str() {
+        "and" => Token::And,
+        "or" => Token::Or,
+        "infinity" => Token::Infinity,
+        "percent" => Token::Percent,
+        "degrees" | "degree" => Token::Degree,
+        "mod" => Token::Modulo,
+        "log" => Token::Log,
+        _ => return choice(content),
+    })
+}
+
+/// One letter, in brackets or not.
+fn choice(content: &str) -> Option<Token> {
+    let named = ["Option ", "option ", "Choice ", "choice "].iter().find_map(|name| content.strip_prefix(name));
+    let inner = named.unwrap_or(content).trim().trim_end_matches(['.', ':']);
+    let bracketed = inner.strip_prefix('(').and_then(|inner| inner.strip_suffix(')'));
+    let letter = bracketed.unwrap_or(inner);
+    if letter.len() != 1 || !letter.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        return None;
+    }
+    Some(match letter {
+        _ if bracketed.is_some() && letter.bytes().all(|byte| byte.is_ascii_uppercase()) => {
+            Token::Choice(letter.to_string())
+        }
+        "e" => Token::E,
+        "i" => Token::I,
+        _ => Token::Letter(letter.to_string()),
+    })
+}
+
+/// A word with its spaces made equal.
+pub fn word(content: &str) -> Token {
+    let spaced = content.replace("\\ ", " ").replace("\\,", " ").replace(['~', '$', '{', '}'], " ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    Token::Word(words.join(" ").trim_end_matches(['.', ',', ':']).to_string())
+}
+
+/// What a command stands for: nothing for markup; None if it is not known.
+pub fn command(name: &str) -> Option<Option<Token>> {
+    if let Some(function) = Function::named(name) {
+        return Some(Some(Token::Function(function)));
+    }
+    Some(Some(match name {
+        "displaystyle" | "textstyle" | "scriptstyle" | "quad" | "qquad" | "boldsymbol" | "bm" | "mathit" | "mathbf"
+        | "underline" | "limits" | "ensuremath" | "bf" | "it" | "large" | "Large" | "boxed" | "fbox" | "thinspace"
+        | "hat" | "vec" | "mathcal" | "nonumber" | "hfill" | "space" => return Some(None),
+        "pi" => Token::Pi,
+        "infty" => Token::Infinity,
+        "pm" => Token::PlusMinus,
+        "mp" => Token::MinusPlus,
+        "times" | "cdot" | "ast" | "cdotp" => Token::Times,
+        "div" => Token::Slash,
+        "le" | "leq" | "leqslant" => Token::Relation(Relation::LessOrEqual),
+        "ge" | "geq" | "geqslant" => Token::Relation(Relation::GreaterOrEqual),
+        "lt" => Token::Relation(Relation::Less),
+        "gt" => Token::Relation(Relation::Greater),
+        "ne" | "neq" => Token::Relation(Relation::NotEqual),
+        "approx" => Token::Relation(Relation::Approximately),
+        "equiv" => Token::Relation(Relation::Congruent),
+        "in" => Token::Relation(Relation::In),
+        "cup" => Token::Union,
+        "setminus" | "backslash" => Token::Without,
+        "emptyset" | "varnothing" => Token::EmptySet,
+        "circ" | "degree" => Token::Degree,
+        "lfloor" => Token::Open(Bracket::Floor),
+        "rfloor" => Token::Close(Bracket::Floor),
+        "lceil" => Token::Open(Bracket::Ceiling),
+        "rceil" => Token::Close(Bracket::Ceiling),
+        "lvert" => Token::Open(Bracket::Bars),
+        "rvert" => Token::Close(Bracket::Bars),
+        "vert" => Token::Bar,
+        "langle" => Token::Open(Bracket::Angle),
+        "rangle" => Token::Close(Bracket::Angle),
+        "lbrace" => Token::Open(Bracket::Curly),
+        "rbrace" => Token::Close(Bracket::Curly),
+        "lbrack" => Token::Open(Bracket::Square),
+        "rbrack" => Token::Close(Bracket::Square),
+        "choose" => Token::Choose,
+        "over" => Token::Over,
+        "mod" | "pmod" | "bmod" => Token::Modulo,
+        "land" | "wedge" => Token::And,
+        "lor" | "vee" => Token::Or,
+        "log" => Token::Log,
+        "colon" => Token::Colon,
+        "lbrac" => return None,
+        "angle" | "triangle" | "measuredangle" => Token::Word(name.to_string()),
+        _ if is_letter(name) => Token::Letter(format!("\\{}", name.strip_prefix("var").unwrap_or(name))),
+        _ => return None,
+    }))
+}
+
+fn is_letter(name: &str) -> bool {
+    const GREEK: &str = "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho \
+        varrho sigma tau upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell";
+    GREEK.split_whitespace().any(|letter| letter == name)
+}

@@ -1,0 +1,33 @@
+//! What a comparison may cost.
+
+/// A step is about twenty nanoseconds.
+const STEPS: u64 = 500_000;
+/// Rational numbers have at most this many bits above and below the line: 3,000 digits.
+pub const MAX_BITS: u64 = 10_000;
+
+/// What is left of the steps that one comparison may take.
+#[derive(Debug)]
+pub struct Work {
+    left: u64,
+}
+
+impl Work {
+    /// All of them.
+    pub fn new() -> Self {
+        Self { left: STEPS }
+    }
+
+    /// Takes so many steps; None if there are not as many left.
+    pub fn spend(&mut self, steps: u64) -> Option<()> {
+        self.left = self.left.checked_sub(steps)?;
+        Some(())
+    }
+
+    /// Takes the steps of a product and a greatest common divisor of numbers of so many bits; None if they are too long.
+    pub fn spend_on_bits(&mut self, bits: u64) -> Option<()> {
+        if bits > MAX_BITS {
+            return None;
+        }
+        self.spend(20 + bits * bits / 256)
+    }
+}
