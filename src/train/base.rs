@@ -17,7 +17,6 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::TrainArgs;
-use super::checkpoint::{self, Manifest};
 use super::store::Folder;
 use crate::failure::Failure;
 
@@ -50,7 +49,7 @@ impl Base {
         args: &TrainArgs,
         context: &SessionContext,
         out: &Folder,
-        checkpoint: Option<&Manifest>,
+        is_started: bool,
     ) -> Result<Self, Failure> {
         let (folder, name, hash, new, made) = match (&args.model, &args.init) {
             (Some(model), _) => {
@@ -60,9 +59,9 @@ impl Base {
             }
             (None, Some(init)) => {
                 let (given, hash) = config(init)?;
-                let made = match checkpoint {
-                    Some(manifest) => checkpoint::fetch(out, manifest, |name| MADE.contains(&name)).await?,
-                    None => made(args, context, &given).await?,
+                let made = match is_started {
+                    true => kept(out).await?,
+                    false => made(args, context, &given).await?,
                 };
                 (made.path().to_path_buf(), init.display().to_string(), hash, Some(args.seed), Some(made))
             }
@@ -93,12 +92,16 @@ impl Base {
         })
     }
 
-    /// The files that a checkpoint needs to go on: those of a new model, which only that training made.
-    pub fn made(&self) -> Vec<PathBuf> {
-        match self.new {
-            Some(_) => MADE.iter().map(|name| self.folder.join(name)).collect(),
-            None => vec![],
+    /// Puts what a new model needs beside its weights into the folder where these will come: rows that come later would make
+    /// another tokenizer.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub async fn keep(&self, out: &Folder) -> Result<(), Failure> {
+        for name in MADE.iter().filter(|_| self.new.is_some()) {
+            out.write(name, std::fs::read(self.folder.join(name))?).await?;
         }
+        Ok(())
     }
 
     /// Its files but the weights, and what repeats them in other formats.
@@ -163,6 +166,18 @@ async fn made(args: &TrainArgs, context: &SessionContext, given: &Value) -> Resu
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     train::train_tokenizer(&texts, vocabulary, folder.path())?;
     train::write_configs(given, folder.path())?;
+    Ok(folder)
+}
+
+/// A folder with what [`Base::keep`] put there.
+async fn kept(out: &Folder) -> Result<TempDir, Failure> {
+    let folder = tempfile::tempdir()?;
+    for name in MADE {
+        let Some(bytes) = out.read(name).await? else {
+            return Err(Failure::Failed(format!("{} lacks {name}: begin anew in a new folder", out.shown())));
+        };
+        std::fs::write(folder.path().join(name), bytes)?;
+    }
     Ok(folder)
 }
 

@@ -1,11 +1,9 @@
 //! Checkpoints: everything that a training needs to go on to the same weights. What makes one whole is written last.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use asap_lm::train::{STATE_FILES, Trainer};
+use asap_lm::train::Trainer;
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 
 use super::store::{Folder, Stored};
 use super::summary::Learning;
@@ -40,20 +38,10 @@ fn folder_of(step: u64) -> String {
 ///
 /// # Errors
 /// If a file cannot be written; then the checkpoints before are what they were.
-pub async fn save(
-    out: &Folder,
-    trainer: &Trainer,
-    mut manifest: Manifest,
-    base: &[PathBuf],
-    kept: usize,
-) -> Result<(), Failure> {
+pub async fn save(out: &Folder, trainer: &Trainer, mut manifest: Manifest, kept: usize) -> Result<(), Failure> {
     let folder = folder_of(manifest.step);
     let work = out.work()?;
     tokio::task::block_in_place(|| trainer.save(work.path()))?;
-    for file in base {
-        let name = file.file_name().unwrap_or_default();
-        std::fs::copy(file, work.path().join(name))?;
-    }
     for entry in std::fs::read_dir(work.path())? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -98,22 +86,13 @@ pub async fn newest(out: &Folder) -> Result<Option<Manifest>, Failure> {
 /// # Errors
 /// If a file is not what was stored, or is of another model.
 pub async fn restore(out: &Folder, manifest: &Manifest, trainer: &mut Trainer) -> Result<(), Failure> {
-    let work = fetch(out, manifest, |name| STATE_FILES.contains(&name)).await?;
+    let work = out.work()?;
+    for (name, stored) in &manifest.files {
+        out.fetch(&format!("{}/{name}", folder_of(manifest.step)), stored, &work.path().join(name)).await?;
+    }
     tokio::task::block_in_place(|| trainer.restore(work.path(), manifest.step))?;
     complain(&format!("note: goes on after step {} of {}", manifest.step, out.shown()));
     Ok(())
-}
-
-/// The files of a checkpoint that are asked for, on this machine.
-///
-/// # Errors
-/// If one is not what was stored.
-pub async fn fetch(out: &Folder, manifest: &Manifest, wanted: impl Fn(&str) -> bool) -> Result<TempDir, Failure> {
-    let work = out.work()?;
-    for (name, stored) in manifest.files.iter().filter(|(name, _)| wanted(name)) {
-        out.fetch(&format!("{}/{name}", folder_of(manifest.step)), stored, &work.path().join(name)).await?;
-    }
-    Ok(work)
 }
 
 /// Removes all of them.

@@ -41,7 +41,7 @@ use base::Base;
 use checkpoint::Manifest;
 use metrics::{Line, Metrics};
 use plan::{Plan, Rates};
-use settings::Settings;
+use settings::{Settings, Started};
 use store::Folder;
 use summary::{Learning, TrainingSummary};
 
@@ -205,16 +205,16 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     let out = Folder::open(&args.out)?;
     out.clear_work()?;
     let context = session(asap_udfs::Settings::default(), &Llm::default())?;
-    let held = Settings::held(&out).await?;
+    let held = Started::held(&out).await?;
     if held.is_none() && out.holds_files()? {
         return Err(Failure::Usage(format!("{} exists; name a new folder for the model, or remove it", out.shown())));
     }
     let (checkpoint, whole) = (checkpoint::newest(&out).await?, model::trained(&out).await?);
-    let base = Base::find(&args, &context, &out, checkpoint.as_ref()).await?;
+    let base = Base::find(&args, &context, &out, held.is_some()).await?;
     let settings = args.settings(&base);
-    let difference = held.and_then(|held| settings.difference(&held));
+    let difference = held.as_ref().and_then(|held| settings.difference(&held.settings));
     // Of a training that has neither there is nothing to lose.
-    if let (Some(difference), true) = (difference, checkpoint.is_some() || whole.is_some()) {
+    if let (Some(difference), true) = (&difference, checkpoint.is_some() || whole.is_some()) {
         return Err(Failure::Usage(format!(
             "{} holds another training ({difference}): name a new folder, or the same settings",
             out.shown()
@@ -224,8 +224,17 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
         complain(&format!("note: nothing to do, {} was trained before", out.shown()));
         return Ok(print_as(args.format, &summary, || summary.table())?);
     }
-    let mut training = Training::prepare(&args, &context, out, base, settings, checkpoint).await?;
-    training.settings.hold(&training.out).await?;
+    // What it began with is not begun with again.
+    let base = if difference.is_some() { Base::find(&args, &context, &out, false).await? } else { base };
+    let version = held.filter(|_| difference.is_none()).map(|held| held.version);
+    let resume = match &checkpoint {
+        Some(held) => Some(held.position.parse()?),
+        None => version.map(|version| Position { version, epoch: 0, window: 0, row: 0 }),
+    };
+    let mut training = Training::prepare(&args, &context, out, base, settings, checkpoint, resume).await?;
+    let started = Started { settings: training.settings.clone(), version: training.position.version };
+    training.base.keep(&training.out).await?;
+    started.hold(&training.out).await?;
     let end = training.run(&args, &stop).await;
     training.bar.finish();
     end?;
@@ -261,12 +270,12 @@ impl Training {
         base: Base,
         settings: Settings,
         checkpoint: Option<Manifest>,
+        resume: Option<Position>,
     ) -> Result<Self, Failure> {
         let tokenizer = Arc::new(Tokenizer::load(&base.folder)?);
         let template = ExampleTemplate::load(&base.folder, None, &tokenizer)?;
         let (max_length, long, held_back) = (settings.max_length, args.long.into(), settings.held_back);
         let encoder = Arc::new(Encoder { template, tokenizer, max_length, long, held_back });
-        let resume = checkpoint.as_ref().map(|held| held.position.parse::<Position>()).transpose()?;
         let config = FeedConfig {
             location: args.data.clone(),
             columns: args.columns.clone(),
@@ -388,7 +397,7 @@ impl Training {
             files: BTreeMap::new(),
         };
         self.metrics.write(&self.out).await?;
-        checkpoint::save(&self.out, &self.trainer, manifest, &self.base.made(), args.checkpoints).await
+        checkpoint::save(&self.out, &self.trainer, manifest, args.checkpoints).await
     }
 
     /// Writes the model, and removes the checkpoints.

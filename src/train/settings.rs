@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::store::Folder;
 use crate::failure::Failure;
 
-/// The file that holds them, written before anything else.
+/// The file that says which training a folder is of, written before anything else.
 const FILE: &str = "settings.json";
 
 /// Everything that changes the trained weights. What only changes speed or memory is not here.
@@ -49,26 +49,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those of the training that a folder holds; None if it holds none.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub async fn held(out: &Folder) -> Result<Option<Self>, Failure> {
-        let Some(text) = out.read(FILE).await? else { return Ok(None) };
-        let held = serde_json::from_slice(&text);
-        held.map(Some)
-            .map_err(|error| Failure::Failed(format!("{}: {FILE} was written by another asap: {error}", out.shown())))
-    }
-
-    /// Makes a folder that of a training with these settings.
-    ///
-    /// # Errors
-    /// If nothing can be written there.
-    pub async fn hold(&self, out: &Folder) -> Result<(), Failure> {
-        let text = serde_json::to_vec_pretty(self).map_err(|error| Failure::Failed(error.to_string()))?;
-        out.write(FILE, text).await
-    }
-
     /// The first setting that another training had otherwise: its name, what it had, and what is asked for now.
     pub fn difference(&self, held: &Self) -> Option<String> {
         let (Ok(Value::Object(asked)), Ok(Value::Object(held))) =
@@ -79,5 +59,37 @@ impl Settings {
         let name = asked.keys().find(|name| asked.get(*name) != held.get(*name))?;
         let shown = |of: &serde_json::Map<String, Value>| of.get(name).map_or("nothing".to_string(), Value::to_string);
         Some(format!("{name} was {}, and is {} now", shown(&held), shown(&asked)))
+    }
+}
+
+/// What a folder is a training of.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Started {
+    /// The settings.
+    pub settings: Settings,
+    /// The version of the table with which it began: a training that was killed before its first checkpoint begins with the same
+    /// rows.
+    pub version: u64,
+}
+
+impl Started {
+    /// The training that a folder holds; None if it holds none.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn held(out: &Folder) -> Result<Option<Self>, Failure> {
+        let Some(text) = out.read(FILE).await? else { return Ok(None) };
+        let held = serde_json::from_slice(&text);
+        held.map(Some)
+            .map_err(|error| Failure::Failed(format!("{}: {FILE} was written by another asap: {error}", out.shown())))
+    }
+
+    /// Makes a folder that of this training.
+    ///
+    /// # Errors
+    /// If nothing can be written there.
+    pub async fn hold(&self, out: &Folder) -> Result<(), Failure> {
+        let text = serde_json::to_vec_pretty(self).map_err(|error| Failure::Failed(error.to_string()))?;
+        out.write(FILE, text).await
     }
 }

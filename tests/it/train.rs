@@ -1,10 +1,15 @@
 //! What a user sees of `asap train`.
 
 use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::common::{Finished, Workplace};
+use crate::support::s3::{point, serve};
 
 fn config() -> Value {
     json!({
@@ -143,8 +148,7 @@ fn the_same_command_goes_on_to_the_same_weights() {
 
     // Killed as soon as there is a checkpoint, and asked to end the next time.
     for (signal, code) in [("KILL", None), ("TERM", Some(75))] {
-        let mut child =
-            train("again").stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn().unwrap();
+        let mut child = train("again").stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let checkpoints = || fs::read_dir(workplace.path("again/checkpoints")).map_or(0, |found| found.count());
         let metrics =
             || fs::read_to_string(workplace.path("again/metrics.jsonl")).map_or(0, |text| text.lines().count());
@@ -220,4 +224,62 @@ fn a_model_is_trained_further_and_keeps_what_it_is() {
     .unwrap();
     let refused = workplace.run(&[&["train", "--init", "wide.json", "--data", "traces"], &too_large[..]].concat());
     assert!(refused.code == 1 && refused.stderr.contains("not enough memory"), "{}", refused.stderr);
+}
+
+/// A training of a table that a run fills meanwhile is killed again and again, on files and in an object store; another is not.
+/// `KILLS` says how often.
+#[test]
+fn killed_at_random_moments_it_ends_with_the_same_weights() {
+    let kills: u32 = std::env::var("KILLS").map_or(3, |kills| kills.parse().unwrap());
+    let workplace = prepared();
+    fs::create_dir_all(workplace.path("s3/lake")).unwrap();
+    let s3 = serve(&workplace.path("s3"));
+    let run = |part: &str| {
+        let base =
+            ["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "3", "--commit-every", "50ms"];
+        workplace.run(&[&base[..], &["--part", part]].concat()).ok();
+    };
+    run("1/2");
+    let train = |out: &str| {
+        let base =
+            ["train", "--init", "config.json", "--data", "out", "--follow", "--epochs", "3", "--accumulate", "2"];
+        let more = ["--max-length", "600", "--long", "cut", "--checkpoint-every", "3", "--warmup-steps", "2"];
+        let mut command = workplace.command(&[&base[..], &more, &["--learning-rate", "1e-2", "--out", out]].concat());
+        point(&mut command, s3);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    };
+    // All begin with the same version, before the rest of the rows comes.
+    let outs = ["whole", "again", "s3://lake/again"];
+    let started = |out: &str| match out.strip_prefix("s3://") {
+        Some(object) => workplace.path(&format!("s3/{object}/settings.json")),
+        None => workplace.path(&format!("{out}/settings.json")),
+    };
+    let mut children = outs.map(|out| train(out).spawn().unwrap());
+    while !outs.iter().all(|out| started(out).exists()) {
+        assert!(children.iter_mut().all(|child| child.try_wait().unwrap().is_none()), "one ended early");
+        std::thread::yield_now();
+    }
+    let begun = Instant::now();
+    run("2/2");
+    let [whole, mut again, mut on_s3] = children;
+    let whole = whole.wait_with_output().unwrap();
+    assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
+    let long = begun.elapsed();
+    again.kill().unwrap();
+    on_s3.kill().unwrap();
+
+    let mut random = ChaCha8Rng::seed_from_u64(7);
+    for out in ["again", "s3://lake/again"] {
+        for _ in 0..kills {
+            let mut child = train(out).stderr(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(random.next_u64() % (long.as_millis() as u64).max(1)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let last = train(out).output().unwrap();
+        assert!(last.status.success(), "{}", String::from_utf8_lossy(&last.stderr));
+    }
+    assert_eq!(weights(&workplace, "again"), weights(&workplace, "whole"));
+    assert_eq!(weights(&workplace, "s3/lake/again"), weights(&workplace, "whole"));
 }

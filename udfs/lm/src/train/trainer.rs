@@ -8,7 +8,7 @@ use crate::decoder::Decoder;
 use crate::{LmError, Result};
 
 /// Files of a state: weights, and the optimizer's moments.
-pub const STATE_FILES: [&str; 2] = ["weights.safetensors", "moments.safetensors"];
+const STATE_FILES: [&str; 2] = ["weights.safetensors", "moments.safetensors"];
 
 /// How steps are made.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,7 +86,7 @@ impl Trainer {
         Ok(Step { loss: nats / learned as f64, norm, tokens, learned })
     }
 
-    /// Writes [`STATE_FILES`] to a folder: from them training goes on to the same bits.
+    /// Writes weights and moments to a folder: from them training goes on to the same bits.
     ///
     /// # Errors
     /// If a file cannot be written.
