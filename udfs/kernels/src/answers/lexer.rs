@@ -202,7 +202,7 @@ impl<'a> Lexer<'a> {
             if !is_decimal(behind) {
                 self.place += 1;
                 // A full stop ends an answer; what else points may mean is not known.
-                if !behind.trim_matches(|c: char| c.is_whitespace() || "$}*".contains(c)).is_empty() {
+                if !behind.trim_start_matches(|c: char| c.is_whitespace() || "$}*".contains(c)).is_empty() {
                     self.found.push(Token::Opaque(".".to_string()));
                 }
                 return;

@@ -90,6 +90,11 @@ fn equation(sides: &[Part<'_>], read: Reader<'_>, work: &mut Work) -> Option<Sha
         return Some(Shape::Definition { name: name?, value: Box::new(value), difference: None });
     };
     let both = difference(*left, *right, work);
+    // `x = y` defines neither.
+    let is_letter = |part: Part<'_>| matches!(part.tokens(), [Token::Letter(_)]);
+    if is_letter(*left) && is_letter(*right) {
+        return both.map(Shape::Equation);
+    }
     if let Some(name) = name {
         return Some(Shape::Definition { name, value: Box::new(read(*right, work)), difference: both });
     }
