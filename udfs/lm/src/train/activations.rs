@@ -12,7 +12,7 @@ use crate::layer::{LeftByMlp, Run};
 use crate::ops::{Sequence, read};
 
 /// Tokens of a block: no matter how many cores there are, so that weights do not depend on them.
-const BLOCK: usize = 256;
+const BLOCK: usize = 512;
 
 /// What a micro-batch leaves on its way through the model, and needs on its way back; the memory is handed on to the next.
 #[derive(Debug)]

@@ -29,7 +29,6 @@ pub struct LinearGradient<'a> {
 
 /// The gradient by the weights of a layer, each as in [`LayerWeights`].
 #[derive(Debug)]
-#[allow(missing_docs, reason = "they are LayerWeights'")]
 pub struct LayerGradient<'a> {
     pub input_norm: &'a mut [f32],
     pub q: LinearGradient<'a>,

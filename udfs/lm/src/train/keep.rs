@@ -156,3 +156,41 @@ impl Kept {
         (&mut self.inputs[layer], &mut self.attended[attended], &mut self.mlps[mlp])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::golden;
+
+    #[test]
+    fn the_bytes_that_are_said_are_those_of_the_arrays() {
+        let config = ModelConfig::load(&golden("qwen2")).unwrap();
+        let floats = |keep: Keep| -> u64 {
+            let mut kept = Kept::new(keep);
+            kept.reserve(&config, 100);
+            kept.reserve(&config, 70);
+            let mut sum: usize = kept.inputs.iter().map(Vec::capacity).sum();
+            for Attended { q, k, v, gathered, log_sums } in &kept.attended {
+                sum += [q, k, v, gathered, log_sums].map(Vec::capacity).iter().sum::<usize>();
+            }
+            sum += kept
+                .mlps
+                .iter()
+                .map(|mlp| [&mlp.half, &mlp.gate, &mlp.up].map(Vec::capacity).iter().sum::<usize>())
+                .sum::<usize>();
+            sum as u64
+        };
+        let [inputs, attention, all] = Keep::ALL.map(|keep| keep.bytes(&config, 100));
+        assert_eq!(attention - inputs, 4 * (floats(Keep::Attention) - floats(Keep::Inputs)));
+        assert_eq!(all - attention, 4 * (floats(Keep::All) - floats(Keep::Attention)));
+        assert!(inputs > 4 * floats(Keep::Inputs) && floats(Keep::Inputs) > 0);
+
+        assert_eq!(Keep::most_within(attention, &config, 100), Some(Keep::Attention));
+        assert_eq!(Keep::most_within(inputs - 1, &config, 100), None);
+        let parameters: usize = {
+            let weights: Weights = Weights::load(&golden("qwen2"), &config).unwrap();
+            weights.named().iter().map(|(_, tensor)| tensor.elem_count()).sum()
+        };
+        assert_eq!(state_bytes(&config).unwrap(), 16 * parameters as u64);
+    }
+}

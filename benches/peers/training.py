@@ -1,0 +1,81 @@
+"""Training against transformers: forward, gradient, clipping and AdamW in f32, one thread, random weights. Cases are 2.7
+million parameters with 16 chains of 256 tokens and 64 of 54, and the shape of Qwen2.5-0.5B with one chain of 2,048.
+
+    python3 benches/peers/training.py
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+
+from common import ROOT, is_with, measured
+
+PACKAGES = ["torch==2.15.0", "transformers==5.23.0"]
+# Ours has to be so much faster than the peer.
+GOAL = 1.5
+SMALL = dict(
+    vocab_size=2816, hidden_size=192, intermediate_size=768, num_hidden_layers=4, num_attention_heads=6,
+    num_key_value_heads=2,
+)
+LARGE = dict(
+    vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
+    num_key_value_heads=2,
+)
+# Shape, chains, tokens of each, steps that are measured.
+CASES = {"16x256": (SMALL, 16, 256, 5), "64x54": (SMALL, 64, 54, 5), "0.5b": (LARGE, 1, 2048, 2)}
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--peer", choices=CASES, help=argparse.SUPPRESS)
+    given = arguments.parse_args()
+    if given.peer:
+        return run_peer(*CASES[given.peer])
+    if not is_with("training", *PACKAGES):
+        return
+    bench = ["cargo", "bench", "--workspace", "--locked", "--bench", "training"]
+    ours = {case["case"]: case for case in lines_of_json(bench)}
+    row = "{:<34}{:>9}{:>9}{:>8}{:>9}".format
+    print(row("", "ours", "peer", "ratio", "goal"))
+    for case, (_, chains, length, _) in CASES.items():
+        (theirs,) = lines_of_json([sys.executable, __file__, "--peer", case])
+        speeds = [chains * length / run["cpu"] for run in (ours[case], theirs)]
+        ratio = f"{speeds[0] / speeds[1]:.2f}"
+        print(row(f"{case}, tokens/CPU s", *map("{:.0f}".format, speeds), ratio, f"> {GOAL}"))
+    two = ours["16x256"]["wall"] / ours["16x256-two-cores"]["wall"]
+    print(row("16x256, two cores over one", f"{two:.2f}", "", "", "> 1.8"))
+
+
+def lines_of_json(command):
+    """What a command says in JSON, line by line."""
+    lines = subprocess.check_output(command, text=True, cwd=ROOT).splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def run_peer(shape, chains, length, steps):
+    """One case in a process of its own."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = Qwen2ForCausalLM(Qwen2Config(**shape, rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True)).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.0, fused=True)
+    ids = torch.arange(chains * (length + 1)).mul(7919).remainder(shape["vocab_size"]).view(chains, length + 1)
+
+    def step():
+        # As many tokens are read as with ours: the last one of a chain is only learned.
+        logits = model(ids[:, :-1], use_cache=False).logits
+        torch.nn.functional.cross_entropy(logits.view(-1, shape["vocab_size"]), ids[:, 1:].reshape(-1)).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    step()
+    _, cpu = measured(step, steps)
+    print(json.dumps({"cpu": cpu}))
+
+
+if __name__ == "__main__":
+    main()

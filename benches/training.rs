@@ -1,0 +1,125 @@
+//! Steps of training on random weights: 2.7 million parameters, and the shape of Qwen2.5-0.5B. The peer is transformers:
+//! `python3 benches/peers/training.py`.
+//!
+//! Each case is a process of its own, since it is measured by its peak memory and its number of threads too, and gives one
+//! line of JSON. `cargo bench --workspace --locked --bench training` runs the cases of the peer; names of cases after `--`
+//! run those.
+
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
+
+use std::process::Command;
+use std::time::Instant;
+
+use asap_lm::config::ModelConfig;
+use asap_lm::decoder::Decoder;
+use asap_lm::train::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, random, state_bytes};
+use cpu_time::ProcessTime;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Says to a process of this bench which case it is.
+const CASE: &str = "ASAP_BENCH_CASE";
+
+const SMALL: &str = r#"{
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 192,
+    "intermediate_size": 768, "max_position_embeddings": 32768, "num_attention_heads": 6, "num_hidden_layers": 4,
+    "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "vocab_size": 2816
+}"#;
+
+const LARGE: &str = r#"{
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 896,
+    "intermediate_size": 4864, "max_position_embeddings": 32768, "num_attention_heads": 14, "num_hidden_layers": 24,
+    "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "vocab_size": 151936
+}"#;
+
+struct Case {
+    name: &'static str,
+    shape: &'static str,
+    keep: Keep,
+    threads: usize,
+    chains: usize,
+    tokens: usize,
+    steps: usize,
+    /// Whether the peer's script asks for it.
+    of_peer: bool,
+}
+
+const CASES: [Case; 8] = [
+    Case::small("16x256", 16, 256),
+    Case::small("64x54", 64, 54),
+    Case { threads: 2, ..Case::small("16x256-two-cores", 16, 256) },
+    Case::large("0.5b", Keep::All),
+    Case { of_peer: false, ..Case::large("0.5b-attention", Keep::Attention) },
+    Case { of_peer: false, ..Case::large("0.5b-inputs", Keep::Inputs) },
+    Case { of_peer: false, threads: 2, ..Case::large("0.5b-two-cores", Keep::All) },
+    Case { of_peer: false, threads: 2, tokens: 16_384, steps: 1, ..Case::large("0.5b-16k-inputs", Keep::Inputs) },
+];
+
+fn main() {
+    if let Ok(name) = std::env::var(CASE) {
+        return CASES.iter().find(|case| case.name == name).unwrap().measure();
+    }
+    let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    for case in &CASES {
+        if if named.is_empty() { case.of_peer } else { named.iter().any(|name| name == case.name) } {
+            let mut process = Command::new(std::env::current_exe().unwrap());
+            process.env(CASE, case.name).env("RAYON_NUM_THREADS", case.threads.to_string());
+            assert!(process.status().unwrap().success(), "{}", case.name);
+        }
+    }
+}
+
+impl Case {
+    const fn small(name: &'static str, chains: usize, tokens: usize) -> Self {
+        Self { name, shape: SMALL, keep: Keep::All, threads: 1, chains, tokens, steps: 5, of_peer: true }
+    }
+
+    const fn large(name: &'static str, keep: Keep) -> Self {
+        Self { name, shape: LARGE, keep, threads: 1, chains: 1, tokens: 2048, steps: 2, of_peer: true }
+    }
+
+    /// Makes a step and some more, and prints the best of those.
+    fn measure(&self) {
+        let config = ModelConfig::parse(self.shape).unwrap();
+        let expected = state_bytes(&config).unwrap() + self.keep.bytes(&config, self.chains * self.tokens);
+        let weights = random::weights(&config, 1).unwrap();
+        let decoder = Decoder::new(config, weights);
+        let token = |i: usize| (i * 7919 % decoder.config.vocab_size) as u32;
+        let example = |chain: usize| {
+            let first = chain * (self.tokens + 1);
+            Example { ids: (first..first + self.tokens + 1).map(token).collect(), prompt: 1 }
+        };
+        let examples: Vec<Example> = (0..self.chains).map(example).collect();
+        let batch = Batch::new(&examples);
+        let constants = AdamWConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0, clip: 1.0 };
+        let mut optimizer = AdamW::new(constants, &decoder.weights);
+        let mut sum = Gradient::zeros(&decoder.weights);
+        let mut activations = Activations::new(self.keep);
+        let (mut cpu, mut wall) = (f64::MAX, f64::MAX);
+        for step in 0..=self.steps {
+            let (begun, clock) = (ProcessTime::now(), Instant::now());
+            sum.clear();
+            activations.gradient(&decoder, &batch, 1.0 / batch.targets.len() as f32, &mut sum).unwrap();
+            let norm = sum.norm();
+            optimizer.step(&decoder.weights, &sum, norm, 1e-4).unwrap();
+            // The first step finds its memory.
+            if step > 0 {
+                cpu = cpu.min(begun.elapsed().as_secs_f64());
+                wall = wall.min(clock.elapsed().as_secs_f64());
+            }
+        }
+        let (name, tokens, peak) = (self.name, batch.ids.len(), peak());
+        println!(
+            r#"{{"case": "{name}", "tokens": {tokens}, "cpu": {cpu:.3}, "wall": {wall:.3}, "peak": {peak}, "expected": {expected}}}"#
+        );
+    }
+}
+
+/// The most memory that this process held, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kilobytes =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kilobytes.map_or(0, |kilobytes: u64| kilobytes * 1024)
+}
