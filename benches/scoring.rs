@@ -6,7 +6,6 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
 
-use std::process::Command;
 use std::time::Instant;
 
 use asap_lm::config::ModelConfig;
@@ -17,17 +16,11 @@ use asap_lm::weights::Weights;
 use candle_core::{Device, Tensor};
 use cpu_time::ProcessTime;
 
+#[path = "common/processes.rs"]
+mod processes;
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Says to a process of this bench which case it is.
-const CASE: &str = "ASAP_BENCH_CASE";
-
-const SHAPE: &str = r#"{
-    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 896,
-    "intermediate_size": 4864, "max_position_embeddings": 32768, "num_attention_heads": 14, "num_hidden_layers": 24,
-    "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "vocab_size": 151936
-}"#;
 
 struct Case {
     name: &'static str,
@@ -55,25 +48,20 @@ const CASES: [Case; 10] = [
 ];
 
 fn main() {
-    if let Ok(name) = std::env::var(CASE) {
+    if let Some(name) = processes::case() {
         let case = CASES.iter().find(|case| case.name == name).unwrap();
         return if case.bf16 { case.measure::<Bf16Matrix>() } else { case.measure::<Tensor>() };
     }
-    let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     for case in &CASES {
-        let asked = if named.is_empty() { case.runs > 1 } else { named.iter().any(|name| name == case.name) };
-        if asked {
-            let mut process = Command::new(std::env::current_exe().unwrap());
-            process.env(CASE, case.name).env("RAYON_NUM_THREADS", case.threads.to_string());
-            assert!(process.status().unwrap().success(), "{}", case.name);
-        }
+        processes::run(case.name, case.threads, case.runs > 1);
     }
 }
 
 impl Case {
     /// Scores 40 positions and prints the best run. What attention alone takes is measured beside it.
     fn measure<M: Projection>(&self) {
-        let config = ModelConfig { num_hidden_layers: self.layers, ..ModelConfig::parse(SHAPE).unwrap() };
+        let config =
+            ModelConfig { num_hidden_layers: self.layers, ..ModelConfig::parse(processes::HALF_A_BILLION).unwrap() };
         let mut random = Random(1);
         let weights = Weights::<M>::build(&config, |_, shape| {
             let values = random.values(shape.iter().product());
@@ -99,7 +87,7 @@ impl Case {
             cpu = cpu.min(begun.elapsed().as_secs_f64());
             wall = wall.min(clock.elapsed().as_secs_f64());
         }
-        let (name, peak) = (self.name, peak());
+        let (name, peak) = (self.name, processes::peak());
         let attention = if self.lengths.len() > 1 { self.attention(&decoder, &mut random) } else { 0.0 };
         println!(
             r#"{{"case": "{name}", "tokens": {tokens}, "cpu": {cpu:.3}, "wall": {wall:.3}, "attention": {attention:.3}, "peak": {peak}}}"#
@@ -142,12 +130,4 @@ impl Random {
         };
         (0..count).map(draw).collect()
     }
-}
-
-/// The most memory that this process held, in bytes.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kilobytes =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
-    kilobytes.map_or(0, |kilobytes: u64| kilobytes * 1024)
 }

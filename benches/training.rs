@@ -7,7 +7,6 @@
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
 
-use std::process::Command;
 use std::time::Instant;
 
 use asap_lm::config::ModelConfig;
@@ -15,22 +14,16 @@ use asap_lm::decoder::Decoder;
 use asap_lm::train::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, random, state_bytes};
 use cpu_time::ProcessTime;
 
+#[path = "common/processes.rs"]
+mod processes;
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// Says to a process of this bench which case it is.
-const CASE: &str = "ASAP_BENCH_CASE";
 
 const SMALL: &str = r#"{
     "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 192,
     "intermediate_size": 768, "max_position_embeddings": 32768, "num_attention_heads": 6, "num_hidden_layers": 4,
     "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "vocab_size": 2816
-}"#;
-
-const LARGE: &str = r#"{
-    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 896,
-    "intermediate_size": 4864, "max_position_embeddings": 32768, "num_attention_heads": 14, "num_hidden_layers": 24,
-    "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "vocab_size": 151936
 }"#;
 
 struct Case {
@@ -57,16 +50,11 @@ const CASES: [Case; 8] = [
 ];
 
 fn main() {
-    if let Ok(name) = std::env::var(CASE) {
+    if let Some(name) = processes::case() {
         return CASES.iter().find(|case| case.name == name).unwrap().measure();
     }
-    let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     for case in &CASES {
-        if if named.is_empty() { case.of_peer } else { named.iter().any(|name| name == case.name) } {
-            let mut process = Command::new(std::env::current_exe().unwrap());
-            process.env(CASE, case.name).env("RAYON_NUM_THREADS", case.threads.to_string());
-            assert!(process.status().unwrap().success(), "{}", case.name);
-        }
+        processes::run(case.name, case.threads, case.of_peer);
     }
 }
 
@@ -76,7 +64,16 @@ impl Case {
     }
 
     const fn large(name: &'static str, keep: Keep) -> Self {
-        Self { name, shape: LARGE, keep, threads: 1, chains: 1, tokens: 2048, steps: 2, of_peer: true }
+        Self {
+            name,
+            shape: processes::HALF_A_BILLION,
+            keep,
+            threads: 1,
+            chains: 1,
+            tokens: 2048,
+            steps: 2,
+            of_peer: true,
+        }
     }
 
     /// Makes a step and some more, and prints the best of those.
@@ -109,17 +106,9 @@ impl Case {
                 wall = wall.min(clock.elapsed().as_secs_f64());
             }
         }
-        let (name, tokens, peak) = (self.name, batch.ids.len(), peak());
+        let (name, tokens, peak) = (self.name, batch.ids.len(), processes::peak());
         println!(
             r#"{{"case": "{name}", "tokens": {tokens}, "cpu": {cpu:.3}, "wall": {wall:.3}, "peak": {peak}, "expected": {expected}}}"#
         );
     }
-}
-
-/// The most memory that this process held, in bytes.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kilobytes =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
-    kilobytes.map_or(0, |kilobytes: u64| kilobytes * 1024)
 }

@@ -3,10 +3,10 @@
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
-use asap_lm::example::{ExampleTemplate, Long};
-use asap_lm::{Tokenizer, locate};
+use asap_lm::example::Long;
+use asap_lm::locate;
 use asap_pipelines::corpus::ColumnMapping;
-use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position};
+use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Rows};
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
@@ -19,9 +19,6 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 use crate::failure::Failure;
 use crate::output::complain;
 use crate::progress::Opening;
-
-/// The label of a token that is not learned.
-const IGNORED: i32 = -100;
 
 /// What becomes of a row of too many tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -96,11 +93,7 @@ pub struct FeedArgs {
 /// # Errors
 /// If rows or model cannot be read, or if nobody reads what is written.
 pub async fn run(args: FeedArgs) -> Result<(), Failure> {
-    let folder = locate(&args.model)?;
-    let tokenizer = Arc::new(Tokenizer::load(&folder)?);
-    let template = ExampleTemplate::load(&folder, None, &tokenizer)?;
-    let (max_length, long) = (args.max_length, args.long.into());
-    let encoder = Arc::new(Encoder { template, tokenizer, max_length, long, held_back: 0.0 });
+    let encoder = Arc::new(Encoder::load(&locate(&args.model)?, args.max_length, args.long.into())?);
     let context = session(Settings::default(), &Llm::default())?;
     let config = FeedConfig {
         location: args.data.clone(),
@@ -112,8 +105,9 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
         part: (args.rank, args.world),
     };
     let opening = Opening::of(std::slice::from_ref(&args.data), false);
-    let mut feed = Feed::open(&context, config, encoder).await?;
+    let rows = Rows::open(&context, &config).await?;
     drop(opening);
+    let mut feed = Feed::begin(rows, config, encoder)?;
     feed.notes.iter().for_each(|note| complain(&format!("note: {note}")));
     let mut writer = Writer::new()?;
     while let Some(step) = feed.step(args.step as usize).await? {
@@ -154,9 +148,8 @@ fn failed(error: ArrowError) -> Failure {
 fn batch(step: &[Fed]) -> Result<RecordBatch, Failure> {
     let (mut ids, mut labels) = (ListBuilder::new(Int32Builder::new()), ListBuilder::new(Int32Builder::new()));
     for Fed { example, .. } in step {
-        ids.append_value(example.ids.iter().map(|id| Some(*id as i32)));
-        let learned = example.response().iter().map(|id| Some(*id as i32));
-        labels.append_value(std::iter::repeat_n(Some(IGNORED), example.prompt).chain(learned));
+        ids.append_value(example.input_ids().map(Some));
+        labels.append_value(example.labels().map(Some));
     }
     let positions = StringArray::from_iter_values(step.iter().map(|fed| fed.position.to_string()));
     let columns: [(&str, ArrayRef); 3] = [

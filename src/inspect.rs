@@ -6,7 +6,6 @@ use asap_pipelines::location;
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
 use clap::Args;
-use datafusion::common::DataFusionError;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -61,10 +60,7 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     let failures: Vec<String> = corpus.failures.iter().map(ToString::to_string).collect();
     let schemas = match corpus.inspect(&context, args.rows).await {
         Ok(schemas) => schemas,
-        Err(error) => {
-            let damaged = corpus.damaged(&context.state()).await;
-            return Err(damaged.map_or(error, DataFusionError::from).into());
-        }
+        Err(error) => return Err(corpus.named(&context.state(), error).await.into()),
     };
     let found = Found { schemas, failures };
     let shown = location::parse(&args.from).map_or(args.from.clone(), |url| location::display(&url));

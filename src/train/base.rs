@@ -188,8 +188,12 @@ async fn texts(args: &TrainArgs, context: &SessionContext) -> Result<Vec<String>
     let rows = rows.filter(col("status").is_null())?;
     let rows = rows.sort_by(vec![col("source").field("file"), col("source").field("row")])?;
     let rows = rows.select(["question", "cot", "answer"].map(|column| cast(col(column), DataType::Utf8View)))?;
+    let batches = match rows.collect().await {
+        Ok(batches) => batches,
+        Err(error) => return Err(corpus.named(&context.state(), error).await.into()),
+    };
     let mut texts = Vec::new();
-    for batch in rows.collect().await? {
+    for batch in batches {
         let [questions, cots, answers] = [0, 1, 2].map(|column| batch.column(column).as_string_view());
         for ((question, cot), answer) in questions.iter().zip(cots).zip(answers) {
             let (Some(question), Some(cot)) = (question, cot) else { continue };

@@ -21,11 +21,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use asap_lm::example::{Example, ExampleTemplate};
+use asap_lm::LmError;
+use asap_lm::example::Example;
 use asap_lm::train::{AdamWConfig, Keep, Step, Trainer, TrainerConfig};
-use asap_lm::{LmError, Tokenizer};
 use asap_pipelines::corpus::ColumnMapping;
-use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Survey, survey};
+use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Rows, Survey};
 use asap_pipelines::session::session;
 use asap_udfs::llm::Llm;
 use clap::{Args, ValueEnum};
@@ -206,7 +206,7 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     out.clear_work()?;
     let context = session(asap_udfs::Settings::default(), &Llm::default())?;
     let held = Started::held(&out).await?;
-    if held.is_none() && out.holds_files()? {
+    if held.is_none() && out.holds_files().await? {
         return Err(Failure::Usage(format!("{} exists; name a new folder for the model, or remove it", out.shown())));
     }
     let (checkpoint, whole) = (checkpoint::newest(&out).await?, model::trained(&out).await?);
@@ -272,10 +272,8 @@ impl Training {
         checkpoint: Option<Manifest>,
         resume: Option<Position>,
     ) -> Result<Self, Failure> {
-        let tokenizer = Arc::new(Tokenizer::load(&base.folder)?);
-        let template = ExampleTemplate::load(&base.folder, None, &tokenizer)?;
-        let (max_length, long, held_back) = (settings.max_length, args.long.into(), settings.held_back);
-        let encoder = Arc::new(Encoder { template, tokenizer, max_length, long, held_back });
+        let encoder = Encoder::load(&base.folder, settings.max_length, args.long.into())?;
+        let encoder = Arc::new(Encoder { held_back: settings.held_back, ..encoder });
         let config = FeedConfig {
             location: args.data.clone(),
             columns: args.columns.clone(),
@@ -286,9 +284,10 @@ impl Training {
             part: (0, 1),
         };
         let opening = Opening::of(std::slice::from_ref(&args.data), false);
+        let rows = Rows::open(context, &config).await?;
         let survey = match settings.follow {
             true => None,
-            false => Some(survey(context, &config, &encoder).await?),
+            false => Some(rows.survey(&encoder).await?),
         };
         drop(opening);
         let plan = Plan::new(&settings, &base.config, survey.as_ref(), args.keep.map(Keep::from))?;
@@ -296,7 +295,7 @@ impl Training {
         if survey.as_ref().is_some_and(|survey| survey.learned == 0) {
             return Err(Failure::Failed(format!("{} holds no row to learn from", args.data)));
         }
-        let feed = Feed::open(context, config.clone(), Arc::clone(&encoder)).await?;
+        let feed = Feed::begin(rows, config.clone(), Arc::clone(&encoder))?;
         feed.notes.iter().for_each(|note| complain(&format!("note: {note}")));
         let (clip, weight_decay) = (settings.clip, settings.weight_decay);
         let optimizer = AdamWConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay, clip };
@@ -404,7 +403,11 @@ impl Training {
     async fn finish(self, context: &SessionContext, begun: Instant) -> Result<TrainingSummary, Failure> {
         let survey = match self.survey {
             Some(survey) => survey,
-            None => survey(context, &self.config, &self.encoder).await?,
+            // Rows that came since it began are known only now.
+            None => {
+                let config = FeedConfig { resume: Some(self.position), ..self.config };
+                Rows::open(context, &config).await?.survey(&self.encoder).await?
+            }
         };
         self.metrics.write(&self.out).await?;
         let end = self.encoder.template.end();

@@ -54,26 +54,25 @@ impl Folder {
     /// # Errors
     /// If it cannot be removed.
     pub fn clear_work(&self) -> Result<(), Failure> {
-        for name in self.names()?.iter().filter(|name| name.starts_with(WORK)) {
-            let Some(folder) = self.local() else { return Ok(()) };
-            std::fs::remove_dir_all(folder.join(name))
-                .map_err(|error| self.failed(&format!("{name} cannot be removed"), &error))?;
+        let Some(folder) = self.local().filter(|folder| folder.exists()) else { return Ok(()) };
+        let entries = std::fs::read_dir(&folder).map_err(|error| self.failed("cannot be listed", &error))?;
+        for entry in entries.filter_map(Result::ok) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.starts_with(WORK) {
+                std::fs::remove_dir_all(entry.path())
+                    .map_err(|error| self.failed(&format!("{name} cannot be removed"), &error))?;
+            }
         }
         Ok(())
     }
 
-    /// Whether something is in it, on this machine.
+    /// Whether something is in it.
     ///
     /// # Errors
     /// If it cannot be listed.
-    pub fn holds_files(&self) -> Result<bool, Failure> {
-        Ok(!self.names()?.is_empty())
-    }
-
-    fn names(&self) -> Result<Vec<String>, Failure> {
-        let Some(folder) = self.local().filter(|folder| folder.exists()) else { return Ok(vec![]) };
-        let entries = std::fs::read_dir(&folder).map_err(|error| self.failed("cannot be listed", &error))?;
-        Ok(entries.filter_map(Result::ok).map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
+    pub async fn holds_files(&self) -> Result<bool, Failure> {
+        let first = self.store.list(None).try_next().await;
+        first.map(|file| file.is_some()).map_err(|error| self.failed("cannot be listed", &error))
     }
 
     /// A folder to make files in: on the same file system, where that is this machine's.

@@ -283,3 +283,65 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     assert_eq!(weights(&workplace, "again"), weights(&workplace, "whole"));
     assert_eq!(weights(&workplace, "s3/lake/again"), weights(&workplace, "whole"));
 }
+
+/// A file system that is full before the second checkpoint is written: the first one stays whole, and is gone on from.
+#[test]
+fn a_full_file_system_leaves_the_last_checkpoint_whole() {
+    let workplace = prepared();
+    let train: Vec<&str> = TRAIN.into_iter().chain(["--checkpoint-every", "2", "--checkpoints", "1"]).collect();
+    workplace.run(&[&train[..], &["--out", "roomy"]].concat()).ok();
+    fs::create_dir(workplace.path("small")).unwrap();
+    let script = "mount -t tmpfs -o size=640k tmpfs small && \
+        { \"$0\" \"$@\" --out small/out >&2; code=$?; ls small/out/checkpoints; \
+          mount -o remount,size=64m small && \"$0\" \"$@\" --out small/out >&2 || exit 9; \
+          cp small/out/model.safetensors . && exit $code; }";
+    let mut shell = std::process::Command::new("unshare");
+    shell.args(["--map-root-user", "--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_asap")]).args(&train);
+    let finished = Finished::from(shell.current_dir(workplace.path("")).output().unwrap());
+    assert_eq!(finished.code, 1, "{}{}", finished.stdout, finished.stderr);
+    assert!(finished.stderr.contains("No space left on device"), "{}", finished.stderr);
+    assert_eq!(finished.stdout.trim(), "step-2", "{}", finished.stderr);
+    assert!(finished.stderr.contains("goes on after step 2"), "{}", finished.stderr);
+    assert_eq!(fs::read(workplace.path("model.safetensors")).unwrap(), weights(&workplace, "roomy"));
+}
+
+#[test]
+fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
+    let workplace = prepared();
+    workplace.run(&["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "8"]).ok();
+    let train =
+        "train --init config.json --data out --out model --epochs 20 --max-length 300 --long cut --checkpoint-every 1";
+    let train: Vec<&str> = train.split(' ').collect();
+    let mut child = workplace.command(&train);
+    let child = child.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let checkpoints = workplace.path("model/checkpoints");
+    while !checkpoints.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    fs::rename(workplace.path("out"), workplace.path("elsewhere")).unwrap();
+    let finished = Finished::from(child.wait_with_output().unwrap());
+    assert_eq!(finished.code, 1, "{}", finished.stderr);
+    assert!(finished.stderr.contains(".parquet") && !finished.stderr.contains("panicked"), "{}", finished.stderr);
+    // The same command says what is missing, and once it is there again goes on.
+    let missing = workplace.run(&train);
+    assert!(missing.code != 0 && missing.stderr.contains("out"), "{}", missing.stderr);
+    fs::rename(workplace.path("elsewhere"), workplace.path("out")).unwrap();
+    let again = workplace.run(&train);
+    assert!(again.code == 0 && again.stderr.contains("goes on after step"), "{}", again.stderr);
+}
+
+#[test]
+fn a_broken_shard_is_named_before_a_step_is_made() {
+    let workplace = prepared();
+    workplace.run(&["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "8"]).ok();
+    let shard = workplace.shell("find out -name '*.parquet' | sort | tail -1").ok().trim().to_string();
+    let mut bytes = fs::read(workplace.path(&shard)).unwrap();
+    let quarter = bytes.len() / 4;
+    bytes[4..quarter].fill(0xff);
+    fs::write(workplace.path(&shard), bytes).unwrap();
+    let finished = workplace.run(&["train", "--init", "config.json", "--data", "out", "--out", "model"]);
+    let name = shard.rsplit('/').next().unwrap();
+    assert_eq!(finished.code, 1, "{}", finished.stderr);
+    assert!(finished.stderr.contains(name) && !finished.stderr.contains("panicked"), "{}", finished.stderr);
+    assert!(!workplace.path("model/checkpoints").exists());
+}

@@ -291,6 +291,11 @@ impl Corpus {
         None
     }
 
+    /// What reading rows failed with, by the name of the file that is damaged, if one is.
+    pub async fn named(&self, session: &dyn Session, error: DataFusionError) -> DataFusionError {
+        self.damaged(session).await.map_or(error, DataFusionError::from)
+    }
+
     /// The corpus of some of its rows, by the place of their file in [`Self::files`].
     pub fn of_rows(&self, rows: &mut BTreeMap<usize, Vec<u64>>) -> Self {
         rows.values_mut().for_each(|rows| rows.sort_unstable());

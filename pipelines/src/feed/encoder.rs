@@ -1,5 +1,6 @@
 //! A row of a corpus as what is learned of it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use asap_lm::Tokenizer;
@@ -38,6 +39,16 @@ pub enum Row {
 }
 
 impl Encoder {
+    /// For the tokenizer and chat template of the model in `folder`; no row is held back.
+    ///
+    /// # Errors
+    /// If they cannot be read, or if the model names no end token.
+    pub fn load(folder: &Path, max_length: usize, long: Long) -> Result<Self> {
+        let tokenizer = Arc::new(Tokenizer::load(folder)?);
+        let template = ExampleTemplate::load(folder, None, &tokenizer)?;
+        Ok(Self { template, tokenizer, max_length, long, held_back: 0.0 })
+    }
+
     /// What becomes of a row of question, chain and answer. Whether it is held back depends on its text alone.
     ///
     /// # Errors

@@ -22,15 +22,14 @@ use std::time::Duration;
 use asap_lm::example::Example;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{Result, config_err};
-use datafusion::prelude::SessionContext;
 use tokio::sync::mpsc;
 
 pub use encoder::{Encoder, Row};
 pub use position::Position;
-pub use rows::WINDOW_ROWS;
+pub use rows::{Rows, WINDOW_ROWS};
 
 use crate::corpus::ColumnMapping;
-use rows::{Rows, order_of_rows, order_of_windows};
+use rows::{order_of_rows, order_of_windows};
 
 /// How often a table is looked at that is being filled.
 const LOOK: Duration = Duration::from_secs(2);
@@ -96,19 +95,16 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Finds the rows and begins to read.
+    /// Begins to read rows that were found with this config.
     ///
     /// # Errors
-    /// If nothing can be read there, or if the rows of the position cannot be found again.
-    pub async fn open(context: &SessionContext, config: FeedConfig, encoder: Arc<Encoder>) -> Result<Self> {
+    /// If no such part can be fed.
+    pub fn begin(mut rows: Rows, config: FeedConfig, encoder: Arc<Encoder>) -> Result<Self> {
         let (part, parts) = config.part;
         if part >= parts {
             return config_err!("rank {part} of {parts}: ranks are counted from 0");
         }
-        let FeedConfig { location, columns, follow, resume, .. } = &config;
-        let version = resume.map(|position| position.version);
-        let mut rows = Rows::open(context, location, columns.clone(), version, *follow).await?;
-        let start = resume.unwrap_or(Position { version: rows.version, epoch: 0, window: 0, row: 0 });
+        let start = config.resume.unwrap_or(Position { version: rows.version, epoch: 0, window: 0, row: 0 });
         let notes = std::mem::take(&mut rows.notes);
         let (send, windows) = mpsc::channel(1);
         let reader = SpawnedTask::spawn(async move {
@@ -197,22 +193,6 @@ async fn read_window(
         }
     }
     Ok(fed)
-}
-
-/// Reads all rows once and says what they are.
-///
-/// # Errors
-/// If a file cannot be read.
-pub async fn survey(context: &SessionContext, config: &FeedConfig, encoder: &Arc<Encoder>) -> Result<Survey> {
-    let version = config.resume.map(|position| position.version);
-    let rows = Rows::open(context, &config.location, config.columns.clone(), version, false).await?;
-    let mut survey = Survey::default();
-    for window in 0..rows.windows() {
-        for found in rows.read(window, encoder).await? {
-            survey.count(found.row);
-        }
-    }
-    Ok(survey)
 }
 
 impl Survey {

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::encoder::Encoder;
 use super::segment::{Found, Segment};
+use super::{FeedConfig, Survey};
 use crate::corpus::source::Source;
 use crate::corpus::{self, ColumnMapping, Corpus, CorpusFile, Files, Fit};
 use crate::log::{Followed, Since};
@@ -21,42 +22,38 @@ pub const WINDOW_ROWS: usize = 8192;
 const OF_ROWS: u64 = 0x726f_7773;
 
 /// The rows of a location, as far as they are there.
-pub(super) struct Rows {
+pub struct Rows {
     context: SessionContext,
     source: Source,
     mapping: Option<ColumnMapping>,
     segments: Vec<Segment>,
     /// With which version of the table it began, or what stands for it.
-    pub version: u64,
+    pub(super) version: u64,
     /// Up to which version of the table commits were read.
     known: u64,
     /// Whether no more rows will come.
-    pub is_complete: bool,
+    pub(super) is_complete: bool,
     /// What to tell the user.
     pub notes: Vec<String>,
 }
 
 impl Rows {
-    /// Finds the rows of a location: of a table those of its newest version, or of `version` and the commits after it where
-    /// more are to `follow`.
+    /// Finds the rows of a feed: of a table those of its newest version, or of the version of the position, and the commits
+    /// after it where these are followed.
     ///
     /// # Errors
-    /// If nothing can be read there, or if it is not what it was at `version`.
-    pub async fn open(
-        context: &SessionContext,
-        location: &str,
-        mapping: Option<ColumnMapping>,
-        version: Option<u64>,
-        follow: bool,
-    ) -> Result<Self> {
+    /// If nothing can be read there, or if it is not what it was at that version.
+    pub async fn open(context: &SessionContext, config: &FeedConfig) -> Result<Self> {
+        let FeedConfig { location, columns: mapping, follow, resume, .. } = config;
+        let version = resume.map(|position| position.version);
         let mut rows = Self {
             context: context.clone(),
             source: location.parse()?,
-            mapping,
+            mapping: mapping.clone(),
             segments: Vec::new(),
             version: 0,
             known: 0,
-            is_complete: !follow,
+            is_complete: !*follow,
             notes: Vec::new(),
         };
         let Files { mut files, mut tables, notes } = rows.list(version.map(Since::Snapshot)).await?;
@@ -71,7 +68,7 @@ impl Rows {
                      cannot be found again; begin anew"
                 );
             }
-            if follow {
+            if *follow {
                 return exec_err!(
                     "{location} is no Delta table: only the output of a run can be followed while it grows"
                 );
@@ -99,7 +96,7 @@ impl Rows {
     ///
     /// # Errors
     /// If the table's log cannot be read.
-    pub async fn look(&mut self) -> Result<()> {
+    pub(super) async fn look(&mut self) -> Result<()> {
         let mut found = self.list(Some(Since::Snapshot(self.version))).await?;
         match found.tables.pop() {
             Some(table) => self.take_commits(&table).await,
@@ -141,12 +138,12 @@ impl Rows {
     }
 
     /// How many rows are there.
-    pub fn rows(&self) -> usize {
+    fn rows(&self) -> usize {
         self.segments.iter().map(Segment::rows).sum()
     }
 
     /// How many windows are full, or will not become fuller.
-    pub fn windows(&self) -> u64 {
+    pub(super) fn windows(&self) -> u64 {
         let rows = self.rows();
         let windows = if self.is_complete { rows.div_ceil(WINDOW_ROWS) } else { rows / WINDOW_ROWS };
         windows as u64
@@ -156,7 +153,7 @@ impl Rows {
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub async fn read(&self, window: u64, encoder: &Arc<Encoder>) -> Result<Vec<Found>> {
+    pub(super) async fn read(&self, window: u64, encoder: &Arc<Encoder>) -> Result<Vec<Found>> {
         let start = window as usize * WINDOW_ROWS;
         let range = start..(start + WINDOW_ROWS).min(self.rows());
         let (mut found, mut first) = (Vec::with_capacity(range.len()), 0);
@@ -169,6 +166,20 @@ impl Rows {
             first += segment.rows();
         }
         Ok(found)
+    }
+
+    /// Reads all rows once and says what they are.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub async fn survey(&self, encoder: &Arc<Encoder>) -> Result<Survey> {
+        let mut survey = Survey::default();
+        for window in 0..self.windows() {
+            for found in self.read(window, encoder).await? {
+                survey.count(found.row);
+            }
+        }
+        Ok(survey)
     }
 }
 

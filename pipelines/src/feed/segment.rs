@@ -56,10 +56,13 @@ impl Segment {
         }
         let files: Vec<Arc<str>> = corpus.files().map(|(_, file)| file.file.path.as_str().into()).collect();
         let places = match is_output(&corpus) {
-            true => by_first_source(context, &corpus, &files).await?,
-            false => by_place(&corpus, &files)?,
+            true => by_first_source(context, &corpus, &files).await,
+            false => by_place(&corpus, &files),
         };
-        Ok(Self { corpus, files, places })
+        match places {
+            Ok(places) => Ok(Self { corpus, files, places }),
+            Err(error) => Err(corpus.named(&context.state(), error).await),
+        }
     }
 
     /// How many rows it has.
@@ -77,6 +80,18 @@ impl Segment {
         range: Range<usize>,
         encoder: &Arc<Encoder>,
     ) -> Result<Vec<Found>> {
+        match self.read_rows(context, range, encoder).await {
+            Ok(found) => Ok(found),
+            Err(error) => Err(self.corpus.named(&context.state(), error).await),
+        }
+    }
+
+    async fn read_rows(
+        &self,
+        context: &SessionContext,
+        range: Range<usize>,
+        encoder: &Arc<Encoder>,
+    ) -> Result<Vec<Found>> {
         let places = &self.places[range];
         let mut wanted: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         for place in places {
@@ -84,13 +99,12 @@ impl Segment {
         }
         let corpus = self.corpus.of_rows(&mut wanted);
         let rows = context.read_table(Arc::new(corpus.view(&context.state())?))?;
-        let text = |column: &str| cast(col(column), DataType::Utf8View);
         let rows = rows.select(vec![
             text_of(col("source").field("file")),
             col("source").field("row"),
-            text("question"),
-            text("cot"),
-            text("answer"),
+            text_of(col("question")),
+            text_of(col("cot")),
+            text_of(col("answer")),
             col("status").is_null(),
         ])?;
         let numbers: HashMap<&str, u32> = self.files.iter().map(|file| file.as_ref()).zip(0..).collect();

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use asap_lm::Tokenizer;
-use asap_lm::example::{ExampleTemplate, Long};
+use asap_lm::example::Long;
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
+use datafusion::prelude::SessionContext;
 
 use super::*;
 use crate::session::session;
@@ -16,9 +16,8 @@ const ROWS: u64 = 9_000;
 
 fn encoder(max_length: usize, held_back: f64) -> Arc<Encoder> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/model");
-    let tokenizer = Arc::new(Tokenizer::load(&folder).unwrap());
-    let template = ExampleTemplate::load(&folder, None, &tokenizer).unwrap();
-    Arc::new(Encoder { template, tokenizer, max_length, long: Long::Drop, held_back })
+    let encoder = Encoder::load(&folder, max_length, Long::Drop).unwrap();
+    Arc::new(Encoder { held_back, ..encoder })
 }
 
 /// A file of rows: every hundredth has no chain, every thousandth a long one.
@@ -39,12 +38,17 @@ fn config(folder: &Path) -> FeedConfig {
 }
 
 async fn fed(context: &SessionContext, config: FeedConfig, encoder: &Arc<Encoder>, step: usize) -> Vec<Vec<Fed>> {
-    let mut feed = Feed::open(context, config, Arc::clone(encoder)).await.unwrap();
+    let rows = Rows::open(context, &config).await.unwrap();
+    let mut feed = Feed::begin(rows, config, Arc::clone(encoder)).unwrap();
     let mut steps = Vec::new();
     while let Some(step) = feed.step(step).await.unwrap() {
         steps.push(step);
     }
     steps
+}
+
+async fn surveyed(folder: &Path, context: &SessionContext, encoder: &Arc<Encoder>) -> Survey {
+    Rows::open(context, &config(folder)).await.unwrap().survey(encoder).await.unwrap()
 }
 
 fn rows(steps: &[Vec<Fed>]) -> Vec<(u64, u64)> {
@@ -57,7 +61,7 @@ async fn every_row_comes_once_an_epoch_in_an_order_of_its_own() {
     let context = corpus(folder.path()).await;
     let encoder = encoder(64, 0.0);
     let steps = fed(&context, config(folder.path()), &encoder, 48).await;
-    let survey = survey(&context, &config(folder.path()), &encoder).await.unwrap();
+    let survey = surveyed(folder.path(), &context, &encoder).await;
     assert_eq!((survey.learned, survey.too_long, survey.rejected), (ROWS - ROWS / 1000 - ROWS / 100, 9, 90));
     let expected: HashSet<u64> = (0..ROWS).filter(|row| row % 100 != 99 && row % 1000 != 0).collect();
     let all = rows(&steps);
@@ -94,7 +98,7 @@ async fn behind_a_position_the_same_rows_come_again() {
     // Not over other rows.
     std::fs::copy(folder.path().join("rows.parquet"), folder.path().join("more.parquet")).unwrap();
     let resume = Some(all[5].position);
-    let refused = Feed::open(&context, FeedConfig { resume, ..config(folder.path()) }, encoder).await.err().unwrap();
+    let refused = Rows::open(&context, &FeedConfig { resume, ..config(folder.path()) }).await.err().unwrap();
     assert!(refused.to_string().contains("other files"), "{refused}");
 }
 
@@ -115,7 +119,8 @@ async fn ranks_are_a_partition_of_the_examples() {
     let mut expected = all;
     expected.sort_unstable();
     assert_eq!(found, expected);
-    let refused = Feed::open(&context, FeedConfig { part: (2, 2), ..config(folder.path()) }, encoder).await.err();
+    let found = Rows::open(&context, &config(folder.path())).await.unwrap();
+    let refused = Feed::begin(found, FeedConfig { part: (2, 2), ..config(folder.path()) }, encoder).err();
     assert!(refused.unwrap().to_string().contains("counted from 0"));
 }
 
@@ -123,9 +128,9 @@ async fn ranks_are_a_partition_of_the_examples() {
 async fn what_is_held_back_depends_on_a_row_alone() {
     let folder = tempfile::tempdir().unwrap();
     let context = corpus(folder.path()).await;
-    let held = survey(&context, &config(folder.path()), &encoder(64, 0.1)).await.unwrap();
+    let held = surveyed(folder.path(), &context, &encoder(64, 0.1)).await;
     let share = held.held_back.len() as f64 / (held.held_back.len() as f64 + held.learned as f64);
     assert!((share - 0.1).abs() < 0.01, "{share}");
-    let more = survey(&context, &config(folder.path()), &encoder(64, 0.2)).await.unwrap();
+    let more = surveyed(folder.path(), &context, &encoder(64, 0.2)).await;
     assert!(held.held_back.iter().all(|example| more.held_back.contains(example)));
 }

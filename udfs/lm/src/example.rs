@@ -17,10 +17,23 @@ pub struct Example {
     pub prompt: usize,
 }
 
+/// The label of a token that is not learned, as PyTorch's cross-entropy ignores it.
+const IGNORED: i32 = -100;
+
 impl Example {
     /// The tokens to learn.
     pub fn response(&self) -> &[u32] {
         &self.ids[self.prompt..]
+    }
+
+    /// The tokens as trainers read them.
+    pub fn input_ids(&self) -> impl Iterator<Item = i32> {
+        self.ids.iter().map(|id| *id as i32)
+    }
+
+    /// What is to be learned at each token: itself behind the prompt, -100 in it.
+    pub fn labels(&self) -> impl Iterator<Item = i32> {
+        std::iter::repeat_n(IGNORED, self.prompt).chain(self.response().iter().map(|id| *id as i32))
     }
 }
 

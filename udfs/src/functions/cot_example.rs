@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use asap_lm::example::{Encoded, ExampleTemplate, Long};
+use asap_lm::example::{Encoded, Example, ExampleTemplate, Long};
 use asap_lm::{LmError, Tokenizer};
 use datafusion::arrow::array::{ArrayRef, Int32Array, ListArray, StructArray};
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
@@ -11,9 +11,6 @@ use super::by_row::RowFunction;
 use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::output::{Output, list_of};
-
-/// The label of a token that is not learned, as PyTorch's cross-entropy ignores it.
-const IGNORED: i32 = -100;
 
 pub struct CotExample;
 
@@ -30,19 +27,16 @@ impl RowFunction for CotExample {
         example: "select cot_example('2 + 2?', '2 and 2 is 4', '4')['labels'][1];\n-- -100",
     };
     type Needs = (Arc<Tokenizer>, Arc<ExampleTemplate>);
-    type Output<'a> = Labelled;
+    type Output<'a> = Example;
 
-    fn row<'a>((tokenizer, template): &mut Self::Needs, row: Args<'a>) -> Cell<Labelled> {
+    fn row<'a>((tokenizer, template): &mut Self::Needs, row: Args<'a>) -> Cell<Example> {
         let texts = [row.text(0)?, row.text(1)?, row.text(2).unwrap_or_default()];
         let max_length = match row.is_given(3) {
             true => usize::try_from(row.int(3)?).map_err(|_| NoValue::Null)?,
             false => usize::MAX,
         };
         match template.encode(tokenizer, texts, max_length, Long::Drop) {
-            Ok(Encoded::Whole(example) | Encoded::Cut(example)) => {
-                let ids: Vec<i32> = example.ids.iter().map(|id| *id as i32).collect();
-                Ok(Labelled { prompt: example.prompt, ids })
-            }
+            Ok(Encoded::Whole(example) | Encoded::Cut(example)) => Ok(example),
             // A template that refuses a question is that row's failure.
             Ok(Encoded::TooLong(_)) | Err(LmError::Prompt(_)) => Err(NoValue::Null),
             Err(error) => Err(error.into()),
@@ -50,13 +44,7 @@ impl RowFunction for CotExample {
     }
 }
 
-/// Tokens, of which those behind the prompt are learned.
-pub struct Labelled {
-    prompt: usize,
-    ids: Vec<i32>,
-}
-
-impl Output for Labelled {
+impl Output for Example {
     fn data_type() -> DataType {
         DataType::Struct(fields())
     }
@@ -64,12 +52,8 @@ impl Output for Labelled {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let lengths = rows.iter().map(|row| row.as_ref().map_or(0, |row| row.ids.len()));
         let offsets = OffsetBuffer::<i32>::from_lengths(lengths);
-        let ids: Vec<i32> = rows.iter().flatten().flat_map(|row| row.ids.iter().copied()).collect();
-        let labels = rows.iter().flatten().flat_map(|row| {
-            let labelled = row.ids.iter().enumerate();
-            labelled.map(|(place, id)| if place < row.prompt { IGNORED } else { *id })
-        });
-        let labels: Vec<i32> = labels.collect();
+        let ids: Vec<i32> = rows.iter().flatten().flat_map(Example::input_ids).collect();
+        let labels: Vec<i32> = rows.iter().flatten().flat_map(Example::labels).collect();
         let mask = vec![1; ids.len()];
         let item = Arc::new(Field::new_list_field(DataType::Int32, true));
         let list = |values: Vec<i32>| {

@@ -1,0 +1,37 @@
+//! Cases of language models that are processes of their own, since they are measured by their peak memory and their number of
+//! threads too.
+
+use std::process::Command;
+
+/// Says to a process of a bench which case it is.
+const CASE: &str = "ASAP_BENCH_CASE";
+
+/// The shape of Qwen2.5-0.5B.
+pub const HALF_A_BILLION: &str = r#"{
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 896,
+    "intermediate_size": 4864, "max_position_embeddings": 32768, "num_attention_heads": 14, "num_hidden_layers": 24,
+    "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "vocab_size": 151936
+}"#;
+
+/// The case that this process is; None in the process that starts them.
+pub fn case() -> Option<String> {
+    std::env::var(CASE).ok()
+}
+
+/// Runs a case on so many cores, if its name is on the command line, or if none is and it `is_usual`.
+pub fn run(name: &str, threads: usize, is_usual: bool) {
+    let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    if if named.is_empty() { is_usual } else { named.iter().any(|asked| asked == name) } {
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        process.env(CASE, name).env("RAYON_NUM_THREADS", threads.to_string());
+        assert!(process.status().unwrap().success(), "{name}");
+    }
+}
+
+/// The most memory that this process held, in bytes.
+pub fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kilobytes =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+    kilobytes.map_or(0, |kilobytes: u64| kilobytes * 1024)
+}
