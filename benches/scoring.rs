@@ -53,7 +53,7 @@ fn main() {
         return if case.bf16 { case.measure::<Bf16Matrix>() } else { case.measure::<Tensor>() };
     }
     for case in &CASES {
-        processes::run(case.name, case.threads, case.runs > 1);
+        processes::run(case.name, case.threads, &[], case.runs > 1);
     }
 }
 
@@ -65,7 +65,7 @@ impl Case {
         let mut random = Random(1);
         let weights = Weights::<M>::build(&config, |_, shape| {
             let values = random.values(shape.iter().product());
-            let dtype = if shape.len() == 2 { M::DTYPE } else { candle_core::DType::F32 };
+            let dtype = if shape.len() == 2 { M::dtype(candle_core::DType::F32) } else { candle_core::DType::F32 };
             Ok(Tensor::from_vec(values, shape, &Device::Cpu)?.to_dtype(dtype)?)
         })
         .unwrap();

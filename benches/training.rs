@@ -54,7 +54,7 @@ fn main() {
         return CASES.iter().find(|case| case.name == name).unwrap().measure();
     }
     for case in &CASES {
-        processes::run(case.name, case.threads, case.of_peer);
+        processes::run(case.name, case.threads, &[], case.of_peer);
     }
 }
 

@@ -12,7 +12,7 @@ use tracing_subscriber::EnvFilter;
 use crate::failure::Failure;
 use crate::output::{Log, complain, complain_as_json};
 use crate::signals::unless_interrupted;
-use crate::{cache, feed, inspect, lake, model, run, sample, schedule, sql, train};
+use crate::{cache, feed, generate, inspect, lake, model, run, sample, schedule, sql, train};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -55,6 +55,7 @@ enum Command {
     Schedule(schedule::ScheduleArgs),
     Feed(feed::FeedArgs),
     Train(train::TrainArgs),
+    Generate(generate::GenerateArgs),
 }
 
 /// What is told on standard error where `RUST_LOG` does not say otherwise: warnings of our own.
@@ -100,6 +101,7 @@ pub fn main() -> ExitCode {
         Command::Schedule(args) => block_on(schedule::run(args)),
         Command::Feed(args) => block_on(unless_interrupted(feed::run(args))),
         Command::Train(args) => block_on(train::run(args)),
+        Command::Generate(args) => block_on(unless_interrupted(generate::run(args))),
     };
     finish(result)
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`cli`] | the commands, each in a module of its name: [`inspect`], [`run`], [`sql`], [`lake`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`] |
+//! | [`cli`] | the commands, each in a module of its name: [`inspect`], [`run`], [`sql`], [`lake`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`] |
 //! | [`builtin`] | the pipelines that asap brings |
 //! | [`config`] | settings from files, variables and the command line |
 //! | [`failure`] | why a command ended, and its exit code |
@@ -15,6 +15,7 @@ pub mod cli;
 pub mod config;
 pub mod failure;
 pub mod feed;
+pub mod generate;
 pub mod inspect;
 pub mod lake;
 pub mod model;

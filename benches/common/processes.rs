@@ -18,12 +18,12 @@ pub fn case() -> Option<String> {
     std::env::var(CASE).ok()
 }
 
-/// Runs a case on so many cores, if its name is on the command line, or if none is and it `is_usual`.
-pub fn run(name: &str, threads: usize, is_usual: bool) {
+/// Runs a case on so many cores, with more variables, if its name is on the command line, or if none is and it `is_usual`.
+pub fn run(name: &str, threads: usize, variables: &[(&str, &str)], is_usual: bool) {
     let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     if if named.is_empty() { is_usual } else { named.iter().any(|asked| asked == name) } {
         let mut process = Command::new(std::env::current_exe().unwrap());
-        process.env(CASE, name).env("RAYON_NUM_THREADS", threads.to_string());
+        process.env(CASE, name).env("RAYON_NUM_THREADS", threads.to_string()).envs(variables.iter().copied());
         assert!(process.status().unwrap().success(), "{name}");
     }
 }

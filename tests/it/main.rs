@@ -9,6 +9,7 @@ mod common;
 mod extractive;
 mod feed;
 mod first_hour;
+mod generate;
 mod labels;
 mod lake;
 mod outputs;

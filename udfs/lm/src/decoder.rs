@@ -14,7 +14,8 @@ use super::pass::{Chunk, KvCache, TOKENS_PER_PASS, chunked, pass};
 use super::rope::{Rope, RopeTable};
 use super::weights::Weights;
 
-/// A model that turns tokens into hidden states, with projections of type `M`: `Tensor` in f32 or `Bf16Matrix`.
+/// A model that turns tokens into hidden states, with projections of type `M`: `Tensor` in f32, `Bf16Matrix` or
+/// `StoredMatrix`.
 #[derive(Debug, Clone)]
 pub struct Decoder<M = Tensor> {
     /// The model's shape.
@@ -45,12 +46,13 @@ impl<M: Projection> Decoder<M> {
         mut each: impl FnMut(Range<usize>, Tensor) -> Result<()>,
     ) -> Result<()> {
         let table = self.rope.table(lengths.iter().copied().max().unwrap_or(0));
-        let mut before = None;
+        let mut before: Option<KvCache> = None;
         for Chunk { tokens, chains, of } in chunked(lengths) {
             if chains[0].earlier == 0 {
                 before = of.map(|length| self.empty_kv_cache(length));
             }
-            each(tokens.clone(), self.pass(&ids[tokens], &chains, &table, before.as_mut(), is_wanted)?)?;
+            let before: &mut [&mut KvCache] = &mut before.iter_mut().collect::<Vec<_>>();
+            each(tokens.clone(), self.pass(&ids[tokens], &chains, &table, before, is_wanted)?)?;
         }
         Ok(())
     }
@@ -67,10 +69,33 @@ impl<M: Projection> Decoder<M> {
         KvCache { tokens: 0, layers: self.weights.layers.iter().map(|_| room()).collect() }
     }
 
+    /// The hidden states after the final norm of a chain's first tokens, and what its next token needs of them.
+    ///
+    /// # Errors
+    /// As [`Decoder::hidden_by_pass`].
+    pub fn prefill(&self, ids: &[u32], is_wanted: &IsWanted) -> Result<(Tensor, KvCache)> {
+        let table = self.rope.table(ids.len());
+        let mut before = self.empty_kv_cache(ids.len());
+        let parts = ids.chunks(TOKENS_PER_PASS).map(|part| self.extend(part, &mut before, &table, is_wanted));
+        let hidden = Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)?;
+        Ok((hidden, before))
+    }
+
     /// The hidden states of a chain's next tokens, [tokens, hidden]. `table` holds their positions.
     fn extend(&self, ids: &[u32], before: &mut KvCache, table: &RopeTable, is_wanted: &IsWanted) -> Result<Tensor> {
         let chain = Sequence { earlier: before.tokens, tokens: ids.len() };
-        self.pass(ids, &[chain], table, Some(before), is_wanted)
+        self.pass(ids, &[chain], table, &mut [before], is_wanted)
+    }
+
+    /// The hidden states after the final norm of one more token of each chain, [chains, hidden]. `table` holds their
+    /// positions.
+    ///
+    /// # Errors
+    /// If a token is not in the model's vocabulary.
+    pub fn next(&self, ids: &[u32], before: &mut [&mut KvCache], table: &RopeTable) -> Result<Tensor> {
+        let chains: Vec<Sequence> =
+            before.iter().map(|before| Sequence { earlier: before.tokens, tokens: 1 }).collect();
+        self.pass(ids, &chains, table, before, &|| true)
     }
 
     fn pass(
@@ -78,7 +103,7 @@ impl<M: Projection> Decoder<M> {
         ids: &[u32],
         chains: &[Sequence],
         table: &RopeTable,
-        before: Option<&mut KvCache>,
+        before: &mut [&mut KvCache],
         is_wanted: &IsWanted,
     ) -> Result<Tensor> {
         let mut x = Vec::new();
@@ -129,26 +154,6 @@ impl Decoder {
             [whole] => Ok(whole.clone()),
             _ => Ok(Tensor::cat(&passes, 0)?),
         }
-    }
-
-    /// The hidden states after the final norm of a chain's first tokens, and what its next token needs of them.
-    ///
-    /// # Errors
-    /// As [`Decoder::hidden_by_pass`].
-    pub fn prefill(&self, ids: &[u32], is_wanted: &IsWanted) -> Result<(Tensor, KvCache)> {
-        let table = self.rope.table(ids.len());
-        let mut before = self.empty_kv_cache(ids.len());
-        let parts = ids.chunks(TOKENS_PER_PASS).map(|part| self.extend(part, &mut before, &table, is_wanted));
-        let hidden = Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)?;
-        Ok((hidden, before))
-    }
-
-    /// The hidden state after the final norm of one more token, [1, hidden]. `table` holds its position.
-    ///
-    /// # Errors
-    /// If the token is not in the model's vocabulary.
-    pub fn next(&self, id: u32, before: &mut KvCache, table: &RopeTable) -> Result<Tensor> {
-        self.extend(&[id], before, table, &|| true)
     }
 }
 

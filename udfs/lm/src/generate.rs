@@ -1,15 +1,25 @@
-//! Text by a local model: the prompt in one pass, then a token at a time, each after the keys and values of those before.
+//! Text by a local model: a prompt in one pass, then a token at a time, each after the keys and values of those before. Many
+//! texts go on together, a token of each in a pass, since reading the weights takes longest.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use rayon::prelude::*;
+
+use super::config::ModelConfig;
 use super::decoder::Decoder;
 use super::layer::IsWanted;
+use super::ops::StoredMatrix;
 use super::output::Output;
 use super::pass::KvCache;
+use super::rope::RopeTable;
 use super::sampling::{GenerationConfig, Sampler, Sampling};
+use super::weights::Weights;
 use super::{LmError, Message, PromptTemplate, Result, Tokenizer};
 use crate::memo::{Memo, Memory, share};
+
+/// Texts that go on together at most.
+pub const TEXTS: usize = 32;
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,14 +43,25 @@ pub struct Generated {
     pub finish: Finish,
 }
 
+/// Which answer it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The number of its question, from 0.
+    pub question: u64,
+    /// Its number among the answers to this question, from 0.
+    pub sample: u64,
+}
+
 /// A model that answers.
 #[derive(Debug)]
 pub struct Generator {
-    decoder: Decoder,
+    decoder: Decoder<StoredMatrix>,
     output: Output,
     tokenizer: Arc<Tokenizer>,
     prompt: PromptTemplate,
     config: GenerationConfig,
+    /// Rotations of the places of texts.
+    table: RopeTable,
     /// Prompts that samples were drawn for: more of them may be asked for.
     read: Memo<Vec<u32>, ReadPrompt>,
 }
@@ -53,18 +74,47 @@ struct ReadPrompt {
     kv_cache: KvCache,
 }
 
+/// A text that goes on.
+#[derive(Debug)]
+struct Text {
+    sampler: Sampler,
+    kv_cache: KvCache,
+    tokens_in: usize,
+    /// The tokens that follow the prompt, with the one that ended them.
+    ids: Vec<u32>,
+    /// Tokens that it may have.
+    most: usize,
+    finish: Option<Finish>,
+}
+
+impl Text {
+    /// Takes the next token by its logits.
+    fn take(&mut self, logits: &mut [f32], ends: &[u32]) {
+        let id = self.sampler.next(logits);
+        self.ids.push(id);
+        if ends.contains(&id) {
+            self.finish = Some(Finish::Stop);
+        } else if self.ids.len() == self.most {
+            self.finish = Some(Finish::Length);
+        }
+    }
+}
+
 impl Generator {
     /// Loads a folder in Hugging Face's layout. Prompts are remembered within `memory`.
     ///
     /// # Errors
     /// If a file is missing or is not what it should be.
     pub fn load(folder: &Path, memory: &Arc<Memory>) -> Result<Self> {
-        let decoder = Decoder::load(folder)?;
-        let output = Output::new(decoder.weights.output().clone());
+        let config = ModelConfig::load(folder)?;
+        let weights = Weights::load(folder, &config)?;
+        let output = Output::new(weights.output().clone());
+        let decoder = Decoder::new(config, weights);
         let tokenizer = Arc::new(Tokenizer::load_within(folder, memory)?);
         let prompt = PromptTemplate::load(folder, None)?;
         let config = GenerationConfig::load(folder, &tokenizer)?;
-        Ok(Self { decoder, output, tokenizer, prompt, config, read: Memo::new(memory, share::PROMPTS) })
+        let table = decoder.rope_table(0);
+        Ok(Self { decoder, output, tokenizer, prompt, config, table, read: Memo::new(memory, share::PROMPTS) })
     }
 
     /// Answers a conversation; None as soon as `is_wanted` says that nobody waits for the answer.
@@ -79,62 +129,164 @@ impl Generator {
     ) -> Result<Option<Generated>> {
         let text = self.prompt.render_messages(messages)?;
         let prompt = self.tokenizer.encode(&text, self.prompt.adds_special())?.ids;
-        let Some((mut ids, finish)) = self.continue_ids(&prompt, sampling, is_wanted)? else { return Ok(None) };
-        let tokens_out = ids.len();
-        if finish == Finish::Stop {
-            ids.pop();
-        }
-        Ok(Some(Generated { text: self.tokenizer.decode(&ids)?, tokens_in: prompt.len(), tokens_out, finish }))
+        let text = self.continue_prompt(&prompt, sampling, is_wanted)?;
+        text.map(|text| self.generated(text)).transpose()
     }
 
-    /// The tokens that follow `prompt`, with the one that ended them.
-    fn continue_ids(
+    /// Answers questions, each `samples` times, [`TEXTS`] at a time; a question goes through the model once. `each` is given
+    /// the answers as they end, or why there is none, and says whether more are wanted. What is drawn for an answer depends
+    /// on the seed and its place alone.
+    ///
+    /// # Errors
+    /// If the model fails.
+    pub fn answer_all(
         &mut self,
-        prompt: &[u32],
+        questions: impl Iterator<Item = String>,
+        samples: u64,
         sampling: Sampling,
+        mut each: impl FnMut(Place, Result<Generated>) -> bool,
         is_wanted: &IsWanted,
-    ) -> Result<Option<(Vec<u32>, Finish)>> {
+    ) -> Result<()> {
+        let mut asked = Asked { questions: (0..).zip(questions), samples, sampling, read: None, sample: samples };
+        let mut texts: Vec<(Place, Text)> = Vec::new();
+        loop {
+            while texts.len() < TEXTS
+                && let Some((place, text)) = asked.next(self, is_wanted)
+            {
+                match text {
+                    Ok(text) => texts.push((place, text)),
+                    Err(LmError::Abandoned) => return Ok(()),
+                    Err(error) => {
+                        if !each(place, Err(error)) {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+            if texts.is_empty() || !is_wanted() {
+                return Ok(());
+            }
+            self.go_on(&mut texts.iter_mut().map(|(_, text)| text).collect::<Vec<_>>())?;
+            for (place, text) in texts.extract_if(.., |(_, text)| text.finish.is_some()) {
+                if !each(place, self.generated(text)) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// A text that follows `prompt`; None as soon as nobody waits for it.
+    fn continue_prompt(&mut self, prompt: &[u32], sampling: Sampling, is_wanted: &IsWanted) -> Result<Option<Text>> {
+        let held = self.read.get(&prompt.to_vec());
+        let read = match held.map_or_else(|| self.read_prompt(prompt, is_wanted), |held| Ok(held.as_ref().clone())) {
+            Err(LmError::Abandoned) => return Ok(None),
+            read => read?,
+        };
+        if sampling.temperature > 0.0 {
+            let bytes = read.kv_cache.bytes() + size_of_val(read.logits.as_slice());
+            self.read.insert(prompt.to_vec(), Arc::new(read.clone()), bytes);
+        }
+        let mut text = self.begin(prompt, read, sampling);
+        while text.finish.is_none() {
+            if !is_wanted() {
+                return Ok(None);
+            }
+            self.go_on(&mut [&mut text])?;
+        }
+        Ok(Some(text))
+    }
+
+    /// Puts a prompt through the model.
+    fn read_prompt(&self, prompt: &[u32], is_wanted: &IsWanted) -> Result<ReadPrompt> {
         let window = self.decoder.config.max_position_embeddings;
         if prompt.is_empty() || prompt.len() >= window {
             return Err(LmError::TooLong { tokens: prompt.len(), window });
         }
-        let most = sampling.max_tokens.min(window - prompt.len());
-        let table = self.decoder.rope_table(prompt.len() + most);
-        let mut sampler = Sampler::new(sampling, self.config.clone(), prompt);
-        let (mut logits, mut kv_cache) = match self.read(prompt, sampling, is_wanted) {
-            Ok(ReadPrompt { logits, kv_cache }) => (logits, kv_cache),
-            Err(LmError::Abandoned) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mut ids = Vec::new();
-        while is_wanted() && ids.len() < most {
-            let id = sampler.next(&mut logits);
-            ids.push(id);
-            if self.config.ends.contains(&id) {
-                return Ok(Some((ids, Finish::Stop)));
-            }
-            if ids.len() < most {
-                logits = self.output.logits(&self.decoder.next(id, &mut kv_cache, &table)?)?;
-            }
-        }
-        Ok((ids.len() == most).then_some((ids, Finish::Length)))
-    }
-
-    /// Puts a prompt through the model, unless that was done for an earlier sample.
-    fn read(&mut self, prompt: &[u32], sampling: Sampling, is_wanted: &IsWanted) -> Result<ReadPrompt> {
-        if let Some(read) = self.read.get(&prompt.to_vec()) {
-            return Ok(ReadPrompt::clone(&read));
-        }
         let (hidden, kv_cache) = self.decoder.prefill(prompt, is_wanted)?;
         let logits = self.output.logits(&hidden.narrow(0, prompt.len() - 1, 1)?)?;
-        let read = ReadPrompt { logits, kv_cache };
-        if sampling.temperature > 0.0 {
-            let config = &self.decoder.config;
-            let floats = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim;
-            let bytes = prompt.len() * (floats + 1) * size_of::<f32>();
-            self.read.insert(prompt.to_vec(), Arc::new(read.clone()), bytes);
+        Ok(ReadPrompt { logits, kv_cache })
+    }
+
+    /// A text with its first token.
+    fn begin(&mut self, prompt: &[u32], read: ReadPrompt, sampling: Sampling) -> Text {
+        let ReadPrompt { mut logits, kv_cache } = read;
+        let window = self.decoder.config.max_position_embeddings;
+        let most = sampling.max_tokens.min(window - prompt.len());
+        if self.table.positions() < prompt.len() + most {
+            self.table = self.decoder.rope_table(prompt.len() + most);
         }
-        Ok(read)
+        let sampler = Sampler::new(sampling, self.config.clone(), prompt);
+        let finish = (most == 0).then_some(Finish::Length);
+        let mut text = Text { sampler, kv_cache, tokens_in: prompt.len(), ids: Vec::new(), most, finish };
+        if finish.is_none() {
+            text.take(&mut logits, &self.config.ends);
+        }
+        text
+    }
+
+    /// Takes the next token of each text that has not ended.
+    fn go_on(&self, texts: &mut [&mut Text]) -> Result<()> {
+        let mut texts: Vec<&mut Text> =
+            texts.iter_mut().map(|text| &mut **text).filter(|text| text.finish.is_none()).collect();
+        let last: Vec<u32> = texts.iter().filter_map(|text| text.ids.last().copied()).collect();
+        if last.is_empty() {
+            return Ok(());
+        }
+        let mut before: Vec<&mut KvCache> = texts.iter_mut().map(|text| &mut text.kv_cache).collect();
+        let hidden = self.decoder.next(&last, &mut before, &self.table)?;
+        let mut logits = self.output.logits(&hidden)?;
+        let vocabulary = logits.len() / last.len();
+        let texts = texts.par_iter_mut().zip(logits.par_chunks_exact_mut(vocabulary));
+        texts.for_each(|(text, logits)| text.take(logits, &self.config.ends));
+        Ok(())
+    }
+
+    fn generated(&self, Text { mut ids, tokens_in, finish, .. }: Text) -> Result<Generated> {
+        let tokens_out = ids.len();
+        let finish = finish.unwrap_or(Finish::Length);
+        if finish == Finish::Stop {
+            ids.pop();
+        }
+        Ok(Generated { text: self.tokenizer.decode(&ids)?, tokens_in, tokens_out, finish })
+    }
+}
+
+/// Questions on their way to texts.
+struct Asked<Q> {
+    questions: Q,
+    samples: u64,
+    sampling: Sampling,
+    /// The last question that was read.
+    read: Option<(u64, Vec<u32>, ReadPrompt)>,
+    /// Which of its answers is next.
+    sample: u64,
+}
+
+impl<Q: Iterator<Item = (u64, String)>> Asked<Q> {
+    /// The next text, or why there is none for a question.
+    fn next(&mut self, generator: &mut Generator, is_wanted: &IsWanted) -> Option<(Place, Result<Text>)> {
+        if self.sample == self.samples {
+            let (question, text) = self.questions.next()?;
+            let prompt = generator.prompt.render_generation(&text);
+            let ids = prompt.and_then(|text| generator.tokenizer.encode(&text, generator.prompt.adds_special()));
+            match ids.and_then(|tokens| Ok((generator.read_prompt(&tokens.ids, is_wanted)?, tokens.ids))) {
+                Ok((read, ids)) => (self.read, self.sample) = (Some((question, ids, read)), 0),
+                Err(error) => return Some((Place { question, sample: 0 }, Err(error))),
+            }
+        }
+        let (question, ids, read) = self.read.as_ref()?;
+        let place = Place { question: *question, sample: self.sample };
+        self.sample += 1;
+        let sampling = Sampling { seed: place.seed(self.sampling.seed), ..self.sampling };
+        Some((place, Ok(generator.begin(ids, read.clone(), sampling))))
+    }
+}
+
+impl Place {
+    /// The seed of this answer; the first one's is the seed itself.
+    fn seed(self, seed: u64) -> u64 {
+        let place = self.question.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(self.sample << 32 | self.sample);
+        seed.wrapping_add(place)
     }
 }
 
@@ -155,7 +307,7 @@ mod tests {
     fn tokens_one_at_a_time_give_the_logits_of_the_whole_pass() {
         for model in ["qwen2", "llama", "qwen3", "mistral", "yarn", "linear"] {
             let folder = golden(model);
-            let decoder = Decoder::load(&folder).unwrap();
+            let decoder: Decoder = Decoder::load(&folder).unwrap();
             let output = Output::new(decoder.weights.output().clone());
             let tokenizer = Tokenizer::load(&folder).unwrap();
             let texts: Vec<String> = chains(model).iter().take(4).map(|chain| chain.steps.join("\n\n")).collect();
@@ -167,7 +319,7 @@ mod tests {
             let first = ids.len().saturating_sub(300).max(1);
             let (_, mut before) = decoder.prefill(&ids[..first], &|| true).unwrap();
             for (place, id) in ids.iter().enumerate().skip(first) {
-                let hidden = decoder.next(*id, &mut before, &table).unwrap();
+                let hidden = decoder.next(&[*id], &mut [&mut before], &table).unwrap();
                 let found = output.logits(&hidden).unwrap();
                 let expected = output.logits(&whole.narrow(0, place, 1).unwrap()).unwrap();
                 let furthest = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
@@ -190,8 +342,8 @@ mod tests {
             let greedy: Greedy = serde_json::from_str(line).unwrap();
             let prompt = generator.tokenizer.encode(&greedy.prompt, true).unwrap().ids;
             let sampling = Sampling { max_tokens, ..GREEDY };
-            let (ids, _) = generator.continue_ids(&prompt, sampling, &|| true).unwrap().unwrap();
-            assert_eq!(ids, greedy.ids, "{file} {}", greedy.prompt);
+            let text = generator.continue_prompt(&prompt, sampling, &|| true).unwrap().unwrap();
+            assert_eq!(text.ids, greedy.ids, "{file} {}", greedy.prompt);
         }
     }
 
@@ -259,7 +411,7 @@ mod tests {
         let messages = [Message { role: "user", content: "What is 17 + 25?" }];
         let text = generator.prompt.render_messages(&messages).unwrap();
         let prompt = generator.tokenizer.encode(&text, true).unwrap().ids;
-        let (ids, _) = generator.continue_ids(&prompt, GREEDY, &|| true).unwrap().unwrap();
+        let ids = generator.continue_prompt(&prompt, GREEDY, &|| true).unwrap().unwrap().ids;
         generator.config.ends = vec![ids[5]];
         let length = ids.iter().position(|id| *id == ids[5]).unwrap() + 1;
         let whole = answer(&mut generator, &messages, GREEDY);
@@ -276,5 +428,43 @@ mod tests {
         let messages = [Message { role: "user", content: &long }];
         let error = generator.answer(&messages, GREEDY, &|| true).unwrap_err().to_string();
         assert!(error.contains("tokens with the chat template, the model's window is 4096"), "{error}");
+    }
+
+    #[test]
+    fn texts_that_go_on_together_are_those_that_go_on_alone() {
+        let mut generator = Generator::load(&golden("llama"), &Arc::default()).unwrap();
+        let question = |i: usize| format!("What is {i} + {}?{}", i * i, " Say why.".repeat(i % 7));
+        let sampling = Sampling { temperature: 1.0, max_tokens: 40, ..GREEDY };
+        // Some end before others: more than go together, of several lengths.
+        generator.config.ends.extend(0..300);
+        let mut found = std::collections::BTreeMap::new();
+        let each = |place: Place, answer: Result<Generated>| found.insert(place, answer.unwrap()).is_none();
+        generator.answer_all((0..30).map(question), 3, sampling, each, &|| true).unwrap();
+        let places: Vec<Place> =
+            (0..30).flat_map(|question| (0..3).map(move |sample| Place { question, sample })).collect();
+        assert!(found.keys().eq(&places));
+        let lengths: std::collections::BTreeSet<usize> = found.values().map(|answer| answer.tokens_out).collect();
+        assert!(lengths.len() > 5, "{lengths:?}");
+        for place in [0, 1, 2, 40, 89].map(|place| places[place]) {
+            let prompt = generator.prompt.render_generation(&question(place.question as usize)).unwrap();
+            let prompt = generator.tokenizer.encode(&prompt, generator.prompt.adds_special()).unwrap().ids;
+            let sampling = Sampling { seed: place.seed(sampling.seed), ..sampling };
+            let alone = generator.continue_prompt(&prompt, sampling, &|| true).unwrap().unwrap();
+            assert_eq!(found[&place], generator.generated(alone).unwrap(), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn a_question_that_does_not_fit_is_said_and_the_others_are_answered() {
+        let mut generator = Generator::load(&golden("qwen2"), &Arc::default()).unwrap();
+        let questions = ["What is 17 + 25?".to_string(), "7 ".repeat(5000), "2?".to_string()];
+        let mut found = Vec::new();
+        let each = |place: Place, answer: Result<Generated>| {
+            found.push((place.question, answer.is_ok()));
+            true
+        };
+        generator.answer_all(questions.into_iter(), 1, GREEDY, each, &|| true).unwrap();
+        found.sort_unstable();
+        assert_eq!(found, [(0, true), (1, false), (2, true)]);
     }
 }

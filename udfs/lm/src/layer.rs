@@ -123,6 +123,14 @@ impl<'a> Run<'a> {
         ops::attend(qkv, self.config.heads(), self.chains, &self.softmax, results)
     }
 
+    /// [`Run::attend`] for one of the chains, by queries, keys and values of its own.
+    ///
+    /// # Errors
+    /// None of its own.
+    pub fn attend_in(&self, chain: &Sequence, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
+        ops::attend(qkv, self.config.heads(), std::slice::from_ref(chain), &self.softmax, results)
+    }
+
     /// Adds to `x` the projection of what the heads gathered, then what the MLP makes of it.
     ///
     /// # Errors

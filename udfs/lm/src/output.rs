@@ -116,19 +116,17 @@ impl Output {
         Ok(())
     }
 
-    /// The logits of one hidden state, [1, hidden], by a weight in f32.
+    /// The logits of hidden states, [rows, hidden], as [rows, vocabulary].
     ///
     /// # Errors
-    /// If the weight is in bf16.
+    /// If they cannot be read.
     pub fn logits(&self, hidden: &Tensor) -> Result<Vec<f32>> {
-        self.rows.fetch_add(1, Ordering::Relaxed);
-        let (vocabulary, width) = self.weight.dims2()?;
-        let mut logits = vec![0.0; vocabulary];
-        ops::read([hidden, &self.weight], |[hidden, weight]| {
-            let weight = Matrix::dense(weight, vocabulary, width);
-            let hidden = Matrix::dense(hidden, 1, width);
-            ops::multiply(hidden, weight.t(), 1.0, &mut logits, Update::Replace, Cores::All);
-        })?;
+        let (rows, vocabulary) = (hidden.dim(0)?, self.weight.dim(0)?);
+        self.rows.fetch_add(rows as u64, Ordering::Relaxed);
+        let mut logits = vec![0.0; rows * vocabulary];
+        ops::read([hidden], |[hidden]| {
+            ops::multiply_stored(&self.weight, hidden, &mut logits, Update::Replace, Cores::All)
+        })??;
         Ok(logits)
     }
 

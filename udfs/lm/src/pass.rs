@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::Result;
 use super::layer::{LeftByMlp, Run};
-use super::ops::{Projection, Sequence};
+use super::ops::{self, Projection, Sequence};
 use super::weights::Weights;
 
 /// Tokens that go through the layers together: chains up to as many, or a part of a longer chain.
@@ -17,6 +17,13 @@ pub struct KvCache {
     pub(super) tokens: usize,
     /// Each [tokens, key heads × head_dim].
     pub(super) layers: Vec<[Vec<f32>; 2]>,
+}
+
+impl KvCache {
+    /// The bytes of all keys and values.
+    pub fn bytes(&self) -> usize {
+        self.layers.iter().flatten().map(|values| size_of_val(values.as_slice())).sum()
+    }
 }
 
 /// Tokens that go through the layers together.
@@ -54,8 +61,8 @@ pub(super) fn chunked(lengths: &[usize]) -> Vec<Chunk> {
     parts
 }
 
-/// Turns embeddings, [tokens, hidden], into hidden states after the final norm. With `before`, the one chain goes on from
-/// there, and its keys and values are added to it.
+/// Turns embeddings, [tokens, hidden], into hidden states after the final norm. With `before`, one for each chain, chains go
+/// on from there, and their keys and values are added to it.
 ///
 /// # Errors
 /// If weights cannot be read, and [`LmError::Abandoned`](super::LmError) where nobody waits any longer.
@@ -63,29 +70,51 @@ pub(super) fn pass<M: Projection>(
     run: &Run,
     weights: &Weights<M>,
     x: &mut [f32],
-    mut before: Option<&mut KvCache>,
+    before: &mut [&mut KvCache],
 ) -> Result<()> {
     let (heads, tokens) = (run.config.heads(), run.positions.len());
     let mut q = vec![0.0; tokens * heads.query_width()];
     let mut gathered = q.clone();
     let mut log_sums = vec![0.0; tokens * heads.query];
-    let mut own = [vec![], vec![]];
+    let mut keys = vec![0.0; tokens * heads.key_width()];
+    let mut values = keys.clone();
     for (index, layer) in weights.layers.iter().enumerate() {
-        own.iter_mut().for_each(Vec::clear);
-        let [keys, values] = match &mut before {
-            Some(before) => &mut before.layers[index],
-            None => &mut own,
-        };
-        let earlier = keys.len();
-        for appended in [&mut *keys, &mut *values] {
-            appended.resize(earlier + tokens * heads.key_width(), 0.0);
+        run.project(layer, x, [&mut q, &mut keys, &mut values])?;
+        let (qkv, results) = ([&*q, &*keys, &*values], [&mut *gathered, &mut *log_sums]);
+        match before.is_empty() {
+            true => run.attend(qkv, results)?,
+            false => attend_after(run, index, before, qkv, results)?,
         }
-        run.project(layer, x, [&mut q, &mut keys[earlier..], &mut values[earlier..]])?;
-        run.attend([&q, keys, values], [&mut gathered, &mut log_sums])?;
         run.finish(layer, x, &gathered, LeftByMlp::default())?;
     }
-    if let Some(before) = before {
-        before.tokens += tokens;
+    for (before, chain) in before.iter_mut().zip(run.chains) {
+        before.tokens += chain.tokens;
     }
     run.norm_all(x, &weights.norm)
+}
+
+/// The attention of a layer for chains of which earlier tokens' keys and values were kept; those of these tokens are kept too.
+fn attend_after(
+    run: &Run,
+    layer: usize,
+    before: &mut [&mut KvCache],
+    [mut q, mut k, mut v]: [&[f32]; 3],
+    [mut gathered, mut log_sums]: [&mut [f32]; 2],
+) -> Result<()> {
+    let heads = run.config.heads();
+    let mut tasks = Vec::with_capacity(before.len());
+    for (before, chain) in before.iter_mut().zip(run.chains) {
+        let [keys, values] = &mut before.layers[layer];
+        for (kept, own) in [(&mut *keys, &mut k), (&mut *values, &mut v)] {
+            kept.extend_from_slice(own.split_off(..chain.tokens * heads.key_width()).unwrap_or_default());
+        }
+        let queries = ..chain.tokens * heads.query_width();
+        let own = [
+            gathered.split_off_mut(queries).unwrap_or_default(),
+            log_sums.split_off_mut(..chain.tokens * heads.query).unwrap_or_default(),
+        ];
+        tasks.push((chain, [q.split_off(queries).unwrap_or_default(), keys, values], own));
+    }
+    let attend = |(chain, qkv, results): (&Sequence, [&[f32]; 3], _)| run.attend_in(chain, qkv, results);
+    ops::on_all_cores(tasks, attend).map(drop)
 }

@@ -26,6 +26,13 @@ pub struct RopeTable {
     pub pairs: usize,
 }
 
+impl RopeTable {
+    /// How many positions it holds.
+    pub fn positions(&self) -> usize {
+        self.cos.len() / self.pairs
+    }
+}
+
 impl Rope {
     /// The frequencies of heads of `head_dim` dimensions.
     pub fn new(config: &RopeConfig, head_dim: usize) -> Self {

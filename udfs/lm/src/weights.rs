@@ -14,8 +14,8 @@ use super::config::{Family, ModelConfig};
 use super::ops::{Linear, Weight};
 use super::{LmError, Result};
 
-/// The weights of a model, each under the name that Hugging Face gives it. Projections are `M`: `Tensor` in f32 or
-/// `Bf16Matrix`; embedding and output layer are tensors of the same type, norms and biases are f32.
+/// The weights of a model, each under the name that Hugging Face gives it. Projections are `M`: `Tensor` in f32,
+/// `Bf16Matrix` or `StoredMatrix`; embedding and output layer are tensors of the same type, norms and biases are f32.
 #[derive(Debug, Clone)]
 pub struct Weights<M = Tensor> {
     /// `model.embed_tokens.weight`, [vocabulary, hidden].
@@ -60,7 +60,7 @@ const LM_HEAD: &str = "lm_head.weight";
 
 impl<M: Weight> Weights<M> {
     /// Asks `make` for each tensor of a model by its name and shape: to read it, draw it, or make room for it. What has two
-    /// dimensions is of type `M::DTYPE`, the rest is f32.
+    /// dimensions is of type `M::dtype`, the rest is f32.
     pub fn build(config: &ModelConfig, mut make: impl FnMut(&str, &[usize]) -> Result<Tensor>) -> Result<Self> {
         let (hidden, vocabulary) = (config.hidden_size, config.vocab_size);
         let embed = make(EMBED, &[vocabulary, hidden])?;
@@ -84,7 +84,7 @@ impl<M: Weight> Weights<M> {
         let weights = Self::build(config, |name, shape| {
             used.insert(name.to_string());
             match shape.len() {
-                2 => files.read(name, shape, M::DTYPE),
+                2 => files.read(name, shape, M::dtype(files.dtype(name))),
                 _ => files.read(name, shape, DType::F32),
             }
         })?;
@@ -100,7 +100,7 @@ impl<M: Weight> Weights<M> {
             return Ok(());
         }
         if name == LM_HEAD {
-            let repeated = files.read(name, &[config.vocab_size, config.hidden_size], M::DTYPE)?;
+            let repeated = files.read(name, &[config.vocab_size, config.hidden_size], self.embed.dtype())?;
             let same = repeated.eq(&self.embed)?.min_all()?.to_scalar::<u8>()? == 1;
             if same {
                 return Ok(());
@@ -225,6 +225,15 @@ impl Files {
             }
         }
         Ok(Self { list, tensors })
+    }
+
+    /// The type of a tensor; f32 where there is none.
+    fn dtype(&self, name: &str) -> DType {
+        match self.tensors.get(name).map(|(_, place)| place.info.dtype) {
+            Some(Dtype::BF16) => DType::BF16,
+            Some(Dtype::F16) => DType::F16,
+            _ => DType::F32,
+        }
     }
 
     /// A tensor in f32 or, rounded to it, in bf16 or f16.

@@ -17,7 +17,9 @@ use crate::{LmError, Result};
 pub struct F16Tensor(Tensor);
 
 impl Weight for F16Tensor {
-    const DTYPE: DType = DType::F16;
+    fn dtype(_: DType) -> DType {
+        DType::F16
+    }
 
     fn new(weight: Tensor) -> Result<Self> {
         Ok(Self(weight))

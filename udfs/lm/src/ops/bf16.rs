@@ -1,25 +1,29 @@
-//! Products with weights in bf16, rounded activations and sums in f32: by the CPU's bf16 instructions where it has them,
-//! else by plain loops over the same numbers.
+//! Products with weights in bf16, rounded activations and sums in f32: by the processor's matrix unit or its bf16 instructions
+//! where it has them, else by plain loops over the same numbers.
 #![allow(unsafe_code, reason = "the bf16 instructions are only reached by intrinsics that take pointers")]
 
 use std::cell::RefCell;
 
 use half::bf16;
 
+#[cfg(target_arch = "x86_64")]
+use super::amx;
 use super::gemm::Update;
 use asap_kernels::vectorized::vectorized;
 
 /// Outputs that a tile computes: four vectors of 16.
-const PANEL: usize = 64;
+pub(super) const PANEL: usize = 64;
 /// Rows of activations that a tile computes: with four vectors of weights, 24 sums and a pair fill 29 of 32 registers.
 const ROWS: usize = 6;
 /// Pairs of inputs that a tile takes at most: 40 KiB of weights, which stay in the first cache for all rows.
 const PAIRS: usize = 160;
+/// A weight has a multiple of so many pairs, the last ones of zeros: the matrix unit takes as many at once.
+const PAIRS_AT_ONCE: usize = 16;
 
 /// A cache line of pairs of bf16 numbers; the first of a pair is its low half. Vectors then never cross a line.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
-struct Line([u32; 16]);
+pub(super) struct Line([u32; 16]);
 
 /// A weight, [outputs, inputs], in bf16: in panels of 64 outputs, pair of inputs by pair of inputs.
 #[derive(Debug, Clone)]
@@ -36,7 +40,7 @@ impl Bf16Matrix {
     /// If `values` has another length than outputs × inputs.
     pub fn pack(values: &[bf16], outputs: usize, inputs: usize) -> Self {
         assert_eq!(values.len(), outputs * inputs, "numbers of a weight");
-        let pairs = inputs.div_ceil(2);
+        let pairs = padded_pairs(inputs);
         let mut lines = vec![Line::default(); outputs.div_ceil(PANEL) * pairs * (PANEL / 16)];
         for (output, row) in values.chunks_exact(inputs).enumerate() {
             let (panel, lane) = (output / PANEL, output % PANEL);
@@ -60,7 +64,7 @@ impl Bf16Matrix {
         let rows = x.len() / self.inputs;
         assert_eq!((x.len(), to.len()), (rows * self.inputs, rows * self.outputs), "rows of a product");
         ROUNDED.with_borrow_mut(|rounded| {
-            rounded.resize(rows * self.pairs(), 0);
+            rounded.resize(rows.next_multiple_of(rows_at_once()) * padded_pairs(self.inputs), 0);
             vectorized(
                 #[inline(always)]
                 || round(x, self.inputs, rounded),
@@ -69,23 +73,64 @@ impl Bf16Matrix {
         });
     }
 
-    fn pairs(&self) -> usize {
-        self.inputs.div_ceil(2)
-    }
-
     /// Part by part of a panel's inputs, so that the part's weights are read from the first cache for all rows.
     fn multiply_rounded(&self, x: &[u32], to: &mut [f32], write: Update) {
-        let pairs = self.pairs();
+        let pairs = padded_pairs(self.inputs);
         // Parts of one size, rather than a small one at the end.
-        let part = pairs.div_ceil(pairs.div_ceil(PAIRS));
+        let part = pairs.div_ceil(pairs.div_ceil(PAIRS)).next_multiple_of(PAIRS_AT_ONCE);
+        #[cfg(target_arch = "x86_64")]
+        let unit = amx::is_there().then(amx::Unit::set_up);
         for (panel, lines) in self.lines.chunks_exact(pairs * (PANEL / 16)).enumerate() {
             for (index, weights) in lines.chunks(part * (PANEL / 16)).enumerate() {
                 let write = if index == 0 { write } else { Update::Add };
                 let (from, to_width) = (panel * PANEL, self.outputs);
+                #[cfg(target_arch = "x86_64")]
+                if let Some(unit) = &unit {
+                    by_unit(unit, (&x[index * part..], pairs), weights, (to, to_width), from, write);
+                    continue;
+                }
                 for (x, to) in x.chunks(ROWS * pairs).zip(to.chunks_mut(ROWS * to_width)) {
                     let tile = Tile { weights, x: &x[index * part..], x_stride: pairs, from, to, to_width, write };
                     tile.multiply();
                 }
+            }
+        }
+    }
+}
+
+/// All rows of a panel, over a part of the inputs, by the matrix unit. What reaches beyond rows or outputs goes through a block
+/// of its own.
+#[cfg(target_arch = "x86_64")]
+fn by_unit(
+    unit: &amx::Unit,
+    x: (&[u32], usize),
+    weights: &[Line],
+    (to, width): (&mut [f32], usize),
+    from: usize,
+    write: Update,
+) {
+    use amx::BLOCK;
+    let rows = to.len() / width;
+    let mut edge = [0.0; BLOCK * BLOCK];
+    for half in 0..PANEL / BLOCK {
+        let first_output = from + half * BLOCK;
+        let outputs = BLOCK.min(width.saturating_sub(first_output));
+        if outputs == 0 {
+            break;
+        }
+        for first in (0..rows).step_by(BLOCK) {
+            let own = (&x.0[first * x.1..], x.1);
+            let to = &mut to[first * width..][..BLOCK.min(rows - first) * width];
+            if outputs == BLOCK && to.len() == BLOCK * width {
+                unit.multiply(own, (weights, half), (&mut to[first_output..], width), write);
+                continue;
+            }
+            for (row, edge) in to.chunks_exact(width).zip(edge.chunks_exact_mut(BLOCK)) {
+                edge[..outputs].copy_from_slice(&row[first_output..][..outputs]);
+            }
+            unit.multiply(own, (weights, half), (&mut edge, BLOCK), write);
+            for (row, edge) in to.chunks_exact_mut(width).zip(edge.chunks_exact(BLOCK)) {
+                row[first_output..][..outputs].copy_from_slice(&edge[..outputs]);
             }
         }
     }
@@ -139,6 +184,20 @@ impl Tile<'_> {
     }
 }
 
+/// Pairs of a row of inputs, with those of zeros behind them.
+fn padded_pairs(inputs: usize) -> usize {
+    inputs.div_ceil(2).next_multiple_of(PAIRS_AT_ONCE)
+}
+
+/// Rounded rows are a multiple of so many, the last ones of anything: the matrix unit takes as many.
+fn rows_at_once() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    if amx::is_there() {
+        return amx::BLOCK;
+    }
+    1
+}
+
 /// Two bf16 numbers as the instructions take them; zero stands for a missing one.
 fn joined(numbers: &[bf16]) -> u32 {
     let bits = |i: usize| numbers.get(i).map_or(0, |x| u32::from(x.to_bits()));
@@ -153,12 +212,14 @@ fn round(x: &[f32], inputs: usize, rounded: &mut [u32]) {
         let nearest = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
         if x.is_nan() { 0x7fc0 } else { nearest }
     };
-    for (row, rounded) in x.chunks_exact(inputs).zip(rounded.chunks_exact_mut(inputs.div_ceil(2))) {
+    for (row, rounded) in x.chunks_exact(inputs).zip(rounded.chunks_exact_mut(padded_pairs(inputs))) {
         let (pairs, rest) = row.as_chunks::<2>();
-        for ([a, b], to) in pairs.iter().zip(rounded.iter_mut()) {
+        let (rounded, padding) = rounded.split_at_mut(pairs.len());
+        for ([a, b], to) in pairs.iter().zip(rounded) {
             *to = bits(*a) | bits(*b) << 16;
         }
-        if let ([last], Some(to)) = (rest, rounded.last_mut()) {
+        padding.fill(0);
+        if let ([last], Some(to)) = (rest, padding.first_mut()) {
             *to = bits(*last);
         }
     }
@@ -244,7 +305,7 @@ mod tests {
     proptest! {
         #[test]
         fn products_agree_with_the_definition(
-            rows in 1_usize..20, outputs in 1_usize..200, inputs in prop_oneof![1_usize..40, 300_usize..800], seed in 0_u32..1000,
+            rows in prop_oneof![1_usize..20, 30_usize..70], outputs in 1_usize..200, inputs in prop_oneof![1_usize..40, 300_usize..800], seed in 0_u32..1000,
         ) {
             let draw = |i: usize| ((i as u32 + seed).wrapping_mul(2_654_435_761) >> 8) as f32 / 1e7 - 0.8;
             let weights: Vec<bf16> = (0..outputs * inputs).map(|i| bf16::from_f32(draw(i))).collect();
@@ -255,13 +316,13 @@ mod tests {
                 x.zip(weights).map(|(x, w)| x.to_f64() * w.to_f64()).sum()
             };
             let matrix = Bf16Matrix::pack(&weights, outputs, inputs);
-            let mut rounded = vec![0; rows * inputs.div_ceil(2)];
+            let mut rounded = vec![0; rows * padded_pairs(inputs)];
             round(&x, inputs, &mut rounded);
             let mut plain = vec![1.0; rows * outputs];
             let (mut replaced, mut added) = (plain.clone(), plain.clone());
             matrix.multiply(&x, &mut replaced, Update::Replace);
             matrix.multiply(&x, &mut added, Update::Add);
-            by_loops(Tile { weights: &matrix.lines[..inputs.div_ceil(2) * 4], x: &rounded, x_stride: inputs.div_ceil(2),
+            by_loops(Tile { weights: &matrix.lines[..padded_pairs(inputs) * 4], x: &rounded, x_stride: padded_pairs(inputs),
                 from: 0, to: &mut plain, to_width: outputs, write: Update::Replace });
             for row in 0..rows {
                 for output in 0..outputs {

@@ -1,8 +1,10 @@
 //! What a layer is made of, on the CPU: each operation is a loop over slices, matrix products are candle's kernels in f32
-//! and ours in bf16.
+//! and ours in bf16, or where a weight is read as it is stored.
 //!
 //! Rows are [tokens, width], f32, without gaps. What takes rows is a task of its caller's.
 
+#[cfg(target_arch = "x86_64")]
+mod amx;
 mod attention;
 mod bf16;
 mod exp;
@@ -11,6 +13,7 @@ mod norm;
 mod pool;
 mod projection;
 mod rotate;
+mod stored;
 mod swiglu;
 
 use std::ops::Range;
@@ -28,6 +31,7 @@ pub use norm::rms_norm_rows;
 pub use pool::Pool;
 pub use projection::{Linear, Projection, Weight};
 pub use rotate::{Direction, rotate_rows};
+pub use stored::{StoredMatrix, multiply_stored};
 pub use swiglu::swiglu_rows;
 
 /// Reads the values of contiguous tensors of one type on the CPU.
@@ -69,10 +73,15 @@ pub fn read_rows<R>(
         let numbers = &table[values];
         vectorized(
             #[inline(always)]
-            || widened.iter_mut().zip(numbers).for_each(|(to, x)| *to = f32::from_bits(u32::from(x.to_bits()) << 16)),
+            || widen(numbers, widened),
         );
         reader(widened)
     })
+}
+
+#[inline(always)]
+fn widen(numbers: &[half::bf16], to: &mut [f32]) {
+    to.iter_mut().zip(numbers).for_each(|(to, x)| *to = f32::from_bits(u32::from(x.to_bits()) << 16));
 }
 
 fn outside() -> super::LmError {

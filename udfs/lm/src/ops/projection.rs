@@ -10,10 +10,10 @@ use super::{Bf16Matrix, Cores, Matrix, Update, multiply, read};
 
 /// A weight of a projection, [outputs, inputs], as it is kept.
 pub trait Weight: Sized {
-    /// The type of its numbers.
-    const DTYPE: DType;
+    /// The type of its numbers where a file's are `stored`.
+    fn dtype(stored: DType) -> DType;
 
-    /// A weight of these numbers, [outputs, inputs] of type `DTYPE`.
+    /// A weight of these numbers, [outputs, inputs] of type [`Weight::dtype`].
     ///
     /// # Errors
     /// If the tensor is no such matrix in the CPU's memory.
@@ -39,7 +39,9 @@ pub trait Projection: Weight + Clone + Debug + Send + Sync {
 }
 
 impl Weight for Tensor {
-    const DTYPE: DType = DType::F32;
+    fn dtype(_: DType) -> DType {
+        DType::F32
+    }
 
     fn new(weight: Tensor) -> Result<Self> {
         Ok(weight)
@@ -55,7 +57,9 @@ impl Projection for Tensor {
 }
 
 impl Weight for Bf16Matrix {
-    const DTYPE: DType = DType::BF16;
+    fn dtype(_: DType) -> DType {
+        DType::BF16
+    }
 
     fn new(weight: Tensor) -> Result<Self> {
         let (outputs, inputs) = weight.dims2()?;

@@ -1,0 +1,309 @@
+//! `asap generate`: a model's answers, to look at what was trained and to evaluate it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use asap_lm::generate::{Finish, Generated, Generator, Place};
+use asap_lm::sampling::Sampling;
+use asap_lm::{LmError, locate};
+use asap_pipelines::corpus::{ColumnMapping, Corpus};
+use asap_pipelines::run::Observer;
+use asap_pipelines::session::session;
+use asap_udfs::Settings;
+use asap_udfs::llm::Llm;
+use clap::Args;
+use datafusion::arrow::array::{Array, AsArray};
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::functions::core::expr_ext::FieldAccessor;
+use datafusion::prelude::{SessionContext, cast, col};
+use futures::StreamExt;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+use crate::failure::Failure;
+use crate::output::{complain, count, print};
+use crate::progress::{Bar, Opening};
+
+/// Questions that are read ahead.
+const AHEAD: usize = 256;
+
+/// Answer questions with a model, as they would be asked: through its chat template
+///
+/// Answers to --prompt are printed as they are; those to --data as JSON, a line each, in the order of the rows.
+#[derive(Debug, Args)]
+#[command(
+    group = clap::ArgGroup::new("asked").required(true).args(["prompt", "data"]),
+    after_help = "\
+Examples:
+  asap generate --model out/model --prompt \"What is 17 + 25?\"
+  asap generate --model out/model --data data/sample --max-tokens 512 > answers.json
+  asap generate --model Qwen/Qwen3-0.6B --data math500.parquet --column problem --samples 8 --temperature 0.6 > answers.json
+  asap sql -c \"SELECT avg(CAST(cot_verify(a.answer, g.text) AS INT)) FROM 'answers.json' g JOIN 'math500.parquet' a ON a.problem = g.question\""
+)]
+pub struct GenerateArgs {
+    /// A folder in Hugging Face's layout, org/name in the Hub's cache, or small, the one that asap brings
+    #[arg(long, value_name = "DIR")]
+    model: String,
+    /// A question
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// Many: a Delta table, or a folder or file of Parquet or JSON lines
+    #[arg(long, value_name = "LOC")]
+    data: Option<String>,
+    /// The column that holds them [default: the one that asap inspect recognises]
+    #[arg(long, value_name = "C", conflicts_with = "prompt")]
+    column: Option<String>,
+    /// The most tokens of an answer
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: u32,
+    /// Answers to each question
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    samples: u32,
+    /// What logits are divided by before a token is drawn; at 0 the likeliest one is taken
+    #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = not_below_zero)]
+    temperature: f64,
+    /// Of what is drawn: the same seed gives the same answers
+    #[arg(long, value_name = "S", default_value_t = 42)]
+    seed: u64,
+}
+
+fn not_below_zero(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| *number >= 0.0 && number.is_finite());
+    number.ok_or_else(|| "expected a number from 0 on, such as 0.6".to_string())
+}
+
+/// A question and where it stands.
+struct Question {
+    source: Option<(String, i64)>,
+    text: String,
+}
+
+/// An answer as JSON.
+#[derive(Serialize)]
+struct Line<'a> {
+    file: &'a str,
+    row: i64,
+    sample: u64,
+    question: &'a str,
+    /// None where there is none.
+    text: Option<String>,
+    tokens_in: Option<usize>,
+    tokens_out: Option<usize>,
+    /// stop where the model ended it, length where --max-tokens or the window did.
+    finish: Option<&'static str>,
+    /// Why there is none.
+    error: Option<String>,
+}
+
+/// Prints the answers.
+///
+/// # Errors
+/// If model or rows cannot be read, or if nobody reads what is printed.
+pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
+    if args.samples > 1 && args.temperature == 0.0 {
+        let samples = args.samples;
+        return Err(Failure::Usage(format!(
+            "--samples {samples} are all the same at --temperature 0: name one above 0"
+        )));
+    }
+    let folder = locate(&args.model)?;
+    let generator = Generator::load(&folder, &Arc::default())?;
+    let context = session(Settings::default(), &Llm::default())?;
+    let (send, questions) = mpsc::channel(AHEAD);
+    let bar = Bar::new("answering", std::io::stdout().is_terminal());
+    match (&args.prompt, &args.data) {
+        (Some(text), _) => {
+            let question = Question { source: None, text: text.clone() };
+            bar.begin(u64::from(args.samples), 1);
+            tokio::spawn(async move { send.send(Ok(question)).await });
+        }
+        (None, Some(location)) => {
+            let opening = Opening::of(std::slice::from_ref(location), false);
+            let corpus = opened(&context, location, args.column.as_deref()).await?;
+            drop(opening);
+            bar.begin(corpus.rows() * u64::from(args.samples), 1);
+            tokio::spawn(read(context, corpus, send));
+        }
+        (None, None) => return Err(Failure::Usage("name a question (--prompt) or many (--data)".to_string())),
+    }
+    let answering = tokio::task::spawn_blocking(move || answer(generator, &args, questions, &bar));
+    let Answered { answers, refused, tokens, seconds } =
+        answering.await.map_err(|error| Failure::Failed(format!("answering stopped: {error}")))??;
+    let rate = tokens as f64 / f64::max(seconds, 1e-9);
+    complain(&format!("note: {} answers, {} tokens, {} tokens/s", count(answers), count(tokens), count(rate as u64)));
+    if refused > 0 {
+        complain(&format!("note: {} questions could not be asked; their lines say why", count(refused)));
+    }
+    Ok(())
+}
+
+/// The rows, of which only the questions are read.
+async fn opened(context: &SessionContext, location: &str, column: Option<&str>) -> Result<Corpus, Failure> {
+    let mapping =
+        column.map(|column| ColumnMapping { question: column.to_string(), cot: column.to_string(), answer: None });
+    let corpus = Corpus::open(&context.state(), location, mapping.as_ref()).await?;
+    corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+    Ok(corpus)
+}
+
+/// Sends the questions in the order of their source.
+async fn read(context: SessionContext, corpus: Corpus, send: mpsc::Sender<Result<Question, Failure>>) {
+    if let Err(failure) = send_all(&context, &corpus, &send).await {
+        // Who does not listen any more needs no reason.
+        drop(send.send(Err(failure)).await);
+    }
+}
+
+async fn send_all(
+    context: &SessionContext,
+    corpus: &Corpus,
+    send: &mpsc::Sender<Result<Question, Failure>>,
+) -> Result<(), Failure> {
+    let rows = context.read_table(Arc::new(corpus.view(&context.state())?))?;
+    let rows = rows.select(vec![
+        cast(col("source").field("file"), DataType::Utf8View).alias("file"),
+        col("source").field("row").alias("row"),
+        cast(col("question"), DataType::Utf8View).alias("question"),
+    ])?;
+    let rows = rows.sort_by(vec![col("file"), col("row")])?;
+    let (mut batches, mut empty) = (rows.execute_stream().await?, 0);
+    while let Some(batch) = batches.next().await {
+        let batch = batch?;
+        let [files, questions] = [0, 2].map(|column| batch.column(column).as_string_view());
+        let rows = batch.column(1).as_primitive::<Int64Type>();
+        for row in 0..batch.num_rows() {
+            if questions.is_null(row) {
+                empty += 1;
+                continue;
+            }
+            let source = Some((files.value(row).to_string(), rows.value(row)));
+            let question = Question { source, text: questions.value(row).to_string() };
+            if send.send(Ok(question)).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+    if empty > 0 {
+        complain(&format!("note: {} rows have no question", count(empty)));
+    }
+    Ok(())
+}
+
+/// What came of all questions.
+#[derive(Default)]
+struct Answered {
+    answers: u64,
+    /// Questions without an answer.
+    refused: u64,
+    tokens: u64,
+    seconds: f64,
+}
+
+/// Answers all questions.
+fn answer(
+    mut generator: Generator,
+    args: &GenerateArgs,
+    mut questions: mpsc::Receiver<Result<Question, Failure>>,
+    bar: &Bar,
+) -> Result<Answered, Failure> {
+    let begun = std::time::Instant::now();
+    let failure = Cell::new(None);
+    let printer = RefCell::new(Printer::new(u64::from(args.samples)));
+    let mut answered = Answered::default();
+    let asked = std::iter::from_fn(|| match questions.blocking_recv()? {
+        Ok(question) => Some(printer.borrow_mut().ask(question)),
+        Err(failed) => {
+            failure.set(Some(failed));
+            None
+        }
+    });
+    let each = |place: Place, answer: Result<Generated, LmError>| {
+        let out = answer.as_ref().map_or(0, |answer| answer.tokens_out as u64);
+        answered.tokens += out;
+        match answer {
+            Ok(_) => answered.answers += 1,
+            Err(_) => answered.refused += 1,
+        }
+        bar.advance(1, out);
+        let printed = printer.borrow_mut().answer(place, answer);
+        printed.map_err(|failed| failure.set(Some(failed))).is_ok()
+    };
+    let (temperature, max_tokens) = (args.temperature, args.max_tokens as usize);
+    let sampling = Sampling { temperature, top_p: 1.0, seed: args.seed, max_tokens };
+    generator.answer_all(asked, u64::from(args.samples), sampling, each, &|| true)?;
+    bar.finish();
+    match failure.take() {
+        Some(failed) => Err(failed),
+        None => Ok(Answered { seconds: begun.elapsed().as_secs_f64(), ..answered }),
+    }
+}
+
+/// Puts answers in the order of their questions.
+struct Printer {
+    samples: u64,
+    /// How many questions were asked.
+    asked: u64,
+    questions: BTreeMap<u64, Question>,
+    /// What was said too early, and whether it is a question's last.
+    waiting: BTreeMap<Place, (String, bool)>,
+    next: Place,
+}
+
+impl Printer {
+    fn new(samples: u64) -> Self {
+        let next = Place { question: 0, sample: 0 };
+        Self { samples, asked: 0, questions: BTreeMap::new(), waiting: BTreeMap::new(), next }
+    }
+
+    fn ask(&mut self, question: Question) -> String {
+        let text = question.text.clone();
+        self.questions.insert(self.asked, question);
+        self.asked += 1;
+        text
+    }
+
+    fn answer(&mut self, place: Place, answer: Result<Generated, LmError>) -> Result<(), Failure> {
+        let Some(question) = self.questions.get(&place.question) else { return Ok(()) };
+        let is_last = answer.is_err() || place.sample + 1 == self.samples;
+        let text = match (&question.source, answer) {
+            (None, answer) => answer?.text,
+            (Some((file, row)), answer) => line(file, *row, &question.text, place, answer)?,
+        };
+        self.waiting.insert(place, (text, is_last));
+        while let Some((text, is_last)) = self.waiting.remove(&self.next) {
+            print(&text)?;
+            if is_last {
+                self.questions.remove(&self.next.question);
+                self.next = Place { question: self.next.question + 1, sample: 0 };
+            } else {
+                self.next.sample += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An answer as a line of JSON. That a question cannot be asked is said in its line; that the model fails ends all.
+fn line(
+    file: &str,
+    row: i64,
+    question: &str,
+    Place { sample, .. }: Place,
+    answer: Result<Generated, LmError>,
+) -> Result<String, Failure> {
+    let (answer, error) = match answer {
+        Ok(answer) => (Some(answer), None),
+        Err(error @ (LmError::TooLong { .. } | LmError::Prompt(_))) => (None, Some(error.to_string())),
+        Err(error) => return Err(error.into()),
+    };
+    let (tokens_in, tokens_out) = answer.as_ref().map(|answer| (answer.tokens_in, answer.tokens_out)).unzip();
+    let finish = answer.as_ref().map(|answer| match answer.finish {
+        Finish::Stop => "stop",
+        Finish::Length => "length",
+    });
+    let text = answer.map(|answer| answer.text);
+    let line = Line { file, row, sample, question, text, tokens_in, tokens_out, finish, error };
+    serde_json::to_string(&line).map_err(|error| Failure::Failed(error.to_string()))
+}

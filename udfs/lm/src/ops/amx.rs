@@ -1,0 +1,146 @@
+//! Products of bf16 numbers by the matrix unit of some processors (AMX): 16 by 16 sums over 32 inputs by one instruction, eight
+//! to sixteen times what their vectors do.
+#![allow(unsafe_code, reason = "the unit is only reached by instructions that take pointers")]
+
+use std::arch::asm;
+use std::arch::x86_64::__cpuid_count;
+use std::sync::OnceLock;
+
+use super::bf16::{Line, PANEL};
+use super::gemm::Update;
+
+/// Rows, and outputs, of a block: two tiles of each, for four tiles of sums.
+pub const BLOCK: usize = 32;
+/// Pairs of inputs that an instruction takes.
+pub const PAIRS: usize = 16;
+/// Bytes of a row of a tile.
+const ROW_BYTES: usize = 64;
+
+/// What the unit is told of its eight tiles: 16 rows of 64 bytes each.
+#[repr(C, align(64))]
+struct TileShapes([u8; 64]);
+
+static SHAPES: TileShapes = {
+    let mut shapes = [0; 64];
+    shapes[0] = 1;
+    let mut tile = 0;
+    while tile < 8 {
+        shapes[16 + 2 * tile] = ROW_BYTES as u8;
+        shapes[48 + tile] = 16;
+        tile += 1;
+    }
+    TileShapes(shapes)
+};
+
+/// Whether this machine has the unit, and Linux lets this process use it.
+pub fn is_there() -> bool {
+    static IS_THERE: OnceLock<bool> = OnceLock::new();
+    *IS_THERE.get_or_init(|| {
+        let (bf16, tile) = (1 << 22, 1 << 24);
+        let has = cfg!(target_os = "linux") && is_x86_feature_detected!("avx512f");
+        has && __cpuid_count(7, 0).edx & (bf16 | tile) == bf16 | tile && is_permitted()
+    })
+}
+
+/// Asks Linux for the state that tiles need (`arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)`), which it keeps for all threads.
+fn is_permitted() -> bool {
+    let mut result: i64 = 158;
+    // SAFETY: the call takes two numbers, and changes nothing but what this process is permitted.
+    unsafe {
+        asm!("syscall", inout("rax") result, in("rdi") 0x1023, in("rsi") 18, out("rcx") _, out("r11") _, options(nostack));
+    }
+    result == 0
+}
+
+/// The unit, set up for the calling thread until this is dropped.
+pub struct Unit(());
+
+impl Unit {
+    /// Sets the unit up.
+    ///
+    /// # Panics
+    /// If the machine has none.
+    pub fn set_up() -> Self {
+        assert!(is_there(), "a machine with AMX");
+        // SAFETY: the unit is there, and the shapes are those that it knows as palette 1.
+        unsafe { asm!("ldtilecfg [{}]", in(reg) SHAPES.0.as_ptr(), options(nostack, readonly)) };
+        Self(())
+    }
+
+    /// Adds to a block of sums the products of its rows and outputs over some pairs of inputs, or puts them there.
+    ///
+    /// `x` holds [`BLOCK`] rows, `x_stride` pairs apart; `weights` four lines for each pair, of which `half` says which two
+    /// are those of the block's outputs; `to` [`BLOCK`] rows of as many sums, `to_stride` apart.
+    ///
+    /// # Panics
+    /// If one of them is too short, or the number of pairs is no multiple of [`PAIRS`].
+    pub fn multiply(
+        &self,
+        (x, x_stride): (&[u32], usize),
+        (weights, half): (&[Line], usize),
+        (to, to_stride): (&mut [f32], usize),
+        write: Update,
+    ) {
+        let pairs = weights.len() / (PANEL / 16);
+        assert!(pairs > 0 && pairs.is_multiple_of(PAIRS) && weights.len() == pairs * (PANEL / 16), "pairs of a block");
+        assert!(x.len() >= (BLOCK - 1) * x_stride + pairs && half < 2, "rows of a block");
+        assert!(to_stride >= BLOCK && to.len() >= (BLOCK - 1) * to_stride + BLOCK, "sums of a block");
+        let below = 16;
+        // SAFETY: by the assertions each of the 16 rows that an instruction reads or writes lies within its slice: rows of `x`
+        // and of `to` for two tiles each, and for each pair of inputs two of its four lines. The unit is set up.
+        unsafe {
+            asm!(
+                "test {add:e}, {add:e}",
+                "jz 2f",
+                "tileloadd tmm0, [{to} + {to_stride}]",
+                "tileloadd tmm1, [{to} + {to_stride} + 64]",
+                "tileloadd tmm2, [{to_below} + {to_stride}]",
+                "tileloadd tmm3, [{to_below} + {to_stride} + 64]",
+                "jmp 3f",
+                "2:",
+                "tilezero tmm0",
+                "tilezero tmm1",
+                "tilezero tmm2",
+                "tilezero tmm3",
+                "3:",
+                "tileloadd tmm6, [{weights} + {line_stride}]",
+                "tileloadd tmm4, [{x} + {x_stride}]",
+                "tdpbf16ps tmm0, tmm4, tmm6",
+                "tileloadd tmm7, [{weights} + {line_stride} + 64]",
+                "tdpbf16ps tmm1, tmm4, tmm7",
+                "tileloadd tmm5, [{x_below} + {x_stride}]",
+                "tdpbf16ps tmm2, tmm5, tmm6",
+                "tdpbf16ps tmm3, tmm5, tmm7",
+                "add {x}, 64",
+                "add {x_below}, 64",
+                "add {weights}, 4096",
+                "dec {count}",
+                "jnz 3b",
+                "tilestored [{to} + {to_stride}], tmm0",
+                "tilestored [{to} + {to_stride} + 64], tmm1",
+                "tilestored [{to_below} + {to_stride}], tmm2",
+                "tilestored [{to_below} + {to_stride} + 64], tmm3",
+                add = in(reg) u32::from(write == Update::Add),
+                x = inout(reg) x.as_ptr() => _,
+                x_below = inout(reg) x.as_ptr().add(below * x_stride) => _,
+                x_stride = in(reg) x_stride * size_of::<u32>(),
+                weights = inout(reg) weights.as_ptr().cast::<u8>().add(half * 2 * size_of::<Line>()) => _,
+                line_stride = in(reg) PANEL / 16 * size_of::<Line>(),
+                to = in(reg) to.as_mut_ptr(),
+                to_below = in(reg) to.as_mut_ptr().add(below * to_stride),
+                to_stride = in(reg) to_stride * size_of::<f32>(),
+                count = inout(reg) pairs / PAIRS => _,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack),
+            );
+        }
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        // SAFETY: gives back what was set up; nothing else of this crate uses tiles.
+        unsafe { asm!("tilerelease", options(nostack, nomem)) };
+    }
+}
