@@ -204,12 +204,11 @@ mod x86 {
         _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_reduce_add_ps, _mm512_setzero_ps,
     };
 
-    /// All sums stay in registers: with six rows of four outputs 24 of 32.
+    /// All sums stay in registers, with six rows of four outputs 24 of 32; what iterators lend would not.
     ///
     /// # Safety
     /// The CPU has AVX-512 F, and at each place are `count` numbers.
     #[target_feature(enable = "avx512f")]
-    #[expect(clippy::needless_range_loop, reason = "sums that iterators lend do not stay in registers")]
     pub(super) unsafe fn sums<const W: usize, const R: usize>(
         weights: [*const f32; W],
         rows: [*const f32; R],
