@@ -1,18 +1,18 @@
-//! Products of bf16 numbers by the matrix unit of some processors (AMX): 16 by 16 sums over 32 inputs by one instruction, eight
-//! to sixteen times what their vectors do.
+//! Products of bf16 numbers by the matrix unit of some processors (AMX): 16 by 16 sums over 32 inputs by one instruction, up to
+//! sixteen times what their vectors do.
 #![allow(unsafe_code, reason = "the unit is only reached by instructions that take pointers")]
 
 use std::arch::asm;
 use std::arch::x86_64::__cpuid_count;
 use std::sync::OnceLock;
 
-use super::bf16::{Line, PANEL};
+use half::bf16;
+
+use super::bf16::{Line, PAIRS_AT_ONCE, PANEL};
 use super::gemm::Update;
 
 /// Rows, and outputs, of a block: two tiles of each, for four tiles of sums.
 pub const BLOCK: usize = 32;
-/// Pairs of inputs that an instruction takes.
-pub const PAIRS: usize = 16;
 /// Bytes of a row of a tile.
 const ROW_BYTES: usize = 64;
 
@@ -42,6 +42,11 @@ pub fn is_there() -> bool {
     })
 }
 
+/// Whether it multiplies rows of so many numbers as they are.
+pub fn takes(inputs: usize) -> bool {
+    inputs.is_multiple_of(2 * PAIRS_AT_ONCE) && is_there()
+}
+
 /// Asks Linux for the state that tiles need (`arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)`), which it keeps for all threads.
 fn is_permitted() -> bool {
     let mut result: i64 = 158;
@@ -69,21 +74,24 @@ impl Unit {
 
     /// Adds to a block of sums the products of its rows and outputs over some pairs of inputs, or puts them there.
     ///
-    /// `x` holds [`BLOCK`] rows, `x_stride` pairs apart; `weights` four lines for each pair, of which `half` says which two
+    /// `x` holds [`BLOCK`] rows, `x_stride` numbers apart; `weights` four lines for each pair, of which `half` says which two
     /// are those of the block's outputs; `to` [`BLOCK`] rows of as many sums, `to_stride` apart.
     ///
     /// # Panics
-    /// If one of them is too short, or the number of pairs is no multiple of [`PAIRS`].
+    /// If one of them is too short, or the number of pairs is no multiple of [`PAIRS_AT_ONCE`].
     pub fn multiply(
         &self,
-        (x, x_stride): (&[u32], usize),
+        (x, x_stride): (&[bf16], usize),
         (weights, half): (&[Line], usize),
         (to, to_stride): (&mut [f32], usize),
         write: Update,
     ) {
         let pairs = weights.len() / (PANEL / 16);
-        assert!(pairs > 0 && pairs.is_multiple_of(PAIRS) && weights.len() == pairs * (PANEL / 16), "pairs of a block");
-        assert!(x.len() >= (BLOCK - 1) * x_stride + pairs && half < 2, "rows of a block");
+        assert!(
+            pairs > 0 && pairs.is_multiple_of(PAIRS_AT_ONCE) && weights.len() == pairs * (PANEL / 16),
+            "pairs of a block"
+        );
+        assert!(x.len() >= (BLOCK - 1) * x_stride + 2 * pairs && half < 2, "rows of a block");
         assert!(to_stride >= BLOCK && to.len() >= (BLOCK - 1) * to_stride + BLOCK, "sums of a block");
         let below = 16;
         // SAFETY: by the assertions each of the 16 rows that an instruction reads or writes lies within its slice: rows of `x`
@@ -123,13 +131,13 @@ impl Unit {
                 add = in(reg) u32::from(write == Update::Add),
                 x = inout(reg) x.as_ptr() => _,
                 x_below = inout(reg) x.as_ptr().add(below * x_stride) => _,
-                x_stride = in(reg) x_stride * size_of::<u32>(),
+                x_stride = in(reg) x_stride * size_of::<bf16>(),
                 weights = inout(reg) weights.as_ptr().cast::<u8>().add(half * 2 * size_of::<Line>()) => _,
                 line_stride = in(reg) PANEL / 16 * size_of::<Line>(),
                 to = in(reg) to.as_mut_ptr(),
                 to_below = in(reg) to.as_mut_ptr().add(below * to_stride),
                 to_stride = in(reg) to_stride * size_of::<f32>(),
-                count = inout(reg) pairs / PAIRS => _,
+                count = inout(reg) pairs / PAIRS_AT_ONCE => _,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
                 out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
                 options(nostack),

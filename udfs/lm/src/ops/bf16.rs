@@ -18,7 +18,7 @@ const ROWS: usize = 6;
 /// Pairs of inputs that a tile takes at most: 40 KiB of weights, which stay in the first cache for all rows.
 const PAIRS: usize = 160;
 /// A weight has a multiple of so many pairs, the last ones of zeros: the matrix unit takes as many at once.
-const PAIRS_AT_ONCE: usize = 16;
+pub(super) const PAIRS_AT_ONCE: usize = 16;
 
 /// A cache line of pairs of bf16 numbers; the first of a pair is its low half. Vectors then never cross a line.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,6 +50,23 @@ impl Bf16Matrix {
             }
         }
         Self { outputs, inputs, lines }
+    }
+
+    /// Orders rows of `inputs` numbers, rounded to bf16, as if each were what gives an output.
+    pub(super) fn round(rows: &[f32], inputs: usize) -> Self {
+        let mut rounded = vec![bf16::ZERO; rows.len()];
+        vectorized(
+            #[inline(always)]
+            || rounded.iter_mut().zip(rows).for_each(|(to, x)| *to = bf16::from_bits(nearest(*x) as u16)),
+        );
+        Self::pack(&rounded, rows.len() / inputs, inputs)
+    }
+
+    /// The lines of the panel that this output is in, and in which half of it.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn block(&self, output: usize) -> (&[Line], usize) {
+        let lines = padded_pairs(self.inputs) * (PANEL / 16);
+        (&self.lines[output / PANEL * lines..][..lines], output % PANEL / amx::BLOCK)
     }
 
     /// x · Wᵀ for rows of `inputs` numbers, which are rounded to bf16: written to `to`, `outputs` numbers a row.
@@ -119,7 +136,7 @@ fn by_unit(
             break;
         }
         for first in (0..rows).step_by(BLOCK) {
-            let own = (&x.0[first * x.1..], x.1);
+            let own = (numbers(&x.0[first * x.1..]), 2 * x.1);
             let to = &mut to[first * width..][..BLOCK.min(rows - first) * width];
             if outputs == BLOCK && to.len() == BLOCK * width {
                 unit.multiply(own, (weights, half), (&mut to[first_output..], width), write);
@@ -134,6 +151,13 @@ fn by_unit(
             }
         }
     }
+}
+
+/// Pairs as the numbers that they are.
+#[cfg(target_arch = "x86_64")]
+fn numbers(pairs: &[u32]) -> &[bf16] {
+    // SAFETY: a pair is the bits of two of them, and any bits are one.
+    unsafe { std::slice::from_raw_parts(pairs.as_ptr().cast(), 2 * pairs.len()) }
 }
 
 /// Some rows of a panel, over a part of the inputs.
@@ -204,23 +228,26 @@ fn joined(numbers: &[bf16]) -> u32 {
     bits(0) | bits(1) << 16
 }
 
-/// Rounds rows of `inputs` numbers to the nearest bf16, ties to even.
+/// The bits of the nearest bf16, ties to even.
+#[inline(always)]
+fn nearest(x: f32) -> u32 {
+    let bits = x.to_bits();
+    let nearest = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
+    if x.is_nan() { 0x7fc0 } else { nearest }
+}
+
+/// Rounds rows of `inputs` numbers.
 #[inline(always)]
 fn round(x: &[f32], inputs: usize, rounded: &mut [u32]) {
-    let bits = |x: f32| {
-        let bits = x.to_bits();
-        let nearest = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-        if x.is_nan() { 0x7fc0 } else { nearest }
-    };
     for (row, rounded) in x.chunks_exact(inputs).zip(rounded.chunks_exact_mut(padded_pairs(inputs))) {
         let (pairs, rest) = row.as_chunks::<2>();
         let (rounded, padding) = rounded.split_at_mut(pairs.len());
         for ([a, b], to) in pairs.iter().zip(rounded) {
-            *to = bits(*a) | bits(*b) << 16;
+            *to = nearest(*a) | nearest(*b) << 16;
         }
         padding.fill(0);
         if let ([last], Some(to)) = (rest, padding.first_mut()) {
-            *to = bits(*last);
+            *to = nearest(*last);
         }
     }
 }
@@ -318,12 +345,20 @@ mod tests {
             let matrix = Bf16Matrix::pack(&weights, outputs, inputs);
             let mut rounded = vec![0; rows * padded_pairs(inputs)];
             round(&x, inputs, &mut rounded);
-            let mut plain = vec![1.0; rows * outputs];
-            let (mut replaced, mut added) = (plain.clone(), plain.clone());
+            let ones = vec![1.0; rows * outputs];
+            let [mut plain, mut tiled, mut replaced, mut added] = [(); 4].map(|()| ones.clone());
             matrix.multiply(&x, &mut replaced, Update::Replace);
             matrix.multiply(&x, &mut added, Update::Add);
-            by_loops(Tile { weights: &matrix.lines[..padded_pairs(inputs) * 4], x: &rounded, x_stride: padded_pairs(inputs),
-                from: 0, to: &mut plain, to_width: outputs, write: Update::Replace });
+            // Where there is a matrix unit, tiles are not what `multiply` takes.
+            let x_stride = padded_pairs(inputs);
+            let tiles = rounded.chunks(ROWS * x_stride);
+            let (plains, tileds) = (plain.chunks_mut(ROWS * outputs), tiled.chunks_mut(ROWS * outputs));
+            for (x, (plain, tiled)) in tiles.zip(plains.zip(tileds)) {
+                let weights = &matrix.lines[..x_stride * 4];
+                let tile = |to| Tile { weights, x, x_stride, from: 0, to, to_width: outputs, write: Update::Replace };
+                by_loops(tile(plain));
+                tile(tiled).multiply();
+            }
             for row in 0..rows {
                 for output in 0..outputs {
                     let (place, exact) = (row * outputs + output, exact(row, output));
@@ -331,6 +366,7 @@ mod tests {
                     prop_assert!((f64::from(added[place]) - exact - 1.0).abs() < 1e-3);
                     if output < PANEL {
                         prop_assert!((f64::from(plain[place]) - exact).abs() < 1e-3);
+                        prop_assert!((f64::from(tiled[place]) - exact).abs() < 1e-3);
                     }
                 }
             }
