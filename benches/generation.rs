@@ -1,8 +1,8 @@
 //! Answers of 64 tokens to questions, with the shape of Qwen2.5-0.5B and random weights. The peer is transformers:
 //! `python3 benches/peers/generation.py`.
 //!
-//! Each case is a process of its own and gives one line of JSON. The model's folder is the one that `ASAP_BENCH_FOLDER` names,
-//! where it is kept.
+//! Each case is a process of its own and gives one line of JSON. The models' folders are in the one that `ASAP_BENCH_FOLDER`
+//! names, where they are kept.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
 
@@ -27,35 +27,47 @@ const FOLDER: &str = "ASAP_BENCH_FOLDER";
 /// Tokens of an answer.
 const TOKENS: usize = 64;
 
-/// Name, questions, cores.
-const CASES: [(&str, usize, usize); 3] = [("32", 32, 1), ("1", 1, 1), ("32-two-cores", 32, 2)];
+/// Name, questions, cores, folder.
+const CASES: [(&str, usize, usize, &str); 5] = [
+    ("32", 32, 1, "f32"),
+    ("1", 1, 1, "f32"),
+    ("32-two-cores", 32, 2, "f32"),
+    ("32-bf16", 32, 1, "bf16"),
+    ("1-bf16", 1, 1, "bf16"),
+];
+/// A folder's name, its config's `dtype`, the type of its weights.
+const FOLDERS: [(&str, &str, Precision); 2] =
+    [("f32", "float32", Precision::F32), ("bf16", "bfloat16", Precision::Bf16)];
 
 fn main() {
     let named = std::env::var(FOLDER);
     if let (Some(name), Ok(folder)) = (processes::case(), &named) {
-        let (name, questions, _) = CASES.into_iter().find(|case| case.0 == name).unwrap();
-        return measure(name, questions, Path::new(folder));
+        let (name, questions, _, own) = CASES.into_iter().find(|case| case.0 == name).unwrap();
+        return measure(name, questions, &Path::new(folder).join(own));
     }
     let made = tempfile::tempdir().unwrap();
     let folder = named.map_or_else(|_| made.path().to_path_buf(), Into::into);
-    if !folder.join("model.safetensors").exists() {
-        make(&folder);
+    for (name, dtype, precision) in FOLDERS {
+        let folder = folder.join(name);
+        if !folder.join("model.safetensors").exists() {
+            make(&folder, dtype, precision);
+        }
     }
-    for (name, _, threads) in CASES {
+    for (name, _, threads, _) in CASES {
         processes::run(name, threads, &[(FOLDER, folder.to_str().unwrap())], true);
     }
 }
 
 /// Writes the model: random weights, the tokenizer of the small model.
-fn make(folder: &Path) {
+fn make(folder: &Path, dtype: &str, precision: Precision) {
     std::fs::create_dir_all(folder).unwrap();
     let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/model/tokenizer.json");
     std::fs::copy(tokenizer, folder.join("tokenizer.json")).unwrap();
     let mut config: serde_json::Value = serde_json::from_str(processes::HALF_A_BILLION).unwrap();
-    config["dtype"] = "float32".into();
+    config["dtype"] = dtype.into();
     write_configs(&config, folder).unwrap();
     let config = ModelConfig::parse(processes::HALF_A_BILLION).unwrap();
-    write_weights(&random::weights(&config, 1).unwrap(), Precision::F32, folder).unwrap();
+    write_weights(&random::weights(&config, 1).unwrap(), precision, folder).unwrap();
 }
 
 /// Answers the questions three times and prints the best time.

@@ -109,7 +109,6 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
         )));
     }
     let folder = locate(&args.model)?;
-    let generator = Generator::load(&folder, &Arc::default())?;
     let context = session(Settings::default(), &Llm::default())?;
     let (send, questions) = mpsc::channel(AHEAD);
     let bar = Bar::new("answering", std::io::stdout().is_terminal());
@@ -128,7 +127,11 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
         }
         (None, None) => return Err(Failure::Usage("name a question (--prompt) or many (--data)".to_string())),
     }
-    let answering = tokio::task::spawn_blocking(move || answer(generator, &args, questions, &bar));
+    // Only now, since a model takes seconds to load and rows are looked at in no time.
+    let answering = tokio::task::spawn_blocking(move || {
+        let generator = Generator::load(&folder, &Arc::default())?;
+        answer(generator, &args, questions, &bar)
+    });
     let Answered { answers, refused, tokens, seconds } =
         answering.await.map_err(|error| Failure::Failed(format!("answering stopped: {error}")))??;
     let rate = tokens as f64 / f64::max(seconds, 1e-9);
@@ -170,7 +173,10 @@ async fn send_all(
     let rows = rows.sort_by(vec![col("file"), col("row")])?;
     let (mut batches, mut empty) = (rows.execute_stream().await?, 0);
     while let Some(batch) = batches.next().await {
-        let batch = batch?;
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => return Err(corpus.named(&context.state(), error).await.into()),
+        };
         let [files, questions] = [0, 2].map(|column| batch.column(column).as_string_view());
         let rows = batch.column(1).as_primitive::<Int64Type>();
         for row in 0..batch.num_rows() {

@@ -38,6 +38,12 @@ def bench(name):
         subprocess.check_call(["cargo", "bench", "--workspace", "--locked", "--bench", name], cwd=ROOT)
 
 
+def lines_of_json(command):
+    """What a command says in JSON, line by line."""
+    lines = subprocess.check_output(command, text=True, cwd=ROOT).splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
 def ours(group, name):
     """CPU seconds that criterion found."""
     letters = "".join("_" if letter in '?"/\\*<>:|^' else letter for letter in name)

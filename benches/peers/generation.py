@@ -1,5 +1,5 @@
 """Answers of 64 tokens against transformers' generate: the same folder with the shape of Qwen2.5-0.5B and random weights, the
-same questions through its chat template, the likeliest tokens, f32, one thread.
+same questions through its chat template, the likeliest tokens, one thread, in f32 and in bf16.
 
     python3 benches/peers/generation.py
 """
@@ -7,54 +7,49 @@ same questions through its chat template, the likeliest tokens, f32, one thread.
 import argparse
 import json
 import os
-import subprocess
 import sys
+from pathlib import Path
 
-from common import ROOT, folder, is_with, measured
+from common import folder, is_with, lines_of_json, measured
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "jinja2"]
 # Ours has to be so much faster than the peer.
 GOAL = 1.2
 TOKENS = 64
-CASES = {"32": 32, "1": 1}
+# Questions and type of the weights.
+CASES = {"32": (32, "f32"), "1": (1, "f32"), "32-bf16": (32, "bf16"), "1-bf16": (1, "bf16")}
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--peer", type=int, help=argparse.SUPPRESS)
+    arguments.add_argument("--peer", choices=CASES, help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if not is_with("generation", *PACKAGES):
         return
     if given.peer:
-        return run_peer(given.peer)
-    os.environ["ASAP_BENCH_FOLDER"] = str(folder("generation") / "model")
+        return run_peer(*CASES[given.peer])
+    os.environ["ASAP_BENCH_FOLDER"] = str(folder("generation"))
     bench = ["cargo", "bench", "--workspace", "--locked", "--bench", "generation"]
     ours = {case["case"]: case for case in lines_of_json(bench)}
     row = "{:<34}{:>9}{:>9}{:>8}{:>9}".format
     print(row("", "ours", "peer", "ratio", "goal"))
-    for case, questions in CASES.items():
-        (theirs,) = lines_of_json([sys.executable, __file__, "--peer", str(questions)])
+    for case, (questions, dtype) in CASES.items():
+        (theirs,) = lines_of_json([sys.executable, __file__, "--peer", case])
         speeds = [run["tokens"] / run["cpu"] for run in (ours[case], theirs)]
         ratio = f"{speeds[0] / speeds[1]:.2f}"
-        print(row(f"{questions} questions, tokens/CPU s", *map("{:.1f}".format, speeds), ratio, f"> {GOAL}"))
+        print(row(f"{dtype}, {questions} questions, tokens/CPU s", *map("{:.1f}".format, speeds), ratio, f"> {GOAL}"))
     two = ours["32"]["wall"] / ours["32-two-cores"]["wall"]
-    print(row("32, two cores over one", f"{two:.2f}", "", "", ""))
+    print(row("f32, 32, two cores over one", f"{two:.2f}", "", "", ""))
 
 
-def lines_of_json(command):
-    """What a command says in JSON, line by line."""
-    lines = subprocess.check_output(command, text=True, cwd=ROOT).splitlines()
-    return [json.loads(line) for line in lines if line.startswith("{")]
-
-
-def run_peer(questions):
+def run_peer(questions, dtype):
     """One case in a process of its own."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.set_num_threads(1)
-    path = os.environ["ASAP_BENCH_FOLDER"]
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    path = Path(os.environ["ASAP_BENCH_FOLDER"]) / dtype
+    model = AutoModelForCausalLM.from_pretrained(path, dtype="auto").eval()
     tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
     asked = [f"What is {i} + {i * i}? Think step by step, then say the result." for i in range(questions)]
     texts = [
@@ -67,7 +62,7 @@ def run_peer(questions):
         with torch.inference_mode():
             return model.generate(**inputs, do_sample=False, max_new_tokens=TOKENS, min_new_tokens=TOKENS)
 
-    answers, cpu = measured(answer)
+    _, cpu = measured(answer)
     print(json.dumps({"tokens": questions * TOKENS, "cpu": cpu}))
 
 

@@ -5,11 +5,10 @@
 
 import argparse
 import json
-import subprocess
 import sys
 from pathlib import Path
 
-from common import ROOT, is_with, measured
+from common import is_with, lines_of_json, measured
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0"]
 # Ours has to be so much faster than the peer.
@@ -43,12 +42,6 @@ def main():
         cases = [ours[f"{dtype}-equal"], ours[f"{dtype}-mixed"]]
         linear = [(case["cpu"] - case["attention"]) / case["tokens"] for case in cases]
         print(row(f"{dtype}, mixed over equal", f"{linear[0] / linear[1]:.2f}", "", "", "> 0.9"))
-
-
-def lines_of_json(command):
-    """What a command says in JSON, line by line."""
-    lines = subprocess.check_output(command, text=True, cwd=ROOT).splitlines()
-    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def run_peer(dtype):

@@ -6,10 +6,9 @@ million parameters with 16 chains of 256 tokens and 64 of 54, and the shape of Q
 
 import argparse
 import json
-import subprocess
 import sys
 
-from common import ROOT, is_with, measured
+from common import is_with, lines_of_json, measured
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0"]
 # Ours has to be so much faster than the peer.
@@ -45,12 +44,6 @@ def main():
         print(row(f"{case}, tokens/CPU s", *map("{:.0f}".format, speeds), ratio, f"> {GOAL}"))
     two = ours["16x256"]["wall"] / ours["16x256-two-cores"]["wall"]
     print(row("16x256, two cores over one", f"{two:.2f}", "", "", "> 1.8"))
-
-
-def lines_of_json(command):
-    """What a command says in JSON, line by line."""
-    lines = subprocess.check_output(command, text=True, cwd=ROOT).splitlines()
-    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def run_peer(shape, chains, length, steps):

@@ -178,14 +178,13 @@ impl Generator {
     /// A text that follows `prompt`; None as soon as nobody waits for it.
     fn continue_prompt(&mut self, prompt: &[u32], sampling: Sampling, is_wanted: &IsWanted) -> Result<Option<Text>> {
         let held = self.read.get(&prompt.to_vec());
-        let read = match held.map_or_else(|| self.read_prompt(prompt, is_wanted), |held| Ok(held.as_ref().clone())) {
-            Err(LmError::Abandoned) => return Ok(None),
-            read => read?,
+        let read = match held {
+            Some(held) => held.as_ref().clone(),
+            None => match self.read_prompt(prompt, is_wanted) {
+                Err(LmError::Abandoned) => return Ok(None),
+                read => self.remember(prompt, read?, sampling),
+            },
         };
-        if sampling.temperature > 0.0 {
-            let bytes = read.kv_cache.bytes() + size_of_val(read.logits.as_slice());
-            self.read.insert(prompt.to_vec(), Arc::new(read.clone()), bytes);
-        }
         let mut text = self.begin(prompt, read, sampling);
         while text.finish.is_none() {
             if !is_wanted() {
@@ -194,6 +193,15 @@ impl Generator {
             self.go_on(&mut [&mut text])?;
         }
         Ok(Some(text))
+    }
+
+    /// A prompt that more samples may be drawn for.
+    fn remember(&mut self, prompt: &[u32], read: ReadPrompt, sampling: Sampling) -> ReadPrompt {
+        if sampling.temperature > 0.0 {
+            let bytes = read.kv_cache.bytes() + size_of_val(read.logits.as_slice());
+            self.read.insert(prompt.to_vec(), Arc::new(read.clone()), bytes);
+        }
+        read
     }
 
     /// Puts a prompt through the model.
@@ -274,11 +282,13 @@ impl<Q: Iterator<Item = (u64, String)>> Asked<Q> {
                 Err(error) => return Some((Place { question, sample: 0 }, Err(error))),
             }
         }
-        let (question, ids, read) = self.read.as_ref()?;
-        let place = Place { question: *question, sample: self.sample };
+        let is_last = self.sample + 1 == self.samples;
+        // The keys and values of a prompt are many: its last answer goes on in them.
+        let (question, ids, read) = if is_last { self.read.take()? } else { self.read.clone()? };
+        let place = Place { question, sample: self.sample };
         self.sample += 1;
         let sampling = Sampling { seed: place.seed(self.sampling.seed), ..self.sampling };
-        Some((place, Ok(generator.begin(ids, read.clone(), sampling))))
+        Some((place, Ok(generator.begin(&ids, read, sampling))))
     }
 }
 
