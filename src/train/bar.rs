@@ -13,7 +13,7 @@ const LINES: Duration = Duration::from_secs(30);
 /// How much of the shown loss is the last step's.
 const LAST: f64 = 0.1;
 
-/// Steps, loss, rate, norm, tokens a second and the time that is left.
+/// Steps, loss, rate, norm, tokens a second, share of what the cores can do and the time that is left.
 pub struct Bar {
     bar: Option<ProgressBar>,
     loss: Option<f64>,
@@ -56,14 +56,15 @@ impl Bar {
         }
     }
 
-    fn line(&self, Line { step, rate, norm, .. }: &Line) -> String {
+    fn line(&self, Line { step, rate, norm, share_of_peak, .. }: &Line) -> String {
         let seconds = self.begun.elapsed().as_secs_f64().max(0.001);
         let of = self.all.map_or(String::new(), |all| format!(" of {}", count(all)));
         let mut text = format!(
-            "step {}{of}, loss {:.3}, rate {rate:.2e}, norm {norm:.2}, {} tokens/s",
+            "step {}{of}, loss {:.3}, rate {rate:.2e}, norm {norm:.2}, {} tokens/s, {:.0} % of peak",
             count(*step),
             self.loss.unwrap_or_default(),
-            count((self.tokens as f64 / seconds) as u64)
+            count((self.tokens as f64 / seconds) as u64),
+            100.0 * share_of_peak
         );
         if let Some(left) = self.all.map(|all| all.saturating_sub(*step)).filter(|left| *left > 0) {
             let left = seconds / self.steps as f64 * left as f64;

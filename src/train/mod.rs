@@ -23,7 +23,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use asap_lm::LmError;
 use asap_lm::example::Example;
-use asap_lm::train::{AdamWConfig, Keep, Step, Trainer, TrainerConfig};
+use asap_lm::train::{AdamWConfig, Keep, Step, Trainer, TrainerConfig, peak_flops};
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Rows, Survey};
 use asap_pipelines::session::session;
@@ -46,7 +46,9 @@ use store::Folder;
 use summary::{Learning, TrainingSummary};
 
 /// Seconds between two writings of the metrics.
-const METRICS_SECONDS: u64 = 30;
+const METRICS_SECONDS: f64 = 30.0;
+/// The share of the time that writing metrics, all of them anew, may take.
+const METRICS_SHARE: f64 = 0.01;
 
 /// Fine-tune all parameters of a model on a corpus, or train a new one from nothing but a config
 ///
@@ -260,6 +262,8 @@ struct Training {
     bar: Bar,
     seconds: f64,
     tokens: usize,
+    /// Of all cores.
+    peak_flops: f64,
 }
 
 impl Training {
@@ -328,12 +332,13 @@ impl Training {
             bar,
             seconds,
             tokens,
+            peak_flops: peak_flops(),
         })
     }
 
     /// Makes steps until the feed ends or the process is asked to end; a checkpoint every so often.
     async fn run(&mut self, args: &TrainArgs, stop: &Stop) -> Result<(), Failure> {
-        let mut written = Instant::now();
+        let (mut written, mut wait) = (Instant::now(), METRICS_SECONDS);
         loop {
             let step = tokio::select! {
                 step = self.feed.step(self.settings.step_examples) => step?,
@@ -349,8 +354,10 @@ impl Training {
             if self.trainer.steps().is_multiple_of(args.checkpoint_every) {
                 self.save(args).await?;
             }
-            if written.elapsed().as_secs() >= METRICS_SECONDS {
+            if written.elapsed().as_secs_f64() >= wait {
+                let begun = Instant::now();
                 self.metrics.write(&self.out).await?;
+                wait = METRICS_SECONDS.max(begun.elapsed().as_secs_f64() / METRICS_SHARE);
                 written = Instant::now();
             }
         }
@@ -380,8 +387,10 @@ impl Training {
         let seconds = begun.elapsed().as_secs_f64();
         (self.seconds, self.tokens) = (self.seconds + seconds, self.tokens + made.tokens);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
-        let Step { loss, norm, tokens, learned } = made;
-        let line = Line { step: self.trainer.steps(), epoch, loss, rate, norm, tokens, learned, time, seconds };
+        let Step { loss, norm, tokens, learned, flops } = made;
+        let share_of_peak = flops / (seconds.max(1e-9) * self.peak_flops);
+        let step = self.trainer.steps();
+        let line = Line { step, epoch, loss, rate, norm, tokens, learned, time, seconds, share_of_peak };
         self.bar.advance(&line);
         self.metrics.push(line);
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::flops::Flops;
 use super::stored::{self, Part};
 use super::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, Precision};
 use crate::decoder::Decoder;
@@ -32,6 +33,8 @@ pub struct Step {
     pub tokens: usize,
     /// Tokens to learn among them.
     pub learned: usize,
+    /// Floating-point operations that it takes at least.
+    pub flops: f64,
 }
 
 /// A model in training. The same model and steps give the same weights to the last bit, on any number of cores.
@@ -42,6 +45,7 @@ pub struct Trainer {
     sum: Gradient,
     activations: Activations,
     pass_tokens: usize,
+    flops: Flops,
 }
 
 impl Trainer {
@@ -50,7 +54,8 @@ impl Trainer {
         let TrainerConfig { optimizer, pass_tokens, keep } = config;
         let optimizer = AdamW::new(optimizer, &decoder.weights);
         let sum = Gradient::zeros(&decoder.weights);
-        Self { decoder, optimizer, sum, activations: Activations::new(keep), pass_tokens }
+        let flops = Flops::of(&decoder.config);
+        Self { decoder, optimizer, sum, activations: Activations::new(keep), pass_tokens, flops }
     }
 
     /// The model as it is now.
@@ -72,18 +77,19 @@ impl Trainer {
     pub fn step(&mut self, examples: &[Example], rate: f64) -> Result<Step> {
         let learned: usize = examples.iter().map(|example| example.response().len()).sum();
         self.sum.clear();
-        let (mut nats, mut tokens) = (0.0, 0);
+        let (mut nats, mut tokens, mut flops) = (0.0, 0, 0.0);
         for pass in passes(examples, self.pass_tokens) {
             let batch = Batch::new(pass);
             nats += self.activations.gradient(&self.decoder, &batch, 1.0 / learned as f32, &mut self.sum)?;
             tokens += pass.iter().map(|example| example.ids.len()).sum::<usize>();
+            flops += self.flops.step(&batch);
         }
         let norm = self.sum.norm();
         if !nats.is_finite() || !norm.is_finite() {
             return Err(LmError::Diverged { steps: self.steps() as usize });
         }
         self.optimizer.step(&self.decoder.weights, &self.sum, norm, rate)?;
-        Ok(Step { loss: nats / learned as f64, norm, tokens, learned })
+        Ok(Step { loss: nats / learned as f64, norm, tokens, learned, flops })
     }
 
     /// Writes weights and moments to a folder: from them training goes on to the same bits.

@@ -1,0 +1,81 @@
+//! What a step of training takes at least, and what the cores that are there can do.
+
+use std::time::Instant;
+
+use super::Batch;
+use crate::config::ModelConfig;
+use crate::ops::{Cores, Matrix, Update, multiply};
+
+/// Floating-point operations of forward pass and gradient: a multiplication and an addition for each weight that a token goes
+/// through, twice more for the gradient. What is computed again to save memory is not counted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flops {
+    /// Weights of all layers.
+    layers: usize,
+    /// Weights of the output layer, through which only tokens to learn go.
+    output: usize,
+    /// Numbers of the queries of a token, in all layers.
+    queries: usize,
+}
+
+impl Flops {
+    /// Those of a model.
+    pub fn of(config: &ModelConfig) -> Self {
+        let heads = config.heads();
+        let attention = 2 * config.hidden_size * (heads.query_width() + heads.key_width());
+        let layers = (attention + 3 * config.hidden_size * config.intermediate_size) * config.num_hidden_layers;
+        let output = config.vocab_size * config.hidden_size;
+        Self { layers, output, queries: heads.query_width() * config.num_hidden_layers }
+    }
+
+    /// Those of a batch. A token looks at half of its example on average, once for its weights and once for its values.
+    pub fn step(&self, batch: &Batch) -> f64 {
+        let pairs: f64 = batch.lengths.iter().map(|length| (length * length) as f64 / 2.0).sum();
+        let weights = (self.layers * batch.ids.len() + self.output * batch.targets.len()) as f64;
+        6.0 * (weights + 2.0 * self.queries as f64 * pairs)
+    }
+}
+
+/// Floating-point operations that all cores make in a second in products of f32: the best of some of milliseconds.
+pub fn peak_flops() -> f64 {
+    const ROWS: usize = 512;
+    const WIDTH: usize = 768;
+    const PRODUCTS: usize = 5;
+    let (a, b) = (vec![0.5; ROWS * WIDTH], vec![0.25; WIDTH * WIDTH]);
+    let each = |_: rayon::BroadcastContext| {
+        let mut to = vec![0.0; ROWS * WIDTH];
+        let product = |_| {
+            let begun = Instant::now();
+            let (a, b) = (Matrix::dense(&a, ROWS, WIDTH), Matrix::dense(&b, WIDTH, WIDTH));
+            multiply(a, b, 1.0, &mut to, Update::Replace, Cores::One);
+            begun.elapsed().as_secs_f64()
+        };
+        (0..PRODUCTS).map(product).fold(f64::MAX, f64::min)
+    };
+    let flops = (2 * ROWS * WIDTH * WIDTH) as f64;
+    rayon::broadcast(each).into_iter().map(|seconds| flops / seconds.max(1e-9)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::Example;
+
+    #[test]
+    fn a_token_takes_six_operations_a_weight() {
+        let config = r#"{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 8,
+            "intermediate_size": 16, "max_position_embeddings": 64, "num_attention_heads": 2, "num_hidden_layers": 3,
+            "num_key_value_heads": 1, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "vocab_size": 10}"#;
+        let flops = Flops::of(&ModelConfig::parse(config).unwrap());
+        // q and o of 8 × 8, k and v of 8 × 4, gate, up and down of 8 × 16.
+        assert_eq!((flops.layers, flops.output, flops.queries), (3 * (128 + 64 + 384), 80, 24));
+        let batch = Batch::new(&[Example { ids: vec![1; 5], prompt: 3 }]);
+        // Four tokens are read, two of them learned; four see 8 pairs.
+        assert_eq!(flops.step(&batch), 6.0 * (4.0 * 1728.0 + 2.0 * 80.0 + 2.0 * 24.0 * 8.0));
+    }
+
+    #[test]
+    fn cores_do_some_work() {
+        assert!(peak_flops() > 1e6);
+    }
+}
