@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use asap_lm::config::ModelConfig;
-use asap_lm::{PromptTemplate, QuestionAndSteps, Scorer, Wanted, locate};
+use asap_lm::{PromptTemplate, QuestionAndSteps, Reading, Scorer, Wanted, locate};
 use asap_udfs::{Models, Settings};
 use clap::Args;
 use datafusion::common::config::ConfigOptions;
@@ -149,11 +149,12 @@ async fn measure(scorer: &Scorer) -> asap_lm::Result<Option<Speed>> {
 /// Scores rows of so many steps: the tokens of all, and of one; None if such a row is longer than the window.
 async fn score(scorer: &Scorer, rows: usize, steps: usize, seed: &mut u64) -> asap_lm::Result<Option<(usize, usize)>> {
     let chains: Vec<Vec<String>> = (0..rows).map(|_| (0..steps).map(|_| step(seed)).collect()).collect();
-    let chains: Vec<QuestionAndSteps> = chains
+    let readings: Vec<Reading> = chains
         .iter()
         .map(|steps| QuestionAndSteps { question: QUESTION, steps: steps.iter().map(String::as_str).collect() })
+        .map(Reading::Chain)
         .collect();
-    let prepared = scorer.prepare(&chains, Wanted::FirstTokens)?;
+    let prepared = scorer.prepare(&readings, Wanted::FirstTokens)?;
     let (asked, tokens) = (prepared.calls(), prepared.tokens());
     if asked < rows {
         return Ok(None);

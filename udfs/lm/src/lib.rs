@@ -54,7 +54,7 @@ pub use joined::Joined;
 pub use locate::{SMALL, locate};
 pub use prompt::{Message, PromptTemplate};
 pub use row::{Scores, Wanted};
-pub use scorer::{LoadedModel, Prepared, QuestionAndSteps, Scored, Scorer};
+pub use scorer::{LoadedModel, Prepared, QuestionAndSteps, Reading, Scored, Scorer};
 pub use tokenizer::{Encoded, EncodedChain, Tokenizer};
 
 /// What can go wrong with a model, with the file or setting that it is about.

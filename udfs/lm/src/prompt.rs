@@ -6,7 +6,7 @@ use std::path::Path;
 use minijinja::{Environment, Error, ErrorKind};
 use serde_json::Value;
 
-use super::{LmError, Result};
+use super::{LmError, Result, Tokenizer};
 
 /// What a reasoning model writes before its first step.
 const OPENING: &str = "<think>\n";
@@ -222,6 +222,16 @@ fn chat_template(folder: &Path, config: &Value) -> Result<Option<String>> {
 /// A special token is written as a text, or as an object with its content.
 pub(super) fn special_token(found: &Value) -> Option<String> {
     found.as_str().or_else(|| found["content"].as_str()).map(str::to_string)
+}
+
+/// The token that begins a text: the tokenizer's BOS, else `<|endoftext|>`, as GPT-2 and Qwen have it.
+///
+/// # Errors
+/// If `tokenizer_config.json` is there and cannot be read.
+pub(super) fn start(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<u32>> {
+    let config = read_json(&folder.join("tokenizer_config.json"))?;
+    let begins = special_token(&config["bos_token"]).and_then(|token| tokenizer.id(&token));
+    Ok(begins.or_else(|| tokenizer.id("<|endoftext|>")))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ type Step = Option<Range<u32>>;
 pub enum Wanted {
     /// Surprisal and entropy of each step's first token.
     FirstTokens,
-    /// Those, and the perplexity of each step, which takes every token of every step.
+    /// Those, and perplexity and entropy of each step, which take every token of every step.
     AllTokens,
 }
 
@@ -34,13 +34,16 @@ pub struct Scores {
     pub first: Vec<Option<TokenScore>>,
     /// exp of the mean surprisal of each step's own tokens; empty unless all tokens were wanted.
     pub perplexity: Vec<Option<f32>>,
+    /// Sum of the entropies of the distributions that each step's own tokens were drawn from, in nats; empty unless all tokens
+    /// were wanted.
+    pub entropy: Vec<Option<f32>>,
 }
 
 impl Scores {
     /// Whether all scores are numbers.
     pub fn is_finite(&self) -> bool {
         self.first.iter().flatten().all(|score| score.surprisal.is_finite() && score.entropy.is_finite())
-            && self.perplexity.iter().flatten().all(|perplexity| !perplexity.is_nan())
+            && self.perplexity.iter().chain(&self.entropy).flatten().all(|score| !score.is_nan())
     }
 }
 
@@ -63,10 +66,26 @@ impl Row {
         Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids })
     }
 
+    /// A step behind the token that begins a text, and nothing else.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn alone(tokenizer: &Tokenizer, start: u32, step: &str) -> Result<Self> {
+        let mut ids = vec![start];
+        ids.extend(tokenizer.encode(step, false)?.ids);
+        let own = (ids.len() > 1).then_some(1..ids.len() as u32);
+        Ok(Self { ids, steps: vec![own] })
+    }
+
     /// A row of these tokens, each step with its own.
     #[cfg(test)]
     pub fn of(ids: Vec<u32>, steps: &[Range<u32>]) -> Self {
         Self { ids, steps: steps.iter().cloned().map(Some).collect() }
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(self.ids.as_slice()) + size_of_val(self.steps.as_slice())
     }
 
     /// The tokens to score, each predicted by the one before it; `start` is the place of the row's first token.
@@ -83,19 +102,22 @@ impl Row {
     pub fn scores(&self, wanted: Wanted, tokens: &[TokenScore]) -> Scores {
         let mut tokens = tokens.iter().copied();
         let mut first = Vec::with_capacity(self.steps.len());
-        let mut perplexity = Vec::with_capacity(self.steps.len());
+        let (mut perplexity, mut entropy) = (Vec::new(), Vec::new());
         for own in &self.steps {
             let own = own.clone().unwrap_or(0..0);
             let first_score = if own.start > 0 { tokens.next() } else { None };
             first.push(first_score);
             if wanted == Wanted::AllTokens {
                 let others = tokens.by_ref().take(own.len().saturating_sub(1));
-                let others: f64 = others.map(|token| f64::from(token.surprisal)).sum();
-                let mean = |first: TokenScore| (f64::from(first.surprisal) + others) / own.len() as f64;
-                perplexity.push(first_score.map(|score| mean(score).exp() as f32));
+                let sums = first_score.into_iter().chain(others).fold([0.0, 0.0], |[surprisal, entropy], token| {
+                    [surprisal + f64::from(token.surprisal), entropy + f64::from(token.entropy)]
+                });
+                let mean = sums[0] / own.len() as f64;
+                perplexity.push(first_score.map(|_| mean.exp() as f32));
+                entropy.push(first_score.map(|_| sums[1] as f32));
             }
         }
-        Scores { first, perplexity }
+        Scores { first, perplexity, entropy }
     }
 }
 
@@ -142,7 +164,8 @@ mod tests {
         assert_eq!(row.targets(Wanted::AllTokens, 0), [target(0, 8), target(2, 10), target(3, 11)]);
 
         let scores = row.scores(Wanted::FirstTokens, &[score(2.0)]);
-        assert_eq!(scores, Scores { first: vec![None, None, Some(score(2.0))], perplexity: vec![] });
+        let first = vec![None, None, Some(score(2.0))];
+        assert_eq!(scores, Scores { first, perplexity: vec![], entropy: vec![] });
         let scores = row.scores(Wanted::AllTokens, &[score(9.0), score(2.0), score(3.0)]);
         assert_eq!(scores.first, [None, None, Some(score(2.0))]);
         assert_eq!(scores.perplexity, [None, None, Some(2.5_f32.exp())]);

@@ -18,7 +18,7 @@ use super::output::{Output, Target, TokenScore, targets_in};
 use super::row::{Row, Scores, Wanted};
 use super::thread::{Model, ModelThread, Request, RowKey};
 use super::weights::Weights;
-use super::{Computed, Dtype, LmError, PromptTemplate, Result, Tokenizer};
+use super::{Computed, Dtype, LmError, PromptTemplate, Result, Tokenizer, prompt};
 use crate::memo::{Memo, Memory, share};
 
 /// A model's folder, loaded: the decoder on its thread and what its callers must know of it.
@@ -120,6 +120,8 @@ pub struct Scorer {
     rows: Memo<RowKey, Tokenized>,
     /// Distinguishes rows of different prompts.
     prompt_key: RowKey,
+    /// The token that begins a text: the tokenizer's BOS, else `<|endoftext|>`.
+    start: Option<u32>,
 }
 
 /// A question and the steps of its chain.
@@ -129,6 +131,15 @@ pub struct QuestionAndSteps<'a> {
     pub question: &'a str,
     /// The steps; they are read joined by a blank line.
     pub steps: Vec<&'a str>,
+}
+
+/// What the model reads for scores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reading<'a> {
+    /// A chain behind its question.
+    Chain(QuestionAndSteps<'a>),
+    /// A step alone, behind the token that begins a text.
+    Alone(&'a str),
 }
 
 /// A row's length, and its tokens unless they are more than the model can read.
@@ -174,20 +185,22 @@ impl Scorer {
         // A template that fails on every question fails here, before any row is read.
         prompt.render("1 + 1 = ?")?;
         let prompt_key = Sha256::digest(format!("{setting:?}")).into();
-        Ok(Self { tokenizer, prompt, model, rows: Memo::new(memory, share::ROWS), prompt_key })
+        let start = prompt::start(folder, &tokenizer)?;
+        Ok(Self { tokenizer, prompt, model, rows: Memo::new(memory, share::ROWS), prompt_key, start })
     }
 
-    /// What the model must be asked for the scores of these chains: the slow part, tokenising, on all cores. Rows that
-    /// were scored lately are not asked for again.
+    /// What the model must be asked for these scores: the slow part, tokenising, on all cores. Rows that were scored lately
+    /// are not asked for again.
     ///
     /// # Errors
-    /// If the tokenizer or the prompt fails.
-    pub fn prepare(&self, chains: &[QuestionAndSteps], wanted: Wanted) -> Result<Prepared> {
-        let rows = chains.par_iter().map(|chain| self.prepare_row(chain, wanted)).collect::<Result<_>>()?;
+    /// If the tokenizer or the prompt fails, or if a step is to be read alone and the tokenizer has no token that begins a
+    /// text.
+    pub fn prepare(&self, readings: &[Reading], wanted: Wanted) -> Result<Prepared> {
+        let rows = readings.par_iter().map(|reading| self.prepare_row(reading, wanted)).collect::<Result<_>>()?;
         Ok(Prepared { rows })
     }
 
-    /// The scores of prepared chains in their order. Rows that are there twice are computed once.
+    /// The scores of what was prepared, in its order. Rows that are there twice are computed once.
     ///
     /// # Errors
     /// If the model fails.
@@ -210,7 +223,8 @@ impl Scorer {
     /// # Errors
     /// If the tokenizer or the prompt fails.
     pub fn too_long(&self, chain: &QuestionAndSteps) -> Result<Option<String>> {
-        match self.tokenized(self.key(chain), chain) {
+        let chain = Reading::Chain(chain.clone());
+        match self.tokenized(self.key(&chain), &chain) {
             Ok(tokenized) => Ok(tokenized.row.is_none().then(|| self.describe(&tokenized))),
             // It has no length, and no score either.
             Err(LmError::Prompt(_)) => Ok(None),
@@ -238,12 +252,12 @@ impl Scorer {
         self.model.output_rows.load(Ordering::Relaxed)
     }
 
-    fn prepare_row(&self, chain: &QuestionAndSteps, wanted: Wanted) -> Result<PreparedRow> {
-        let key = self.key(chain);
+    fn prepare_row(&self, reading: &Reading, wanted: Wanted) -> Result<PreparedRow> {
+        let key = self.key(reading);
         if let Some(scores) = self.model.thread.known(key, wanted) {
             return Ok(PreparedRow::Known(Scored::of(scores)));
         }
-        let tokenized = match self.tokenized(key, chain) {
+        let tokenized = match self.tokenized(key, reading) {
             Ok(tokenized) => tokenized,
             // A template may raise for one question: that is the row's failure.
             Err(LmError::Prompt(why)) => return Ok(PreparedRow::Known(Scored::NoPrompt(why))),
@@ -255,14 +269,17 @@ impl Scorer {
         })
     }
 
-    fn tokenized(&self, key: RowKey, chain: &QuestionAndSteps) -> Result<Arc<Tokenized>> {
+    fn tokenized(&self, key: RowKey, reading: &Reading) -> Result<Arc<Tokenized>> {
         if let Some(tokenized) = self.rows.get(&key) {
             return Ok(tokenized);
         }
-        let row = Row::encode(&self.tokenizer, &self.prompt, chain.question, &chain.steps)?;
+        let row = match reading {
+            Reading::Chain(chain) => Row::encode(&self.tokenizer, &self.prompt, chain.question, &chain.steps)?,
+            Reading::Alone(step) => Row::alone(&self.tokenizer, self.start()?, step)?,
+        };
         let tokens = row.ids.len();
         let row = (tokens <= self.model.window).then(|| Arc::new(row));
-        let bytes = 128 + row.as_ref().map_or(0, |row| row.ids.len() * 4 + chain.steps.len() * 12);
+        let bytes = 128 + row.as_ref().map_or(0, |row| row.bytes());
         let tokenized = Arc::new(Tokenized { tokens, row });
         self.rows.insert(key, Arc::clone(&tokenized), bytes);
         Ok(tokenized)
@@ -273,9 +290,18 @@ impl Scorer {
         format!("{tokens} tokens with its prompt, the model's window is {window}")
     }
 
-    fn key(&self, chain: &QuestionAndSteps) -> RowKey {
-        let mut hash = Sha256::new_with_prefix(self.prompt_key);
-        for text in std::iter::once(&chain.question).chain(&chain.steps) {
+    fn start(&self) -> Result<u32> {
+        let none = "the tokenizer names no token that begins a text: expected bos_token in tokenizer_config.json, or \
+                    <|endoftext|>";
+        self.start.ok_or_else(|| LmError::Tokenize(none.to_string()))
+    }
+
+    fn key(&self, reading: &Reading) -> RowKey {
+        let (mut hash, question, steps) = match reading {
+            Reading::Chain(chain) => (Sha256::new_with_prefix(self.prompt_key), chain.question, chain.steps.as_slice()),
+            Reading::Alone(step) => (Sha256::new_with_prefix("alone"), "", std::slice::from_ref(step)),
+        };
+        for text in std::iter::once(&question).chain(steps) {
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text);
         }
@@ -350,7 +376,8 @@ mod tests {
     }
 
     fn score(scorer: &Scorer, chains: &[QuestionAndSteps], wanted: Wanted) -> Vec<Scored> {
-        futures::executor::block_on(scorer.score(scorer.prepare(chains, wanted).unwrap())).unwrap()
+        let readings: Vec<Reading> = chains.iter().cloned().map(Reading::Chain).collect();
+        futures::executor::block_on(scorer.score(scorer.prepare(&readings, wanted).unwrap())).unwrap()
     }
 
     fn asked(chain: &Chain) -> QuestionAndSteps<'_> {
@@ -383,6 +410,43 @@ mod tests {
                     let expected = chain.perplexity[i];
                     let tolerance = 1e-4 * expected.unwrap_or_default();
                     assert!(close(found.perplexity[i], expected, tolerance), "{name} {chain:?} {found:?}");
+                }
+            }
+        }
+    }
+
+    /// A line of `tests/goldens/scores_*.jsonl`.
+    #[derive(serde::Deserialize)]
+    struct BaselineScores {
+        id: usize,
+        step_entropy_sum: Vec<Option<f64>>,
+        self_information: Vec<Option<f64>>,
+    }
+
+    #[test]
+    fn baselines_agree_with_transformers() {
+        for name in ["qwen2", "llama"] {
+            let (scorer, chains) = (scorer(name, "{question}"), chains(name));
+            let goldens = std::fs::read_to_string(golden(&format!("scores_{name}.jsonl"))).unwrap();
+            for line in goldens.lines() {
+                let expected: BaselineScores = serde_json::from_str(line).unwrap();
+                let chain = &chains[expected.id];
+                let found = steps(score(&scorer, &[asked(chain)], Wanted::AllTokens).remove(0));
+                let alone: Vec<Reading> = chain.steps.iter().map(|step| Reading::Alone(step)).collect();
+                let alone = scorer.prepare(&alone, Wanted::AllTokens).unwrap();
+                let alone = futures::executor::block_on(scorer.score(alone)).unwrap();
+                let alone: Vec<_> = alone.into_iter().map(|scored| steps(scored).perplexity[0].map(f32::ln)).collect();
+                for (found, expected) in
+                    [(&found.entropy, expected.step_entropy_sum), (&alone, expected.self_information)]
+                {
+                    assert_eq!(found.len(), expected.len());
+                    for (found, expected) in found.iter().zip(expected) {
+                        let close = |(a, b): (f32, f64)| (f64::from(a) - b).abs() < 1e-4 * b.max(1.0);
+                        assert!(
+                            found.zip(expected).map_or(found.is_none() && expected.is_none(), close),
+                            "{name} {line}"
+                        );
+                    }
                 }
             }
         }

@@ -138,7 +138,7 @@ impl Known {
     }
 
     fn insert(&self, key: RowKey, wanted: Wanted, scores: &Arc<Scores>) {
-        let bytes = 128 + scores.first.len() * 12 + scores.perplexity.len() * 8;
+        let bytes = 128 + scores.first.len() * 12 + (scores.perplexity.len() + scores.entropy.len()) * 8;
         self.scores.insert((key, wanted), Arc::clone(scores), bytes);
     }
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use asap_lm::{QuestionAndSteps, Scored, Scores, Wanted};
+use asap_lm::{QuestionAndSteps, Reading, Scored, Scores, Wanted};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, ListArray};
 use datafusion::arrow::datatypes::{DataType, Float32Type};
@@ -12,7 +12,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::execution::TaskContext;
 
 use super::needs::{SessionModels, equal_by_models};
-use crate::columns::{Columns, nullable};
+use crate::columns::{Args, Cell, Columns, nullable};
 use crate::cores;
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::function::{AsyncCall, CallRows, Prepare};
@@ -39,10 +39,15 @@ pub const QUESTION_AND_STEPS: &[Argument] = &[
 pub trait StepScore: Send + Sync + 'static {
     /// What SQL knows of it.
     const DECLARATION: Declaration;
-    /// The scores of a row that it takes.
+    /// The scores that it takes.
     const WANTED: Wanted;
 
-    /// Its score of each step.
+    /// What the model reads for a row: a chain behind its question, unless it says otherwise.
+    fn readings(row: Args) -> Cell<Vec<Reading>> {
+        Ok(vec![Reading::Chain(QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? })])
+    }
+
+    /// Its score of each step of a reading; those of a row's readings follow each other.
     fn pick(scores: &Scores) -> Vec<Option<f32>>;
 }
 
@@ -92,31 +97,39 @@ impl<F: StepScore> AsyncCall for ByScore<F> {
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
         let scorer = self.session.models.scorer(rows.config())?;
         let (tokenising, columns) = (Arc::clone(&scorer), rows.columns.clone());
-        let (is_chain, prepared) = cores::run(move || {
-            let chains = chains(&columns)?;
-            let is_chain: Vec<bool> = chains.iter().map(Option::is_some).collect();
-            let chains: Vec<QuestionAndSteps> = chains.into_iter().flatten().collect();
-            Ok::<_, datafusion::common::DataFusionError>((
-                is_chain,
-                tokenising.prepare(&chains, F::WANTED).map_err(failed)?,
-            ))
+        let (counts, behind_questions, prepared) = cores::run(move || {
+            let rows = readings::<F>(&columns)?;
+            let counts: Vec<Option<usize>> = rows.iter().map(|readings| readings.as_ref().map(Vec::len)).collect();
+            let readings: Vec<Reading> = rows.into_iter().flatten().flatten().collect();
+            let behind_questions = readings.iter().all(|reading| matches!(reading, Reading::Chain(_)));
+            let prepared = tokenising.prepare(&readings, F::WANTED).map_err(failed)?;
+            Ok::<_, datafusion::common::DataFusionError>((counts, behind_questions, prepared))
         })
         .await??;
         metrics.add_calls(prepared.calls());
         metrics.add_cache_hits(prepared.remembered());
         metrics.add_tokens(prepared.tokens(), 0);
         let scored = scorer.score(prepared).await.map_err(failed)?;
-        self.judge(&scored, scorer.chance());
+        if behind_questions {
+            self.judge(&scored, scorer.chance());
+        }
         let mut scored = scored.into_iter();
         self.session.count_remembered(&rows.context);
         let fail = Settings::of(rows.config())?.on_error == OnError::Fail;
-        let lists = is_chain.into_iter().map(|is_chain| match is_chain.then(|| scored.next()).flatten() {
-            Some(Scored::Steps(scores)) => Ok(Some(F::pick(&scores))),
-            Some(none) => {
-                metrics.add_failed(1);
-                if fail { exec_err!("{}", why(F::DECLARATION.name, &none)) } else { Ok(None) }
+        let lists = counts.into_iter().map(|count| {
+            let Some(count) = count else { return Ok(None) };
+            let picked = scored.by_ref().take(count).map(|scored| match scored {
+                Scored::Steps(scores) => Ok(F::pick(&scores)),
+                none => Err(none),
+            });
+            // All of the row's are taken, also behind one that has none.
+            match picked.collect::<Vec<_>>().into_iter().collect::<std::result::Result<Vec<_>, _>>() {
+                Ok(scores) => Ok(Some(scores.concat())),
+                Err(none) => {
+                    metrics.add_failed(1);
+                    if fail { exec_err!("{}", why(F::DECLARATION.name, &none)) } else { Ok(None) }
+                }
             }
-            None => Ok(None),
         });
         let lists = lists.collect::<Result<Vec<_>>>()?;
         Ok(Arc::new(ListArray::from_iter_primitive::<Float32Type, _, _>(lists)))
@@ -134,10 +147,6 @@ fn why(function: &str, scored: &Scored) -> String {
     }
 }
 
-fn chains(columns: &Columns) -> Result<Vec<Option<QuestionAndSteps<'_>>>> {
-    let chain = |row| {
-        let row = columns.row(row);
-        nullable((|| Ok(QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? }))())
-    };
-    (0..columns.rows()).map(chain).collect()
+fn readings<F: StepScore>(columns: &Columns) -> Result<Vec<Option<Vec<Reading<'_>>>>> {
+    (0..columns.rows()).map(|row| nullable(F::readings(columns.row(row)))).collect()
 }

@@ -46,8 +46,10 @@ mod cot_random;
 mod cot_refine;
 mod cot_response;
 mod cot_select;
+mod cot_self_information;
 mod cot_similarity;
 mod cot_similarity_difflib;
+mod cot_step_entropy;
 mod cot_steps;
 mod cot_surprisal;
 mod cot_think;
@@ -102,8 +104,10 @@ fn all(session: SessionModels) -> Vec<Function> {
         rows::<cot_refine::CotRefine>(&session),
         rows::<cot_response::CotResponse>(&session),
         rows::<cot_select::CotSelect>(&session),
+        scored::<cot_self_information::CotSelfInformation>(&session),
         rows::<cot_similarity::CotSimilarity>(&session),
         rows::<cot_similarity_difflib::CotSimilarityDifflib>(&session),
+        scored::<cot_step_entropy::CotStepEntropy>(&session),
         rows::<cot_steps::CotSteps>(&session),
         scored::<cot_surprisal::CotSurprisal>(&session),
         rows::<cot_think::CotThink>(&session),

@@ -14,7 +14,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::functions::session::{evaluated, query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
-const CALLS: [&str; 30] = [
+const CALLS: [&str; 32] = [
     "cot_think(generation)",
     "cot_response(generation)",
     "cot_answer(generation)",
@@ -42,6 +42,8 @@ const CALLS: [&str; 30] = [
     "cot_surprisal(cot, steps)",
     "cot_entropy(cot, steps)",
     "cot_perplexity(cot, steps)",
+    "cot_step_entropy(cot, steps)",
+    "cot_self_information(steps)",
     "cot_anchor(cot, coarse)",
     "cot_coarse(cot, coarse)",
     "cot_select(cot_steps(cot), cot_truncate(cot_steps(cot), ratio))",
