@@ -10,8 +10,9 @@ use super::Result;
 use super::config::ModelConfig;
 use super::layer::{IsWanted, Run};
 use super::ops::{self, Projection, Sequence, matrix};
-use super::pass::{Chunk, KvCache, TOKENS_PER_PASS, chunked, pass};
+use super::pass::{Before, Chunk, KvCache, TOKENS_PER_PASS, chunked, pass};
 use super::rope::{Rope, RopeTable};
+use super::row::Fork;
 use super::weights::Weights;
 
 /// A model that turns tokens into hidden states, with projections of type `M`: `Tensor` in f32, `Bf16Matrix` or
@@ -52,7 +53,7 @@ impl<M: Projection> Decoder<M> {
                 before = of.map(|length| self.empty_kv_cache(length));
             }
             let before: &mut [&mut KvCache] = &mut before.iter_mut().collect::<Vec<_>>();
-            each(tokens.clone(), self.pass(&ids[tokens], &chains, &table, before, is_wanted)?)?;
+            each(tokens.clone(), self.pass(&ids[tokens], &chains, &table, Before::Own(before), is_wanted)?)?;
         }
         Ok(())
     }
@@ -84,7 +85,7 @@ impl<M: Projection> Decoder<M> {
     /// The hidden states of a chain's next tokens, [tokens, hidden]. `table` holds their positions.
     fn extend(&self, ids: &[u32], before: &mut KvCache, table: &RopeTable, is_wanted: &IsWanted) -> Result<Tensor> {
         let chain = Sequence { earlier: before.tokens, tokens: ids.len() };
-        self.pass(ids, &[chain], table, &mut [before], is_wanted)
+        self.pass(ids, &[chain], table, Before::Own(&mut [before]), is_wanted)
     }
 
     /// The hidden states after the final norm of one more token of each chain, [chains, hidden]. `table` holds their
@@ -95,7 +96,19 @@ impl<M: Projection> Decoder<M> {
     pub fn next(&self, ids: &[u32], before: &mut [&mut KvCache], table: &RopeTable) -> Result<Tensor> {
         let chains: Vec<Sequence> =
             before.iter().map(|before| Sequence { earlier: before.tokens, tokens: 1 }).collect();
-        self.pass(ids, &chains, table, before, &|| true)
+        self.pass(ids, &chains, table, Before::Own(before), &|| true)
+    }
+
+    /// The hidden states after the final norm of the own tokens of texts that go on from `before`, [own tokens, hidden].
+    ///
+    /// # Errors
+    /// As [`Decoder::hidden_by_pass`].
+    pub(super) fn forks(&self, texts: &[Fork], before: &KvCache, is_wanted: &IsWanted) -> Result<Tensor> {
+        let chains: Vec<Sequence> =
+            texts.iter().map(|text| Sequence { earlier: text.from, tokens: text.ids.len() }).collect();
+        let longest = chains.iter().map(|chain| chain.earlier + chain.tokens).max().unwrap_or(0);
+        let ids: Vec<u32> = texts.iter().flat_map(|text| text.ids.iter().copied()).collect();
+        self.pass(&ids, &chains, &self.rope.table(longest), Before::Shared(before), is_wanted)
     }
 
     fn pass(
@@ -103,7 +116,7 @@ impl<M: Projection> Decoder<M> {
         ids: &[u32],
         chains: &[Sequence],
         table: &RopeTable,
-        before: &mut [&mut KvCache],
+        before: Before,
         is_wanted: &IsWanted,
     ) -> Result<Tensor> {
         let mut x = Vec::new();

@@ -10,7 +10,7 @@
 //! | [`config`], [`weights`], [`rope`], [`ops`] | what a folder says, and what a layer is made of |
 //! | `tokenizer`, `tokenizer_json`, `byte_level`, `cuts`, `joined` | texts as tokens, and their lengths while steps are taken away |
 //! | [`decoder`], `pass`, `layer`, [`output`], `cuda` | tokens through the layers, on processors and on a GPU |
-//! | `row`, `scorer`, `thread` | a chain's scores: what is asked, packed and remembered |
+//! | `row`, `scorer`, `loaded`, `thread` | a chain's scores: what is asked, packed and remembered |
 //! | `prompt`, [`generate`], [`sampling`] | conversations, and answers to them |
 //! | [`example`] | rows as the tokens that a model is trained on |
 //! | `locate`, `fingerprint` | where a model lies that is named; what it is, whatever its folder is called |
@@ -28,6 +28,7 @@ mod fingerprint;
 pub mod generate;
 mod joined;
 mod layer;
+mod loaded;
 mod locate;
 pub mod memo;
 pub mod ops;
@@ -51,10 +52,11 @@ use std::sync::Arc;
 
 pub use fingerprint::{fingerprint, model_files};
 pub use joined::Joined;
+pub use loaded::LoadedModel;
 pub use locate::{SMALL, locate};
 pub use prompt::{Message, PromptTemplate};
 pub use row::{Scores, Wanted};
-pub use scorer::{LoadedModel, Prepared, QuestionAndSteps, Reading, Scored, Scorer};
+pub use scorer::{Left, Prepared, QuestionAndSteps, Reading, Scored, Scorer};
 pub use tokenizer::{Encoded, EncodedChain, Tokenizer};
 
 /// What can go wrong with a model, with the file or setting that it is about.

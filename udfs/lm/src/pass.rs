@@ -61,17 +61,19 @@ pub(super) fn chunked(lengths: &[usize]) -> Vec<Chunk> {
     parts
 }
 
-/// Turns embeddings, [tokens, hidden], into hidden states after the final norm. With `before`, one for each chain, chains go
-/// on from there, and their keys and values are added to it.
+/// What came before the chains of a pass.
+pub(super) enum Before<'a, 'b> {
+    /// For each chain its own tokens, to whose keys and values those of the pass are added; nothing at all where there are none.
+    Own(&'a mut [&'b mut KvCache]),
+    /// The first tokens of one text, for each chain as many as it goes on from; it stays as it is.
+    Shared(&'a KvCache),
+}
+
+/// Turns embeddings, [tokens, hidden], into hidden states after the final norm.
 ///
 /// # Errors
 /// If weights cannot be read, and [`LmError::Abandoned`](super::LmError) where nobody waits any longer.
-pub(super) fn pass<M: Projection>(
-    run: &Run,
-    weights: &Weights<M>,
-    x: &mut [f32],
-    before: &mut [&mut KvCache],
-) -> Result<()> {
+pub(super) fn pass<M: Projection>(run: &Run, weights: &Weights<M>, x: &mut [f32], mut before: Before) -> Result<()> {
     let (heads, tokens) = (run.config.heads(), run.positions.len());
     let mut q = vec![0.0; tokens * heads.query_width()];
     let mut gathered = q.clone();
@@ -81,14 +83,15 @@ pub(super) fn pass<M: Projection>(
     for (index, layer) in weights.layers.iter().enumerate() {
         run.project(layer, x, [&mut q, &mut keys, &mut values])?;
         let (qkv, results) = ([&*q, &*keys, &*values], [&mut *gathered, &mut *log_sums]);
-        match before.is_empty() {
-            true => run.attend(qkv, results)?,
-            false => attend_after(run, index, before, qkv, results)?,
+        match &mut before {
+            Before::Own([]) => run.attend(qkv, results)?,
+            Before::Own(before) => attend_after(run, index, before, qkv, results)?,
+            Before::Shared(before) => attend_from(run, &before.layers[index], qkv, results)?,
         }
         run.finish(layer, x, &gathered, LeftByMlp::default())?;
     }
-    for (before, chain) in before.iter_mut().zip(run.chains) {
-        before.tokens += chain.tokens;
+    if let Before::Own(before) = before {
+        before.iter_mut().zip(run.chains).for_each(|(before, chain)| before.tokens += chain.tokens);
     }
     run.norm_all(x, &weights.norm)
 }
@@ -117,4 +120,34 @@ fn attend_after(
     }
     let attend = |(chain, qkv, results): (&Sequence, [&[f32]; 3], _)| run.attend_in(chain, qkv, results);
     ops::on_all_cores(tasks, attend).map(drop)
+}
+
+/// The attention of a layer for chains that go on from one text, whose keys and values these are.
+fn attend_from(
+    run: &Run,
+    [keys, values]: &[Vec<f32>; 2],
+    [mut q, mut k, mut v]: [&[f32]; 3],
+    [mut gathered, mut log_sums]: [&mut [f32]; 2],
+) -> Result<()> {
+    let heads = run.config.heads();
+    let tasks = run.chains.iter().map(|chain| {
+        let (queries, own) = (..chain.tokens * heads.query_width(), ..chain.tokens * heads.key_width());
+        let qkv = [
+            q.split_off(queries).unwrap_or_default(),
+            k.split_off(own).unwrap_or_default(),
+            v.split_off(own).unwrap_or_default(),
+        ];
+        let results = [
+            gathered.split_off_mut(queries).unwrap_or_default(),
+            log_sums.split_off_mut(..chain.tokens * heads.query).unwrap_or_default(),
+        ];
+        (chain, qkv, results)
+    });
+    let attend = |(chain, [q, k, v], results): (&Sequence, [&[f32]; 3], _)| {
+        let shared = ..chain.earlier * heads.key_width();
+        // Copied by the core that needs them, since they are to lie side by side.
+        let (keys, values) = ([&keys[shared], k].concat(), [&values[shared], v].concat());
+        run.attend_in(chain, [q, &keys, &values], results)
+    };
+    ops::on_all_cores(tasks.collect(), attend).map(drop)
 }

@@ -6,12 +6,36 @@ use super::output::{Target, TokenScore};
 use super::{PromptTemplate, Result, Tokenizer};
 use asap_kernels::steps::{SEPARATOR, join};
 
+/// What stands between a chain and its answer.
+const CLOSING: &str = "\n</think>\n";
+
 /// A question and its chain as tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Tokens of the prompt and the chain.
+    /// Tokens of the prompt and the chain; none where answers are scored.
     pub ids: Vec<u32>,
     steps: Vec<Step>,
+    /// Texts that end in an answer; all but the first go on from the first.
+    pub answers: Vec<Fork>,
+}
+
+/// A text that ends in an answer and goes on from some of another one's tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fork {
+    /// Tokens of the other text that come before its own.
+    pub from: usize,
+    /// Its own tokens.
+    pub ids: Vec<u32>,
+    /// Which of them are the answer's; never the first one, so that each is predicted from an own one.
+    pub answer: Range<usize>,
+}
+
+impl Fork {
+    /// The answer's tokens, each predicted by the one before it; `start` is the place of the first own token.
+    pub fn targets(&self, start: usize) -> Vec<Target> {
+        let target = |token: usize| Target { row: (start + token - 1) as u32, id: self.ids[token] };
+        self.answer.clone().map(target).collect()
+    }
 }
 
 /// Where a step's own tokens are: from the one that covers its first character to the last one that begins before its
@@ -37,6 +61,8 @@ pub struct Scores {
     /// Sum of the entropies of the distributions that each step's own tokens were drawn from, in nats; empty unless all tokens
     /// were wanted.
     pub entropy: Vec<Option<f32>>,
+    /// Mean −ln P of a token of the answer, in nats, by each of the row's texts that end in one.
+    pub answers: Vec<f64>,
 }
 
 impl Scores {
@@ -44,6 +70,7 @@ impl Scores {
     pub fn is_finite(&self) -> bool {
         self.first.iter().flatten().all(|score| score.surprisal.is_finite() && score.entropy.is_finite())
             && self.perplexity.iter().chain(&self.entropy).flatten().all(|score| !score.is_nan())
+            && self.answers.iter().all(|nats| nats.is_finite())
     }
 }
 
@@ -63,7 +90,36 @@ impl Row {
         let spans: Vec<(u32, u32)> = steps.iter().map(span).collect();
         let chain = join(steps.iter().copied());
         let encoded = tokenizer.encode_with_prompt(&prompt_text, &chain, prompt.adds_special())?;
-        Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids })
+        Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids, answers: vec![] })
+    }
+
+    /// An answer behind each of some chains, each tokenised as one text with the prompt of `question` and what closes a chain.
+    /// What a text has in common with the first one is read there.
+    ///
+    /// # Errors
+    /// If the prompt cannot be rendered or the tokenizer fails.
+    pub fn with_answer(
+        tokenizer: &Tokenizer,
+        prompt: &PromptTemplate,
+        question: &str,
+        chains: impl Iterator<Item = String>,
+        answer: &str,
+    ) -> Result<Self> {
+        let prompt_text = prompt.render(question)?;
+        let mut answers: Vec<Fork> = Vec::new();
+        for chain in chains {
+            let before = [&prompt_text, &chain, CLOSING].concat();
+            let encoded = tokenizer.encode(&[&before, answer].concat(), prompt.adds_special())?;
+            let span = (before.len() as u32, (before.len() + answer.len()) as u32);
+            let own = locate(&encoded.offsets, &[span]).remove(0).unwrap_or(0..0);
+            let own = own.start.max(1) as usize..own.end.max(1) as usize;
+            let shared = answers.first().map_or(0, |whole| {
+                whole.ids.iter().zip(&encoded.ids).take_while(|(a, b)| a == b).count().min(own.start - 1)
+            });
+            let answer = own.start - shared..own.end - shared;
+            answers.push(Fork { from: shared, ids: encoded.ids[shared..].to_vec(), answer });
+        }
+        Ok(Self { ids: vec![], steps: vec![], answers })
     }
 
     /// A step behind the token that begins a text, and nothing else.
@@ -74,18 +130,39 @@ impl Row {
         let mut ids = vec![start];
         ids.extend(tokenizer.encode(step, false)?.ids);
         let own = (ids.len() > 1).then_some(1..ids.len() as u32);
-        Ok(Self { ids, steps: vec![own] })
+        Ok(Self { ids, steps: vec![own], answers: vec![] })
     }
 
     /// A row of these tokens, each step with its own.
     #[cfg(test)]
     pub fn of(ids: Vec<u32>, steps: &[Range<u32>]) -> Self {
-        Self { ids, steps: steps.iter().cloned().map(Some).collect() }
+        Self { ids, steps: steps.iter().cloned().map(Some).collect(), answers: vec![] }
     }
 
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
-        size_of_val(self.ids.as_slice()) + size_of_val(self.steps.as_slice())
+        size_of_val(self.steps.as_slice()) + self.tokens() * size_of::<u32>() + self.answers.len() * size_of::<Fork>()
+    }
+
+    /// Tokens that the model reads.
+    pub fn tokens(&self) -> usize {
+        self.ids.len() + self.answers.iter().map(|text| text.ids.len()).sum::<usize>()
+    }
+
+    /// Tokens of its longest text.
+    pub fn longest(&self) -> usize {
+        self.answers.iter().map(|text| text.from + text.ids.len()).max().unwrap_or(self.ids.len())
+    }
+
+    /// The scores of answers from those of the tokens that [`Fork::targets`] names, text by text.
+    pub fn answer_scores(&self, tokens: &[TokenScore]) -> Scores {
+        let mut tokens = tokens.iter();
+        let mean = |text: &Fork| {
+            let own = tokens.by_ref().take(text.answer.len());
+            own.map(|token| f64::from(token.surprisal)).sum::<f64>() / text.answer.len() as f64
+        };
+        let answers = self.answers.iter().map(mean).collect();
+        Scores { first: vec![], perplexity: vec![], entropy: vec![], answers }
     }
 
     /// The tokens to score, each predicted by the one before it; `start` is the place of the row's first token.
@@ -117,7 +194,7 @@ impl Row {
                 entropy.push(first_score.map(|_| sums[1] as f32));
             }
         }
-        Scores { first, perplexity, entropy }
+        Scores { first, perplexity, entropy, answers: vec![] }
     }
 }
 
@@ -158,14 +235,14 @@ mod tests {
 
     #[test]
     fn the_first_token_of_all_has_no_score() {
-        let row = Row { ids: vec![7, 8, 9, 10, 11], steps: vec![Some(0..2), None, Some(3..5)] };
+        let row = Row { ids: vec![7, 8, 9, 10, 11], steps: vec![Some(0..2), None, Some(3..5)], answers: vec![] };
         let target = |row, id| Target { row, id };
         assert_eq!(row.targets(Wanted::FirstTokens, 100), [target(102, 10)]);
         assert_eq!(row.targets(Wanted::AllTokens, 0), [target(0, 8), target(2, 10), target(3, 11)]);
 
         let scores = row.scores(Wanted::FirstTokens, &[score(2.0)]);
         let first = vec![None, None, Some(score(2.0))];
-        assert_eq!(scores, Scores { first, perplexity: vec![], entropy: vec![] });
+        assert_eq!(scores, Scores { first, perplexity: vec![], entropy: vec![], answers: vec![] });
         let scores = row.scores(Wanted::AllTokens, &[score(9.0), score(2.0), score(3.0)]);
         assert_eq!(scores.first, [None, None, Some(score(2.0))]);
         assert_eq!(scores.perplexity, [None, None, Some(2.5_f32.exp())]);

@@ -2,114 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use candle_core::Tensor;
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::config::ModelConfig;
-#[cfg(feature = "cuda")]
-use super::cuda::CudaModel;
-use super::decoder::Decoder;
-use super::layer::IsWanted;
-use super::ops::{Bf16Matrix, Projection};
-use super::output::{Output, Target, TokenScore, targets_in};
+use super::loaded::LoadedModel;
 use super::row::{Row, Scores, Wanted};
-use super::thread::{Model, ModelThread, Request, RowKey};
-use super::weights::Weights;
-use super::{Computed, Dtype, LmError, PromptTemplate, Result, Tokenizer, prompt};
+use super::thread::{Request, RowKey};
+use super::{LmError, PromptTemplate, Result, Tokenizer, prompt};
 use crate::memo::{Memo, Memory, share};
-
-/// A model's folder, loaded: the decoder on its thread and what its callers must know of it.
-#[derive(Debug)]
-pub struct LoadedModel {
-    thread: ModelThread,
-    /// Rows that went through the output layer.
-    output_rows: Arc<AtomicU64>,
-    /// Tokens that the model can read at once.
-    window: usize,
-    vocabulary: usize,
-    notes: Vec<String>,
-}
-
-impl LoadedModel {
-    /// Loads a folder in Hugging Face's layout and starts the model's thread. Scores are remembered within `memory`.
-    ///
-    /// # Errors
-    /// If a file is missing, or config, weights and tokenizer do not fit each other.
-    pub fn load(folder: &Path, computed: Computed, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
-        let config = ModelConfig::load(folder)?;
-        let (vocabulary, notes) = (config.vocab_size, config.notes.clone());
-        #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "a GPU's memory may hold less"))]
-        let mut window = config.max_position_embeddings;
-        if let Some(id) = tokenizer.largest_id().filter(|id| *id as usize >= vocabulary) {
-            let found = format!("it has a token {id}, but config.json's vocab_size is {vocabulary}");
-            return Err(LmError::Unsupported { path: folder.join("tokenizer.json"), found });
-        }
-        let (thread, output_rows) = match computed {
-            Computed::Cpu(Dtype::F32) => spawn::<Tensor>(folder, config, memory)?,
-            Computed::Cpu(Dtype::Bf16) => spawn::<Bf16Matrix>(folder, config, memory)?,
-            #[cfg(feature = "cuda")]
-            Computed::Cuda => {
-                let model = CudaModel::load(folder, config)?;
-                let output_rows = model.output_rows();
-                window = window.min(model.longest());
-                (ModelThread::spawn(model, memory)?, output_rows)
-            }
-        };
-        Ok(Self { thread, output_rows, window, vocabulary, notes })
-    }
-
-    /// What in its config is not known, or not as it seems.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// Whether its thread has ended.
-    pub fn is_over(&self) -> bool {
-        self.thread.is_over()
-    }
-}
-
-/// The thread of a model whose projections are of type `M`, and the count of its output rows.
-fn spawn<M: Projection + 'static>(
-    folder: &Path,
-    config: ModelConfig,
-    memory: &Arc<Memory>,
-) -> Result<(ModelThread, Arc<AtomicU64>)> {
-    let weights = Weights::<M>::load(folder, &config)?;
-    let output = Output::new(weights.output().clone());
-    let output_rows = output.rows();
-    let decoder = Decoder::new(config, weights);
-    Ok((ModelThread::spawn(DecoderWithOutput { decoder, output }, memory)?, output_rows))
-}
-
-struct DecoderWithOutput<M> {
-    decoder: Decoder<M>,
-    output: Output,
-}
-
-impl<M: Projection> Model for DecoderWithOutput<M> {
-    fn score(
-        &mut self,
-        ids: &[u32],
-        lengths: &[usize],
-        targets: &[Target],
-        is_wanted: &IsWanted,
-    ) -> Result<Vec<TokenScore>> {
-        let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
-        if targets.is_empty() {
-            return Ok(scores);
-        }
-        self.decoder.hidden_by_pass(ids, lengths, is_wanted, |rows, hidden| {
-            let (places, own) = targets_in(&rows, targets);
-            places.into_iter().zip(self.output.score(&hidden, &own)?).for_each(|(place, score)| scores[place] = score);
-            Ok(())
-        })?;
-        Ok(scores)
-    }
-}
+use asap_kernels::steps::join;
 
 /// A model with a tokenizer and a prompt: what scores the chains of a query.
 #[derive(Debug)]
@@ -140,6 +43,35 @@ pub enum Reading<'a> {
     Chain(QuestionAndSteps<'a>),
     /// A step alone, behind the token that begins a text.
     Alone(&'a str),
+    /// An answer behind a chain, and behind what is left of the chain.
+    Answer {
+        /// The chain.
+        chain: QuestionAndSteps<'a>,
+        /// The answer.
+        answer: &'a str,
+        /// What is left of it.
+        left: Left,
+    },
+}
+
+/// What is left of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// All steps but one, for each of them.
+    AllButOne,
+    /// The first steps: none, one, and so on to all but the last.
+    First,
+}
+
+impl Left {
+    /// The chain, and then what is left of it.
+    fn chains<'a>(self, steps: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
+        let left = (0..steps.len()).map(move |place| {
+            let behind = if self == Self::AllButOne { &steps[place + 1..] } else { &[] };
+            join(steps[..place].iter().chain(behind).copied())
+        });
+        std::iter::once(join(steps.iter().copied())).chain(left)
+    }
 }
 
 /// A row's length, and its tokens unless they are more than the model can read.
@@ -276,8 +208,12 @@ impl Scorer {
         let row = match reading {
             Reading::Chain(chain) => Row::encode(&self.tokenizer, &self.prompt, chain.question, &chain.steps)?,
             Reading::Alone(step) => Row::alone(&self.tokenizer, self.start()?, step)?,
+            Reading::Answer { chain, answer, left } => {
+                let chains = left.chains(&chain.steps);
+                Row::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer)?
+            }
         };
-        let tokens = row.ids.len();
+        let tokens = row.longest();
         let row = (tokens <= self.model.window).then(|| Arc::new(row));
         let bytes = 128 + row.as_ref().map_or(0, |row| row.bytes());
         let tokenized = Arc::new(Tokenized { tokens, row });
@@ -297,13 +233,30 @@ impl Scorer {
     }
 
     fn key(&self, reading: &Reading) -> RowKey {
-        let (mut hash, question, steps) = match reading {
-            Reading::Chain(chain) => (Sha256::new_with_prefix(self.prompt_key), chain.question, chain.steps.as_slice()),
-            Reading::Alone(step) => (Sha256::new_with_prefix("alone"), "", std::slice::from_ref(step)),
-        };
-        for text in std::iter::once(&question).chain(steps) {
+        let mut hash = Sha256::new_with_prefix(self.prompt_key);
+        let mut add = |text: &str| {
             hash.update((text.len() as u64).to_le_bytes());
             hash.update(text);
+        };
+        let (chain, kind) = match reading {
+            Reading::Chain(chain) => (Some(chain), None),
+            Reading::Alone(step) => {
+                add(step);
+                (None, Some("alone"))
+            }
+            Reading::Answer { chain, answer, left } => {
+                add(answer);
+                (Some(chain), Some(if *left == Left::First { "first" } else { "all but one" }))
+            }
+        };
+        if let Some(chain) = chain {
+            add(chain.question);
+            chain.steps.iter().for_each(|step| add(step));
+        }
+        // No text is that long: what is read otherwise than as a chain has keys of its own.
+        if let Some(kind) = kind {
+            hash.update(u64::MAX.to_le_bytes());
+            hash.update(kind);
         }
         hash.finalize().into()
     }
@@ -341,7 +294,7 @@ impl Prepared {
 
     /// Tokens that the model is asked to read.
     pub fn tokens(&self) -> usize {
-        self.asked().map(|request| request.row.ids.len()).sum()
+        self.asked().map(|request| request.row.tokens()).sum()
     }
 }
 
@@ -359,205 +312,4 @@ fn in_thousands(number: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pass::TOKENS_PER_PASS;
-    use crate::testing::{Chain, chains, golden};
-
-    fn scorer(name: &str, setting: &str) -> Scorer {
-        scorer_in(Computed::Cpu(Dtype::F32), name, setting)
-    }
-
-    fn scorer_in(computed: Computed, name: &str, setting: &str) -> Scorer {
-        let (folder, memory) = (golden(name), Arc::default());
-        let tokenizer = Arc::new(Tokenizer::load_within(&folder, &memory).unwrap());
-        let model = Arc::new(LoadedModel::load(&folder, computed, &tokenizer, &memory).unwrap());
-        Scorer::new(&folder, Some(setting), tokenizer, model, &memory).unwrap()
-    }
-
-    fn score(scorer: &Scorer, chains: &[QuestionAndSteps], wanted: Wanted) -> Vec<Scored> {
-        let readings: Vec<Reading> = chains.iter().cloned().map(Reading::Chain).collect();
-        futures::executor::block_on(scorer.score(scorer.prepare(&readings, wanted).unwrap())).unwrap()
-    }
-
-    fn asked(chain: &Chain) -> QuestionAndSteps<'_> {
-        QuestionAndSteps { question: &chain.question, steps: chain.steps.iter().map(String::as_str).collect() }
-    }
-
-    fn steps(scored: Scored) -> Arc<Scores> {
-        match scored {
-            Scored::Steps(scores) => scores,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn scores_agree_with_transformers() {
-        for name in ["qwen2", "llama", "qwen3", "mistral", "yarn", "linear"] {
-            let scorer = scorer(name, "{question}");
-            let chains = chains(name);
-            let asked: Vec<_> = chains.iter().map(asked).collect();
-            let found = score(&scorer, &asked, Wanted::AllTokens);
-            for (found, chain) in found.into_iter().map(steps).zip(&chains) {
-                let close = |found: Option<f32>, expected: Option<f64>, tolerance: f64| match (found, expected) {
-                    (Some(found), Some(expected)) => (f64::from(found) - expected).abs() < tolerance,
-                    (found, expected) => found.is_none() && expected.is_none(),
-                };
-                assert_eq!(found.first.len(), chain.steps.len());
-                for (i, first) in found.first.iter().enumerate() {
-                    assert!(close(first.map(|token| token.surprisal), chain.surprisal[i], 1e-4), "{name} {chain:?}");
-                    assert!(close(first.map(|token| token.entropy), chain.entropy[i], 1e-4), "{name} {chain:?}");
-                    let expected = chain.perplexity[i];
-                    let tolerance = 1e-4 * expected.unwrap_or_default();
-                    assert!(close(found.perplexity[i], expected, tolerance), "{name} {chain:?} {found:?}");
-                }
-            }
-        }
-    }
-
-    /// A line of `tests/goldens/scores_*.jsonl`.
-    #[derive(serde::Deserialize)]
-    struct BaselineScores {
-        id: usize,
-        step_entropy_sum: Vec<Option<f64>>,
-        self_information: Vec<Option<f64>>,
-    }
-
-    #[test]
-    fn baselines_agree_with_transformers() {
-        for name in ["qwen2", "llama"] {
-            let (scorer, chains) = (scorer(name, "{question}"), chains(name));
-            let goldens = std::fs::read_to_string(golden(&format!("scores_{name}.jsonl"))).unwrap();
-            for line in goldens.lines() {
-                let expected: BaselineScores = serde_json::from_str(line).unwrap();
-                let chain = &chains[expected.id];
-                let found = steps(score(&scorer, &[asked(chain)], Wanted::AllTokens).remove(0));
-                let alone: Vec<Reading> = chain.steps.iter().map(|step| Reading::Alone(step)).collect();
-                let alone = scorer.prepare(&alone, Wanted::AllTokens).unwrap();
-                let alone = futures::executor::block_on(scorer.score(alone)).unwrap();
-                let alone: Vec<_> = alone.into_iter().map(|scored| steps(scored).perplexity[0].map(f32::ln)).collect();
-                for (found, expected) in
-                    [(&found.entropy, expected.step_entropy_sum), (&alone, expected.self_information)]
-                {
-                    assert_eq!(found.len(), expected.len());
-                    for (found, expected) in found.iter().zip(expected) {
-                        let close = |(a, b): (f32, f64)| (f64::from(a) - b).abs() < 1e-4 * b.max(1.0);
-                        assert!(
-                            found.zip(expected).map_or(found.is_none() && expected.is_none(), close),
-                            "{name} {line}"
-                        );
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn bf16_moves_scores_by_little() {
-        for name in ["qwen2", "llama", "qwen3"] {
-            let [whole, half] =
-                [Dtype::F32, Dtype::Bf16].map(|dtype| scorer_in(Computed::Cpu(dtype), name, "{question}"));
-            let chains = chains(name);
-            let asked: Vec<_> = chains.iter().map(asked).collect();
-            let [whole, half] = [whole, half].map(|scorer| score(&scorer, &asked, Wanted::FirstTokens));
-            let mut differences = vec![];
-            for (whole, half) in whole.into_iter().map(steps).zip(half.into_iter().map(steps)) {
-                let pairs = whole.first.iter().zip(&half.first).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
-                differences.extend(pairs.map(|(a, b)| f64::from((a.surprisal - b.surprisal).abs())));
-            }
-            let mean = differences.iter().sum::<f64>() / differences.len() as f64;
-            assert!(mean > 0.0 && mean < 0.02, "{name}: {mean}");
-        }
-    }
-
-    #[test]
-    fn a_row_longer_than_a_pass_is_scored_in_order() {
-        let (scorer, chains) = (scorer("llama", "{question}"), chains("llama"));
-        let rows: Vec<Row> = chains
-            .iter()
-            .map(asked)
-            .map(|chain| Row::encode(&scorer.tokenizer, &scorer.prompt, chain.question, &chain.steps).unwrap())
-            .collect();
-        let ids: Vec<u32> = rows.iter().cycle().flat_map(|row| row.ids.clone()).take(TOKENS_PER_PASS + 700).collect();
-        let folder = golden("llama");
-        let decoder = Decoder::load(&folder).unwrap();
-        let output = Output::new(decoder.weights.output().clone());
-        let mut model = DecoderWithOutput { decoder, output };
-        let rows = [TOKENS_PER_PASS + 500, 3, TOKENS_PER_PASS - 1, TOKENS_PER_PASS, 3];
-        let targets = rows.map(|row| Target { row: row as u32, id: ids[row + 1] });
-        let found = model.score(&ids, &[ids.len()], &targets, &|| true).unwrap();
-        for (target, found) in targets.iter().zip(&found) {
-            let alone = model.score(&ids, &[ids.len()], std::slice::from_ref(target), &|| true).unwrap();
-            assert!((alone[0].surprisal - found.surprisal).abs() < 1e-5);
-        }
-        assert!((found[1].surprisal - found[4].surprisal).abs() < 1e-5);
-    }
-
-    #[test]
-    fn only_the_rows_before_first_tokens_go_through_the_output_layer() {
-        let scorer = scorer("qwen2", "{question}");
-        let chains = chains("qwen2");
-        let asked: Vec<_> = chains.iter().map(asked).collect();
-        score(&scorer, &asked, Wanted::FirstTokens);
-        let scored_steps = chains.iter().flat_map(|chain| &chain.surprisal).flatten().count();
-        assert_eq!(scorer.output_rows(), scored_steps as u64);
-    }
-
-    #[test]
-    fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
-        let (batch, single) = (scorer("llama", "{question}"), scorer("llama", "{question}"));
-        let chains = chains("llama");
-        let mut asked: Vec<_> = chains.iter().map(asked).collect();
-        asked.extend_from_within(..10);
-        let found = score(&batch, &asked, Wanted::FirstTokens);
-        assert_eq!(batch.prefills(), chains.len() as u64);
-        for (found, chain) in found.into_iter().map(steps).zip(&asked) {
-            let alone = steps(score(&single, std::slice::from_ref(chain), Wanted::FirstTokens).remove(0));
-            for (found, alone) in found.first.iter().zip(&alone.first) {
-                let difference = found.zip(*alone).map_or(0.0, |(a, b)| (a.surprisal - b.surprisal).abs());
-                assert!(difference < 1e-5 && found.is_some() == alone.is_some());
-            }
-        }
-        assert_eq!(single.prefills(), chains.len() as u64);
-
-        // All tokens take one more pass, which answers for first tokens too.
-        let read = batch.tokenizer.tokenized_bytes();
-        score(&batch, &asked, Wanted::AllTokens);
-        score(&batch, &asked, Wanted::FirstTokens);
-        assert_eq!(batch.prefills(), 2 * chains.len() as u64);
-        assert_eq!(batch.tokenizer.tokenized_bytes(), read);
-    }
-
-    #[test]
-    fn prompts_are_part_of_a_row() {
-        let folder = golden("qwen2");
-        let short = scorer("qwen2", "{question}");
-        let long = Scorer::new(
-            &folder,
-            Some("{question} So: "),
-            Arc::clone(&short.tokenizer),
-            Arc::clone(&short.model),
-            &Arc::default(),
-        );
-        let chain = QuestionAndSteps { question: "2 + 2?\n", steps: vec!["It is 4.", "", "Done."] };
-        let first = |scorer: &Scorer| steps(score(scorer, std::slice::from_ref(&chain), Wanted::FirstTokens).remove(0));
-        let (short, long) = (first(&short), first(&long.unwrap()));
-        assert!(short.first[0].is_some() && short.first[2].is_some() && short.first[0] != long.first[0]);
-        assert_eq!((short.first[1], long.first[1]), (None, None), "a step without text has no first token");
-    }
-
-    #[test]
-    fn a_chain_beyond_the_window_says_so_in_numbers() {
-        let scorer = scorer("qwen2", "{question}");
-        let chain = QuestionAndSteps { question: "Count.", steps: vec!["7 "; 2500] };
-        let why = "7,503 tokens with its prompt, the model's window is 4,096";
-        let text = format!("Count.{}", ["7 "; 2500].join("\n\n"));
-        assert_eq!(scorer.tokenizer.encode(&text, true).unwrap().ids.len(), 7503);
-        assert_eq!(scorer.too_long(&chain).unwrap().as_deref(), Some(why));
-        let scored = score(&scorer, &[chain], Wanted::FirstTokens);
-        assert_eq!(scored, [Scored::TooLong(why.to_string())]);
-        assert_eq!(scorer.prefills(), 0);
-        let fits = QuestionAndSteps { question: "Count.", steps: vec!["1", "2"] };
-        assert_eq!(scorer.too_long(&fits).unwrap(), None);
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::layer::IsWanted;
 use super::output::{Target, TokenScore};
 use super::pass::TOKENS_PER_PASS;
-use super::row::{Row, Scores, Wanted};
+use super::row::{Fork, Row, Scores, Wanted};
 use super::{LmError, Result};
 use crate::memo::{Memo, Memory, share};
 
@@ -37,6 +37,19 @@ pub trait Model: Send {
         targets: &[Target],
         is_wanted: &IsWanted,
     ) -> Result<Vec<TokenScore>>;
+
+    /// The scores of the answers of texts, all but the first of which go on from the first.
+    fn score_answers(&mut self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        let (mut ids, mut lengths, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+        for text in texts {
+            let start = ids.len();
+            ids.extend_from_slice(&texts[0].ids[..text.from]);
+            targets.extend(text.targets(ids.len()));
+            ids.extend_from_slice(&text.ids);
+            lengths.push(ids.len() - start);
+        }
+        self.score(&ids, &lengths, &targets, is_wanted)
+    }
 }
 
 /// Identifies a row: the SHA-256 of prompt, question and steps.
@@ -138,7 +151,8 @@ impl Known {
     }
 
     fn insert(&self, key: RowKey, wanted: Wanted, scores: &Arc<Scores>) {
-        let bytes = 128 + scores.first.len() * 12 + (scores.perplexity.len() + scores.entropy.len()) * 8;
+        let bytes =
+            128 + scores.first.len() * 12 + (scores.perplexity.len() + scores.entropy.len() + scores.answers.len()) * 8;
         self.scores.insert((key, wanted), Arc::clone(scores), bytes);
     }
 }
@@ -165,7 +179,7 @@ fn serve(mut model: impl Model, mut calls: mpsc::Receiver<Call>, known: &Known) 
 }
 
 fn tokens_of(call: &Call) -> usize {
-    call.requests.iter().map(|request| request.row.ids.len()).sum()
+    call.requests.iter().map(|request| request.row.tokens()).sum()
 }
 
 /// What came of each row.
@@ -220,17 +234,24 @@ fn awaited(calls: &[Call]) -> BTreeSet<RowKey> {
     open.flat_map(|call| &call.requests).map(|request| request.key).collect()
 }
 
-/// How many of the first rows make one run: at least one.
+/// How many of the first rows make one run: at least one, and one alone whose texts share their beginnings.
 fn rows_of_a_run(requests: &[Request]) -> usize {
     let mut tokens = 0;
     let fits = |request: &&Request| {
-        tokens += request.row.ids.len();
-        tokens <= TOKENS_PER_RUN
+        tokens += request.row.tokens();
+        tokens <= TOKENS_PER_RUN && request.row.answers.is_empty()
     };
     requests.iter().take_while(fits).count().max(1)
 }
 
 fn prefill(model: &mut impl Model, run: &[Request], known: &Known, is_wanted: &IsWanted) -> Result<Vec<Scores>> {
+    if let [Request { row, .. }] = run
+        && !row.answers.is_empty()
+    {
+        let scores = model.score_answers(&row.answers, is_wanted)?;
+        known.prefills.fetch_add(row.answers.len() as u64, Ordering::Relaxed);
+        return Ok(vec![row.answer_scores(&scores)]);
+    }
     let mut ids = Vec::new();
     let mut targets = Vec::with_capacity(run.len());
     for Request { row, wanted, .. } in run {

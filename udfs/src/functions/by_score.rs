@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use asap_lm::{QuestionAndSteps, Reading, Scored, Scores, Wanted};
+use asap_lm::{Left, QuestionAndSteps, Reading, Scored, Scores, Wanted};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, ListArray};
 use datafusion::arrow::datatypes::{DataType, Float32Type};
@@ -12,7 +12,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::execution::TaskContext;
 
 use super::needs::{SessionModels, equal_by_models};
-use crate::columns::{Args, Cell, Columns, nullable};
+use crate::columns::{Args, Cell, Columns, NoValue, nullable};
 use crate::cores;
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::function::{AsyncCall, CallRows, Prepare};
@@ -33,6 +33,19 @@ pub const QUESTION_AND_STEPS: &[Argument] = &[
         "The steps of a chain of thought; the model reads them joined by a blank line, a NULL step as an empty one.",
     ),
 ];
+
+/// Those of functions that score steps by what they do for the answer.
+pub const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
+    Argument::new("question", Arg::Text, "What the chain answers; it is put into `asap.scorer.prompt`."),
+    Argument::new("steps", Arg::TextList, "The steps of a chain of thought, joined by a blank line."),
+    Argument::new("answer", Arg::Text, "The answer, as it stands behind `</think>`; an empty one gives NULL."),
+];
+
+/// What the model reads for these.
+pub fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
+    let (chain, answer) = (QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? }, row.text(2)?);
+    if answer.is_empty() { Err(NoValue::Null) } else { Ok(vec![Reading::Answer { chain, answer, left }]) }
+}
 
 /// A score for each step; NULL where an argument is NULL, the chain is longer than the model's window, or the model's
 /// numbers are none.

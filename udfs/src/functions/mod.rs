@@ -34,6 +34,8 @@ mod by_row;
 mod by_score;
 mod cot_anchor;
 mod cot_answer;
+mod cot_answer_gain;
+mod cot_attribution;
 mod cot_budget;
 mod cot_coarse;
 mod cot_completion;
@@ -92,6 +94,8 @@ fn all(session: SessionModels) -> Vec<Function> {
         asked::<ai_complete::AiComplete>(&session),
         asked::<cot_anchor::CotAnchor>(&session),
         rows::<cot_answer::CotAnswer>(&session),
+        scored::<cot_answer_gain::CotAnswerGain>(&session),
+        scored::<cot_attribution::CotAttribution>(&session),
         rows::<cot_budget::CotBudget>(&session),
         asked::<cot_coarse::CotCoarse>(&session),
         rows::<cot_completion::CotCompletion>(&session),

@@ -53,6 +53,8 @@ async fn every_example_gives_what_it_says() {
             assert!(
                 [
                     "ai_complete",
+                    "cot_answer_gain",
+                    "cot_attribution",
                     "cot_entropy",
                     "cot_perplexity",
                     "cot_self_information",

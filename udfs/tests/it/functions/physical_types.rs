@@ -14,7 +14,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::functions::session::{evaluated, query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
-const CALLS: [&str; 32] = [
+const CALLS: [&str; 34] = [
     "cot_think(generation)",
     "cot_response(generation)",
     "cot_answer(generation)",
@@ -43,6 +43,8 @@ const CALLS: [&str; 32] = [
     "cot_entropy(cot, steps)",
     "cot_perplexity(cot, steps)",
     "cot_step_entropy(cot, steps)",
+    "cot_attribution(cot, steps, coarse)",
+    "cot_answer_gain(cot, steps, coarse)",
     "cot_self_information(steps)",
     "cot_anchor(cot, coarse)",
     "cot_coarse(cot, coarse)",

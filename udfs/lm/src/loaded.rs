@@ -1,0 +1,142 @@
+//! A model that was loaded, on its thread.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use candle_core::Tensor;
+
+use super::config::ModelConfig;
+#[cfg(feature = "cuda")]
+use super::cuda::CudaModel;
+use super::decoder::Decoder;
+use super::layer::IsWanted;
+use super::ops::{Bf16Matrix, Projection};
+use super::output::{Output, Target, TokenScore, targets_in};
+use super::pass::TOKENS_PER_PASS;
+use super::row::Fork;
+use super::thread::{Model, ModelThread};
+use super::weights::Weights;
+use super::{Computed, Dtype, LmError, Result, Tokenizer};
+use crate::memo::Memory;
+
+/// A model's folder, loaded: the decoder on its thread and what its callers must know of it.
+#[derive(Debug)]
+pub struct LoadedModel {
+    pub(super) thread: ModelThread,
+    /// Rows that went through the output layer.
+    pub(super) output_rows: Arc<AtomicU64>,
+    /// Tokens that the model can read at once.
+    pub(super) window: usize,
+    pub(super) vocabulary: usize,
+    notes: Vec<String>,
+}
+
+impl LoadedModel {
+    /// Loads a folder in Hugging Face's layout and starts the model's thread. Scores are remembered within `memory`.
+    ///
+    /// # Errors
+    /// If a file is missing, or config, weights and tokenizer do not fit each other.
+    pub fn load(folder: &Path, computed: Computed, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
+        let config = ModelConfig::load(folder)?;
+        let (vocabulary, notes) = (config.vocab_size, config.notes.clone());
+        #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "a GPU's memory may hold less"))]
+        let mut window = config.max_position_embeddings;
+        if let Some(id) = tokenizer.largest_id().filter(|id| *id as usize >= vocabulary) {
+            let found = format!("it has a token {id}, but config.json's vocab_size is {vocabulary}");
+            return Err(LmError::Unsupported { path: folder.join("tokenizer.json"), found });
+        }
+        let (thread, output_rows) = match computed {
+            Computed::Cpu(Dtype::F32) => spawn::<Tensor>(folder, config, memory)?,
+            Computed::Cpu(Dtype::Bf16) => spawn::<Bf16Matrix>(folder, config, memory)?,
+            #[cfg(feature = "cuda")]
+            Computed::Cuda => {
+                let model = CudaModel::load(folder, config)?;
+                let output_rows = model.output_rows();
+                window = window.min(model.longest());
+                (ModelThread::spawn(model, memory)?, output_rows)
+            }
+        };
+        Ok(Self { thread, output_rows, window, vocabulary, notes })
+    }
+
+    /// What in its config is not known, or not as it seems.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Whether its thread has ended.
+    pub fn is_over(&self) -> bool {
+        self.thread.is_over()
+    }
+}
+
+/// The thread of a model whose projections are of type `M`, and the count of its output rows.
+fn spawn<M: Projection + 'static>(
+    folder: &Path,
+    config: ModelConfig,
+    memory: &Arc<Memory>,
+) -> Result<(ModelThread, Arc<AtomicU64>)> {
+    let weights = Weights::<M>::load(folder, &config)?;
+    let output = Output::new(weights.output().clone());
+    let output_rows = output.rows();
+    let decoder = Decoder::new(config, weights);
+    Ok((ModelThread::spawn(DecoderWithOutput { decoder, output }, memory)?, output_rows))
+}
+
+/// A decoder and the layer behind it.
+pub(super) struct DecoderWithOutput<M> {
+    pub(super) decoder: Decoder<M>,
+    pub(super) output: Output,
+}
+
+impl<M: Projection> Model for DecoderWithOutput<M> {
+    fn score(
+        &mut self,
+        ids: &[u32],
+        lengths: &[usize],
+        targets: &[Target],
+        is_wanted: &IsWanted,
+    ) -> Result<Vec<TokenScore>> {
+        let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
+        if targets.is_empty() {
+            return Ok(scores);
+        }
+        self.decoder.hidden_by_pass(ids, lengths, is_wanted, |rows, hidden| {
+            let (places, own) = targets_in(&rows, targets);
+            places.into_iter().zip(self.output.score(&hidden, &own)?).for_each(|(place, score)| scores[place] = score);
+            Ok(())
+        })?;
+        Ok(scores)
+    }
+
+    /// What texts share is read once, and its keys and values are kept for those that go on from it.
+    fn score_answers(&mut self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        let Some((whole, forks)) = texts.split_first() else { return Ok(vec![]) };
+        let (hidden, begun) = self.decoder.prefill(&whole.ids, is_wanted)?;
+        let mut scores = self.output.score(&hidden, &whole.targets(0))?;
+        let mut rest = forks;
+        while !rest.is_empty() {
+            let (run, later) = rest.split_at(forks_of_a_run(rest));
+            rest = later;
+            let hidden = self.decoder.forks(run, &begun, is_wanted)?;
+            let mut start = 0;
+            let targets = run.iter().flat_map(|fork| {
+                start += fork.ids.len();
+                fork.targets(start - fork.ids.len())
+            });
+            scores.extend(self.output.score(&hidden, &targets.collect::<Vec<_>>())?);
+        }
+        Ok(scores)
+    }
+}
+
+/// How many of the first forks go through the model together: at least one.
+fn forks_of_a_run(forks: &[Fork]) -> usize {
+    let mut tokens = 0;
+    let fits = |fork: &&Fork| {
+        tokens += fork.ids.len();
+        tokens <= TOKENS_PER_PASS
+    };
+    forks.iter().take_while(fits).count().max(1)
+}

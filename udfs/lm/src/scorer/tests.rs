@@ -1,0 +1,256 @@
+//! Scores against those of transformers, and how rows are read.
+
+use super::*;
+use crate::decoder::Decoder;
+use crate::layer::IsWanted;
+use crate::loaded::DecoderWithOutput;
+use crate::output::{Output, Target, TokenScore};
+use crate::pass::TOKENS_PER_PASS;
+use crate::row::Fork;
+use crate::testing::{Chain, chains, golden};
+use crate::thread::Model;
+use crate::{Computed, Dtype};
+
+fn scorer(name: &str, setting: &str) -> Scorer {
+    scorer_in(Computed::Cpu(Dtype::F32), name, setting)
+}
+
+fn scorer_in(computed: Computed, name: &str, setting: &str) -> Scorer {
+    let (folder, memory) = (golden(name), Arc::default());
+    let tokenizer = Arc::new(Tokenizer::load_within(&folder, &memory).unwrap());
+    let model = Arc::new(LoadedModel::load(&folder, computed, &tokenizer, &memory).unwrap());
+    Scorer::new(&folder, Some(setting), tokenizer, model, &memory).unwrap()
+}
+
+fn score(scorer: &Scorer, chains: &[QuestionAndSteps], wanted: Wanted) -> Vec<Scored> {
+    let readings: Vec<Reading> = chains.iter().cloned().map(Reading::Chain).collect();
+    futures::executor::block_on(scorer.score(scorer.prepare(&readings, wanted).unwrap())).unwrap()
+}
+
+fn asked(chain: &Chain) -> QuestionAndSteps<'_> {
+    QuestionAndSteps { question: &chain.question, steps: chain.steps.iter().map(String::as_str).collect() }
+}
+
+fn steps(scored: Scored) -> Arc<Scores> {
+    match scored {
+        Scored::Steps(scores) => scores,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn scores_agree_with_transformers() {
+    for name in ["qwen2", "llama", "qwen3", "mistral", "yarn", "linear"] {
+        let scorer = scorer(name, "{question}");
+        let chains = chains(name);
+        let asked: Vec<_> = chains.iter().map(asked).collect();
+        let found = score(&scorer, &asked, Wanted::AllTokens);
+        for (found, chain) in found.into_iter().map(steps).zip(&chains) {
+            let close = |found: Option<f32>, expected: Option<f64>, tolerance: f64| match (found, expected) {
+                (Some(found), Some(expected)) => (f64::from(found) - expected).abs() < tolerance,
+                (found, expected) => found.is_none() && expected.is_none(),
+            };
+            assert_eq!(found.first.len(), chain.steps.len());
+            for (i, first) in found.first.iter().enumerate() {
+                assert!(close(first.map(|token| token.surprisal), chain.surprisal[i], 1e-4), "{name} {chain:?}");
+                assert!(close(first.map(|token| token.entropy), chain.entropy[i], 1e-4), "{name} {chain:?}");
+                let expected = chain.perplexity[i];
+                let tolerance = 1e-4 * expected.unwrap_or_default();
+                assert!(close(found.perplexity[i], expected, tolerance), "{name} {chain:?} {found:?}");
+            }
+        }
+    }
+}
+
+/// A line of `tests/goldens/scores_*.jsonl`.
+#[derive(serde::Deserialize)]
+struct BaselineScores {
+    id: usize,
+    answer: String,
+    step_entropy_sum: Vec<Option<f64>>,
+    self_information: Vec<Option<f64>>,
+    answer_nll: f64,
+    answer_nll_without: Vec<f64>,
+    answer_nll_after: Vec<f64>,
+}
+
+#[test]
+fn baselines_agree_with_transformers() {
+    for name in ["qwen2", "llama"] {
+        let (scorer, chains) = (scorer(name, "{question}"), chains(name));
+        let goldens = std::fs::read_to_string(golden(&format!("scores_{name}.jsonl"))).unwrap();
+        for line in goldens.lines() {
+            let expected: BaselineScores = serde_json::from_str(line).unwrap();
+            let chain = &chains[expected.id];
+            let (expected_answer, nll) = (expected.answer.clone(), expected.answer_nll);
+            let found = steps(score(&scorer, &[asked(chain)], Wanted::AllTokens).remove(0));
+            let alone: Vec<Reading> = chain.steps.iter().map(|step| Reading::Alone(step)).collect();
+            let alone = scorer.prepare(&alone, Wanted::AllTokens).unwrap();
+            let alone = futures::executor::block_on(scorer.score(alone)).unwrap();
+            let alone: Vec<_> = alone.into_iter().map(|scored| steps(scored).perplexity[0].map(f32::ln)).collect();
+            for (left, expected) in
+                [(Left::AllButOne, &expected.answer_nll_without), (Left::First, &expected.answer_nll_after)]
+            {
+                let reading = Reading::Answer { chain: asked(chain), answer: &expected_answer, left };
+                let prepared = scorer.prepare(&[reading], Wanted::AllTokens).unwrap();
+                let found = steps(futures::executor::block_on(scorer.score(prepared)).unwrap().remove(0));
+                let expected = std::iter::once(&nll).chain(&expected[..chain.steps.len()]);
+                assert_eq!(found.answers.len(), chain.steps.len() + 1);
+                for (found, expected) in found.answers.iter().zip(expected) {
+                    assert!((found - expected).abs() < 1e-4, "{name} {left:?} {found} {expected}");
+                }
+            }
+            for (found, expected) in [(&found.entropy, expected.step_entropy_sum), (&alone, expected.self_information)]
+            {
+                assert_eq!(found.len(), expected.len());
+                for (found, expected) in found.iter().zip(expected) {
+                    let close = |(a, b): (f32, f64)| (f64::from(a) - b).abs() < 1e-4 * b.max(1.0);
+                    assert!(found.zip(expected).map_or(found.is_none() && expected.is_none(), close), "{name} {line}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bf16_moves_scores_by_little() {
+    for name in ["qwen2", "llama", "qwen3"] {
+        let [whole, half] = [Dtype::F32, Dtype::Bf16].map(|dtype| scorer_in(Computed::Cpu(dtype), name, "{question}"));
+        let chains = chains(name);
+        let asked: Vec<_> = chains.iter().map(asked).collect();
+        let [whole, half] = [whole, half].map(|scorer| score(&scorer, &asked, Wanted::FirstTokens));
+        let mut differences = vec![];
+        for (whole, half) in whole.into_iter().map(steps).zip(half.into_iter().map(steps)) {
+            let pairs = whole.first.iter().zip(&half.first).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
+            differences.extend(pairs.map(|(a, b)| f64::from((a.surprisal - b.surprisal).abs())));
+        }
+        let mean = differences.iter().sum::<f64>() / differences.len() as f64;
+        assert!(mean > 0.0 && mean < 0.02, "{name}: {mean}");
+    }
+}
+
+#[test]
+fn a_row_longer_than_a_pass_is_scored_in_order() {
+    let (scorer, chains) = (scorer("llama", "{question}"), chains("llama"));
+    let rows: Vec<Row> = chains
+        .iter()
+        .map(asked)
+        .map(|chain| Row::encode(&scorer.tokenizer, &scorer.prompt, chain.question, &chain.steps).unwrap())
+        .collect();
+    let ids: Vec<u32> = rows.iter().cycle().flat_map(|row| row.ids.clone()).take(TOKENS_PER_PASS + 700).collect();
+    let folder = golden("llama");
+    let decoder = Decoder::load(&folder).unwrap();
+    let output = Output::new(decoder.weights.output().clone());
+    let mut model = DecoderWithOutput { decoder, output };
+    let rows = [TOKENS_PER_PASS + 500, 3, TOKENS_PER_PASS - 1, TOKENS_PER_PASS, 3];
+    let targets = rows.map(|row| Target { row: row as u32, id: ids[row + 1] });
+    let found = model.score(&ids, &[ids.len()], &targets, &|| true).unwrap();
+    for (target, found) in targets.iter().zip(&found) {
+        let alone = model.score(&ids, &[ids.len()], std::slice::from_ref(target), &|| true).unwrap();
+        assert!((alone[0].surprisal - found.surprisal).abs() < 1e-5);
+    }
+    assert!((found[1].surprisal - found[4].surprisal).abs() < 1e-5);
+}
+
+#[test]
+fn only_the_rows_before_first_tokens_go_through_the_output_layer() {
+    let scorer = scorer("qwen2", "{question}");
+    let chains = chains("qwen2");
+    let asked: Vec<_> = chains.iter().map(asked).collect();
+    score(&scorer, &asked, Wanted::FirstTokens);
+    let scored_steps = chains.iter().flat_map(|chain| &chain.surprisal).flatten().count();
+    assert_eq!(scorer.output_rows(), scored_steps as u64);
+}
+
+#[test]
+fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
+    let (batch, single) = (scorer("llama", "{question}"), scorer("llama", "{question}"));
+    let chains = chains("llama");
+    let mut asked: Vec<_> = chains.iter().map(asked).collect();
+    asked.extend_from_within(..10);
+    let found = score(&batch, &asked, Wanted::FirstTokens);
+    assert_eq!(batch.prefills(), chains.len() as u64);
+    for (found, chain) in found.into_iter().map(steps).zip(&asked) {
+        let alone = steps(score(&single, std::slice::from_ref(chain), Wanted::FirstTokens).remove(0));
+        for (found, alone) in found.first.iter().zip(&alone.first) {
+            let difference = found.zip(*alone).map_or(0.0, |(a, b)| (a.surprisal - b.surprisal).abs());
+            assert!(difference < 1e-5 && found.is_some() == alone.is_some());
+        }
+    }
+    assert_eq!(single.prefills(), chains.len() as u64);
+
+    // All tokens take one more pass, which answers for first tokens too.
+    let read = batch.tokenizer.tokenized_bytes();
+    score(&batch, &asked, Wanted::AllTokens);
+    score(&batch, &asked, Wanted::FirstTokens);
+    assert_eq!(batch.prefills(), 2 * chains.len() as u64);
+    assert_eq!(batch.tokenizer.tokenized_bytes(), read);
+}
+
+#[test]
+fn prompts_are_part_of_a_row() {
+    let folder = golden("qwen2");
+    let short = scorer("qwen2", "{question}");
+    let long = Scorer::new(
+        &folder,
+        Some("{question} So: "),
+        Arc::clone(&short.tokenizer),
+        Arc::clone(&short.model),
+        &Arc::default(),
+    );
+    let chain = QuestionAndSteps { question: "2 + 2?\n", steps: vec!["It is 4.", "", "Done."] };
+    let first = |scorer: &Scorer| steps(score(scorer, std::slice::from_ref(&chain), Wanted::FirstTokens).remove(0));
+    let (short, long) = (first(&short), first(&long.unwrap()));
+    assert!(short.first[0].is_some() && short.first[2].is_some() && short.first[0] != long.first[0]);
+    assert_eq!((short.first[1], long.first[1]), (None, None), "a step without text has no first token");
+}
+
+#[test]
+fn a_chain_beyond_the_window_says_so_in_numbers() {
+    let scorer = scorer("qwen2", "{question}");
+    let chain = QuestionAndSteps { question: "Count.", steps: vec!["7 "; 2500] };
+    let why = "7,503 tokens with its prompt, the model's window is 4,096";
+    let text = format!("Count.{}", ["7 "; 2500].join("\n\n"));
+    assert_eq!(scorer.tokenizer.encode(&text, true).unwrap().ids.len(), 7503);
+    assert_eq!(scorer.too_long(&chain).unwrap().as_deref(), Some(why));
+    let scored = score(&scorer, &[chain], Wanted::FirstTokens);
+    assert_eq!(scored, [Scored::TooLong(why.to_string())]);
+    assert_eq!(scorer.prefills(), 0);
+    let fits = QuestionAndSteps { question: "Count.", steps: vec!["1", "2"] };
+    assert_eq!(scorer.too_long(&fits).unwrap(), None);
+}
+
+/// A model that shares nothing between texts.
+struct Unshared(DecoderWithOutput<candle_core::Tensor>);
+
+impl Model for Unshared {
+    fn score(
+        &mut self,
+        ids: &[u32],
+        lengths: &[usize],
+        targets: &[Target],
+        is_wanted: &IsWanted,
+    ) -> Result<Vec<TokenScore>> {
+        self.0.score(ids, lengths, targets, is_wanted)
+    }
+}
+
+#[test]
+fn texts_that_share_their_beginning_have_the_scores_that_each_has_alone() {
+    let folder = golden("qwen2");
+    let decoder = Decoder::load(&folder).unwrap();
+    let output = Output::new(decoder.weights.output().clone());
+    let mut model = DecoderWithOutput { decoder, output };
+    let tokens = |count: usize, seed: u32| (0..count as u32).map(|i| (i * 31 + seed) % 1700).collect::<Vec<_>>();
+    let fork = |from, count: usize, seed| Fork { from, ids: tokens(count, seed), answer: count - 3..count };
+    // More tokens than go through the model together, one text that goes on from nothing, and one that is nearly the first.
+    let mut texts = vec![fork(0, 1200, 1)];
+    texts.extend((0..12).map(|i| fork(i * 97, 1100 - i * 80, i as u32 + 2)));
+    texts.push(fork(1196, 4, 1));
+    let shared = model.score_answers(&texts, &|| true).unwrap();
+    let alone = Unshared(model).score_answers(&texts, &|| true).unwrap();
+    assert_eq!((shared.len(), alone.len()), (3 * texts.len(), 3 * texts.len()));
+    for (shared, alone) in shared.iter().zip(&alone) {
+        assert!((shared.surprisal - alone.surprisal).abs() < 1e-4, "{shared:?} {alone:?}");
+    }
+}

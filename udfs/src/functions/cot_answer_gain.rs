@@ -1,0 +1,27 @@
+use asap_lm::{Left, Reading, Scores, Wanted};
+
+use super::by_score::{QUESTION_STEPS_AND_ANSWER, StepScore, answer_reading};
+use crate::columns::{Args, Cell};
+use crate::declaration::Declaration;
+
+pub struct CotAnswerGain;
+
+impl StepScore for CotAnswerGain {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_answer_gain",
+        about: "What the answer gains by each step, in nats a token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`) behind question, the steps before and `</think>`, less that behind the step as well. The gains of a chain add up to that of the whole. What texts begin with is read once, so that a step takes the tokens of the answer and few more. A chain longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        arguments: QUESTION_STEPS_AND_ANSWER,
+        example: "select cot_answer_gain('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
+    };
+    const WANTED: Wanted = Wanted::AllTokens;
+
+    fn readings(row: Args) -> Cell<Vec<Reading>> {
+        answer_reading(row, Left::First)
+    }
+
+    fn pick(scores: &Scores) -> Vec<Option<f32>> {
+        let Some((whole, after)) = scores.answers.split_first() else { return vec![] };
+        let next = after.iter().skip(1).chain([whole]);
+        after.iter().zip(next).map(|(before, behind)| Some((before - behind) as f32)).collect()
+    }
+}
