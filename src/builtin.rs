@@ -3,12 +3,16 @@
 use std::path::Path;
 
 /// Each pipeline's name and SQL.
-const PIPELINES: [(&str, &str); 6] = [
+const PIPELINES: [(&str, &str); 10] = [
     ("asap", include_str!("../pipelines/sql/asap.sql")),
     ("without_anchor", include_str!("../pipelines/sql/without_anchor.sql")),
     ("without_surprisal", include_str!("../pipelines/sql/without_surprisal.sql")),
     ("random", include_str!("../pipelines/sql/random.sql")),
     ("truncate", include_str!("../pipelines/sql/truncate.sql")),
+    ("step_entropy", include_str!("../pipelines/sql/step_entropy.sql")),
+    ("selective_context", include_str!("../pipelines/sql/selective_context.sql")),
+    ("attribution", include_str!("../pipelines/sql/attribution.sql")),
+    ("answer_gain", include_str!("../pipelines/sql/answer_gain.sql")),
     ("examples", include_str!("../pipelines/sql/examples.sql")),
 ];
 

@@ -72,7 +72,8 @@ fn json_lines_are_pruned_by_what_the_binary_brings() {
 fn pipelines_that_are_brought_can_be_read_and_changed() {
     let elsewhere = Elsewhere::new();
     elsewhere.write("traces.jsonl", &traces(5));
-    for name in ["asap", "without_anchor", "without_surprisal", "random", "truncate"] {
+    let baselines = ["random", "truncate", "step_entropy", "selective_context", "attribution", "answer_gain"];
+    for name in ["asap", "without_anchor", "without_surprisal"].into_iter().chain(baselines) {
         let printed = elsewhere.run(&["run", name, "--print"]);
         assert!(printed.ok().contains("FROM pruned(("), "{name}: {}", printed.stdout);
         elsewhere.write("mine.sql", &printed.stdout);
@@ -84,6 +85,28 @@ fn pipelines_that_are_brought_can_be_read_and_changed() {
     }
     let unknown = elsewhere.run(&["run", "asp", "--from", "traces.jsonl", "--to", "out/x"]);
     assert!(unknown.code == 2 && unknown.stderr.contains("it brings asap, without_anchor"), "{unknown:?}");
+}
+
+#[test]
+fn baselines_bring_chains_to_the_budget_each_in_its_way() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.write("traces.jsonl", &traces(5));
+    let mut kept = std::collections::BTreeSet::new();
+    for name in ["random", "truncate", "step_entropy", "selective_context", "attribution", "answer_gain"] {
+        let out = format!("out/{name}");
+        let run = ["run", name, "--from", "traces.jsonl", "--to", &out, "--set", "asap.refine.max_tokens=24"];
+        elsewhere.run(&run).ok();
+        let table = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{out}'");
+        let sql = "SELECT cot, original_tokens, pruned_tokens FROM t ORDER BY question";
+        let rows = elsewhere.run(&["sql", "-q", "--format", "json", "-c", &table, "-c", sql]).json();
+        for row in rows.as_array().unwrap() {
+            let [before, after] = ["original_tokens", "pruned_tokens"].map(|key| row[key].as_u64().unwrap());
+            assert!(before > 24 && (1..=24).contains(&after), "{name}: {row}");
+        }
+        assert_eq!(rows.as_array().unwrap().len(), 5, "{name}");
+        kept.insert(rows.to_string());
+    }
+    assert!(kept.len() > 3, "{kept:?}");
 }
 
 #[test]

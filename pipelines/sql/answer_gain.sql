@@ -1,0 +1,8 @@
+-- Of the original chain, the step by which the answer gains the least goes first, until the chain has at most
+-- asap.refine.max_tokens tokens.
+SELECT *
+FROM pruned((
+    WITH scored AS (SELECT *, cot_answer_gain(question, cot_steps(cot), answer) AS answer_gain FROM corpus)
+    SELECT *, cot_refine(cot_steps(cot), answer_gain) AS kept
+    FROM scored
+), 'answer_gain')
