@@ -32,6 +32,7 @@ pub struct Line {
     /// Seconds that it took.
     pub seconds: f64,
     /// What forward pass and gradient take at least, of what products in f32 reach on these cores meanwhile.
+    #[serde(default)]
     pub share_of_peak: f64,
 }
 

@@ -13,7 +13,7 @@ use super::decoder::Decoder;
 use super::layer::IsWanted;
 use super::ops::{Bf16Matrix, Projection};
 use super::output::{Output, Target, TokenScore, targets_in};
-use super::pass::TOKENS_PER_PASS;
+use super::pass::together;
 use super::row::Fork;
 use super::thread::{Model, ModelThread};
 use super::weights::Weights;
@@ -117,7 +117,7 @@ impl<M: Projection> Model for DecoderWithOutput<M> {
         let mut scores = self.output.score(&hidden, &whole.targets(0))?;
         let mut rest = forks;
         while !rest.is_empty() {
-            let (run, later) = rest.split_at(forks_of_a_run(rest));
+            let (run, later) = rest.split_at(together(rest.iter().map(|fork| fork.ids.len())));
             rest = later;
             let hidden = self.decoder.forks(run, &begun, is_wanted)?;
             let mut start = 0;
@@ -129,14 +129,4 @@ impl<M: Projection> Model for DecoderWithOutput<M> {
         }
         Ok(scores)
     }
-}
-
-/// How many of the first forks go through the model together: at least one.
-fn forks_of_a_run(forks: &[Fork]) -> usize {
-    let mut tokens = 0;
-    let fits = |fork: &&Fork| {
-        tokens += fork.ids.len();
-        tokens <= TOKENS_PER_PASS
-    };
-    forks.iter().take_while(fits).count().max(1)
 }

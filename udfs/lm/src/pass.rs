@@ -26,6 +26,16 @@ impl KvCache {
     }
 }
 
+/// How many of the first texts go through the model together, by their tokens: at least one.
+pub(super) fn together(tokens: impl Iterator<Item = usize>) -> usize {
+    let mut sum = 0;
+    let fits = |tokens: &usize| {
+        sum += tokens;
+        sum <= TOKENS_PER_PASS
+    };
+    tokens.take_while(fits).count().max(1)
+}
+
 /// Tokens that go through the layers together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chunk {

@@ -16,15 +16,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::layer::IsWanted;
 use super::output::{Target, TokenScore};
-use super::pass::TOKENS_PER_PASS;
+use super::pass::{TOKENS_PER_PASS, together};
 use super::row::{Fork, Row, Scores, Wanted};
 use super::{LmError, Result};
 use crate::memo::{Memo, Memory, share};
 
 /// Calls that may wait for the model; the next one waits to be taken in.
 const WAITING_CALLS: usize = 16;
-/// Tokens of one run, unless a single row has more.
-const TOKENS_PER_RUN: usize = TOKENS_PER_PASS;
 
 /// What a model does for a thread: plain data in, plain data out.
 pub trait Model: Send {
@@ -161,7 +159,7 @@ fn serve(mut model: impl Model, mut calls: mpsc::Receiver<Call>, known: &Known) 
     while let Some(first) = calls.blocking_recv() {
         let mut tokens = tokens_of(&first);
         let mut together = vec![first];
-        while tokens < TOKENS_PER_RUN
+        while tokens < TOKENS_PER_PASS
             && let Ok(next) = calls.try_recv()
         {
             tokens += tokens_of(&next);
@@ -236,12 +234,7 @@ fn awaited(calls: &[Call]) -> BTreeSet<RowKey> {
 
 /// How many of the first rows make one run: at least one, and one alone whose texts share their beginnings.
 fn rows_of_a_run(requests: &[Request]) -> usize {
-    let mut tokens = 0;
-    let fits = |request: &&Request| {
-        tokens += request.row.tokens();
-        tokens <= TOKENS_PER_RUN && request.row.answers.is_empty()
-    };
-    requests.iter().take_while(fits).count().max(1)
+    together(requests.iter().take_while(|request| request.row.answers.is_empty()).map(|request| request.row.tokens()))
 }
 
 fn prefill(model: &mut impl Model, run: &[Request], known: &Known, is_wanted: &IsWanted) -> Result<Vec<Scores>> {
