@@ -91,6 +91,11 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
+/// So many of a thing whose plural takes an s.
+pub fn several(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
 /// What the calls to a language model took, if there were any.
 pub fn calls(anchor: &Usage) -> Option<String> {
     let Usage { calls, cache_hits, retries, failed, tokens_in, tokens_out, cost } = *anchor;

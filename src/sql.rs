@@ -132,6 +132,15 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         std::io::stdin().read_to_string(&mut text)?;
         commands.push(text);
     }
+    if let Some(command) =
+        commands.iter().flat_map(|text| text.lines()).find(|line| line.trim_start().starts_with('\\'))
+    {
+        return Err(Failure::Usage(format!(
+            "{} is for the prompt (asap sql on a terminal, without -c); in SQL information_schema.tables, columns and \
+             routines hold the same",
+            command.trim()
+        )));
+    }
     let stop = Stop::listen("keeping what was asked");
     let done = tokio::select! {
         done = execute(&session, commands, &print) => done.map_err(Failure::from),

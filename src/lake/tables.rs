@@ -8,25 +8,28 @@ use asap_pipelines::lake::vacuum::Vacuumed;
 use asap_pipelines::lake::verify::Verified;
 use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
 
-use crate::output::count;
+use crate::output::{count, several};
 
 /// What an output holds.
 pub fn status(found: &Status) -> String {
     let rejects: Vec<_> = found.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
     let rejects = if rejects.is_empty() { "none".to_string() } else { rejects.join(", ") };
-    let finished = match found.finished {
-        true => "yes: a run said that nothing was left for it to do",
-        false => "no: rows are left, or a run has not said yet that none are",
+    let finished = match (found.finished, found.rows_beyond_limit) {
+        (true, 0) => "yes: a run said that nothing was left for it to do".to_string(),
+        (true, beyond) => {
+            format!("yes, up to the --limit of its last run: {} rows of the input are beyond it", count(beyond))
+        }
+        (false, _) => "no: rows are left, or a run has not said yet that none are".to_string(),
     };
     let mut lines = vec![
         format!("{} (table version {}, generation {})", found.output, found.table_version, found.generation),
         String::new(),
-        format!("rows      {} in {} shards, {} bytes", count(found.rows), count(found.shards), count(found.bytes)),
+        format!("rows      {} in {}, {} bytes", count(found.rows), several(found.shards, "shard"), count(found.bytes)),
         format!("rejects   {rejects}"),
         format!(
-            "input     {} rows done, {} files done, {} in part",
-            count(found.rows_done),
-            count(found.files_done),
+            "input     {} done, {} done, {} in part",
+            several(found.rows_done, "row"),
+            several(found.files_done, "file"),
             count(found.files_in_part.len() as u64)
         ),
     ];
@@ -35,9 +38,15 @@ pub fn status(found: &Status) -> String {
     };
     lines.extend(found.files_in_part.iter().map(in_part));
     lines.push(format!("finished  {finished}"));
-    lines.push(format!("answers   {}, {} bytes", count(found.answers.answers), count(found.answers.bytes)));
+    let answers = &found.answers;
+    lines.push(format!("answers   {} paid and kept, {} bytes", count(answers.answers), count(answers.bytes)));
+    if let Some(made_by) = &found.made_by {
+        lines.push(String::new());
+        lines.extend(made_by.lines().iter().map(|(what, who)| format!("{what:<12}{who}")));
+        lines.extend(made_by.warning().map(|warning| format!("note: {warning}")));
+    }
     lines.push(String::new());
-    lines.push("pipeline".to_string());
+    lines.push("what would be refused here as another pipeline, if it were different:".to_string());
     lines.extend(found.pipeline.iter().map(|(part, value)| format!("  {part} = {value}")));
     lines.join("\n")
 }
@@ -92,8 +101,10 @@ pub fn verified(found: &Verified) -> String {
 pub fn vacuumed(done: &Vacuumed) -> String {
     let verb = if done.dry_run { "would be removed" } else { "removed" };
     let mut lines: Vec<_> = done.removed.iter().map(|path| format!("  {path}")).collect();
-    lines.insert(0, format!("{} objects, {} bytes {verb}", count(done.objects), count(done.bytes)));
-    lines.push(format!("{} old entries of the log removed", count(done.log_entries)));
+    lines.insert(0, format!("{}, {} bytes {verb}", several(done.objects, "object"), count(done.bytes)));
+    if !done.dry_run {
+        lines.push(format!("{} of the log removed, old ones", several(done.log_entries, "file")));
+    }
     lines.join("\n")
 }
 
@@ -112,6 +123,6 @@ pub fn optimized(done: &Optimized) -> String {
 
 /// What was exported.
 pub fn exported(done: &Exported) -> String {
-    let (files, rows, bytes) = (count(done.files), count(done.rows), count(done.bytes));
-    format!("{}: {rows} rows of table version {} in {files} files, {bytes} bytes", done.to, done.table_version)
+    let (files, rows, bytes) = (several(done.files, "file"), several(done.rows, "row"), count(done.bytes));
+    format!("{}: {rows} of table version {} in {files}, {bytes} bytes", done.to, done.table_version)
 }

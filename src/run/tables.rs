@@ -93,11 +93,12 @@ fn ignored(summary: &Summary) -> Option<String> {
 /// Tokens and steps after each stage.
 fn stages(summary: &Summary) -> Vec<String> {
     let counts = &summary.counts;
-    let Some(original) = counts.tokens_in else { return Vec::new() };
+    let Some(original) = counts.tokens_in.filter(|_| counts.rows_out > 0) else { return Vec::new() };
+    let coarse = counts.tokens_coarse.filter(|_| summary.anchored_by.is_some());
     let mut lines = vec![String::new(), format!("{:<10}{:>14}{:>9}{:>12}", "", "tokens", "ratio", "steps")];
     let stages = [
         ("original", counts.tokens_in, counts.steps_in),
-        ("coarse", counts.tokens_coarse, None),
+        ("coarse", coarse, None),
         ("pruned", counts.tokens_out, counts.steps_out),
     ];
     for (stage, tokens, steps) in stages {

@@ -180,7 +180,7 @@ fn an_output_holds_what_its_other_columns_do_not_say() {
     };
     let (needed, told) = columns("needed", &[]);
     holds(&needed, [true, false, true, true]);
-    assert!(told.contains("leaves generation out"), "{told}");
+    assert!(told.contains("left out of the output: generation,"), "{told}");
     holds(&columns("all", &["--originals", "all"]).0, [true; 4]);
     holds(&columns("none", &["--originals", "none"]).0, [false; 4]);
     holds(&columns("named", &["--originals", "note"]).0, [false, false, false, true]);
@@ -228,4 +228,52 @@ fn only_what_a_pipeline_passes_on_is_left_out() {
     write("in/d.parquet", "SELECT 'q4' AS question, 'a' AS cot, 4 AS answer");
     assert_eq!(run(&["--on-schema-change", "fail"]).json()["rows_out"], 2);
     assert!(!columns("kept").contains("source_answer") && !columns("kept").contains("problem"), "{}", columns("kept"));
+}
+
+#[test]
+fn stand_ins_are_named_wherever_a_set_is_told_of() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.write("traces.jsonl", &traces(12));
+    let prune = |pipeline: &str, settings: &[&str]| {
+        let run = ["run", pipeline, "--from", "traces.jsonl", "--to", pipeline, "--set", "asap.refine.max_tokens=30"];
+        let told = elsewhere.run(&[&run[..], settings].concat());
+        elsewhere.run(&["export", pipeline, "--to", &format!("{pipeline}-set")]).ok();
+        let card = fs::read_to_string(elsewhere.0.path().join(format!("{pipeline}-set/README.md"))).unwrap();
+        (told, elsewhere.run(&["status", pipeline]).ok().to_string(), card)
+    };
+    let (told, status, card) = prune("asap", &[]);
+    for text in [&told.stderr, &status, &card] {
+        for setting in ["made by stand-ins", "asap.anchor.provider", "asap.scorer.model", "set both"] {
+            assert!(text.contains(setting), "{setting}: {text}");
+        }
+    }
+    assert!(card.contains("| pipeline | asap |") && card.contains("| scored by | small |"), "{card}");
+    assert!(told.stdout.contains("coarse"), "{}", told.stdout);
+
+    // Neither stage: nobody stood in, and no stage has a line that it did not do.
+    let (told, status, card) = prune("truncate", &[]);
+    for text in [&told.stderr, &status, &card] {
+        assert!(!text.contains("stand-in"), "{text}");
+    }
+    assert!(told.stdout.contains("pruned") && !told.stdout.contains("coarse"), "{}", told.stdout);
+
+    // A folder that was named is no stand-in.
+    let model = format!("asap.scorer.model={}/data/model", env!("CARGO_MANIFEST_DIR"));
+    let (told, _, card) = prune("without_anchor", &["--set", &model]);
+    assert!(!told.stderr.contains("stand-ins") && card.contains("data/model |"), "{card}");
+}
+
+#[test]
+fn a_run_of_which_nothing_is_left_tells_of_no_tokens() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.write("none.jsonl", "{\"question\": \"Why?\", \"cot\": \"\", \"answer\": \"So.\"}\n");
+    let told = elsewhere.run(&["run", "truncate", "--from", "none.jsonl", "--to", "out"]);
+    assert!(told.code == 3 && told.stdout.contains("empty_chain 1"), "{}", told.stdout);
+    assert!(!told.stdout.contains("original"), "{}", told.stdout);
+}
+
+#[test]
+fn commands_of_the_prompt_are_told_from_sql() {
+    let told = Elsewhere::new().run(&["sql", "-c", "\\d"]);
+    assert!(told.code == 2 && told.stderr.contains("information_schema.tables"), "{}", told.stderr);
 }

@@ -95,13 +95,16 @@ fn asap_keeps_the_core_of_a_chain() {
 /// The shortest trace of 12 steps or more that lost some in both stages and kept some.
 fn check_trace(workplace: &Workplace) {
     let steps = "WITH flat AS (\
-           SELECT id, unnest(steps) AS step, unnest(cot_steps(original_cot)) AS text FROM pruned \
+           SELECT id, unnest(steps) AS step, unnest(labels) AS label, unnest(cot_steps(original_cot)) AS text FROM pruned \
            WHERE source['file'] LIKE '%math%'), \
-         staged AS (SELECT id, step['step'] AS step, coalesce(step['dropped'], 'kept') AS stage, text FROM flat), \
+         staged AS (SELECT id, step['step'] AS step, coalesce(step['dropped'], 'kept') AS stage, label, text FROM flat), \
          chosen AS (SELECT id FROM staged GROUP BY id HAVING count(DISTINCT stage) = 3 AND count(*) >= 12 ORDER BY count(*), id LIMIT 1) \
-         SELECT stage, text FROM staged WHERE id IN (SELECT id FROM chosen) ORDER BY step";
-    let indented = |row: &Value, key: &str| row[key].as_str().unwrap().replace('\n', "\n           ");
-    let line = |row: &Value| format!("{:<11}{}\n", indented(row, "stage"), indented(row, "text"));
+         SELECT stage, label, text FROM staged WHERE id IN (SELECT id FROM chosen) ORDER BY step";
+    let line = |row: &Value| {
+        let [stage, label, text] = ["stage", "label", "text"].map(|key| row[key].as_str().unwrap());
+        let indented = text.replace('\n', &format!("\n{:21}", ""));
+        format!("{stage:<11}{label:<10}{indented}\n")
+    };
     let lines: String = query(workplace, "out/asap-101", steps).iter().map(line).collect();
     check_section("pipelines/README.md", "trace", &format!("```text\n{lines}```\n"));
 }

@@ -88,6 +88,11 @@ fn an_output_says_what_it_holds_and_how_it_came() {
     place.run(&["--limit", "16", "--slice-rows", "2"]).ok();
     let part = place.execute(&["status", "out", "--format", "json"]).json();
     assert_eq!(part["files_in_part"], json!([{"file": "c.parquet", "done": 2, "rows": 7}]));
+    assert_eq!((&part["finished"], &part["rows_beyond_limit"]), (&json!(true), &json!(5)));
+    assert!(place.execute(&["status", "out"]).ok().contains("5 rows of the input are beyond it"));
+    place.run(&[]).ok();
+    let whole = place.execute(&["status", "out", "--format", "json"]).json();
+    assert_eq!((&whole["finished"], &whole["rows_beyond_limit"]), (&json!(true), &json!(0)));
 }
 
 #[test]

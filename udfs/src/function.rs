@@ -54,6 +54,11 @@ pub trait AsyncCall: Prepare {
         false
     }
 
+    /// Whether its calls read texts by the scoring model.
+    fn scores(&self) -> bool {
+        false
+    }
+
     /// What is to live until all rows of a statement that is executed in this context are through.
     fn hold(&self, _context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
         None

@@ -211,11 +211,17 @@ impl Settings {
     }
 }
 
+/// The similarity from which on a name is taken for a slip of another one.
+const ALIKE: f64 = 0.7;
+
 fn unknown_setting(key: &str) -> Result<()> {
-    let nearest = Settings::KEYS.iter().max_by(|a, b| strsim::jaro(key, a).total_cmp(&strsim::jaro(key, b)));
-    match nearest {
+    let nearness = |known: &&&str| strsim::jaro(key, known);
+    let nearest = Settings::KEYS.iter().max_by(|a, b| nearness(a).total_cmp(&nearness(b)));
+    match nearest.filter(|known| nearness(known) >= ALIKE) {
         Some(nearest) => config_err!("there is no setting asap.{key}; did you mean asap.{nearest}?"),
-        None => config_err!("there is no setting asap.{key}"),
+        None => {
+            config_err!("there is no setting asap.{key}; information_schema.df_settings lists those that there are")
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::{open, read, rejects_by_status, table};
 use crate::location;
 use crate::log::{LiveFile, Log, store_of};
+use crate::run::provenance::Provenance;
 use crate::run::receipt::Counts;
 
 /// Bytes of live shards that become one file.
@@ -72,9 +73,10 @@ pub async fn export(location: &str, to: &str) -> Result<Exported> {
     };
     let rejects = rejects_by_status(&output).await?;
     let parts = output.identity().map(|identity| identity.parts().clone()).unwrap_or_default();
+    let card = card(output.provenance().as_ref(), &parts, &exported, &counts, &rejects);
     let info = info(&exported_schema(&schema), &exported);
     store.put(&Path::from("dataset_info.json"), PutPayload::from(format!("{info:#}\n"))).await?;
-    store.put(&Path::from("README.md"), PutPayload::from(card(&parts, &exported, &counts, &rejects))).await?;
+    store.put(&Path::from("README.md"), PutPayload::from(card)).await?;
     Ok(exported)
 }
 
@@ -202,6 +204,7 @@ fn feature(kind: &DataType) -> Value {
 
 /// The data card.
 fn card(
+    provenance: Option<&Provenance>,
     parts: &BTreeMap<String, String>,
     exported: &Exported,
     counts: &Counts,
@@ -219,8 +222,14 @@ fn card(
     let tokens = [("tokens before", counts.tokens_in), ("tokens after", counts.tokens_out)];
     lines.extend(tokens.iter().filter_map(|(what, tokens)| tokens.map(|tokens| format!("| {what} | {tokens} |"))));
     lines.extend(rejects.iter().map(|(status, rows)| format!("| rejected: {status} | {rows} |")));
-    lines.push("\n## Pipeline\n\n| part | value |\n|---|---|".to_string());
-    let cell = |text: &String| text.replace('|', "\\|").replace('\n', " ");
+    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+    if let Some(provenance) = provenance {
+        lines.push("\n## How it was made\n".to_string());
+        lines.extend(provenance.warning().map(|warning| format!("**{warning}.**\n")));
+        lines.push("| | |\n|---|---|".to_string());
+        lines.extend(provenance.lines().iter().map(|(what, who)| format!("| {what} | {} |", cell(who))));
+    }
+    lines.push("\n## What makes another table of the same input\n\n| part | value |\n|---|---|".to_string());
     lines.extend(parts.iter().map(|(part, value)| format!("| {} | {} |", cell(part), cell(value))));
     lines.join("\n") + "\n"
 }

@@ -8,12 +8,15 @@ use serde::Serialize;
 use super::{open, rejects_by_status, table};
 use crate::answers::{self, Totals};
 use crate::location;
+use crate::run::provenance::Provenance;
 
 /// What an output holds.
 #[derive(Debug, Serialize)]
 pub struct Status {
     /// Where it lies.
     pub output: String,
+    /// Who made it, in the words of the run that began it; none if an earlier asap did.
+    pub made_by: Option<Provenance>,
     /// The parts of the pipeline that fills it, by their names; none if an earlier asap filled it.
     pub pipeline: BTreeMap<String, String>,
     /// Rows of one generation are the output's.
@@ -34,8 +37,10 @@ pub struct Status {
     pub files_done: u64,
     /// Files of the input some of whose rows are done.
     pub files_in_part: Vec<InPart>,
-    /// Whether a run said that every row of its input is done.
+    /// Whether a run said that nothing of its input was left for it to do.
     pub finished: bool,
+    /// Rows of the input that it left because they are beyond its limit.
+    pub rows_beyond_limit: u64,
     /// Paid answers that are kept.
     pub answers: Totals,
 }
@@ -66,6 +71,7 @@ pub async fn status(location: &str) -> Result<Status> {
     let answers = answers::survey(&answers::of_output(output.url()).await?).await?;
     Ok(Status {
         output: location::display(output.url()),
+        made_by: output.provenance(),
         pipeline: output.identity().map(|identity| identity.parts().clone()).unwrap_or_default(),
         generation: ledger.generation,
         table_version: state.version,
@@ -77,6 +83,7 @@ pub async fn status(location: &str) -> Result<Status> {
         files_done: ledger.files().count() as u64 - files_in_part.len() as u64,
         files_in_part,
         finished: output.is_finished(),
+        rows_beyond_limit: output.rows_beyond_limit(),
         answers: Totals::of(&answers),
     })
 }

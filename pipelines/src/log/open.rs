@@ -55,8 +55,8 @@ pub(super) async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Resul
     let after = since.map(Since::version);
     if let Some(after) = after.filter(|after| *after > last) {
         return exec_err!(
-            "its newest version is {last}, and the output was made of version {after}: it is another table, or was made \
-             anew; fill the output anew with --new-generation"
+            "its newest version is {last}, and what goes on here began with version {after}: it is another table, or was \
+             made anew; begin anew (a run with --new-generation, a feed or a training without what it resumes)"
         );
     }
     let base = found.last_checkpoint(match since {
@@ -105,8 +105,9 @@ async fn missing<T>(
     let oldest = list(store, 0).await?.commits.first().copied().unwrap_or(last);
     match since {
         Some(since) if oldest > version => exec_err!(
-            "version {} is needed, from which the output goes on, and the oldest that is left is {oldest}: what changed \
-             since then cannot be known any more; fill the output anew with --new-generation",
+            "version {} is needed, with which this goes on, and the oldest that is left is {oldest}: what changed since \
+             then cannot be known any more; begin anew (a run with --new-generation, a feed or a training without what \
+             it resumes)",
             match since {
                 Since::Snapshot(begun) => begun,
                 Since::Version(_) => version,

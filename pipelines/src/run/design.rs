@@ -14,6 +14,7 @@ use url::Url;
 
 use super::identity::Identity;
 use super::ledger::ATTEMPT;
+use super::provenance::Provenance;
 use super::shards::BOUNDS;
 use crate::beside::FOLDERS;
 use crate::location;
@@ -21,6 +22,8 @@ use crate::log::{self, Log, State};
 
 /// The property that holds the identity of the pipeline that fills a table.
 pub(super) const PIPELINE: &str = "asap.pipeline";
+/// The property that says the same in people's words.
+pub(super) const PROVENANCE: &str = "asap.provenance";
 /// The property that holds the generation of the rows.
 pub(super) const GENERATION: &str = "asap.generation";
 /// The property that says which columns hold the original ones: a list of name in the files and column of the table, which
@@ -37,6 +40,8 @@ pub struct Design {
     pub partition_by: Vec<String>,
     /// What it is filled with.
     pub identity: Identity,
+    /// That in people's words.
+    pub provenance: Provenance,
     /// Name in the files, and column of the output, of each original column; empty where that is left out.
     pub originals: Vec<(String, String)>,
 }
@@ -82,6 +87,7 @@ pub fn generation(state: &State) -> u64 {
 pub(super) fn properties(design: &Design, generation: u64) -> Result<HashMap<String, String>> {
     Ok(HashMap::from([
         (PIPELINE.to_string(), design.identity.encode()?),
+        (PROVENANCE.to_string(), design.provenance.encode()?),
         (GENERATION.to_string(), generation.to_string()),
         (ORIGINALS.to_string(), json!(design.originals).to_string()),
         // So that whoever rewrites shards keeps what finds the rows of a file again.

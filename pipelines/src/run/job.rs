@@ -17,6 +17,7 @@ use url::Url;
 
 use asap_udfs::llm::Llm;
 use asap_udfs::llm::store::AnswerStore;
+use asap_udfs::plan::asked;
 use asap_udfs::settings::OnError;
 
 use super::contents::Contents;
@@ -27,6 +28,7 @@ use super::inputs::{Gone, Inputs, Pins};
 use super::ledger::Ledger;
 use super::output::Output;
 use super::plan;
+use super::provenance::Provenance;
 use super::request::{OnSchemaChange, Originals, Request};
 use super::retry;
 use super::rows::Rows;
@@ -275,9 +277,10 @@ impl Job {
             fail_on_reject: request.settings.on_error == OnError::Fail,
             rows: rows.clone(),
         };
-        let identity = self.identity.clone();
+        let (identity, provenance) = (self.identity.clone(), Provenance::of(request, asked(pipeline)?));
+        self.notes.extend(provenance.warning());
         let (output, rejects) = (Arc::clone(&rows.output), Arc::clone(&rows.rejects));
-        Ok((Design { output, rejects, partition_by, identity, originals: rows.originals }, writing))
+        Ok((Design { output, rejects, partition_by, identity, provenance, originals: rows.originals }, writing))
     }
 
     /// The original columns, each with whether the output holds it.
@@ -312,7 +315,8 @@ impl Job {
         let left_out: Vec<&str> = kept.iter().filter(|(_, is_kept)| !is_kept).map(|(name, _)| name.as_str()).collect();
         if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
             self.notes.push(format!(
-                "the output leaves {} out, which question, chain and answer were read from; --originals all keeps everything",
+                "columns left out of the output: {}, since question, chain and answer hold what was read from them; \
+                 --originals all keeps them",
                 left_out.join(", ")
             ));
         }

@@ -16,7 +16,7 @@
 //! | [`request`] | what a run is asked to do |
 //! | [`job`] | what is there and what is open, before the first row |
 //! | [`files`], [`contents`] | which files are new, done or changed |
-//! | [`identity`] | what a table is filled with |
+//! | [`identity`], [`provenance`] | what a table is filled with, by content and as people call it |
 //! | [`inputs`] | Delta tables as input, version by version |
 //! | [`ledger`] | which slices are done |
 //! | [`plan`], [`rows`] | the pipeline as a plan, and what becomes of its rows |
@@ -39,6 +39,7 @@ pub mod ledger;
 pub mod output;
 pub mod plan;
 pub mod progress;
+pub mod provenance;
 pub mod receipt;
 pub mod rejects;
 pub mod request;
@@ -138,6 +139,8 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     let template = job.template(&pipeline, first).await?;
     let (design, writing) = job.design(&pipeline, template.as_ref(), &request)?;
     summary.notes.append(&mut job.notes);
+    summary.anchored_by.clone_from(&design.provenance.anchored_by);
+    summary.scored_by.clone_from(&design.provenance.scored_by);
     job.output.check_writable().await?;
     job.llm.spend_from(Arc::new(Spent::today(job.output.beside())?));
     let (rows, slices) = (job.slices.iter().map(|slice| slice.slice.rows()).sum(), job.slices.len() as u64);
@@ -203,7 +206,7 @@ async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Re
         job.output.say_inputs_done().await?;
     }
     match request.says_finished {
-        true => job.output.say_finished(&summary.of_run()).await,
+        true => job.output.say_finished(summary.rows_beyond_limit, &summary.of_run()).await,
         false => Ok(()),
     }
 }

@@ -8,6 +8,8 @@
 //!
 //! A kill between any two of these leaves nothing to repair before the next run, which does the rest.
 
+mod finished;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -21,33 +23,18 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::{Value, json};
 use url::Url;
 
-use super::design::{Design, HeldOriginals, PIPELINE, check_empty, generation, properties, widen};
+use super::design::{Design, HeldOriginals, PIPELINE, PROVENANCE, check_empty, generation, properties, widen};
 use super::identity::Identity;
 use super::inputs::Mark;
 use super::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
+use super::provenance::Provenance;
 use super::receipt::{Counts, Receipt};
 use super::rejects::{Settled, Standing};
 use super::take_back::TakeBack;
 use crate::beside::{beside, join};
 use crate::location;
 use crate::log::{self, Log, store_of};
-
-/// The application whose transaction says that the output is complete: its version is the rows of the input that are done.
-const FINISHED: &str = "asap/finished";
-
-/// Whether the application of a transaction is the one that says that an output is complete.
-pub fn is_finished(application: &str) -> bool {
-    application.strip_prefix(FINISHED).is_some_and(|generation| generation.starts_with('/'))
-}
-
-/// Whether a run said that every row of its input is in the table, of as many rows as are there.
-pub fn says_finished(state: &log::State) -> bool {
-    let generation = generation(state);
-    let Some(said) = state.transactions.get(&format!("{FINISHED}/{generation}")) else { return false };
-    let mut ledger = Ledger::default();
-    ledger.follow(state, generation);
-    said.version == ledger.rows as i64
-}
+pub use finished::{is_finished, says_finished};
 
 /// A slice that is written, and what it must find to become done.
 #[derive(Debug, Clone)]
@@ -407,33 +394,10 @@ impl Output {
         Ok(())
     }
 
-    /// Says that every row of the input is in the output, if that was not said of as many rows: who follows the table may
-    /// end there.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn say_finished(&mut self, summary: &Value) -> Result<()> {
-        let Self { table: Some(log), ledger, attempt, .. } = self else { return Ok(()) };
-        let (generation, run) = (ledger.generation, attempt.to_string());
-        let name = format!("{FINISHED}/{generation}");
-        log.commit(|state| {
-            ledger.follow(state, generation);
-            let rows = ledger.rows as i64;
-            if state.transactions.get(&name).is_some_and(|said| said.version == rows) {
-                return Ok(vec![]);
-            }
-            let now = Utc::now().timestamp_millis();
-            let info =
-                log::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": rows, "summary": summary }));
-            Ok(vec![info, log::transaction(&name, rows, now)])
-        })
-        .await?;
-        Ok(())
-    }
-
-    /// Whether a run said that every row of the input is in the output, of as many rows as are there.
-    pub fn is_finished(&self) -> bool {
-        self.table.as_ref().is_some_and(|log| says_finished(log.state()))
+    /// What the table is filled with, in the words of the run that made it; None if an earlier asap did.
+    pub fn provenance(&self) -> Option<Provenance> {
+        let configuration = &self.table.as_ref()?.state().metadata.configuration;
+        Provenance::decode(configuration.get(PROVENANCE)?)
     }
 
     /// Makes sure that commits to the output can be made, and told from those of others, before any work is done for one.

@@ -46,6 +46,10 @@ pub struct Summary {
     pub interrupted: bool,
     /// What the calls to a language model took.
     pub anchor: Usage,
+    /// Who wrote direct thoughts and pruned by them, or answered prompts; None if nobody was asked.
+    pub anchored_by: Option<String>,
+    /// The model by whose scores steps went; None if none was asked.
+    pub scored_by: Option<String>,
     /// What the user should know about the input, such as columns that were renamed.
     pub notes: Vec<String>,
 }

@@ -16,27 +16,56 @@ pub struct Preflight;
 
 impl AnalyzerRule for Preflight {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
-        let prepare = |function: &ScalarUDF| Function::of(function).map_or(Ok(()), |function| function.prepare(config));
-        plan.apply_with_subqueries(|node| {
-            // Views bring calls along that are behind fences already.
-            for call in Fence::of_plan(node).iter().flat_map(|fence| &fence.calls) {
-                prepare(&call.function)?;
-            }
-            node.apply_expressions(|expr| {
-                expr.apply(|expr| {
-                    if let Expr::ScalarFunction(call) = expr {
-                        prepare(&call.func)?;
-                    }
-                    Ok(TreeNodeRecursion::Continue)
-                })
-            })
-        })?;
+        each_function(&plan, |function| Function::of(function).map_or(Ok(()), |function| function.prepare(config)))?;
         Ok(plan)
     }
 
     fn name(&self) -> &str {
         "preflight"
     }
+}
+
+fn each_function(plan: &LogicalPlan, mut visit: impl FnMut(&ScalarUDF) -> Result<()>) -> Result<()> {
+    plan.apply_with_subqueries(|node| {
+        // Views bring calls along that are behind fences already.
+        for call in Fence::of_plan(node).iter().flat_map(|fence| &fence.calls) {
+            visit(&call.function)?;
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::ScalarFunction(call) = expr {
+                    visit(&call.func)?;
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(())
+}
+
+/// Who answers the calls of a query.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Whether `asap.anchor.provider` is: for direct thoughts, prunings or answers.
+    pub anchorer: bool,
+    /// Whether `asap.scorer.model` is: for scores.
+    pub scorer: bool,
+}
+
+/// Who answers the calls of a plan.
+///
+/// # Errors
+/// If the plan cannot be walked.
+pub fn asked(plan: &LogicalPlan) -> Result<Asked> {
+    let mut asked = Asked::default();
+    each_function(plan, |function| {
+        if let Some(call) = Function::call_of(function) {
+            asked.anchorer |= call.asks();
+            asked.scorer |= call.scores();
+        }
+        Ok(())
+    })?;
+    Ok(asked)
 }
 
 /// The part of an optimised plan up to its highest fence that asks a language model; None if it asks none.

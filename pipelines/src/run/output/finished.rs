@@ -1,0 +1,70 @@
+//! Whether an output holds all that its input has.
+
+use chrono::Utc;
+use datafusion::common::Result;
+use serde_json::{Value, json};
+
+use super::Output;
+use crate::log;
+use crate::run::design::generation;
+use crate::run::ledger::Ledger;
+
+/// The application whose transaction says that the output is complete: its version is the rows of the input that are done.
+const FINISHED: &str = "asap/finished";
+
+/// The application whose transaction says of how many rows of the input the output that is complete is not made, because
+/// they are beyond a limit.
+const BEYOND_LIMIT: &str = "asap/beyond-limit";
+
+/// Whether the application of a transaction is the one that says that an output is complete.
+pub fn is_finished(application: &str) -> bool {
+    application.strip_prefix(FINISHED).is_some_and(|generation| generation.starts_with('/'))
+}
+
+/// Whether a run said that every row of its input is in the table, of as many rows as are there.
+pub fn says_finished(state: &log::State) -> bool {
+    let generation = generation(state);
+    let Some(said) = state.transactions.get(&format!("{FINISHED}/{generation}")) else { return false };
+    let mut ledger = Ledger::default();
+    ledger.follow(state, generation);
+    said.version == ledger.rows as i64
+}
+
+impl Output {
+    /// Says that every row of the input is in the output but `beyond` a limit, if that was not said of as many rows: who
+    /// follows the table may end there.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn say_finished(&mut self, beyond: u64, summary: &Value) -> Result<()> {
+        let Self { table: Some(log), ledger, attempt, .. } = self else { return Ok(()) };
+        let (generation, run) = (ledger.generation, attempt.to_string());
+        let (name, limit) = (format!("{FINISHED}/{generation}"), format!("{BEYOND_LIMIT}/{generation}"));
+        log.commit(|state| {
+            ledger.follow(state, generation);
+            let (rows, beyond) = (ledger.rows as i64, beyond as i64);
+            let said = |name: &String| state.transactions.get(name).map(|said| said.version);
+            if said(&name) == Some(rows) && said(&limit).unwrap_or(0) == beyond {
+                return Ok(vec![]);
+            }
+            let now = Utc::now().timestamp_millis();
+            let info =
+                log::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": rows, "summary": summary }));
+            Ok(vec![info, log::transaction(&name, rows, now), log::transaction(&limit, beyond, now)])
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Whether a run said that every row of the input is in the output, of as many rows as are there.
+    pub fn is_finished(&self) -> bool {
+        self.table.as_ref().is_some_and(|log| says_finished(log.state()))
+    }
+
+    /// Of how many rows of its input the output is not made though it is complete, because they are beyond a limit.
+    pub fn rows_beyond_limit(&self) -> u64 {
+        let limit = format!("{BEYOND_LIMIT}/{}", self.ledger.generation);
+        let said = self.table.as_ref().and_then(|log| log.state().transactions.get(&limit));
+        said.map_or(0, |said| said.version.max(0) as u64)
+    }
+}
