@@ -88,7 +88,7 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let settings = config::load(&args.settings)?;
     let llm = Llm::new(Some(Arc::new(SharedAnswers::new(&settings))));
     let watch = Watch::default();
-    let context = tables::with_tables(watch.over(asap_pipelines::session::session(settings, &llm)?));
+    let context = tables::with_tables(watch.over(asap_pipelines::session::session(settings, &llm)?))?;
     let mut corpus = None;
     if let Some(from) = &args.from {
         let mapping = args.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?;

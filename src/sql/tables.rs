@@ -1,12 +1,15 @@
 //! Tables of a SQL session that are named by where they lie.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use asap_pipelines::location;
 use async_trait::async_trait;
 use datafusion::catalog::{DynamicFileCatalog, Session, TableProvider, TableProviderFactory, UrlTableFactory};
-use datafusion::common::plan_err;
+use datafusion::common::{GetExt, plan_err};
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
+use datafusion::datasource::file_format::json::JsonFormatFactory;
+use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::SessionContext;
@@ -16,20 +19,44 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 
 /// The session with Delta tables as external ones, and with files and folders as tables: `FROM 's3://bucket/a.parquet'`.
-pub fn with_tables(context: SessionContext) -> SessionContext {
+///
+/// # Errors
+/// If a format of files cannot be added.
+pub fn with_tables(context: SessionContext) -> Result<SessionContext> {
     context.state_ref().write().table_factories_mut().insert("DELTATABLE".to_string(), Arc::new(DeltaTables));
+    context.state_ref().write().register_file_format(Arc::new(JsonLines(JsonFormatFactory::new())), true)?;
     let tables = Arc::new(UrlTables::default());
     let state = context.state();
     let catalogs = DynamicFileCatalog::new(state.catalog_list().clone(), tables.clone());
     let builder = context.into_state_builder().with_session_id(state.session_id().to_string());
     let context = SessionContext::from(builder.with_catalog_list(Arc::new(catalogs)).build());
     tables.files.session_store().with_state(context.state_weak_ref());
-    context
+    Ok(context)
 }
 
 /// Whether a location is a URL of an object store.
 pub fn is_remote(named: &str) -> bool {
     named.contains("://") && !named.starts_with("file://") && !named.starts_with("stdin://")
+}
+
+/// JSON lines under the ending that they are published with; the engine knows them as `.json`.
+#[derive(Debug)]
+struct JsonLines(JsonFormatFactory);
+
+impl GetExt for JsonLines {
+    fn get_ext(&self) -> String {
+        "jsonl".to_string()
+    }
+}
+
+impl FileFormatFactory for JsonLines {
+    fn create(&self, state: &dyn Session, options: &HashMap<String, String>) -> Result<Arc<dyn FileFormat>> {
+        self.0.create(state, options)
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        FileFormatFactory::default(&self.0)
+    }
 }
 
 /// Delta tables by their location. Where there is none, that is said, and no folder is made.

@@ -277,3 +277,15 @@ fn commands_of_the_prompt_are_told_from_sql() {
     let told = Elsewhere::new().run(&["sql", "-c", "\\d"]);
     assert!(told.code == 2 && told.stderr.contains("information_schema.tables"), "{}", told.stderr);
 }
+
+#[test]
+fn json_lines_are_tables_and_are_written() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.write("traces.jsonl", &traces(3));
+    let copy = "COPY (SELECT question FROM 'traces.jsonl' WHERE question NOT LIKE '%1 +%') TO 'two.jsonl'";
+    let counted =
+        elsewhere.run(&["sql", "-q", "--format", "json", "-c", copy, "-c", "SELECT count(*) AS n FROM 'two.jsonl'"]);
+    assert!(counted.ok().ends_with("[{\"n\":2}]\n"), "{}", counted.stdout);
+    let lines = fs::read_to_string(elsewhere.0.path().join("two.jsonl")).unwrap();
+    assert_eq!(lines.lines().next(), Some(r#"{"question":"What is 0 + 1?"}"#));
+}
