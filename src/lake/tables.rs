@@ -15,7 +15,7 @@ pub fn status(found: &Status) -> String {
     let rejects: Vec<_> = found.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
     let rejects = if rejects.is_empty() { "none".to_string() } else { rejects.join(", ") };
     let finished = match (found.finished, found.rows_beyond_limit) {
-        (true, 0) => "yes: a run said that nothing was left for it to do".to_string(),
+        (true, 0) => "yes: every row of its input is done".to_string(),
         (true, beyond) => {
             format!("yes, up to the --limit of its last run: {} rows of the input are beyond it", count(beyond))
         }
@@ -46,7 +46,7 @@ pub fn status(found: &Status) -> String {
         lines.extend(made_by.warning().map(|warning| format!("note: {warning}")));
     }
     lines.push(String::new());
-    lines.push("what would be refused here as another pipeline, if it were different:".to_string());
+    lines.push("settings that must stay the same for this output (else --new-generation):".to_string());
     lines.extend(found.pipeline.iter().map(|(part, value)| format!("  {part} = {value}")));
     lines.join("\n")
 }
@@ -91,7 +91,7 @@ pub fn verified(found: &Verified) -> String {
         format!("rows      {} in the output, {} rejected", count(found.rows), count(found.rejects)),
         format!("filtered  {} rows of done slices are in neither", count(found.filtered)),
         format!("doubled   {} rows", count(found.doubled)),
-        format!("strange   {} rows are of no slice that is done", count(found.strange)),
+        format!("strange   {} rows belong to no finished slice", count(found.strange)),
         format!("faults    {}", count(found.faults.len() as u64)),
     ];
     lines.join("\n")

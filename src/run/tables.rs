@@ -13,6 +13,9 @@ pub struct Broken<'a> {
     pub error: String,
 }
 
+/// The settings without which no cost is known.
+const PRICES: &str = "asap.anchor.price_per_million_input_tokens and asap.anchor.price_per_million_output_tokens";
+
 /// The estimate as a person reads it.
 pub fn estimate_table(estimate: &Estimate) -> String {
     let Estimate { from, to, rows, anchor, .. } = estimate;
@@ -27,7 +30,10 @@ pub fn estimate_table(estimate: &Estimate) -> String {
             count(anchor.tokens_in),
             count(anchor.tokens_out)
         ),
-        format!("cost      {:.4}, by the prices that are set", anchor.cost),
+        match anchor.cost > 0.0 || anchor.calls == 0 {
+            true => format!("cost      {:.4}, by the prices that are set", anchor.cost),
+            false => format!("cost      not known, as no prices are set ({PRICES})"),
+        },
     ];
     lines.join("\n")
 }
@@ -44,16 +50,18 @@ pub fn table(summary: &Summary) -> String {
     }
     lines.push(String::new());
     lines.push(format!(
-        "rows      {} in, {} out, {} rejected, {} filtered, {} emptied",
+        "rows      {} in, {} out, {} rejected, {} filtered",
         count(counts.rows_in),
         count(counts.rows_out),
         count(counts.rows_rejected),
-        count(counts.rows_filtered),
-        count(counts.rows_emptied)
+        count(counts.rows_filtered)
     ));
     let left = [("left", summary.slices_left), ("done by another run", summary.slices_lost)];
     let left: Vec<_> = left.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!(", {} {what}", count(*n))).collect();
     lines.push(format!("slices    {} committed{}", count(summary.slices), left.concat()));
+    if counts.rows_emptied > 0 {
+        lines.push(format!("emptied   {} rows of the output have no step left", count(counts.rows_emptied)));
+    }
     lines.extend(ignored(summary));
     if summary.rows_beyond_limit > 0 {
         lines.push(format!("limit     {} rows are beyond it", count(summary.rows_beyond_limit)));

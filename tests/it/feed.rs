@@ -106,3 +106,27 @@ fn what_cannot_be_fed_is_an_error_that_says_why() {
     fails(&["--model", "data/model", "--follow"], 1, "no Delta table");
     fails(&["--model", "nowhere/none"], 1, "nowhere/none");
 }
+
+#[test]
+fn a_place_that_no_feed_wrote_is_an_error() {
+    let workplace = Workplace::new();
+    workplace.run(&["sample", "--rows", "4", "--seed", "9", "--to", "traces"]).ok();
+    workplace.run(&["run", "truncate", "--from", "traces", "--to", "out"]).ok();
+    let version = workplace.run(&["status", "out", "--format", "json"]).json()["table_version"].clone();
+    let resume = |place: &str| {
+        let place = format!("{version}:{place}");
+        let feed = ["feed", "--data", "out", "--model", "data/model", "--epochs", "2", "--resume", &place];
+        workplace.command(&feed).output().unwrap()
+    };
+    for (place, expected) in [
+        ("2:0:0", "is of epoch 2, and there are 2"),
+        ("0:9:0", "is of window 9, and there are 1"),
+        ("0:0:99", "lies behind row 99"),
+    ] {
+        let finished = resume(place);
+        let told = String::from_utf8_lossy(&finished.stderr);
+        assert!(finished.status.code() == Some(2) && told.contains(expected), "{told}");
+    }
+    // Behind the last row there is nothing, and that is no fault.
+    assert!(resume("1:0:4").status.success());
+}

@@ -180,7 +180,7 @@ fn an_output_holds_what_its_other_columns_do_not_say() {
     };
     let (needed, told) = columns("needed", &[]);
     holds(&needed, [true, false, true, true]);
-    assert!(told.contains("left out of the output: generation,"), "{told}");
+    assert!(told.contains("note: generation became question, cot and answer"), "{told}");
     holds(&columns("all", &["--originals", "all"]).0, [true; 4]);
     holds(&columns("none", &["--originals", "none"]).0, [false; 4]);
     holds(&columns("named", &["--originals", "note"]).0, [false, false, false, true]);

@@ -64,6 +64,9 @@ pub struct Fed {
     pub source: (Arc<str>, u64),
 }
 
+/// Why a place cannot be found.
+const NOT_OURS: &str = "it was written for other data; begin without it";
+
 /// What all rows are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {
@@ -103,6 +106,13 @@ impl Feed {
         let (part, parts) = config.part;
         if part >= parts {
             return config_err!("rank {part} of {parts}: ranks are counted from 0");
+        }
+        if let Some(resume) = config.resume.filter(|resume| resume.epoch >= config.epochs) {
+            return config_err!(
+                "position {resume} is of epoch {}, and there are {} from 0 on",
+                resume.epoch,
+                config.epochs
+            );
         }
         let start = config.resume.unwrap_or(Position { version: rows.version, epoch: 0, window: 0, row: 0 });
         let notes = std::mem::take(&mut rows.notes);
@@ -157,7 +167,15 @@ async fn read_ahead(
             }
             let windows = rows.windows();
             let order = order_of_windows(windows, config.seed, epoch, as_they_fill);
-            let Some(window) = order.get(place as usize) else { break };
+            let Some(window) = order.get(place as usize) else {
+                // A place that was written lies in a window that there is.
+                if (epoch, place) == (start.epoch, start.window) && place > 0 {
+                    return config_err!(
+                        "position {start} is of window {place}, and there are {windows} from 0 on: {NOT_OURS}"
+                    );
+                }
+                break;
+            };
             let skipped = if (epoch, place) == (start.epoch, start.window) { start.row } else { 0 };
             let at = Position { version: rows.version, epoch, window: place, row: skipped };
             let fed = read_window(&rows, config, *window, at, encoder).await?;
@@ -179,6 +197,10 @@ async fn read_window(
     encoder: &Arc<Encoder>,
 ) -> Result<Vec<Fed>> {
     let mut found: Vec<_> = rows.read(window, encoder).await?.into_iter().map(Some).collect();
+    if at.row > found.len() as u64 {
+        let rows = found.len();
+        return config_err!("position {at} lies behind row {}, and its window has {rows} rows: {NOT_OURS}", at.row);
+    }
     let order = order_of_rows(found.len(), config.seed, at.epoch, window);
     let (part, parts) = config.part;
     let (mut fed, mut examples) = (Vec::new(), 0);

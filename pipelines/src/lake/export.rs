@@ -229,7 +229,7 @@ fn card(
         lines.push("| | |\n|---|---|".to_string());
         lines.extend(provenance.lines().iter().map(|(what, who)| format!("| {what} | {} |", cell(who))));
     }
-    lines.push("\n## What makes another table of the same input\n\n| part | value |\n|---|---|".to_string());
+    lines.push("\n## Settings that determine this table\n\n| part | value |\n|---|---|".to_string());
     lines.extend(parts.iter().map(|(part, value)| format!("| {} | {} |", cell(part), cell(value))));
     lines.join("\n") + "\n"
 }

@@ -312,11 +312,13 @@ impl Job {
             .into_iter()
             .map(|name| (name.clone(), is_held(&name) || !is_left_out(&name) && is_kept(&name)))
             .collect();
-        let left_out: Vec<&str> = kept.iter().filter(|(_, is_kept)| !is_kept).map(|(name, _)| name.as_str()).collect();
+        // One that is called as the output calls it is not missed.
+        let is_missed = |name: &str| !["question", "cot", "answer"].contains(&name);
+        let left_out = kept.iter().filter(|(_, is_kept)| !is_kept).map(|(name, _)| name.as_str());
+        let left_out: Vec<&str> = left_out.filter(|name| is_missed(name)).collect();
         if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
             self.notes.push(format!(
-                "columns left out of the output: {}, since question, chain and answer hold what was read from them; \
-                 --originals all keeps them",
+                "{} became question, cot and answer of the output; --originals all keeps them as they were, too",
                 left_out.join(", ")
             ));
         }

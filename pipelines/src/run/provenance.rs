@@ -24,6 +24,8 @@ pub struct Provenance {
     pub scored_by: Option<String>,
     /// The model in whose tokens chains are counted.
     pub tokens_of: String,
+    /// `asap.refine.max_tokens` as it was set, or its default.
+    pub max_tokens: i64,
     /// What stood in for a model that prunes data to train on.
     pub stand_ins: Vec<String>,
 }
@@ -46,6 +48,7 @@ impl Provenance {
             anchored_by: asked.anchorer.then(|| anchorer(settings)),
             scored_by: asked.scorer.then(|| scorer.clone()),
             tokens_of: scorer,
+            max_tokens: settings.refine_max_tokens,
             stand_ins,
         }
     }
@@ -85,6 +88,7 @@ impl Provenance {
             ("anchored by", self.anchored_by.clone()),
             ("scored by", self.scored_by.clone()),
             ("tokens of", Some(self.tokens_of.clone())),
+            ("max_tokens", Some(format!("{} (asap.refine.max_tokens)", self.max_tokens))),
         ];
         lines.into_iter().filter_map(|(what, who)| Some((what, who?))).collect()
     }
