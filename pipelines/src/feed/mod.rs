@@ -34,6 +34,9 @@ use rows::{order_of_rows, order_of_windows};
 /// How often a table is looked at that is being filled.
 const LOOK: Duration = Duration::from_secs(2);
 
+/// Why a place cannot be found.
+const NOT_OURS: &str = "it was written for other data; begin without it";
+
 /// What to feed.
 #[derive(Debug, Clone)]
 pub struct FeedConfig {
@@ -63,9 +66,6 @@ pub struct Fed {
     /// Its file and its number there.
     pub source: (Arc<str>, u64),
 }
-
-/// Why a place cannot be found.
-const NOT_OURS: &str = "it was written for other data; begin without it";
 
 /// What all rows are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -158,16 +158,16 @@ impl Known {
 fn serve(mut model: impl Model, mut calls: mpsc::Receiver<Call>, known: &Known) {
     while let Some(first) = calls.blocking_recv() {
         let mut tokens = tokens_of(&first);
-        let mut together = vec![first];
+        let mut taken = vec![first];
         while tokens < TOKENS_PER_PASS
             && let Ok(next) = calls.try_recv()
         {
             tokens += tokens_of(&next);
-            together.push(next);
+            taken.push(next);
         }
-        together.retain(|call| !call.answer.is_closed());
-        let answers = compute(&mut model, &together, known);
-        for call in together {
+        taken.retain(|call| !call.answer.is_closed());
+        let answers = compute(&mut model, &taken, known);
+        for call in taken {
             // Rows are missing only where the caller does not wait any longer.
             let of_rows = call.requests.iter().filter_map(|row| answers.get(&row.key).cloned());
             let answer: std::result::Result<Vec<_>, _> = of_rows.collect();
