@@ -3,16 +3,19 @@
 use std::path::Path;
 
 /// Each pipeline's name and SQL.
-const PIPELINES: [(&str, &str); 10] = [
+const PIPELINES: [(&str, &str); 13] = [
     ("asap", include_str!("../pipelines/sql/asap.sql")),
     ("without_anchor", include_str!("../pipelines/sql/without_anchor.sql")),
     ("without_surprisal", include_str!("../pipelines/sql/without_surprisal.sql")),
     ("random", include_str!("../pipelines/sql/random.sql")),
     ("truncate", include_str!("../pipelines/sql/truncate.sql")),
+    ("spirit", include_str!("../pipelines/sql/spirit.sql")),
+    ("spirit_greedy", include_str!("../pipelines/sql/spirit_greedy.sql")),
     ("step_entropy", include_str!("../pipelines/sql/step_entropy.sql")),
     ("selective_context", include_str!("../pipelines/sql/selective_context.sql")),
     ("attribution", include_str!("../pipelines/sql/attribution.sql")),
     ("answer_gain", include_str!("../pipelines/sql/answer_gain.sql")),
+    ("earliest_correct", include_str!("../pipelines/sql/earliest_correct.sql")),
     ("examples", include_str!("../pipelines/sql/examples.sql")),
 ];
 

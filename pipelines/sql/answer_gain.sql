@@ -3,6 +3,6 @@
 SELECT *
 FROM pruned((
     WITH scored AS (SELECT *, cot_answer_gain(question, cot_steps(cot), answer) AS answer_gain FROM corpus)
-    SELECT *, cot_refine(cot_steps(cot), answer_gain) AS kept
+    SELECT *, cot_refine(cot_steps(cot), answer_gain, cot_budget(cot_tokens(cot))) AS kept
     FROM scored
 ), 'answer_gain')

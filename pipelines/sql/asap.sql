@@ -6,6 +6,6 @@ FROM pruned((
     WITH anchored AS (SELECT *, cot_anchor(question, answer) AS direct FROM corpus),
     coarsened AS (SELECT *, cot_coarse(cot, direct['thought']) AS coarse FROM anchored),
     scored AS (SELECT *, cot_surprisal(question, cot_steps(coarse['cot'])) AS surprisal FROM coarsened)
-    SELECT *, cot_refine(cot_steps(coarse['cot']), surprisal) AS kept
+    SELECT *, cot_refine(cot_steps(coarse['cot']), surprisal, cot_budget(cot_tokens(cot))) AS kept
     FROM scored
 ))

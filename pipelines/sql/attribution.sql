@@ -3,6 +3,6 @@
 SELECT *
 FROM pruned((
     WITH scored AS (SELECT *, cot_attribution(question, cot_steps(cot), answer) AS attribution FROM corpus)
-    SELECT *, cot_refine(cot_steps(cot), attribution) AS kept
+    SELECT *, cot_refine(cot_steps(cot), attribution, cot_budget(cot_tokens(cot))) AS kept
     FROM scored
 ), 'attribution')

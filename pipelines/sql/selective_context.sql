@@ -3,6 +3,6 @@
 SELECT *
 FROM pruned((
     WITH scored AS (SELECT *, cot_self_information(cot_steps(cot)) AS selective_context FROM corpus)
-    SELECT *, cot_refine(cot_steps(cot), selective_context) AS kept
+    SELECT *, cot_refine(cot_steps(cot), selective_context, cot_budget(cot_tokens(cot))) AS kept
     FROM scored
 ), 'selective_context')

@@ -3,6 +3,6 @@
 SELECT *
 FROM pruned((
     WITH scored AS (SELECT *, cot_step_entropy(question, cot_steps(cot)) AS step_entropy FROM corpus)
-    SELECT *, cot_refine(cot_steps(cot), step_entropy) AS kept
+    SELECT *, cot_refine(cot_steps(cot), step_entropy, cot_budget(cot_tokens(cot))) AS kept
     FROM scored
 ), 'step_entropy')

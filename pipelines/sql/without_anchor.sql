@@ -3,6 +3,6 @@
 SELECT *
 FROM pruned((
     WITH scored AS (SELECT *, cot_surprisal(question, cot_steps(cot)) AS surprisal FROM corpus)
-    SELECT *, cot_refine(cot_steps(cot), surprisal) AS kept
+    SELECT *, cot_refine(cot_steps(cot), surprisal, cot_budget(cot_tokens(cot))) AS kept
     FROM scored
 ))

@@ -6,7 +6,7 @@ FROM pruned((
     coarsened AS (SELECT *, cot_coarse(cot, direct['thought']) AS coarse FROM anchored)
     SELECT *,
         cot_random(
-            cot_steps(coarse['cot']), least(1.0, cot_budget() / CAST(cot_tokens(coarse['cot']) AS DOUBLE)), 42
+            cot_steps(coarse['cot']), least(1.0, cot_budget(cot_tokens(cot)) / CAST(cot_tokens(coarse['cot']) AS DOUBLE)), 42
         ) AS kept
     FROM coarsened
 ), 'random')

@@ -22,11 +22,19 @@ use crate::pruned::Pruned;
 /// # Errors
 /// If a function cannot be registered.
 pub fn session(settings: Settings, llm: &Llm) -> Result<SessionContext> {
-    delta_stores::register();
-    Ok(SessionContext::new_with_state(session_state(settings, llm)?))
+    session_of(settings, llm, &Models::default())
 }
 
-fn session_state(settings: Settings, llm: &Llm) -> Result<SessionState> {
+/// A session whose scoring model is one of `models`.
+///
+/// # Errors
+/// As [`session`].
+pub fn session_of(settings: Settings, llm: &Llm, models: &Models) -> Result<SessionContext> {
+    delta_stores::register();
+    Ok(SessionContext::new_with_state(session_state(settings, llm, models)?))
+}
+
+fn session_state(settings: Settings, llm: &Llm, models: &Models) -> Result<SessionState> {
     let mut options = ConfigOptions::new();
     options.extensions.insert(settings);
     let mut config = SessionConfig::from(options).with_information_schema(true);
@@ -40,10 +48,9 @@ fn session_state(settings: Settings, llm: &Llm) -> Result<SessionState> {
         .with_object_list_cache_limit(0)
         .with_object_store_registry(Arc::new(Stores::default()))
         .build_arc()?;
-    let models = Models::default();
     let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
     let mut state = plan::install(builder).build();
-    register_all(&mut state, &models, llm)?;
+    register_all(&mut state, models, llm)?;
     state.register_udtf(CorpusFunction::NAME, Arc::new(CorpusFunction));
     state.register_udtf(ShapesFunction::NAME, Arc::new(ShapesFunction));
     state.register_relation_planner(Arc::new(Pruned))?;

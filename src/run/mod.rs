@@ -43,7 +43,8 @@ first, 75 try later."
 )]
 pub struct RunArgs {
     /// The pipeline: a file with one SELECT over the table corpus, or one that asap brings: asap, without_anchor,
-    /// without_surprisal, random, truncate, step_entropy, selective_context, attribution, answer_gain or examples
+    /// without_surprisal, random, truncate, spirit, spirit_greedy, step_entropy, selective_context, attribution,
+    /// answer_gain, earliest_correct or examples
     #[arg(value_name = "PIPELINE")]
     pipeline: String,
     /// Print the pipeline and end

@@ -18,8 +18,8 @@ const PRICES: &str = "asap.anchor.price_per_million_input_tokens and asap.anchor
 
 /// The estimate as a person reads it.
 pub fn estimate_table(estimate: &Estimate) -> String {
-    let Estimate { from, to, rows, anchor, .. } = estimate;
-    let lines = [
+    let Estimate { from, to, rows, anchor, scored_tokens, .. } = estimate;
+    let mut lines = vec![
         format!("{} -> {to} (dry run: nothing was asked, paid or written)", from.join(", ")),
         String::new(),
         format!("rows      {}", count(*rows)),
@@ -35,6 +35,12 @@ pub fn estimate_table(estimate: &Estimate) -> String {
             false => format!("cost      not known, as no prices are set ({PRICES})"),
         },
     ];
+    if *scored_tokens > 0 {
+        lines.push(format!(
+            "scoring   {} tokens to read by asap.scorer.model (`asap model` says how long they take)",
+            count(*scored_tokens)
+        ));
+    }
     lines.join("\n")
 }
 

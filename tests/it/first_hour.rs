@@ -68,12 +68,24 @@ fn json_lines_are_pruned_by_what_the_binary_brings() {
     assert!(elsewhere.run(&["verify", "out"]).ok().contains("41"));
 }
 
+/// The pipelines that are compared with the method.
+const BASELINES: [&str; 9] = [
+    "random",
+    "truncate",
+    "spirit",
+    "spirit_greedy",
+    "step_entropy",
+    "selective_context",
+    "attribution",
+    "answer_gain",
+    "earliest_correct",
+];
+
 #[test]
 fn pipelines_that_are_brought_can_be_read_and_changed() {
     let elsewhere = Elsewhere::new();
     elsewhere.write("traces.jsonl", &traces(5));
-    let baselines = ["random", "truncate", "step_entropy", "selective_context", "attribution", "answer_gain"];
-    for name in ["asap", "without_anchor", "without_surprisal"].into_iter().chain(baselines) {
+    for name in ["asap", "without_anchor", "without_surprisal"].into_iter().chain(BASELINES) {
         let printed = elsewhere.run(&["run", name, "--print"]);
         assert!(printed.ok().contains("FROM pruned(("), "{name}: {}", printed.stdout);
         elsewhere.write("mine.sql", &printed.stdout);
@@ -92,7 +104,7 @@ fn baselines_bring_chains_to_the_budget_each_in_its_way() {
     let elsewhere = Elsewhere::new();
     elsewhere.write("traces.jsonl", &traces(5));
     let mut kept = std::collections::BTreeSet::new();
-    for name in ["random", "truncate", "step_entropy", "selective_context", "attribution", "answer_gain"] {
+    for name in BASELINES {
         let out = format!("out/{name}");
         let run = ["run", name, "--from", "traces.jsonl", "--to", &out, "--set", "asap.refine.max_tokens=24"];
         elsewhere.run(&run).ok();
@@ -107,6 +119,22 @@ fn baselines_bring_chains_to_the_budget_each_in_its_way() {
         kept.insert(rows.to_string());
     }
     assert!(kept.len() > 3, "{kept:?}");
+}
+
+#[test]
+fn baselines_are_brought_to_the_same_share_of_each_chain() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.write("traces.jsonl", &traces(5));
+    for name in ["asap", "without_surprisal"].into_iter().chain(BASELINES) {
+        let run = ["run", name, "--from", "traces.jsonl", "--to", name, "--set", "asap.refine.ratio=0.5"];
+        elsewhere.run(&run).ok();
+        let table = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{name}'");
+        let sql = "SELECT count(*) AS rows, count(*) FILTER (WHERE 2 * pruned_tokens <= original_tokens) AS halves FROM t";
+        let found = elsewhere.run(&["sql", "-q", "--format", "json", "-c", &table, "-c", sql]).json();
+        assert_eq!((&found[0]["rows"], &found[0]["halves"]), (&5.into(), &5.into()), "{name}");
+    }
+    let beyond = elsewhere.run(&["sql", "-c", "SET asap.refine.ratio = 1.5"]);
+    assert!(beyond.stderr.contains("a number above 0 and at most 1, found '1.5'"), "{beyond:?}");
 }
 
 #[test]

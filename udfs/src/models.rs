@@ -2,6 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use asap_lm::example::ExampleTemplate;
@@ -60,6 +61,8 @@ impl<K: PartialEq, V> Slot<K, V> {
 
 #[derive(Debug, Default)]
 struct Loaded {
+    /// Where models only count, the tokens that they would have read.
+    counted: Option<Arc<AtomicU64>>,
     tokenizer: Slot<PathBuf, Tokenizer>,
     /// By the model's folder and the setting `asap.scorer.prompt`.
     examples: Slot<(PathBuf, Option<String>), ExampleTemplate>,
@@ -114,7 +117,10 @@ impl Loaded {
         // Two models at once may be more than the memory holds.
         self.model.clear();
         self.scorer.clear();
-        let model = Arc::new(LoadedModel::load(folder, computed, tokenizer, memory)?);
+        let model = Arc::new(match &self.counted {
+            Some(tokens) => LoadedModel::counted(folder, Arc::clone(tokens), tokenizer, memory)?,
+            None => LoadedModel::load(folder, computed, tokenizer, memory)?,
+        });
         for note in model.notes() {
             tracing::warn!("{}: {note}", folder.join("config.json").display());
         }
@@ -142,6 +148,18 @@ impl Loaded {
 }
 
 impl Models {
+    /// Models that read nothing: what they would have read is [`Models::counted`], and their scores are 0.
+    pub fn counting() -> Self {
+        let loaded = Loaded { counted: Some(Arc::default()), ..Loaded::default() };
+        Self { loaded: Arc::new(Mutex::new(loaded)), memory: Arc::default() }
+    }
+
+    /// The tokens that models which only count would have read, 0 of others.
+    pub fn counted(&self) -> u64 {
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.counted.as_ref().map_or(0, |tokens| tokens.load(Ordering::Relaxed))
+    }
+
     /// The tokenizer of the scoring model (`asap.scorer.model`).
     ///
     /// # Errors

@@ -186,6 +186,9 @@ settings! {
     match_threshold: Ratio = Ratio(0.6), "match.threshold", Results;
     /// The most tokens that a pruned chain may have (L_max of Algorithm 2).
     refine_max_tokens: i64 = 4096, "refine.max_tokens", Results;
+    /// The share of the original chain's tokens that a pruned one may have, above 0 and at most 1, where `cot_budget` is
+    /// given their number, as in every pipeline that asap brings; `asap.refine.max_tokens` holds beside it.
+    refine_ratio: Share = Share(1.0), "refine.ratio", Results;
     /// Folder of the answers that were paid for in SQL: a path or a URL. Unset: `asap` in `$XDG_CACHE_HOME`, else in
     /// `~/.cache`. A run keeps its answers beside its output instead.
     cache_dir: Option<String> = None, "cache.dir", Calls;
@@ -233,6 +236,20 @@ impl Value for Ratio {
     const EXPECTED: &'static str = "a number from 0 to 1";
     fn parse(text: &str) -> Option<Self> {
         f64::from_str(text.trim()).ok().filter(|x| (0.0..=1.0).contains(x)).map(Ratio)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+/// A share above 0, at most 1.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Share(pub f64);
+
+impl Value for Share {
+    const EXPECTED: &'static str = "a number above 0 and at most 1";
+    fn parse(text: &str) -> Option<Self> {
+        f64::from_str(text.trim()).ok().filter(|x| *x > 0.0 && *x <= 1.0).map(Share)
     }
     fn show(&self) -> Option<String> {
         Some(self.0.to_string())
@@ -418,6 +435,9 @@ mod tests {
             ("anchor.max_error_rate", "50%"),
             ("anchor.on_no_match", "keep"),
             ("anchor.snap", "yes"),
+            ("refine.ratio", "0"),
+            ("refine.ratio", "1.01"),
+            ("refine.ratio", "NaN"),
             ("cache.memory", "1.5G"),
             ("cache.memory", "512"),
         ] {

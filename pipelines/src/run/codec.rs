@@ -273,7 +273,6 @@ mod tests {
     use std::path::Path;
 
     use asap_udfs::Settings;
-    use asap_udfs::llm::Llm;
     use asap_udfs::plan::FencePhysicalCodec;
     use datafusion::arrow::array::AsArray;
     use datafusion::physical_plan::{collect, displayable};
@@ -286,7 +285,7 @@ mod tests {
     use super::*;
     use crate::run::Request;
     use crate::run::files::OpenSlice;
-    use crate::run::job::{Job, over_slices};
+    use crate::run::job::{Effort, Job, over_slices};
     use crate::run::receipt::{Counts, Receipt};
 
     const SQL: &str = "SELECT id, cot_steps(cot) AS steps, CASE WHEN CAST(id AS BIGINT) % 5 = 0 THEN 'odd' ELSE 'ok' END AS status, \
@@ -308,7 +307,7 @@ mod tests {
         let mut request = Request::new("test", SQL, &[&path("in")], &path("out"), Settings::default());
         request.slice_rows = 5;
         request.partition_by = vec!["half".to_string()];
-        (Job::open(&request, Llm::new).await.unwrap(), request)
+        (Job::open(&request, Effort::Run).await.unwrap(), request)
     }
 
     async fn plan(job: &mut Job, request: &Request, slices: &[OpenSlice]) -> Arc<dyn ExecutionPlan> {

@@ -1,14 +1,15 @@
-//! What a run would take, before anything is paid: the part of its plan that asks a language model is executed with rules
-//! in the model's place, over the answers that are there already.
+//! What a run would take, before anything is paid: the part of its plan that asks a language model or reads by the scoring
+//! model is executed, over the answers that are there already, with rules in the place of the one and a count in that of the
+//! other.
 
 use datafusion::common::{Result, exec_err};
 use futures::StreamExt;
 use serde::Serialize;
 
-use asap_udfs::llm::{Llm, Usage};
-use asap_udfs::plan::asking_part;
+use asap_udfs::llm::Usage;
+use asap_udfs::plan::calling_part;
 
-use super::job::{Job, read_slices};
+use super::job::{Effort, Job, read_slices};
 use super::{Observer, Request};
 use crate::location;
 
@@ -28,6 +29,9 @@ pub struct Estimate {
     /// estimated by bytes for the others; those of answers are of what rules answer in the model's place, and for prompts of
     /// `ai_complete` as many as `asap.anchor.max_tokens` allows.
     pub anchor: Usage,
+    /// Tokens that the scoring model would read. Where a language model prunes before it, or steps go one by one by what is
+    /// left, they are about so many: rules prune in its place, and all scores are equal.
+    pub scored_tokens: u64,
 }
 
 /// Estimates what [`run`](super::run) would take for the same request.
@@ -35,14 +39,15 @@ pub struct Estimate {
 /// # Errors
 /// The same as of a run before it reads any row; failures of stores.
 pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Estimate> {
-    let job = Job::open(&request, Llm::estimate).await?;
+    let job = Job::open(&request, Effort::Estimate).await?;
     let rows = job.slices.iter().map(|slice| slice.slice.rows()).sum();
-    let estimate = |anchor| Estimate {
+    let estimate = |anchor, scored_tokens| Estimate {
         pipeline: request.name.clone(),
         from: request.from.clone(),
         to: location::display(job.output.url()),
         rows,
         anchor,
+        scored_tokens,
     };
     let pipeline = job.pipeline(&request).await?;
     let state = job.context.state();
@@ -52,8 +57,8 @@ pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Futu
     while let Some(first) = slices.first() {
         let (same, others) = slices.split_at(slices.partition_point(|slice| slice.group <= first.group));
         slices = others;
-        let part = asking_part(&state.optimize(&job.over_group(&pipeline, first.group)?)?)?;
-        let (Some(part), true) = (part, request.settings.anchor_provider.is_language_model()) else { break };
+        let part = calling_part(&state.optimize(&job.over_group(&pipeline, first.group)?)?)?;
+        let Some(part) = part else { break };
         let template = state.query_planner().create_physical_plan(&part, &state).await?;
         for slice in same {
             let plan = read_slices(&template, std::slice::from_ref(slice))?;
@@ -66,5 +71,5 @@ pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Futu
             }
         }
     }
-    Ok(estimate(job.llm.usage()))
+    Ok(estimate(job.llm.usage(), job.models.counted()))
 }

@@ -15,6 +15,7 @@ use object_store::ObjectStore;
 use serde_json::json;
 use url::Url;
 
+use asap_udfs::Models;
 use asap_udfs::llm::Llm;
 use asap_udfs::llm::store::AnswerStore;
 use asap_udfs::plan::asked;
@@ -39,7 +40,16 @@ use crate::corpus::slices_table::source_of;
 use crate::corpus::{self, Corpus, FileFailure, Files, Fit, ReadSlices, Source};
 use crate::location;
 use crate::log::store_of;
-use crate::session::session;
+use crate::session::session_of;
+
+/// What a job is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// To be done.
+    Run,
+    /// To be estimated: models count what they would read, and are not asked.
+    Estimate,
+}
 
 /// What is read, where it goes, and what is left to do.
 pub struct Job {
@@ -47,6 +57,8 @@ pub struct Job {
     pub context: SessionContext,
     /// The language model, with the answers that were paid for this output.
     pub llm: Llm,
+    /// The scoring model.
+    pub models: Models,
     /// The tables.
     pub output: Output,
     /// Whether they are to be filled anew.
@@ -123,16 +135,20 @@ fn check_partition_by(output: &Output, request: &Request) -> Result<()> {
 }
 
 impl Job {
-    /// Opens input and output, and finds what is open. `make` makes the language model.
+    /// Opens input and output, and finds what is open.
     ///
     /// # Errors
     /// Wrong settings, locations or pipelines, a table that is not this pipeline's, failures of stores. Files that cannot
     /// be read are [`Self::failures`]; if there is nothing else, the first of them is the error.
-    pub async fn open(request: &Request, make: fn(Option<Arc<dyn AnswerStore>>) -> Llm) -> Result<Self> {
+    pub async fn open(request: &Request, effort: Effort) -> Result<Self> {
         let (sources, to) = locations(request)?;
         let mut output = Output::open(to.clone()).await?;
-        let llm = make(paid_answers(request, &to).await?);
-        let context = session(request.settings.clone(), &llm)?;
+        let paid = paid_answers(request, &to).await?;
+        let (llm, models) = match effort {
+            Effort::Run => (Llm::new(paid), Models::default()),
+            Effort::Estimate => (Llm::estimate(paid), Models::counting()),
+        };
+        let context = session_of(request.settings.clone(), &llm, &models)?;
         // Each partition of a run's plan is a slice, and stays one.
         context.state_ref().write().config_mut().options_mut().execution.target_partitions = 1;
         let mut contents = Contents::load(store_of(output.beside())?.as_ref()).await;
@@ -194,6 +210,7 @@ impl Job {
         Ok(Self {
             context,
             llm,
+            models,
             output,
             anew,
             slices,

@@ -62,7 +62,7 @@ use crate::answers::spent::Spent;
 use crate::location;
 pub use estimate::{Estimate, estimate};
 pub use inputs::OtherSnapshot;
-use job::Job;
+use job::{Effort, Job};
 pub use output::{is_finished, says_finished};
 pub use request::{MaxRejects, OnChange, OnSchemaChange, Originals, Part, Request};
 pub use summary::Summary;
@@ -104,7 +104,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     let started = Instant::now();
     tokio::pin!(stop);
     let mut job = tokio::select! {
-        job = Job::open(&request, Llm::new) => job?,
+        job = Job::open(&request, Effort::Run) => job?,
         () = &mut stop => return Err(DataFusionError::External(Box::new(Interrupted))),
     };
     let mut summary = Summary {

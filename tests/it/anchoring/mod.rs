@@ -291,7 +291,37 @@ fn a_dry_run_counts_without_a_server_and_writes_nothing() {
     assert!(!workplace.path("out").exists());
 
     arguments.extend(["--set", "asap.anchor.provider=extractive"].map(str::to_string));
-    assert_eq!(paid(&execute(&workplace, &arguments).json()), (0, 0));
+    let by_rules = execute(&workplace, &arguments).json();
+    assert_eq!(paid(&by_rules), (0, 0));
+    assert!(by_rules["scored_tokens"].as_u64().is_some_and(|tokens| tokens > 30 * 10), "{by_rules}");
+}
+
+#[test]
+fn a_dry_run_counts_the_tokens_that_scores_take() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 6);
+    let calls = [
+        ("without_anchor", "cot_surprisal(question, cot_steps(cot))"),
+        ("attribution", "cot_attribution(question, cot_steps(cot), answer)"),
+        ("random", "cot_steps(cot)"),
+    ];
+    let counted = calls.map(|(pipeline, call)| {
+        let dry =
+            workplace.run(&["run", pipeline, "--from", "in", "--to", "out", "--dry-run", "--format", "json"]).json();
+        let explained = format!("EXPLAIN ANALYZE SELECT {call} FROM cot_corpus('in')");
+        let explained = workplace.run(&["sql", "-c", &explained]).ok().to_string();
+        let read = explained.split("tokens_in=").nth(1).map_or(0, |rest| {
+            let digits: String = rest.chars().take_while(|digit| digit.is_ascii_digit() || *digit == '.').collect();
+            let unit = rest[digits.len()..].trim_start();
+            (digits.parse::<f64>().unwrap() * if unit.starts_with('K') { 1e3 } else { 1.0 }) as u64
+        });
+        (dry["scored_tokens"].as_u64().unwrap(), read)
+    });
+    for (dry, read) in counted {
+        assert!(dry.abs_diff(read) * 100 <= read, "{counted:?}");
+    }
+    assert!(counted[1].0 > 2 * counted[0].0 && counted[2] == (0, 0), "{counted:?}");
+    assert!(!workplace.path("out").exists());
 }
 
 /// All files under a folder.

@@ -113,7 +113,10 @@ impl<'a> Joined<'a> {
     }
 
     /// Takes a step away that is still there.
-    fn remove(&mut self, step: usize) -> Result<()> {
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn remove(&mut self, step: usize) -> Result<()> {
         let before = self.junction_before(step);
         self.tokens -= self.junctions[before];
         if let Some(inner) = self.inner[step] {

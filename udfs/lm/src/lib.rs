@@ -19,6 +19,7 @@
 
 mod byte_level;
 pub mod config;
+mod counted;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 mod cuts;
@@ -26,6 +27,7 @@ pub mod decoder;
 pub mod example;
 mod fingerprint;
 pub mod generate;
+mod greedy;
 mod joined;
 mod layer;
 mod loaded;
@@ -51,11 +53,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use fingerprint::{fingerprint, model_files};
+pub use greedy::GreedilyPruned;
 pub use joined::Joined;
 pub use loaded::LoadedModel;
 pub use locate::{SMALL, locate};
 pub use prompt::{Message, PromptTemplate};
-pub use row::{Scores, Wanted};
+pub use row::{Over, Scores, Wanted};
 pub use scorer::{Left, Prepared, QuestionAndSteps, Reading, Scored, Scorer};
 pub use tokenizer::{Encoded, EncodedChain, Tokenizer};
 

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use candle_core::Tensor;
 
 use super::config::ModelConfig;
+use super::counted::Counted;
 #[cfg(feature = "cuda")]
 use super::cuda::CudaModel;
 use super::decoder::Decoder;
@@ -38,14 +39,10 @@ impl LoadedModel {
     /// # Errors
     /// If a file is missing, or config, weights and tokenizer do not fit each other.
     pub fn load(folder: &Path, computed: Computed, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
-        let config = ModelConfig::load(folder)?;
+        let config = fitting(folder, tokenizer)?;
         let (vocabulary, notes) = (config.vocab_size, config.notes.clone());
         #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "a GPU's memory may hold less"))]
         let mut window = config.max_position_embeddings;
-        if let Some(id) = tokenizer.largest_id().filter(|id| *id as usize >= vocabulary) {
-            let found = format!("it has a token {id}, but config.json's vocab_size is {vocabulary}");
-            return Err(LmError::Unsupported { path: folder.join("tokenizer.json"), found });
-        }
         let (thread, output_rows) = match computed {
             Computed::Cpu(Dtype::F32) => spawn::<Tensor>(folder, config, memory)?,
             Computed::Cpu(Dtype::Bf16) => spawn::<Bf16Matrix>(folder, config, memory)?,
@@ -60,6 +57,22 @@ impl LoadedModel {
         Ok(Self { thread, output_rows, window, vocabulary, notes })
     }
 
+    /// Stands in for the model of a folder: what it would read is added to `tokens`, its weights are not, and all that it
+    /// scores is 0.
+    ///
+    /// # Errors
+    /// If a file is missing, or config and tokenizer do not fit each other.
+    pub fn counted(folder: &Path, tokens: Arc<AtomicU64>, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
+        let config = fitting(folder, tokenizer)?;
+        Ok(Self {
+            thread: ModelThread::spawn(Counted(tokens), memory)?,
+            output_rows: Arc::default(),
+            window: config.max_position_embeddings,
+            vocabulary: config.vocab_size,
+            notes: config.notes,
+        })
+    }
+
     /// What in its config is not known, or not as it seems.
     pub fn notes(&self) -> &[String] {
         &self.notes
@@ -68,6 +81,18 @@ impl LoadedModel {
     /// Whether its thread has ended.
     pub fn is_over(&self) -> bool {
         self.thread.is_over()
+    }
+}
+
+/// The config of a folder, whose vocabulary holds all tokens of the tokenizer.
+fn fitting(folder: &Path, tokenizer: &Tokenizer) -> Result<ModelConfig> {
+    let config = ModelConfig::load(folder)?;
+    match tokenizer.largest_id().filter(|id| *id as usize >= config.vocab_size) {
+        Some(id) => {
+            let found = format!("it has a token {id}, but config.json's vocab_size is {}", config.vocab_size);
+            Err(LmError::Unsupported { path: folder.join("tokenizer.json"), found })
+        }
+        None => Ok(config),
     }
 }
 

@@ -26,15 +26,35 @@ pub struct Fork {
     pub from: usize,
     /// Its own tokens.
     pub ids: Vec<u32>,
-    /// Which of them are the answer's; never the first one, so that each is predicted from an own one.
-    pub answer: Range<usize>,
+    /// Tokens to score that come before its own: as many of the other text's, from the first on.
+    pub scored_there: usize,
+    /// Which of its own are to score; never the first one, so that each is predicted from an own one.
+    pub scored: Range<usize>,
+}
+
+/// What of a text that ends in an answer is scored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Over {
+    /// The answer.
+    Answer,
+    /// All that stands behind the question: the chain, what closes it, and the answer.
+    Chain,
 }
 
 impl Fork {
-    /// The answer's tokens, each predicted by the one before it; `start` is the place of the first own token.
+    /// A text of these tokens, the first `common` of which are another one's, with those of them that are to score.
+    fn new(mut ids: Vec<u32>, common: usize, scored: Range<usize>) -> Self {
+        // What predicts the first token to score that the other text does not have is to be an own one.
+        let from = common.min(common.max(scored.start) - 1);
+        let scored_there = (from + 1).saturating_sub(scored.start);
+        let own = scored.start.max(from + 1) - from..scored.end - from;
+        Self { from, ids: ids.split_off(from), scored_there, scored: own }
+    }
+
+    /// Its own tokens to score, each predicted by the one before it; `start` is the place of the first own token.
     pub fn targets(&self, start: usize) -> Vec<Target> {
         let target = |token: usize| Target { row: (start + token - 1) as u32, id: self.ids[token] };
-        self.answer.clone().map(target).collect()
+        self.scored.clone().map(target).collect()
     }
 }
 
@@ -61,7 +81,7 @@ pub struct Scores {
     /// Sum of the entropies of the distributions that each step's own tokens were drawn from, in nats; empty unless all tokens
     /// were wanted.
     pub entropy: Vec<Option<f32>>,
-    /// Mean −ln P of a token of the answer, in nats, by each of the row's texts that end in one.
+    /// Mean −ln P, in nats, of the tokens that are scored of each of the row's texts that end in an answer.
     pub answers: Vec<f64>,
 }
 
@@ -93,7 +113,7 @@ impl Row {
         Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids, answers: vec![] })
     }
 
-    /// An answer behind each of some chains, each tokenised as one text with the prompt of `question` and what closes a chain.
+    /// An answer behind each of some chains, scored `over` so much of it, each tokenised as one text with the prompt of `question` and what closes a chain.
     /// What a text has in common with the first one is read there.
     ///
     /// # Errors
@@ -104,20 +124,21 @@ impl Row {
         question: &str,
         chains: impl Iterator<Item = String>,
         answer: &str,
+        over: Over,
     ) -> Result<Self> {
         let prompt_text = prompt.render(question)?;
         let mut answers: Vec<Fork> = Vec::new();
         for chain in chains {
             let before = [&prompt_text, &chain, CLOSING].concat();
             let encoded = tokenizer.encode(&[&before, answer].concat(), prompt.adds_special())?;
-            let span = (before.len() as u32, (before.len() + answer.len()) as u32);
-            let own = locate(&encoded.offsets, &[span]).remove(0).unwrap_or(0..0);
-            let own = own.start.max(1) as usize..own.end.max(1) as usize;
-            let shared = answers.first().map_or(0, |whole| {
-                whole.ids.iter().zip(&encoded.ids).take_while(|(a, b)| a == b).count().min(own.start - 1)
-            });
-            let answer = own.start - shared..own.end - shared;
-            answers.push(Fork { from: shared, ids: encoded.ids[shared..].to_vec(), answer });
+            let from = if over == Over::Answer { before.len() } else { prompt_text.len() };
+            let span = (from as u32, (before.len() + answer.len()) as u32);
+            let scored = locate(&encoded.offsets, &[span]).remove(0).unwrap_or(0..0);
+            let scored = scored.start.max(1) as usize..scored.end.max(1) as usize;
+            let common = answers
+                .first()
+                .map_or(0, |whole| whole.ids.iter().zip(&encoded.ids).take_while(|(a, b)| a == b).count());
+            answers.push(Fork::new(encoded.ids, common, scored));
         }
         Ok(Self { ids: vec![], steps: vec![], answers })
     }
@@ -154,12 +175,19 @@ impl Row {
         self.answers.iter().map(|text| text.from + text.ids.len()).max().unwrap_or(self.ids.len())
     }
 
-    /// The scores of answers from those of the tokens that [`Fork::targets`] names, text by text.
+    /// The scores of texts from those of the tokens that [`Fork::targets`] names, text by text.
     pub fn answer_scores(&self, tokens: &[TokenScore]) -> Scores {
-        let mut tokens = tokens.iter();
+        let mut rest = tokens;
+        let mut of_first = vec![];
         let mean = |text: &Fork| {
-            let own = tokens.by_ref().take(text.answer.len());
-            own.map(|token| f64::from(token.surprisal)).sum::<f64>() / text.answer.len() as f64
+            let (own, later) = rest.split_at(text.scored.len());
+            rest = later;
+            let own = own.iter().map(|token| f64::from(token.surprisal));
+            if of_first.is_empty() {
+                of_first = own.clone().collect();
+            }
+            let sum = of_first[..text.scored_there].iter().sum::<f64>() + own.sum::<f64>();
+            sum / (text.scored_there + text.scored.len()) as f64
         };
         let answers = self.answers.iter().map(mean).collect();
         Scores { first: vec![], perplexity: vec![], entropy: vec![], answers }

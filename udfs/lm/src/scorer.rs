@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::loaded::LoadedModel;
-use super::row::{Row, Scores, Wanted};
+use super::row::{Over, Row, Scores, Wanted};
 use super::thread::{Request, RowKey};
 use super::{LmError, PromptTemplate, Result, Tokenizer, prompt};
 use crate::memo::{Memo, Memory, share};
@@ -51,6 +51,8 @@ pub enum Reading<'a> {
         answer: &'a str,
         /// What is left of it.
         left: Left,
+        /// What is scored.
+        over: Over,
     },
 }
 
@@ -208,9 +210,9 @@ impl Scorer {
         let row = match reading {
             Reading::Chain(chain) => Row::encode(&self.tokenizer, &self.prompt, chain.question, &chain.steps)?,
             Reading::Alone(step) => Row::alone(&self.tokenizer, self.start()?, step)?,
-            Reading::Answer { chain, answer, left } => {
+            Reading::Answer { chain, answer, left, over } => {
                 let chains = left.chains(&chain.steps);
-                Row::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer)?
+                Row::with_answer(&self.tokenizer, &self.prompt, chain.question, chains, answer, *over)?
             }
         };
         let tokens = row.longest();
@@ -242,11 +244,11 @@ impl Scorer {
             Reading::Chain(chain) => (Some(chain), None),
             Reading::Alone(step) => {
                 add(step);
-                (None, Some("alone"))
+                (None, Some("Alone".to_string()))
             }
-            Reading::Answer { chain, answer, left } => {
+            Reading::Answer { chain, answer, left, over } => {
                 add(answer);
-                (Some(chain), Some(if *left == Left::First { "first" } else { "all but one" }))
+                (Some(chain), Some(format!("{left:?} {over:?}")))
             }
         };
         if let Some(chain) = chain {

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use asap_lm::{Left, QuestionAndSteps, Reading, Scored, Scores, Wanted};
+use asap_lm::{Left, Over, QuestionAndSteps, Reading, Scored, Scores, Wanted};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, ListArray};
 use datafusion::arrow::datatypes::{DataType, Float32Type};
@@ -44,7 +44,11 @@ pub const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
 /// What the model reads for these.
 pub fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
     let (chain, answer) = (QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? }, row.text(2)?);
-    if answer.is_empty() { Err(NoValue::Null) } else { Ok(vec![Reading::Answer { chain, answer, left }]) }
+    if answer.is_empty() {
+        Err(NoValue::Null)
+    } else {
+        Ok(vec![Reading::Answer { chain, answer, left, over: Over::Answer }])
+    }
 }
 
 /// A score for each step; NULL where an argument is NULL, the chain is longer than the model's window, or the model's
@@ -154,7 +158,7 @@ impl<F: StepScore> AsyncCall for ByScore<F> {
 }
 
 /// Why a chain has no scores.
-fn why(function: &str, scored: &Scored) -> String {
+pub fn why(function: &str, scored: &Scored) -> String {
     match scored {
         Scored::TooLong(why) => format!("{function} was given a chain of {why}"),
         Scored::NoPrompt(why) => format!("{function}: the model's chat template: {why}"),

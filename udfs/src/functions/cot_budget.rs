@@ -1,21 +1,28 @@
+use asap_kernels::budget;
+
 use super::by_row::RowFunction;
-use super::needs::MaxTokens;
+use super::needs::Budget;
 use crate::columns::{Args, Cell};
-use crate::declaration::Declaration;
+use crate::declaration::{Arg, Argument, Declaration};
 
 pub struct CotBudget;
 
 impl RowFunction for CotBudget {
     const DECLARATION: Declaration = Declaration {
         name: "cot_budget",
-        about: "The most tokens that a pruned chain may have: the setting `asap.refine.max_tokens`.",
-        arguments: &[],
-        example: "select cot_budget();\n-- 4096",
+        about: "The most tokens that a pruned chain may have: the setting `asap.refine.max_tokens`, or, of an original of so many tokens, the share `asap.refine.ratio` of them, rounded down, if that is less. At the ratio 1, which is the default, `asap.refine.max_tokens` alone.",
+        arguments: &[Argument::optional("tokens", Arg::Int, "The tokens of the original chain.")],
+        example: "select cot_budget(cot_tokens('Hm. 2 + 2 is 4.'));\n-- 4096",
     };
-    type Needs = MaxTokens;
+    type Needs = Budget;
     type Output<'a> = i64;
 
-    fn row<'a>(max_tokens: &mut MaxTokens, _: Args<'a>) -> Cell<i64> {
-        Ok(max_tokens.0)
+    fn row<'a>(Budget { max_tokens, ratio }: &mut Budget, row: Args<'a>) -> Cell<i64> {
+        if !row.is_given(0) || *ratio == 1.0 {
+            return Ok(*max_tokens);
+        }
+        let tokens = usize::try_from(row.int(0)?).unwrap_or(0);
+        let share = i64::try_from(budget::share(*ratio, tokens)).unwrap_or(i64::MAX);
+        Ok(share.min(*max_tokens))
     }
 }

@@ -4,7 +4,7 @@ use asap_kernels::budget;
 use asap_lm::{Joined, Tokenizer};
 
 use super::by_row::RowFunction;
-use super::needs::MaxTokens;
+use super::needs::Budget;
 use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
@@ -27,12 +27,12 @@ impl RowFunction for CotRefine {
         ],
         example: "select cot_refine(['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], 12);\n-- [2, 3]",
     };
-    type Needs = (Arc<Tokenizer>, MaxTokens);
+    type Needs = (Arc<Tokenizer>, Budget);
     type Output<'a> = Numbers;
 
     fn row<'a>((tokenizer, default): &mut Self::Needs, row: Args<'a>) -> Cell<Numbers> {
         let (steps, scores) = (row.texts(0)?, row.floats(1)?);
-        let max_tokens = if row.is_given(2) { row.int(2)? } else { default.0 };
+        let max_tokens = if row.is_given(2) { row.int(2)? } else { default.max_tokens };
         if steps.len() != scores.len() {
             return Err(NoValue::Null);
         }

@@ -22,7 +22,7 @@ use crate::anchor::Anchorers;
 use crate::function::Function;
 use crate::llm::Llm;
 use crate::models::Models;
-use crate::output::Output;
+use crate::output::{Numbers, Output};
 use by_anchorer::{AskedFunction, ByAnchorer};
 use by_row::{ByRow, RowFunction};
 use by_score::{ByScore, StepScore};
@@ -39,6 +39,7 @@ mod cot_attribution;
 mod cot_budget;
 mod cot_coarse;
 mod cot_completion;
+mod cot_earliest_correct;
 mod cot_entropy;
 mod cot_example;
 mod cot_match;
@@ -51,6 +52,7 @@ mod cot_select;
 mod cot_self_information;
 mod cot_similarity;
 mod cot_similarity_difflib;
+mod cot_spirit;
 mod cot_step_entropy;
 mod cot_steps;
 mod cot_surprisal;
@@ -89,6 +91,11 @@ fn asked<F: AskedFunction>(session: &SessionModels) -> Function {
     Function::of_calls(F::DECLARATION, F::returns(), Volatility::Volatile, body)
 }
 
+fn spirit(session: &SessionModels) -> Function {
+    let body = cot_spirit::CotSpirit { session: session.clone() };
+    Function::of_calls(cot_spirit::CotSpirit::DECLARATION, Numbers::data_type(), Volatility::Stable, body)
+}
+
 fn all(session: SessionModels) -> Vec<Function> {
     vec![
         asked::<ai_complete::AiComplete>(&session),
@@ -99,6 +106,7 @@ fn all(session: SessionModels) -> Vec<Function> {
         rows::<cot_budget::CotBudget>(&session),
         asked::<cot_coarse::CotCoarse>(&session),
         rows::<cot_completion::CotCompletion>(&session),
+        rows::<cot_earliest_correct::CotEarliestCorrect>(&session),
         scored::<cot_entropy::CotEntropy>(&session),
         rows::<cot_example::CotExample>(&session),
         rows::<cot_match::CotMatch>(&session),
@@ -111,6 +119,7 @@ fn all(session: SessionModels) -> Vec<Function> {
         scored::<cot_self_information::CotSelfInformation>(&session),
         rows::<cot_similarity::CotSimilarity>(&session),
         rows::<cot_similarity_difflib::CotSimilarityDifflib>(&session),
+        spirit(&session),
         scored::<cot_step_entropy::CotStepEntropy>(&session),
         rows::<cot_steps::CotSteps>(&session),
         scored::<cot_surprisal::CotSurprisal>(&session),

@@ -66,12 +66,27 @@ impl SessionModels {
     }
 }
 
-/// Functions are equal when they share what answers them: the engine compares functions to merge equal expressions.
+/// Sessions are equal when the same answers in them: the engine compares functions to merge equal expressions.
+impl PartialEq for SessionModels {
+    fn eq(&self, other: &Self) -> bool {
+        self.models == other.models && self.anchorers == other.anchorers
+    }
+}
+
+impl Eq for SessionModels {}
+
+impl std::hash::Hash for SessionModels {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.models.hash(state);
+    }
+}
+
+/// Functions are equal when their sessions are.
 macro_rules! equal_by_models {
     ($type:ident<F: $bound:ident>) => {
         impl<F: $bound> PartialEq for $type<F> {
             fn eq(&self, other: &Self) -> bool {
-                self.session.models == other.session.models && self.session.anchorers == other.session.anchorers
+                self.session == other.session
             }
         }
 
@@ -79,7 +94,7 @@ macro_rules! equal_by_models {
 
         impl<F: $bound> std::hash::Hash for $type<F> {
             fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-                self.session.models.hash(state);
+                self.session.hash(state);
             }
         }
 
@@ -140,15 +155,21 @@ impl Needs for Arc<ExampleTemplate> {
     }
 }
 
-/// `asap.refine.max_tokens`.
+/// `asap.refine.max_tokens` and `asap.refine.ratio`.
 #[derive(Debug, Clone, Copy)]
-pub struct MaxTokens(pub i64);
+pub struct Budget {
+    /// The most tokens of any pruned chain.
+    pub max_tokens: i64,
+    /// The share of the original's tokens that it may have.
+    pub ratio: f64,
+}
 
-impl Needs for MaxTokens {
+impl Needs for Budget {
     const VOLATILITY: Volatility = Volatility::Stable;
 
     fn load(_: &SessionModels, config: &ConfigOptions) -> Result<Self> {
-        Ok(Self(Settings::of(config)?.refine_max_tokens))
+        let settings = Settings::of(config)?;
+        Ok(Self { max_tokens: settings.refine_max_tokens, ratio: settings.refine_ratio.0 })
     }
 }
 

@@ -33,7 +33,7 @@ pub use first_rows::SortBeforeCalls;
 pub use metrics::CallMetrics;
 pub use node::Fence;
 pub use planner::{FencePlanner, FenceQueryPlanner};
-pub use preflight::{Asked, Preflight, asked, asking_part};
+pub use preflight::{Asked, Preflight, asked, calling_part};
 pub use rule::FenceCalls;
 pub use unread::DropUnreadCalls;
 

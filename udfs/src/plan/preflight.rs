@@ -68,15 +68,16 @@ pub fn asked(plan: &LogicalPlan) -> Result<Asked> {
     Ok(asked)
 }
 
-/// The part of an optimised plan up to its highest fence that asks a language model; None if it asks none.
+/// The part of an optimised plan up to its highest fence that asks a language model or reads by the scoring model; None if
+/// there is none.
 ///
 /// # Errors
 /// If the plan cannot be walked.
-pub fn asking_part(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
+pub fn calling_part(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let mut found = None;
     plan.apply_with_subqueries(|node| {
-        let asks = |function: &ScalarUDF| Function::call_of(function).is_some_and(|call| call.asks());
-        if Fence::of_plan(node).is_some_and(|fence| fence.calls.iter().any(|call| asks(&call.function))) {
+        let calls = |function: &ScalarUDF| Function::call_of(function).is_some_and(|call| call.asks() || call.scores());
+        if Fence::of_plan(node).is_some_and(|fence| fence.calls.iter().any(|call| calls(&call.function))) {
             found = Some(node.clone());
             return Ok(TreeNodeRecursion::Stop);
         }

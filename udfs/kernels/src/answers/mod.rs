@@ -8,6 +8,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `extract` | where a response states its answer |
+//! | `stated` | which step of a chain states it first |
 //! | `characters`, `numerals`, `lexer`, `token`, `words`, `units` | LaTeX and Unicode to tokens |
 //! | `part`, `reader`, `relations`, `values`, `shape` | tokens to what the answer is: value, list, interval, equation |
 //! | `parser`, `expression` | expressions as programs of a stack machine |
@@ -43,6 +44,7 @@ mod rational;
 mod reader;
 mod relations;
 mod shape;
+mod stated;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -52,6 +54,7 @@ mod words;
 mod work;
 
 pub use extract::answer;
+pub use stated::first_stating;
 
 /// Whether the [`answer`] of a response is the one that is expected. `gold` is an answer, or a solution that states one as
 /// responses do. A response without an answer is false.

@@ -1,6 +1,7 @@
 //! Scores against those of transformers, and how rows are read.
 
 use super::*;
+use crate::GreedilyPruned;
 use crate::decoder::Decoder;
 use crate::layer::IsWanted;
 use crate::loaded::DecoderWithOutput;
@@ -91,7 +92,8 @@ fn baselines_agree_with_transformers() {
             for (left, expected) in
                 [(Left::AllButOne, &expected.answer_nll_without), (Left::First, &expected.answer_nll_after)]
             {
-                let reading = Reading::Answer { chain: asked(chain), answer: &expected_answer, left };
+                let reading =
+                    Reading::Answer { chain: asked(chain), answer: &expected_answer, left, over: Over::Answer };
                 let prepared = scorer.prepare(&[reading], Wanted::AllTokens).unwrap();
                 let found = steps(futures::executor::block_on(scorer.score(prepared)).unwrap().remove(0));
                 let expected = std::iter::once(&nll).chain(&expected[..chain.steps.len()]);
@@ -109,6 +111,49 @@ fn baselines_agree_with_transformers() {
                 }
             }
         }
+    }
+}
+
+/// A line of `tests/goldens/spirit_*.jsonl`: a round leaves `lens` tokens, and its step was the best by `least_margins`.
+#[derive(serde::Deserialize)]
+struct GreedyOrder {
+    id: usize,
+    order: Vec<usize>,
+    lens: Vec<usize>,
+    least_margins: Vec<Option<f64>>,
+}
+
+#[test]
+fn greedy_orders_agree_with_transformers() {
+    for name in ["qwen2", "llama"] {
+        let (scorer, chains) = (scorer(name, "{question}"), chains(name));
+        let answers = std::fs::read_to_string(golden(&format!("scores_{name}.jsonl"))).unwrap();
+        let answers: Vec<BaselineScores> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let goldens = std::fs::read_to_string(golden(&format!("spirit_{name}.jsonl"))).unwrap();
+        let (mut rounds, mut sure) = (0, 0);
+        for line in goldens.lines() {
+            let GreedyOrder { id, order, lens, least_margins } = serde_json::from_str(line).unwrap();
+            let (chain, answer) = (asked(&chains[id]), &answers.iter().find(|line| line.id == id).unwrap().answer);
+            let prune = |tokens| {
+                let pruned = scorer.prune_greedily(&chain, answer, &scorer.tokenizer, tokens);
+                futures::executor::block_on(pruned).unwrap().unwrap()
+            };
+            assert_eq!(prune(lens[0]), GreedilyPruned { kept: (0..order.len()).collect(), rounds: 0, tokens: 0 });
+            // Where two steps are alike, rounding decides, and what goes later depends on it.
+            let clear = least_margins.iter().take_while(|margin| margin.is_none_or(|margin| margin > 1e-6)).count();
+            for tokens in [lens[0] / 2, lens[clear]] {
+                let gone = lens.iter().position(|left| *left <= tokens).unwrap();
+                rounds += gone;
+                if gone <= clear {
+                    let mut kept: Vec<usize> = (0..order.len()).filter(|step| !order[..gone].contains(step)).collect();
+                    let pruned = prune(tokens);
+                    kept.sort_unstable();
+                    assert_eq!((pruned.kept, pruned.rounds), (kept, gone), "{name} {line}");
+                    sure += gone;
+                }
+            }
+        }
+        assert!(10 * sure > 9 * rounds && rounds > 500, "{name}: {sure} of {rounds} rounds");
     }
 }
 
@@ -242,7 +287,8 @@ fn texts_that_share_their_beginning_have_the_scores_that_each_has_alone() {
     let output = Output::new(decoder.weights.output().clone());
     let mut model = DecoderWithOutput { decoder, output };
     let tokens = |count: usize, seed: u32| (0..count as u32).map(|i| (i * 31 + seed) % 1700).collect::<Vec<_>>();
-    let fork = |from, count: usize, seed| Fork { from, ids: tokens(count, seed), answer: count - 3..count };
+    let fork =
+        |from, count: usize, seed| Fork { from, ids: tokens(count, seed), scored_there: 0, scored: count - 3..count };
     // More tokens than go through the model together, one text that goes on from nothing, and one that is nearly the first.
     let mut texts = vec![fork(0, 1200, 1)];
     texts.extend((0..12).map(|i| fork(i * 97, 1100 - i * 80, i as u32 + 2)));

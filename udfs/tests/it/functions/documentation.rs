@@ -58,6 +58,7 @@ async fn every_example_gives_what_it_says() {
                     "cot_entropy",
                     "cot_perplexity",
                     "cot_self_information",
+                    "cot_spirit",
                     "cot_step_entropy",
                     "cot_surprisal"
                 ]

@@ -14,7 +14,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::functions::session::{evaluated, query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
-const CALLS: [&str; 34] = [
+const CALLS: [&str; 37] = [
     "cot_think(generation)",
     "cot_response(generation)",
     "cot_answer(generation)",
@@ -34,6 +34,8 @@ const CALLS: [&str; 34] = [
     "cot_trace(steps, numbers, scores, scores, numbers, coarse)",
     "cot_trace(steps, NULL, NULL, scores, numbers, 'random')",
     "cot_budget()",
+    "cot_budget(seed)",
+    "cot_earliest_correct(steps, coarse)",
     "cot_prompt(cot)",
     "cot_completion(cot, coarse)",
     "cot_turns(cot_prompt(cot), 'user')",
@@ -46,6 +48,7 @@ const CALLS: [&str; 34] = [
     "cot_attribution(cot, steps, coarse)",
     "cot_answer_gain(cot, steps, coarse)",
     "cot_self_information(steps)",
+    "cot_spirit(cot, steps, coarse, 3)",
     "cot_anchor(cot, coarse)",
     "cot_coarse(cot, coarse)",
     "cot_select(cot_steps(cot), cot_truncate(cot_steps(cot), ratio))",

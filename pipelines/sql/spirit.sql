@@ -1,0 +1,8 @@
+-- SPIRIT (Cui et al. 2025) as the paper on ASAP compares it: perplexity once; of the original chain, the step of the lowest
+-- perplexity goes first, until the chain has at most asap.refine.max_tokens tokens.
+SELECT *
+FROM pruned((
+    WITH scored AS (SELECT *, cot_perplexity(question, cot_steps(cot)) AS perplexity FROM corpus)
+    SELECT *, cot_refine(cot_steps(cot), perplexity, cot_budget(cot_tokens(cot))) AS kept
+    FROM scored
+), 'spirit')

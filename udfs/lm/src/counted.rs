@@ -1,0 +1,28 @@
+//! A model that counts what it would read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Result;
+use super::layer::IsWanted;
+use super::output::{Target, TokenScore};
+use super::row::Fork;
+use super::thread::Model;
+
+/// Counts the tokens that a model in its place would read, reads none, and scores every token with 0.
+#[derive(Debug)]
+pub(super) struct Counted(pub Arc<AtomicU64>);
+
+const ZERO: TokenScore = TokenScore { surprisal: 0.0, entropy: 0.0 };
+
+impl Model for Counted {
+    fn score(&mut self, ids: &[u32], _: &[usize], targets: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
+        self.0.fetch_add(ids.len() as u64, Ordering::Relaxed);
+        Ok(vec![ZERO; targets.len()])
+    }
+
+    fn score_answers(&mut self, texts: &[Fork], _: &IsWanted) -> Result<Vec<TokenScore>> {
+        self.0.fetch_add(texts.iter().map(|text| text.ids.len() as u64).sum(), Ordering::Relaxed);
+        Ok(vec![ZERO; texts.iter().map(|text| text.scored.len()).sum()])
+    }
+}

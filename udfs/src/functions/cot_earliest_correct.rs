@@ -1,0 +1,28 @@
+use asap_kernels::answers;
+
+use super::by_row::RowFunction;
+use crate::columns::{Args, Cell};
+use crate::declaration::{Arg, Argument, Declaration};
+use crate::output::Numbers;
+
+pub struct CotEarliestCorrect;
+
+impl RowFunction for CotEarliestCorrect {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_earliest_correct",
+        about: "The steps (from 1) up to the first one that states the answer, as in the first-correct solutions of Chen and others (2024). A step states it where what it boxes, calls its answer, writes as a formula, or where what stands behind the last `=` or `is` of a sentence, is the answer by the rules of `cot_verify`. Where no step does, all steps.",
+        arguments: &[
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+            Argument::new("answer", Arg::Text, "The answer, or a response that states it as `cot_answer` finds it."),
+        ],
+        example: "select cot_earliest_correct(['Hm.', '2 + 2 = 4.', 'Sure? Yes.'], 'It is \\boxed{4}.');\n-- [1, 2]",
+    };
+    type Needs = ();
+    type Output<'a> = Numbers;
+
+    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Numbers> {
+        let (steps, answer) = (row.texts(0)?, row.text(1)?);
+        let first = answers::first_stating(answer, &steps);
+        Ok(Numbers((0..first.map_or(steps.len(), |step| step + 1)).collect()))
+    }
+}

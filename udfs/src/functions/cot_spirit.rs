@@ -1,0 +1,108 @@
+use std::any::Any;
+use std::sync::Arc;
+
+use asap_lm::QuestionAndSteps;
+use async_trait::async_trait;
+use datafusion::arrow::array::ArrayRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, exec_err};
+use datafusion::execution::TaskContext;
+use futures::future::try_join_all;
+
+use super::by_score::why;
+use super::needs::{Budget, Needs, SessionModels};
+use crate::columns::{Args, Cell, nullable};
+use crate::declaration::{Arg, Argument, Declaration};
+use crate::function::{AsyncCall, CallRows, Prepare};
+use crate::models::failed;
+use crate::output::{Numbers, Output};
+use crate::plan::CallMetrics;
+use crate::settings::{OnError, Settings};
+
+/// Rows that wait for the model at once: one is read while another is tokenised.
+const ROWS_IN_FLIGHT: usize = 8;
+
+/// Calls of the scoring model that prune chains greedily.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct CotSpirit {
+    pub session: SessionModels,
+}
+
+impl CotSpirit {
+    /// What SQL knows of it.
+    pub const DECLARATION: Declaration = Declaration {
+        name: "cot_spirit",
+        about: "SPIRIT (Cui and others 2025), without its merging of steps by a language model: which steps (from 1, ascending) are left when, round by round, the step goes without which question, remaining steps, `</think>` and answer have the lowest perplexity by the scoring model (`asap.scorer.model`, behind the question), until the rest, joined by a blank line, has at most `max_tokens` tokens. A chain of K steps is read K times and more (K²/6 times its tokens); `cot_perplexity` in `cot_refine` reads it once. A chain that fits keeps all steps and is not read; one longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        arguments: &[
+            Argument::new("question", Arg::Text, "What the chain answers; it is put into `asap.scorer.prompt`."),
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+            Argument::new("answer", Arg::Text, "The answer, as it stands behind `</think>`."),
+            Argument::optional(
+                "max_tokens",
+                Arg::Int,
+                "How many tokens the rest may have. The default is the setting `asap.refine.max_tokens`.",
+            ),
+        ],
+        example: "select cot_spirit('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], '4', 12);",
+    };
+}
+
+/// What a row is pruned by: the chain, the answer and the most tokens.
+fn asked<'a>(row: Args<'a>, default: Budget) -> Cell<(QuestionAndSteps<'a>, &'a str, usize)> {
+    let chain = QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? };
+    let max_tokens = if row.is_given(3) { row.int(3)? } else { default.max_tokens };
+    // Of fewer than no tokens nothing can stay.
+    Ok((chain, row.text(2)?, usize::try_from(max_tokens).unwrap_or(0)))
+}
+
+impl Prepare for CotSpirit {
+    fn prepare(&self, config: &ConfigOptions) -> Result<()> {
+        self.session.models.scorer(config).map(drop)
+    }
+}
+
+#[async_trait]
+impl AsyncCall for CotSpirit {
+    fn window(&self, _: &ConfigOptions) -> usize {
+        ROWS_IN_FLIGHT
+    }
+
+    fn scores(&self) -> bool {
+        true
+    }
+
+    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
+        // Where there is none, the first call says why.
+        let scorer = self.session.models.scorer(context.session_config().options()).ok()?;
+        Some(scorer)
+    }
+
+    async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
+        let (scorer, tokenizer) =
+            (self.session.models.scorer(rows.config())?, self.session.models.tokenizer(rows.config())?);
+        let budget = Budget::load(&self.session, rows.config())?;
+        let fail = Settings::of(rows.config())?.on_error == OnError::Fail;
+        let prune = |row| {
+            let (scorer, tokenizer) = (&scorer, &tokenizer);
+            async move {
+                let Some((chain, answer, max_tokens)) = nullable(asked(rows.columns.row(row), budget))? else {
+                    return Ok(None);
+                };
+                match scorer.prune_greedily(&chain, answer, tokenizer, max_tokens).await.map_err(failed)? {
+                    Ok(pruned) => {
+                        metrics.add_calls(pruned.rounds);
+                        metrics.add_tokens(pruned.tokens, 0);
+                        Ok(Some(Numbers(pruned.kept)))
+                    }
+                    Err(none) => {
+                        metrics.add_failed(1);
+                        if fail { exec_err!("{}", why(Self::DECLARATION.name, &none)) } else { Ok(None) }
+                    }
+                }
+            }
+        };
+        let kept = try_join_all((0..rows.columns.rows()).map(prune)).await?;
+        self.session.count_remembered(&rows.context);
+        Numbers::array(kept)
+    }
+}
