@@ -3,8 +3,9 @@
 use std::path::Path;
 
 /// Each pipeline's name and SQL.
-const PIPELINES: [(&str, &str); 13] = [
+const PIPELINES: [(&str, &str); 14] = [
     ("asap", include_str!("../pipelines/sql/asap.sql")),
+    ("recommended", include_str!("../pipelines/sql/recommended.sql")),
     ("without_anchor", include_str!("../pipelines/sql/without_anchor.sql")),
     ("without_surprisal", include_str!("../pipelines/sql/without_surprisal.sql")),
     ("random", include_str!("../pipelines/sql/random.sql")),

@@ -62,7 +62,7 @@ pub struct SqlArgs {
     #[arg(long, value_name = "question=…,cot=…,answer=…", requires = "from")]
     columns: Option<String>,
     /// Run a command and exit; may be repeated, all in one session
-    #[arg(short = 'c', long = "command", value_name = "SQL")]
+    #[arg(short = 'c', long = "command", value_name = "SQL", allow_hyphen_values = true)]
     commands: Vec<String>,
     /// Run the commands of a file and exit; may be repeated
     #[arg(short = 'f', long = "file", value_name = "FILE")]

@@ -85,7 +85,7 @@ const BASELINES: [&str; 9] = [
 fn pipelines_that_are_brought_can_be_read_and_changed() {
     let elsewhere = Elsewhere::new();
     elsewhere.write("traces.jsonl", &traces(5));
-    for name in ["asap", "without_anchor", "without_surprisal"].into_iter().chain(BASELINES) {
+    for name in ["asap", "recommended", "without_anchor", "without_surprisal"].into_iter().chain(BASELINES) {
         let printed = elsewhere.run(&["run", name, "--print"]);
         assert!(printed.ok().contains("FROM pruned(("), "{name}: {}", printed.stdout);
         elsewhere.write("mine.sql", &printed.stdout);
@@ -96,7 +96,7 @@ fn pipelines_that_are_brought_can_be_read_and_changed() {
         assert_eq!(again.json()["rows_in"], 0);
     }
     let unknown = elsewhere.run(&["run", "asp", "--from", "traces.jsonl", "--to", "out/x"]);
-    assert!(unknown.code == 2 && unknown.stderr.contains("it brings asap, without_anchor"), "{unknown:?}");
+    assert!(unknown.code == 2 && unknown.stderr.contains("it brings asap, recommended, without_anchor"), "{unknown:?}");
 }
 
 #[test]
@@ -125,11 +125,12 @@ fn baselines_bring_chains_to_the_budget_each_in_its_way() {
 fn baselines_are_brought_to_the_same_share_of_each_chain() {
     let elsewhere = Elsewhere::new();
     elsewhere.write("traces.jsonl", &traces(5));
-    for name in ["asap", "without_surprisal"].into_iter().chain(BASELINES) {
+    for name in ["asap", "recommended", "without_surprisal"].into_iter().chain(BASELINES) {
         let run = ["run", name, "--from", "traces.jsonl", "--to", name, "--set", "asap.refine.ratio=0.5"];
         elsewhere.run(&run).ok();
         let table = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{name}'");
-        let sql = "SELECT count(*) AS rows, count(*) FILTER (WHERE 2 * pruned_tokens <= original_tokens) AS halves FROM t";
+        let sql =
+            "SELECT count(*) AS rows, count(*) FILTER (WHERE 2 * pruned_tokens <= original_tokens) AS halves FROM t";
         let found = elsewhere.run(&["sql", "-q", "--format", "json", "-c", &table, "-c", sql]).json();
         assert_eq!((&found[0]["rows"], &found[0]["halves"]), (&5.into(), &5.into()), "{name}");
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, ListBuilder, StringArray, StringBuilder,
 };
-use datafusion::arrow::datatypes::{DataType, Field, Int64Type};
+use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
 use datafusion::common::Result;
 
 use crate::messages::{conversation_type, single_messages};
@@ -85,6 +85,17 @@ impl Output for f64 {
 
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         Ok(Arc::new(Float64Array::from(rows)))
+    }
+}
+
+impl Output for Vec<f64> {
+    fn data_type() -> DataType {
+        list_of(DataType::Float64)
+    }
+
+    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
+        let rows = rows.into_iter().map(|row| row.map(|numbers| numbers.into_iter().map(Some).collect::<Vec<_>>()));
+        Ok(Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>(rows)))
     }
 }
 

@@ -13,6 +13,24 @@ pub fn by_score(scores: &[Option<f64>]) -> Vec<usize> {
     order
 }
 
+/// Of each score, the share of the others that are lower; an equal one counts half, and one alone has 0.5. No score and NaN
+/// count as 0.
+pub fn ranks(scores: &[Option<f64>]) -> Vec<f64> {
+    let order = by_score(scores);
+    let score = |place: usize| scores[order[place]].filter(|score| !score.is_nan()).unwrap_or(0.0);
+    let mut ranks = vec![0.5; scores.len()];
+    let mut first = 0;
+    while first < order.len() {
+        let equal = (first..order.len()).take_while(|place| score(*place) == score(first)).count();
+        let rank = first as f64 + (equal - 1) as f64 / 2.0;
+        if order.len() > 1 {
+            order[first..first + equal].iter().for_each(|step| ranks[*step] = rank / (order.len() - 1) as f64);
+        }
+        first += equal;
+    }
+    ranks
+}
+
 /// A random order, the same for the same steps and seed on every machine and in every release. Each step draws a key
 /// from ChaCha8 seeded by the SHA-256 of seed and steps; the lowest key goes first.
 pub fn at_random(steps: &[&str], seed: i64) -> Vec<usize> {
@@ -53,6 +71,12 @@ mod tests {
         let scores = [Some(0.5), None, Some(-1.0), Some(f64::NAN), Some(0.0), Some(-0.0), Some(0.5)];
         assert_eq!(by_score(&scores), [2, 1, 3, 4, 5, 0, 6]);
         assert_eq!(by_score(&[]), [0; 0]);
+    }
+
+    #[test]
+    fn ranks_are_shares_of_lower_scores() {
+        assert_eq!(ranks(&[Some(0.1), Some(3.0), None, Some(f64::NAN), Some(-2.0)]), [0.75, 1.0, 0.375, 0.375, 0.0]);
+        assert_eq!((ranks(&[Some(7.0)]), ranks(&[])), (vec![0.5], vec![]));
     }
 
     #[test]

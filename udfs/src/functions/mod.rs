@@ -42,10 +42,12 @@ mod cot_completion;
 mod cot_earliest_correct;
 mod cot_entropy;
 mod cot_example;
+mod cot_fit;
 mod cot_match;
 mod cot_perplexity;
 mod cot_prompt;
 mod cot_random;
+mod cot_rank;
 mod cot_refine;
 mod cot_response;
 mod cot_select;
@@ -109,10 +111,12 @@ fn all(session: SessionModels) -> Vec<Function> {
         rows::<cot_earliest_correct::CotEarliestCorrect>(&session),
         scored::<cot_entropy::CotEntropy>(&session),
         rows::<cot_example::CotExample>(&session),
+        rows::<cot_fit::CotFit>(&session),
         rows::<cot_match::CotMatch>(&session),
         scored::<cot_perplexity::CotPerplexity>(&session),
         rows::<cot_prompt::CotPrompt>(&session),
         rows::<cot_random::CotRandom>(&session),
+        rows::<cot_rank::CotRank>(&session),
         rows::<cot_refine::CotRefine>(&session),
         rows::<cot_response::CotResponse>(&session),
         rows::<cot_select::CotSelect>(&session),

@@ -14,7 +14,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::functions::session::{evaluated, query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
-const CALLS: [&str; 37] = [
+const CALLS: [&str; 39] = [
     "cot_think(generation)",
     "cot_response(generation)",
     "cot_answer(generation)",
@@ -26,6 +26,8 @@ const CALLS: [&str; 37] = [
     "cot_match(cot, coarse)",
     "cot_match(cot, coarse, ratio)",
     "cot_refine(steps, scores)",
+    "cot_fit(steps, scores, 3)",
+    "cot_rank(scores)",
     "cot_refine(steps, scores, seed)",
     "cot_refine(steps, scores, 3)",
     "cot_random(steps, ratio, seed)",

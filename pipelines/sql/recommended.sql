@@ -1,0 +1,16 @@
+-- What kept more than chance on real chains (see pipelines/README.md): the step that tells the model the least goes first, by
+-- its rank in perplexity within the chain and its rank in self-information alone, until the chain has at most
+-- asap.refine.max_tokens tokens; steps too long for that go before it, the last step goes last.
+SELECT *
+FROM pruned((
+    WITH scored AS (
+        SELECT *, cot_perplexity(question, cot_steps(cot)) AS perplexity,
+            cot_self_information(cot_steps(cot)) AS self_information
+        FROM corpus
+    )
+    SELECT *,
+        cot_fit(
+            cot_steps(cot), array_add(cot_rank(perplexity), cot_rank(self_information)), cot_budget(cot_tokens(cot))
+        ) AS kept
+    FROM scored
+), 'recommended')
