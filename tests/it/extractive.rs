@@ -69,7 +69,7 @@ fn the_core_of_a_trace_is_kept_however_it_is_worded() {
     let (plain, reworded) = (kept_of(Voice::Plain), kept_of(Voice::Reworded));
     for kept in [&plain, &reworded] {
         assert!(kept.recall(Label::Core) >= 0.9, "{kept:?}");
-        assert!(kept.precision_of_core() >= 0.75, "{kept:?}");
+        assert!(kept.precision_of_core() >= 0.7, "{kept:?}");
         for label in [Label::Check, Label::DeadEnd, Label::Filler] {
             assert!(kept.recall(label) <= 0.25, "{label:?} {kept:?}");
         }

@@ -18,12 +18,12 @@ const OWN: [(&str, DataType); 1] = [("thought", DataType::Utf8)];
 impl AskedFunction for CotAnchor {
     const DECLARATION: Declaration = Declaration {
         name: "cot_anchor",
-        about: "The direct thought from a question to its answer, in a struct of thought, status, error, tokens_in, tokens_out and cached. The status is 'ok', or 'no_anchor' with the reason in error where the question is NULL or the answer NULL or blank. The language model of `asap.anchor.*` writes it, at temperature 0 and by the prompt anchor.md; a call that failed is the row's status (timeout, rate_limited, unavailable, denied, refused, bad_response, too_long or budget). cached says that the row took no call of its own: the answer was paid before, or for an equal row. With asap.anchor.provider = 'extractive' no language model is asked: the thought has up to four lines: the sentence that asks (goal), the question's values and names (given), those that the answer adds (through), and the answer's last sentence or the names in its code (reach); tokens are 0.",
+        about: "The direct thought from a question to its answer, in a struct of thought, status, error, tokens_in, tokens_out and cached. The status is 'ok', or 'no_anchor' with the reason in error where the question is NULL or the answer NULL or blank. The language model of `asap.anchor.*` writes it, at temperature 0 and by the prompt anchor.md; a call that failed is the row's status (timeout, rate_limited, unavailable, denied, refused, bad_response, too_long or budget). cached says that the row took no call of its own: the answer was paid before, or for an equal row. With asap.anchor.provider = 'extractive' no language model is asked: the thought has up to four parts: the sentence that asks (goal), the question's values and names (given), those that the answer adds (through), and the program in the answer's fenced blocks or else its last sentence (reach); tokens are 0.",
         arguments: &[
             Argument::new("question", Arg::Text, "What was asked."),
             Argument::new("answer", Arg::Text, "The answer that the chain of thought led to."),
         ],
-        example: "select cot_anchor('A crate holds 12 trays of 8 rolls. How many rolls fill 3 crates?', '3 crates hold 288 rolls.')['thought'];\n-- goal: How many rolls fill 3 crates?\n-- given: 12 trays, 8 rolls, 3 crates\n-- reach: 3 crates hold 288 rolls.",
+        example: "select cot_anchor('A crate holds 12 trays of 8 rolls. How many rolls fill 3 crates?', '3 crates hold 288 rolls.')['thought'];\n-- goal: How many rolls fill 3 crates?\n-- given: 12, 8, 3\n-- reach: 3 crates hold 288 rolls.",
     };
     type Answer = String;
 

@@ -1,28 +1,39 @@
-//! Anchoring without a language model: a stand-in that makes the whole flow
-//! work offline, for nothing, and the same each time.
+//! Anchoring without a language model: a stand-in that makes the whole flow work offline, for nothing, and the same each
+//! time.
 //!
-//! It does not understand a chain. It follows words, values and the names in code from where a chain brings them to
-//! where they are used, and weighs them by form, length and rarity within the row. It holds no list of words of any
-//! language. What hangs together only by sense it misses, so it keeps the core of a computation or a program well, and
-//! of an argument in words less well than a capable language model does.
+//! It is two rules, and knows neither language nor sense. A step is on the *path* if it is the first to hold a
+//! value, a name or a line of code that leads backward from the answer. Where the path is less than a third of a chain, the
+//! *ends* fill it up: the start, where a problem is set up and planned, and the end, where the answer is brought together.
+//! So an argument in words is cut to its start and its end.
+//!
+//! What that is worth on 24 labelled chains of six MATH questions (R1-Distill 14B and 8B, of the Thought Anchors data), of
+//! which it keeps 35 % of the tokens: percentage points above the mean of 30 random orders at as many tokens of each chain,
+//! with 95 % intervals by bootstrap over questions. A needed step is an ancestor of the answer in the labelled graph,
+//! importance is what resampling without a step changes.
+//!
+//! | kept | tokens | recall of needed steps | precision | importance |
+//! |---|---|---|---|---|
+//! | path and ends | 35 % | +16.7 [7.0, 29.0] | +8.6 [5.2, 11.9] | +5.6 [0.2, 11.3] |
+//! | path alone | 9 % | +5.2 [−3.4, 13.5] | +11.9 [−1.1, 24.7] | +0.5 [−4.6, 5.6] |
+//! | ends alone | 35 % | +22.4 [8.3, 35.4] | +10.1 [2.2, 17.4] | +3.2 [0.9, 6.0] |
+//!
+//! So there the ends do it: needed steps stand late in such chains, important ones early. Six questions are few, recall
+//! favours whatever keeps short steps, and labels by a language model are no proof. The path is what finds the core of a
+//! computation or a program that runs through the whole chain, as in the sample. In code no real chain is labelled: by
+//! construction every line of the answer's program stays where the chain first has it (of 105 chains of R1 36 % of the bytes
+//! are kept; random steps of that size hold 54 % of those lines).
 //!
 //! | module | holds |
 //! |---|---|
-//! | `words` | texts as words: values, names, code, prose |
-//! | `lexicon` | the words of a row as numbers, with what they weigh |
+//! | `terms` | what ties texts to each other: values, names, lines |
 //! | `thought` | `cot_anchor`: what is asked, given and to be reached |
-//! | `sums` | which value is made of which others |
-//! | `chain` | which part of a chain brings which word |
-//! | `path` | `cot_coarse`: what is needed, backward from the answer |
+//! | `path` | `cot_coarse`: the path backward from the answer, and the ends |
 
-mod chain;
-mod lexicon;
 mod path;
-mod sums;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod thought;
-mod words;
 
 pub use path::core;
 pub use thought::write;

@@ -12,7 +12,7 @@ fn kept(question: &str, answer: &str, steps: &[&str]) -> Vec<usize> {
 }
 
 #[test]
-fn a_dead_end_a_check_and_idle_talk_are_left_out() {
+fn a_check_and_idle_talk_are_left_out() {
     let steps = [
         "Let me read this slowly before anything else.",
         "Each crate has 12 trays of 8 rolls, so one crate holds 12 * 8 = 96 rolls.",
@@ -40,8 +40,16 @@ fn a_loop_is_cut_to_what_it_says_once() {
     let mut steps = vec!["The train needs 135 minutes for 180 km, so 80 km per hour."];
     steps.extend(["Wait, is it 80 km per hour?"; 300]);
     steps.push("It drives 80 km per hour.");
-    let kept = kept("A train needs 135 minutes for 180 km. How fast is it?", "80 km per hour", &steps);
-    assert!(kept[0] == 1 && kept.len() <= 3, "{kept:?}");
+    assert_eq!(kept("A train needs 135 minutes for 180 km. How fast is it?", "80 km per hour", &steps), [1, 2, 302]);
+}
+
+#[test]
+fn of_an_argument_in_words_the_ends_are_kept() {
+    let steps: Vec<&str> =
+        "Who lies here?|Ann says so.|Or not.|Hm, well.|It may be.|As it is.|Ben is lying.|It is Ben."
+            .split('|')
+            .collect();
+    assert_eq!(kept("Who is the liar?", "Ben.", &steps), [1, 7, 8]);
 }
 
 #[test]
@@ -57,9 +65,20 @@ fn code_is_kept_in_one_piece() {
         "Done.",
     ];
     let answer = "```python\ndef total_of(rows):\n    total = 0\n    for row in rows:\n        total += row.price\n    return total\n```";
-    let kept = kept("Write a function that adds the prices.", answer, &steps);
-    assert!([3, 4, 5, 6].iter().all(|step| kept.contains(step)), "{kept:?}");
-    assert!(!kept.contains(&7) && !kept.contains(&8), "{kept:?}");
+    assert_eq!(kept("Write a function that adds the prices.", answer, &steps), [3, 4, 5, 6]);
+}
+
+#[test]
+fn a_program_comes_from_where_its_lines_do() {
+    let steps = [
+        "First try: `total = sum(rows)` and `mean = total / count`.",
+        "That forgets the weights.",
+        "Weighted: `total = dot(rows, weights)`.",
+        "Does that hold for an empty list as well, which would divide by nothing?",
+        "So:\n```\ntotal = dot(rows, weights)\nmean = total / count\n```",
+    ];
+    let answer = "```\ntotal = dot(rows, weights)\nmean = total / count\n```";
+    assert_eq!(kept("Average the rows by weight.", answer, &steps), [1, 3, 5]);
 }
 
 #[test]
@@ -67,47 +86,8 @@ fn a_fence_holds_its_steps_together_only_if_it_is_closed() {
     let answer = "```\nfast_sum(table_a)\n```";
     let closed = ["I try it.", "```python\nimport lib_x", "fast_sum(table_a)", "```", "Nothing else is to be done."];
     assert_eq!(kept("Sum it.", answer, &closed), [2, 3, 4]);
-    let open = ["I try it.", "```\nimport lib_x", "Nothing else.", "```python\nfast_sum(table_a)\n```", "Good."];
+    let open = ["I try.", "```\nimport lib_x", "Nothing.", "```python\nfast_sum(table_a)\n```", "Good."];
     assert_eq!(kept("Sum it.", answer, &open), [4]);
-}
-
-#[test]
-fn a_name_that_code_sets_otherwise_is_another() {
-    let steps = [
-        "First try: `total = sum(rows)` and `mean = total / count`.",
-        "That forgets the weights.",
-        "Weighted: `total = dot(rows, weights)`.",
-        "With it `mean = total / count`.",
-        "So:\n```\ntotal = dot(rows, weights)\nmean = total / count\n```",
-    ];
-    let answer = "```\ntotal = dot(rows, weights)\nmean = total / count\n```";
-    assert_eq!(kept("Average the rows by weight.", answer, &steps), [3, 4]);
-}
-
-#[test]
-fn a_value_comes_from_where_it_is_computed_not_from_where_it_is_used() {
-    let steps = [
-        "Perhaps the whole is 540 + 266 = 806.",
-        "The tens are 19 * 10 = 190.",
-        "The ones are 19 * 4 = 76.",
-        "Together 190 + 76 = 266.",
-        "With 484 that is 484 + 266 = 750.",
-        "So 750.",
-    ];
-    assert_eq!(kept("What is 22 * 22 + 19 * 14?", "750", &steps), [2, 3, 4, 5, 6]);
-}
-
-#[test]
-fn numbers_of_steps_are_no_values() {
-    let steps = [
-        "Step 1: I look at it twice before I begin.",
-        "Step 2: 61 + 7 = 68.",
-        "Step 3: Perhaps it is odd?",
-        "Step 4: 68 / 4 = 17.",
-        "Step 5: Nothing is left to do.",
-        "Step 6: It is 17.",
-    ];
-    assert_eq!(kept("Add 7 to 61 and divide by 4.", "17", &steps), [2, 4, 6]);
 }
 
 #[test]
@@ -131,7 +111,7 @@ fn no_language_is_special() {
 }
 
 #[test]
-fn the_step_that_says_the_answer_is_always_kept() {
+fn the_last_step_stands_for_an_answer_that_no_step_says() {
     assert_eq!(kept("Why?", "Because.", &["…", "—"]), [2]);
     assert_eq!(kept("", "yes", &["no words in common"]), [1]);
     assert_eq!(core(&["a", "b"], ""), [1]);
@@ -151,9 +131,16 @@ proptest! {
         prop_assert!(kept.is_sorted_by(|a, b| a < b) && kept.iter().all(|step| *step < steps.len()));
         prop_assert_eq!(kept, core(&steps, &thought));
     }
-}
 
-proptest! {
+    #[test]
+    fn a_third_of_a_chain_without_repeats_is_kept(
+        steps in prop::collection::hash_set("[a-z0-9]{1,9}", 1..40), answer in "[a-z0-9 ]{1,40}",
+    ) {
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        let kept: usize = core(&steps, &answer).into_iter().map(|step| steps[step].len()).sum();
+        prop_assert!(kept >= steps.iter().map(|step| step.len()).sum::<usize>() / 3);
+    }
+
     #[test]
     fn a_pruned_chain_cuts_into_the_steps_that_were_kept(
         cot in "([ -~]{0,9}|\\PC{0,4}|[0-9]{1,3} = [0-9]{1,3}|[ \t\r\n]{1,4}|\n\n|\r\n\r\n| {4}x_1){0,30}",
