@@ -6,6 +6,7 @@ mod bad_input;
 mod cache;
 mod cli;
 mod common;
+mod evidence;
 mod extractive;
 mod feed;
 mod first_hour;

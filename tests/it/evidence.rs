@@ -1,0 +1,53 @@
+//! The query that compares pipelines on labelled chains.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::Workplace;
+use serde_json::Value;
+
+/// Labelled chains of the sample: needed is what the generator calls core, all of it is as important.
+const LABELLED: &str = "
+    COPY (SELECT question, cot, answer, array_agg(label = 'core' ORDER BY step) AS needed,
+              array_agg(CASE WHEN label = 'core' THEN 1.0 ELSE 0.0 END ORDER BY step) AS importance
+          FROM (SELECT id, question, cot, answer, unnest(labels) AS label,
+                    unnest(generate_series(1, CAST(cardinality(labels) AS BIGINT))) AS step
+                FROM (SELECT id, question, cot, answer, labels FROM corpus LIMIT 24))
+          GROUP BY id, question, cot, answer) TO 'labelled.parquet'";
+
+/// The points of a figure, as `+1.5 ± 2.0 *`, their half interval, and whether they are called a difference.
+fn points(text: &str) -> (f64, f64, bool) {
+    let (points, half) = text.split_once(" ± ").unwrap();
+    let number = |text: &str| text.replace('−', "-").replace('+', "").parse::<f64>().unwrap();
+    (number(points), number(half.trim_end_matches(" *")), half.ends_with('*'))
+}
+
+#[test]
+fn pipelines_are_compared_with_chance_on_labelled_chains() {
+    let workplace = Workplace::new();
+    workplace.run(&["sample", "--rows", "80", "--seed", "9", "--to", "traces"]).ok();
+    workplace.run(&["sql", "-q", "--from", "traces", "-c", LABELLED]).ok();
+    let query = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/evidence.sql");
+    fs::copy(query, workplace.path("evidence.sql")).unwrap();
+    let run = ["sql", "-q", "--from", "labelled.parquet", "-f", "evidence.sql", "--format", "nd-json"];
+    let printed = workplace.run(&run);
+    let rows: Vec<Value> = printed.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 24, "{rows:?}");
+    for row in &rows {
+        let share = row["tokens kept, %"].as_f64().unwrap();
+        let most = 100.0 * row["ratio"].as_f64().unwrap();
+        assert!(share > most / 3.0 && share <= most + 0.1, "{row}");
+        for figure in ["steps", "tokens", "precision", "importance"] {
+            let (points, half, is_one) = points(row[figure].as_str().unwrap());
+            assert!(half >= 0.0 && is_one == (points.abs() > half), "{row}");
+        }
+        assert_eq!((&row["questions"], &row["chains"]), (&24.into(), &24.into()), "{row}");
+        // All that is needed is as important here.
+        assert_eq!(row["steps"], row["importance"]);
+    }
+    let of = |pipeline: &str| {
+        points(rows.iter().find(|row| row["pipeline"] == pipeline).unwrap()["steps"].as_str().unwrap())
+    };
+    // The rules know the sample; what is drawn from the start of its chains does not.
+    assert!(of("asap").2 && of("asap").0 > of("truncate").0 + 10.0, "{rows:?}");
+}
