@@ -12,7 +12,7 @@ const LABELLED: &str = "
               array_agg(CASE WHEN label = 'core' THEN 1.0 ELSE 0.0 END ORDER BY step) AS importance
           FROM (SELECT id, question, cot, answer, unnest(labels) AS label,
                     unnest(generate_series(1, CAST(cardinality(labels) AS BIGINT))) AS step
-                FROM (SELECT id, question, cot, answer, labels FROM corpus LIMIT 24))
+                FROM (SELECT id, question, cot, answer, labels FROM corpus LIMIT 10))
           GROUP BY id, question, cot, answer) TO 'labelled.parquet'";
 
 /// The points of a figure, as `+1.5 ± 2.0 *`, their half interval, and whether they are called a difference.
@@ -41,7 +41,7 @@ fn pipelines_are_compared_with_chance_on_labelled_chains() {
             let (points, half, is_one) = points(row[figure].as_str().unwrap());
             assert!(half >= 0.0 && is_one == (points.abs() > half), "{row}");
         }
-        assert_eq!((&row["questions"], &row["chains"]), (&24.into(), &24.into()), "{row}");
+        assert_eq!((&row["questions"], &row["chains"]), (&10.into(), &10.into()), "{row}");
         // All that is needed is as important here.
         assert_eq!(row["steps"], row["importance"]);
     }
