@@ -97,7 +97,7 @@ pub fn main() -> ExitCode {
         Command::Optimize(args) => block_on(lake::optimize(args)),
         Command::Export(args) => block_on(lake::export(args)),
         Command::Cache(args) => block_on(cache::run(args)),
-        Command::Sample(args) => sample::run(args),
+        Command::Sample(args) => block_on(sample::run(args)),
         Command::Schedule(args) => block_on(schedule::run(args)),
         Command::Feed(args) => block_on(unless_interrupted(feed::run(args))),
         Command::Train(args) => block_on(train::run(args)),

@@ -62,7 +62,7 @@ impl From<LmError> for Failure {
 impl From<SampleError> for Failure {
     fn from(error: SampleError) -> Self {
         match error {
-            SampleError::NotEmpty(_) | SampleError::NoSample(_) => Failure::Usage(error.to_string()),
+            SampleError::NotEmpty(_) => Failure::Usage(error.to_string()),
             _ => Failure::Failed(error.to_string()),
         }
     }

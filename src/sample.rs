@@ -1,20 +1,29 @@
 //! `asap sample`: the corpus of labelled traces that comes with asap, and others like it.
 
-use std::path::{Path, PathBuf};
+mod labelled;
 
-use asap_generator::{LEAST_SUPPORT, Label, MOST_PRECISION, Voice, cues, generate, read_steps};
-use asap_kernels::{steps::steps, tags::think};
+use std::path::PathBuf;
+
+use asap_generator::{Cue, LEAST_SUPPORT, Labelled, MOST_PRECISION, Openers, Voice, cues, generate, judge};
 use clap::Args;
 
+use self::labelled::Read;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{count, print};
 
-/// Generate a corpus of labelled traces, or list the words that tell its labels
+/// The column of labels that the generator writes.
+const LABELS: &str = "labels";
+/// Cues that are listed for each label.
+const SHOWN_CUES: usize = 8;
+
+/// Generate a corpus of labelled traces, or say what words tell of the labels of one
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asap sample --rows 2000 --seed 1 --to data/sample
-  asap sample --cues data/sample")]
+  asap sample --rows 2000 --openers real --to out/real
+  asap sample --cues data/sample
+  asap sample --cues traces.parquet --labels needed")]
 pub struct SampleArgs {
     /// How many rows; half of them are programming problems, in a file of another shape
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
@@ -25,45 +34,84 @@ pub struct SampleArgs {
     /// Which of two complete sets of wordings
     #[arg(long, value_enum, default_value_t = Voice::Plain)]
     voice: Voice,
+    /// How the steps of a chain begin, and whether it goes on behind the answer
+    #[arg(long, value_enum, default_value_t = Openers::Even)]
+    openers: Openers,
     /// The folder to write to: new or empty
     #[arg(long, value_name = "DIR", required_unless_present = "cues")]
     to: Option<PathBuf>,
-    /// List what tells the labels of a sample instead; fails above 70 % precision
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["rows", "seed", "voice", "to"])]
-    cues: Option<PathBuf>,
+    /// Say what words tell of the labels of a corpus instead; fails above 70 % precision
+    #[arg(long, value_name = "LOC", conflicts_with_all = ["rows", "seed", "voice", "openers", "to"])]
+    cues: Option<String>,
+    /// The column with a label for each step, texts or booleans, of a corpus that is no sample; then nothing fails
+    #[arg(long, value_name = "COLUMN", requires = "cues")]
+    labels: Option<String>,
 }
 
-/// Writes a sample, or judges one.
-pub fn run(args: SampleArgs) -> Result<(), Failure> {
+/// Writes a sample, or judges a corpus.
+///
+/// # Errors
+/// If the folder cannot be written to, if the corpus cannot be read, or if a word tells a label of a sample.
+pub async fn run(args: SampleArgs) -> Result<(), Failure> {
     let Some(to) = &args.to else {
-        let folder = args.cues.unwrap_or_default();
-        return judge(&folder);
+        return tell(&args.cues.unwrap_or_default(), args.labels.as_deref()).await;
     };
-    for path in generate(args.rows as usize, args.seed, args.voice, to)? {
+    for path in generate(args.rows as usize, args.seed, args.voice, args.openers, to)? {
         print(&path.display().to_string())?;
     }
     Ok(())
 }
 
-fn judge(folder: &Path) -> Result<(), Failure> {
-    let steps = read_steps(folder, |generation| think(generation).map(steps))?;
-    let found = cues(&steps, LEAST_SUPPORT);
-    print(&format!("{} steps; words and n-grams of up to 3 words in {LEAST_SUPPORT} steps or more", steps.len()))?;
-    for label in Label::ALL {
-        let share = steps.iter().filter(|step| step.label == label).count() as f64 / steps.len().max(1) as f64;
-        print(&format!("\n{} ({:.1} % of steps)\n precision  steps  cue", label.name(), 100.0 * share))?;
-        for cue in found.iter().filter(|cue| cue.label == label).take(8) {
-            print(&format!("{:>8.1} %{:>7}  {}", 100.0 * cue.precision, cue.steps, cue.words))?;
-        }
-    }
-    match found.iter().find(|cue| cue.precision > MOST_PRECISION) {
+async fn tell(location: &str, labels: Option<&str>) -> Result<(), Failure> {
+    let read = labelled::read(location, labels.unwrap_or(LABELS)).await?;
+    tell_first_words(&read)?;
+    let found = cues(&read.steps, LEAST_SUPPORT);
+    tell_cues(&read.steps, &found)?;
+    match found.first().filter(|cue| labels.is_none() && cue.precision > MOST_PRECISION) {
         None => Ok(()),
         Some(cue) => Err(Failure::Failed(format!(
             "{:?} tells {} with {:.1} % precision, above {:.0} %",
             cue.words,
-            cue.label.name(),
+            cue.label,
             100.0 * cue.precision,
             100.0 * MOST_PRECISION
         ))),
     }
+}
+
+fn tell_first_words(read: &Read) -> Result<(), Failure> {
+    let judged = judge(&read.steps);
+    print(&format!("{} steps of {} chains", count(read.steps.len() as u64), count(read.chains as u64)))?;
+    print(&format!("\nfirst words: {} different ones, in bits", count(judged.words as u64)))?;
+    print(&format!("{:>9.3}  entropy", judged.entropy))?;
+    print(&format!("{:>9.3}  distance from those of real traces", judged.distance))?;
+    print(&format!("{:>9.3}  told of whether a step is needed (core, true)", judged.of_need))?;
+    print(&format!("{:>9.3}  told of its label", judged.of_label))?;
+    if let Some(of_function) = judged.of_function {
+        print(&format!("{of_function:>9.3}  told of its function"))?;
+    }
+    if let Some(place) = read.places.get(read.places.len() / 2) {
+        let (stated, chains) = (count(read.places.len() as u64), count(read.chains as u64));
+        print(&format!(
+            "\nthe answer first stands at {place:.2} of the chain (median of the {stated} of {chains} that state it)"
+        ))?;
+    }
+    Ok(())
+}
+
+/// The labels, the most frequent first, and the cues that tell each best.
+fn tell_cues(steps: &[Labelled], found: &[Cue]) -> Result<(), Failure> {
+    print(&format!("\nwords and n-grams of up to 3 words in {LEAST_SUPPORT} steps or more"))?;
+    let mut labels: Vec<_> = steps.iter().map(|step| step.label.as_str()).collect();
+    labels.sort_unstable();
+    let mut labels: Vec<_> = labels.chunk_by(|a, b| a == b).map(|same| (same.len(), same[0])).collect();
+    labels.sort_by_key(|(steps, _)| std::cmp::Reverse(*steps));
+    for (of_label, label) in labels {
+        let share = of_label as f64 / steps.len() as f64;
+        print(&format!("\n{label} ({:.1} % of steps)\n precision  steps  cue", 100.0 * share))?;
+        for cue in found.iter().filter(|cue| cue.label == label).take(SHOWN_CUES) {
+            print(&format!("{:>8.1} %{:>7}  {}", 100.0 * cue.precision, cue.steps, cue.words))?;
+        }
+    }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! What anchoring without a language model keeps of traces whose every step is labelled.
 
-use asap_generator::{Label, SampleRow, Voice, rows};
+use asap_generator::{Label, Openers, SampleRow, Voice, rows};
 use asap_kernels::budget::at_random;
 use asap_kernels::extractive;
 
@@ -61,7 +61,7 @@ fn as_long(steps: &[&str], order: impl Iterator<Item = usize>, kept: &[usize]) -
 fn the_core_of_a_trace_is_kept_however_it_is_worded() {
     let kept_of = |voice: Voice| {
         let mut kept = Kept::default();
-        for row in rows(ROWS, SEED, voice) {
+        for row in rows(ROWS, SEED, voice, Openers::Even) {
             kept.add(&row.labels(), &anchored(&row));
         }
         kept
@@ -80,7 +80,7 @@ fn the_core_of_a_trace_is_kept_however_it_is_worded() {
 #[test]
 fn chance_and_truncation_keep_much_less_of_the_core() {
     let (mut extracted, mut random, mut truncated) = (Kept::default(), Kept::default(), Kept::default());
-    for row in rows(ROWS, SEED, Voice::Plain) {
+    for row in rows(ROWS, SEED, Voice::Plain, Openers::Even) {
         let (steps, labels, kept) = (texts(&row), row.labels(), anchored(&row));
         random.add(&labels, &as_long(&steps, at_random(&steps, 1).into_iter(), &kept));
         truncated.add(&labels, &as_long(&steps, 0..steps.len(), &kept));
@@ -94,7 +94,7 @@ fn chance_and_truncation_keep_much_less_of_the_core() {
 
 #[test]
 fn the_same_row_gives_the_same_every_time() {
-    for row in rows(200, SEED, Voice::Plain) {
+    for row in rows(200, SEED, Voice::Plain, Openers::Even) {
         let steps = texts(&row);
         let once = || {
             let thought = extractive::write(&row.question, &row.chosen().response).unwrap();

@@ -33,3 +33,26 @@ fn no_word_tells_a_label() {
         assert!(table.contains(&format!("\n{label} (")), "{table}");
     }
 }
+
+#[test]
+fn any_labelled_corpus_is_judged() {
+    let folder = tempfile::tempdir().unwrap();
+    let traces = folder.path().join("traces");
+    let to = traces.to_str().unwrap();
+    assert!(asap(&["sample", "--rows", "60", "--openers", "real", "--to", to]).status.success());
+    let output = asap(&["sample", "--cues", to, "--labels", "labels"]);
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{table}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(table.contains("told of its function") && table.contains("(median of the 60 of 60"), "{table}");
+
+    let lines = folder.path().join("needed.jsonl");
+    let row = r#"{"question": "1 + 1?", "cot": "Okay.\n\nSo 2.", "answer": "2", "needed": [false, true]}"#;
+    std::fs::write(&lines, format!("{row}\n")).unwrap();
+    let lines = lines.to_str().unwrap();
+    let output = asap(&["sample", "--cues", lines, "--labels", "needed"]);
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(table.contains("\ntrue (50.0 % of steps)"), "{table}{}", String::from_utf8_lossy(&output.stderr));
+    let output = asap(&["sample", "--cues", lines]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("has no column labels"));
+}

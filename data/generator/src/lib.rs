@@ -6,8 +6,11 @@
 
 mod cues;
 mod dice;
+mod functions;
+mod judge;
 mod problems;
 mod quantities;
+mod real;
 mod rows;
 mod shapes;
 mod sums;
@@ -17,9 +20,11 @@ mod trace;
 mod voice;
 mod work;
 
-pub use cues::{Cue, LEAST_SUPPORT, MOST_PRECISION, cues};
+pub use cues::{Cue, LEAST_SUPPORT, Labelled, MOST_PRECISION, cues};
+pub use functions::Function;
+pub use judge::{Judged, answer_place, judge};
 pub use problems::Family;
-pub use rows::{Generation, SampleRow, rows};
-pub use shapes::{SampleError, generate, read_steps};
+pub use rows::{Generation, Openers, SampleRow, rows};
+pub use shapes::{SampleError, generate};
 pub use trace::{Label, Step};
 pub use voice::Voice;

@@ -1,11 +1,34 @@
 //! Rows of the sample: a problem and one or more answers to it.
 
+use clap::ValueEnum;
+
 use crate::dice::Dice;
+use crate::functions::Function;
 use crate::problems::{Family, Program, computed};
+use crate::real;
 use crate::sums::Sums;
-use crate::trace::{Label, Step, write};
+use crate::trace::{self, Label, Step};
 use crate::voice::{Voice, phrases};
-use crate::work::Say;
+use crate::work::{Say, Work};
+
+/// How the steps of a chain begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Openers {
+    /// With words that are drawn evenly, whatever the step is for.
+    Even,
+    /// With words that are drawn as real traces have them, and checks go on behind the answer.
+    Real,
+}
+
+impl Openers {
+    /// A chain of thought about the work.
+    fn write(self, work: &dyn Work, say: Say) -> Vec<Step> {
+        match self {
+            Openers::Even => trace::write(work, say),
+            Openers::Real => real::write(work, say),
+        }
+    }
+}
 
 /// A problem with the traces written about it.
 #[derive(Debug, Clone)]
@@ -63,18 +86,22 @@ impl SampleRow {
     pub fn labels(&self) -> Vec<Label> {
         self.chosen().steps.iter().map(|step| step.label).collect()
     }
+
+    /// The function of each step of that chain; none where openers are even.
+    pub fn functions(&self) -> Vec<Function> {
+        self.chosen().steps.iter().filter_map(|step| step.function).collect()
+    }
 }
 
-/// So many rows, each of which depends on the seed, its place and the voice alone; ids and labels not on the voice.
-/// The first half are programming problems.
-pub fn rows(count: usize, seed: u64, voice: Voice) -> Vec<SampleRow> {
-    (0..count)
-        .map(
-            |row| {
-                if row < count / 2 { program_row(row, seed, voice) } else { computed_row(row - count / 2, seed, voice) }
-            },
-        )
-        .collect()
+/// So many rows, each of which depends on the seed, its place, the voice and the openers alone; ids and labels not on the
+/// voice. The first half are programming problems.
+pub fn rows(count: usize, seed: u64, voice: Voice, openers: Openers) -> Vec<SampleRow> {
+    let programs = count / 2;
+    let row = |row| match row {
+        row if row < programs => program_row(row, seed, voice, openers),
+        row => computed_row(row - programs, seed, voice, openers),
+    };
+    (0..count).map(row).collect()
 }
 
 /// Streams of chance that one row uses: its problem and up to three generations, for either kind of row.
@@ -82,12 +109,12 @@ fn dice(seed: u64, row: usize, is_program: bool, part: u64) -> Dice {
     Dice::new(seed, row as u64 * 8 + 4 * u64::from(is_program) + part)
 }
 
-fn program_row(row: usize, seed: u64, voice: Voice) -> SampleRow {
+fn program_row(row: usize, seed: u64, voice: Voice, openers: Openers) -> SampleRow {
     let program = Program::draw(&mut dice(seed, row, true, 0), voice);
     let mut say = Say::new(voice, dice(seed, row, true, 1));
     let answer = format!("```python\n{}\n```", program.solution());
     let response = format!("{}\n\n{answer}", say.voice.pick(&mut say.dice, &phrases::RESPONSE_CODE));
-    let steps = write(&program, say);
+    let steps = openers.write(&program, say);
     SampleRow {
         id: format!("{}/{}", 1000 + row / 6, char::from(b'A' + (row % 6) as u8)),
         family: Family::Program,
@@ -98,7 +125,7 @@ fn program_row(row: usize, seed: u64, voice: Voice) -> SampleRow {
     }
 }
 
-fn computed_row(row: usize, seed: u64, voice: Voice) -> SampleRow {
+fn computed_row(row: usize, seed: u64, voice: Voice, openers: Openers) -> SampleRow {
     let family = Family::COMPUTED[row % Family::COMPUTED.len()];
     let mut dice_of_row = dice(seed, row, false, 0);
     let problem = computed(family, &mut dice_of_row, voice);
@@ -115,7 +142,7 @@ fn computed_row(row: usize, seed: u64, voice: Voice) -> SampleRow {
         let sums = Sums::new(problem, &mut say.dice);
         let lines = 2 + say.dice.below(3);
         let response = sums.response(lines, &mut say);
-        Generation { steps: write(&sums, say), response, is_verified }
+        Generation { steps: openers.write(&sums, say), response, is_verified }
     });
     let generations = generations.collect();
     let solution = sums.response(problem.quantities.len(), &mut Say::new(voice, dice_of_row));
@@ -129,26 +156,40 @@ mod tests {
 
     #[test]
     fn a_row_does_not_depend_on_how_many_there_are() {
-        let (few, many) = (rows(8, 3, Voice::Plain), rows(20, 3, Voice::Plain));
+        let (few, many) = (rows(8, 3, Voice::Plain, Openers::Even), rows(20, 3, Voice::Plain, Openers::Even));
         assert_eq!(few[3].cot(), many[3].cot());
         assert_eq!(few[4].id, many[10].id);
-        assert_ne!(rows(8, 4, Voice::Plain)[3].cot(), few[3].cot());
+        assert_ne!(rows(8, 4, Voice::Plain, Openers::Even)[3].cot(), few[3].cot());
+    }
+
+    #[test]
+    fn openers_change_the_chains_and_nothing_else() {
+        let openers = [Openers::Even, Openers::Real].map(|openers| rows(60, 5, Voice::Plain, openers));
+        for (even, real) in openers[0].iter().zip(&openers[1]) {
+            assert_eq!((&even.id, &even.question, &even.answer), (&real.id, &real.question, &real.answer));
+            assert_eq!((even.functions().len(), real.functions().len()), (0, real.labels().len()));
+            assert_ne!(even.cot(), real.cot());
+        }
     }
 
     #[test]
     fn both_voices_have_the_same_structure_and_other_words() {
-        let voices = [Voice::Plain, Voice::Reworded].map(|voice| rows(120, 5, voice));
-        for (plain, reworded) in voices[0].iter().zip(&voices[1]) {
-            assert_eq!((&plain.id, plain.labels()), (&reworded.id, reworded.labels()));
-            assert_ne!(plain.question, reworded.question);
-            assert_ne!(plain.cot(), reworded.cot());
-            assert_eq!(plain.answer, reworded.answer);
+        for openers in [Openers::Even, Openers::Real] {
+            let voices = [Voice::Plain, Voice::Reworded].map(|voice| rows(120, 5, voice, openers));
+            for (plain, reworded) in voices[0].iter().zip(&voices[1]) {
+                assert_eq!((&plain.id, plain.labels()), (&reworded.id, reworded.labels()));
+                assert_eq!(plain.functions(), reworded.functions());
+                assert_ne!(plain.question, reworded.question);
+                assert_ne!(plain.cot(), reworded.cot());
+                assert_eq!(plain.answer, reworded.answer);
+            }
         }
     }
 
     #[test]
     fn every_row_is_verified_and_ends_its_core_with_the_answer() {
-        for row in rows(300, 5, Voice::Plain) {
+        let of = |openers| rows(300, 5, Voice::Plain, openers);
+        for row in [Openers::Even, Openers::Real].into_iter().flat_map(of) {
             let chosen = row.chosen();
             assert!(chosen.is_verified);
             let core: Vec<_> = chosen.steps.iter().filter(|step| step.label == Label::Core).collect();
@@ -169,7 +210,7 @@ mod tests {
 
     #[test]
     fn some_first_generations_are_not_verified_and_say_so() {
-        let rows = rows(240, 5, Voice::Plain);
+        let rows = rows(240, 5, Voice::Plain, Openers::Even);
         let unverified: Vec<_> = rows.iter().filter(|row| !row.generations[0].is_verified).collect();
         assert!(unverified.len() > 15, "{}", unverified.len());
         for row in unverified {

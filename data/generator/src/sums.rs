@@ -133,6 +133,14 @@ impl<'a> Sums<'a> {
         places.filter(|place| !self.derived.contains(place) || self.derived[..done].contains(place)).collect()
     }
 
+    /// Something that is given or that the first `done` derivations derive.
+    fn draw_known(&self, done: usize, dice: &mut Dice) -> &Quantity {
+        let given = self.problem.quantities.iter().filter(|quantity| quantity.from.is_none());
+        let known = self.derived[..done.min(self.derived.len())].iter().map(|place| &self.problem.quantities[*place]);
+        let all: Vec<_> = given.chain(known).collect();
+        all[dice.below(all.len())]
+    }
+
     /// Whether `value` may stand for a wrong value: it is none of the true ones.
     fn is_new(&self, value: i64, values: &[i64]) -> bool {
         (2..10_000_000).contains(&value) && !self.values.contains(&value) && !values.contains(&value)
@@ -204,6 +212,10 @@ impl Work for Sums<'_> {
         let done = done.min(self.derived.len());
         // Rather what is fresh.
         let place = (0..3).map(|_| say.dice.below(done)).max().unwrap_or_default();
+        self.check(place, say)
+    }
+
+    fn check(&self, place: usize, say: &mut Say) -> String {
         let place = self.derived[place];
         let from = self.from(place);
         let Expr::Apply(op, left, right) = &from else { return self.sentence(place, &from, &self.values, say) };
@@ -234,13 +246,20 @@ impl Work for Sums<'_> {
     }
 
     fn restate(&self, done: usize, say: &mut Say) -> String {
-        let given = self.problem.quantities.iter().filter(|quantity| quantity.from.is_none());
-        let known = self.derived[..done.min(self.derived.len())].iter().map(|place| &self.problem.quantities[*place]);
-        let all: Vec<_> = given.chain(known).collect();
-        let quantity = all[say.dice.below(all.len())];
+        let quantity = self.draw_known(done, &mut say.dice);
         let unit = unit(quantity);
         let texts = [("name", &*quantity.name), ("value", &*quantity.value.to_string()), ("unit", &*unit)];
         fill(say.voice.pick(&mut say.dice, &phrases::RESTATE), &texts)
+    }
+
+    fn known(&self, done: usize, dice: &mut Dice) -> (String, String) {
+        let quantity = self.draw_known(done, dice);
+        (quantity.name.clone(), quantity.value.to_string())
+    }
+
+    fn topic(&self, place: usize) -> String {
+        let name = &self.problem.quantities[self.derived[place.min(self.derived.len() - 1)]].name;
+        name.strip_prefix("the ").unwrap_or(name).to_string()
     }
 
     fn conclude(&self, say: &mut Say) -> Vec<String> {

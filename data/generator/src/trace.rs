@@ -1,5 +1,6 @@
 //! Writes a chain of thought about some work, and says of each of its steps what it is for.
 
+use crate::functions::Function;
 use crate::voice::{Words, phrases};
 use crate::work::{Say, Work};
 
@@ -36,6 +37,8 @@ impl Label {
 pub struct Step {
     /// What it is for.
     pub label: Label,
+    /// What its first sentence does, where openers are real.
+    pub function: Option<Function>,
     /// Its text.
     pub text: String,
 }
@@ -185,7 +188,7 @@ impl<'a> Writer<'a> {
             return false;
         }
         let text = self.steps[earlier[self.say.dice.below(earlier.len())]].text.clone();
-        self.steps.push(Step { label, text });
+        self.steps.push(Step { label, function: None, text });
         true
     }
 
@@ -270,12 +273,8 @@ impl<'a> Writer<'a> {
 
     /// Adds the sentences as a step, or as several where code holds a blank line.
     fn push(&mut self, label: Label, sentences: Vec<(Idle, String)>) {
-        let mut text = String::new();
         let is_opening = self.steps.is_empty();
-        for (place, (kind, sentence)) in sentences.into_iter().enumerate() {
-            if place > 0 {
-                text.push(if text.contains('\n') { '\n' } else { ' ' });
-            }
+        let sentences = sentences.into_iter().enumerate().map(|(place, (kind, sentence))| {
             let chance = match (place, kind) {
                 (_, Idle::Opening) => 0,
                 (_, Idle::Drop | Idle::Approve) => 15,
@@ -287,23 +286,35 @@ impl<'a> Writer<'a> {
                 let is_link = !matches!(kind, Idle::Muse | Idle::Doubt | Idle::Drop | Idle::Approve);
                 let openers = if is_link && self.say.dice.chance(60) { &phrases::LINKS } else { &phrases::ASIDES };
                 let opener = self.say.voice.pick(&mut self.say.dice, openers);
-                text.push_str(&finish(capital(&format!("{opener} {sentence}"))));
-            } else {
-                text.push_str(&finish(capital(&sentence)));
+                return capital(&format!("{opener} {sentence}"));
             }
-        }
+            capital(&sentence)
+        });
+        let mut text = paragraph(sentences);
         if let (Some(style), true) = (self.numbering, self.say.dice.chance(40)) {
             self.numbered += 1;
             text = format!("{} {text}", style.replace("{}", &self.numbered.to_string()));
         } else if !is_opening && !text.contains('\n') {
             self.plain.push(self.steps.len());
         }
-        self.steps.extend(text.split("\n\n").map(|text| Step { label, text: text.to_string() }));
+        self.steps.extend(text.split("\n\n").map(|text| Step { label, function: None, text: text.to_string() }));
     }
 }
 
+/// The sentences as one paragraph; below code each stands on a line of its own.
+pub fn paragraph(sentences: impl IntoIterator<Item = String>) -> String {
+    let mut text = String::new();
+    for (place, sentence) in sentences.into_iter().enumerate() {
+        if place > 0 {
+            text.push(if text.contains('\n') { '\n' } else { ' ' });
+        }
+        text.push_str(&finish(sentence));
+    }
+    text
+}
+
 /// The text with its first letter as a capital.
-fn capital(text: &str) -> String {
+pub fn capital(text: &str) -> String {
     let mut scalars = text.chars();
     let first = scalars.next().into_iter().flat_map(char::to_uppercase);
     first.chain(scalars).collect()

@@ -39,11 +39,20 @@ pub trait Work {
     /// derivation after the last.
     fn recheck(&self, done: usize, say: &mut Say) -> String;
 
+    /// Derivation `place` made again.
+    fn check(&self, place: usize, say: &mut Say) -> String;
+
     /// A remark that derivation `place` is to be made.
     fn plan(&self, place: usize, say: &mut Say) -> String;
 
     /// Something that the question or a derivation before `done` says.
     fn restate(&self, done: usize, say: &mut Say) -> String;
+
+    /// The name and the value of something that the question or a derivation before `done` says.
+    fn known(&self, done: usize, dice: &mut Dice) -> (String, String);
+
+    /// What derivation `place` is about, without an article. The conclusion is about what the last one is about.
+    fn topic(&self, place: usize) -> String;
 
     /// The answer: one or more texts, each of which is needed.
     fn conclude(&self, say: &mut Say) -> Vec<String>;

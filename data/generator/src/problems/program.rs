@@ -216,6 +216,10 @@ impl Work for Program {
         }
         let done = done.min(self.stages.len());
         let place = say.dice.below(done).max(say.dice.below(done));
+        self.check(place, say)
+    }
+
+    fn check(&self, place: usize, say: &mut Say) -> String {
         self.derive(place, say)
     }
 
@@ -229,11 +233,19 @@ impl Work for Program {
             let what = self.stages[say.dice.below(self.stages.len())].what(self.voice);
             return fill(say.voice.pick(&mut say.dice, &phrases::TASK), &[("what", &what)]);
         }
-        let place = say.dice.below(done.min(self.stages.len()) + 1);
-        let name = if place == 0 { self.list } else { self.identifiers[place - 1] };
-        let value = format!("`{}`", shown(&self.results[place], place == self.stages.len()));
-        let texts = [("name", &*format!("`{name}`")), ("value", &*value), ("unit", "")];
+        let (name, value) = self.known(done, &mut say.dice);
+        let texts = [("name", &*format!("`{name}`")), ("value", &*format!("`{value}`")), ("unit", "")];
         fill(say.voice.pick(&mut say.dice, &phrases::RESTATE), &texts)
+    }
+
+    fn known(&self, done: usize, dice: &mut Dice) -> (String, String) {
+        let place = dice.below(done.min(self.stages.len()) + 1);
+        let name = if place == 0 { self.list } else { self.identifiers[place - 1] };
+        (name.to_string(), shown(&self.results[place], place == self.stages.len()))
+    }
+
+    fn topic(&self, place: usize) -> String {
+        self.identifiers[place.min(self.stages.len() - 1)].to_string()
     }
 
     fn conclude(&self, say: &mut Say) -> Vec<String> {

@@ -3,6 +3,7 @@
 //! Nothing in the structure of a trace depends on the voice. The same seed gives the same problems, steps and labels in
 //! both, so whatever a pruner loses from one to the other it owes to words.
 
+pub mod openers;
 pub mod phrases;
 
 use clap::ValueEnum;

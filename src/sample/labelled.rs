@@ -1,0 +1,169 @@
+//! The labelled steps of any corpus.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use asap_generator::{Labelled, answer_place};
+use asap_kernels::answers::answer;
+use asap_kernels::code_fences::{Blocks, Turn};
+use asap_kernels::steps::steps;
+use asap_pipelines::corpus::Corpus;
+use asap_pipelines::session::session;
+use asap_udfs::Settings;
+use asap_udfs::llm::Llm;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type};
+use datafusion::functions::core::expr_ext::FieldAccessor;
+use datafusion::prelude::{SessionContext, cast, col, ident};
+use futures::StreamExt;
+
+use crate::failure::Failure;
+use crate::output::{complain, count};
+use crate::progress::Opening;
+
+/// Columns that may say what each step does.
+const FUNCTIONS: [&str; 2] = ["functions", "function"];
+
+/// What was read of a corpus.
+#[derive(Default)]
+pub struct Read {
+    /// The steps that have a label.
+    pub steps: Vec<Labelled>,
+    /// The chains that they are of.
+    pub chains: usize,
+    /// Where in its chain each answer first stands, in order; a chain that never states it is not among them.
+    pub places: Vec<f64>,
+    /// Rows without a chain or without labels.
+    left_out: u64,
+}
+
+/// Reads a corpus with a column of labels.
+///
+/// # Errors
+/// If it cannot be read, if it has no such column, or if a chain has not as many steps as labels.
+pub async fn read(location: &str, labels: &str) -> Result<Read, Failure> {
+    let context = session(Settings::default(), &Llm::default())?;
+    let opening = Opening::of(&[location.to_string()], false);
+    let corpus = Corpus::open(&context.state(), location, None).await?;
+    drop(opening);
+    corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+    check(&corpus, location, labels)?;
+    let mut read = Read::default();
+    read_rows(&context, &corpus, labels, &mut read).await?;
+    if read.steps.is_empty() {
+        return Err(Failure::Failed(format!("no step in {location} has a label")));
+    }
+    if read.left_out > 0 {
+        complain(&format!("note: {} rows without a chain or without labels are left out", count(read.left_out)));
+    }
+    read.places.sort_by(f64::total_cmp);
+    Ok(read)
+}
+
+/// Whether there is a column of lists by that name.
+fn check(corpus: &Corpus, location: &str, labels: &str) -> Result<(), Failure> {
+    let schema = corpus.schema();
+    let Ok(field) = schema.field_with_name(labels) else {
+        let names = corpus.original_columns().join(", ");
+        return Err(Failure::Usage(format!("{location} has no column {labels}; there are: {names}")));
+    };
+    match field.data_type() {
+        DataType::List(_) | DataType::LargeList(_) => Ok(()),
+        other => Err(Failure::Usage(format!("{labels} is {other}, not a list with a label for each step"))),
+    }
+}
+
+async fn read_rows(context: &SessionContext, corpus: &Corpus, labels: &str, read: &mut Read) -> Result<(), Failure> {
+    let texts = || DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)));
+    let schema = corpus.schema();
+    let functions = FUNCTIONS.into_iter().find(|name| {
+        let field = schema.field_with_name(name);
+        field.is_ok_and(|field| matches!(field.data_type(), DataType::List(_) | DataType::LargeList(_)))
+    });
+    let mut columns = vec![
+        cast(col("source").field("file"), DataType::Utf8View).alias("file"),
+        col("source").field("row").alias("row"),
+        cast(col("cot"), DataType::Utf8View).alias("cot"),
+        cast(col("answer"), DataType::Utf8View).alias("answer"),
+        cast(ident(labels), texts()).alias("labels"),
+    ];
+    columns.extend(functions.map(|name| cast(ident(name), texts()).alias("functions")));
+    let rows = context.read_table(Arc::new(corpus.view(&context.state())?))?.select(columns)?;
+    let rows = rows.sort_by(vec![col("file"), col("row")])?;
+    let mut batches = rows.execute_stream().await?;
+    while let Some(batch) = batches.next().await {
+        match batch {
+            Ok(batch) => read_batch(&batch, read)?,
+            Err(error) => return Err(corpus.named(&context.state(), error).await.into()),
+        }
+    }
+    Ok(())
+}
+
+fn read_batch(batch: &RecordBatch, read: &mut Read) -> Result<(), Failure> {
+    let [files, chains, answers] = [0, 2, 3].map(|column| batch.column(column).as_string_view());
+    let rows = batch.column(1).as_primitive::<Int64Type>();
+    let labels = batch.column(4).as_list::<i32>();
+    let functions = batch.columns().get(5).map(|column| column.as_list::<i32>());
+    for row in 0..batch.num_rows() {
+        if chains.is_null(row) || labels.is_null(row) {
+            read.left_out += 1;
+            continue;
+        }
+        let (chain, labels) = (chains.value(row), labels.value(row));
+        let cut = steps(chain);
+        let functions = functions.filter(|lists| lists.is_valid(row)).map(|lists| lists.value(row));
+        for (what, list) in [("labels", Some(&labels)), ("functions", functions.as_ref())] {
+            if let Some(list) = list.filter(|list| list.len() != cut.len()) {
+                let place = format!("row {} of {}", rows.value(row), files.value(row));
+                return Err(Failure::Failed(format!("{place} has {} steps and {} {what}", cut.len(), list.len())));
+            }
+        }
+        let labelled = cut.into_iter().enumerate().filter_map(|(place, text)| {
+            let function = functions.as_ref().and_then(|list| text_of(list, place));
+            Some(Labelled { text: text.to_string(), label: text_of(&labels, place)?, function })
+        });
+        read.steps.extend(labelled);
+        read.chains += 1;
+        if answers.is_valid(row) {
+            read.places.extend(answer_place(chain, &stated(answers.value(row))));
+        }
+    }
+    Ok(())
+}
+
+/// The text at a place of a list, if there is one.
+fn text_of(list: &ArrayRef, place: usize) -> Option<String> {
+    let texts = list.as_string::<i32>();
+    texts.is_valid(place).then(|| texts.value(place).to_string())
+}
+
+/// What a response states: its final answer, else its last block of code, else all of it.
+fn stated(response: &str) -> Cow<'_, str> {
+    answer(response).or_else(|| last_block(response).map(Cow::Owned)).unwrap_or(Cow::Borrowed(response))
+}
+
+fn last_block(text: &str) -> Option<String> {
+    let (mut blocks, mut open, mut last) = (Blocks::default(), Vec::new(), None);
+    for line in text.lines() {
+        match blocks.read(line) {
+            Some(Turn::Opens(_)) => open.clear(),
+            Some(Turn::Closes) => last = Some(open.join("\n")),
+            None if blocks.is_open() => open.push(line),
+            None => {}
+        }
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_states_its_answer_its_program_or_all_that_it_says() {
+        assert_eq!(stated("Hence \\boxed{12}."), "12");
+        assert_eq!(stated("First:\n```\nx\n```\nThen:\n```python\na\n\nb\n```\nThat is all."), "a\n\nb");
+        assert_eq!(stated("14:05"), "14:05");
+    }
+}
