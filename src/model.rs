@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::output::{SummaryFormat, complain, count, print_as};
 
 /// How long is measured.
-const MEASURED: Duration = Duration::from_secs(5);
+const MEASURED: Duration = Duration::from_secs(2);
 /// What a round of rows takes at least before it counts: shorter ones measure the clock.
 const ROUND: Duration = Duration::from_millis(250);
 /// Steps of a row at first, and at most: about 30 and 1,000 tokens.
