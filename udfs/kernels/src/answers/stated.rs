@@ -29,9 +29,13 @@ fn statements(step: &str) -> Vec<Cow<'_, str>> {
     let sentences = step.lines().flat_map(|line| line.split(". "));
     let concluded = sentences.flat_map(|sentence| {
         let sentence = sentence.trim_end_matches(['.', '!', '?', ',', ';', ' ', '*']);
-        ["=", " is "].map(|relation| behind_last(sentence, relation))
+        // In "x = 5, right" the answer ends at the comma, in "x = 5, 7" it does not.
+        ["=", " is "]
+            .map(|relation| behind_last(sentence, relation))
+            .map(|end| [end, end.split(", ").next().unwrap_or(end)])
     });
-    stated.extend(concluded.map(|stated| Cow::Borrowed(stated.trim_matches(['*', ' ', '$']))));
+    let concluded = concluded.flatten().map(|stated| stated.trim_matches(['*', ' ', '$']));
+    stated.extend(concluded.map(Cow::Borrowed));
     stated.extend(extract::answer(step));
     stated.retain(|stated| !stated.trim().is_empty());
     stated
