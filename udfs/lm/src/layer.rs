@@ -243,11 +243,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// If weights cannot be read.
     pub fn linear<M: Projection>(&self, linear: &Linear<M>, x: &[f32], to: &mut [f32], write: Update) -> Result<()> {
-        linear.weight.multiply(x, to, write, self.cores)?;
-        match &linear.bias {
-            Some(bias) => ops::read([bias], |[bias]| ops::add_to_rows(to, bias)),
-            None => Ok(()),
-        }
+        linear.multiply(x, to, write, self.cores)
     }
 
     fn norm(&self, rows: &mut [f32], weight: &Tensor) -> Result<()> {

@@ -1,7 +1,8 @@
-//! A model's `config.json`, in the style of transformers 4 or 5, read into what the decoder computes.
+//! A model's `config.json`, in the style of transformers 4 or 5, read into what the decoder computes, or an encoder.
 //!
 //! Whatever could change the result and is not known here is refused by name.
 
+mod encoder;
 mod fields;
 mod rope;
 
@@ -9,6 +10,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::{LmError, Result};
+pub use encoder::{EncoderConfig, EncoderFamily};
 use fields::{Fields, json};
 pub use rope::{RopeConfig, RopeScaling};
 

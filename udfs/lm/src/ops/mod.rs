@@ -5,9 +5,11 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+mod attend_all;
 mod attention;
 mod bf16;
 mod exp;
+mod gelu;
 mod gemm;
 mod norm;
 mod pool;
@@ -23,13 +25,15 @@ use rayon::prelude::*;
 
 use super::Result;
 use asap_kernels::vectorized::vectorized;
+pub use attend_all::{Scores, attend_all};
 pub use attention::{Sequence, Softmax, attend};
 pub use bf16::Bf16Matrix;
 pub use exp::{SumOfExponentials, exp, max};
+pub use gelu::gelu_rows;
 pub use gemm::{Cores, Matrix, Update, multiply};
-pub use norm::rms_norm_rows;
+pub use norm::{layer_norm_rows, rms_norm_rows};
 pub use pool::Pool;
-pub use projection::{Linear, Projection, Weight};
+pub use projection::{Linear, Projection, Transposed, Weight};
 pub use rotate::{Direction, rotate_rows};
 pub use stored::{StoredMatrix, multiply_stored};
 pub use swiglu::swiglu_rows;

@@ -1,4 +1,4 @@
-//! Root mean square normalisation.
+//! Normalisation of rows: by the root of their mean square, and to mean 0 and variance 1.
 
 use asap_kernels::vectorized::vectorized;
 
@@ -26,4 +26,55 @@ pub fn inverse_root_mean_square(values: &[f32], epsilon: f64) -> f32 {
     }
     let squares = lanes.iter().sum::<f32>() + rest.iter().map(|x| x * x).sum::<f32>();
     (f64::from(squares) / values.len() as f64 + epsilon).sqrt().recip() as f32
+}
+
+/// Each row of `weight`'s length to mean 0 and variance 1, multiplied by `weight`, plus `bias`.
+pub fn layer_norm_rows(rows: &mut [f32], weight: &[f32], bias: &[f32], epsilon: f64) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for row in rows.chunks_exact_mut(weight.len()) {
+                let mean = sum(row) / row.len() as f32;
+                row.iter_mut().for_each(|x| *x -= mean);
+                let scale = inverse_root_mean_square(row, epsilon);
+                row.iter_mut().zip(weight.iter().zip(bias)).for_each(|(x, (w, b))| *x = *x * scale * w + b);
+            }
+        },
+    );
+}
+
+#[inline(always)]
+fn sum(values: &[f32]) -> f32 {
+    let (chunks, rest) = values.as_chunks::<16>();
+    let mut lanes = [0.0_f32; 16];
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += x);
+    }
+    lanes.iter().sum::<f32>() + rest.iter().sum::<f32>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn layer_norms_agree_with_the_definition(
+            values in prop::collection::vec(-9.0_f32..9.0, 2..80), weight in -2.0_f32..2.0, bias in -2.0_f32..2.0,
+        ) {
+            let count = values.len();
+            let mean = values.iter().map(|x| f64::from(*x)).sum::<f64>() / count as f64;
+            let variance = values.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / count as f64;
+            let mut row = values.clone();
+            layer_norm_rows(&mut row, &vec![weight; count], &vec![bias; count], 1e-5);
+            for (found, x) in row.iter().zip(&values) {
+                let scaled = (f64::from(*x) - mean) / (variance + 1e-5).sqrt();
+                let expected = scaled * f64::from(weight) + f64::from(bias);
+                // Subtracting the mean loses the last digits of values that are nearly the same.
+                let tolerance = 1e-5 + 1e-5 / (variance + 1e-5).sqrt();
+                prop_assert!((f64::from(*found) - expected).abs() < tolerance, "{found} against {expected}");
+            }
+        }
+    }
 }

@@ -1,0 +1,238 @@
+//! The `config.json` of an encoder that classifies tokens.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::HARMLESS;
+use super::fields::{Fields, json};
+use crate::{LmError, Result};
+
+/// The architectures that the encoder computes. They share one forward and differ in where positions begin and in how their
+/// tokenizers mark words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EncoderFamily {
+    /// XLM-RoBERTa: tokens of SentencePiece, positions that begin behind that of padding.
+    XlmRoberta,
+    /// BERT: tokens of WordPiece, positions from 0.
+    Bert,
+}
+
+impl EncoderFamily {
+    const ALL: [(Self, &str, &str); 2] = [
+        (Self::XlmRoberta, "xlm-roberta", "XLMRobertaForTokenClassification"),
+        (Self::Bert, "bert", "BertForTokenClassification"),
+    ];
+}
+
+/// The shape of an encoder that gives each token one of two labels, with the field names of `config.json`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EncoderConfig {
+    /// The architecture (`model_type`).
+    pub family: EncoderFamily,
+    /// Rows of the embedding.
+    pub vocab_size: usize,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Width between the projections of a layer's MLP.
+    pub intermediate_size: usize,
+    /// Layers.
+    pub num_hidden_layers: usize,
+    /// Heads; a divisor of the hidden size.
+    pub num_attention_heads: usize,
+    /// Rows of the table of positions.
+    pub max_position_embeddings: usize,
+    /// Rows of the table of token types, of which the first is used.
+    pub type_vocab_size: usize,
+    /// Added to the variance in every norm.
+    pub layer_norm_eps: f64,
+    /// The id of padding, from which XLM-RoBERTa counts positions.
+    pub pad_token_id: u32,
+    /// What in the file is not known, without changing what is computed.
+    pub notes: Vec<String>,
+}
+
+const READ: &[&str] = &[
+    "add_cross_attention",
+    "architectures",
+    "dtype",
+    "hidden_act",
+    "hidden_size",
+    "id2label",
+    "intermediate_size",
+    "is_decoder",
+    "layer_norm_eps",
+    "max_position_embeddings",
+    "model_type",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "pad_token_id",
+    "position_embedding_type",
+    "tie_word_embeddings",
+    "torch_dtype",
+    "type_vocab_size",
+    "vocab_size",
+];
+
+/// What changes nothing in a trained encoder, beside what changes nothing in a decoder.
+const HARMLESS_TO_ENCODERS: &[&str] = &[
+    "attention_probs_dropout_prob",
+    "classifier_dropout",
+    "directionality",
+    "gradient_checkpointing",
+    "hidden_dropout_prob",
+    "output_past",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
+    "pooler_type",
+];
+
+impl EncoderConfig {
+    /// Reads `config.json` of a model's folder.
+    ///
+    /// # Errors
+    /// If the file is missing, is not JSON, lacks a field, or names something that the encoder does not compute: first of
+    /// all another model than one that gives tokens one of two labels.
+    pub fn load(folder: &Path) -> Result<Self> {
+        let path = folder.join("config.json");
+        let text = fs::read_to_string(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
+        Self::parse(&text).map_err(|found| LmError::Unsupported { path, found })
+    }
+
+    /// Reads the text of a `config.json`; the error says which field is wrong and what is supported.
+    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+        let value = json(text).map_err(|error| format!("not JSON: {error}"))?;
+        let fields = Fields::new(value.as_object().ok_or("expected a JSON object")?, "");
+        let family = family(&fields)?;
+        let is_known = |key: &str| [READ, HARMLESS, HARMLESS_TO_ENCODERS].iter().any(|keys| keys.contains(&key));
+        let notes = fields.unknown(|key| is_known(key) || key.starts_with('_'))?;
+        refuse_unsupported(&fields)?;
+        let config = Self {
+            family,
+            vocab_size: fields.required("vocab_size", Fields::count)?,
+            hidden_size: fields.required("hidden_size", Fields::count)?,
+            intermediate_size: fields.required("intermediate_size", Fields::count)?,
+            num_hidden_layers: fields.required("num_hidden_layers", Fields::count)?,
+            num_attention_heads: fields.required("num_attention_heads", Fields::count)?,
+            max_position_embeddings: fields.required("max_position_embeddings", Fields::count)?,
+            type_vocab_size: fields.required("type_vocab_size", Fields::count)?,
+            layer_norm_eps: fields.required("layer_norm_eps", Fields::number)?,
+            pad_token_id: pad_token_id(&fields, family)?,
+            notes,
+        };
+        let (heads, hidden) = (config.num_attention_heads, config.hidden_size);
+        if !hidden.is_multiple_of(heads) {
+            return Err(format!("{heads} attention heads do not divide hidden_size {hidden}"));
+        }
+        Ok(config)
+    }
+
+    /// Tokens that the encoder can read at once.
+    pub fn window(&self) -> usize {
+        self.max_position_embeddings.saturating_sub(self.first_position())
+    }
+
+    /// The position of a text's first token.
+    pub fn first_position(&self) -> usize {
+        match self.family {
+            EncoderFamily::XlmRoberta => self.pad_token_id as usize + 1,
+            EncoderFamily::Bert => 0,
+        }
+    }
+}
+
+/// What is there is said by model_type, what is asked of it by the architecture: both must fit.
+fn family(fields: &Fields) -> std::result::Result<EncoderFamily, String> {
+    let model_type = fields.text("model_type")?.unwrap_or_default();
+    let named = fields.texts("architectures")?.unwrap_or_default();
+    let known = EncoderFamily::ALL
+        .into_iter()
+        .find(|(_, name, architecture)| *name == model_type && named.contains(architecture));
+    let labels = fields.get("id2label").and_then(Value::as_object).map_or(2, Map::len);
+    match known {
+        Some((family, ..)) if labels == 2 => Ok(family),
+        _ => Err(format!(
+            "expected a classifier of tokens with 2 labels, model_type xlm-roberta or bert and architectures \
+             XLMRobertaForTokenClassification or BertForTokenClassification; found model_type '{model_type}', architectures \
+             {named:?}, {labels} labels: name the folder of an LLMLingua-2 model, such as \
+             microsoft/llmlingua-2-xlm-roberta-large-meetingbank"
+        )),
+    }
+}
+
+fn refuse_unsupported(fields: &Fields) -> std::result::Result<(), String> {
+    for (key, expected) in [("hidden_act", "gelu"), ("position_embedding_type", "absolute")] {
+        if let Some(found) = fields.text(key)?.filter(|found| *found != expected) {
+            return Err(format!("{key} '{found}' is not supported: expected {expected}"));
+        }
+    }
+    for key in ["is_decoder", "add_cross_attention"] {
+        if fields.flag(key)? == Some(true) {
+            return Err(format!("{key} is not supported: expected false"));
+        }
+    }
+    Ok(())
+}
+
+fn pad_token_id(fields: &Fields, family: EncoderFamily) -> std::result::Result<u32, String> {
+    match fields.get("pad_token_id").map(|id| (id, id.as_u64().and_then(|id| u32::try_from(id).ok()))) {
+        Some((_, Some(id))) => Ok(id),
+        Some((found, None)) => Err(format!("pad_token_id must be a token's id, found {found}")),
+        // As transformers has it.
+        None => Ok(if family == EncoderFamily::XlmRoberta { 1 } else { 0 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn with(changes: Value) -> std::result::Result<EncoderConfig, String> {
+        let mut config = json!({
+            "architectures": ["XLMRobertaForTokenClassification"], "model_type": "xlm-roberta", "hidden_act": "gelu",
+            "hidden_size": 64, "intermediate_size": 128, "max_position_embeddings": 514, "num_attention_heads": 4,
+            "num_hidden_layers": 2, "layer_norm_eps": 1e-5, "type_vocab_size": 1, "vocab_size": 1600, "pad_token_id": 1,
+            "output_past": true, "position_embedding_type": "absolute", "attention_probs_dropout_prob": 0.1,
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        EncoderConfig::parse(&config.to_string())
+    }
+
+    #[test]
+    fn positions_begin_behind_that_of_padding_only_in_xlm_roberta() {
+        let xlm = with(json!({"id2label": {"0": "drop", "1": "keep"}})).unwrap();
+        assert_eq!((xlm.first_position(), xlm.window(), xlm.notes.len()), (2, 512, 0));
+        let bert = json!({"architectures": ["BertForTokenClassification"], "model_type": "bert", "pad_token_id": 0,
+            "max_position_embeddings": 512, "made_by": "us"});
+        let bert = with(bert).unwrap();
+        assert_eq!((bert.first_position(), bert.window(), bert.notes.len()), (0, 512, 1));
+    }
+
+    #[test]
+    fn what_is_no_classifier_with_two_labels_is_refused_by_name() {
+        let cases = [
+            (json!({"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}), "'qwen2'"),
+            (json!({"architectures": ["XLMRobertaForMaskedLM"]}), "XLMRobertaForMaskedLM"),
+            (json!({"model_type": "bert"}), "'bert'"),
+            (json!({"architectures": null}), "architectures []"),
+            (json!({"id2label": {"0": "a", "1": "b", "2": "c"}}), "3 labels"),
+            (json!({"hidden_act": "gelu_new"}), "'gelu_new' is not supported: expected gelu"),
+            (json!({"position_embedding_type": "relative_key"}), "'relative_key'"),
+            (json!({"is_decoder": true}), "is_decoder"),
+            (json!({"num_attention_heads": 5}), "5 attention heads do not divide"),
+            (json!({"embedding_size": 32}), "embedding_size"),
+            (json!({"pad_token_id": -1}), "pad_token_id must be"),
+            (json!({"hidden_size": null}), "hidden_size is missing"),
+        ];
+        for (changes, named) in cases {
+            let error = with(changes.clone()).expect_err(&changes.to_string());
+            assert!(error.contains(named), "{changes}: {error}");
+        }
+    }
+}
