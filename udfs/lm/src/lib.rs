@@ -12,12 +12,14 @@
 //! | [`decoder`], `pass`, `layer`, [`output`], `cuda` | tokens through the layers, on processors and on a GPU |
 //! | `row`, `scorer`, `loaded`, `thread` | a chain's scores: what is asked, packed and remembered |
 //! | `prompt`, [`generate`], [`sampling`] | conversations, and answers to them |
+//! | [`compressor`] | texts of which the likeliest words stay |
 //! | [`example`] | rows as the tokens that a model is trained on |
 //! | `locate`, `fingerprint` | where a model lies that is named; what it is, whatever its folder is called |
 //! | [`train`] | gradients, optimizer, a model's folder |
 //! | [`memo`] | what is remembered |
 
 mod byte_level;
+pub mod compressor;
 pub mod config;
 mod counted;
 #[cfg(feature = "cuda")]
@@ -52,6 +54,7 @@ pub mod weights;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use compressor::Compressor;
 pub use fingerprint::{fingerprint, model_files};
 pub use greedy::GreedilyPruned;
 pub use joined::Joined;
@@ -103,6 +106,9 @@ pub enum LmError {
     /// A chat template fails on a conversation.
     #[error("the model's chat template: {0}")]
     Prompt(String),
+    /// A text cannot be compressed as it was asked for.
+    #[error("{0}")]
+    Compression(String),
     /// A text could not be tokenised.
     #[error("the tokenizer failed: {0}")]
     Tokenize(String),

@@ -88,7 +88,7 @@ impl<M: Weight> Weights<M> {
                 _ => files.read(name, shape, DType::F32),
             }
         })?;
-        for (name, (path, _)) in files.tensors.iter().filter(|(name, _)| !used.contains(*name)) {
+        for (name, path) in files.names().filter(|(name, _)| !used.contains(*name)) {
             weights.check_unused(name, path, config, &files)?;
         }
         Ok(weights)
@@ -193,7 +193,7 @@ impl LayerWeights {
 }
 
 /// The safetensors files of a folder with the place of every tensor.
-struct Files {
+pub(crate) struct Files {
     /// Where to look a missing tensor up.
     list: PathBuf,
     tensors: BTreeMap<String, (PathBuf, Place)>,
@@ -206,7 +206,11 @@ struct Place {
 }
 
 impl Files {
-    fn open(folder: &Path) -> Result<Self> {
+    /// Reads what `model.safetensors` says it holds, or the shards that `model.safetensors.index.json` names.
+    ///
+    /// # Errors
+    /// If a file is missing, cut short or none, or a tensor is there twice.
+    pub(crate) fn open(folder: &Path) -> Result<Self> {
         let single = folder.join("model.safetensors");
         let index = folder.join("model.safetensors.index.json");
         let (list, shards) = match index.exists() && !single.exists() {
@@ -236,8 +240,16 @@ impl Files {
         }
     }
 
+    /// The tensors by name, each with its file.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.tensors.iter().map(|(name, (path, _))| (name.as_str(), path.as_path()))
+    }
+
     /// A tensor in f32 or, rounded to it, in bf16 or f16.
-    fn read(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {
+    ///
+    /// # Errors
+    /// If it is missing, or has another shape or another kind of numbers.
+    pub(crate) fn read(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {
         match dtype {
             DType::BF16 => self.read_as(name, shape, bf16::from_f32),
             DType::F16 => self.read_as(name, shape, f16::from_f32),

@@ -1,0 +1,222 @@
+//! The encoder of [`Compressor`](super::Compressor): XLM-RoBERTa or BERT with a head that gives each token two labels.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use candle_core::{DType, Tensor};
+
+use super::super::config::{EncoderConfig, EncoderFamily};
+use super::super::ops::{self, Cores, Linear, Pool, Scores, Transposed, Update, Weight};
+use super::super::weights::Files;
+use super::super::{LmError, Result};
+
+/// The label of tokens that are kept.
+const KEEP: usize = 1;
+
+/// Tensors that carry nothing that is computed here: numbers from 0 on, and a layer that classifies whole texts.
+const UNUSED: [&str; 3] = ["embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"];
+
+/// A token of a text and its row in the table of positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub(super) id: u32,
+    pub(super) position: usize,
+}
+
+/// An encoder in f32; each weight under the name that Hugging Face gives it.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    pub(super) config: EncoderConfig,
+    /// `embeddings.word_embeddings.weight`, [vocabulary, hidden].
+    words: Tensor,
+    /// The mean of these rows: what a token has that was added to the tokenizer and not to the model.
+    mean_word: Vec<f32>,
+    /// `embeddings.position_embeddings.weight`, [positions, hidden].
+    positions: Tensor,
+    /// `embeddings.token_type_embeddings.weight`, [types, hidden]; a text is of the first.
+    types: Tensor,
+    /// `embeddings.LayerNorm`.
+    norm: Norm,
+    layers: Vec<Layer>,
+    /// `classifier`, [2, hidden].
+    classifier: Linear<Transposed>,
+    rooms: Pool<Room>,
+}
+
+#[derive(Debug)]
+struct Layer {
+    /// `attention.self.{query, key, value}`, [hidden, hidden] each.
+    qkv: [Linear<Transposed>; 3],
+    /// `attention.output.dense`, [hidden, hidden].
+    gathered: Linear<Transposed>,
+    /// `attention.output.LayerNorm`.
+    gathered_norm: Norm,
+    /// `intermediate.dense`, [intermediate, hidden].
+    wide: Linear<Transposed>,
+    /// `output.dense`, [hidden, intermediate].
+    narrow: Linear<Transposed>,
+    /// `output.LayerNorm`.
+    narrow_norm: Norm,
+}
+
+/// A norm to mean 0 and variance 1.
+#[derive(Debug)]
+struct Norm {
+    weight: Tensor,
+    bias: Tensor,
+}
+
+/// What a text needs between its products.
+#[derive(Debug, Default)]
+struct Room {
+    x: Vec<f32>,
+    qkv: [Vec<f32>; 3],
+    gathered: Vec<f32>,
+    wide: Vec<f32>,
+    scores: Scores,
+}
+
+/// The tensors of a folder, with the names of those that were asked for.
+struct Named {
+    files: Files,
+    used: BTreeSet<String>,
+}
+
+impl Named {
+    fn tensor(&mut self, name: String, shape: &[usize]) -> Result<Tensor> {
+        let tensor = self.files.read(&name, shape, DType::F32)?;
+        self.used.insert(name);
+        Ok(tensor)
+    }
+
+    fn linear(&mut self, name: String, outputs: usize, inputs: usize) -> Result<Linear<Transposed>> {
+        let weight = Transposed::new(self.tensor(format!("{name}.weight"), &[outputs, inputs])?)?;
+        Ok(Linear { weight, bias: Some(self.tensor(format!("{name}.bias"), &[outputs])?) })
+    }
+
+    fn norm(&mut self, name: String, width: usize) -> Result<Norm> {
+        let weight = self.tensor(format!("{name}.weight"), &[width])?;
+        Ok(Norm { weight, bias: self.tensor(format!("{name}.bias"), &[width])? })
+    }
+
+    fn layer(&mut self, prefix: &str, config: &EncoderConfig) -> Result<Layer> {
+        let (hidden, wide) = (config.hidden_size, config.intermediate_size);
+        let mut own = |name: &str| self.linear(format!("{prefix}.attention.self.{name}"), hidden, hidden);
+        Ok(Layer {
+            qkv: [own("query")?, own("key")?, own("value")?],
+            gathered: self.linear(format!("{prefix}.attention.output.dense"), hidden, hidden)?,
+            gathered_norm: self.norm(format!("{prefix}.attention.output.LayerNorm"), hidden)?,
+            wide: self.linear(format!("{prefix}.intermediate.dense"), wide, hidden)?,
+            narrow: self.linear(format!("{prefix}.output.dense"), hidden, wide)?,
+            narrow_norm: self.norm(format!("{prefix}.output.LayerNorm"), hidden)?,
+        })
+    }
+
+    /// What is not asked for could be a layer that the config does not tell of.
+    fn refuse_others(&self, config: &EncoderConfig) -> Result<()> {
+        let is_other = |name: &str| !self.used.contains(name) && !UNUSED.iter().any(|unused| name.ends_with(unused));
+        match self.files.names().find(|(name, _)| is_other(name)) {
+            None => Ok(()),
+            Some((name, path)) => {
+                let found = format!(
+                    "tensor '{name}' is not part of a {:?} classifier as config.json describes it",
+                    config.family
+                );
+                Err(LmError::Unsupported { path: path.to_path_buf(), found })
+            }
+        }
+    }
+}
+
+impl Encoder {
+    /// Reads the weights of a folder, in f32, f16 or bf16.
+    ///
+    /// # Errors
+    /// If a file is missing or cut short, or tensors are others than the config calls for.
+    pub(super) fn load(folder: &Path, config: EncoderConfig) -> Result<Self> {
+        let base = match config.family {
+            EncoderFamily::XlmRoberta => "roberta",
+            EncoderFamily::Bert => "bert",
+        };
+        let mut named = Named { files: Files::open(folder)?, used: BTreeSet::new() };
+        let hidden = config.hidden_size;
+        let mut table = |name, rows| named.tensor(format!("{base}.embeddings.{name}.weight"), &[rows, hidden]);
+        let words = table("word_embeddings", config.vocab_size)?;
+        let positions = table("position_embeddings", config.max_position_embeddings)?;
+        let types = table("token_type_embeddings", config.type_vocab_size)?;
+        let norm = named.norm(format!("{base}.embeddings.LayerNorm"), hidden)?;
+        let layer = |layer| named.layer(&format!("{base}.encoder.layer.{layer}"), &config);
+        let layers = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
+        let classifier = named.linear("classifier".to_string(), 2, hidden)?;
+        named.refuse_others(&config)?;
+        let mean_word = words.mean(0)?.to_vec1()?;
+        let rooms = Pool::default();
+        Ok(Self { config, words, mean_word, positions, types, norm, layers, classifier, rooms })
+    }
+
+    /// The probability of each token of a text that it is kept, on the calling thread or with products on all cores.
+    ///
+    /// # Errors
+    /// If the weights make something else than numbers of it.
+    pub(super) fn keep(&self, tokens: &[Placed], cores: Cores) -> Result<Vec<f32>> {
+        self.rooms.with(|room| {
+            self.embed(tokens, &mut room.x)?;
+            self.layers.iter().try_for_each(|layer| self.pass(layer, room, cores))?;
+            let mut logits = vec![0.0; 2 * tokens.len()];
+            self.classifier.multiply(&room.x, &mut logits, Update::Replace, cores)?;
+            let keep: Vec<f32> = logits.as_chunks().0.iter().map(softmax_of_keep).collect();
+            match keep.iter().all(|keep| keep.is_finite()) {
+                true => Ok(keep),
+                false => Err(LmError::Compression(
+                    "the encoder computes something else than numbers: expected weights that are finite, of a trained model"
+                        .to_string(),
+                )),
+            }
+        })
+    }
+
+    fn embed(&self, tokens: &[Placed], x: &mut Vec<f32>) -> Result<()> {
+        let hidden = self.config.hidden_size;
+        x.clear();
+        ops::read([&self.words, &self.positions, &self.types], |[words, positions, types]| {
+            for Placed { id, position } in tokens {
+                let word = words.chunks_exact(hidden).nth(*id as usize).unwrap_or(&self.mean_word);
+                let position = &positions[position * hidden..][..hidden];
+                x.extend(
+                    word.iter().zip(types).zip(position).map(|((word, of_type), position)| word + of_type + position),
+                );
+            }
+        })?;
+        self.norm(&self.norm, x)
+    }
+
+    fn pass(&self, layer: &Layer, room: &mut Room, cores: Cores) -> Result<()> {
+        let EncoderConfig { hidden_size: hidden, intermediate_size, num_attention_heads: heads, .. } = self.config;
+        let Room { x, qkv, gathered, wide, scores } = room;
+        for (linear, to) in layer.qkv.iter().zip(qkv.iter_mut()) {
+            to.resize(x.len(), 0.0);
+            linear.multiply(x, to, Update::Replace, cores)?;
+        }
+        gathered.resize(x.len(), 0.0);
+        ops::attend_all(qkv.each_ref().map(Vec::as_slice), heads, hidden / heads, scores, gathered, cores);
+        layer.gathered.multiply(gathered, x, Update::Add, cores)?;
+        self.norm(&layer.gathered_norm, x)?;
+
+        wide.resize(x.len() / hidden * intermediate_size, 0.0);
+        layer.wide.multiply(x, wide, Update::Replace, cores)?;
+        ops::gelu_rows(wide);
+        layer.narrow.multiply(wide, x, Update::Add, cores)?;
+        self.norm(&layer.narrow_norm, x)
+    }
+
+    fn norm(&self, norm: &Norm, rows: &mut [f32]) -> Result<()> {
+        let epsilon = self.config.layer_norm_eps;
+        ops::read([&norm.weight, &norm.bias], |[weight, bias]| ops::layer_norm_rows(rows, weight, bias, epsilon))
+    }
+}
+
+fn softmax_of_keep(logits: &[f32; 2]) -> f32 {
+    let highest = logits[0].max(logits[1]);
+    let weights = logits.map(|logit| (logit - highest).exp());
+    weights[KEEP] / (weights[0] + weights[1])
+}

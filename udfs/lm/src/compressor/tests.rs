@@ -1,0 +1,239 @@
+//! Texts against those of the published code, and what is no text, no rate or no model.
+
+use super::*;
+use crate::testing::golden;
+use candle_core::{DType, Device, Tensor, safetensors};
+use regex::Regex;
+use serde_json::Value;
+use std::collections::HashMap;
+use tempfile::TempDir;
+
+const MODELS: [&str; 2] = ["xlm-roberta-large-tiny", "bert-base-multilingual-cased-tiny"];
+
+type Tensors = HashMap<String, Tensor>;
+
+/// A line of `tests/goldens/llmlingua2/*/{goldens,hard}.jsonl`.
+#[derive(serde::Deserialize)]
+struct Golden {
+    text: String,
+    rate: f64,
+    kwargs: Kwargs,
+    compressed: String,
+    /// Whether the model has no rows for `[NEW0]` to `[NEW99]`.
+    #[serde(default)]
+    without_new: bool,
+}
+
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
+struct Kwargs {
+    force_tokens: Vec<String>,
+    force_reserve_digit: bool,
+    drop_consecutive: bool,
+}
+
+impl Golden {
+    fn options(&self) -> Options {
+        Options {
+            force_tokens: self.kwargs.force_tokens.clone(),
+            reserve_digits: self.kwargs.force_reserve_digit,
+            drop_consecutive: self.kwargs.drop_consecutive,
+        }
+    }
+
+    fn compress(&self, compressor: &Compressor) -> String {
+        compressor.compress(&self.text, self.rate, &self.options(), &weigh()).unwrap()
+    }
+}
+
+fn goldens(model: &str, file: &str) -> Vec<Golden> {
+    let text = std::fs::read_to_string(golden("llmlingua2").join(model).join(file)).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn compressor(model: &str) -> Compressor {
+    Compressor::load(&golden("llmlingua2").join(model)).unwrap()
+}
+
+/// The weight of the goldens, with the word characters of Python.
+fn weigh() -> impl Fn(&str) -> Result<usize> + Sync {
+    let pieces = Regex::new(r"[\p{L}\p{N}_]{1,4}|[^\p{L}\p{N}_\s]").unwrap();
+    move |word| Ok(pieces.find_iter(word).count())
+}
+
+/// A copy of a model with another config, other tensors and another tokenizer.
+fn changed(model: &str, change: impl Fn(&mut Value, &mut Tensors, &mut Value)) -> TempDir {
+    let (from, folder) = (golden("llmlingua2").join(model), tempfile::tempdir().unwrap());
+    let json = |name: &str| serde_json::from_slice(&std::fs::read(from.join(name)).unwrap()).unwrap();
+    let (mut config, mut tokenizer) = (json("config.json"), json("tokenizer.json"));
+    let mut tensors = safetensors::load(from.join("model.safetensors"), &Device::Cpu).unwrap();
+    change(&mut config, &mut tensors, &mut tokenizer);
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    std::fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    safetensors::save(&tensors, folder.path().join("model.safetensors")).unwrap();
+    folder
+}
+
+/// The model as it was before tokens were added to it.
+fn without_new(model: &str) -> Compressor {
+    let folder = changed(model, |config, tensors, tokenizer| {
+        config["vocab_size"] = 1500.into();
+        let is_words = |name: &&String| name.ends_with("word_embeddings.weight");
+        let words = tensors.keys().find(is_words).unwrap().clone();
+        let cut = tensors[&words].narrow(0, 0, 1500).unwrap();
+        tensors.insert(words, cut);
+        let is_new = |token: &Value| token["content"].as_str().unwrap().starts_with("[NEW");
+        tokenizer["added_tokens"].as_array_mut().unwrap().retain(|token| !is_new(token));
+    });
+    Compressor::load(folder.path()).unwrap()
+}
+
+#[test]
+fn texts_are_those_of_the_published_code() {
+    for model in MODELS {
+        let (compressor, goldens) = (compressor(model), goldens(model, "goldens.jsonl"));
+        assert_eq!(goldens.len(), 200);
+        for (line, golden) in goldens.iter().enumerate() {
+            assert_eq!(golden.compress(&compressor), golden.compressed, "{model} {line}");
+        }
+    }
+}
+
+#[test]
+fn hard_texts_are_those_of_the_published_code_with_and_without_rows_for_new_tokens() {
+    for model in MODELS {
+        let (with, without) = (compressor(model), without_new(model));
+        for (line, golden) in goldens(model, "hard.jsonl").iter().enumerate() {
+            let compressor = if golden.without_new { &without } else { &with };
+            assert_eq!(golden.compress(compressor), golden.compressed, "{model} {line}");
+        }
+    }
+}
+
+#[test]
+fn texts_become_the_same_together_as_alone() {
+    for model in MODELS {
+        let (compressor, goldens) = (compressor(model), goldens(model, "goldens.jsonl"));
+        let is_plain = |golden: &&Golden| golden.kwargs.force_tokens.is_empty();
+        let plain: Vec<&Golden> = goldens.iter().filter(is_plain).collect();
+        let texts: Vec<(&str, f64)> = plain.iter().map(|golden| (golden.text.as_str(), golden.rate)).collect();
+        let found = compressor.compress_all(&texts, &Options::default(), &weigh()).unwrap();
+        assert_eq!(found.len(), 100);
+        found.iter().zip(plain).for_each(|(found, golden)| assert_eq!(*found, golden.compressed));
+    }
+}
+
+#[test]
+fn a_rate_that_is_none_is_refused_and_at_1_a_text_stays_as_it_is() {
+    let compressor = compressor(MODELS[0]);
+    let compress = |texts: &[(&str, f64)]| compressor.compress_all(texts, &Options::default(), &weigh());
+    for rate in [0.0, -0.5, 1.000_001, f64::NAN, f64::INFINITY] {
+        let error = compress(&[("Add 2 and 3.", 0.5), ("It is 5.", rate)]).unwrap_err().to_string();
+        let expected = format!("the rate {rate} is none: expected the share of a text to keep, a number above 0");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+    let found = compress(&[("a \n\n b", 1.0), ("", 0.5), (" \n\t ", 0.5), ("", 1.0), ("Add 2.", f64::MIN_POSITIVE)]);
+    assert_eq!(found.unwrap(), ["a \n\n b", "", "", "", ""]);
+    assert_eq!(compress(&[]).unwrap(), [""; 0]);
+}
+
+#[test]
+fn line_ends_and_digits_stay_where_that_is_asked_for() {
+    for model in MODELS {
+        let options = Options { force_tokens: vec!["\n".to_string()], reserve_digits: true, drop_consecutive: true };
+        let text = "So we add 12 to it.\n\nThen of course the whole thing is as large as 345.\nDone";
+        let found = compressor(model).compress(text, 0.3, &options, &|_| Ok(1)).unwrap();
+        assert!(found.contains('\n') && !found.contains("\n\n") && !found.contains("[NEW"), "{found:?}");
+        let digits: String = found.chars().filter(char::is_ascii_digit).collect();
+        assert_eq!(digits, "12345", "{found:?}");
+        assert!(found.len() < text.len() / 2 + 10, "{found:?}");
+    }
+}
+
+#[test]
+fn force_tokens_that_are_none_are_refused_and_what_weighing_fails_with_is_handed_on() {
+    let compressor = compressor(MODELS[1]);
+    let compress = |force_tokens: Vec<String>| {
+        let options = Options { force_tokens, ..Options::default() };
+        compressor.compress("Add 2.", 0.5, &options, &weigh()).map_err(|error| error.to_string())
+    };
+    assert!(compress(vec![String::new()]).unwrap_err().contains("a force token is empty"));
+    let many = |count: usize| (0..count).map(|i| format!("a{i}")).collect();
+    assert!(compress(many(101)).unwrap_err().starts_with("101 force tokens: expected at most 100"));
+    assert!(compress(many(100)).is_ok());
+    let failing = |_: &str| Err(LmError::Tokenize("no".to_string()));
+    assert!(compressor.compress("Add 2.", 0.5, &Options::default(), &failing).is_err());
+}
+
+#[test]
+fn a_chunk_has_the_same_probabilities_to_the_bit_whoever_computes_it() {
+    for model in MODELS {
+        let (compressor, options) = (compressor(model), Options::default());
+        let rules = Rules::new(&options, &compressor.tokens, compressor.encoder.config.family).unwrap();
+        for chunk in compressor.read(&rules, &goldens(model, "goldens.jsonl")[0].text).unwrap() {
+            let [one, all] = [Cores::One, Cores::All].map(|cores| compressor.encoder.keep(&chunk, cores).unwrap());
+            assert!(one == all && one.len() == chunk.len() && one.len() <= WINDOW, "{model}");
+        }
+    }
+}
+
+#[test]
+fn a_megabyte_takes_seconds() {
+    let start = std::time::Instant::now();
+    let compressor = compressor(MODELS[0]);
+    for text in ["It is that 3 and x. ", "ab"].map(|part| part.repeat((1 << 20) / part.len())) {
+        let found = compressor.compress(&text, 0.5, &Options::default(), &|_| Ok(1)).unwrap();
+        assert!(found.len() < text.len(), "{}", found.len());
+    }
+    assert!(start.elapsed().as_secs() < 120, "{:?}", start.elapsed());
+}
+
+#[test]
+fn threads_may_share_a_compressor() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Compressor>();
+}
+
+#[test]
+fn half_precision_is_read() {
+    for dtype in [DType::BF16, DType::F16] {
+        let folder = changed(MODELS[0], |_, tensors, _| {
+            tensors.values_mut().for_each(|tensor| *tensor = tensor.to_dtype(dtype).unwrap());
+        });
+        let compressor = Compressor::load(folder.path()).unwrap();
+        let found = compressor.compress("Add 2 and 3. It is 5.", 0.5, &Options::default(), &weigh()).unwrap();
+        assert!(!found.is_empty() && found.len() < 20, "{found}");
+    }
+}
+
+#[test]
+fn what_is_no_compressor_is_refused_before_any_text_is_read() {
+    let error = |folder: &Path| Compressor::load(folder).unwrap_err().to_string();
+    let decoder = error(&golden("qwen2"));
+    assert!(
+        decoder.contains("expected a classifier of tokens with 2 labels") && decoder.contains("'qwen2'"),
+        "{decoder}"
+    );
+    assert!(error(Path::new("nowhere")).contains("cannot read nowhere/config.json"));
+
+    let found = |change: &dyn Fn(&mut Value, &mut Tensors, &mut Value)| error(changed(MODELS[1], change).path());
+    let headless = found(&|_, tensors, _| {
+        tensors.remove("classifier.weight");
+    });
+    assert!(headless.contains("no tensor 'classifier.weight' of shape [2, 64]"), "{headless}");
+    let deeper = found(&|config, _, _| config["num_hidden_layers"] = 1.into());
+    assert!(deeper.contains("'bert.encoder.layer.1.attention"), "{deeper}");
+    let short = found(&|config, _, _| config["max_position_embeddings"] = 128.into());
+    assert!(short.contains("a text may have 128 tokens: expected at least 512"), "{short}");
+    let small = found(&|config, _, _| config["vocab_size"] = 1400.into());
+    assert!(small.contains("it has a token 1599, but config.json's vocab_size is 1400"), "{small}");
+    let other = found(&|_, _, tokenizer| *tokenizer = crate::testing::golden_tokenizer("qwen2"));
+    assert!(other.contains("tokenizer.json"), "{other}");
+    let broken = changed(MODELS[1], |_, tensors, _| {
+        let infinite = Tensor::full(f32::INFINITY, 2, &Device::Cpu).unwrap();
+        tensors.insert("classifier.bias".to_string(), infinite);
+    });
+    let broken = Compressor::load(broken.path()).unwrap();
+    let broken = broken.compress("Add 2.", 0.5, &Options::default(), &weigh()).unwrap_err().to_string();
+    assert!(broken.contains("something else than numbers"), "{broken}");
+}

@@ -1,0 +1,145 @@
+//! The encoder's tokenizer: texts as tokens, chunks of them as the encoder reads them, and kept words as text.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use tokenizers::{AddedToken, Decoder, Tokenizer};
+
+use super::super::config::{EncoderConfig, EncoderFamily};
+use super::super::{LmError, Result};
+use super::encoder::Placed;
+
+/// Tokens that the encoder reads at once, those around a text included.
+pub(super) const WINDOW: usize = 512;
+/// Force tokens of a call at most: as many tokens there are to stand in for them.
+pub(super) const STAND_INS: usize = 100;
+
+/// A tokenizer with tokens that stand in for what is no token of it.
+pub(super) struct Tokens {
+    inner: Tokenizer,
+    family: EncoderFamily,
+    /// What is put before and behind a text: `[CLS]` and `[SEP]` of BERT, twice the unknown token of XLM-RoBERTa, since
+    /// the published code asks its tokenizer for BERT's names too, and the model is used as the code uses it.
+    around: [u32; 2],
+    /// `[PAD]`, where there is one: the encoder does not see it, not even where a text spells it.
+    unseen: Option<u32>,
+    /// The id of padding, from which XLM-RoBERTa counts positions.
+    pad: u32,
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.debug_struct("Tokens").field("family", &self.family).finish_non_exhaustive()
+    }
+}
+
+impl Tokens {
+    /// Reads `tokenizer.json` of a model's folder and adds the tokens that stand in for others where it lacks them.
+    ///
+    /// # Errors
+    /// If the file is missing, is no tokenizer, has no unknown token, or has more tokens than the model.
+    pub(super) fn load(folder: &Path, config: &EncoderConfig) -> Result<Self> {
+        let path = folder.join("tokenizer.json");
+        let bytes = std::fs::read(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
+        let unsupported = |found: String| LmError::Unsupported { path: path.clone(), found };
+        let no_tokenizer = |error: tokenizers::Error| unsupported(format!("not a tokenizer: {error}"));
+        let mut inner = Tokenizer::from_bytes(bytes).map_err(no_tokenizer)?;
+        inner.with_truncation(None).map_err(no_tokenizer)?;
+        inner.with_padding(None);
+        if let Some(id) = inner.get_vocab(true).into_values().max().filter(|id| *id as usize >= config.vocab_size) {
+            return Err(unsupported(format!(
+                "it has a token {id}, but config.json's vocab_size is {}: expected a tokenizer of the same model",
+                config.vocab_size
+            )));
+        }
+        let unknown = if config.family == EncoderFamily::Bert { "[UNK]" } else { "<unk>" };
+        let Some(unknown) = inner.token_to_id(unknown) else {
+            return Err(unsupported(format!("it has no token {unknown}: expected one of a {:?} model", config.family)));
+        };
+        let stand_ins: Vec<_> = (0..STAND_INS).map(|i| AddedToken::from(stand_in(i), true)).collect();
+        inner.add_special_tokens(stand_ins).map_err(no_tokenizer)?;
+        let around = ["[CLS]", "[SEP]"].map(|name| inner.token_to_id(name).unwrap_or(unknown));
+        let unseen = inner.token_to_id("[PAD]");
+        Ok(Self { inner, family: config.family, around, unseen, pad: config.pad_token_id })
+    }
+
+    /// A text's tokens as the tokenizer writes them; what it does not know is as the text has it, if the tokenizer keeps it.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub(super) fn of(&self, text: &str) -> Result<Vec<String>> {
+        Ok(self.inner.encode(text, false).map_err(failed)?.get_tokens().to_vec())
+    }
+
+    /// Tokens, or words that begin as tokens do, as text.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub(super) fn join(&self, tokens: Vec<String>) -> Result<String> {
+        match self.inner.get_decoder() {
+            Some(decoder) => decoder.decode(tokens).map_err(failed),
+            None => Ok(tokens.join(" ")),
+        }
+    }
+
+    /// What the encoder reads of a chunk: at most [`WINDOW`] tokens.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub(super) fn placed(&self, chunk: &str) -> Result<Vec<Placed>> {
+        let encoding = self.inner.encode_fast(chunk, false).map_err(failed)?;
+        let [before, behind] = self.around;
+        let ids = [&[before], encoding.get_ids(), &[behind]].concat();
+        let mut next = 0;
+        let place = |id: u32| {
+            let position = match self.family {
+                EncoderFamily::XlmRoberta if id == self.pad => return Placed { id, position: self.pad as usize },
+                EncoderFamily::XlmRoberta => self.pad as usize + 1 + next,
+                EncoderFamily::Bert => next,
+            };
+            next += 1;
+            Placed { id, position }
+        };
+        let placed = ids.into_iter().take(WINDOW).map(place);
+        Ok(placed.filter(|token| Some(token.id) != self.unseen).collect())
+    }
+
+    /// A token as the tokenizer writes it; None for one that is no text, an unknown one included.
+    pub(super) fn written(&self, id: u32) -> Option<String> {
+        let is_text = |token: &String| match self.family {
+            EncoderFamily::XlmRoberta => !["<s>", "</s>", "<unk>", "<pad>", "<mask>"].contains(&token.as_str()),
+            EncoderFamily::Bert => !["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"].contains(&token.as_str()),
+        };
+        self.inner.id_to_token(id).filter(is_text)
+    }
+}
+
+/// Cuts tokens into chunks of at most [`WINDOW`] − 1: each but the last ends at the last token of `ends` in its window, or
+/// where the window does.
+///
+/// One more than the encoder reads beside the two around a text, so that it does not see the end of a chunk that no such
+/// token ends: the published code counts so.
+pub(super) fn chunks(tokens: &[String], ends: &[&str]) -> Vec<RangeInclusive<usize>> {
+    let mut chunks = Vec::new();
+    let mut first = 0;
+    while first < tokens.len() {
+        let furthest = first + WINDOW - 2;
+        let last = match furthest < tokens.len() {
+            true => (first + 1..=furthest).rev().find(|i| ends.contains(&tokens[*i].as_str())).unwrap_or(furthest),
+            false => tokens.len() - 1,
+        };
+        chunks.push(first..=last);
+        first = last + 1;
+    }
+    chunks
+}
+
+/// The token that stands in for a force token.
+pub(super) fn stand_in(place: usize) -> String {
+    format!("[NEW{place}]")
+}
+
+fn failed(error: tokenizers::Error) -> LmError {
+    LmError::Tokenize(error.to_string())
+}

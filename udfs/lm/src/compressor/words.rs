@@ -1,0 +1,200 @@
+//! Words of tokens, and which of them are kept.
+
+use std::iter::repeat_n;
+
+use regex_syntax::hir::{Class, ClassUnicode, HirKind};
+
+use super::super::config::EncoderFamily;
+use super::super::{LmError, Result};
+use super::tokens::{STAND_INS, Tokens, stand_in};
+use super::{Options, Weigh};
+
+/// What begins a word in XLM-RoBERTa's tokens, as does any part of it: Python's `string.punctuation`.
+const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
+
+/// What is asked of words, in terms of a tokenizer's tokens.
+#[derive(Debug)]
+pub(super) struct Rules<'a> {
+    options: &'a Options,
+    family: EncoderFamily,
+    /// The force tokens that are not one token, with what stands in for them.
+    stand_ins: Vec<(&'a str, String)>,
+    /// The characters that are digits, in any script.
+    digits: ClassUnicode,
+}
+
+/// A word with the mark that its first token has.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Word {
+    text: String,
+    /// The probability that it is kept, or what a rule says instead: 1 or 0.
+    keep: f32,
+}
+
+impl<'a> Rules<'a> {
+    /// The rules of a call.
+    ///
+    /// # Errors
+    /// If there are too many force tokens, or one is empty.
+    pub(super) fn new(options: &'a Options, tokens: &Tokens, family: EncoderFamily) -> Result<Self> {
+        let refused = |why: String| Err(LmError::Compression(why));
+        if options.force_tokens.len() > STAND_INS {
+            return refused(format!("{} force tokens: expected at most {STAND_INS}", options.force_tokens.len()));
+        }
+        let mut stand_ins: Vec<(&str, String)> = Vec::new();
+        for (place, force) in options.force_tokens.iter().enumerate() {
+            if force.is_empty() {
+                return refused("a force token is empty: expected the text of a token or a word".to_string());
+            }
+            let is_known = stand_ins.iter().any(|(other, _)| other == force);
+            if !is_known && tokens.of(force)?.len() != 1 {
+                stand_ins.push((force, stand_in(place)));
+            }
+        }
+        Ok(Self { options, family, stand_ins, digits: digits()? })
+    }
+
+    /// A text with what stands in for its force tokens.
+    pub(super) fn stand_in(&self, text: &str) -> String {
+        self.stand_ins.iter().fold(text.to_string(), |text, (force, stand_in)| text.replace(force, stand_in))
+    }
+
+    /// The tokens that a chunk may end with.
+    pub(super) fn ends(&self) -> Vec<&str> {
+        let ends = [".", "\n"];
+        let instead = self.stand_ins.iter().filter(|(force, _)| ends.contains(force)).map(|(_, token)| token.as_str());
+        ends.into_iter().chain(instead).collect()
+    }
+
+    /// The words of a chunk's tokens, each with the mean of what its tokens' probabilities are.
+    pub(super) fn words(&self, tokens: impl Iterator<Item = (String, f32)>) -> Vec<Word> {
+        let mut words: Vec<(Word, u16)> = Vec::new();
+        for (token, keep) in tokens {
+            let pure = self.pure(&token);
+            match words.last_mut() {
+                Some((word, count)) if !self.begins_word(&token, pure) => {
+                    word.text.push_str(pure);
+                    word.keep += if self.is_reserved(&token) { 1.0 } else { keep };
+                    *count += 1;
+                }
+                _ => {
+                    let is_forced = self.is_forced(pure);
+                    let original = |token: String, (force, stand_in): &(&str, String)| token.replace(stand_in, force);
+                    let text = self.stand_ins.iter().fold(token, original);
+                    let keep = if is_forced || self.is_reserved(&text) { 1.0 } else { keep };
+                    words.push((Word { text, keep }, 1));
+                }
+            }
+        }
+        words.into_iter().map(|(word, count)| Word { keep: word.keep / f32::from(count), ..word }).collect()
+    }
+
+    /// The words of a chunk that are kept where a share of them is dropped.
+    ///
+    /// # Errors
+    /// What `weigh` fails with.
+    pub(super) fn kept(&self, mut words: Vec<Word>, dropped: f64, weigh: &Weigh) -> Result<Vec<String>> {
+        if self.options.drop_consecutive {
+            self.drop_consecutive(&mut words, dropped);
+        }
+        let mut weighted = Vec::new();
+        for Word { text, keep } in &words {
+            weighted.extend(repeat_n(*keep, weigh(text)?));
+        }
+        let threshold = percentile(weighted, 100.0 * dropped + 1.0);
+        let mut kept: Vec<String> = Vec::new();
+        for Word { text, keep } in words {
+            let is_above = f64::from(keep) > threshold || (threshold == 1.0 && keep == 1.0);
+            let is_again = || self.options.drop_consecutive && self.is_force_token(&text) && kept.last() == Some(&text);
+            if is_above && !is_again() {
+                kept.push(text);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// A force token that follows the same one, with nothing between them that is likely to be kept, is dropped.
+    fn drop_consecutive(&self, words: &mut [Word], dropped: f64) {
+        let threshold = percentile(words.iter().map(|word| word.keep).collect(), 100.0 * dropped);
+        let mut is_between = false;
+        let mut before: Option<&str> = None;
+        for Word { text, keep } in words {
+            if !self.is_force_token(text) {
+                is_between |= f64::from(*keep) > threshold;
+                continue;
+            }
+            if !is_between && before == Some(text) {
+                *keep = 0.0;
+            }
+            is_between = false;
+            before = Some(text);
+        }
+    }
+
+    fn begins_word(&self, token: &str, pure: &str) -> bool {
+        match self.family {
+            EncoderFamily::XlmRoberta => PUNCTUATION.contains(token) || token.starts_with('▁') || self.is_forced(token),
+            EncoderFamily::Bert => !token.starts_with("##") || self.is_forced(pure),
+        }
+    }
+
+    /// A token without the marks of where words begin or go on.
+    fn pure<'t>(&self, token: &'t str) -> &'t str {
+        match self.family {
+            EncoderFamily::XlmRoberta => token.trim_start_matches('▁'),
+            EncoderFamily::Bert => token.trim_start_matches('#'),
+        }
+    }
+
+    fn is_force_token(&self, text: &str) -> bool {
+        self.options.force_tokens.iter().any(|force| force == text)
+    }
+
+    fn is_forced(&self, token: &str) -> bool {
+        self.is_force_token(token) || self.stand_ins.iter().any(|(_, stand_in)| stand_in == token)
+    }
+
+    fn is_reserved(&self, token: &str) -> bool {
+        let is_digit = |c: char| self.digits.ranges().iter().any(|range| (range.start()..=range.end()).contains(&c));
+        self.options.reserve_digits && token.chars().any(is_digit)
+    }
+}
+
+/// The characters of `\d`.
+fn digits() -> Result<ClassUnicode> {
+    match regex_syntax::parse(r"\d").map(|digits| digits.into_kind()) {
+        Ok(HirKind::Class(Class::Unicode(digits))) => Ok(digits),
+        other => Err(LmError::Compression(format!("expected a class of digits, found {other:?}"))),
+    }
+}
+
+/// The value below which so many whole per cent of the values lie, between the nearest two by straight line as NumPy has it;
+/// no number where there are no values.
+fn percentile(mut values: Vec<f32>, per_cent: f64) -> f64 {
+    let Some(last) = values.len().checked_sub(1) else { return f64::NAN };
+    values.sort_unstable_by(f32::total_cmp);
+    // The published code cuts what is behind the point, though 100 · (1 − 0.8) is 19.999….
+    let place = last as f64 * (per_cent.trunc().min(100.0) / 100.0);
+    let below = place as usize;
+    let [low, high] = [below, last.min(below + 1)].map(|i| f64::from(values[i]));
+    let share = place - below as f64;
+    if share < 0.5 { low + (high - low) * share } else { high - (high - low) * (1.0 - share) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_numpy() {
+        let values = || vec![0.5, 0.25, 0.75, 1.0];
+        for (per_cent, expected) in
+            [(0.0, 0.25), (31.9, 0.4825), (50.0, 0.625), (51.0, 0.6325), (100.0, 1.0), (101.0, 1.0)]
+        {
+            let found = percentile(values(), per_cent);
+            assert!((found - expected).abs() < 1e-12, "{per_cent}: {found}");
+        }
+        assert_eq!(percentile(vec![0.5], 51.0), 0.5);
+        assert!(percentile(vec![], 51.0).is_nan());
+    }
+}
