@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Each pipeline's name and SQL.
-const PIPELINES: [(&str, &str); 14] = [
+const PIPELINES: [(&str, &str); 16] = [
     ("asap", include_str!("../pipelines/sql/asap.sql")),
     ("recommended", include_str!("../pipelines/sql/recommended.sql")),
     ("without_anchor", include_str!("../pipelines/sql/without_anchor.sql")),
@@ -17,6 +17,8 @@ const PIPELINES: [(&str, &str); 14] = [
     ("attribution", include_str!("../pipelines/sql/attribution.sql")),
     ("answer_gain", include_str!("../pipelines/sql/answer_gain.sql")),
     ("earliest_correct", include_str!("../pipelines/sql/earliest_correct.sql")),
+    ("llmlingua2", include_str!("../pipelines/sql/llmlingua2.sql")),
+    ("tokenskip", include_str!("../pipelines/sql/tokenskip.sql")),
     ("examples", include_str!("../pipelines/sql/examples.sql")),
 ];
 

@@ -44,7 +44,7 @@ first, 75 try later."
 pub struct RunArgs {
     /// The pipeline: a file with one SELECT over the table corpus, or one that asap brings: asap, recommended,
     /// without_anchor, without_surprisal, random, truncate, spirit, spirit_greedy, step_entropy, selective_context, attribution,
-    /// answer_gain, earliest_correct or examples
+    /// answer_gain, earliest_correct, llmlingua2, tokenskip or examples
     #[arg(value_name = "PIPELINE")]
     pipeline: String,
     /// Print the pipeline and end

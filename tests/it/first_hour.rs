@@ -122,6 +122,46 @@ fn baselines_bring_chains_to_the_budget_each_in_its_way() {
 }
 
 #[test]
+fn chains_are_compressed_word_by_word() {
+    let elsewhere = Elsewhere::new();
+    elsewhere.write("traces.jsonl", &traces(12));
+    let none = elsewhere.run(&["run", "llmlingua2", "--from", "traces.jsonl", "--to", "out/none"]);
+    assert!(none.code == 2 && none.stderr.contains("asap.compressor.model is not set"), "{none:?}");
+    let no_classifier = format!("asap.compressor.model={}/tests/goldens/qwen2", env!("CARGO_MANIFEST_DIR"));
+    let none =
+        elsewhere.run(&["run", "llmlingua2", "--from", "traces.jsonl", "--to", "out/none", "--set", &no_classifier]);
+    assert!(none.code == 2 && none.stderr.contains("config.json"), "{none:?}");
+
+    let encoder = "tests/goldens/llmlingua2/xlm-roberta-large-tiny";
+    let encoder = format!("asap.compressor.model={}/{encoder}", env!("CARGO_MANIFEST_DIR"));
+    let prune = |pipeline: &str| {
+        let run = ["run", pipeline, "--from", "traces.jsonl", "--to", pipeline, "--set", "asap.refine.ratio=0.5"];
+        elsewhere.run(&[&run[..], &["--set", &encoder]].concat()).ok();
+        let table = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{pipeline}'");
+        let rows = elsewhere.run(&["sql", "-q", "--format", "json", "-c", &table, "-c", "SELECT * FROM t"]).json();
+        assert_eq!(rows.as_array().unwrap().len(), 12, "{pipeline}");
+        rows.as_array().unwrap().clone()
+    };
+    let content = |row: &serde_json::Value, column: &str| row[column][0]["content"].as_str().unwrap().to_string();
+    for row in prune("llmlingua2") {
+        let [before, after] = ["original_tokens", "pruned_tokens"].map(|key| row[key].as_f64().unwrap());
+        assert!(after > 0.2 * before && after < 0.8 * before, "{row}");
+        assert!(content(&row, "completion").contains(row["cot"].as_str().unwrap()), "{row}");
+    }
+    let mut shares = std::collections::BTreeSet::new();
+    for row in prune("tokenskip") {
+        let [gamma, cot, question] = ["gamma", "cot", "question"].map(|key| row[key].as_str().unwrap());
+        let told = format!("{question}<|eot_id|>{gamma}<|eot_id|>");
+        assert_eq!(content(&row, "prompt"), if gamma == "1.0" { question.to_string() } else { told });
+        let output = content(&row, "completion");
+        let tail = output.strip_prefix(cot).unwrap();
+        assert!(tail.starts_with("\n\nThe final answer is: $\\boxed{") && tail.ends_with("}$"), "{output}");
+        shares.insert(gamma.to_string());
+    }
+    assert!(shares.len() > 2, "{shares:?}");
+}
+
+#[test]
 fn baselines_are_brought_to_the_same_share_of_each_chain() {
     let elsewhere = Elsewhere::new();
     elsewhere.write("traces.jsonl", &traces(5));

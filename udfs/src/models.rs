@@ -5,13 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use asap_lm::compressor::Compressor;
 use asap_lm::example::ExampleTemplate;
 use asap_lm::memo::Memory;
 use asap_lm::{Computed, LmError, LoadedModel, Scorer, Tokenizer};
 use datafusion::common::config::ConfigOptions;
-#[cfg(not(feature = "cuda"))]
-use datafusion::common::config_err;
-use datafusion::common::{DataFusionError, Result, config_datafusion_err};
+use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
 
 use crate::settings::{ScorerDevice, Settings};
 
@@ -66,6 +65,7 @@ struct Loaded {
     tokenizer: Slot<PathBuf, Tokenizer>,
     /// By the model's folder and the setting `asap.scorer.prompt`.
     examples: Slot<(PathBuf, Option<String>), ExampleTemplate>,
+    compressor: Slot<PathBuf, Compressor>,
     model: Slot<(PathBuf, Computed), LoadedModel>,
     /// By the model's folder, how it is computed and the setting `asap.scorer.prompt`.
     scorer: Slot<(PathBuf, Computed, Option<String>), Scorer>,
@@ -85,6 +85,21 @@ impl Loaded {
         let tokenizer = Arc::new(Tokenizer::load_within(folder, memory)?);
         self.tokenizer.put(key, &tokenizer);
         Ok(tokenizer)
+    }
+
+    fn compressor(&mut self, folder: &Path) -> asap_lm::Result<Arc<Compressor>> {
+        let key = folder.to_path_buf();
+        if let Some(compressor) = self.compressor.get(&key, |_| false) {
+            return Ok(compressor);
+        }
+        // Two models at once may be more than the memory holds.
+        self.compressor.clear();
+        let compressor = Arc::new(Compressor::load(folder)?);
+        for note in compressor.notes() {
+            tracing::warn!("{}: {note}", folder.join("config.json").display());
+        }
+        self.compressor.put(key, &compressor);
+        Ok(compressor)
     }
 
     fn examples(
@@ -188,6 +203,23 @@ impl Models {
         self.load(settings, |loaded, folder, memory| {
             loaded.scorer(folder, computed, settings.scorer_prompt.as_deref(), memory)
         })
+    }
+
+    /// The encoder that compresses texts (`asap.compressor.model`).
+    ///
+    /// # Errors
+    /// If none is set, and one that names the setting, the folder and what is wrong with it.
+    pub fn compressor(&self, config: &ConfigOptions) -> Result<Arc<Compressor>> {
+        let Some(named) = &Settings::of(config)?.compressor_model else {
+            return config_err!(
+                "asap.compressor.model is not set: name the folder, or org/name in the cache of the Hugging Face Hub, of an \
+                 encoder that labels tokens, such as microsoft/llmlingua-2-xlm-roberta-large-meetingbank"
+            );
+        };
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        asap_lm::locate(named)
+            .and_then(|folder| loaded.compressor(&folder))
+            .map_err(|error| config_datafusion_err!("asap.compressor.model = '{named}': {error}"))
     }
 
     /// What the session remembers of rows that were tokenised and scored.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use asap_lm::Dtype;
+use asap_lm::compressor::Options;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{Result, config_datafusion_err, config_err};
 
@@ -189,6 +190,16 @@ settings! {
     /// The share of the original chain's tokens that a pruned one may have, above 0 and at most 1, where `cot_budget` is
     /// given their number, as in every pipeline that asap brings; `asap.refine.max_tokens` holds beside it.
     refine_ratio: Share = Share(1.0), "refine.ratio", Results;
+    /// The encoder that compresses texts (`cot_llmlingua2`): a folder laid out as on Hugging Face, or `org/name` in the cache
+    /// of the Hub, with an XLM-RoBERTa or multilingual BERT that labels tokens, such as
+    /// microsoft/llmlingua-2-xlm-roberta-large-meetingbank. Unset: no text can be compressed.
+    compressor_model: Option<String> = None, "compressor.model", Files;
+    /// Texts that a compression keeps wherever they stand, as a JSON list.
+    compressor_force_tokens: Texts = Texts(vec![]), "compressor.force_tokens", Results;
+    /// Whether a compression keeps all digits: `true` or `false`.
+    compressor_reserve_digits: bool = false, "compressor.reserve_digits", Results;
+    /// Whether a compression drops a forced text that follows the same one: `true` or `false`.
+    compressor_drop_consecutive: bool = false, "compressor.drop_consecutive", Results;
     /// Folder of the answers that were paid for in SQL: a path or a URL. Unset: `asap` in `$XDG_CACHE_HOME`, else in
     /// `~/.cache`. A run keeps its answers beside its output instead.
     cache_dir: Option<String> = None, "cache.dir", Calls;
@@ -211,6 +222,17 @@ impl Settings {
                 "the session has no asap settings: add asap_udfs::Settings to its options extensions"
             )
         })
+    }
+}
+
+impl Settings {
+    /// What a compression keeps or drops whatever its model says.
+    pub fn compression(&self) -> Options {
+        Options {
+            force_tokens: self.compressor_force_tokens.0.clone(),
+            reserve_digits: self.compressor_reserve_digits,
+            drop_consecutive: self.compressor_drop_consecutive,
+        }
     }
 }
 
@@ -294,6 +316,23 @@ impl Value for bool {
     }
     fn show(&self) -> Option<String> {
         Some(self.to_string())
+    }
+}
+
+/// Some texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Texts(pub Vec<String>);
+
+impl Value for Texts {
+    const EXPECTED: &'static str = "a JSON list of texts, as [\"Step\", \":\"]";
+    fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str::<Vec<String>>(text)
+            .ok()
+            .filter(|texts| texts.iter().all(|text| !text.is_empty()))
+            .map(Texts)
+    }
+    fn show(&self) -> Option<String> {
+        serde_json::to_string(&self.0).ok()
     }
 }
 
@@ -436,6 +475,8 @@ mod tests {
             ("anchor.on_no_match", "keep"),
             ("anchor.snap", "yes"),
             ("refine.ratio", "0"),
+            ("compressor.force_tokens", "Step"),
+            ("compressor.force_tokens", "[\"\"]"),
             ("refine.ratio", "1.01"),
             ("refine.ratio", "NaN"),
             ("cache.memory", "1.5G"),

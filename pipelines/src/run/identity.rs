@@ -48,7 +48,7 @@ impl Identity {
         let is_local = settings.anchor_provider == Provider::Local;
         for (key, value, effect) in settings.of_results() {
             match (key, effect) {
-                ("asap.scorer.model" | "asap.anchor.prompt_dir", Effect::Files) => {}
+                ("asap.scorer.model" | "asap.compressor.model" | "asap.anchor.prompt_dir", Effect::Files) => {}
                 ("asap.anchor.model", _) if is_local => {}
                 (_, Effect::Files) => {
                     return internal_err!("the content of the files of {key} is no part of an identity");
@@ -63,6 +63,9 @@ impl Identity {
             Ok(())
         };
         add("asap.scorer.model", &settings.scorer_model)?;
+        if let Some(compressor) = &settings.compressor_model {
+            add("asap.compressor.model", compressor)?;
+        }
         if is_local {
             add("asap.anchor.model", settings.anchor_model.as_deref().unwrap_or_default())?;
         }

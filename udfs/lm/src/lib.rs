@@ -54,7 +54,6 @@ pub mod weights;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-pub use compressor::Compressor;
 pub use fingerprint::{fingerprint, model_files};
 pub use greedy::GreedilyPruned;
 pub use joined::Joined;

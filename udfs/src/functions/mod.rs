@@ -43,6 +43,7 @@ mod cot_earliest_correct;
 mod cot_entropy;
 mod cot_example;
 mod cot_fit;
+mod cot_llmlingua2;
 mod cot_match;
 mod cot_perplexity;
 mod cot_prompt;
@@ -98,6 +99,11 @@ fn spirit(session: &SessionModels) -> Function {
     Function::of_calls(cot_spirit::CotSpirit::DECLARATION, Numbers::data_type(), Volatility::Stable, body)
 }
 
+fn llmlingua2(session: &SessionModels) -> Function {
+    let body = cot_llmlingua2::CotLlmlingua2 { session: session.clone() };
+    Function::of_calls(cot_llmlingua2::CotLlmlingua2::DECLARATION, String::data_type(), Volatility::Stable, body)
+}
+
 fn all(session: SessionModels) -> Vec<Function> {
     vec![
         asked::<ai_complete::AiComplete>(&session),
@@ -112,6 +118,7 @@ fn all(session: SessionModels) -> Vec<Function> {
         scored::<cot_entropy::CotEntropy>(&session),
         rows::<cot_example::CotExample>(&session),
         rows::<cot_fit::CotFit>(&session),
+        llmlingua2(&session),
         rows::<cot_match::CotMatch>(&session),
         scored::<cot_perplexity::CotPerplexity>(&session),
         rows::<cot_prompt::CotPrompt>(&session),

@@ -56,6 +56,7 @@ async fn every_example_gives_what_it_says() {
                     "cot_answer_gain",
                     "cot_attribution",
                     "cot_entropy",
+                    "cot_llmlingua2",
                     "cot_perplexity",
                     "cot_self_information",
                     "cot_spirit",

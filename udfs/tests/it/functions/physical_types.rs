@@ -14,7 +14,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::functions::session::{evaluated, query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
-const CALLS: [&str; 39] = [
+const CALLS: [&str; 40] = [
     "cot_think(generation)",
     "cot_response(generation)",
     "cot_answer(generation)",
@@ -51,6 +51,7 @@ const CALLS: [&str; 39] = [
     "cot_answer_gain(cot, steps, coarse)",
     "cot_self_information(steps)",
     "cot_spirit(cot, steps, coarse, 3)",
+    "cot_llmlingua2(cot, ratio)",
     "cot_anchor(cot, coarse)",
     "cot_coarse(cot, coarse)",
     "cot_select(cot_steps(cot), cot_truncate(cot_steps(cot), ratio))",

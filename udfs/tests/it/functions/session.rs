@@ -24,7 +24,9 @@ pub fn session(model: &str) -> SessionContext {
 }
 
 pub fn session_with(model: &str, models: &Models) -> SessionContext {
-    build(Settings { scorer_model: golden_path(model), ..Settings::default() }, models, SessionConfig::new())
+    let compressor_model = Some(golden_path("llmlingua2/xlm-roberta-large-tiny"));
+    let settings = Settings { scorer_model: golden_path(model), compressor_model, ..Settings::default() };
+    build(settings, models, SessionConfig::new())
 }
 
 /// A session whose batches are small, and whose prompt is the question as the goldens have it.

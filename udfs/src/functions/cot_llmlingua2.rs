@@ -1,0 +1,89 @@
+use std::any::Any;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::array::ArrayRef;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+
+use super::needs::SessionModels;
+use crate::columns::{Args, Cell, NoValue, nullable};
+use crate::cores;
+use crate::declaration::{Arg, Argument, Declaration};
+use crate::function::{AsyncCall, CallRows, Prepare};
+use crate::models::failed;
+use crate::output::Output;
+use crate::plan::CallMetrics;
+use crate::settings::Settings;
+
+/// Rows that are compressed together: their chunks keep all cores busy, and a query that is left ends soon.
+const ROWS_IN_FLIGHT: usize = 16;
+
+/// Calls of the encoder that compresses texts.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct CotLlmlingua2 {
+    pub session: SessionModels,
+}
+
+impl CotLlmlingua2 {
+    /// What SQL knows of it.
+    pub const DECLARATION: Declaration = Declaration {
+        name: "cot_llmlingua2",
+        about: "LLMLingua-2 (Pan and others 2024): the words of a text that the encoder `asap.compressor.model` finds the most worth keeping, about `rate` of its tokens, as the package llmlingua writes them; line ends go with the other white space. `asap.compressor.force_tokens`, `reserve_digits` and `drop_consecutive` say what is kept whatever the encoder says. Where the package weighs words by the tokens of GPT-3.5, here those of `asap.scorer.model` count. At a rate of 1 the text as it is.",
+        arguments: &[
+            Argument::new("text", Arg::Text, "What to compress, such as a chain of thought."),
+            Argument::new(
+                "rate",
+                Arg::Ratio,
+                "The share of the text to keep, above 0 and at most 1; a row where it is not gives NULL.",
+            ),
+        ],
+        example: "select cot_llmlingua2('Hm, so 2 + 2 is 4, I think.', 0.5);",
+    };
+}
+
+/// The text and the rate of a row.
+fn asked(row: Args<'_>) -> Cell<(&str, f64)> {
+    let (text, rate) = (row.text(0)?, row.ratio(1)?);
+    if rate > 0.0 { Ok((text, rate)) } else { Err(NoValue::Null) }
+}
+
+impl Prepare for CotLlmlingua2 {
+    fn prepare(&self, config: &ConfigOptions) -> Result<()> {
+        self.session.models.compressor(config).map(drop)
+    }
+}
+
+#[async_trait]
+impl AsyncCall for CotLlmlingua2 {
+    fn window(&self, _: &ConfigOptions) -> usize {
+        ROWS_IN_FLIGHT
+    }
+
+    fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
+        // Where there is none, the first call says why.
+        let compressor = self.session.models.compressor(context.session_config().options()).ok()?;
+        Some(compressor)
+    }
+
+    async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
+        let compressor = self.session.models.compressor(rows.config())?;
+        let tokenizer = self.session.models.tokenizer(rows.config())?;
+        let options = Settings::of(rows.config())?.compression();
+        let columns = rows.columns.clone();
+        let compressed = cores::run(move || {
+            let asked: Vec<Option<(&str, f64)>> =
+                (0..columns.rows()).map(|row| nullable(asked(columns.row(row)))).collect::<Result<_>>()?;
+            let texts: Vec<(&str, f64)> = asked.iter().copied().flatten().collect();
+            let compressed =
+                compressor.compress_all(&texts, &options, &|word| tokenizer.count(word)).map_err(failed)?;
+            let mut compressed = compressed.into_iter();
+            let rows = asked.iter().map(|asked| asked.and_then(|_| compressed.next()));
+            Ok::<Vec<Option<String>>, DataFusionError>(rows.collect())
+        })
+        .await??;
+        metrics.add_calls(compressed.iter().flatten().count());
+        String::array(compressed)
+    }
+}
