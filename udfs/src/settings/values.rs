@@ -1,0 +1,173 @@
+//! The values that settings have.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How a setting's value is read, checked and shown.
+pub(super) trait Value: Sized {
+    /// What a valid value looks like, for error messages.
+    const EXPECTED: &'static str;
+    fn parse(text: &str) -> Option<Self>;
+    fn show(&self) -> Option<String>;
+}
+
+/// A number from 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Ratio(pub f64);
+
+impl Value for Ratio {
+    const EXPECTED: &'static str = "a number from 0 to 1";
+    fn parse(text: &str) -> Option<Self> {
+        f64::from_str(text.trim()).ok().filter(|x| (0.0..=1.0).contains(x)).map(Ratio)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+/// A share above 0, at most 1.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Share(pub f64);
+
+impl Value for Share {
+    const EXPECTED: &'static str = "a number above 0 and at most 1";
+    fn parse(text: &str) -> Option<Self> {
+        f64::from_str(text.trim()).ok().filter(|x| *x > 0.0 && *x <= 1.0).map(Share)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+impl Value for i64 {
+    const EXPECTED: &'static str = "a whole number of at least 0";
+    fn parse(text: &str) -> Option<Self> {
+        i64::from_str(text.trim()).ok().filter(|x| *x >= 0)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+impl Value for String {
+    const EXPECTED: &'static str = "text that is not empty";
+    fn parse(text: &str) -> Option<Self> {
+        (!text.is_empty()).then(|| text.to_string())
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.clone())
+    }
+}
+
+// Empty text unsets a setting.
+impl<T: Value> Value for Option<T> {
+    const EXPECTED: &'static str = T::EXPECTED;
+    fn parse(text: &str) -> Option<Self> {
+        if text.is_empty() { Some(None) } else { T::parse(text).map(Some) }
+    }
+    fn show(&self) -> Option<String> {
+        self.as_ref().and_then(T::show)
+    }
+}
+
+impl Value for bool {
+    const EXPECTED: &'static str = "'true' or 'false'";
+    fn parse(text: &str) -> Option<Self> {
+        bool::from_str(&text.trim().to_ascii_lowercase()).ok()
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+/// Some texts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Texts(pub Vec<String>);
+
+impl Value for Texts {
+    const EXPECTED: &'static str = "a JSON list of texts, as [\"Step\", \":\"]";
+    fn parse(text: &str) -> Option<Self> {
+        serde_json::from_str::<Vec<String>>(text)
+            .ok()
+            .filter(|texts| texts.iter().all(|text| !text.is_empty()))
+            .map(Texts)
+    }
+    fn show(&self) -> Option<String> {
+        serde_json::to_string(&self.0).ok()
+    }
+}
+
+/// A whole number of at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Positive(pub u32);
+
+impl Value for Positive {
+    const EXPECTED: &'static str = "a whole number of at least 1";
+    fn parse(text: &str) -> Option<Self> {
+        u32::from_str(text.trim()).ok().filter(|x| *x >= 1).map(Positive)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+/// An amount of money, at least 0.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Money(pub f64);
+
+impl Value for Money {
+    const EXPECTED: &'static str = "a number of at least 0";
+    fn parse(text: &str) -> Option<Self> {
+        f64::from_str(text.trim()).ok().filter(|x| x.is_finite() && *x >= 0.0).map(Money)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+/// A time in seconds, from a millisecond to a day.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Seconds(pub f64);
+
+impl Seconds {
+    /// The same as the standard library has it.
+    pub fn duration(self) -> Duration {
+        Duration::from_secs_f64(self.0.clamp(0.001, 86_400.0))
+    }
+}
+
+impl Value for Seconds {
+    const EXPECTED: &'static str = "a number of seconds from 0.001 to 86400";
+    fn parse(text: &str) -> Option<Self> {
+        f64::from_str(text.trim()).ok().filter(|x| (0.001..=86_400.0).contains(x)).map(Seconds)
+    }
+    fn show(&self) -> Option<String> {
+        Some(self.0.to_string())
+    }
+}
+
+/// An amount of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes(pub usize);
+
+impl Value for Bytes {
+    const EXPECTED: &'static str = "a whole number of K, M or G, as 768M";
+    fn parse(text: &str) -> Option<Self> {
+        let (number, unit) = text.trim().split_at_checked(text.trim().len().checked_sub(1)?)?;
+        let unit = match unit {
+            "K" => 1 << 10,
+            "M" => 1 << 20,
+            "G" => 1 << 30,
+            _ => return None,
+        };
+        usize::from_str(number).ok()?.checked_mul(unit).map(Bytes)
+    }
+    fn show(&self) -> Option<String> {
+        let (number, unit) = match self.0 {
+            bytes if bytes.is_multiple_of(1 << 30) => (bytes >> 30, 'G'),
+            bytes if bytes.is_multiple_of(1 << 20) => (bytes >> 20, 'M'),
+            bytes => (bytes >> 10, 'K'),
+        };
+        Some(format!("{number}{unit}"))
+    }
+}
