@@ -208,7 +208,7 @@ fn a_watch_takes_new_files_until_it_is_asked_to_end() {
     let workplace = Workplace::new();
     write(&workplace, "in/a.parquet", THREE);
     std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot, status, error FROM corpus").unwrap();
-    let arguments = ["run", "mine.sql", "--from", "in", "--to", "out", "--format", "json", "--watch=50ms"];
+    let arguments = ["run", "mine.sql", "--from", "in", "--to", "out", "--format", "json", "--watch=1s"];
     let mut child = workplace.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut next = || serde_json::from_str::<serde_json::Value>(&lines.next().unwrap().unwrap()).unwrap();
@@ -220,7 +220,6 @@ fn a_watch_takes_new_files_until_it_is_asked_to_end() {
     let sent = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     lines.for_each(|line| drop(line.unwrap()));
-    // 75 where it was just looking.
-    assert!(matches!(child.wait().unwrap().code(), Some(0 | 75)));
+    assert!(child.wait().unwrap().success());
     assert_eq!(rows(&workplace, "out", "SELECT count(*) AS n FROM t"), "n\n4\n");
 }

@@ -136,8 +136,8 @@ fn dice(seed: u64, below: usize) -> usize {
 
 #[test]
 fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not_and_pays_once() {
-    const ROWS: usize = 1000;
-    const KILLS: usize = 10;
+    const ROWS: usize = 2000;
+    const KILLS: usize = 20;
     const AT_ONCE: usize = 32;
     let workplace = Workplace::new();
     corpus(&workplace, ROWS);

@@ -4,10 +4,10 @@ use asap_kernels::budget;
 use asap_lm::{Joined, Tokenizer};
 
 use super::by_row::RowFunction;
+use super::cot_refine::{STEPS_SCORES_AND_BUDGET, ToPrune};
 use super::needs::Budget;
-use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
-use crate::declaration::{Arg, Argument, Declaration};
+use crate::declaration::Declaration;
 use crate::output::Numbers;
 
 pub struct CotFit;
@@ -16,28 +16,14 @@ impl RowFunction for CotFit {
     const DECLARATION: Declaration = Declaration {
         name: "cot_fit",
         about: "Algorithm 2 with two mends: which steps (from 1, ascending) are left when, as in `cot_refine`, the step of the lowest score is removed until the rest has at most `max_tokens` tokens, but steps that alone have more than that go first, so that they do not take all others with them, and the last step, which states the result, goes last. Lists of different lengths give NULL.",
-        arguments: &[
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
-            Argument::new("scores", Arg::FloatList, "A number for each step; the lowest goes first."),
-            Argument::optional(
-                "max_tokens",
-                Arg::Int,
-                "How many tokens the rest may have. The default is the setting `asap.refine.max_tokens`.",
-            ),
-        ],
+        arguments: STEPS_SCORES_AND_BUDGET,
         example: "select cot_fit(['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 0.0], 12);\n-- [2, 3]",
     };
     type Needs = (Arc<Tokenizer>, Budget);
     type Output<'a> = Numbers;
 
     fn row<'a>((tokenizer, default): &mut Self::Needs, row: Args<'a>) -> Cell<Numbers> {
-        let (steps, scores) = (row.texts(0)?, row.floats(1)?);
-        let max_tokens = if row.is_given(2) { row.int(2)? } else { default.max_tokens };
-        if steps.len() != scores.len() {
-            return Err(NoValue::Null);
-        }
-        let Ok(max_tokens) = usize::try_from(max_tokens) else {
-            // Fewer than no tokens: nothing can stay.
+        let ToPrune { steps, scores, max_tokens: Some(max_tokens) } = ToPrune::read(row, default)? else {
             return Ok(Numbers(vec![]));
         };
         let joined = Joined::new(tokenizer, &steps)?;

@@ -16,30 +16,47 @@ impl RowFunction for CotRefine {
     const DECLARATION: Declaration = Declaration {
         name: "cot_refine",
         about: "Algorithm 2: which steps (from 1, ascending) are left when the step of the lowest score is removed, one after the other, until the rest, joined by a blank line, has at most `max_tokens` tokens of the scoring model. Of equal scores the earlier step goes first; a NULL or NaN score counts as 0. A chain that fits keeps all steps; the result may be empty. Lists of different lengths give NULL.",
-        arguments: &[
-            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
-            Argument::new("scores", Arg::FloatList, "A number for each step; the lowest goes first."),
-            Argument::optional(
-                "max_tokens",
-                Arg::Int,
-                "How many tokens the rest may have. The default is the setting `asap.refine.max_tokens`.",
-            ),
-        ],
+        arguments: STEPS_SCORES_AND_BUDGET,
         example: "select cot_refine(['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], 12);\n-- [2, 3]",
     };
     type Needs = (Arc<Tokenizer>, Budget);
     type Output<'a> = Numbers;
 
     fn row<'a>((tokenizer, default): &mut Self::Needs, row: Args<'a>) -> Cell<Numbers> {
-        let (steps, scores) = (row.texts(0)?, row.floats(1)?);
-        let max_tokens = if row.is_given(2) { row.int(2)? } else { default.max_tokens };
-        if steps.len() != scores.len() {
-            return Err(NoValue::Null);
-        }
-        let Ok(max_tokens) = usize::try_from(max_tokens) else {
-            // Fewer than no tokens: nothing can stay.
+        let ToPrune { steps, scores, max_tokens: Some(max_tokens) } = ToPrune::read(row, default)? else {
             return Ok(Numbers(vec![]));
         };
         Ok(Numbers(Joined::new(tokenizer, &steps)?.prune(budget::by_score(&scores), max_tokens)?))
+    }
+}
+
+/// The arguments of functions that prune by scores.
+pub const STEPS_SCORES_AND_BUDGET: &[Argument] = &[
+    Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+    Argument::new("scores", Arg::FloatList, "A number for each step; the lowest goes first."),
+    Argument::optional(
+        "max_tokens",
+        Arg::Int,
+        "How many tokens the rest may have. The default is the setting `asap.refine.max_tokens`.",
+    ),
+];
+
+/// What these arguments are in a row.
+pub struct ToPrune<'a> {
+    pub steps: Vec<&'a str>,
+    pub scores: Vec<Option<f64>>,
+    /// None where it is fewer than no tokens: nothing can stay.
+    pub max_tokens: Option<usize>,
+}
+
+impl<'a> ToPrune<'a> {
+    /// Reads them; lists of different lengths are NULL.
+    pub fn read(row: Args<'a>, default: &Budget) -> Cell<Self> {
+        let (steps, scores) = (row.texts(0)?, row.floats(1)?);
+        let max_tokens = if row.is_given(2) { row.int(2)? } else { default.max_tokens };
+        match steps.len() == scores.len() {
+            true => Ok(Self { steps, scores, max_tokens: usize::try_from(max_tokens).ok() }),
+            false => Err(NoValue::Null),
+        }
     }
 }
