@@ -112,27 +112,3 @@ fn set(settings: &mut Settings, key: &str, value: &str, from: &str) -> Result<()
     let key = key.strip_prefix("asap.").unwrap_or(key);
     settings.set(key, value).map_err(|error| Failure::Usage(format!("{} (from {from})", error_line(&error))))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_may_nest_its_keys() {
-        let table: toml::Table =
-            "on_error = 'fail'\n'refine.max_tokens' = 7\n[asap.scorer]\nmodel = 'x'\n".parse().unwrap();
-        let mut settings = Settings::default();
-        for (key, value) in flatten(&table) {
-            set(&mut settings, &key, &value, "a test").unwrap();
-        }
-        assert_eq!((settings.refine_max_tokens, settings.scorer_model.as_str()), (7, "x"));
-        assert_eq!(settings.on_error, asap_udfs::settings::OnError::Fail);
-    }
-
-    #[test]
-    fn a_wrong_key_names_where_it_came_from() {
-        let args = SettingArgs { set: vec!["asap.scorer.modle=x".into()], config: None };
-        let Err(Failure::Usage(message)) = load(&args) else { panic!("accepted") };
-        assert_eq!(message, "there is no setting asap.scorer.modle; did you mean asap.scorer.model? (from --set)");
-    }
-}

@@ -176,27 +176,3 @@ pub fn is_broken_pipe(error: &DataFusionError) -> bool {
     };
     kind == Some(io::ErrorKind::BrokenPipe)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_are_grouped() {
-        assert_eq!([0, 999, 1000, 1234567].map(count), ["0", "999", "1,000", "1,234,567"]);
-    }
-
-    #[test]
-    fn what_was_typed_is_no_bug_of_the_engine() {
-        let error = DataFusionError::Internal("Function 'md5' failed to match any signature.".to_string());
-        assert_eq!(error_line(&error), "Function 'md5' failed to match any signature");
-    }
-
-    #[test]
-    fn an_error_shows_no_signature() {
-        let source = "GET https://user:word@host/a?X-Amz-Signature=0a1b: 403".into();
-        let error = DataFusionError::from(object_store::Error::Generic { store: "HTTP", source });
-        let said = "Generic HTTP error: GET https://…@host/a?X-Amz-Signature=…: 403";
-        assert_eq!(error_line(&error.context("somewhere")), said);
-    }
-}

@@ -113,6 +113,11 @@ impl Reached {
 }
 
 impl Bar {
+    /// What it says after `elapsed`.
+    pub fn line(&self, elapsed: Duration) -> String {
+        self.reached.line(elapsed)
+    }
+
     /// A bar that appears when work begins, unless `is_quiet`. `verb` says what is being done.
     pub fn new(verb: &'static str, is_quiet: bool) -> Self {
         let reached = Reached {
@@ -217,23 +222,4 @@ impl Observer for Bar {
     }
 
     fn committed(&self, _: &Summary) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_says_what_is_known() {
-        let bar = Bar::new("pruning", true);
-        bar.begin(2000, 1);
-        assert_eq!(bar.reached.line(Duration::from_secs(10)), "0 of 2,000 rows, 0 tokens/s");
-        bar.begin(2000, 4);
-        bar.advance(500, 30_000);
-        bar.slices(1, 2, Usage { calls: 1200, failed: 3, cost: 0.25, ..Usage::default() });
-        assert_eq!(
-            bar.reached.line(Duration::from_secs(10)),
-            "500 of 2,000 rows, 1 of 4 slices, 3,000 tokens/s, 1,200 calls, 3 failed, cost 0.2500, 30s left"
-        );
-    }
 }

@@ -1,6 +1,6 @@
 //! `asap sample`: the corpus of labelled traces that comes with asap, and others like it.
 
-mod labelled;
+pub mod labelled;
 
 use std::path::PathBuf;
 

@@ -139,7 +139,7 @@ fn text_of(list: &ArrayRef, place: usize) -> Option<String> {
 }
 
 /// What a response states: its final answer, else its last block of code, else all of it.
-fn stated(response: &str) -> Cow<'_, str> {
+pub fn stated(response: &str) -> Cow<'_, str> {
     answer(response).or_else(|| last_block(response).map(Cow::Owned)).unwrap_or(Cow::Borrowed(response))
 }
 
@@ -154,16 +154,4 @@ fn last_block(text: &str) -> Option<String> {
         }
     }
     last
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_response_states_its_answer_its_program_or_all_that_it_says() {
-        assert_eq!(stated("Hence \\boxed{12}."), "12");
-        assert_eq!(stated("First:\n```\nx\n```\nThen:\n```python\na\n\nb\n```\nThat is all."), "a\n\nb");
-        assert_eq!(stated("14:05"), "14:05");
-    }
 }

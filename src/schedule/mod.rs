@@ -1,13 +1,13 @@
 //! `asap schedule`: runs by cron expressions, each a process of its own.
 
-mod check;
+pub mod check;
 mod child;
 mod flags;
-mod jobs;
-mod plan;
+pub mod jobs;
+pub mod plan;
 mod service;
 mod state;
-mod times;
+pub mod times;
 
 use std::path::PathBuf;
 

@@ -11,7 +11,7 @@ use super::times::Times;
 pub const TRY_LATER: i32 = 75;
 
 /// The first pause before a run is tried again; each further one is twice as long.
-const PAUSE: TimeDelta = TimeDelta::minutes(1);
+pub const PAUSE: TimeDelta = TimeDelta::minutes(1);
 /// The longest pause.
 const LONGEST_PAUSE: TimeDelta = TimeDelta::minutes(30);
 /// How far a start may lie in the future before the clock that it was read from is taken to have been wrong.
@@ -24,7 +24,8 @@ pub struct Progress {
     since: DateTime<Utc>,
     /// The same before the last start that was due.
     before: DateTime<Utc>,
-    is_running: bool,
+    /// Whether its run has begun and not ended.
+    pub is_running: bool,
     again: Option<Again>,
 }
 
@@ -115,6 +116,3 @@ impl Progress {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -25,15 +25,15 @@ fn query(workplace: &Workplace, table: &str, sql: &str) -> Vec<Value> {
     finished.json().as_array().unwrap().clone()
 }
 
-/// Runs a pipeline over the traces of a seed and returns where its output lies.
-fn prune(workplace: &Workplace, pipeline: &str, openers: &str, seed: u32) -> String {
-    let (traces, output) = (format!("{openers}-{seed}"), format!("out/{pipeline}-{openers}-{seed}"));
-    let run = ["run", pipeline, "--from", &traces, "--to", &output, "--set", BUDGET, "--format", "json"];
+/// Where the output of a pipeline over all traces lies.
+fn prune(workplace: &Workplace, pipeline: &str) -> String {
+    let output = format!("out/{pipeline}");
+    let run = ["run", pipeline, "--from", "samples", "--to", &output, "--set", BUDGET, "--format", "json"];
     assert_eq!(workplace.run(&run).json()["rows_rejected"], 0);
     output
 }
 
-/// What a pipeline kept of the traces of one seed.
+/// What a pipeline kept of one sample.
 struct Kept {
     /// The part of all tokens.
     tokens: f64,
@@ -46,28 +46,34 @@ struct Kept {
 /// A figure of what was kept.
 type Figure = fn(&Kept) -> f64;
 
-fn measure(workplace: &Workplace, output: &str) -> Kept {
-    let sql = "SELECT label, count(*) AS steps, count(*) FILTER (WHERE step['dropped'] IS NULL) AS kept, \
-               (SELECT sum(pruned_tokens) / sum(CAST(original_tokens AS DOUBLE)) FROM pruned) AS tokens \
-               FROM (SELECT unnest(labels) AS label, unnest(steps) AS step FROM pruned) GROUP BY label";
-    let rows = query(workplace, output, sql);
-    let counts: BTreeMap<String, (f64, f64)> = rows
-        .iter()
-        .map(|row| {
-            (row["label"].as_str().unwrap().into(), (row["steps"].as_f64().unwrap(), row["kept"].as_f64().unwrap()))
-        })
-        .collect();
-    let all: f64 = counts.values().map(|(_, kept)| kept).sum();
-    let (core, kept) = counts["core"];
-    Kept { tokens: rows[0]["tokens"].as_f64().unwrap(), precision: kept / all, recall: kept / core }
+/// What was kept of each sample, by its folder.
+fn measure(workplace: &Workplace, output: &str) -> BTreeMap<String, Kept> {
+    let of_sample = "SELECT *, split_part(source['file'], '/', 1) AS sample FROM pruned";
+    let sql = format!(
+        "SELECT sample, label, count(*) AS steps, count(*) FILTER (WHERE step['dropped'] IS NULL) AS kept, \
+         any_value(tokens) AS tokens FROM (SELECT sample, unnest(labels) AS label, unnest(steps) AS step, \
+         sum(pruned_tokens) OVER (PARTITION BY sample) / sum(CAST(original_tokens AS DOUBLE)) OVER (PARTITION BY sample) \
+         AS tokens FROM ({of_sample})) GROUP BY sample, label"
+    );
+    let mut samples: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for row in query(workplace, output, &sql) {
+        samples.entry(row["sample"].as_str().unwrap().to_string()).or_default().push(row);
+    }
+    let kept_of = |rows: Vec<Value>| {
+        let all: f64 = rows.iter().map(|row| row["kept"].as_f64().unwrap()).sum();
+        let core = rows.iter().find(|row| row["label"] == "core").unwrap();
+        let [steps, kept] = ["steps", "kept"].map(|key| core[key].as_f64().unwrap());
+        Kept { tokens: core["tokens"].as_f64().unwrap(), precision: kept / all, recall: kept / steps }
+    };
+    samples.into_iter().map(|(sample, rows)| (sample, kept_of(rows))).collect()
 }
 
-/// The figures of a pipeline over the samples of some openers, as cells of the table, and its recall.
-fn cells(workplace: &Workplace, pipeline: &str, openers: &str) -> (String, f64) {
-    let kept = SEEDS.map(|seed| measure(workplace, &prune(workplace, pipeline, openers, seed)));
-    let mean = |value: Figure| kept.iter().map(value).sum::<f64>() / kept.len() as f64;
+/// The figures of the samples of some openers, as cells of the table, and their recall.
+fn cells(samples: &BTreeMap<String, Kept>, openers: &str) -> (String, f64) {
+    let kept = SEEDS.map(|seed| &samples[&format!("{openers}-{seed}")]);
+    let mean = |value: Figure| kept.iter().map(|kept| value(kept)).sum::<f64>() / kept.len() as f64;
     let half_range = |value: Figure| {
-        let values = kept.iter().map(value);
+        let values = kept.iter().map(|kept| value(kept));
         (values.clone().fold(f64::MIN, f64::max) - values.fold(f64::MAX, f64::min)) / 2.0
     };
     let (precision, recall): (Figure, Figure) = (|kept| kept.precision, |kept| kept.recall);
@@ -94,7 +100,7 @@ fn asap_keeps_the_core_of_a_chain() {
     let workplace = Workplace::new();
     for openers in OPENERS {
         for seed in SEEDS.map(|seed| seed.to_string()) {
-            let to = format!("{openers}-{seed}");
+            let to = format!("samples/{openers}-{seed}");
             workplace.run(&["sample", "--rows", ROWS, "--seed", &seed, "--openers", openers, "--to", &to]).ok();
         }
     }
@@ -108,8 +114,9 @@ fn asap_keeps_the_core_of_a_chain() {
             continue;
         }
         write!(table, "| `{pipeline}` |").unwrap();
+        let samples = measure(&workplace, &prune(&workplace, pipeline));
         for openers in OPENERS {
-            let (cells, recall) = cells(&workplace, pipeline, openers);
+            let (cells, recall) = cells(&samples, openers);
             table.push_str(&cells);
             recalls.insert((pipeline, openers), recall);
         }
@@ -128,7 +135,7 @@ fn asap_keeps_the_core_of_a_chain() {
 fn check_trace(workplace: &Workplace) {
     let steps = "WITH flat AS (\
            SELECT id, unnest(steps) AS step, unnest(labels) AS label, unnest(cot_steps(original_cot)) AS text FROM pruned \
-           WHERE source['file'] LIKE '%math%'), \
+           WHERE source['file'] LIKE 'even-101/%math%'), \
          staged AS (SELECT id, step['step'] AS step, coalesce(step['dropped'], 'kept') AS stage, label, text FROM flat), \
          chosen AS (SELECT id FROM staged GROUP BY id HAVING count(DISTINCT stage) = 3 AND count(*) >= 12 ORDER BY count(*), id LIMIT 1) \
          SELECT stage, label, text FROM staged WHERE id IN (SELECT id FROM chosen) ORDER BY step";
@@ -137,6 +144,6 @@ fn check_trace(workplace: &Workplace) {
         let indented = text.replace('\n', &format!("\n{:21}", ""));
         format!("{stage:<11}{label:<10}{indented}\n")
     };
-    let lines: String = query(workplace, "out/asap-even-101", steps).iter().map(line).collect();
+    let lines: String = query(workplace, "out/asap", steps).iter().map(line).collect();
     check_section("pipelines/README.md", "trace", &format!("```text\n{lines}```\n"));
 }

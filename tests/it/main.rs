@@ -26,3 +26,4 @@ mod slt;
 mod stores;
 mod support;
 mod train;
+mod words;

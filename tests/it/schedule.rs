@@ -1,5 +1,9 @@
 //! What a user sees of `asap schedule`: runs, their reports, signals, restarts, refusals.
 
+mod check;
+mod plan;
+mod times;
+
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};

@@ -87,8 +87,10 @@ impl Tokenizer {
             path: path.clone(),
             found: format!("not a tokenizer: {error}"),
         };
-        let json = serde_json::from_slice(&bytes).map_err(|error| no_tokenizer(&error))?;
-        let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| no_tokenizer(&error))?;
+        let text = String::from_utf8(bytes).map_err(|error| no_tokenizer(&error))?;
+        let json = serde_json::from_str(&text).map_err(|error| no_tokenizer(&error))?;
+        // Not `from_bytes`, whose readers of all kinds of tokenizers would be compiled here once more.
+        let mut inner: tokenizers::Tokenizer = text.parse().map_err(|error| no_tokenizer(&error))?;
         inner.with_truncation(None).map_err(|error| no_tokenizer(&error))?;
         inner.with_padding(None);
 

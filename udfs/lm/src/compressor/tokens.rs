@@ -44,7 +44,8 @@ impl Tokens {
         let bytes = std::fs::read(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
         let unsupported = |found: String| LmError::Unsupported { path: path.clone(), found };
         let no_tokenizer = |error: tokenizers::Error| unsupported(format!("not a tokenizer: {error}"));
-        let mut inner = Tokenizer::from_bytes(bytes).map_err(no_tokenizer)?;
+        let text = String::from_utf8(bytes).map_err(|error| no_tokenizer(error.into()))?;
+        let mut inner: Tokenizer = text.parse().map_err(no_tokenizer)?;
         inner.with_truncation(None).map_err(no_tokenizer)?;
         inner.with_padding(None);
         if let Some(id) = inner.get_vocab(true).into_values().max().filter(|id| *id as usize >= config.vocab_size) {

@@ -19,6 +19,7 @@ mod stored;
 mod swiglu;
 
 use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use candle_core::{DType, Device, Error, Storage, Tensor, WithDType};
 use rayon::prelude::*;
@@ -110,11 +111,32 @@ pub fn add_to_rows(rows: &mut [f32], addends: &[f32]) {
 /// # Errors
 /// What a task fails with.
 pub fn on_all_cores<T: Send, R: Send>(tasks: Vec<T>, task: impl Fn(T) -> Result<R> + Send + Sync) -> Result<Vec<R>> {
-    match tasks.len() {
-        0 | 1 => tasks.into_iter().map(task).collect(),
-        // One at a time: tasks are large, and the last ones must not wait in one core's hands.
-        _ => tasks.into_par_iter().with_max_len(1).map(task).collect(),
+    if tasks.len() < 2 {
+        return tasks.into_iter().map(task).collect();
     }
+    let results = in_places(tasks.iter().map(|_| None));
+    let tasks = in_places(tasks.into_iter().map(Some));
+    each_on_all_cores(results.len(), &|place| {
+        if let Some(own) = hold(&tasks[place]).take() {
+            *hold(&results[place]) = Some(task(own));
+        }
+    });
+    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
+}
+
+/// What each task takes and leaves in a place of its own.
+fn in_places<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Mutex<Option<T>>> {
+    values.map(Mutex::new).collect()
+}
+
+fn hold<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Compiled once for all kinds of tasks: what rayon needs for one takes longer to compile than most tasks themselves.
+fn each_on_all_cores(tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+    // One at a time: tasks are large, and the last ones must not wait in one core's hands.
+    (0..tasks).into_par_iter().with_max_len(1).for_each(task);
 }
 
 /// Cuts arrays, each with its width, into blocks of as many rows, and runs a task for each block on all cores: with the

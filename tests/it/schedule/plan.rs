@@ -1,9 +1,9 @@
 //! Single days, then anything that may happen to a scheduler.
 
-use chrono::Timelike;
+use asap::schedule::plan::{Cause, Decision, PAUSE, Progress, TRY_LATER};
+use asap::schedule::times::Times;
+use chrono::{DateTime, TimeDelta, Timelike, Utc};
 use proptest::prelude::*;
-
-use super::*;
 
 fn at(text: &str) -> DateTime<Utc> {
     DateTime::parse_from_rfc3339(&format!("2026-11-{text}Z")).unwrap().to_utc()

@@ -1,0 +1,70 @@
+//! The words and numbers that all commands share.
+
+use std::time::Duration;
+
+use asap::config::{self, SettingArgs};
+use asap::failure::Failure;
+use asap::output::{count, error_line};
+use asap::progress::Bar;
+use asap::sample::labelled::stated;
+use asap_pipelines::run::Observer;
+use asap_udfs::llm::Usage;
+use asap_udfs::settings::OnError;
+use datafusion::error::DataFusionError;
+
+#[test]
+fn thousands_are_grouped() {
+    assert_eq!([0, 999, 1000, 1234567].map(count), ["0", "999", "1,000", "1,234,567"]);
+}
+
+#[test]
+fn what_was_typed_is_no_bug_of_the_engine() {
+    let error = DataFusionError::Internal("Function 'md5' failed to match any signature.".to_string());
+    assert_eq!(error_line(&error), "Function 'md5' failed to match any signature");
+}
+
+#[test]
+fn an_error_shows_no_signature() {
+    let source = "GET https://user:word@host/a?X-Amz-Signature=0a1b: 403".into();
+    let error = DataFusionError::from(object_store::Error::Generic { store: "HTTP", source });
+    let said = "Generic HTTP error: GET https://…@host/a?X-Amz-Signature=…: 403";
+    assert_eq!(error_line(&error.context("somewhere")), said);
+}
+
+#[test]
+fn a_line_says_what_is_known() {
+    let bar = Bar::new("pruning", true);
+    bar.begin(2000, 1);
+    assert_eq!(bar.line(Duration::from_secs(10)), "0 of 2,000 rows, 0 tokens/s");
+    bar.begin(2000, 4);
+    bar.advance(500, 30_000);
+    bar.slices(1, 2, Usage { calls: 1200, failed: 3, cost: 0.25, ..Usage::default() });
+    assert_eq!(
+        bar.line(Duration::from_secs(10)),
+        "500 of 2,000 rows, 1 of 4 slices, 3,000 tokens/s, 1,200 calls, 3 failed, cost 0.2500, 30s left"
+    );
+}
+
+#[test]
+fn a_response_states_its_answer_its_program_or_all_that_it_says() {
+    assert_eq!(stated("Hence \\boxed{12}."), "12");
+    assert_eq!(stated("First:\n```\nx\n```\nThen:\n```python\na\n\nb\n```\nThat is all."), "a\n\nb");
+    assert_eq!(stated("14:05"), "14:05");
+}
+
+#[test]
+fn a_file_may_nest_its_keys() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "on_error = 'fail'\n'refine.max_tokens' = 7\n[asap.scorer]\nmodel = 'x'\n";
+    std::fs::write(file.path(), text).unwrap();
+    let settings = config::load(&SettingArgs { set: vec![], config: Some(file.path().into()) }).unwrap();
+    assert_eq!((settings.refine_max_tokens, settings.scorer_model.as_str()), (7, "x"));
+    assert_eq!(settings.on_error, OnError::Fail);
+}
+
+#[test]
+fn a_wrong_key_names_where_it_came_from() {
+    let args = SettingArgs { set: vec!["asap.scorer.modle=x".into()], config: None };
+    let Err(Failure::Usage(message)) = config::load(&args) else { panic!("accepted") };
+    assert_eq!(message, "there is no setting asap.scorer.modle; did you mean asap.scorer.model? (from --set)");
+}
