@@ -73,14 +73,14 @@ impl Case {
         let decoder = Decoder::new(config, weights);
         let tokens: usize = self.lengths.iter().sum();
         let ids: Vec<u32> = (0..tokens).map(|i| (i * 7919 % decoder.config.vocab_size) as u32).collect();
-        let targets: Vec<usize> = (1..=40).map(|i| i * (tokens - 2) / 40).collect();
+        let asked: Vec<u32> = (1..=40).map(|i| (i * (tokens - 2) / 40) as u32).collect();
         let (mut cpu, mut wall) = (f64::MAX, f64::MAX);
         for _ in 0..self.runs {
             let (begun, clock) = (ProcessTime::now(), Instant::now());
             decoder
-                .hidden_by_pass(&ids, self.lengths, &|| true, |rows, hidden| {
-                    let own = targets.iter().filter(|row| rows.contains(row));
-                    let own = own.map(|row| Target { row: (row - rows.start) as u32, id: ids[row + 1] });
+                .hidden_by_pass(&ids, self.lengths, Some(&asked), &|| true, |places, hidden| {
+                    let own = asked[places].iter().enumerate();
+                    let own = own.map(|(place, row)| Target { row: place as u32, id: ids[*row as usize + 1] });
                     output.score(&hidden, &own.collect::<Vec<_>>()).map(drop)
                 })
                 .unwrap();

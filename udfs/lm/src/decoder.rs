@@ -33,8 +33,9 @@ impl<M: Projection> Decoder<M> {
         Self { config, weights, rope }
     }
 
-    /// Calls `each` with the hidden states after the final norm, [tokens, hidden], of chains that follow each other in
-    /// `ids`, `lengths` tokens each, pass by pass with the tokens' places. Chains do not see each other.
+    /// Calls `each` with the hidden states after the final norm, [rows, hidden], of chains that follow each other in
+    /// `ids`, `lengths` tokens each, pass by pass with the rows' places among those of the tokens that are `asked`, which
+    /// ascend, or among all. Chains do not see each other.
     ///
     /// # Errors
     /// If a token is not in the model's vocabulary, what `each` fails with, and [`LmError::Abandoned`] soon after
@@ -43,6 +44,7 @@ impl<M: Projection> Decoder<M> {
         &self,
         ids: &[u32],
         lengths: &[usize],
+        asked: Option<&[u32]>,
         is_wanted: &IsWanted,
         mut each: impl FnMut(Range<usize>, Tensor) -> Result<()>,
     ) -> Result<()> {
@@ -53,7 +55,9 @@ impl<M: Projection> Decoder<M> {
                 before = of.map(|length| self.empty_kv_cache(length));
             }
             let before: &mut [&mut KvCache] = &mut before.iter_mut().collect::<Vec<_>>();
-            each(tokens.clone(), self.pass(&ids[tokens], &chains, &table, Before::Own(before), is_wanted)?)?;
+            let (places, rows) = asked_in(asked, &tokens);
+            let rows = rows.as_deref();
+            each(places, self.pass(&ids[tokens], &chains, &table, Before::Own(before), rows, is_wanted)?)?;
         }
         Ok(())
     }
@@ -70,22 +74,33 @@ impl<M: Projection> Decoder<M> {
         KvCache { tokens: 0, layers: self.weights.layers.iter().map(|_| room()).collect() }
     }
 
-    /// The hidden states after the final norm of a chain's first tokens, and what its next token needs of them.
+    /// The hidden states after the final norm of those of a chain's first tokens that are `asked`, which ascend, and what
+    /// its next token needs of all.
     ///
     /// # Errors
     /// As [`Decoder::hidden_by_pass`].
-    pub fn prefill(&self, ids: &[u32], is_wanted: &IsWanted) -> Result<(Tensor, KvCache)> {
+    pub fn prefill(&self, ids: &[u32], asked: &[u32], is_wanted: &IsWanted) -> Result<(Tensor, KvCache)> {
         let table = self.rope.table(ids.len());
         let mut before = self.empty_kv_cache(ids.len());
-        let parts = ids.chunks(TOKENS_PER_PASS).map(|part| self.extend(part, &mut before, &table, is_wanted));
+        let parts = ids.chunks(TOKENS_PER_PASS).map(|part| {
+            let (_, rows) = asked_in(Some(asked), &(before.tokens..before.tokens + part.len()));
+            self.extend(part, &mut before, &table, rows.as_deref(), is_wanted)
+        });
         let hidden = Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)?;
         Ok((hidden, before))
     }
 
-    /// The hidden states of a chain's next tokens, [tokens, hidden]. `table` holds their positions.
-    fn extend(&self, ids: &[u32], before: &mut KvCache, table: &RopeTable, is_wanted: &IsWanted) -> Result<Tensor> {
+    /// The hidden states of those of a chain's next tokens that are `asked`, [rows, hidden]. `table` holds their positions.
+    fn extend(
+        &self,
+        ids: &[u32],
+        before: &mut KvCache,
+        table: &RopeTable,
+        asked: Option<&[u32]>,
+        is_wanted: &IsWanted,
+    ) -> Result<Tensor> {
         let chain = Sequence { earlier: before.tokens, tokens: ids.len() };
-        self.pass(ids, &[chain], table, Before::Own(&mut [before]), is_wanted)
+        self.pass(ids, &[chain], table, Before::Own(&mut [before]), asked, is_wanted)
     }
 
     /// The hidden states after the final norm of one more token of each chain, [chains, hidden]. `table` holds their
@@ -96,19 +111,26 @@ impl<M: Projection> Decoder<M> {
     pub fn next(&self, ids: &[u32], before: &mut [&mut KvCache], table: &RopeTable) -> Result<Tensor> {
         let chains: Vec<Sequence> =
             before.iter().map(|before| Sequence { earlier: before.tokens, tokens: 1 }).collect();
-        self.pass(ids, &chains, table, Before::Own(before), &|| true)
+        self.pass(ids, &chains, table, Before::Own(before), None, &|| true)
     }
 
-    /// The hidden states after the final norm of the own tokens of texts that go on from `before`, [own tokens, hidden].
+    /// The hidden states after the final norm of those own tokens of texts that are `asked`, [rows, hidden]; the texts go on
+    /// from `before`.
     ///
     /// # Errors
     /// As [`Decoder::hidden_by_pass`].
-    pub(super) fn forks(&self, texts: &[Fork], before: &KvCache, is_wanted: &IsWanted) -> Result<Tensor> {
+    pub(super) fn forks(
+        &self,
+        texts: &[Fork],
+        before: &KvCache,
+        asked: &[u32],
+        is_wanted: &IsWanted,
+    ) -> Result<Tensor> {
         let chains: Vec<Sequence> =
             texts.iter().map(|text| Sequence { earlier: text.from, tokens: text.ids.len() }).collect();
         let longest = chains.iter().map(|chain| chain.earlier + chain.tokens).max().unwrap_or(0);
         let ids: Vec<u32> = texts.iter().flat_map(|text| text.ids.iter().copied()).collect();
-        self.pass(&ids, &chains, &self.rope.table(longest), Before::Shared(before), is_wanted)
+        self.pass(&ids, &chains, &self.rope.table(longest), Before::Shared(before), Some(asked), is_wanted)
     }
 
     fn pass(
@@ -117,11 +139,12 @@ impl<M: Projection> Decoder<M> {
         chains: &[Sequence],
         table: &RopeTable,
         before: Before,
+        asked: Option<&[u32]>,
         is_wanted: &IsWanted,
     ) -> Result<Tensor> {
         let mut x = Vec::new();
         self.embed(ids, &mut x)?;
-        pass(&Run::new(&self.config, chains, table, is_wanted), &self.weights, &mut x, before)?;
+        pass(Run::new(&self.config, chains, table, is_wanted), &self.weights, &mut x, before, asked)?;
         matrix(x, self.config.hidden_size)
     }
 
@@ -139,6 +162,15 @@ impl<M: Projection> Decoder<M> {
         }
         Ok(())
     }
+}
+
+/// Which of the rows that are asked are those of some tokens, or of all the tokens' rows, and where among the tokens.
+fn asked_in(asked: Option<&[u32]>, tokens: &Range<usize>) -> (Range<usize>, Option<Vec<u32>>) {
+    let Some(asked) = asked else { return (tokens.clone(), None) };
+    let place = |token: usize| asked.partition_point(|row| (*row as usize) < token);
+    let places = place(tokens.start)..place(tokens.end);
+    let rows = asked[places.clone()].iter().map(|row| row - tokens.start as u32).collect();
+    (places, Some(rows))
 }
 
 /// What only f32 is used for.
@@ -159,7 +191,7 @@ impl Decoder {
     /// If a token is not in the model's vocabulary.
     pub fn hidden(&self, ids: &[u32], lengths: &[usize]) -> Result<Tensor> {
         let mut passes = Vec::new();
-        self.hidden_by_pass(ids, lengths, &|| true, |_, hidden| {
+        self.hidden_by_pass(ids, lengths, None, &|| true, |_, hidden| {
             passes.push(hidden);
             Ok(())
         })?;
@@ -230,7 +262,7 @@ mod tests {
                 passes.push((rows, hidden.dim(0)?));
                 Ok(())
             };
-            decoder.hidden_by_pass(&ids, lengths, &|| true, each).unwrap();
+            decoder.hidden_by_pass(&ids, lengths, None, &|| true, each).unwrap();
             passes
         };
         assert_eq!(passes(&[100; 64]), [(0..6400, 6400)]);
@@ -248,11 +280,41 @@ mod tests {
             let mut before = decoder.empty_kv_cache(ids.len());
             let mut rows = Vec::new();
             for part in [&ids[..1], &ids[1..310], &ids[310..311], &ids[311..]] {
-                rows.extend(decoder.extend(part, &mut before, &table, &|| true).unwrap().to_vec2::<f32>().unwrap());
+                rows.extend(
+                    decoder.extend(part, &mut before, &table, None, &|| true).unwrap().to_vec2::<f32>().unwrap(),
+                );
             }
             let furthest = rows.concat().iter().zip(whole.concat()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(furthest < 1e-5, "{model}: {furthest}");
         }
+    }
+
+    #[test]
+    fn rows_that_are_asked_are_what_they_are_among_all() {
+        let decoder = Decoder::load(&golden("qwen2")).unwrap();
+        // A chain in parts, the first of which nothing is asked of, and others behind it.
+        let lengths = [8500, 40, 30];
+        let ids: Vec<u32> = (0..8570).map(|i| i * 31 % 380).collect();
+        let asked = [8192, 8300, 8301, 8499, 8539, 8540];
+        let all = decoder.hidden(&ids, &lengths).unwrap();
+        let expected = all.index_select(&Tensor::new(&asked, &candle_core::Device::Cpu).unwrap(), 0).unwrap();
+        let expected = expected.to_vec2::<f32>().unwrap().concat();
+        let close = |found: &[f32], expected: &[f32]| {
+            assert_eq!(found.len(), expected.len());
+            found.iter().zip(expected).for_each(|(a, b)| assert!((a - b).abs() < 1e-5, "{a} against {b}"));
+        };
+        let (mut found, mut places) = (Vec::new(), Vec::new());
+        let each = |own: Range<usize>, hidden: Tensor| {
+            places.extend(own);
+            found.extend(hidden.to_vec2::<f32>()?.concat());
+            Ok(())
+        };
+        decoder.hidden_by_pass(&ids, &lengths, Some(&asked), &|| true, each).unwrap();
+        assert_eq!(places, [0, 1, 2, 3, 4, 5]);
+        close(&found, &expected);
+        let (hidden, before) = decoder.prefill(&ids[..8500], &asked[..4], &|| true).unwrap();
+        assert_eq!(before.tokens, 8500);
+        close(&hidden.to_vec2::<f32>().unwrap().concat(), &expected[..4 * decoder.config.hidden_size]);
     }
 
     #[test]

@@ -210,8 +210,8 @@ impl Generator {
         if prompt.is_empty() || prompt.len() >= window {
             return Err(LmError::TooLong { tokens: prompt.len(), window });
         }
-        let (hidden, kv_cache) = self.decoder.prefill(prompt, is_wanted)?;
-        let logits = self.output.logits(&hidden.narrow(0, prompt.len() - 1, 1)?)?;
+        let (last, kv_cache) = self.decoder.prefill(prompt, &[prompt.len() as u32 - 1], is_wanted)?;
+        let logits = self.output.logits(&last)?;
         Ok(ReadPrompt { logits, kv_cache })
     }
 
@@ -327,7 +327,7 @@ mod tests {
             let whole = decoder.hidden(ids, &[ids.len()]).unwrap();
             let table = decoder.rope_table(ids.len());
             let first = ids.len().saturating_sub(300).max(1);
-            let (_, mut before) = decoder.prefill(&ids[..first], &|| true).unwrap();
+            let (_, mut before) = decoder.prefill(&ids[..first], &[], &|| true).unwrap();
             for (place, id) in ids.iter().enumerate().skip(first) {
                 let hidden = decoder.next(&[*id], &mut [&mut before], &table).unwrap();
                 let found = output.logits(&hidden).unwrap();

@@ -59,6 +59,17 @@ pub struct LeftByMlp<'a> {
     pub up: &'a mut [f32],
 }
 
+/// The rows of a block where all cores have as many blocks, of one size.
+fn shared(rows: usize) -> usize {
+    let blocks = rows.div_ceil(BLOCK).max(1).next_multiple_of(rayon::current_num_threads());
+    // Small ones are not worth a core.
+    rows.div_ceil(blocks).max(32)
+}
+
+fn cores_of(rows: usize, block: usize) -> Cores {
+    if rows <= block { Cores::All } else { Cores::One }
+}
+
 impl<'a> Run<'a> {
     /// A run of the tokens of `chains`, in as many blocks for each core, of one size. `table` holds their positions.
     pub fn new(
@@ -68,9 +79,13 @@ impl<'a> Run<'a> {
         is_wanted: &'a IsWanted<'a>,
     ) -> Self {
         let tokens: usize = chains.iter().map(|chain| chain.tokens).sum();
-        let blocks = tokens.div_ceil(BLOCK).next_multiple_of(rayon::current_num_threads());
-        // Small ones are not worth a core.
-        Self::in_blocks(config, chains, table, is_wanted, tokens.div_ceil(blocks).max(32))
+        Self::in_blocks(config, chains, table, is_wanted, shared(tokens))
+    }
+
+    /// Makes blocks for as many rows.
+    pub fn share_rows(&mut self, rows: usize) {
+        self.block = shared(rows);
+        self.cores = cores_of(rows, self.block);
     }
 
     /// [`Run::new`] in blocks of as many tokens, however many cores there are.
@@ -83,7 +98,7 @@ impl<'a> Run<'a> {
     ) -> Self {
         let positions: Vec<usize> =
             chains.iter().flat_map(|chain| chain.earlier..chain.earlier + chain.tokens).collect();
-        let cores = if positions.len() <= block { Cores::All } else { Cores::One };
+        let cores = cores_of(positions.len(), block);
         let (scratch, softmax) = (Pool::default(), Pool::default());
         Self { config, chains, positions, table, block, cores, is_wanted, scratch, softmax }
     }

@@ -13,7 +13,7 @@ use super::cuda::CudaModel;
 use super::decoder::Decoder;
 use super::layer::IsWanted;
 use super::ops::{Bf16Matrix, Projection};
-use super::output::{Output, Target, TokenScore, targets_in};
+use super::output::{Output, Target, TokenScore, rows_of, targets_in};
 use super::pass::together;
 use super::row::Fork;
 use super::thread::{Model, ModelThread};
@@ -127,8 +127,9 @@ impl<M: Projection> Model for DecoderWithOutput<M> {
         if targets.is_empty() {
             return Ok(scores);
         }
-        self.decoder.hidden_by_pass(ids, lengths, is_wanted, |rows, hidden| {
-            let (places, own) = targets_in(&rows, targets);
+        let (rows, targets) = rows_of(targets.to_vec());
+        self.decoder.hidden_by_pass(ids, lengths, Some(&rows), is_wanted, |rows, hidden| {
+            let (places, own) = targets_in(&rows, &targets);
             places.into_iter().zip(self.output.score(&hidden, &own)?).for_each(|(place, score)| scores[place] = score);
             Ok(())
         })?;
@@ -138,19 +139,21 @@ impl<M: Projection> Model for DecoderWithOutput<M> {
     /// What texts share is read once, and its keys and values are kept for those that go on from it.
     fn score_answers(&mut self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
         let Some((whole, forks)) = texts.split_first() else { return Ok(vec![]) };
-        let (hidden, begun) = self.decoder.prefill(&whole.ids, is_wanted)?;
-        let mut scores = self.output.score(&hidden, &whole.targets(0))?;
+        let (rows, targets) = rows_of(whole.targets(0));
+        let (hidden, begun) = self.decoder.prefill(&whole.ids, &rows, is_wanted)?;
+        let mut scores = self.output.score(&hidden, &targets)?;
         let mut rest = forks;
         while !rest.is_empty() {
             let (run, later) = rest.split_at(together(rest.iter().map(|fork| fork.ids.len())));
             rest = later;
-            let hidden = self.decoder.forks(run, &begun, is_wanted)?;
             let mut start = 0;
             let targets = run.iter().flat_map(|fork| {
                 start += fork.ids.len();
                 fork.targets(start - fork.ids.len())
             });
-            scores.extend(self.output.score(&hidden, &targets.collect::<Vec<_>>())?);
+            let (rows, targets) = rows_of(targets.collect());
+            let hidden = self.decoder.forks(run, &begun, &rows, is_wanted)?;
+            scores.extend(self.output.score(&hidden, &targets)?);
         }
         Ok(scores)
     }

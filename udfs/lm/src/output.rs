@@ -42,6 +42,17 @@ pub(super) fn targets_in(rows: &Range<usize>, targets: &[Target]) -> (Vec<usize>
     targets.iter().enumerate().filter_map(own).unzip()
 }
 
+/// The rows that targets name, ascending, each once, and the targets with places among these in place of rows.
+pub(super) fn rows_of(mut targets: Vec<Target>) -> (Vec<u32>, Vec<Target>) {
+    let mut rows: Vec<u32> = targets.iter().map(|target| target.row).collect();
+    rows.sort_unstable();
+    rows.dedup();
+    for target in &mut targets {
+        target.row = rows.partition_point(|row| *row < target.row) as u32;
+    }
+    (rows, targets)
+}
+
 /// The output layer of a model.
 #[derive(Debug)]
 pub struct Output {

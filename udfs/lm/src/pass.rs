@@ -79,11 +79,18 @@ pub(super) enum Before<'a, 'b> {
     Shared(&'a KvCache),
 }
 
-/// Turns embeddings, [tokens, hidden], into hidden states after the final norm.
+/// Turns embeddings, [tokens, hidden], into hidden states after the final norm, of the rows that are `asked` alone where not
+/// all are: other tokens end with their keys and values in the last layer.
 ///
 /// # Errors
 /// If weights cannot be read, and [`LmError::Abandoned`](super::LmError) where nobody waits any longer.
-pub(super) fn pass<M: Projection>(run: &Run, weights: &Weights<M>, x: &mut [f32], mut before: Before) -> Result<()> {
+pub(super) fn pass<M: Projection>(
+    mut run: Run,
+    weights: &Weights<M>,
+    x: &mut Vec<f32>,
+    mut before: Before,
+    asked: Option<&[u32]>,
+) -> Result<()> {
     let (heads, tokens) = (run.config.heads(), run.positions.len());
     let mut q = vec![0.0; tokens * heads.query_width()];
     let mut gathered = q.clone();
@@ -95,8 +102,13 @@ pub(super) fn pass<M: Projection>(run: &Run, weights: &Weights<M>, x: &mut [f32]
         let (qkv, results) = ([&*q, &*keys, &*values], [&mut *gathered, &mut *log_sums]);
         match &mut before {
             Before::Own([]) => run.attend(qkv, results)?,
-            Before::Own(before) => attend_after(run, index, before, qkv, results)?,
-            Before::Shared(before) => attend_from(run, &before.layers[index], qkv, results)?,
+            Before::Own(before) => attend_after(&run, index, before, qkv, results)?,
+            Before::Shared(before) => attend_from(&run, &before.layers[index], qkv, results)?,
+        }
+        if let Some(asked) = asked.filter(|_| index + 1 == weights.layers.len()) {
+            keep_rows(x, asked, run.config.hidden_size);
+            keep_rows(&mut gathered, asked, heads.query_width());
+            run.share_rows(asked.len());
         }
         run.finish(layer, x, &gathered, LeftByMlp::default())?;
     }
@@ -104,6 +116,15 @@ pub(super) fn pass<M: Projection>(run: &Run, weights: &Weights<M>, x: &mut [f32]
         before.iter_mut().zip(run.chains).for_each(|(before, chain)| before.tokens += chain.tokens);
     }
     run.norm_all(x, &weights.norm)
+}
+
+/// Leaves of rows those that are asked, which ascend.
+fn keep_rows(rows: &mut Vec<f32>, asked: &[u32], width: usize) {
+    for (place, row) in asked.iter().enumerate() {
+        let from = *row as usize * width;
+        rows.copy_within(from..from + width, place * width);
+    }
+    rows.truncate(asked.len() * width);
 }
 
 /// The attention of a layer for chains of which earlier tokens' keys and values were kept; those of these tokens are kept too.
