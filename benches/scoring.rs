@@ -1,7 +1,7 @@
 //! Scoring with the shape of Qwen2.5-0.5B and random weights. The peer is transformers: `python3 benches/peers/scoring.py`.
 //!
 //! Each case is a process of its own, since it is measured by its peak memory and its number of threads too, and gives one
-//! line of JSON. `cargo bench --workspace --locked --bench scoring` runs the cases of the peer; names of cases after `--`
+//! line of JSON. `cargo bench --package asap-lm --locked --bench scoring` runs the cases of the peer; names of cases after `--`
 //! run those.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
-use asap_lm::ops::{self, Bf16Matrix, Pool, Projection, Sequence};
+use asap_lm::ops::{self, Bf16Matrix, F32Matrix, Pool, Projection, Sequence};
 use asap_lm::output::{Output, Target};
 use asap_lm::weights::Weights;
 use candle_core::{Device, Tensor};
@@ -50,7 +50,7 @@ const CASES: [Case; 10] = [
 fn main() {
     if let Some(name) = processes::case() {
         let case = CASES.iter().find(|case| case.name == name).unwrap();
-        return if case.bf16 { case.measure::<Bf16Matrix>() } else { case.measure::<Tensor>() };
+        return if case.bf16 { case.measure::<Bf16Matrix>() } else { case.measure::<F32Matrix>() };
     }
     for case in &CASES {
         processes::run(case.name, case.threads, &[], case.runs > 1);

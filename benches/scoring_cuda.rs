@@ -1,7 +1,7 @@
 //! Scoring on an NVIDIA GPU with the shape of R1-Distill-Qwen-7B and random weights: chains of 8,192 to 16,384 tokens, 40
 //! positions each. The peer is transformers on the same GPU: `python3 benches/peers/scoring_cuda.py`.
 //!
-//! `cargo bench --workspace --locked --features cuda --bench scoring_cuda` gives one line of JSON.
+//! `cargo bench --package asap-lm --locked --features cuda --bench scoring_cuda` gives one line of JSON.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
 

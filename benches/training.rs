@@ -2,7 +2,7 @@
 //! `python3 benches/peers/training.py`.
 //!
 //! Each case is a process of its own, since it is measured by its peak memory and its number of threads too, and gives one
-//! line of JSON. `cargo bench --workspace --locked --bench training` runs the cases of the peer; names of cases after `--`
+//! line of JSON. `cargo bench --package asap-lm --locked --bench training` runs the cases of the peer; names of cases after `--`
 //! run those.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]

@@ -29,7 +29,7 @@ def main():
     if given.peer:
         return run_peer(*CASES[given.peer])
     os.environ["ASAP_BENCH_FOLDER"] = str(folder("generation"))
-    bench = ["cargo", "bench", "--workspace", "--locked", "--bench", "generation"]
+    bench = ["cargo", "bench", "--package", "asap-lm", "--locked", "--bench", "generation"]
     ours = {case["case"]: case for case in lines_of_json(bench)}
     row = "{:<34}{:>9}{:>9}{:>8}{:>9}".format
     print(row("", "ours", "peer", "ratio", "goal"))

@@ -25,7 +25,7 @@ def main():
         return run_peer(given.peer)
     if not is_with("scoring", *PACKAGES):
         return
-    bench = ["cargo", "bench", "--workspace", "--locked", "--bench", "scoring"]
+    bench = ["cargo", "bench", "--package", "asap-lm", "--locked", "--bench", "scoring"]
     ours = {case["case"]: case for case in lines_of_json(bench)}
     row = "{:<28}{:>9}{:>9}{:>8}{:>9}".format
     print(row("", "ours", "peer", "ratio", "goal"))

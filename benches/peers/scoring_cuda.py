@@ -29,7 +29,7 @@ def main():
     given = arguments.parse_args()
     if not is_with("scoring", *PACKAGES):
         return
-    bench = ["cargo", "bench", "--workspace", "--locked", "--features", "cuda", "--bench", "scoring_cuda"]
+    bench = ["cargo", "bench", "--package", "asap-lm", "--locked", "--features", "cuda", "--bench", "scoring_cuda"]
     # The libraries of CUDA that came with torch, so that both sides multiply by the same ones.
     libraries = [str(path) for path in sorted(Path(sys.prefix).glob("lib/python3.*/site-packages/nvidia/**/lib"))]
     known = os.environ.get("LD_LIBRARY_PATH", "")

@@ -33,7 +33,7 @@ def main():
         return run_peer(*CASES[given.peer])
     if not is_with("training", *PACKAGES):
         return
-    bench = ["cargo", "bench", "--workspace", "--locked", "--bench", "training"]
+    bench = ["cargo", "bench", "--package", "asap-lm", "--locked", "--bench", "training"]
     ours = {case["case"]: case for case in lines_of_json(bench)}
     row = "{:<34}{:>9}{:>9}{:>8}{:>9}".format
     print(row("", "ours", "peer", "ratio", "goal"))

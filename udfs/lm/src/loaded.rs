@@ -4,15 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use candle_core::Tensor;
-
 use super::config::ModelConfig;
 use super::counted::Counted;
 #[cfg(feature = "cuda")]
 use super::cuda::CudaModel;
 use super::decoder::Decoder;
 use super::layer::IsWanted;
-use super::ops::{Bf16Matrix, Projection};
+use super::ops::{Bf16Matrix, F32Matrix, Projection};
 use super::output::{Output, Target, TokenScore, rows_of, targets_in};
 use super::pass::together;
 use super::row::Fork;
@@ -44,7 +42,7 @@ impl LoadedModel {
         #[cfg_attr(not(feature = "cuda"), expect(unused_mut, reason = "a GPU's memory may hold less"))]
         let mut window = config.max_position_embeddings;
         let (thread, output_rows) = match computed {
-            Computed::Cpu(Dtype::F32) => spawn::<Tensor>(folder, config, memory)?,
+            Computed::Cpu(Dtype::F32) => spawn::<F32Matrix>(folder, config, memory)?,
             Computed::Cpu(Dtype::Bf16) => spawn::<Bf16Matrix>(folder, config, memory)?,
             #[cfg(feature = "cuda")]
             Computed::Cuda => {

@@ -6,7 +6,7 @@ use std::path::Path;
 use candle_core::{DType, Tensor};
 
 use super::super::config::{EncoderConfig, EncoderFamily};
-use super::super::ops::{self, Cores, Linear, Pool, Scores, Transposed, Update, Weight};
+use super::super::ops::{self, Cores, F32Matrix, Linear, Pool, Scores, Update, Weight};
 use super::super::weights::Files;
 use super::super::{LmError, Result};
 
@@ -39,22 +39,22 @@ pub(super) struct Encoder {
     norm: Norm,
     layers: Vec<Layer>,
     /// `classifier`, [2, hidden].
-    classifier: Linear<Transposed>,
+    classifier: Linear<F32Matrix>,
     rooms: Pool<Room>,
 }
 
 #[derive(Debug)]
 struct Layer {
     /// `attention.self.{query, key, value}`, [hidden, hidden] each.
-    qkv: [Linear<Transposed>; 3],
+    qkv: [Linear<F32Matrix>; 3],
     /// `attention.output.dense`, [hidden, hidden].
-    gathered: Linear<Transposed>,
+    gathered: Linear<F32Matrix>,
     /// `attention.output.LayerNorm`.
     gathered_norm: Norm,
     /// `intermediate.dense`, [intermediate, hidden].
-    wide: Linear<Transposed>,
+    wide: Linear<F32Matrix>,
     /// `output.dense`, [hidden, intermediate].
-    narrow: Linear<Transposed>,
+    narrow: Linear<F32Matrix>,
     /// `output.LayerNorm`.
     narrow_norm: Norm,
 }
@@ -89,8 +89,8 @@ impl Named {
         Ok(tensor)
     }
 
-    fn linear(&mut self, name: String, outputs: usize, inputs: usize) -> Result<Linear<Transposed>> {
-        let weight = Transposed::new(self.tensor(format!("{name}.weight"), &[outputs, inputs])?)?;
+    fn linear(&mut self, name: String, outputs: usize, inputs: usize) -> Result<Linear<F32Matrix>> {
+        let weight = F32Matrix::new(self.tensor(format!("{name}.weight"), &[outputs, inputs])?)?;
         Ok(Linear { weight, bias: Some(self.tensor(format!("{name}.bias"), &[outputs])?) })
     }
 

@@ -1,4 +1,4 @@
-//! Matrix products of slices: candle's kernels, called without what candle does around each product (it reads
+//! Matrix products of slices: the kernels of gemm, called without what candle does around each product (it reads
 //! /proc/cpuinfo, fills its result with zeros and always takes all cores, also for a block of 128 rows).
 #![allow(unsafe_code, reason = "the kernels take pointers; each place says why they are within their slices")]
 
@@ -71,14 +71,31 @@ pub enum Cores {
 /// # Panics
 /// If the inner dimensions differ or `to` has another length than the product.
 pub fn multiply(a: Matrix, b: Matrix, scale: f32, to: &mut [f32], write: Update, cores: Cores) {
-    assert_eq!(a.columns, b.rows, "inner dimensions");
     assert_eq!(a.rows * b.columns, to.len(), "length of the product");
+    multiply_into(a, b, scale, (to, b.columns), write, cores);
+}
+
+/// Writes a · b to columns of `to` from `first` on, on the calling thread; `to` has rows of `width` numbers.
+///
+/// # Panics
+/// If the inner dimensions differ, `to` has another number of rows than a or no such columns.
+pub fn multiply_columns(a: Matrix, b: Matrix, to: &mut [f32], first: usize, width: usize, write: Update) {
+    assert!(first + b.columns <= width, "columns of the product");
+    assert_eq!(a.rows * width, to.len(), "rows of the product");
+    multiply_into(a, b, 1.0, (&mut to[first..], width), write, Cores::One);
+}
+
+/// `to` has rows of `width` numbers, the last of which may end with the product's columns.
+fn multiply_into(a: Matrix, b: Matrix, scale: f32, (to, width): (&mut [f32], usize), write: Update, cores: Cores) {
+    assert_eq!(a.columns, b.rows, "inner dimensions");
+    // SAFETY below rests on it: the last row's columns are inside.
+    assert!(a.rows == 0 || (a.rows - 1) * width + b.columns <= to.len(), "room for the product");
     let parallelism = match cores {
         Cores::One => Parallelism::None,
         Cores::All => Parallelism::Rayon(rayon::current_num_threads()),
     };
     // SAFETY: `Matrix::new` checked that every element of a and b lies in its slice, and the assertions above that
-    // a · b has the shape whose elements fill `to` exactly. Strides are lengths of slices, which fit into isize.
+    // a · b has the shape whose elements lie in `to`. Strides are lengths of slices, which fit into isize.
     unsafe {
         gemm::gemm(
             a.rows,
@@ -86,7 +103,7 @@ pub fn multiply(a: Matrix, b: Matrix, scale: f32, to: &mut [f32], write: Update,
             a.columns,
             to.as_mut_ptr(),
             1,
-            b.columns as isize,
+            width as isize,
             write == Update::Add,
             a.values.as_ptr(),
             a.column_stride as isize,

@@ -1,4 +1,4 @@
-//! What a layer is made of, on the CPU: each operation is a loop over slices, matrix products are candle's kernels in f32
+//! What a layer is made of, on the CPU: each operation is a loop over slices, matrix products are the kernels of gemm in f32
 //! and ours in bf16, or where a weight is read as it is stored.
 //!
 //! Rows are [tokens, width], f32, without gaps. What takes rows is a task of its caller's.
@@ -12,6 +12,7 @@ mod exp;
 mod gelu;
 mod gemm;
 mod norm;
+mod panels;
 mod pool;
 mod projection;
 mod rotate;
@@ -33,8 +34,9 @@ pub use exp::{SumOfExponentials, exp, max};
 pub use gelu::gelu_rows;
 pub use gemm::{Cores, Matrix, Update, multiply};
 pub use norm::{layer_norm_rows, rms_norm_rows};
+pub use panels::F32Matrix;
 pub use pool::Pool;
-pub use projection::{Linear, Projection, Transposed, Weight};
+pub use projection::{Linear, Projection, Weight};
 pub use rotate::{Direction, rotate_rows};
 pub use stored::{StoredMatrix, multiply_stored};
 pub use swiglu::swiglu_rows;

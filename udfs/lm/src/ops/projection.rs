@@ -6,7 +6,7 @@ use candle_core::{DType, Tensor};
 use half::bf16;
 
 use super::super::Result;
-use super::{Bf16Matrix, Cores, Matrix, Update, add_to_rows, multiply, read};
+use super::{Bf16Matrix, Cores, F32Matrix, Matrix, Update, add_to_rows, multiply, read};
 
 /// A weight of a projection, [outputs, inputs], as it is kept.
 pub trait Weight: Sized {
@@ -70,26 +70,20 @@ impl Projection for Tensor {
     }
 }
 
-/// A weight in f32 that is kept as [inputs, outputs]: a product of few hundred rows turns a weight around before it begins,
-/// which takes a seventh of its time.
-#[derive(Debug, Clone)]
-pub struct Transposed(Tensor);
-
-impl Weight for Transposed {
+impl Weight for F32Matrix {
     fn dtype(_: DType) -> DType {
         DType::F32
     }
 
     fn new(weight: Tensor) -> Result<Self> {
-        Ok(Self(weight.t()?.contiguous()?))
+        let (outputs, inputs) = weight.dims2()?;
+        read([&weight], |[numbers]| Self::pack(numbers, outputs, inputs))
     }
 }
 
-impl Projection for Transposed {
+impl Projection for F32Matrix {
     fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
-        let (inputs, outputs) = self.0.dims2()?;
-        let x = Matrix::dense(x, x.len() / inputs, inputs);
-        read([&self.0], |[weight]| multiply(x, Matrix::dense(weight, inputs, outputs), 1.0, to, write, cores))
+        Self::multiply(self, x, to, write, cores)
     }
 }
 
