@@ -417,16 +417,16 @@ mod tests {
         ) {
             let (x, weight) = (numbers(rows * inputs, seed), numbers(outputs * inputs, seed + 5));
             let tensor = Tensor::from_slice(&weight, (outputs, inputs), &Device::Cpu).unwrap();
+            let dot = |x: &[f32], w: &[f32]| x.iter().zip(w).map(|(x, w)| x * w).sum::<f32>();
+            let exact = x.chunks(inputs).flat_map(|x| weight.chunks(inputs).map(move |w| dot(x, w)));
+            let exact: Vec<f32> = exact.collect();
             for tensor in [tensor.to_dtype(DType::BF16).unwrap(), tensor] {
                 let mut to = vec![1.0; rows * outputs];
                 multiply_stored(&tensor, &x, &mut to, Update::Add, Cores::All).unwrap();
                 let mut replaced = vec![1.0; rows * outputs];
                 multiply_stored(&tensor, &x, &mut replaced, Update::Replace, Cores::One).unwrap();
-                for (place, (to, replaced)) in to.iter().zip(replaced).enumerate() {
-                    let (row, output) = (place / outputs, place % outputs);
-                    let exact: f32 =
-                        (0..inputs).map(|i| x[row * inputs + i] * weight[output * inputs + i]).sum();
-                    prop_assert_eq!((*to, replaced), (exact + 1.0, exact));
+                for ((to, replaced), exact) in to.iter().zip(replaced).zip(&exact) {
+                    prop_assert_eq!((*to, replaced), (exact + 1.0, *exact));
                 }
             }
         }
