@@ -25,5 +25,6 @@ mod server;
 mod slt;
 mod stores;
 mod support;
+mod tokenskip;
 mod train;
 mod words;
