@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a bench that fails says enough, and prints")]
 
-#[path = "../udfs/tests/it/server.rs"]
+#[path = "../udfs/src/tests/server.rs"]
 mod server;
 
 use std::io::{BufRead, BufReader, Read};

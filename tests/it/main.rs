@@ -20,7 +20,7 @@ mod run;
 mod s3;
 mod sample;
 mod schedule;
-#[path = "../../udfs/tests/it/server.rs"]
+#[path = "../../udfs/src/tests/server.rs"]
 mod server;
 mod slt;
 mod stores;

@@ -44,7 +44,8 @@ fn rows_are_those_of_the_published_code() {
     let found: Vec<Value> = found.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(found.len(), goldens.len());
     for golden in &goldens {
-        let row = found.iter().find(|row| row["id"] == golden["id"].to_string()).unwrap();
+        let id = golden["id"].to_string();
+        let row = found.iter().find(|row| row["id"] == id.as_str()).unwrap();
         let content = |column: &str| &row[column][0]["content"];
         assert_eq!((content("prompt"), content("completion")), (&golden["input"], &golden["output"]), "{row}");
     }

@@ -32,6 +32,12 @@ pub mod output;
 pub mod plan;
 pub mod settings;
 
+// In the crate's one test binary, under the name that its users know.
+#[cfg(test)]
+extern crate self as asap_udfs;
+#[cfg(test)]
+mod tests;
+
 pub use functions::register_all;
 pub use models::Models;
 pub use settings::Settings;

@@ -1,7 +1,7 @@
 //! The SQL functions, one file each: a declaration, and what it gives for a row.
 //!
 //! A new one is a file beside these, a line in [`all`], and a line in the tests' list of calls
-//! (`udfs/tests/it/functions/physical_types.rs`); the README's table writes itself. What makes something else of rows than
+//! (`tests/functions/physical_types.rs`); the README's table writes itself. What makes something else of rows than
 //! before also raises `RULES` in `pipelines/src/run/identity.rs`, so that no table holds rows of both.
 //!
 //! | module | holds |

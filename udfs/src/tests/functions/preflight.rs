@@ -2,7 +2,7 @@
 
 use datafusion::prelude::SessionContext;
 
-use crate::functions::session::session;
+use crate::tests::functions::session::session;
 
 async fn set(session: &SessionContext, key: &str, value: &str) {
     session.sql(&format!("SET asap.anchor.{key} = '{value}'")).await.unwrap().collect().await.unwrap();

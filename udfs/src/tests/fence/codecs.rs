@@ -15,7 +15,7 @@ use datafusion_proto::logical_plan::DefaultLogicalExtensionCodec;
 use datafusion_proto::physical_plan::DefaultPhysicalExtensionCodec;
 use tempfile::TempDir;
 
-use crate::fence::counting::{Functions, rows};
+use crate::tests::fence::counting::{Functions, rows};
 
 const SQL: &str = "SELECT x, f(g(x)) AS a, s(x)['b'] AS b, f(7) AS c FROM t WHERE x < 50 AND f(x) > 10 ORDER BY g(x)";
 

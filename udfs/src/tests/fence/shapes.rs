@@ -2,7 +2,7 @@
 
 use datafusion::prelude::SessionConfig;
 
-use crate::fence::counting::{Functions, rows, tables};
+use crate::tests::fence::counting::{Functions, rows, tables};
 
 /// Calls of f, g, s, v and w.
 type Calls = [usize; 5];
@@ -170,7 +170,7 @@ async fn an_error_of_a_call_fails_the_query() {
     let functions = Functions::new();
     let context = functions.session(SessionConfig::new().with_target_partitions(1).with_batch_size(8));
     tables(&context).await;
-    let error = crate::fence::counting::try_rows(&context, "SELECT u(x) FROM t").await.unwrap_err().to_string();
+    let error = crate::tests::fence::counting::try_rows(&context, "SELECT u(x) FROM t").await.unwrap_err().to_string();
     assert!(error.contains("13 is unlucky"), "{error}");
-    assert!(functions.u.calls() <= 13 + 2 * crate::fence::counting::WINDOW, "{}", functions.u.calls());
+    assert!(functions.u.calls() <= 13 + 2 * crate::tests::fence::counting::WINDOW, "{}", functions.u.calls());
 }

@@ -3,8 +3,8 @@
 use asap_udfs::anchor::{Pruned, Row, Spent};
 use asap_udfs::llm::Usage;
 
-use crate::llm::setup::{Asking, anchoring, settings};
-use crate::server::{Call, Reply, Server};
+use crate::tests::llm::setup::{Asking, anchoring, settings};
+use crate::tests::server::{Call, Reply, Server};
 
 const COT: &str = "Let me see what a crate holds.\n\n    12 * 8 = 96 rolls in a crate.\n\nOr is it 12 + 8 = 20? No, \
     that adds them up.\n\n3 * 96 = 288, so three crates hold 288 rolls.";

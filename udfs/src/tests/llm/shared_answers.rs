@@ -10,8 +10,8 @@ use asap_udfs::llm::store::{AnswerStore, RequestKey, StoreError};
 use async_trait::async_trait;
 use futures::future::join_all;
 
-use crate::llm::setup::{Asking, anchoring, settings};
-use crate::server::{Reply, Server};
+use crate::tests::llm::setup::{Asking, anchoring, settings};
+use crate::tests::server::{Reply, Server};
 
 /// A store in memory that can be broken.
 #[derive(Debug, Default)]

@@ -6,9 +6,9 @@ use asap_udfs::llm::Llm;
 use asap_udfs::llm::store::AnswerStore;
 use datafusion::error::DataFusionError;
 
-use crate::llm::setup::{Asking, settings};
-use crate::llm::shared_answers::MemoryStore;
-use crate::server::{Call, Reply, Server};
+use crate::tests::llm::setup::{Asking, settings};
+use crate::tests::llm::shared_answers::MemoryStore;
+use crate::tests::server::{Call, Reply, Server};
 
 /// A variable that test runners always set: its value plays the key.
 const VARIABLE: &str = "CARGO_MANIFEST_DIR";

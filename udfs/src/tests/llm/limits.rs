@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 
-use crate::llm::setup::anchoring;
-use crate::server::{Reply, Server};
+use crate::tests::llm::setup::anchoring;
+use crate::tests::server::{Reply, Server};
 
 fn slow_server(milliseconds: u64) -> Server {
     Server::start(move |_| Reply::After(Duration::from_millis(milliseconds), Box::new(Reply::text("add"))))

@@ -8,7 +8,7 @@ use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::prelude::SessionContext;
 
-use crate::functions::session::session_in_partitions;
+use crate::tests::functions::session::session_in_partitions;
 
 async fn score(session: &SessionContext, question: &str) {
     let sql = format!(

@@ -2,7 +2,7 @@
 
 use datafusion::prelude::SessionConfig;
 
-use crate::fence::counting::{Functions, tables, try_rows};
+use crate::tests::fence::counting::{Functions, tables, try_rows};
 
 #[tokio::test]
 async fn a_call_in_the_wrong_place_is_a_planning_error_that_helps() {

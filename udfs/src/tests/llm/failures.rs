@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::llm::setup::anchoring;
-use crate::server::{Reply, Server};
+use crate::tests::llm::setup::anchoring;
+use crate::tests::server::{Reply, Server};
 
 /// A time limit for replies that never end, and one for the others that a busy machine keeps.
 fn timeout(reply: &Reply) -> (&'static str, &'static str) {

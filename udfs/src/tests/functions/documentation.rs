@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use datafusion::arrow::array::{Array, AsArray};
 use datafusion::execution::FunctionRegistry;
 
-use crate::functions::session::{registered, session, shown};
+use crate::tests::functions::session::{registered, session, shown};
 
 fn is_ours(name: &String) -> bool {
     name.starts_with("cot_") || name == "ai_complete"

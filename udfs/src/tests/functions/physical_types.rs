@@ -11,7 +11,7 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::logical_expr::ColumnarValue;
 
-use crate::functions::session::{evaluated, query, registered, session, shown};
+use crate::tests::functions::session::{evaluated, query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
 const CALLS: [&str; 40] = [

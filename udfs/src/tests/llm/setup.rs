@@ -8,7 +8,7 @@ use asap_udfs::llm::{self, Llm};
 use asap_udfs::settings::{Provider, Seconds};
 use datafusion::common::config::{ConfigOptions, ExtensionOptions};
 
-use crate::server::Server;
+use crate::tests::server::Server;
 
 /// Settings for a server, with one retry and a time that a busy machine keeps, changed by pairs of key and value.
 pub fn settings(server: &Server, changes: &[(&str, &str)]) -> Settings {

@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::Float32Type;
 use datafusion::config::ConfigOptions;
 use datafusion::prelude::SessionContext;
 
-use crate::functions::session::{golden_path, session_in_partitions};
+use crate::tests::functions::session::{golden_path, session_in_partitions};
 
 /// A chain of `tests/goldens/*/cots.jsonl` with its scores.
 #[derive(Debug, serde::Deserialize)]

@@ -13,7 +13,7 @@ use datafusion::arrow::datatypes::{Float64Type, Int64Type};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::functions::session::{evaluate, golden_path, session};
+use crate::tests::functions::session::{evaluate, golden_path, session};
 
 fn read<T: DeserializeOwned>(name: &str) -> Vec<T> {
     let text = std::fs::read_to_string(golden_path(name)).unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use asap_udfs::Models;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 
-use crate::functions::session::{evaluate, session_with};
+use crate::tests::functions::session::{evaluate, session_with};
 
 const ALL_STEPS: &str = "cast(51 as bigint)";
 

@@ -1,7 +1,0 @@
-//! The functions, the fence and the calls as a user of the crate sees them: one test binary, since each links the engine.
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
-
-mod fence;
-mod functions;
-mod llm;
-mod server;
