@@ -36,6 +36,11 @@ impl<'a> Matrix<'a> {
         Self::new(values, (rows, columns), (columns, 1))
     }
 
+    /// Its rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// The transpose.
     pub fn t(self) -> Self {
         Self {

@@ -5,9 +5,12 @@
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
+mod arithmetic;
 mod attend_all;
 mod attention;
 mod bf16;
+#[cfg(target_arch = "x86_64")]
+mod dots;
 mod exp;
 mod gelu;
 mod gemm;

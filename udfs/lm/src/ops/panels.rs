@@ -26,8 +26,6 @@ pub struct F32Matrix {
     inputs: usize,
     /// Outputs of a panel; the last one may have fewer.
     panel: usize,
-    /// Rows that are multiplied at once.
-    rows: usize,
     panels: Vec<f32>,
 }
 
@@ -38,7 +36,7 @@ impl F32Matrix {
     /// If `values` has another length than outputs × inputs.
     pub fn pack(values: &[f32], outputs: usize, inputs: usize) -> Self {
         assert_eq!(values.len(), outputs * inputs, "numbers of a weight");
-        let (panel, rows) = tile();
+        let (panel, _) = tile();
         let mut panels = vec![0.0; values.len()];
         for (to, from) in panels.chunks_mut(panel * inputs).zip(values.chunks(panel * inputs)) {
             let outputs = from.len() / inputs;
@@ -46,7 +44,7 @@ impl F32Matrix {
                 to.iter_mut().enumerate().for_each(|(output, to)| *to = from[output * inputs + input]);
             }
         }
-        Self { outputs, inputs, panel, rows, panels }
+        Self { outputs, inputs, panel, panels }
     }
 
     /// x · Wᵀ for rows of `inputs` numbers: written to `to`, `outputs` numbers a row, or added to what is there.
@@ -98,13 +96,26 @@ impl F32Matrix {
                 let inputs = part.min(self.inputs - first);
                 let weights = Matrix::dense(&weights[first * height..][..inputs * height], inputs, height);
                 let write = if first == 0 { write } else { Update::Add };
-                for (x, to) in x.chunks(self.rows * self.inputs).zip(to.chunks_mut(self.rows * outputs)) {
-                    let rows = x.len() / self.inputs;
-                    let x = Matrix::new(&x[first..], (rows, inputs), (self.inputs, 1));
-                    multiply_columns(x, weights, to, panel * self.panel, outputs, write);
-                }
+                multiply_panel((x, self.inputs), first, weights, (&mut *to, outputs), panel * self.panel, write);
             }
         }
+    }
+}
+
+/// x · w for rows of `x`, of which the numbers from `first` on are multiplied, by the weights `w` of a panel, [inputs, outputs]:
+/// written to `to` from the output `from` on, or added to what is there. Rows of `x` and `to` have the widths beside them.
+pub(super) fn multiply_panel(
+    (x, width): (&[f32], usize),
+    first: usize,
+    weights: Matrix,
+    (to, to_width): (&mut [f32], usize),
+    from: usize,
+    write: Update,
+) {
+    let (_, rows) = tile();
+    for (x, to) in x.chunks(rows * width).zip(to.chunks_mut(rows * to_width)) {
+        let x = Matrix::new(&x[first..], (x.len() / width, weights.rows()), (width, 1));
+        multiply_columns(x, weights, to, from, to_width, write);
     }
 }
 

@@ -1,0 +1,100 @@
+//! Products of bf16 numbers by the dot products of AVX-512: a tile's sums stay in registers.
+#![allow(unsafe_code, reason = "the bf16 instructions are only reached by intrinsics that take pointers")]
+
+use std::arch::x86_64::{
+    __m512bh, __m512i, __mmask16, _mm512_add_ps, _mm512_dpbf16_ps, _mm512_load_si512, _mm512_mask_storeu_ps,
+    _mm512_maskz_loadu_ps, _mm512_set1_epi32, _mm512_setzero_ps,
+};
+
+use super::bf16::{Line, PANEL};
+use super::gemm::Update;
+
+/// Rows of activations that a tile computes: with four vectors of weights, 24 sums and a pair fill 29 of 32 registers.
+pub const ROWS: usize = 6;
+
+/// Whether the CPU has the instructions.
+pub fn is_there() -> bool {
+    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16")
+}
+
+/// Some rows of a panel, over a part of the inputs.
+pub struct Tile<'a> {
+    /// Four lines for each pair of inputs.
+    pub weights: &'a [Line],
+    /// The first row's first pair.
+    pub x: &'a [u32],
+    /// Pairs from one row to the next.
+    pub x_stride: usize,
+    /// The first output.
+    pub from: usize,
+    /// At most `ROWS` rows of outputs.
+    pub to: &'a mut [f32],
+    /// Numbers of a row of `to`.
+    pub to_width: usize,
+    /// What becomes of what is there.
+    pub write: Update,
+}
+
+impl Tile<'_> {
+    /// Computes it.
+    ///
+    /// # Panics
+    /// If the CPU does not have the instructions, or the tile is not as its fields say.
+    pub fn multiply(self) {
+        assert!(is_there(), "AVX-512 BF16");
+        let rows = self.to.len() / self.to_width;
+        let pairs = self.weights.len() / (PANEL / 16);
+        assert!(rows > 0 && (rows - 1) * self.x_stride + pairs <= self.x.len(), "pairs of a tile");
+        assert!(self.from < self.to_width, "outputs of a tile");
+        // SAFETY: the assertions are what the kernel needs: the instructions are there, each of the rows has the pairs that
+        // the weights have, and `to` has that many rows.
+        unsafe {
+            match rows {
+                1 => tile::<1>(self),
+                2 => tile::<2>(self),
+                3 => tile::<3>(self),
+                4 => tile::<4>(self),
+                5 => tile::<5>(self),
+                _ => tile::<ROWS>(self),
+            }
+        }
+    }
+}
+
+/// `N` rows of a tile.
+///
+/// # Safety
+/// The CPU has the instructions; `x` holds for each of N rows as many pairs as there are weights; `to` holds N rows,
+/// in which `from` lies.
+#[target_feature(enable = "avx512f,avx512bf16")]
+unsafe fn tile<const N: usize>(tile: Tile) {
+    const VECTORS: usize = PANEL / 16;
+    let mut sums = [[_mm512_setzero_ps(); VECTORS]; N];
+    let rows: [*const u32; N] = std::array::from_fn(|row| tile.x.as_ptr().wrapping_add(row * tile.x_stride));
+    for (pair, lines) in tile.weights.as_chunks::<VECTORS>().0.iter().enumerate() {
+        // SAFETY: a line is 64 aligned bytes, and vectors of integers and of bf16 numbers are the same bits.
+        let weights: [__m512bh; VECTORS] = std::array::from_fn(|i| unsafe {
+            std::mem::transmute::<__m512i, __m512bh>(_mm512_load_si512(lines[i].0.as_ptr().cast()))
+        });
+        for (row, sums) in rows.iter().zip(&mut sums) {
+            // SAFETY: the caller promises a pair in each row for each group of lines.
+            let x = unsafe { std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(*row.add(pair) as i32)) };
+            for (sum, weights) in sums.iter_mut().zip(weights) {
+                *sum = _mm512_dpbf16_ps(*sum, weights, x);
+            }
+        }
+    }
+    let count = (tile.to_width - tile.from).min(PANEL);
+    for (row, sums) in sums.iter().enumerate() {
+        for (i, sum) in sums.iter().enumerate().take_while(|(i, _)| i * 16 < count) {
+            let mask = u16::MAX >> (16 - (count - i * 16).min(16)) as __mmask16;
+            let to = tile.to.as_mut_ptr().wrapping_add(row * tile.to_width + tile.from + i * 16);
+            // SAFETY: the mask leaves only outputs of this row, which the caller promises.
+            unsafe {
+                let before =
+                    if tile.write == Update::Add { _mm512_maskz_loadu_ps(mask, to) } else { _mm512_setzero_ps() };
+                _mm512_mask_storeu_ps(to, mask, _mm512_add_ps(before, *sum));
+            }
+        }
+    }
+}
