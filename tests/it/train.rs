@@ -269,8 +269,8 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     again.kill().unwrap();
     on_s3.kill().unwrap();
 
-    let mut random = ChaCha8Rng::seed_from_u64(7);
-    for out in ["again", "s3://lake/again"] {
+    let killed_again_and_again = |out: &str, seed: u64| {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
         for _ in 0..kills {
             let mut child = train(out).stderr(Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_millis(random.next_u64() % (long.as_millis() as u64).max(1)));
@@ -279,7 +279,11 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
         }
         let last = train(out).output().unwrap();
         assert!(last.status.success(), "{}", String::from_utf8_lossy(&last.stderr));
-    }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| killed_again_and_again("again", 7));
+        scope.spawn(|| killed_again_and_again("s3://lake/again", 8));
+    });
     assert_eq!(weights(&workplace, "again"), weights(&workplace, "whole"));
     assert_eq!(weights(&workplace, "s3/lake/again"), weights(&workplace, "whole"));
 }
