@@ -40,16 +40,9 @@ impl Arithmetic {
     /// f32 on some CPUs, and slower on others.
     pub fn fastest() -> Self {
         static FASTEST: LazyLock<Arithmetic> = LazyLock::new(|| {
-            let here = Arithmetic::here();
-            let mut fastest = (Duration::MAX, Arithmetic::Widened);
             // In turns, so that what else the CPU does meets all of them.
-            for arithmetic in (0..TRIALS).flat_map(|_| &here) {
-                let time = if here.len() > 1 { arithmetic.time() } else { Duration::ZERO };
-                if time < fastest.0 {
-                    fastest = (time, *arithmetic);
-                }
-            }
-            fastest.1
+            let trials = (0..TRIALS).flat_map(|_| Arithmetic::here());
+            trials.min_by_key(|arithmetic| arithmetic.time()).unwrap_or(Arithmetic::Widened)
         });
         *FASTEST
     }
