@@ -121,7 +121,9 @@ fn tell(format: Option<LogFormat>) {
 }
 
 fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // Slices that compute at once are one more than there are cores. A thread more hears signals, clocks and connections meanwhile.
+    let threads = std::thread::available_parallelism().map_or(1, usize::from) + 2;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let result = runtime.block_on(command);
     // What is still being computed when a command is over is for nobody.
     runtime.shutdown_background();

@@ -142,11 +142,12 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         )));
     }
     let stop = Stop::listen("keeping what was asked");
+    let telling = watch.tell(&llm, args.quiet);
     let done = tokio::select! {
         done = execute(&session, commands, &print) => done.map_err(Failure::from),
-        never = watch.tell(&llm, args.quiet) => match never {},
         () = stop.asked() => Err(Failure::TryLater("interrupted".to_string())),
     };
+    telling.end().await;
     // Calls that were sent are paid, so their answers are kept.
     llm.landed().await;
     let done = done.and_then(|()| llm.unanswered().map_or(Ok(()), |why| Err(Failure::Failed(why))));

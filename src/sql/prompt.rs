@@ -134,13 +134,16 @@ impl Prompt<'_> {
                 false => execute(self.session, vec![sql.to_string()], &self.print).await,
             }
         };
+        let telling = self.watch.tell(self.llm, self.print.quiet);
         let done = tokio::select! {
-            done = work => done,
-            never = self.watch.tell(self.llm, self.print.quiet) => match never {},
-            _ = tokio::signal::ctrl_c() => return complain("interrupted"),
+            done = work => Some(done),
+            _ = tokio::signal::ctrl_c() => None,
         };
-        if let Err(error) = done {
-            complain(&format!("error: {}", error_line(&error)));
+        telling.end().await;
+        match done {
+            Some(Ok(())) => (),
+            Some(Err(error)) => complain(&format!("error: {}", error_line(&error))),
+            None => complain("interrupted"),
         }
     }
 

@@ -14,6 +14,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::prelude::SessionContext;
+use tokio::task::JoinHandle;
 
 use crate::progress::{Bar, SHORT};
 
@@ -33,17 +34,19 @@ impl Watch {
         SessionContext::new_with_state(builder.with_physical_optimizer_rule(Arc::new(self.clone())).build())
     }
 
-    /// Tells on standard error how far the queries are that are planned from now on, for as long as it is polled.
-    pub fn tell(&self, llm: &Llm, is_quiet: bool) -> impl Future<Output = Infallible> {
+    /// Tells on standard error how far the queries are that are planned from now on, in a task of its own: a query may
+    /// compute for long where it is polled.
+    pub fn tell(&self, llm: &Llm, is_quiet: bool) -> Telling {
         self.lock().take();
-        async move {
+        let (watch, llm) = (self.clone(), llm.clone());
+        Telling(tokio::spawn(async move {
             loop {
                 tokio::time::sleep(SHORT).await;
-                let Some(plan) = self.lock().clone() else { continue };
+                let Some(plan) = watch.lock().clone() else { continue };
                 let bar = Bar::new("reading", is_quiet);
                 bar.begin(rows(plan.as_ref()).1, 0);
                 let mut told = 0;
-                while self.lock().as_ref().is_some_and(|current| Arc::ptr_eq(current, &plan)) {
+                while watch.lock().as_ref().is_some_and(|current| Arc::ptr_eq(current, &plan)) {
                     let (read, _) = rows(plan.as_ref());
                     bar.advance(read.saturating_sub(told), 0);
                     told = told.max(read);
@@ -51,11 +54,23 @@ impl Watch {
                     tokio::time::sleep(TICK).await;
                 }
             }
-        }
+        }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn ExecutionPlan>>> {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What tells how far queries are.
+pub struct Telling(JoinHandle<Infallible>);
+
+impl Telling {
+    /// Ends it; what it showed is off the terminal then.
+    pub async fn end(self) {
+        self.0.abort();
+        // It was just told to end, and that it did is all that there is to know.
+        let _ = self.0.await;
     }
 }
 

@@ -112,14 +112,32 @@ fn the_prompt_helps_and_remembers() {
     assert!(terminal.process.wait().unwrap().success());
 }
 
+/// On a single core, which the query needs for itself.
 #[test]
-fn a_long_query_shows_how_far_it_is() {
+fn a_long_query_shows_how_far_it_is_and_can_be_interrupted() {
     let workplace = Workplace::new();
-    let sql = "SELECT max(cot_similarity(repeat(md5(CAST(value AS VARCHAR)), 150), repeat(md5(CAST(value + 1 AS VARCHAR)), 150))) FROM range(4000)";
+    compute_on_one_core();
+    let sql = "SELECT max(cot_similarity(repeat(md5(CAST(value AS VARCHAR)), 150), repeat(md5(CAST(value + 1 AS VARCHAR)), 150))) FROM range(80000)";
     let mut terminal = Terminal::start(&workplace, &["sql", "-c", sql]);
     terminal.wait_for("reading");
-    terminal.process.kill().unwrap();
-    terminal.process.wait().unwrap();
+    let pid = nix::unistd::Pid::from_raw(terminal.process.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    terminal.wait_for("once more ends at once");
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    assert_eq!(terminal.process.wait().unwrap().code(), Some(130));
+}
+
+/// Leaves one core to this thread and to the processes that it starts from now on.
+fn compute_on_one_core() {
+    #[cfg(target_os = "linux")]
+    {
+        use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let this_thread = nix::unistd::Pid::from_raw(0);
+        let all = sched_getaffinity(this_thread).unwrap();
+        let mut one = CpuSet::new();
+        one.set((0..CpuSet::count()).find(|core| all.is_set(*core).unwrap()).unwrap()).unwrap();
+        sched_setaffinity(this_thread, &one).unwrap();
+    }
 }
 
 #[test]
