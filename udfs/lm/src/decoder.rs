@@ -9,9 +9,9 @@ use candle_core::Tensor;
 use super::Result;
 use super::config::ModelConfig;
 use super::layer::{IsWanted, Run};
-use super::ops::{self, Projection, Sequence, matrix};
+use super::ops::{self, Projection, RopeTable, Sequence, matrix};
 use super::pass::{Before, Chunk, KvCache, TOKENS_PER_PASS, chunked, pass};
-use super::rope::{Rope, RopeTable};
+use super::rope::Rope;
 use super::row::Fork;
 use super::weights::Weights;
 
@@ -145,7 +145,7 @@ impl<M: Projection> Decoder<M> {
         let mut x = Vec::new();
         self.embed(ids, &mut x)?;
         pass(Run::new(&self.config, chains, table, is_wanted), &self.weights, &mut x, before, asked)?;
-        matrix(x, self.config.hidden_size)
+        Ok(matrix(x, self.config.hidden_size)?)
     }
 
     /// Makes `x` the embeddings of tokens, [tokens, hidden], in f32.

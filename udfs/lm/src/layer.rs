@@ -10,8 +10,7 @@ use std::ops::Range;
 use candle_core::Tensor;
 
 use super::config::ModelConfig;
-use super::ops::{self, Cores, Direction, Linear, Pool, Projection, Sequence, Softmax, Update};
-use super::rope::RopeTable;
+use super::ops::{self, Cores, Direction, Linear, Pool, Projection, RopeTable, Sequence, Softmax, Update};
 use super::weights::LayerWeights;
 use super::{LmError, Result};
 
@@ -135,7 +134,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// None of its own.
     pub fn attend(&self, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
-        ops::attend(qkv, self.config.heads(), self.chains, &self.softmax, results)
+        Ok(ops::attend(qkv, self.config.heads(), self.chains, &self.softmax, results)?)
     }
 
     /// [`Run::attend`] for one of the chains, by queries, keys and values of its own.
@@ -143,7 +142,7 @@ impl<'a> Run<'a> {
     /// # Errors
     /// None of its own.
     pub fn attend_in(&self, chain: &Sequence, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
-        ops::attend(qkv, self.config.heads(), std::slice::from_ref(chain), &self.softmax, results)
+        Ok(ops::attend(qkv, self.config.heads(), std::slice::from_ref(chain), &self.softmax, results)?)
     }
 
     /// Adds to `x` the projection of what the heads gathered, then what the MLP makes of it.
@@ -164,9 +163,9 @@ impl<'a> Run<'a> {
             self.scratch.with(|scratch| {
                 let Scratch { normed, gate: activated, up: own_up } = scratch;
                 let gathered = self.queries_of(gathered, &tokens);
-                activated.resize(tokens.len() * wide, 0.0);
+                let activated = ops::at_least(activated, tokens.len() * wide);
                 if gate.is_empty() {
-                    own_up.resize(tokens.len() * wide, 0.0);
+                    let own_up = ops::at_least(own_up, tokens.len() * wide);
                     self.widen(layer, x, gathered, normed, [activated, own_up])?;
                     ops::swiglu_rows(activated, own_up);
                 } else {
@@ -175,7 +174,7 @@ impl<'a> Run<'a> {
                     activated.copy_from_slice(gate);
                     ops::swiglu_rows(activated, up);
                 }
-                layer.down.multiply(activated, x, Update::Add, self.cores)
+                Ok(layer.down.multiply(activated, x, Update::Add, self.cores)?)
             })
         })
         .map(drop)
@@ -215,7 +214,7 @@ impl<'a> Run<'a> {
         self.linear(&layer.o, gathered, x, Update::Add)?;
         self.norm_into(normed, x, &layer.post_norm)?;
         layer.gate.multiply(normed, gate, Update::Replace, self.cores)?;
-        layer.up.multiply(normed, up, Update::Replace, self.cores)
+        Ok(layer.up.multiply(normed, up, Update::Replace, self.cores)?)
     }
 
     /// The norm of rows in their place, block by block.
@@ -258,11 +257,11 @@ impl<'a> Run<'a> {
     /// # Errors
     /// If weights cannot be read.
     pub fn linear<M: Projection>(&self, linear: &Linear<M>, x: &[f32], to: &mut [f32], write: Update) -> Result<()> {
-        linear.multiply(x, to, write, self.cores)
+        Ok(linear.multiply(x, to, write, self.cores)?)
     }
 
     fn norm(&self, rows: &mut [f32], weight: &Tensor) -> Result<()> {
-        ops::read([weight], |[weight]| ops::rms_norm_rows(rows, weight, self.config.rms_norm_eps))
+        Ok(ops::read([weight], |[weight]| ops::rms_norm_rows(rows, weight, self.config.rms_norm_eps))?)
     }
 
     /// A block takes about a second where a model is large: nobody should wait for more that is for nobody.

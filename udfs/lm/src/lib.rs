@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`config`], [`weights`], [`rope`], [`ops`] | what a folder says, and what a layer is made of |
+//! | [`config`], [`weights`], [`rope`] | what a folder says; what a layer is made of is the crate [`ops`] |
 //! | `tokenizer`, `tokenizer_json`, `byte_level`, `cuts`, `joined` | texts as tokens, and their lengths while steps are taken away |
 //! | [`decoder`], `pass`, `layer`, [`output`], `cuda` | tokens through the layers, on processors and on a GPU |
 //! | `row`, `scorer`, `loaded`, `thread` | a chain's scores: what is asked, packed and remembered |
@@ -35,7 +35,6 @@ mod layer;
 mod loaded;
 mod locate;
 pub mod memo;
-pub mod ops;
 pub mod output;
 mod pass;
 mod prompt;
@@ -54,6 +53,7 @@ pub mod weights;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+pub use asap_ops as ops;
 pub use fingerprint::{fingerprint, model_files};
 pub use greedy::GreedilyPruned;
 pub use joined::Joined;

@@ -99,7 +99,7 @@ impl Output {
         let part = |first: &usize| -> Result<Vec<(SumOfExponentials, Option<f32>)>> {
             let ids = *first..vocabulary.min(first + VOCABULARY);
             pool.with(|Scratch { logits, weights }| {
-                logits.resize(targets.len() * ids.len(), 0.0);
+                let logits = ops::at_least(logits, targets.len() * ids.len());
                 ops::read_rows(&self.weight, ids.clone(), weights, |weights| {
                     let weights = Matrix::dense(weights, ids.len(), width);
                     ops::multiply(hidden, weights.t(), 1.0, logits, Update::Replace, Cores::One);

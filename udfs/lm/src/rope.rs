@@ -5,6 +5,7 @@
 use std::f64::consts::PI;
 
 use super::config::{RopeConfig, RopeScaling};
+use super::ops::RopeTable;
 
 /// The frequencies of a model.
 #[derive(Debug, Clone)]
@@ -13,24 +14,6 @@ pub struct Rope {
     frequencies: Vec<f64>,
     /// What queries and keys are multiplied by.
     attention_factor: f64,
-}
-
-/// Cosines and sines of the positions 0 … n − 1, position by position, head_dim / 2 each.
-#[derive(Debug, Clone)]
-pub struct RopeTable {
-    /// Cosines, times the attention factor.
-    pub cos: Vec<f32>,
-    /// Sines, times the attention factor.
-    pub sin: Vec<f32>,
-    /// Pairs of dimensions: head_dim / 2.
-    pub pairs: usize,
-}
-
-impl RopeTable {
-    /// How many positions it holds.
-    pub fn positions(&self) -> usize {
-        self.cos.len() / self.pairs
-    }
 }
 
 impl Rope {

@@ -193,16 +193,17 @@ impl Encoder {
     fn pass(&self, layer: &Layer, room: &mut Room, cores: Cores) -> Result<()> {
         let EncoderConfig { hidden_size: hidden, intermediate_size, num_attention_heads: heads, .. } = self.config;
         let Room { x, qkv, gathered, wide, scores } = room;
-        for (linear, to) in layer.qkv.iter().zip(qkv.iter_mut()) {
-            to.resize(x.len(), 0.0);
+        let mut qkv = qkv.each_mut().map(|to| ops::at_least(to, x.len()));
+        let gathered = ops::at_least(gathered, x.len());
+        let wide = ops::at_least(wide, x.len() / hidden * intermediate_size);
+        for (linear, to) in layer.qkv.iter().zip(&mut qkv) {
             linear.multiply(x, to, Update::Replace, cores)?;
         }
-        gathered.resize(x.len(), 0.0);
-        ops::attend_all(qkv.each_ref().map(Vec::as_slice), heads, hidden / heads, scores, gathered, cores);
+        let qkv = qkv.map(|x| &*x);
+        ops::attend_all(qkv, heads, hidden / heads, scores, gathered, cores);
         layer.gathered.multiply(gathered, x, Update::Add, cores)?;
         self.norm(&layer.gathered_norm, x)?;
 
-        wide.resize(x.len() / hidden * intermediate_size, 0.0);
         layer.wide.multiply(x, wide, Update::Replace, cores)?;
         ops::gelu_rows(wide);
         layer.narrow.multiply(wide, x, Update::Add, cores)?;
@@ -211,7 +212,7 @@ impl Encoder {
 
     fn norm(&self, norm: &Norm, rows: &mut [f32]) -> Result<()> {
         let epsilon = self.config.layer_norm_eps;
-        ops::read([&norm.weight, &norm.bias], |[weight, bias]| ops::layer_norm_rows(rows, weight, bias, epsilon))
+        Ok(ops::read([&norm.weight, &norm.bias], |[weight, bias]| ops::layer_norm_rows(rows, weight, bias, epsilon))?)
     }
 }
 

@@ -9,6 +9,7 @@ mod rope;
 use std::fs;
 use std::path::Path;
 
+use crate::ops::Heads;
 use crate::{LmError, Result};
 pub use encoder::{EncoderConfig, EncoderFamily};
 use fields::{Fields, json};
@@ -71,29 +72,6 @@ pub struct ModelConfig {
     pub output_bias: bool,
     /// What in the file is not known, or not as it seems, without changing what is computed.
     pub notes: Vec<String>,
-}
-
-/// The heads of a layer. Query head h reads key head h / (query / key).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heads {
-    /// Query heads.
-    pub query: usize,
-    /// Key and value heads.
-    pub key: usize,
-    /// Dimensions of a head.
-    pub width: usize,
-}
-
-impl Heads {
-    /// Width of a token's queries.
-    pub fn query_width(self) -> usize {
-        self.query * self.width
-    }
-
-    /// Width of a token's keys, and of its values.
-    pub fn key_width(self) -> usize {
-        self.key * self.width
-    }
 }
 
 /// Keys that say nothing about what the model computes; transformers' private ones begin with an underscore.

@@ -14,8 +14,8 @@ use super::kernels::{Kernels, shared_bytes};
 use super::tiles::Tile;
 use super::types::{GpuLayer, GpuMatrix, Sums};
 use super::{CudaModel, failed};
-use crate::config::Heads;
 use crate::config::ModelConfig;
+use crate::ops::Heads;
 use crate::{LmError, Result};
 
 /// Threads of a block of all kernels: the four warps of attention.cu.

@@ -2,13 +2,13 @@
 
 use super::backward::{self, Room};
 use super::gradient::{Gradient, ModelGradient};
-use super::gradients::add;
 use super::keep::{Kept, room};
 use super::loss::{ChunkRoom, Head};
 use super::{Batch, Keep};
 use crate::Result;
 use crate::decoder::Decoder;
 use crate::layer::{LeftByMlp, Run};
+use crate::ops::gradients::add;
 use crate::ops::{Sequence, read};
 
 /// Tokens of a block: no matter how many cores there are, so that weights do not depend on them.

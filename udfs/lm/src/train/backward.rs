@@ -5,13 +5,12 @@
 //!     └──▶ block: rotate ─ q, k, v ─ norm                                  all cores: by each weight
 //! ```
 
-use super::attention::{Scratch, attention};
 use super::gradient::{LayerGradient, LinearGradient};
-use super::gradients::{add, rms_norm, sum_rows, swiglu};
 use super::keep::{Attended, Mlp, room};
 use crate::Result;
 use crate::layer::Run;
-use crate::ops::{self, Cores, Direction, Matrix, Pool, Update, multiply, read};
+use crate::ops::gradients::{add, rms_norm, sum_rows, swiglu};
+use crate::ops::{self, BackwardScratch, Cores, Direction, Gathered, Matrix, Pool, Update, multiply, read};
 use crate::weights::LayerWeights;
 
 /// What layers hand on to each other.
@@ -23,7 +22,7 @@ pub struct Room {
     normed: Vec<f32>,
     /// The gradient by what the heads gathered, [tokens, heads × head_dim].
     by_gathered: Vec<f32>,
-    attention: Pool<Scratch>,
+    attention: Pool<BackwardScratch>,
     rows: Pool<Vec<f32>>,
 }
 
@@ -58,7 +57,7 @@ fn through_mlp(
     room(activated, gate.len());
     room(normed, half.len());
     read([&weights.post_norm, &weights.gate, &weights.up, &weights.down], |[norm, w_gate, w_up, w_down]| {
-        ops::on_blocks(run.block, [(activated, wide), (normed, hidden)], |tokens, [activated, normed]| {
+        ops::on_blocks(run.block, [(activated, wide), (normed, hidden)], |tokens, [activated, normed]| -> Result<_> {
             let own = tokens.start * wide..tokens.end * wide;
             activated.copy_from_slice(&gate[own.clone()]);
             ops::swiglu_rows(activated, &up[own]);
@@ -68,7 +67,7 @@ fn through_mlp(
         })?;
         by_weight(gradient, activated, hidden, sum.down);
         let arrays = [(gradient, hidden), (activated, wide), (gate, wide), (up, wide)];
-        let by_norms = ops::on_blocks(run.block, arrays, |tokens, [gradient, by_activated, gate, up]| {
+        let by_norms = ops::on_blocks(run.block, arrays, |tokens, [gradient, by_activated, gate, up]| -> Result<_> {
             rows.with(|by_normed| {
                 by_normed.resize(gradient.len(), 0.0);
                 through(tokens.len(), gradient, w_down, by_activated, Update::Replace, run.cores);
@@ -101,23 +100,28 @@ fn through_attention(
     let (query_width, key_width) = (heads.query_width(), heads.key_width());
     room(by_gathered, attended.gathered.len());
     read([&weights.o.weight, &weights.input_norm], |[w_o, norm]| -> Result<()> {
-        ops::on_blocks(run.block, [(by_gathered, query_width), (normed, hidden)], |tokens, [by_gathered, normed]| {
-            through(tokens.len(), run.hidden_of(gradient, &tokens), w_o, by_gathered, Update::Replace, run.cores);
-            normed.copy_from_slice(run.hidden_of(input, &tokens));
-            ops::rms_norm_rows(normed, norm, run.config.rms_norm_eps);
-            Ok(())
-        })
+        ops::on_blocks(
+            run.block,
+            [(by_gathered, query_width), (normed, hidden)],
+            |tokens, [by_gathered, normed]| -> Result<_> {
+                through(tokens.len(), run.hidden_of(gradient, &tokens), w_o, by_gathered, Update::Replace, run.cores);
+                normed.copy_from_slice(run.hidden_of(input, &tokens));
+                ops::rms_norm_rows(normed, norm, run.config.rms_norm_eps);
+                Ok(())
+            },
+        )
         .map(drop)
     })??;
     by_weight(gradient, &attended.gathered, hidden, sum.o.weight);
     if let Some(bias) = &mut sum.o.bias {
         sum_rows(gradient, bias);
     }
-    attention(attended, by_gathered, heads, run.chains, scratch);
+    let Attended { q, k, v, gathered, log_sums } = attended;
+    let given = Gathered { gathered, gradient: by_gathered, log_sums };
+    ops::attend_backward([q, k, v], given, heads, run.chains, scratch);
 
-    let Attended { q, k, v, .. } = attended;
     let arrays = [(gradient, hidden), (q, query_width), (k, key_width), (v, key_width)];
-    let parts = ops::on_blocks(run.block, arrays, |tokens, [gradient, q, k, v]| {
+    let parts = ops::on_blocks(run.block, arrays, |tokens, [gradient, q, k, v]| -> Result<_> {
         rows.with(|by_normed| {
             by_normed.resize(gradient.len(), 0.0);
             let normed = run.hidden_of(normed, &tokens);

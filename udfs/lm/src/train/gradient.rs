@@ -3,11 +3,10 @@
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::gradients::dot;
 use super::loss::HeadGradient;
 use crate::ops::Linear;
+use crate::ops::gradients::sum_of_squares;
 use crate::weights::{LayerWeights, Weights};
-use asap_kernels::vectorized::vectorized;
 
 /// Numbers of one partial sum of the norm.
 const PART: usize = 1 << 10;
@@ -89,12 +88,7 @@ impl Gradient {
 
     /// The Euclidean norm over all weights.
     pub fn norm(&self) -> f64 {
-        let squares = |part: &[f32]| {
-            f64::from(vectorized(
-                #[inline(always)]
-                || dot(part, part),
-            ))
-        };
+        let squares = |part: &[f32]| f64::from(sum_of_squares(part));
         // Part by part and then in order, so that the sum does not depend on the number of threads.
         let tensor = |tensor: &Vec<f32>| tensor.par_chunks(PART).map(squares).collect::<Vec<_>>().iter().sum::<f64>();
         self.tensors.iter().map(tensor).sum::<f64>().sqrt()

@@ -1,12 +1,9 @@
 //! The loss of next tokens and its gradient: the final norm and the output layer, in chunks of the rows that are learned.
 
-use candle_core::Error;
-use rayon::prelude::*;
-
-use super::gradients;
 use crate::Result;
-use crate::ops::{self, Cores, Matrix, Update, exp, max, multiply};
-use asap_kernels::vectorized::vectorized;
+use crate::ops::cross_entropy::surprisals;
+use crate::ops::{self, Cores, Matrix, Update, gradients, multiply};
+use candle_core::Error;
 
 /// The most logits that memory holds at a time: 256 MB of them.
 pub const CHUNK_LOGITS: usize = 1 << 26;
@@ -80,7 +77,7 @@ impl Head<'_> {
             places.iter().for_each(|place| rows.extend_from_slice(&x[*place as usize * width..][..width]));
             normed.clone_from(rows);
             ops::rms_norm_rows(normed, self.norm, self.epsilon);
-            logits.resize(places.len() * vocabulary, 0.0);
+            let logits = ops::at_least(logits, places.len() * vocabulary);
             let hidden = Matrix::dense(normed, places.len(), width);
             multiply(hidden, output.t(), 1.0, logits, Update::Replace, Cores::All);
             nats += surprisals(logits, targets, scale);
@@ -98,41 +95,6 @@ impl Head<'_> {
         x[behind..].fill(0.0);
         Ok(nats)
     }
-}
-
-/// Turns rows of logits into the gradient by them of `scale` × Σ −ln P(target), and returns the sum without scale.
-fn surprisals(logits: &mut [f32], targets: &[u32], scale: f32) -> f64 {
-    let vocabulary = logits.len() / targets.len();
-    let surprisal = |(row, target): (&mut [f32], &u32)| {
-        let target = *target as usize;
-        vectorized(
-            #[inline(always)]
-            || {
-                let highest = max(row);
-                let below = highest - row[target];
-                row.iter_mut().for_each(|x| *x = exp(*x - highest));
-                let sum = sum(row);
-                let factor = scale / sum;
-                row.iter_mut().for_each(|x| *x *= factor);
-                row[target] -= scale;
-                f64::from(below) + f64::from(sum).ln()
-            },
-        )
-    };
-    // Collected first: the order of the sum must not depend on the number of threads.
-    let all: Vec<f64> = logits.par_chunks_exact_mut(vocabulary).zip(targets).map(surprisal).collect();
-    all.iter().sum()
-}
-
-/// The sum, in partial sums that need not wait for each other.
-#[inline(always)]
-fn sum(row: &[f32]) -> f32 {
-    let (sixteens, rest) = row.as_chunks::<16>();
-    let mut sums = [0.0; 16];
-    for chunk in sixteens {
-        sums.iter_mut().zip(chunk).for_each(|(sum, x)| *sum += x);
-    }
-    sums.iter().sum::<f32>() + rest.iter().sum::<f32>()
 }
 
 #[cfg(test)]

@@ -1,14 +1,12 @@
 //! Training: gradients written by hand layer by layer, AdamW, and the schedule of its learning rate.
 
 mod activations;
-mod attention;
 mod backward;
 mod batch;
 mod bpe;
 mod flops;
 mod folder;
 mod gradient;
-mod gradients;
 mod keep;
 mod loss;
 mod measure;

@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use super::gradient::Gradient;
 use crate::Result;
+use crate::ops::adamw;
 use crate::weights::Weights;
-use asap_kernels::vectorized::vectorized;
 
 /// The constants of AdamW.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +83,7 @@ impl AdamW {
         self.steps += 1;
         // Beyond that the corrections are 1 to the last bit.
         let steps = i32::try_from(self.steps).unwrap_or(i32::MAX);
-        let step = Step {
+        let step = adamw::Step {
             clipped: (clip / (norm + 1e-6)).min(1.0) as f32,
             size: (learning_rate / (1.0 - beta1.powi(steps))) as f32,
             second_correction: (1.0 - beta2.powi(steps)).sqrt() as f32,
@@ -99,40 +99,11 @@ impl AdamW {
                 let moments = first.par_chunks_mut(PART).zip(second.par_chunks_mut(PART));
                 let parts = values.par_chunks_mut(PART).zip(moments).zip(gradient.par_chunks(PART));
                 parts.for_each(|((values, (first, second)), gradient)| {
-                    vectorized(
-                        #[inline(always)]
-                        || step.make(values, [first, second], gradient, keep),
-                    );
+                    step.make(values, [first, second], gradient, keep);
                 });
             })?;
         }
         Ok(())
-    }
-}
-
-/// The constants of one step.
-struct Step {
-    /// What the gradient is multiplied by, to be no longer than the clip.
-    clipped: f32,
-    size: f32,
-    second_correction: f32,
-    towards_first: f32,
-    keep_second: f32,
-    towards_second: f32,
-    epsilon: f32,
-}
-
-impl Step {
-    #[inline(always)]
-    fn make(&self, values: &mut [f32], [first, second]: [&mut [f32]; 2], gradient: &[f32], keep: f32) {
-        let moments = first.iter_mut().zip(second);
-        for ((value, (first, second)), gradient) in values.iter_mut().zip(moments).zip(gradient) {
-            let gradient = gradient * self.clipped;
-            *first += (gradient - *first) * self.towards_first;
-            *second = *second * self.keep_second + gradient * gradient * self.towards_second;
-            let root = second.sqrt() / self.second_correction + self.epsilon;
-            *value = *value * keep - self.size * (*first / root);
-        }
     }
 }
 

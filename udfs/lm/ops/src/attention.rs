@@ -3,15 +3,36 @@
 use pulp::{Arch, Simd, WithSimd};
 
 use super::exp::{exp, exp_in_place, max};
-use super::{Cores, Matrix, Pool, Update, multiply, on_all_cores};
-use crate::Result;
-use crate::config::Heads;
+use super::{Cores, Matrix, Pool, Result, Update, multiply, on_all_cores};
 
 /// Queries of one product, those of all heads that share keys: enough rows for a matrix product, few enough to share a
 /// short chain between cores.
 const QUERIES: usize = 256;
 /// Keys of one step of a task: its scores, 256 × 512 values, stay in a core's cache.
 const KEYS: usize = 512;
+
+/// The heads of a layer. Query head h reads key head h / (query / key).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heads {
+    /// Query heads.
+    pub query: usize,
+    /// Key and value heads.
+    pub key: usize,
+    /// Dimensions of a head.
+    pub width: usize,
+}
+
+impl Heads {
+    /// Width of a token's queries.
+    pub fn query_width(self) -> usize {
+        self.query * self.width
+    }
+
+    /// Width of a token's keys, and of its values.
+    pub fn key_width(self) -> usize {
+        self.key * self.width
+    }
+}
 
 /// Tokens of a chain whose queries are there, after earlier ones whose keys and values alone are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,9 +9,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::gradients::{add, dot};
-use super::keep::Attended;
-use crate::config::Heads;
-use crate::ops::{Cores, Matrix, Pool, Sequence, Update, exp, multiply};
+use super::{Cores, Heads, Matrix, Pool, Sequence, Update, exp, multiply};
 use asap_kernels::vectorized::vectorized;
 
 /// Queries of one product, those of all heads that share keys.
@@ -19,17 +17,14 @@ const QUERIES: usize = 256;
 /// Keys of one block: its probabilities stay in a core's cache.
 const KEYS: usize = 512;
 
-/// Turns q, k and v into the gradients by them of `ops::attend([q, k, v], heads, chains, …)`, from the `gradient` by what was
-/// gathered. The chains are whole.
-pub fn attention(
-    attended: &mut Attended,
-    gradient: &[f32],
+/// Turns q, k and v into the gradients by them of `attend([q, k, v], heads, chains, …)`. The chains are whole.
+pub fn attend_backward(
+    [q, k, v]: [&mut [f32]; 3],
+    given: Gathered,
     heads: Heads,
     chains: &[Sequence],
-    scratch: &Pool<Scratch>,
+    scratch: &Pool<BackwardScratch>,
 ) {
-    let Attended { q, k, v, gathered, log_sums } = attended;
-    let given = Given { gathered, gradient, log_sums };
     let shared = heads.query / heads.key;
     let tokens_at_once = (QUERIES / shared).max(1);
     let mut blocks = blocks(heads, chains);
@@ -61,18 +56,18 @@ pub fn attention(
 
 /// What attention gave, and the gradient by that.
 #[derive(Debug, Clone, Copy)]
-struct Given<'a> {
+pub struct Gathered<'a> {
     /// [tokens, query heads × width].
-    gathered: &'a [f32],
+    pub gathered: &'a [f32],
     /// The gradient by it.
-    gradient: &'a [f32],
-    /// [tokens, query heads].
-    log_sums: &'a [f32],
+    pub gradient: &'a [f32],
+    /// The logarithms of the softmax sums, [tokens, query heads].
+    pub log_sums: &'a [f32],
 }
 
 /// What a block of keys needs while it is at one block of queries.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub struct BackwardScratch {
     /// Rows × width; a row is a token's query at one of the heads that share the keys.
     queries: Vec<f32>,
     /// Rows × width.
@@ -123,9 +118,9 @@ impl KeyBlock {
         &mut self,
         tokens: Range<usize>,
         [q, k, v]: [&[f32]; 3],
-        given: Given,
+        given: Gathered,
         heads: Heads,
-        Scratch { queries, gradient, probabilities, by_scores }: &mut Scratch,
+        BackwardScratch { queries, gradient, probabilities, by_scores }: &mut BackwardScratch,
     ) {
         let Heads { query, key, width } = heads;
         let (shared, scale) = (query / key, (width as f32).sqrt().recip());

@@ -1,19 +1,32 @@
-//! What a layer is made of, on the CPU: each operation is a loop over slices, matrix products are the kernels of gemm in f32
-//! and ours in bf16, or where a weight is read as it is stored.
+//! What a layer is made of, and its gradient, on the CPU: each operation is a loop over slices, matrix products are the kernels
+//! of gemm in f32 and ours in bf16, or where a weight is read as it is stored. These are the loops that every build optimises;
+//! what calls them is compiled as fast as possible.
 //!
 //! Rows are [tokens, width], f32, without gaps. What takes rows is a task of its caller's.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `gemm`, `panels`, `bf16`, `stored`, `projection` | products with weights, by the type and the order that they are kept in |
+//! | `arithmetic`, `amx`, `dots` | which instructions multiply bf16 |
+//! | `attention`, `attend_all`, `attend_backward` | causal attention, an encoder's, and the gradient of the first |
+//! | `norm`, `rotate`, `swiglu`, `gelu`, `exp` | what else a layer is made of |
+//! | [`gradients`], [`cross_entropy`], [`adamw`] | what training adds |
 
+pub mod adamw;
 #[cfg(target_arch = "x86_64")]
 mod amx;
 mod arithmetic;
 mod attend_all;
+mod attend_backward;
 mod attention;
 mod bf16;
+pub mod cross_entropy;
 #[cfg(target_arch = "x86_64")]
 mod dots;
 mod exp;
 mod gelu;
 mod gemm;
+pub mod gradients;
 mod norm;
 mod panels;
 mod pool;
@@ -28,10 +41,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use candle_core::{DType, Device, Error, Storage, Tensor, WithDType};
 use rayon::prelude::*;
 
-use super::Result;
 use asap_kernels::vectorized::vectorized;
 pub use attend_all::{Scores, attend_all};
-pub use attention::{Sequence, Softmax, attend};
+pub use attend_backward::{BackwardScratch, Gathered, attend_backward};
+pub use attention::{Heads, Sequence, Softmax, attend};
 pub use bf16::Bf16Matrix;
 pub use exp::{SumOfExponentials, exp, max};
 pub use gelu::gelu_rows;
@@ -40,9 +53,12 @@ pub use norm::{layer_norm_rows, rms_norm_rows};
 pub use panels::F32Matrix;
 pub use pool::Pool;
 pub use projection::{Linear, Projection, Weight};
-pub use rotate::{Direction, rotate_rows};
+pub use rotate::{Direction, RopeTable, rotate_rows};
 pub use stored::{StoredMatrix, multiply_stored};
 pub use swiglu::swiglu_rows;
+
+/// A result; what fails by itself here is the tensors library.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Reads the values of contiguous tensors of one type on the CPU.
 ///
@@ -71,7 +87,7 @@ pub fn read_rows<R>(
 ) -> Result<R> {
     let (count, width) = table.dims2()?;
     if rows.end > count {
-        return Err(Error::msg(format!("expected a row below {count}, found {}", rows.end - 1)).into());
+        return Err(Error::msg(format!("expected a row below {count}, found {}", rows.end - 1)));
     }
     let values = rows.start * width..rows.end * width;
     if table.dtype() == DType::F32 {
@@ -94,14 +110,22 @@ fn widen(numbers: &[half::bf16], to: &mut [f32]) {
     to.iter_mut().zip(numbers).for_each(|(to, x)| *to = f32::from_bits(u32::from(x.to_bits()) << 16));
 }
 
-fn outside() -> super::LmError {
-    Error::msg("expected a tensor in the CPU's memory").into()
+fn outside() -> Error {
+    Error::msg("expected a tensor in the CPU's memory")
+}
+
+/// The first `length` numbers of an array, whatever they are: it grows where it is shorter.
+pub fn at_least(array: &mut Vec<f32>, length: usize) -> &mut [f32] {
+    if array.len() < length {
+        array.resize(length, 0.0);
+    }
+    &mut array[..length]
 }
 
 /// Values row by row as a tensor of this width.
 pub fn matrix(values: Vec<f32>, width: usize) -> Result<Tensor> {
     let rows = values.len() / width;
-    Ok(Tensor::from_vec(values, (rows, width), &Device::Cpu)?)
+    Tensor::from_vec(values, (rows, width), &Device::Cpu)
 }
 
 /// Adds `addends` to each row.
@@ -115,7 +139,10 @@ pub fn add_to_rows(rows: &mut [f32], addends: &[f32]) {
 ///
 /// # Errors
 /// What a task fails with.
-pub fn on_all_cores<T: Send, R: Send>(tasks: Vec<T>, task: impl Fn(T) -> Result<R> + Send + Sync) -> Result<Vec<R>> {
+pub fn on_all_cores<T: Send, R: Send, E: Send>(
+    tasks: Vec<T>,
+    task: impl Fn(T) -> Result<R, E> + Send + Sync,
+) -> Result<Vec<R>, E> {
     if tasks.len() < 2 {
         return tasks.into_iter().map(task).collect();
     }
@@ -149,11 +176,11 @@ fn each_on_all_cores(tasks: usize, task: &(dyn Fn(usize) + Sync)) {
 ///
 /// # Errors
 /// What a task fails with.
-pub fn on_blocks<const N: usize, R: Send>(
+pub fn on_blocks<const N: usize, R: Send, E: Send>(
     block: usize,
     mut arrays: [(&mut [f32], usize); N],
-    task: impl Fn(Range<usize>, [&mut [f32]; N]) -> Result<R> + Send + Sync,
-) -> Result<Vec<R>> {
+    task: impl Fn(Range<usize>, [&mut [f32]; N]) -> Result<R, E> + Send + Sync,
+) -> Result<Vec<R>, E> {
     let rows = arrays.iter().map(|(array, width)| array.len() / width).max().unwrap_or(0);
     let mut blocks = Vec::with_capacity(rows.div_ceil(block));
     for first in (0..rows).step_by(block) {

@@ -10,10 +10,9 @@ use candle_core::{DType, Tensor};
 use half::bf16;
 use rayon::prelude::*;
 
-use super::super::Result;
 #[cfg(target_arch = "x86_64")]
 use super::{Bf16Matrix, amx};
-use super::{Cores, Projection, Update, Weight, read, widen};
+use super::{Cores, Projection, Result, Update, Weight, read, widen};
 use asap_kernels::vectorized::vectorized;
 
 /// Rows of a vector.
@@ -305,9 +304,14 @@ impl<const O: usize, const V: usize> Tile<'_, O, V> {
         vectorized(
             #[inline(always)]
             || {
+                // Loops, not `for_each`, which is not always inlined: without, no vector instruction but SSE2's is used.
                 for vector in 0..V {
-                    (0..O - O % 4).step_by(4).for_each(|output| self.vector::<4>(output, vector));
-                    (O - O % 4..O).for_each(|output| self.vector::<1>(output, vector));
+                    for output in (0..O - O % 4).step_by(4) {
+                        self.vector::<4>(output, vector);
+                    }
+                    for output in O - O % 4..O {
+                        self.vector::<1>(output, vector);
+                    }
                 }
             },
         );
@@ -329,7 +333,10 @@ impl<const O: usize, const V: usize> Tile<'_, O, V> {
         let x = self.x.as_chunks::<LANES>().0.iter().skip(vector).step_by(V);
         for (number, x) in x.enumerate() {
             for (sums, weights) in sums.iter_mut().zip(weights) {
-                sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += weights[number] * x);
+                let weight = weights[number];
+                for lane in 0..LANES {
+                    sums[lane] += weight * x[lane];
+                }
             }
         }
         for (i, sums) in sums.iter().enumerate() {
@@ -408,6 +415,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
         #[test]
         fn products_agree_with_the_definition(
             rows in prop_oneof![1_usize..50, Just(97)],

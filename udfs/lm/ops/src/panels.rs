@@ -64,7 +64,7 @@ impl F32Matrix {
         // Each core has panels and a product of its own.
         let width = self.panel * panels.div_ceil(cores);
         let parts = (0..self.outputs).step_by(width).map(|first| first..self.outputs.min(first + width)).collect();
-        let own = on_all_cores(parts, |outputs: Range<usize>| {
+        let own = on_all_cores(parts, |outputs: Range<usize>| -> super::Result<_> {
             let mut part = vec![0.0; x.len() / self.inputs * outputs.len()];
             let panels = outputs.start / self.panel..outputs.end.div_ceil(self.panel);
             self.multiply_panels(panels, x, &mut part, Update::Replace);

@@ -5,8 +5,7 @@ use std::fmt::Debug;
 use candle_core::{DType, Tensor};
 use half::bf16;
 
-use super::super::Result;
-use super::{Bf16Matrix, Cores, F32Matrix, Matrix, Update, add_to_rows, multiply, read};
+use super::{Bf16Matrix, Cores, F32Matrix, Matrix, Result, Update, add_to_rows, multiply, read};
 
 /// A weight of a projection, [outputs, inputs], as it is kept.
 pub trait Weight: Sized {

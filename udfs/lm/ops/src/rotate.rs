@@ -1,7 +1,24 @@
 //! Rotary positions applied to queries and keys.
 
-use super::super::rope::RopeTable;
 use asap_kernels::vectorized::vectorized;
+
+/// Cosines and sines of the positions 0 … n − 1, position by position, head_dim / 2 each.
+#[derive(Debug, Clone)]
+pub struct RopeTable {
+    /// Cosines, times the attention factor.
+    pub cos: Vec<f32>,
+    /// Sines, times the attention factor.
+    pub sin: Vec<f32>,
+    /// Pairs of dimensions: head_dim / 2.
+    pub pairs: usize,
+}
+
+impl RopeTable {
+    /// How many positions it holds.
+    pub fn positions(&self) -> usize {
+        self.cos.len() / self.pairs
+    }
+}
 
 /// Which way to rotate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,13 +55,13 @@ pub fn rotate_rows(rows: &mut [f32], width: usize, positions: &[usize], table: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{RopeConfig, RopeScaling};
-    use crate::rope::Rope;
 
     #[test]
     fn rotating_back_gives_what_was_there() {
         let values: Vec<f32> = (0..5 * 8).map(|i| (i as f32).sin()).collect();
-        let table = Rope::new(&RopeConfig { theta: 100.0, scaling: RopeScaling::Default }, 4).table(5);
+        let angle = |i: usize| (i / 2) as f32 * [1.0, 0.1][i % 2];
+        let (cos, sin) = (0..10).map(|i| (angle(i).cos(), angle(i).sin())).unzip();
+        let table = RopeTable { cos, sin, pairs: 2 };
         let positions = [0, 1, 2, 0, 4];
         let mut rows = values.clone();
         rotate_rows(&mut rows, 8, &positions, &table, Direction::Forward);

@@ -3,7 +3,7 @@
 //! Partial sums are those of rows whose number does not depend on the number of threads, and are added in order, so that
 //! results are the same to the last bit on any number of cores.
 
-use crate::ops::exp;
+use crate::exp;
 use asap_kernels::vectorized::vectorized;
 
 /// Rows of one partial sum.
@@ -68,6 +68,14 @@ pub fn add(sum: &mut [f32], addends: &[f32]) {
     sum.iter_mut().zip(addends).for_each(|(sum, addend)| *sum += addend);
 }
 
+/// The sum of squares.
+pub fn sum_of_squares(numbers: &[f32]) -> f32 {
+    vectorized(
+        #[inline(always)]
+        || dot(numbers, numbers),
+    )
+}
+
 /// The sum of products, in partial sums that need not wait for each other.
 #[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
@@ -83,7 +91,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops;
+    use crate as ops;
 
     /// Central differences of Σ coefficients × result by every number of x.
     fn slopes(x: &[f32], coefficients: &[f32], result: impl Fn(&[f32]) -> Vec<f32>) -> Vec<f32> {

@@ -1,0 +1,41 @@
+//! The loss of next tokens, from rows of logits.
+
+use rayon::prelude::*;
+
+use super::{exp, max};
+use asap_kernels::vectorized::vectorized;
+
+/// Turns rows of logits into the gradient by them of `scale` × Σ −ln P(target), and returns the sum without scale.
+pub fn surprisals(logits: &mut [f32], targets: &[u32], scale: f32) -> f64 {
+    let vocabulary = logits.len() / targets.len();
+    let surprisal = |(row, target): (&mut [f32], &u32)| {
+        let target = *target as usize;
+        vectorized(
+            #[inline(always)]
+            || {
+                let highest = max(row);
+                let below = highest - row[target];
+                row.iter_mut().for_each(|x| *x = exp(*x - highest));
+                let sum = sum(row);
+                let factor = scale / sum;
+                row.iter_mut().for_each(|x| *x *= factor);
+                row[target] -= scale;
+                f64::from(below) + f64::from(sum).ln()
+            },
+        )
+    };
+    // Collected first: the order of the sum must not depend on the number of threads.
+    let all: Vec<f64> = logits.par_chunks_exact_mut(vocabulary).zip(targets).map(surprisal).collect();
+    all.iter().sum()
+}
+
+/// The sum, in partial sums that need not wait for each other.
+#[inline(always)]
+fn sum(row: &[f32]) -> f32 {
+    let (sixteens, rest) = row.as_chunks::<16>();
+    let mut sums = [0.0; 16];
+    for chunk in sixteens {
+        sums.iter_mut().zip(chunk).for_each(|(sum, x)| *sum += x);
+    }
+    sums.iter().sum::<f32>() + rest.iter().sum::<f32>()
+}
