@@ -157,7 +157,7 @@ fn the_same_command_goes_on_to_the_same_weights() {
             if child.try_wait().unwrap().is_some() {
                 break;
             }
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(2));
         }
         workplace.shell(&format!("kill -{signal} {}", child.id()));
         let status = child.wait().unwrap();
@@ -258,7 +258,7 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     let mut children = outs.map(|out| train(out).spawn().unwrap());
     while !outs.iter().all(|out| started(out).exists()) {
         assert!(children.iter_mut().all(|child| child.try_wait().unwrap().is_none()), "one ended early");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(2));
     }
     let begun = Instant::now();
     run("2/2");
