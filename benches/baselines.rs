@@ -16,7 +16,7 @@ use cpu_time::ProcessTime;
 use serde::Deserialize;
 use serde_json::json;
 
-#[allow(dead_code, reason = "the peer gives shapes and compares no memory")]
+#[allow(dead_code, unused_imports, reason = "the peer gives shapes and compares no memory")]
 #[path = "common/processes.rs"]
 mod processes;
 

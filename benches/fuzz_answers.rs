@@ -16,9 +16,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde::Deserialize;
 
-#[path = "common/processes.rs"]
-#[allow(dead_code, reason = "of a process only its memory is asked")]
-mod processes;
+#[path = "common/memory.rs"]
+mod memory;
 
 const MOST_TIME: Duration = Duration::from_millis(50);
 const MOST_BYTES: u64 = 100_000_000;
@@ -171,7 +170,7 @@ fn main() {
             assert!(taken <= MOST_TIME, "a verdict took more than {MOST_TIME:?} of CPU time");
         }
     }
-    let peak = processes::peak();
+    let peak = memory::peak();
     println!(
         "{pairs} pairs, {accepted} equal, {:.0} CPU s: the slowest verdict {:.1} ms, {:.0} MB at most with the answers",
         begun.elapsed().as_secs_f64(),

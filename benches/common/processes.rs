@@ -3,6 +3,11 @@
 
 use std::process::Command;
 
+#[path = "memory.rs"]
+mod memory;
+
+pub use memory::peak;
+
 /// Says to a process of a bench which case it is.
 const CASE: &str = "ASAP_BENCH_CASE";
 
@@ -26,12 +31,4 @@ pub fn run(name: &str, threads: usize, variables: &[(&str, &str)], is_usual: boo
         process.env(CASE, name).env("RAYON_NUM_THREADS", threads.to_string()).envs(variables.iter().copied());
         assert!(process.status().unwrap().success(), "{name}");
     }
-}
-
-/// The most memory that this process held, in bytes.
-pub fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kilobytes =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
-    kilobytes.map_or(0, |kilobytes: u64| kilobytes * 1024)
 }

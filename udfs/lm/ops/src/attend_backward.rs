@@ -17,10 +17,11 @@ const QUERIES: usize = 256;
 /// Keys of one block: its probabilities stay in a core's cache.
 const KEYS: usize = 512;
 
-/// Turns q, k and v into the gradients by them of `attend([q, k, v], heads, chains, …)`. The chains are whole.
+/// Turns q, [tokens, query heads × width], k and v, [tokens, key heads × width], into the gradients by them of
+/// `attend([q, k, v], heads, chains, …)`, from the gradient by what was `gathered`. The chains are whole.
 pub fn attend_backward(
     [q, k, v]: [&mut [f32]; 3],
-    given: Gathered,
+    gathered: Gathered,
     heads: Heads,
     chains: &[Sequence],
     scratch: &Pool<BackwardScratch>,
@@ -33,7 +34,7 @@ pub fn attend_backward(
         let sees = |block: &&mut KeyBlock| from < block.length && block.first < from + tokens_at_once;
         blocks.par_iter_mut().with_max_len(1).filter(sees).for_each(|block| {
             let queries = from..block.length.min(from + tokens_at_once);
-            scratch.with(|scratch| block.step(queries, [q, k, v], given, heads, scratch));
+            scratch.with(|scratch| block.step(queries, [q, k, v], gathered, heads, scratch));
         });
         for block in blocks.iter_mut().filter(sees) {
             let queries = from..block.length.min(from + tokens_at_once);
@@ -59,7 +60,7 @@ pub fn attend_backward(
 pub struct Gathered<'a> {
     /// [tokens, query heads × width].
     pub gathered: &'a [f32],
-    /// The gradient by it.
+    /// The gradient by it, [tokens, query heads × width].
     pub gradient: &'a [f32],
     /// The logarithms of the softmax sums, [tokens, query heads].
     pub log_sums: &'a [f32],

@@ -5,7 +5,11 @@ use rayon::prelude::*;
 use super::{exp, max};
 use asap_kernels::vectorized::vectorized;
 
-/// Turns rows of logits into the gradient by them of `scale` × Σ −ln P(target), and returns the sum without scale.
+/// Turns logits, [targets, vocabulary], into the gradient by them of `scale` × Σ −ln P(target), and returns the sum without
+/// scale, in nats.
+///
+/// # Panics
+/// If there is no target, or one is not in the vocabulary.
 pub fn surprisals(logits: &mut [f32], targets: &[u32], scale: f32) -> f64 {
     let vocabulary = logits.len() / targets.len();
     let surprisal = |(row, target): (&mut [f32], &u32)| {

@@ -3,13 +3,13 @@
 //! Partial sums are those of rows whose number does not depend on the number of threads, and are added in order, so that
 //! results are the same to the last bit on any number of cores.
 
-use crate::exp;
+use super::exp;
 use asap_kernels::vectorized::vectorized;
 
 /// Rows of one partial sum.
 const ROWS_PER_SUM: usize = 64;
 
-/// Turns the gradient of `ops::rms_norm_rows(x, weight, epsilon)` by its result into that by `x`, and adds that by `weight`
+/// Turns the gradient of `rms_norm_rows(x, weight, epsilon)` by its result into that by `x`, and adds that by `weight`
 /// to `by_weight`.
 pub fn rms_norm(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, by_weight: &mut [f32]) {
     let part = ROWS_PER_SUM * weight.len();
@@ -38,7 +38,7 @@ fn rms_norm_part(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, 
     }
 }
 
-/// Turns gate and up into the gradients by them of `ops::swiglu_rows(gate, up)`, from that by its result.
+/// Turns gate and up into the gradients by them of `swiglu_rows(gate, up)`, from that by its result.
 pub fn swiglu(gradient: &[f32], gate: &mut [f32], up: &mut [f32]) {
     vectorized(
         #[inline(always)]
@@ -78,7 +78,7 @@ pub fn sum_of_squares(numbers: &[f32]) -> f32 {
 
 /// The sum of products, in partial sums that need not wait for each other.
 #[inline(always)]
-pub fn dot(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let (a_chunks, a_rest) = a.as_chunks::<16>();
     let (b_chunks, b_rest) = b.as_chunks::<16>();
     let mut sums = [0.0; 16];
@@ -91,7 +91,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate as ops;
+    use crate::{rms_norm_rows, swiglu_rows};
 
     /// Central differences of Σ coefficients × result by every number of x.
     fn slopes(x: &[f32], coefficients: &[f32], result: impl Fn(&[f32]) -> Vec<f32>) -> Vec<f32> {
@@ -121,7 +121,7 @@ mod tests {
         let weight = wave(4, 1.0);
         let norm = |x: &[f32], weight: &[f32]| {
             let mut rows = x.to_vec();
-            ops::rms_norm_rows(&mut rows, weight, 1e-6);
+            rms_norm_rows(&mut rows, weight, 1e-6);
             rows
         };
         let (mut by_x, mut by_weight) = (upstream.clone(), vec![0.0; 4]);
@@ -132,7 +132,7 @@ mod tests {
         let up = wave(24, 3.0);
         let activated = |gate: &[f32], up: &[f32]| {
             let mut rows = gate.to_vec();
-            ops::swiglu_rows(&mut rows, up);
+            swiglu_rows(&mut rows, up);
             rows
         };
         let (mut by_gate, mut by_up) = (x.clone(), up.clone());

@@ -1,6 +1,6 @@
 //! What a layer is made of, and its gradient, on the CPU: each operation is a loop over slices, matrix products are the kernels
-//! of gemm in f32 and ours in bf16, or where a weight is read as it is stored. These are the loops that every build optimises;
-//! what calls them is compiled as fast as possible.
+//! of gemm in f32 and ours in bf16, or where a weight is read as it is stored. These are the loops that a debug build
+//! optimises too.
 //!
 //! Rows are [tokens, width], f32, without gaps. What takes rows is a task of its caller's.
 //!
@@ -10,6 +10,7 @@
 //! | `arithmetic`, `amx`, `dots` | which instructions multiply bf16 |
 //! | `attention`, `attend_all`, `attend_backward` | causal attention, an encoder's, and the gradient of the first |
 //! | `norm`, `rotate`, `swiglu`, `gelu`, `exp` | what else a layer is made of |
+//! | `pool` | what tasks need between their products, handed on |
 //! | [`gradients`], [`cross_entropy`], [`adamw`] | what training adds |
 
 pub mod adamw;
@@ -46,7 +47,8 @@ pub use attend_all::{Scores, attend_all};
 pub use attend_backward::{BackwardScratch, Gathered, attend_backward};
 pub use attention::{Heads, Sequence, Softmax, attend};
 pub use bf16::Bf16Matrix;
-pub use exp::{SumOfExponentials, exp, max};
+pub use exp::SumOfExponentials;
+pub(crate) use exp::{exp, max};
 pub use gelu::gelu_rows;
 pub use gemm::{Cores, Matrix, Update, multiply};
 pub use norm::{layer_norm_rows, rms_norm_rows};
@@ -93,16 +95,17 @@ pub fn read_rows<R>(
     if table.dtype() == DType::F32 {
         return read([table], |[table]| reader(&table[values]));
     }
-    read::<half::bf16, 1, _>([table], |[table]| {
-        widened.clear();
-        widened.resize(values.len(), 0.0);
-        let numbers = &table[values];
-        vectorized(
-            #[inline(always)]
-            || widen(numbers, widened),
-        );
-        reader(widened)
-    })
+    read::<half::bf16, 1, _>([table], |[table]| reader(widen_rows(&table[values], widened)))
+}
+
+/// Not generic, so that it is compiled here.
+fn widen_rows<'a>(numbers: &[half::bf16], room: &'a mut Vec<f32>) -> &'a [f32] {
+    let widened = at_least(room, numbers.len());
+    vectorized(
+        #[inline(always)]
+        || widen(numbers, widened),
+    );
+    widened
 }
 
 #[inline(always)]
@@ -123,13 +126,16 @@ pub fn at_least(array: &mut Vec<f32>, length: usize) -> &mut [f32] {
 }
 
 /// Values row by row as a tensor of this width.
+///
+/// # Errors
+/// If their number is no multiple of it.
 pub fn matrix(values: Vec<f32>, width: usize) -> Result<Tensor> {
     let rows = values.len() / width;
     Tensor::from_vec(values, (rows, width), &Device::Cpu)
 }
 
 /// Adds `addends` to each row.
-pub fn add_to_rows(rows: &mut [f32], addends: &[f32]) {
+pub(crate) fn add_to_rows(rows: &mut [f32], addends: &[f32]) {
     for row in rows.chunks_exact_mut(addends.len()) {
         row.iter_mut().zip(addends).for_each(|(x, addend)| *x += addend);
     }

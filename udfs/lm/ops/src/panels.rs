@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::gemm::{Cores, Matrix, Update, multiply_columns};
-use super::on_all_cores;
+use super::{Result, on_all_cores};
 
 /// Inputs that a product takes at once at most: a panel's weights of as many stay in the second cache for all rows.
 const INPUTS: usize = 512;
@@ -54,7 +54,7 @@ impl F32Matrix {
     ///
     /// # Panics
     /// If `x` and `to` do not have the same number of whole rows.
-    pub fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> super::Result<()> {
+    pub fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
         let panels = self.outputs.div_ceil(self.panel);
         let cores = if cores == Cores::All { rayon::current_num_threads().min(panels) } else { 1 };
         if cores == 1 {
@@ -64,7 +64,7 @@ impl F32Matrix {
         // Each core has panels and a product of its own.
         let width = self.panel * panels.div_ceil(cores);
         let parts = (0..self.outputs).step_by(width).map(|first| first..self.outputs.min(first + width)).collect();
-        let own = on_all_cores(parts, |outputs: Range<usize>| -> super::Result<_> {
+        let own = on_all_cores(parts, |outputs: Range<usize>| -> Result<_> {
             let mut part = vec![0.0; x.len() / self.inputs * outputs.len()];
             let panels = outputs.start / self.panel..outputs.end.div_ceil(self.panel);
             self.multiply_panels(panels, x, &mut part, Update::Replace);

@@ -7,8 +7,7 @@ use half::f16;
 use super::Weights;
 use super::gpu::Gpu;
 use super::types::{GpuLayer, GpuMatrix};
-use crate::ops::Linear;
-use crate::ops::{Weight, read};
+use crate::ops::{self, Linear, Weight, read};
 use crate::weights::LayerWeights;
 use crate::{LmError, Result};
 
@@ -21,7 +20,7 @@ impl Weight for F16Tensor {
         DType::F16
     }
 
-    fn new(weight: Tensor) -> Result<Self> {
+    fn new(weight: Tensor) -> ops::Result<Self> {
         Ok(Self(weight))
     }
 }

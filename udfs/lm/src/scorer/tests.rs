@@ -145,14 +145,16 @@ fn greedy_orders_agree_with_transformers() {
             assert_eq!(prune(lens[0]), GreedilyPruned { kept: (0..order.len()).collect(), rounds: 0, tokens: 0 });
             // Where two steps are alike, rounding decides, and what goes later depends on it.
             let clear = least_margins.iter().take_while(|margin| margin.is_none_or(|margin| margin > 1e-6)).count();
-            let gone = lens.iter().position(|left| *left <= lens[clear]).unwrap();
+            // Half of the steps say which go first, and that it ends in time.
+            let tokens = lens[clear.min(order.len().div_ceil(2))];
+            let gone = lens.iter().position(|left| *left <= tokens).unwrap();
             let mut kept: Vec<usize> = (0..order.len()).filter(|step| !order[..gone].contains(step)).collect();
             kept.sort_unstable();
-            let pruned = prune(lens[clear]);
+            let pruned = prune(tokens);
             assert_eq!((pruned.kept, pruned.rounds), (kept, gone), "{name} {line}");
             rounds += gone;
         }
-        assert!(rounds > 150, "{name}: {rounds} rounds");
+        assert!(rounds > 100, "{name}: {rounds} rounds");
     }
 }
 

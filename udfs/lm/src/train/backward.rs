@@ -69,7 +69,7 @@ fn through_mlp(
         let arrays = [(gradient, hidden), (activated, wide), (gate, wide), (up, wide)];
         let by_norms = ops::on_blocks(run.block, arrays, |tokens, [gradient, by_activated, gate, up]| -> Result<_> {
             rows.with(|by_normed| {
-                by_normed.resize(gradient.len(), 0.0);
+                let by_normed = ops::at_least(by_normed, gradient.len());
                 through(tokens.len(), gradient, w_down, by_activated, Update::Replace, run.cores);
                 swiglu(by_activated, gate, up);
                 through(tokens.len(), gate, w_gate, by_normed, Update::Replace, run.cores);
@@ -123,7 +123,7 @@ fn through_attention(
     let arrays = [(gradient, hidden), (q, query_width), (k, key_width), (v, key_width)];
     let parts = ops::on_blocks(run.block, arrays, |tokens, [gradient, q, k, v]| -> Result<_> {
         rows.with(|by_normed| {
-            by_normed.resize(gradient.len(), 0.0);
+            let by_normed = ops::at_least(by_normed, gradient.len());
             let normed = run.hidden_of(normed, &tokens);
             let mut by_norm = vec![0.0; hidden];
             let mut by_head_norms = [vec![], vec![]];
