@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::common::DataFusionError;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 /// The runtime ended before the computation did.
@@ -182,27 +183,32 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Fl
         }
         let callers = Arc::new(Callers::default());
         let seat = callers.join();
+        let (ended, value) = oneshot::channel();
+        let value = value.map(|ended| match ended {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(_) => Err(Interrupted),
+        });
+        let value = value.boxed().shared();
+        open.insert(key.clone(), Flight { value: value.clone(), callers: Arc::clone(&callers) });
+        // A runtime that ends drops the task at once, which then takes itself out of what is open.
+        drop(open);
         self.running.fetch_add(1, Ordering::SeqCst);
         let running = Running {
-            key: key.clone(),
+            key,
             open: Arc::clone(&self.open),
             callers: Arc::clone(&callers),
             running: Arc::clone(&self.running),
         };
-        let computing = compute(Arc::clone(&callers));
+        let computing = AssertUnwindSafe(compute(Arc::clone(&callers))).catch_unwind();
         let task = tokio::spawn(async move {
-            let _running = running;
-            computing.await
+            let value = computing.await;
+            // Who has the value and asks again begins anew.
+            drop(running);
+            // Nobody may be left to take it.
+            let _ = ended.send(value);
         });
         callers.state().task = Some(task.abort_handle());
-        let value = task.map(|ended| {
-            ended.map_err(|error| match error.try_into_panic() {
-                Ok(panic) => resume_unwind(panic),
-                Err(_) => Interrupted,
-            })
-        });
-        let value = value.boxed().shared();
-        open.insert(key, Flight { value: value.clone(), callers });
         (value, seat, false)
     }
 }
@@ -211,7 +217,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Fl
 mod tests {
     use super::*;
 
-    use tokio::sync::{Semaphore, oneshot};
+    use tokio::sync::Semaphore;
 
     #[tokio::test]
     async fn equal_keys_share_one_computation() {
@@ -230,6 +236,17 @@ mod tests {
         assert_eq!(runs.load(Ordering::Relaxed), 2);
         assert_eq!(join(1).await.unwrap(), (10, false));
         assert!(flights.open.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_runtime_that_has_ended_interrupts_and_leaves_nothing_open() {
+        let flights = Flights::<u32, u32>::default();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        let _entered = handle.enter();
+        assert_eq!(futures::executor::block_on(flights.join(1, |_| async { 2 })), Err(Interrupted));
+        assert!(flights.open.lock().unwrap().is_empty() && !flights.any());
     }
 
     #[tokio::test]
