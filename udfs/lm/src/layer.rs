@@ -171,8 +171,7 @@ impl<'a> Run<'a> {
                 } else {
                     self.widen(layer, x, gathered, normed, [gate, up])?;
                     half.copy_from_slice(x);
-                    activated.copy_from_slice(gate);
-                    ops::swiglu_rows(activated, up);
+                    ops::swiglu_to(gate, up, activated);
                 }
                 Ok(layer.down.multiply(activated, x, Update::Add, self.cores)?)
             })
@@ -230,9 +229,8 @@ impl<'a> Run<'a> {
     /// # Errors
     /// If the weight cannot be read.
     pub fn norm_into(&self, normed: &mut Vec<f32>, rows: &[f32], weight: &Tensor) -> Result<()> {
-        normed.clear();
-        normed.extend_from_slice(rows);
-        self.norm(normed, weight)
+        normed.resize(rows.len(), 0.0);
+        Ok(ops::read([weight], |[weight]| ops::rms_norm_to(rows, weight, self.config.rms_norm_eps, normed))?)
     }
 
     /// The rows of some tokens, [tokens, hidden].

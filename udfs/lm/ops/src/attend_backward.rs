@@ -27,17 +27,24 @@ pub fn attend_backward(
     scratch: &Pool<BackwardScratch>,
 ) {
     let shared = heads.query / heads.key;
-    let tokens_at_once = (QUERIES / shared).max(1);
+    let steps = |tokens: usize| tokens.div_ceil((QUERIES / shared).max(1));
+    // Steps of one size, rather than a small one at the end: the fewer queries a step has, the fewer keys they see in vain.
+    let queries = |block: &KeyBlock, step: usize| {
+        let size = block.length.div_ceil(steps(block.length));
+        step * size..block.length.min((step + 1) * size)
+    };
     let mut blocks = blocks(heads, chains);
-    let longest = chains.iter().map(|chain| chain.tokens).max().unwrap_or(0);
-    for from in (0..longest).step_by(tokens_at_once) {
-        let sees = |block: &&mut KeyBlock| from < block.length && block.first < from + tokens_at_once;
+    for step in 0..chains.iter().map(|chain| steps(chain.tokens)).max().unwrap_or(0) {
+        let sees = |block: &&mut KeyBlock| {
+            let queries = queries(block, step);
+            !queries.is_empty() && block.first < queries.end
+        };
         blocks.par_iter_mut().with_max_len(1).filter(sees).for_each(|block| {
-            let queries = from..block.length.min(from + tokens_at_once);
+            let queries = queries(block, step);
             scratch.with(|scratch| block.step(queries, [q, k, v], gathered, heads, scratch));
         });
         for block in blocks.iter_mut().filter(sees) {
-            let queries = from..block.length.min(from + tokens_at_once);
+            let queries = queries(block, step);
             for (token, by_q) in queries.zip(block.by_q.chunks_exact(shared * heads.width)) {
                 let place = ((block.chain + token) * heads.query + block.head * shared) * heads.width;
                 let to = &mut q[place..place + by_q.len()];

@@ -92,8 +92,10 @@ fn blocks<'a>(
     let mut blocks = Vec::new();
     let (mut chain, mut query) = (0, 0);
     for Sequence { earlier, tokens } in chains {
-        for from in (0..*tokens).step_by(rows_at_most) {
-            let rows = rows_at_most.min(tokens - from);
+        // Blocks of one size, rather than a small one at the end: the fewer rows a block has, the fewer keys it sees in vain.
+        let rows_each = tokens.div_ceil(tokens.div_ceil(rows_at_most).max(1)).max(1);
+        for from in (0..*tokens).step_by(rows_each) {
+            let rows = rows_each.min(tokens - from);
             let (own_output, rest_output) = output.split_at_mut(rows * heads.query * heads.width);
             let (own_sums, rest_sums) = log_sums.split_at_mut(rows * heads.query);
             (output, log_sums) = (rest_output, rest_sums);

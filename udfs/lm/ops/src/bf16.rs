@@ -7,8 +7,9 @@ use std::cell::RefCell;
 use half::bf16;
 
 use super::arithmetic::Arithmetic;
-use super::gemm::{Matrix, Update};
-use super::panels::multiply_panel;
+use super::gemm::{Cores, Matrix, Update, multiply_right};
+use super::panels::Panels;
+use super::tiles::{Right, panel_width};
 #[cfg(target_arch = "x86_64")]
 use super::{amx, dots};
 use asap_kernels::vectorized::vectorized;
@@ -100,7 +101,7 @@ impl Bf16Matrix {
             /// The widened weights; kept, since fresh memory costs more than widening.
             static WIDENED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
         }
-        let pairs = padded_pairs(self.inputs);
+        let (rows, pairs) = (x.len() / self.inputs, padded_pairs(self.inputs));
         let part = pairs.div_ceil(pairs.div_ceil(WIDENED_PAIRS));
         WIDENED.with_borrow_mut(|widened| {
             widened.resize(2 * PANEL * part, 0.0);
@@ -115,9 +116,12 @@ impl Bf16Matrix {
                         #[inline(always)]
                         || widen(lines, widened),
                     );
-                    let weights = Matrix::new(widened, (inputs.min(2 * part), outputs), (PANEL, 1));
+                    let inputs = inputs.min(2 * part);
+                    let weights = Panels::new(widened, (inputs, outputs), PANEL, panel_width());
+                    let x = Matrix::new(x.get(first..).unwrap_or_default(), (rows, inputs), (self.inputs, 1));
                     let write = if index == 0 { write } else { Update::Add };
-                    multiply_panel((x, self.inputs), first, weights, (&mut *to, self.outputs), from, write);
+                    let to = (to.get_mut(from..).unwrap_or_default(), self.outputs);
+                    multiply_right(x, Right::Panels(weights), 1.0, to, write, Cores::One);
                 }
             }
         });

@@ -1,30 +1,33 @@
-//! Matrix products of slices: the kernels of gemm, called without what candle does around each product (it reads
-//! /proc/cpuinfo, fills its result with zeros and always takes all cores, also for a block of 128 rows).
-#![allow(unsafe_code, reason = "the kernels take pointers; each place says why they are within their slices")]
+//! Matrix products of slices.
+#![allow(unsafe_code, reason = "cores write columns or rows of one slice; each place says why no two write the same")]
 
-use gemm::Parallelism;
+use std::ops::Range;
+
+use super::on_all_cores;
+use super::tiles::{Right, Target, panel_width, product};
 
 /// An f32 matrix within a slice.
 #[derive(Debug, Clone, Copy)]
 pub struct Matrix<'a> {
-    values: &'a [f32],
-    rows: usize,
-    columns: usize,
-    row_stride: usize,
-    column_stride: usize,
+    pub(super) values: &'a [f32],
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) row_stride: usize,
+    pub(super) column_stride: usize,
 }
 
 impl<'a> Matrix<'a> {
     /// A matrix whose element (i, j) is `values[i * row_stride + j * column_stride]`.
     ///
     /// # Panics
-    /// If an element lies outside `values`.
+    /// If an element lies outside `values`, or neither rows nor columns lie without gaps.
     pub fn new(values: &'a [f32], shape: (usize, usize), strides: (usize, usize)) -> Self {
         let ((rows, columns), (row_stride, column_stride)) = (shape, strides);
         let span = |count: usize, stride: usize| count.saturating_sub(1).checked_mul(stride);
         let last = span(rows, row_stride).zip(span(columns, column_stride)).and_then(|(a, b)| a.checked_add(b));
         let inside = rows == 0 || columns == 0 || last.is_some_and(|last| last < values.len());
         assert!(inside, "a {rows} × {columns} matrix does not fit into {} values", values.len());
+        assert!(row_stride == 1 || column_stride == 1, "expected rows or columns without gaps");
         Self { values, rows, columns, row_stride, column_stride }
     }
 
@@ -39,6 +42,12 @@ impl<'a> Matrix<'a> {
     /// Its rows.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// So many rows and columns, from a first one of each on.
+    pub(super) fn part(self, (row, rows): (usize, usize), (column, columns): (usize, usize)) -> Self {
+        let from = row * self.row_stride + column * self.column_stride;
+        Self::new(self.values.get(from..).unwrap_or_default(), (rows, columns), (self.row_stride, self.column_stride))
     }
 
     /// The transpose.
@@ -71,58 +80,68 @@ pub enum Cores {
     All,
 }
 
+/// Multiplications that are worth another core.
+const WORTH_A_CORE: usize = 1 << 19;
+
 /// Writes `scale` · a · b to `to`, row by row without gaps.
 ///
 /// # Panics
 /// If the inner dimensions differ or `to` has another length than the product.
 pub fn multiply(a: Matrix, b: Matrix, scale: f32, to: &mut [f32], write: Update, cores: Cores) {
     assert_eq!(a.rows * b.columns, to.len(), "length of the product");
-    multiply_into(a, b, scale, (to, b.columns), write, cores);
-}
-
-/// Writes a · b to columns of `to` from `first` on, on the calling thread; `to` has rows of `width` numbers.
-///
-/// # Panics
-/// If the inner dimensions differ, `to` has another number of rows than a or no such columns.
-pub fn multiply_columns(a: Matrix, b: Matrix, to: &mut [f32], first: usize, width: usize, write: Update) {
-    assert!(first + b.columns <= width, "columns of the product");
-    assert_eq!(a.rows * width, to.len(), "rows of the product");
-    multiply_into(a, b, 1.0, (&mut to[first..], width), write, Cores::One);
+    multiply_right(a, Right::Matrix(b), scale, (to, b.columns), write, cores);
 }
 
 /// `to` has rows of `width` numbers, the last of which may end with the product's columns.
-fn multiply_into(a: Matrix, b: Matrix, scale: f32, (to, width): (&mut [f32], usize), write: Update, cores: Cores) {
-    assert_eq!(a.columns, b.rows, "inner dimensions");
-    // SAFETY below rests on it: the last row's columns are inside.
-    assert!(a.rows == 0 || (a.rows - 1) * width + b.columns <= to.len(), "room for the product");
-    let parallelism = match cores {
-        Cores::One => Parallelism::None,
-        Cores::All => Parallelism::Rayon(rayon::current_num_threads()),
+///
+/// # Panics
+/// If the inner dimensions differ or are 0, or `to` has no room for the product.
+pub(super) fn multiply_right(
+    a: Matrix,
+    b: Right,
+    scale: f32,
+    (to, width): (&mut [f32], usize),
+    write: Update,
+    cores: Cores,
+) {
+    let (depth, columns) = b.shape();
+    assert!(depth > 0, "something to add up");
+    // SAFETY below rests on it: the last row's columns are inside, and rows do not overlap.
+    let is_inside = a.rows == 0 || columns <= width && (a.rows - 1) * width + columns <= to.len();
+    assert!(is_inside, "room for the product");
+    let is_worth_it = cores == Cores::All && a.rows * columns * depth > WORTH_A_CORE;
+    let cores = if is_worth_it { rayon::current_num_threads() } else { 1 };
+    let place = Place(to.as_mut_ptr());
+    let compute = |(rows, columns): (Range<usize>, Range<usize>)| {
+        let to = place.at(rows.start * width + columns.start);
+        let a = a.part((rows.start, rows.len()), (0, depth));
+        // SAFETY: these rows and columns are inside of `to` by the assertion, and no other part has them.
+        unsafe { product(a, b.columns(columns), Target { to, width, scale, write }) };
+        Ok::<_, std::convert::Infallible>(())
     };
-    // SAFETY: `Matrix::new` checked that every element of a and b lies in its slice, and the assertions above that
-    // a · b has the shape whose elements lie in `to`. Strides are lengths of slices, which fit into isize.
-    unsafe {
-        gemm::gemm(
-            a.rows,
-            b.columns,
-            a.columns,
-            to.as_mut_ptr(),
-            1,
-            width as isize,
-            write == Update::Add,
-            a.values.as_ptr(),
-            a.column_stride as isize,
-            a.row_stride as isize,
-            b.values.as_ptr(),
-            b.column_stride as isize,
-            b.row_stride as isize,
-            1.0,
-            scale,
-            false,
-            false,
-            false,
-            parallelism,
-        );
+    let _: Result<Vec<()>, _> = on_all_cores(parts(a.rows, columns, cores), compute);
+}
+
+/// The rows and columns of each core.
+fn parts(rows: usize, columns: usize, cores: usize) -> Vec<(Range<usize>, Range<usize>)> {
+    let share = columns.div_ceil(cores).next_multiple_of(panel_width()).max(1);
+    if columns > share * (cores - 1) {
+        // Each core orders what it alone reads of the right side.
+        return (0..columns).step_by(share).map(|first| (0..rows, first..columns.min(first + share))).collect();
+    }
+    let share = rows.div_ceil(cores).max(1);
+    (0..rows).step_by(share).map(|first| (first..rows.min(first + share), 0..columns)).collect()
+}
+
+/// Where the cores write, each rows or columns of its own.
+struct Place(*mut f32);
+
+// SAFETY: it is only the place where each core finds numbers that no other has.
+unsafe impl Sync for Place {}
+
+impl Place {
+    fn at(&self, number: usize) -> *mut f32 {
+        self.0.wrapping_add(number)
     }
 }
 

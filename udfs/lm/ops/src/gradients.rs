@@ -6,22 +6,27 @@
 use super::exp;
 use asap_kernels::vectorized::vectorized;
 
-/// Rows of one partial sum.
-const ROWS_PER_SUM: usize = 64;
+/// Rows of one partial sum: blocks of a multiple of so many rows give the same sums as all rows at once.
+pub const ROWS_PER_SUM: usize = 64;
 
-/// Turns the gradient of `rms_norm_rows(x, weight, epsilon)` by its result into that by `x`, and adds that by `weight`
-/// to `by_weight`.
-pub fn rms_norm(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, by_weight: &mut [f32]) {
+/// Turns the gradient of `rms_norm_rows(x, weight, epsilon)` by its result into that by `x`. Returns the partial sums of that
+/// by `weight`, one after the other, for [`add_parts`].
+pub fn rms_norm(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64) -> Vec<f32> {
     let part = ROWS_PER_SUM * weight.len();
-    let mut sum = vec![0.0; weight.len()];
-    for (gradient, x) in gradient.chunks_mut(part).zip(x.chunks(part)) {
-        sum.fill(0.0);
+    let mut sums = vec![0.0; x.len().div_ceil(part) * weight.len()];
+    let parts = gradient.chunks_mut(part).zip(x.chunks(part)).zip(sums.chunks_exact_mut(weight.len()));
+    for ((gradient, x), sum) in parts {
         vectorized(
             #[inline(always)]
-            || rms_norm_part(gradient, x, weight, epsilon, &mut sum),
+            || rms_norm_part(gradient, x, weight, epsilon, sum),
         );
-        add(by_weight, &sum);
     }
+    sums
+}
+
+/// Adds partial sums to a sum, in their order.
+pub fn add_parts(sum: &mut [f32], parts: &[f32]) {
+    parts.chunks_exact(sum.len().max(1)).for_each(|part| add(sum, part));
 }
 
 #[inline(always)]
@@ -125,7 +130,7 @@ mod tests {
             rows
         };
         let (mut by_x, mut by_weight) = (upstream.clone(), vec![0.0; 4]);
-        rms_norm(&mut by_x, &x, &weight, 1e-6, &mut by_weight);
+        add_parts(&mut by_weight, &rms_norm(&mut by_x, &x, &weight, 1e-6));
         assert_close(&by_x, &slopes(&x, &upstream, |x| norm(x, &weight)));
         assert_close(&by_weight, &slopes(&weight, &upstream, |weight| norm(&x, weight)));
 

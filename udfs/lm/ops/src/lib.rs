@@ -1,12 +1,13 @@
-//! What a layer is made of, and its gradient, on the CPU: each operation is a loop over slices, matrix products are the kernels
-//! of gemm in f32 and ours in bf16, or where a weight is read as it is stored. These are the loops that a debug build
+//! What a layer is made of, and its gradient, on the CPU: each operation is a loop over slices, matrix products are tiles
+//! whose sums stay in registers. These are the loops that a debug build
 //! optimises too.
 //!
 //! Rows are [tokens, width], f32, without gaps. What takes rows is a task of its caller's.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `gemm`, `panels`, `bf16`, `stored`, `projection` | products with weights, by the type and the order that they are kept in |
+//! | `gemm`, `tiles`, `panels` | products in f32 |
+//! | `bf16`, `stored`, `projection` | products with weights, by the type and the order that they are kept in |
 //! | `arithmetic`, `amx`, `dots` | which instructions multiply bf16 |
 //! | `attention`, `attend_all`, `attend_backward` | causal attention, an encoder's, and the gradient of the first |
 //! | `norm`, `rotate`, `swiglu`, `gelu`, `exp` | what else a layer is made of |
@@ -35,6 +36,7 @@ mod projection;
 mod rotate;
 mod stored;
 mod swiglu;
+mod tiles;
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -51,13 +53,13 @@ pub use exp::SumOfExponentials;
 pub(crate) use exp::{exp, max};
 pub use gelu::gelu_rows;
 pub use gemm::{Cores, Matrix, Update, multiply};
-pub use norm::{layer_norm_rows, rms_norm_rows};
+pub use norm::{layer_norm_rows, rms_norm_rows, rms_norm_to};
 pub use panels::F32Matrix;
 pub use pool::Pool;
 pub use projection::{Linear, Projection, Weight};
 pub use rotate::{Direction, RopeTable, rotate_rows};
 pub use stored::{StoredMatrix, multiply_stored};
-pub use swiglu::swiglu_rows;
+pub use swiglu::{swiglu_rows, swiglu_to};
 
 /// A result; what fails by itself here is the tensors library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

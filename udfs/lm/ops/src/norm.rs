@@ -16,6 +16,19 @@ pub fn rms_norm_rows(rows: &mut [f32], weight: &[f32], epsilon: f64) {
     );
 }
 
+/// [`rms_norm_rows`] to another place.
+pub fn rms_norm_to(rows: &[f32], weight: &[f32], epsilon: f64, to: &mut [f32]) {
+    vectorized(
+        #[inline(always)]
+        || {
+            for (to, group) in to.chunks_exact_mut(weight.len()).zip(rows.chunks_exact(weight.len())) {
+                let scale = inverse_root_mean_square(group, epsilon);
+                to.iter_mut().zip(group.iter().zip(weight)).for_each(|(to, (x, w))| *to = x * (scale * w));
+            }
+        },
+    );
+}
+
 /// 1 / √(mean of x² + ε).
 #[inline(always)]
 pub fn inverse_root_mean_square(values: &[f32], epsilon: f64) -> f32 {

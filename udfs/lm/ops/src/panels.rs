@@ -1,32 +1,155 @@
-//! Products with weights in f32 that are ordered once, as gemm's kernels read them: what orders them for each product anew
-//! takes a tenth of its time.
+//! The right side of products in panels, as tiles read it: that of weights is made once.
+#![allow(unsafe_code, reason = "transposing is only as fast as copying by instructions that have to be there")]
 
-use std::ops::Range;
+use super::gemm::{Cores, Matrix, Update, multiply_right};
+use super::tiles::{Right, panel_width};
+use super::{Result, at_least};
 
-use super::gemm::{Cores, Matrix, Update, multiply_columns};
-use super::{Result, on_all_cores};
-
-/// Inputs that a product takes at once at most: a panel's weights of as many stay in the second cache for all rows.
-const INPUTS: usize = 512;
-
-/// Outputs of a panel and rows of a product that gemm takes as they lie, without ordering them first: as many as its tile is
-/// high, and eight times as many as it is wide.
-fn tile() -> (usize, usize) {
-    #[cfg(target_arch = "x86_64")]
-    if std::arch::is_x86_feature_detected!("avx512f") {
-        return (64, 48);
-    }
-    (48, 32)
+/// A matrix in panels of columns, as wide as a tile; in each its lines follow each other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Panels<'a> {
+    /// From the first number of the first panel on.
+    pub values: &'a [f32],
+    /// Lines.
+    pub depth: usize,
+    /// Columns; the last panel has room for more.
+    pub columns: usize,
+    /// Numbers from a line to the next.
+    pub line: usize,
+    /// Numbers from a panel to the next.
+    pub panel: usize,
 }
 
-/// A weight, [outputs, inputs], in f32: in panels of outputs, input by input.
+impl<'a> Panels<'a> {
+    /// A matrix of so many lines and columns.
+    ///
+    /// # Panics
+    /// If a line of a panel is not inside of `values`.
+    pub fn new(values: &'a [f32], (depth, columns): (usize, usize), line: usize, panel: usize) -> Self {
+        let width = panel_width();
+        let last = columns.saturating_sub(1) / width * panel + depth.saturating_sub(1) * line + width;
+        assert!(depth == 0 || columns == 0 || last <= values.len(), "{last} numbers of panels in {}", values.len());
+        Self { values, depth, columns, line, panel }
+    }
+
+    /// So many lines and columns, from a first one of each on, which begins a panel.
+    pub fn part(self, (line, depth): (usize, usize), (column, columns): (usize, usize)) -> Self {
+        let from = line * self.line + column / panel_width() * self.panel;
+        Self::new(&self.values[from..], (depth, columns), self.line, self.panel)
+    }
+}
+
+/// Orders a matrix in panels.
+pub(super) fn order<'a>(matrix: Matrix, to: &'a mut Vec<f32>) -> Panels<'a> {
+    let (depth, width) = (matrix.rows, panel_width());
+    let to = on_lines(to, matrix.columns.next_multiple_of(width) * depth);
+    for (panel, to) in to.chunks_exact_mut(depth * width).enumerate() {
+        let first = panel * width;
+        let own = matrix.part((0, depth), (first, width.min(matrix.columns - first)));
+        if matrix.column_stride == 1 {
+            copy_lines(own, to, width);
+        } else {
+            transpose(own, to, width);
+        }
+    }
+    Panels::new(to, (depth, matrix.columns), width, depth * width)
+}
+
+/// So many numbers of an array from the first one on that begins a cache line: vectors then never cross one.
+fn on_lines(array: &mut Vec<f32>, length: usize) -> &mut [f32] {
+    const LINE: usize = 16;
+    let all = at_least(array, length + LINE);
+    let first = all.as_ptr().align_offset(size_of::<[f32; LINE]>());
+    &mut all[first..][..length]
+}
+
+/// Copies a panel whose lines lie without gaps.
+fn copy_lines(matrix: Matrix, to: &mut [f32], width: usize) {
+    for (line, to) in to.chunks_exact_mut(width).enumerate() {
+        let (own, beyond) = to.split_at_mut(matrix.columns);
+        own.copy_from_slice(&matrix.values[line * matrix.row_stride..][..matrix.columns]);
+        beyond.fill(0.0);
+    }
+}
+
+/// Copies a panel whose columns may lie without gaps.
+fn transpose(matrix: Matrix, to: &mut [f32], width: usize) {
+    let mut done = 0;
+    #[cfg(target_arch = "x86_64")]
+    if matrix.row_stride == 1 && width.is_multiple_of(8) && std::arch::is_x86_feature_detected!("avx") {
+        // SAFETY: the instructions are there.
+        unsafe { squares::transpose(matrix, to, width) };
+        done = matrix.rows / 8 * 8;
+    }
+    for (line, to) in to.chunks_exact_mut(width).enumerate().skip(done) {
+        let (own, beyond) = to.split_at_mut(matrix.columns);
+        let from = &matrix.values[line * matrix.row_stride..];
+        own.iter_mut().enumerate().for_each(|(column, to)| *to = from[column * matrix.column_stride]);
+        beyond.fill(0.0);
+    }
+}
+
+/// Transposing by squares of 8 × 8 numbers, which stay in registers.
+#[cfg(target_arch = "x86_64")]
+mod squares {
+    use std::arch::x86_64::{
+        __m256, _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_setzero_ps, _mm256_shuffle_ps, _mm256_storeu_ps,
+        _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+    };
+
+    use super::Matrix;
+
+    /// The lines of a panel that are in whole squares; the matrix has columns without gaps, and the panel is of a multiple of
+    /// 8 columns.
+    #[target_feature(enable = "avx")]
+    pub fn transpose(matrix: Matrix, to: &mut [f32], width: usize) {
+        for column in (0..width).step_by(8) {
+            for line in (0..matrix.rows / 8 * 8).step_by(8) {
+                let mut square = [_mm256_setzero_ps(); 8];
+                for (own, column) in square.iter_mut().zip(column..matrix.columns) {
+                    let from = &matrix.values[column * matrix.column_stride + line..][..8];
+                    // SAFETY: eight numbers.
+                    *own = unsafe { _mm256_loadu_ps(from.as_ptr()) };
+                }
+                for (own, line) in transposed(square).into_iter().zip(line..) {
+                    let to = &mut to[line * width + column..][..8];
+                    // SAFETY: eight numbers.
+                    unsafe { _mm256_storeu_ps(to.as_mut_ptr(), own) };
+                }
+            }
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx")]
+    fn transposed(x: [__m256; 8]) -> [__m256; 8] {
+        let pairs: [__m256; 8] = std::array::from_fn(|i| match i % 2 {
+            0 => _mm256_unpacklo_ps(x[i], x[i + 1]),
+            _ => _mm256_unpackhi_ps(x[i - 1], x[i]),
+        });
+        // Columns of four rows: 0 and 4 of the first four, 1 and 5, 2 and 6, 3 and 7, then of the last four.
+        let fours: [__m256; 8] = std::array::from_fn(|i| {
+            let first = i / 4 * 4 + i % 4 / 2;
+            match i % 2 {
+                0 => _mm256_shuffle_ps::<0x44>(pairs[first], pairs[first + 2]),
+                _ => _mm256_shuffle_ps::<0xee>(pairs[first], pairs[first + 2]),
+            }
+        });
+        std::array::from_fn(|i| match i / 4 {
+            0 => _mm256_permute2f128_ps::<0x20>(fours[i], fours[i + 4]),
+            _ => _mm256_permute2f128_ps::<0x31>(fours[i - 4], fours[i]),
+        })
+    }
+}
+
+/// A weight, [outputs, inputs], in f32, ordered once: what orders it for each product anew takes some of its time.
 #[derive(Debug, Clone)]
 pub struct F32Matrix {
     outputs: usize,
     inputs: usize,
-    /// Outputs of a panel; the last one may have fewer.
-    panel: usize,
-    panels: Vec<f32>,
+    /// Panels of outputs, input by input, from `first` on.
+    values: Vec<f32>,
+    first: usize,
 }
 
 impl F32Matrix {
@@ -36,15 +159,10 @@ impl F32Matrix {
     /// If `values` has another length than outputs × inputs.
     pub fn pack(values: &[f32], outputs: usize, inputs: usize) -> Self {
         assert_eq!(values.len(), outputs * inputs, "numbers of a weight");
-        let (panel, _) = tile();
-        let mut panels = vec![0.0; values.len()];
-        for (to, from) in panels.chunks_mut(panel * inputs).zip(values.chunks(panel * inputs)) {
-            let outputs = from.len() / inputs;
-            for (input, to) in to.chunks_exact_mut(outputs).enumerate() {
-                to.iter_mut().enumerate().for_each(|(output, to)| *to = from[output * inputs + input]);
-            }
-        }
-        Self { outputs, inputs, panel, panels }
+        let mut panels = Vec::new();
+        let first = order(Matrix::dense(values, outputs, inputs).t(), &mut panels).values.as_ptr();
+        let first = (first.addr() - panels.as_ptr().addr()) / size_of::<f32>();
+        Self { outputs, inputs, values: panels, first }
     }
 
     /// x · Wᵀ for rows of `inputs` numbers: written to `to`, `outputs` numbers a row, or added to what is there.
@@ -55,67 +173,13 @@ impl F32Matrix {
     /// # Panics
     /// If `x` and `to` do not have the same number of whole rows.
     pub fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
-        let panels = self.outputs.div_ceil(self.panel);
-        let cores = if cores == Cores::All { rayon::current_num_threads().min(panels) } else { 1 };
-        if cores == 1 {
-            self.multiply_panels(0..panels, x, to, write);
-            return Ok(());
-        }
-        // Each core has panels and a product of its own.
-        let width = self.panel * panels.div_ceil(cores);
-        let parts = (0..self.outputs).step_by(width).map(|first| first..self.outputs.min(first + width)).collect();
-        let own = on_all_cores(parts, |outputs: Range<usize>| -> Result<_> {
-            let mut part = vec![0.0; x.len() / self.inputs * outputs.len()];
-            let panels = outputs.start / self.panel..outputs.end.div_ceil(self.panel);
-            self.multiply_panels(panels, x, &mut part, Update::Replace);
-            Ok((outputs, part))
-        })?;
-        for (outputs, part) in own {
-            let rows = to.chunks_exact_mut(self.outputs).zip(part.chunks_exact(outputs.len()));
-            rows.for_each(|(to, part)| {
-                let to = &mut to[outputs.clone()];
-                match write {
-                    Update::Replace => to.copy_from_slice(part),
-                    Update::Add => to.iter_mut().zip(part).for_each(|(to, x)| *to += x),
-                }
-            });
-        }
+        let rows = x.len() / self.inputs;
+        assert_eq!((x.len(), to.len()), (rows * self.inputs, rows * self.outputs), "rows of a product");
+        let width = panel_width();
+        let panels = Panels::new(&self.values[self.first..], (self.inputs, self.outputs), width, self.inputs * width);
+        let x = Matrix::dense(x, rows, self.inputs);
+        multiply_right(x, Right::Panels(panels), 1.0, (to, self.outputs), write, cores);
         Ok(())
-    }
-
-    /// The outputs of some panels.
-    fn multiply_panels(&self, panels: Range<usize>, x: &[f32], to: &mut [f32], write: Update) {
-        let part = self.inputs.div_ceil(self.inputs.div_ceil(INPUTS));
-        let outputs = self.outputs.min(panels.end * self.panel) - panels.start * self.panel;
-        let from = panels.start * self.panel * self.inputs;
-        for (panel, weights) in
-            self.panels[from..][..outputs * self.inputs].chunks(self.panel * self.inputs).enumerate()
-        {
-            let height = weights.len() / self.inputs;
-            for first in (0..self.inputs).step_by(part) {
-                let inputs = part.min(self.inputs - first);
-                let weights = Matrix::dense(&weights[first * height..][..inputs * height], inputs, height);
-                let write = if first == 0 { write } else { Update::Add };
-                multiply_panel((x, self.inputs), first, weights, (&mut *to, outputs), panel * self.panel, write);
-            }
-        }
-    }
-}
-
-/// x · w for rows of `x`, of which the numbers from `first` on are multiplied, by the weights `w` of a panel, [inputs, outputs]:
-/// written to `to` from the output `from` on, or added to what is there. Rows of `x` and `to` have the widths beside them.
-pub(super) fn multiply_panel(
-    (x, width): (&[f32], usize),
-    first: usize,
-    weights: Matrix,
-    (to, to_width): (&mut [f32], usize),
-    from: usize,
-    write: Update,
-) {
-    let (_, rows) = tile();
-    for (x, to) in x.chunks(rows * width).zip(to.chunks_mut(rows * to_width)) {
-        let x = Matrix::new(&x[first..], (x.len() / width, weights.rows()), (width, 1));
-        multiply_columns(x, weights, to, from, to_width, write);
     }
 }
 

@@ -7,6 +7,19 @@ use asap_kernels::vectorized::vectorized;
 pub fn swiglu_rows(gate: &mut [f32], up: &[f32]) {
     vectorized(
         #[inline(always)]
-        || gate.iter_mut().zip(up).for_each(|(x, up)| *x = *x / (1.0 + exp(-*x)) * up),
+        || gate.iter_mut().zip(up).for_each(|(x, up)| *x = swiglu(*x, *up)),
     );
+}
+
+/// [`swiglu_rows`] to another place.
+pub fn swiglu_to(gate: &[f32], up: &[f32], to: &mut [f32]) {
+    vectorized(
+        #[inline(always)]
+        || to.iter_mut().zip(gate.iter().zip(up)).for_each(|(to, (x, up))| *to = swiglu(*x, *up)),
+    );
+}
+
+#[inline(always)]
+fn swiglu(gate: f32, up: f32) -> f32 {
+    gate / (1.0 + exp(-gate)) * up
 }

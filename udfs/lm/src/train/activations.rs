@@ -8,11 +8,16 @@ use super::{Batch, Keep};
 use crate::Result;
 use crate::decoder::Decoder;
 use crate::layer::{LeftByMlp, Run};
-use crate::ops::gradients::add;
+use crate::ops::gradients::{ROWS_PER_SUM, add};
 use crate::ops::{Sequence, read};
 
-/// Tokens of a block: no matter how many cores there are, so that weights do not depend on them.
-const BLOCK: usize = 512;
+/// The most tokens of a block: between the projections of an MLP a token is several times as wide.
+const BLOCK: usize = 1024;
+
+/// Tokens of a block where each core has as many. Which tokens share a block changes no number.
+fn block(tokens: usize) -> usize {
+    tokens.div_ceil(rayon::current_num_threads()).min(BLOCK).next_multiple_of(ROWS_PER_SUM)
+}
 
 /// What a micro-batch leaves on its way through the model, and needs on its way back; the memory is handed on to the next.
 #[derive(Debug)]
@@ -41,7 +46,7 @@ impl Activations {
         let chains: Vec<Sequence> =
             batch.lengths.iter().map(|length| Sequence { earlier: 0, tokens: *length }).collect();
         let table = decoder.rope_table(batch.lengths.iter().copied().max().unwrap_or(0));
-        let run = Run::in_blocks(config, &chains, &table, &|| true, BLOCK);
+        let run = Run::in_blocks(config, &chains, &table, &|| true, block(batch.ids.len()));
         room(&mut self.x, batch.ids.len() * config.hidden_size);
         decoder.embed(&batch.ids, &mut self.x)?;
         self.kept.reserve(config, batch.ids.len());

@@ -9,7 +9,7 @@ use super::gradient::{LayerGradient, LinearGradient};
 use super::keep::{Attended, Mlp, room};
 use crate::Result;
 use crate::layer::Run;
-use crate::ops::gradients::{add, rms_norm, sum_rows, swiglu};
+use crate::ops::gradients::{add, add_parts, rms_norm, sum_rows, swiglu};
 use crate::ops::{self, BackwardScratch, Cores, Direction, Gathered, Matrix, Pool, Update, multiply, read};
 use crate::weights::LayerWeights;
 
@@ -59,10 +59,8 @@ fn through_mlp(
     read([&weights.post_norm, &weights.gate, &weights.up, &weights.down], |[norm, w_gate, w_up, w_down]| {
         ops::on_blocks(run.block, [(activated, wide), (normed, hidden)], |tokens, [activated, normed]| -> Result<_> {
             let own = tokens.start * wide..tokens.end * wide;
-            activated.copy_from_slice(&gate[own.clone()]);
-            ops::swiglu_rows(activated, &up[own]);
-            normed.copy_from_slice(run.hidden_of(half, &tokens));
-            ops::rms_norm_rows(normed, norm, epsilon);
+            ops::swiglu_to(&gate[own.clone()], &up[own], activated);
+            ops::rms_norm_to(run.hidden_of(half, &tokens), norm, epsilon, normed);
             Ok(())
         })?;
         by_weight(gradient, activated, hidden, sum.down);
@@ -74,13 +72,12 @@ fn through_mlp(
                 swiglu(by_activated, gate, up);
                 through(tokens.len(), gate, w_gate, by_normed, Update::Replace, run.cores);
                 through(tokens.len(), up, w_up, by_normed, Update::Add, run.cores);
-                let mut by_norm = vec![0.0; hidden];
-                rms_norm(by_normed, run.hidden_of(half, &tokens), norm, epsilon, &mut by_norm);
+                let by_norm = rms_norm(by_normed, run.hidden_of(half, &tokens), norm, epsilon);
                 add(gradient, by_normed);
                 Ok(by_norm)
             })
         })?;
-        by_norms.iter().for_each(|part| add(sum.post_norm, part));
+        by_norms.iter().for_each(|parts| add_parts(sum.post_norm, parts));
         by_weight(gate, normed, wide, sum.gate);
         by_weight(up, normed, wide, sum.up);
         Ok(())
@@ -105,8 +102,7 @@ fn through_attention(
             [(by_gathered, query_width), (normed, hidden)],
             |tokens, [by_gathered, normed]| -> Result<_> {
                 through(tokens.len(), run.hidden_of(gradient, &tokens), w_o, by_gathered, Update::Replace, run.cores);
-                normed.copy_from_slice(run.hidden_of(input, &tokens));
-                ops::rms_norm_rows(normed, norm, run.config.rms_norm_eps);
+                ops::rms_norm_to(run.hidden_of(input, &tokens), norm, run.config.rms_norm_eps, normed);
                 Ok(())
             },
         )
@@ -125,7 +121,6 @@ fn through_attention(
         rows.with(|by_normed| {
             let by_normed = ops::at_least(by_normed, gradient.len());
             let normed = run.hidden_of(normed, &tokens);
-            let mut by_norm = vec![0.0; hidden];
             let mut by_head_norms = [vec![], vec![]];
             let projections = [
                 (&mut *q, query_width, &weights.q, &weights.q_norm),
@@ -136,17 +131,16 @@ fn through_attention(
                 if let Some(norm) = norm {
                     let mut projected = vec![0.0; by.len()];
                     run.linear(linear, normed, &mut projected, Update::Replace)?;
-                    by_norm.resize(heads.width, 0.0);
-                    read([norm], |[norm]| rms_norm(by, &projected, norm, run.config.rms_norm_eps, by_norm))?;
+                    *by_norm = read([norm], |[norm]| rms_norm(by, &projected, norm, run.config.rms_norm_eps))?;
                 }
             }
-            read(
+            let by_norm = read(
                 [&weights.q.weight, &weights.k.weight, &weights.v.weight, &weights.input_norm],
                 |[w_q, w_k, w_v, norm]| {
                     through(tokens.len(), q, w_q, by_normed, Update::Replace, run.cores);
                     through(tokens.len(), k, w_k, by_normed, Update::Add, run.cores);
                     through(tokens.len(), v, w_v, by_normed, Update::Add, run.cores);
-                    rms_norm(by_normed, run.hidden_of(input, &tokens), norm, run.config.rms_norm_eps, &mut by_norm);
+                    rms_norm(by_normed, run.hidden_of(input, &tokens), norm, run.config.rms_norm_eps)
                 },
             )?;
             add(gradient, by_normed);
@@ -154,10 +148,10 @@ fn through_attention(
         })
     })?;
     for (by_norm, [by_q_norm, by_k_norm]) in &parts {
-        add(sum.input_norm, by_norm);
+        add_parts(sum.input_norm, by_norm);
         for (sum, part) in [(&mut sum.q_norm, by_q_norm), (&mut sum.k_norm, by_k_norm)] {
             if let Some(sum) = sum {
-                add(sum, part);
+                add_parts(sum, part);
             }
         }
     }

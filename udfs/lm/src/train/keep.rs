@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Device, Tensor};
 
-use super::loss::CHUNK_LOGITS;
+use super::loss::chunk_rows;
 use crate::Result;
 use crate::config::ModelConfig;
 use crate::layer::{LeftByMlp, Run};
@@ -38,7 +38,7 @@ impl Keep {
         // The residual stream or its gradient, the MLP's product, a norm, and of attention the gradient by what was gathered
         // and the parts of those by queries, keys and values.
         let room = 2 * hidden + wide + 2 * queries + 2 * keys;
-        let logits = (tokens * config.vocab_size).min(CHUNK_LOGITS.max(config.vocab_size));
+        let logits = tokens.min(chunk_rows(config.vocab_size)) * config.vocab_size;
         4 * (tokens as u64 * (kept + room) as u64 + logits as u64)
     }
 

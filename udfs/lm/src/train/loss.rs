@@ -5,8 +5,15 @@ use crate::ops::cross_entropy::surprisals;
 use crate::ops::{self, Cores, Matrix, Update, gradients, multiply};
 use candle_core::Error;
 
+/// The most rows whose logits memory holds at a time: those of a small vocabulary stay in a cache.
+const CHUNK_ROWS: usize = 512;
 /// The most logits that memory holds at a time: 256 MB of them.
-pub const CHUNK_LOGITS: usize = 1 << 26;
+const CHUNK_LOGITS: usize = 1 << 26;
+
+/// Rows that go through the output layer together, of a vocabulary of this size.
+pub fn chunk_rows(vocabulary: usize) -> usize {
+    (CHUNK_LOGITS / vocabulary).clamp(1, CHUNK_ROWS)
+}
 
 /// What turns the last layer's output into logits.
 #[derive(Debug, Clone, Copy)]
@@ -50,7 +57,7 @@ impl Head<'_> {
         by: HeadGradient,
         room: &mut ChunkRoom,
     ) -> Result<f64> {
-        let chunk_rows = (CHUNK_LOGITS / (self.output.len() / self.norm.len())).max(1);
+        let chunk_rows = chunk_rows(self.output.len() / self.norm.len());
         self.in_chunks(x, (rows, targets), scale, by, room, chunk_rows)
     }
 
@@ -75,8 +82,8 @@ impl Head<'_> {
             let ChunkRoom { rows, normed, logits } = room;
             rows.clear();
             places.iter().for_each(|place| rows.extend_from_slice(&x[*place as usize * width..][..width]));
-            normed.clone_from(rows);
-            ops::rms_norm_rows(normed, self.norm, self.epsilon);
+            normed.resize(rows.len(), 0.0);
+            ops::rms_norm_to(rows, self.norm, self.epsilon, normed);
             let logits = ops::at_least(logits, places.len() * vocabulary);
             let hidden = Matrix::dense(normed, places.len(), width);
             multiply(hidden, output.t(), 1.0, logits, Update::Replace, Cores::All);
@@ -84,7 +91,7 @@ impl Head<'_> {
             let by_logits = Matrix::dense(logits, places.len(), vocabulary);
             multiply(by_logits.t(), hidden, 1.0, by.output, Update::Add, Cores::All);
             multiply(by_logits, output, 1.0, normed, Update::Replace, Cores::All);
-            gradients::rms_norm(normed, rows, self.norm, self.epsilon, by.norm);
+            gradients::add_parts(by.norm, &gradients::rms_norm(normed, rows, self.norm, self.epsilon));
             for (place, row) in places.iter().zip(normed.chunks_exact(width)) {
                 let place = *place as usize * width;
                 x[behind..place].fill(0.0);

@@ -1,0 +1,303 @@
+//! Products in f32, tile by tile of the result: a tile's sums stay in registers while a part of both sides passes by.
+//!
+//! The right side comes in panels as wide as a tile, in which the numbers of a line lie together: those of a weight are made
+//! once, others for each product. The left side is read where it lies, by rows or by columns. What is added up, and in which
+//! order, depends on the depth of a product alone: neither on the cores nor on the rows beside one.
+#![allow(unsafe_code, reason = "bounds are checked once a product, not once a number")]
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::gemm::{Matrix, Update};
+use super::panels::{Panels, order};
+
+/// Vectors of a tile's row, and of a panel's line.
+const VECTORS: usize = 2;
+/// Lines of the right side that are added up in registers.
+const DEPTH: usize = 512;
+/// Columns of the right side that are ordered at once: with so many lines they take half of a second cache.
+const COLUMNS: usize = 256;
+/// Numbers of 4 KiB: that far from each other they share the same few places of a first cache.
+const PAGE: usize = 1024;
+/// Columns of the left side that are asked for before they are needed.
+const AHEAD: usize = 16;
+
+/// The right side of a product.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Right<'a> {
+    /// As it lies.
+    Matrix(Matrix<'a>),
+    /// In panels.
+    Panels(Panels<'a>),
+}
+
+impl Right<'_> {
+    /// Its lines and columns.
+    pub fn shape(&self) -> (usize, usize) {
+        match self {
+            Self::Matrix(matrix) => (matrix.rows, matrix.columns),
+            Self::Panels(panels) => (panels.depth, panels.columns),
+        }
+    }
+
+    /// Some of its columns, the first of which begins a panel.
+    pub fn columns(self, columns: Range<usize>) -> Self {
+        let (lines, columns) = ((0, self.shape().0), (columns.start, columns.len()));
+        match self {
+            Self::Matrix(matrix) => Self::Matrix(matrix.part(lines, columns)),
+            Self::Panels(panels) => Self::Panels(panels.part(lines, columns)),
+        }
+    }
+}
+
+/// Where a product goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    /// Its first number.
+    pub to: *mut f32,
+    /// Numbers from a row to the next.
+    pub width: usize,
+    /// What the product is multiplied by.
+    pub scale: f32,
+    /// What becomes of what is there.
+    pub write: Update,
+}
+
+/// Columns of a panel: two vectors of this machine.
+pub(super) fn panel_width() -> usize {
+    struct Width;
+
+    impl WithSimd for Width {
+        type Output = usize;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, _: S) -> usize {
+            S::F32_LANES * VECTORS
+        }
+    }
+
+    Arch::new().dispatch(Width)
+}
+
+/// Writes left · right to its target, or adds it to what is there, on the calling thread.
+///
+/// # Safety
+/// No one else reads or writes the rows and columns of the target, which must be there.
+///
+/// # Panics
+/// If the inner dimensions differ.
+pub(super) unsafe fn product(left: Matrix, right: Right, target: Target) {
+    assert_eq!(left.columns, right.shape().0, "inner dimensions");
+    ROOM.with_borrow_mut(|room| Arch::new().dispatch(Product { left, right, target, room }));
+}
+
+thread_local! {
+    /// Kept, since fresh memory costs more than what is done in it.
+    static ROOM: RefCell<Room> = RefCell::default();
+}
+
+/// What a product orders.
+#[derive(Debug, Default)]
+struct Room {
+    /// Panels of a part of the right side.
+    panels: Vec<f32>,
+    /// Rows of the left side.
+    rows: Vec<f32>,
+}
+
+struct Product<'a> {
+    left: Matrix<'a>,
+    right: Right<'a>,
+    target: Target,
+    room: &'a mut Room,
+}
+
+impl WithSimd for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        // Two sums a row, two vectors of the right side and one number of the left.
+        if S::REGISTER_COUNT >= 32 { self.compute::<S, 12>(simd) } else { self.compute::<S, 6>(simd) }
+    }
+}
+
+/// A size of about equal parts, each at most `most`.
+fn part(all: usize, most: usize) -> usize {
+    all.div_ceil(all.div_ceil(most).max(1)).max(1)
+}
+
+impl Product<'_> {
+    /// Part by part of the right side, by tiles of `ROWS` rows.
+    #[inline(always)]
+    fn compute<S: Simd, const ROWS: usize>(self, simd: S) {
+        let Self { left, right, target, room: Room { panels, rows: copied } } = self;
+        let (depth, width) = right.shape();
+        let (lines, wide) = (part(depth, DEPTH), part(width, COLUMNS).next_multiple_of(S::F32_LANES * VECTORS));
+        // Lines outside: what is copied of them for one part of the columns is still near for the next.
+        for line in (0..depth).step_by(lines) {
+            let own_lines = lines.min(depth - line);
+            let left = left.part((0, left.rows), (line, own_lines));
+            let write = if line == 0 { target.write } else { Update::Add };
+            for column in (0..width).step_by(wide) {
+                let own_columns = wide.min(width - column);
+                let right = match &right {
+                    Right::Matrix(matrix) => order(matrix.part((line, own_lines), (column, own_columns)), panels),
+                    Right::Panels(panels) => panels.part((line, own_lines), (column, own_columns)),
+                };
+                let to = target.to.wrapping_add(column);
+                rows::<S, ROWS>(simd, left, right, Target { to, write, ..target }, copied);
+            }
+        }
+    }
+}
+
+/// All tiles of the rows of `left` and the columns of `right`.
+#[inline(always)]
+fn rows<S: Simd, const ROWS: usize>(simd: S, left: Matrix, right: Panels, target: Target, copied: &mut Vec<f32>) {
+    let is_row = left.column_stride == 1;
+    for first in (0..left.rows).step_by(ROWS) {
+        let height = ROWS.min(left.rows - first);
+        let mut left = left.part((first, height), (0, left.columns));
+        if is_row && left.row_stride.is_multiple_of(PAGE) {
+            left = copy_rows(left, copied);
+        }
+        let step = if is_row { left.row_stride } else { left.column_stride };
+        let target = Target { to: target.to.wrapping_add(first * target.width), ..target };
+        simd.vectorize(Sized::<ROWS>(Row { from: left.values.as_ptr(), step, is_row, height, right, target }));
+    }
+}
+
+/// Copies rows that would take each other's place in the first cache.
+fn copy_rows<'a>(rows: Matrix, to: &'a mut Vec<f32>) -> Matrix<'a> {
+    let step = rows.columns + 16;
+    let to = super::at_least(to, rows.rows * step);
+    for (row, to) in to.chunks_exact_mut(step).enumerate() {
+        to[..rows.columns].copy_from_slice(&rows.values[row * rows.row_stride..][..rows.columns]);
+    }
+    Matrix::new(to, (rows.rows, rows.columns), (step, 1))
+}
+
+/// A row of tiles.
+struct Row<'a> {
+    /// The first number of the left side.
+    from: *const f32,
+    /// Numbers from one row of the left side to the next, or from one column.
+    step: usize,
+    /// Whether rows of the left side lie without gaps, or else columns.
+    is_row: bool,
+    height: usize,
+    right: Panels<'a>,
+    target: Target,
+}
+
+/// A row of tiles of at most so many rows.
+struct Sized<'a, const ROWS: usize>(Row<'a>);
+
+impl<const ROWS: usize> WithSimd for Sized<'_, ROWS> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        /// The tiles of a height that is known when this is compiled, so that their sums are registers.
+        macro_rules! by_height {
+            ($($height:literal)*) => {
+                match (self.0.height, self.0.is_row) {
+                    $(($height, true) => self.0.compute::<S, $height, true>(simd),
+                    ($height, false) => self.0.compute::<S, $height, false>(simd),)*
+                    _ => {}
+                }
+            };
+        }
+        if ROWS == 12 { by_height!(1 2 3 4 5 6 7 8 9 10 11 12) } else { by_height!(1 2 3 4 5 6) }
+    }
+}
+
+impl Row<'_> {
+    /// Its tiles, of `HEIGHT` rows.
+    #[inline(always)]
+    fn compute<S: Simd, const HEIGHT: usize, const IS_ROW: bool>(self, simd: S) {
+        let width = S::F32_LANES * VECTORS;
+        let Target { width: to_width, scale, write, .. } = self.target;
+        let scale = simd.splat_f32s(scale);
+        for (panel, column) in (0..self.right.columns).step_by(width).enumerate() {
+            let lines = self.right.values[panel * self.right.panel..].as_ptr();
+            let to: [*mut f32; HEIGHT] =
+                std::array::from_fn(|row| self.target.to.wrapping_add(row * to_width + column));
+            to.iter().for_each(|to| (0..width).step_by(16).for_each(|line| ask_for(to.wrapping_add(line))));
+            let sums = self.sums::<S, HEIGHT, IS_ROW>(simd, lines);
+            let columns = width.min(self.right.columns - column);
+            if columns == width {
+                for (to, sums) in to.iter().zip(&sums) {
+                    for (vector, sum) in sums.iter().enumerate() {
+                        let to = to.wrapping_add(vector * S::F32_LANES).cast::<S::f32s>();
+                        // SAFETY: the caller of `product` promises that these rows and columns of the target are there.
+                        unsafe {
+                            to.write_unaligned(match write {
+                                Update::Replace => simd.mul_f32s(*sum, scale),
+                                Update::Add => simd.mul_add_e_f32s(*sum, scale, to.read_unaligned()),
+                            });
+                        }
+                    }
+                }
+                continue;
+            }
+            for (to, sums) in to.into_iter().zip(sums) {
+                // SAFETY: as above, for the columns that are left.
+                let to = unsafe { std::slice::from_raw_parts_mut(to, columns) };
+                for (to, sum) in to.chunks_mut(S::F32_LANES).zip(sums) {
+                    let value = match write {
+                        Update::Replace => simd.mul_f32s(sum, scale),
+                        Update::Add => simd.mul_add_e_f32s(sum, scale, simd.partial_load_f32s(to)),
+                    };
+                    simd.partial_store_f32s(to, value);
+                }
+            }
+        }
+    }
+
+    /// The sums of a tile.
+    #[inline(always)]
+    fn sums<S: Simd, const HEIGHT: usize, const IS_ROW: bool>(
+        &self,
+        simd: S,
+        lines: *const f32,
+    ) -> [[S::f32s; VECTORS]; HEIGHT] {
+        let mut sums = [[simd.splat_f32s(0.0); VECTORS]; HEIGHT];
+        let rows: [*const f32; HEIGHT] =
+            std::array::from_fn(|row| self.from.wrapping_add(if IS_ROW { row * self.step } else { row }));
+        for line in 0..self.right.depth {
+            let right: [S::f32s; VECTORS] = std::array::from_fn(|vector| {
+                let from = lines.wrapping_add(line * self.right.line + vector * S::F32_LANES);
+                // SAFETY: `Panels` holds whole lines of each panel that has columns.
+                unsafe { from.cast::<S::f32s>().read_unaligned() }
+            });
+            if !IS_ROW {
+                // Columns lie far from each other, where the CPU does not look ahead by itself.
+                ask_for(self.from.wrapping_add((line + AHEAD) * self.step));
+            }
+            for (row, sums) in rows.iter().zip(&mut sums) {
+                // SAFETY: the left side has a number in each of these rows for each line of the right side: its matrix was
+                // checked, and what was copied of it is as large.
+                let x = simd.splat_f32s(unsafe { *row.wrapping_add(if IS_ROW { line } else { line * self.step }) });
+                for (sum, right) in sums.iter_mut().zip(right) {
+                    *sum = simd.mul_add_e_f32s(x, right, *sum);
+                }
+            }
+        }
+        sums
+    }
+}
+
+/// Has the CPU fetch the cache line of a number that is soon read or written.
+#[inline(always)]
+fn ask_for(number: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, which reads nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(number.cast()) };
+    }
+}
