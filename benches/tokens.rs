@@ -70,7 +70,7 @@ async fn chains() -> Vec<String> {
 }
 
 fn tokens(criterion: &mut Criterion<CpuTime>) {
-    std::env::set_current_dir(env!("CARGO_MANIFEST_DIR")).unwrap();
+    std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
     let chains = tokio::runtime::Runtime::new().unwrap().block_on(chains());
     let bytes = chains.iter().map(|chain| chain.len() as u64).sum();
     let mut group = criterion.benchmark_group("tokens");

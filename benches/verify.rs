@@ -25,7 +25,7 @@ fn answers(criterion: &mut Criterion<CpuTime>) {
     let mut group = criterion.benchmark_group("verify");
     group.sample_size(10);
     for name in ["answers", "answers_held_out"] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/goldens/{name}.jsonl"));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../tests/goldens/{name}.jsonl"));
         let text = std::fs::read_to_string(path).unwrap();
         let goldens: Vec<Golden> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let verdicts = || goldens.iter().map(|golden| verify(&golden.gold, &golden.response));
