@@ -21,7 +21,7 @@ fn kept(workplace: &Workplace) -> u64 {
 fn a_call_under_way_is_joined_by_the_next_statement_and_kept() {
     let workplace = Workplace::new();
     corpus(&workplace, 100);
-    let server = Server::start(|_| Reply::After(Duration::from_millis(500), Box::new(Reply::text("7"))));
+    let server = Server::start(|_| Reply::After(Duration::from_millis(300), Box::new(Reply::text("7"))));
     let first = "SELECT question FROM corpus WHERE ai_complete(question) = '7' LIMIT 1";
     let all = "SELECT count(ai_complete(question)) AS n FROM corpus";
     let answered = sql(&workplace, &server, &[], &[first, all]);
@@ -138,7 +138,7 @@ fn rows_that_are_refused_do_not_keep_a_run_from_going_on() {
 
 #[test]
 fn a_limit_of_the_endpoint_costs_time_and_no_rows() {
-    const ROWS: usize = 100;
+    const ROWS: usize = 60;
     let workplace = Workplace::new();
     corpus(&workplace, ROWS);
     silent_pipeline(&workplace);

@@ -384,7 +384,7 @@ fn sql(workplace: &Workplace, server: &Server, more: &[&str], commands: &[&str])
 fn small_batches_do_not_keep_the_server_idle() {
     let workplace = Workplace::new();
     corpus(&workplace, 130);
-    let server = Server::start(|_| Reply::After(Duration::from_secs(1), Box::new(Reply::text("yes"))));
+    let server = Server::start(|_| Reply::After(Duration::from_millis(500), Box::new(Reply::text("yes"))));
     let commands = ["SET datafusion.execution.batch_size = 8", "SELECT count(ai_complete(question)) AS n FROM corpus"];
     assert_eq!(sql(&workplace, &server, &[], &commands).ok(), "n\n130\n");
     assert_eq!((server.count(), server.most_at_once()), (130, 64));

@@ -131,7 +131,7 @@ fn faults_of_the_store_lose_and_double_no_row() {
     let mut changed = FILES;
     changed[0] = A_NEXT;
     let expected_after = undisturbed(&changed).rows();
-    try_seeds("ASAP_SEEDS", 5, |seed| {
+    try_seeds("ASAP_SEEDS", 4, |seed| {
         let place = Place::s3();
         place.put_all(&FILES);
         run_among_faults(&place, seed, 1, &SLICED);
