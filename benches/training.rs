@@ -97,7 +97,7 @@ impl Case {
         for step in 0..=self.steps {
             let (begun, clock) = (ProcessTime::now(), Instant::now());
             sum.clear();
-            activations.gradient(&decoder, &batch, 1.0 / batch.targets.len() as f32, &mut sum).unwrap();
+            activations.gradient(&decoder, &batch, 1.0 / batch.targets.len() as f32, &mut sum, &|| true).unwrap();
             let norm = sum.norm();
             optimizer.step(&decoder.weights, &sum, norm, 1e-4).unwrap();
             // The first step finds its memory.

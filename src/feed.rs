@@ -6,7 +6,7 @@ use std::sync::Arc;
 use asap_lm::example::Long;
 use asap_lm::locate;
 use asap_pipelines::corpus::ColumnMapping;
-use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Rows};
+use asap_pipelines::feed::{Counts, Encoder, Fed, Feed, FeedConfig, Position, Rows};
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
@@ -17,7 +17,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::StreamWriter;
 
 use crate::failure::Failure;
-use crate::output::complain;
+use crate::output::{at_least_one, complain, count};
 use crate::progress::Opening;
 
 /// What becomes of a row of too many tokens.
@@ -60,10 +60,10 @@ pub struct FeedArgs {
     #[arg(long, value_name = "question=…,cot=…,answer=…")]
     columns: Option<ColumnMapping>,
     /// How often each row comes
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
-    /// The most tokens of an example
-    #[arg(long, value_name = "TOKENS", default_value_t = 16_384)]
+    /// The most tokens of an example, at most the model's window
+    #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one)]
     max_length: usize,
     /// What becomes of longer ones
     #[arg(long, value_enum, default_value_t = LongRows::Drop)]
@@ -78,7 +78,7 @@ pub struct FeedArgs {
     #[arg(long, value_name = "R", default_value_t = 0)]
     rank: u64,
     /// How many trainers share the rows
-    #[arg(long, value_name = "W", default_value_t = 1)]
+    #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     world: u64,
     /// Take rows as a run commits them; the first epoch ends when the run is finished
     #[arg(long)]
@@ -94,6 +94,7 @@ pub struct FeedArgs {
 /// If rows or model cannot be read, or if nobody reads what is written.
 pub async fn run(args: FeedArgs) -> Result<(), Failure> {
     let encoder = Arc::new(Encoder::load(&locate(&args.model)?, args.max_length, args.long.into())?);
+    let max_length = count(encoder.max_length as u64);
     let context = session(Settings::default(), &Llm::default())?;
     let config = FeedConfig {
         location: args.data.clone(),
@@ -109,11 +110,34 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
     drop(opening);
     let mut feed = Feed::begin(rows, config, encoder)?;
     feed.notes.iter().for_each(|note| complain(&format!("note: {note}")));
-    let mut writer = Writer::new()?;
+    // A stream that begins is one that can be read: an error before the first step leaves nothing.
+    let mut writer = None;
     while let Some(step) = feed.step(args.step as usize).await? {
-        writer.write(&step)?;
+        let begun = match writer.take() {
+            Some(begun) => begun,
+            None => Writer::new()?,
+        };
+        writer.insert(begun).write(&step)?;
     }
-    writer.finish()
+    let Counts { examples, cut, too_long, rejected } = feed.counts;
+    let lost = format!(
+        "{} have more than {max_length} tokens, {} have no question or chain, or the chat template refuses them",
+        count(too_long),
+        count(rejected)
+    );
+    if examples == 0 {
+        return Err(Failure::Failed(format!("{} holds no row to learn from: of its rows {lost}", args.data)));
+    }
+    if too_long + rejected > 0 {
+        complain(&format!("note: rows were left out: {lost}"));
+    }
+    if cut > 0 {
+        complain(&format!("note: {} of {} rows were cut at {max_length} tokens", count(cut), count(examples)));
+    }
+    match writer {
+        Some(begun) => begun.finish(),
+        None => Writer::new()?.finish(),
+    }
 }
 
 /// Steps on their way to whoever reads standard output.

@@ -78,6 +78,14 @@ impl Write for Log {
     }
 }
 
+/// What clap reads as a whole number above 0.
+///
+/// # Errors
+/// If it is none.
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number above 0".to_string())
+}
+
 /// A number with a comma between thousands.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();

@@ -6,7 +6,7 @@ use asap_kernels::tags;
 use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
 use asap_lm::train::{self, Precision, random};
-use asap_lm::{LmError, Tokenizer, fingerprint, locate};
+use asap_lm::{LmError, fingerprint, locate};
 use asap_pipelines::corpus::Corpus;
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::DataType;
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use super::TrainArgs;
 use super::store::Folder;
+use super::{TrainArgs, metrics, model, settings};
 use crate::failure::Failure;
 
 /// Files of a new model that are made before it is trained.
@@ -44,7 +44,7 @@ impl Base {
     /// Finds the model, or makes what a new one needs.
     ///
     /// # Errors
-    /// If it cannot be read, is not supported, or if its tokenizer has tokens that its vocabulary lacks.
+    /// If it cannot be read or is not supported.
     pub async fn find(
         args: &TrainArgs,
         context: &SessionContext,
@@ -68,17 +68,20 @@ impl Base {
             (None, None) => return Err(Failure::Usage("name a model (--model) or a config (--init)".to_string())),
         };
         let config = ModelConfig::load(&folder)?;
-        let precision = Precision::of(&read_json(&folder.join("config.json"))?).map_err(Failure::Usage)?;
-        let tokens = Tokenizer::load(&folder)?.largest_id().map_or(0, |id| id as usize + 1);
-        if tokens > config.vocab_size {
-            return Err(Failure::Failed(format!(
-                "{}: its tokenizer has {tokens} tokens, and config.json says vocab_size {}: these tokens have no embedding to \
-                 learn; use the tokenizer of this model",
-                folder.display(),
-                config.vocab_size
-            )));
-        }
+        let given = read_json(&folder.join("config.json"))?;
+        let precision = match new {
+            Some(_) => Precision::of(&given).map_err(Failure::Usage)?,
+            None => Precision::of_model(&folder, &given)?,
+        };
         Ok(Self { folder, config, precision, name, hash, new, _made: made })
+    }
+
+    /// What the model card says of it to the Hub: nothing of a new model.
+    pub fn front_matter(&self) -> String {
+        match self.new {
+            Some(_) => String::new(),
+            None => format!("---\nbase_model: {}\n---\n\n", json!(self.name)),
+        }
     }
 
     /// The model with its first weights, in f32.
@@ -109,14 +112,27 @@ impl Base {
     /// # Errors
     /// If the folder cannot be read.
     pub fn other_files(&self) -> Result<Vec<PathBuf>, Failure> {
-        const WEIGHTS: [&str; 8] =
-            [".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pth", ".pt", ".gguf", ".onnx"];
+        const WEIGHTS: [&str; 11] = [
+            ".safetensors",
+            ".safetensors.index.json",
+            ".bin",
+            ".bin.index.json",
+            ".pth",
+            ".pt",
+            ".gguf",
+            ".onnx",
+            ".h5",
+            ".msgpack",
+            ".ot",
+        ];
+        // What a training says of itself, where the base is what another one gave.
+        const OF_TRAININGS: [&str; 4] = ["README.md", settings::FILE, metrics::LINES, model::TRAINED];
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let is_weight = WEIGHTS.iter().any(|ending| name.ends_with(ending));
-            if path.is_file() && !is_weight && !name.starts_with('.') && name != "README.md" {
+            if path.is_file() && !is_weight && !name.starts_with('.') && !OF_TRAININGS.contains(&&*name) {
                 files.push(path);
             }
         }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::complain;
 
 /// Where they lie below the model's folder.
-const FOLDER: &str = "checkpoints";
+pub const FOLDER: &str = "checkpoints";
 /// The file that makes one whole.
 const MANIFEST: &str = "manifest.json";
 
@@ -88,7 +88,15 @@ pub async fn newest(out: &Folder) -> Result<Option<Manifest>, Failure> {
 pub async fn restore(out: &Folder, manifest: &Manifest, trainer: &mut Trainer) -> Result<(), Failure> {
     let work = out.work()?;
     for (name, stored) in &manifest.files {
-        out.fetch(&format!("{}/{name}", folder_of(manifest.step)), stored, &work.path().join(name)).await?;
+        let folder = folder_of(manifest.step);
+        let fetched = out.fetch(&format!("{folder}/{name}"), stored, &work.path().join(name)).await;
+        fetched.map_err(|error| match error {
+            Failure::Failed(why) => Failure::Failed(format!(
+                "{why}; remove the checkpoint {}/{folder} to go on from the one before it, or from the beginning",
+                out.shown()
+            )),
+            other => other,
+        })?;
     }
     tokio::task::block_in_place(|| trainer.restore(work.path(), manifest.step))?;
     complain(&format!("note: goes on after step {} of {}", manifest.step, out.shown()));

@@ -6,7 +6,7 @@ use super::store::Folder;
 use crate::failure::Failure;
 
 /// The file of lines.
-const LINES: &str = "metrics.jsonl";
+pub const LINES: &str = "metrics.jsonl";
 /// The file of events.
 const EVENTS: &str = "runs/events.out.tfevents.asap";
 
@@ -38,7 +38,11 @@ pub struct Line {
 
 /// All steps until now.
 #[derive(Debug, Default)]
-pub struct Metrics(Vec<Line>);
+pub struct Metrics {
+    lines: Vec<Line>,
+    /// Bytes that lines and events had when they were last written.
+    written: [usize; 2],
+}
 
 impl Metrics {
     /// The steps up to a checkpoint: those behind it are made again.
@@ -48,36 +52,40 @@ impl Metrics {
     pub async fn until(out: &Folder, step: u64) -> Result<Self, Failure> {
         let text = out.read(LINES).await?.unwrap_or_default();
         let lines = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
-        Ok(Self(lines.filter(|line| line.step <= step).collect()))
+        Ok(Self { lines: lines.filter(|line| line.step <= step).collect(), written: [0; 2] })
     }
 
     /// Adds a step.
     pub fn push(&mut self, line: Line) {
-        self.0.push(line);
+        self.lines.push(line);
     }
 
-    /// Writes both files.
+    /// Writes both files, which grow: TensorBoard reads on in the one that it opened.
     ///
     /// # Errors
     /// If one cannot be written.
-    pub async fn write(&self, out: &Folder) -> Result<(), Failure> {
+    pub async fn write(&mut self, out: &Folder) -> Result<(), Failure> {
         let mut text = Vec::new();
-        for line in &self.0 {
+        for line in &self.lines {
             serde_json::to_writer(&mut text, line).map_err(|error| Failure::Failed(error.to_string()))?;
             text.push(b'\n');
         }
-        out.write(LINES, text).await?;
-        out.write(EVENTS, self.events()).await
+        let files = [(LINES, text), (EVENTS, self.events())];
+        for ((name, bytes), written) in files.into_iter().zip(&mut self.written) {
+            out.extend(name, &bytes, *written).await?;
+            *written = bytes.len();
+        }
+        Ok(())
     }
 
     /// The steps as TensorBoard's events: records of TFRecord, each a message `Event` of protocol buffers.
     fn events(&self) -> Vec<u8> {
-        let begun = self.0.first().map_or(0.0, |line| line.time);
+        let begun = self.lines.first().map_or(0.0, |line| line.time);
         let mut events = Vec::new();
         let mut version = double(1, begun);
         version.extend(bytes(3, b"brain.Event:2"));
         record(&mut events, &version);
-        for line in &self.0 {
+        for line in &self.lines {
             let tokens_per_second = line.tokens as f64 / line.seconds.max(1e-9);
             let values = [
                 ("loss", line.loss),

@@ -15,40 +15,26 @@ mod plan;
 mod settings;
 mod store;
 mod summary;
+mod training;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
-use asap_lm::LmError;
-use asap_lm::example::Example;
-use asap_lm::train::{AdamWConfig, Keep, Step, Trainer, TrainerConfig, peak_flops};
+use asap_lm::train::Keep;
 use asap_pipelines::corpus::ColumnMapping;
-use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Rows, Survey};
+use asap_pipelines::feed::Position;
 use asap_pipelines::session::session;
 use asap_udfs::llm::Llm;
 use clap::{Args, ValueEnum};
-use datafusion::prelude::SessionContext;
 
 use crate::failure::Failure;
 use crate::feed::LongRows;
-use crate::output::{SummaryFormat, complain, print_as};
-use crate::progress::Opening;
+use crate::output::{SummaryFormat, at_least_one, complain, print_as};
 use crate::signals::Stop;
-use bar::Bar;
 use base::Base;
-use checkpoint::Manifest;
-use metrics::{Line, Metrics};
-use plan::{Plan, Rates};
 use settings::{Settings, Started};
 use store::Folder;
-use summary::{Learning, TrainingSummary};
-
-/// Seconds between two writings of the metrics.
-const METRICS_SECONDS: f64 = 30.0;
-/// The share of the time that writing metrics, all of them anew, may take.
-const METRICS_SHARE: f64 = 0.01;
+use training::Training;
 
 /// Fine-tune all parameters of a model on a corpus, or train a new one from nothing but a config
 ///
@@ -129,6 +115,9 @@ pub struct TrainArgs {
     /// How many checkpoints stay
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one)]
     checkpoints: usize,
+    /// Where it is computed: cpu, on all cores
+    #[arg(long, default_value = "cpu", value_parser = device)]
+    device: String,
     /// Take rows as a run commits them: the first epoch ends when the run is finished
     #[arg(long)]
     follow: bool,
@@ -158,10 +147,6 @@ impl From<Kept> for Keep {
     }
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number above 0".to_string())
-}
-
 fn above_zero(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| *number > 0.0 && number.is_finite());
     number.ok_or_else(|| "expected a number above 0, such as 3e-3".to_string())
@@ -170,6 +155,18 @@ fn above_zero(text: &str) -> Result<f64, String> {
 fn fraction(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| (0.0..1.0).contains(number));
     number.ok_or_else(|| "expected a number from 0 to below 1, such as 0.05".to_string())
+}
+
+fn device(text: &str) -> Result<String, String> {
+    match text {
+        "cpu" => Ok(text.to_string()),
+        "cuda" => {
+            Err("asap train computes on processors; for a trainer on GPUs, asap feed streams the same examples in \
+                       the same order (asap feed --help)"
+                .to_string())
+        }
+        _ => Err("expected cpu".to_string()),
+    }
 }
 
 impl TrainArgs {
@@ -205,6 +202,7 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     let begun = Instant::now();
     let stop = Stop::listen("writing a checkpoint");
     let out = Folder::open(&args.out)?;
+    let _alone = out.take_alone()?;
     out.clear_work()?;
     let context = session(asap_udfs::Settings::default(), &Llm::default())?;
     let held = Started::held(&out).await?;
@@ -242,201 +240,4 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     end?;
     let summary = training.finish(&context, begun).await?;
     Ok(print_as(args.format, &summary, || summary.table())?)
-}
-
-/// A training under way.
-struct Training {
-    out: Folder,
-    base: Base,
-    settings: Settings,
-    encoder: Arc<Encoder>,
-    config: FeedConfig,
-    survey: Option<Survey>,
-    plan: Plan,
-    trainer: Trainer,
-    feed: Feed,
-    rates: Rates,
-    position: Position,
-    learning: Learning,
-    metrics: Metrics,
-    bar: Bar,
-    seconds: f64,
-    tokens: usize,
-    /// Of all cores.
-    peak_flops: f64,
-}
-
-impl Training {
-    async fn prepare(
-        args: &TrainArgs,
-        context: &SessionContext,
-        out: Folder,
-        base: Base,
-        settings: Settings,
-        checkpoint: Option<Manifest>,
-        resume: Option<Position>,
-    ) -> Result<Self, Failure> {
-        let encoder = Encoder::load(&base.folder, settings.max_length, args.long.into())?;
-        let encoder = Arc::new(Encoder { held_back: settings.held_back, ..encoder });
-        let config = FeedConfig {
-            location: args.data.clone(),
-            columns: args.columns.clone(),
-            epochs: settings.epochs,
-            seed: settings.seed,
-            follow: settings.follow,
-            resume,
-            part: (0, 1),
-        };
-        let opening = Opening::of(std::slice::from_ref(&args.data), false);
-        let rows = Rows::open(context, &config).await?;
-        let survey = match settings.follow {
-            true => None,
-            false => Some(rows.survey(&encoder).await?),
-        };
-        drop(opening);
-        let plan = Plan::new(&settings, &base.config, survey.as_ref(), args.keep.map(Keep::from))?;
-        complain(&plan.table(&settings, survey.as_ref(), args.checkpoints));
-        if survey.as_ref().is_some_and(|survey| survey.learned == 0) {
-            return Err(Failure::Failed(format!("{} holds no row to learn from", args.data)));
-        }
-        let feed = Feed::begin(rows, config.clone(), Arc::clone(&encoder))?;
-        feed.notes.iter().for_each(|note| complain(&format!("note: {note}")));
-        let (clip, weight_decay) = (settings.clip, settings.weight_decay);
-        let optimizer = AdamWConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay, clip };
-        let trainer = TrainerConfig { optimizer, pass_tokens: settings.pass_tokens, keep: plan.keep };
-        let mut trainer = Trainer::new(base.decoder()?, trainer);
-        let mut metrics = Metrics::default();
-        if let Some(manifest) = &checkpoint {
-            checkpoint::restore(&out, manifest, &mut trainer).await?;
-            metrics = Metrics::until(&out, manifest.step).await?;
-        }
-        let first = checkpoint.as_ref().and_then(|held| held.epoch_steps);
-        let rates = Rates::new(&settings, plan.steps, first);
-        let (position, bar) = (feed.start, Bar::new(plan.steps, trainer.steps()));
-        let learning = checkpoint.map_or_else(Learning::default, |held| held.learning);
-        let (seconds, tokens) = (0.0, 0);
-        Ok(Self {
-            out,
-            base,
-            settings,
-            encoder,
-            config,
-            survey,
-            plan,
-            trainer,
-            feed,
-            rates,
-            position,
-            learning,
-            metrics,
-            bar,
-            seconds,
-            tokens,
-            peak_flops: peak_flops(),
-        })
-    }
-
-    /// Makes steps until the feed ends or the process is asked to end; a checkpoint every so often.
-    async fn run(&mut self, args: &TrainArgs, stop: &Stop) -> Result<(), Failure> {
-        let (mut written, mut wait) = (Instant::now(), METRICS_SECONDS);
-        loop {
-            let step = tokio::select! {
-                step = self.feed.step(self.settings.step_examples) => step?,
-                () = stop.asked() => None,
-            };
-            if stop.is_asked() {
-                self.save(args).await?;
-                let step = self.trainer.steps();
-                return Err(Failure::TryLater(format!("interrupted after step {step}; the same command goes on")));
-            }
-            let Some(step) = step else { return Ok(()) };
-            self.step(step)?;
-            if self.trainer.steps().is_multiple_of(args.checkpoint_every) {
-                self.save(args).await?;
-            }
-            if written.elapsed().as_secs_f64() >= wait {
-                let begun = Instant::now();
-                self.metrics.write(&self.out).await?;
-                wait = METRICS_SECONDS.max(begun.elapsed().as_secs_f64() / METRICS_SHARE);
-                written = Instant::now();
-            }
-        }
-    }
-
-    fn step(&mut self, step: Vec<Fed>) -> Result<(), Failure> {
-        let Some(last) = step.last() else { return Ok(()) };
-        let (begun, position, epoch) = (Instant::now(), last.position, last.position.epoch);
-        let rate = self.rates.rate(self.trainer.steps(), epoch);
-        let sources: Vec<_> = step.iter().map(|fed| fed.source.clone()).collect();
-        let examples: Vec<Example> = step.into_iter().map(|fed| fed.example).collect();
-        let made = tokio::task::block_in_place(|| self.trainer.step(&examples, rate));
-        let made: Step = made.map_err(|error| match error {
-            LmError::Diverged { steps } => {
-                let rows: Vec<String> = sources.iter().map(|(file, row)| format!("{file} row {row}")).collect();
-                let rows = rows.join(", ");
-                Failure::Failed(format!(
-                    "the loss of step {} is no longer a number: lower the learning rate, or look at its rows ({rows}); the last \
-                     checkpoint is what it was",
-                    steps + 1
-                ))
-            }
-            other => other.into(),
-        })?;
-        self.position = position;
-        self.learning.advance(&made, epoch);
-        let seconds = begun.elapsed().as_secs_f64();
-        (self.seconds, self.tokens) = (self.seconds + seconds, self.tokens + made.tokens);
-        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
-        let Step { loss, norm, tokens, learned, flops } = made;
-        let share_of_peak = flops / (seconds.max(1e-9) * self.peak_flops);
-        let step = self.trainer.steps();
-        let line = Line { step, epoch, loss, rate, norm, tokens, learned, time, seconds, share_of_peak };
-        self.bar.advance(&line);
-        self.metrics.push(line);
-        Ok(())
-    }
-
-    async fn save(&mut self, args: &TrainArgs) -> Result<(), Failure> {
-        let manifest = Manifest {
-            step: self.trainer.steps(),
-            position: self.position.to_string(),
-            learning: self.learning.clone(),
-            epoch_steps: self.rates.first(),
-            files: BTreeMap::new(),
-        };
-        self.metrics.write(&self.out).await?;
-        checkpoint::save(&self.out, &self.trainer, manifest, args.checkpoints).await
-    }
-
-    /// Writes the model, and removes the checkpoints.
-    async fn finish(self, context: &SessionContext, begun: Instant) -> Result<TrainingSummary, Failure> {
-        let survey = match self.survey {
-            Some(survey) => survey,
-            // Rows that came since it began are known only now.
-            None => {
-                let config = FeedConfig { resume: Some(self.position), ..self.config };
-                Rows::open(context, &config).await?.survey(&self.encoder).await?
-            }
-        };
-        self.metrics.write(&self.out).await?;
-        let end = self.encoder.template.end();
-        let measured = model::write(&self.out, &self.trainer, &self.base, end, &survey.held_back).await?;
-        let summary = TrainingSummary {
-            out: self.out.shown(),
-            version: self.position.version,
-            rows_rejected: survey.rejected,
-            traces: survey.learned,
-            traces_cut: survey.cut,
-            traces_left_out: survey.too_long,
-            parameters: self.plan.parameters,
-            vocabulary: self.base.config.vocab_size,
-            learning: self.learning,
-            held_back: measured.map(Into::into),
-            tokens_per_second: self.tokens as f64 / self.seconds.max(1e-9),
-            seconds: begun.elapsed().as_secs_f64(),
-        };
-        model::finish(&self.out, &self.base, &self.plan, (&self.settings, &summary)).await?;
-        checkpoint::remove_all(&self.out).await?;
-        Ok(summary)
-    }
 }

@@ -1,7 +1,8 @@
 //! The model that a training gives: a folder in Hugging Face's layout, whole when `training.json`, its summary, is there.
 
 use asap_lm::decoder::Decoder;
-use asap_lm::train::{Example, Measured, Trainer, measure, write_weights};
+use asap_lm::train::{Example, Measured, measure, write_weights};
+use serde_json::Value;
 
 use super::base::Base;
 use super::plan::Plan;
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::count;
 
 /// The file that says that a model is whole, and what came of its training.
-const TRAINED: &str = "training.json";
+pub const TRAINED: &str = "training.json";
 
 /// What came of a training; None if its model is not whole.
 ///
@@ -32,14 +33,15 @@ pub async fn trained(out: &Folder) -> Result<Option<TrainingSummary>, Failure> {
 /// If a file cannot be written.
 pub async fn write(
     out: &Folder,
-    trainer: &Trainer,
+    decoder: Decoder,
     base: &Base,
     end: u32,
     held_back: &[Example],
 ) -> Result<Option<Measured>, Failure> {
     let work = out.work()?;
-    let weights = &trainer.decoder().weights;
-    tokio::task::block_in_place(|| write_weights(weights, base.precision, work.path()))?;
+    tokio::task::block_in_place(|| write_weights(&decoder.weights, base.precision, work.path()))?;
+    // The model as it was stored takes as much memory.
+    drop(decoder);
     for file in base.other_files()? {
         std::fs::copy(&file, work.path().join(file.file_name().unwrap_or_default()))?;
     }
@@ -50,6 +52,14 @@ pub async fn write(
         [] => Ok(None),
         rows => measure(&Decoder::load(work.path())?, rows).map(Some),
     })?;
+    if let Some(measured) = measured.as_ref().filter(|measured: &&Measured| !measured.surprisal.is_finite()) {
+        return Err(Failure::Failed(format!(
+            "the model, stored as {:?}, gives {} rows that were held back no loss that is a number: its numbers are too large \
+             for this type; the last checkpoint holds them in f32",
+            base.precision,
+            count(measured.examples as u64)
+        )));
+    }
     for entry in std::fs::read_dir(work.path())? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -68,28 +78,33 @@ pub async fn finish(
     plan: &Plan,
     (settings, summary): (&Settings, &TrainingSummary),
 ) -> Result<(), Failure> {
-    out.write("README.md", card(base, plan, settings, summary).into_bytes()).await?;
+    out.write("README.md", card(base, plan, settings, summary)?.into_bytes()).await?;
     let text = serde_json::to_vec_pretty(summary).map_err(|error| Failure::Failed(error.to_string()))?;
     out.write(TRAINED, text).await
 }
 
-fn card(base: &Base, plan: &Plan, settings: &Settings, summary: &TrainingSummary) -> String {
-    let Settings { data, epochs, learning_rate, step_examples, max_length, seed, .. } = settings;
+fn card(base: &Base, plan: &Plan, settings: &Settings, summary: &TrainingSummary) -> Result<String, Failure> {
+    let Settings { data, epochs, step_examples, .. } = settings;
     let held_back = summary.held_back.as_ref().map_or(String::new(), |held| {
         format!("\nOn {} rows that were held back: {:.3} nats a token.\n", count(held.traces as u64), held.surprisal)
     });
-    format!(
-        "# {} trained on {data}\n\n\
-         All {} parameters of `{}` were trained by `asap train` on {} examples of `{data}` (version or fingerprint {}), {epochs} epochs: {} \
-         steps of {step_examples} examples of at most {max_length} tokens, learning rate {learning_rate} with cosine decay, AdamW, \
-         seed {seed}. The loss of the last epoch is {:.3} nats a token to learn.\n{held_back}\n\
-         `settings.json` holds every setting, `metrics.jsonl` every step.\n",
-        base.name,
+    let all = serde_json::to_value(settings).map_err(|error| Failure::Failed(error.to_string()))?;
+    let row = |(name, value): (&String, &Value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
+        format!("| `{name}` | {value} |\n")
+    };
+    let rows: String = all.as_object().into_iter().flatten().map(row).collect();
+    let name = &base.name;
+    Ok(format!(
+        "{}# {name} trained on {data}\n\n\
+         All {} parameters of `{name}` were trained by `asap train` (AdamW, cosine decay) on {} examples of `{data}` (version or \
+         fingerprint {}), {epochs} epochs: {} steps of {step_examples} examples. The loss of the last epoch is {:.3} nats a token \
+         to learn.\n{held_back}\n| setting | |\n|---|---|\n{rows}\n`metrics.jsonl` holds every step.\n",
+        base.front_matter(),
         count(plan.parameters),
-        base.name,
         count(summary.traces),
         summary.version,
         count(summary.learning.steps),
         summary.learning.loss,
-    )
+    ))
 }

@@ -5,6 +5,8 @@ use asap_lm::train::{Keep, Schedule, state_bytes};
 use asap_pipelines::feed::Survey;
 
 use super::settings::Settings;
+use super::store::Folder;
+use super::{TrainArgs, checkpoint};
 use crate::failure::Failure;
 use crate::output::count;
 
@@ -62,7 +64,8 @@ impl Plan {
         let pass = kept.bytes(config, pass_tokens);
         if let Some(free) = free.filter(|free| state + pass > *free) {
             return Err(Failure::Failed(format!(
-                "not enough memory: {} are needed with --keep {}, and {} are free",
+                "not enough memory: {} are needed with --keep {}, and {} are free; leave --keep out for the most that fits, or \
+                 lower --max-length and --pass-tokens",
                 shown(state + pass),
                 name_of(kept),
                 shown(free)
@@ -72,8 +75,31 @@ impl Plan {
         Ok(Self { parameters: state / 16, state, pass, pass_tokens, keep: kept, steps })
     }
 
-    /// As a person reads it.
-    pub fn table(&self, settings: &Settings, survey: Option<&Survey>, checkpoints: usize) -> String {
+    /// Makes sure that all checkpoints have room where they are made; those that are there have it already.
+    ///
+    /// # Errors
+    /// If they do not.
+    pub async fn check_disk(&self, out: &Folder, checkpoints: usize) -> Result<(), Failure> {
+        let each = CHECKPOINT_BYTES * self.parameters;
+        let needed = match out.local() {
+            Some(_) => (each * (checkpoints as u64 + 1)).saturating_sub(out.bytes(checkpoint::FOLDER).await?),
+            // Those that are whole lie in the store.
+            None => each,
+        };
+        match out.free_bytes().filter(|(_, free)| needed > *free) {
+            None => Ok(()),
+            Some((folder, free)) => Err(Failure::Failed(format!(
+                "not enough disk: {} are needed for {checkpoints} checkpoints and one in the making, and {} are free in {}; lower \
+                 --checkpoints, or make room",
+                shown(needed),
+                shown(free),
+                folder.display()
+            ))),
+        }
+    }
+
+    /// As a person reads it: rows, all settings, memory and disk.
+    pub fn table(&self, settings: &Settings, survey: Option<&Survey>, args: &TrainArgs) -> String {
         let rows = match survey {
             Some(survey) => format!(
                 "{} examples ({} tokens, the longest {}), {} cut, {} too long, {} held back, {} without a chain",
@@ -87,13 +113,26 @@ impl Plan {
             ),
             None => "as a run commits them".to_string(),
         };
-        let steps = self.steps.map_or("as many as there are rows".to_string(), |steps| {
-            format!("{} of {} examples, {} epochs", count(steps), settings.step_examples, settings.epochs)
-        });
-        let disk = CHECKPOINT_BYTES * self.parameters * (checkpoints as u64 + 1);
+        let steps = self.steps.map_or("as many as there are rows".to_string(), count);
+        let warmup = match (settings.warmup_steps, settings.follow) {
+            (Some(steps), _) => format!("{} steps", count(steps as u64)),
+            (None, true) => "0 steps".to_string(),
+            (None, false) => format!("{} of all steps", settings.warmup),
+        };
+        let disk = CHECKPOINT_BYTES * self.parameters * (args.checkpoints as u64 + 1);
         [
             format!("rows       {rows}"),
-            format!("steps      {steps}"),
+            format!("length     at most {} tokens (--long {})", count(settings.max_length as u64), settings.long),
+            format!(
+                "steps      {steps} of {} examples, {} epochs, seed {}",
+                count(settings.step_examples as u64),
+                settings.epochs,
+                settings.seed
+            ),
+            format!(
+                "rate       {:e} after a warm-up of {warmup}, down to {} of it; norm clipped at {}, weight decay {}",
+                settings.learning_rate, settings.min_rate, settings.clip, settings.weight_decay
+            ),
             format!(
                 "memory     {} for {:.1} million parameters, {} for a pass of {} tokens (--keep {})",
                 shown(self.state),
@@ -102,7 +141,13 @@ impl Plan {
                 count(self.pass_tokens as u64),
                 name_of(self.keep)
             ),
-            format!("disk       {} for {} checkpoints and one in the making", shown(disk), checkpoints),
+            format!(
+                "disk       {} for {} checkpoints and one in the making, each {} steps",
+                shown(disk),
+                args.checkpoints,
+                count(args.checkpoint_every)
+            ),
+            format!("device     {}", args.device),
         ]
         .join("\n")
     }

@@ -7,7 +7,7 @@ use super::store::Folder;
 use crate::failure::Failure;
 
 /// The file that says which training a folder is of, written before anything else.
-const FILE: &str = "settings.json";
+pub const FILE: &str = "settings.json";
 
 /// Everything that changes the trained weights. What only changes speed or memory is not here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

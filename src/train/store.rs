@@ -1,5 +1,7 @@
 //! The folder that a training fills, on this machine or in an object store.
 
+use std::fs::TryLockError;
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +49,29 @@ impl Folder {
     /// The folder on this machine, if it is there.
     pub fn local(&self) -> Option<PathBuf> {
         location::local_path(&self.url)
+    }
+
+    /// Keeps other trainings out of a folder of this machine, as long as what this returns is there.
+    ///
+    /// # Errors
+    /// If the folder cannot be made, or another process trains there.
+    pub fn take_alone(&self) -> Result<Option<Alone>, Failure> {
+        let Some(folder) = self.local() else { return Ok(None) };
+        std::fs::create_dir_all(&folder).map_err(|error| self.failed("cannot be made", &error))?;
+        let lock = std::fs::File::open(&folder).map_err(|error| self.failed("cannot be opened", &error))?;
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            return Err(Failure::Failed(format!("{}: another asap train works there; wait for it", self.shown())));
+        }
+        // Some file systems know no locks.
+        Ok(Some(Alone { folder, _lock: lock }))
+    }
+
+    /// Bytes that are free where checkpoints are made: in the folder, or for an object store in this machine's folder for
+    /// temporary files. None where nobody says.
+    pub fn free_bytes(&self) -> Option<(PathBuf, u64)> {
+        let folder = self.local().unwrap_or_else(std::env::temp_dir);
+        let found = nix::sys::statvfs::statvfs(&folder).ok()?;
+        Some((folder, found.blocks_available() * found.fragment_size()))
     }
 
     /// Removes what a training that was killed was making.
@@ -104,6 +129,24 @@ impl Folder {
             Err(object_store::Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(self.failed(&format!("{name} cannot be read"), &error)),
         }
+    }
+
+    /// Makes a file hold these bytes, of which it has the first ones: in a folder of this machine it grows, so that who reads it
+    /// meanwhile sees the others come; in an object store it is written anew.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub async fn extend(&self, name: &str, bytes: &[u8], has: usize) -> Result<(), Failure> {
+        let Some(folder) = self.local() else { return self.write(name, bytes.to_vec()).await };
+        let path = folder.join(name);
+        let extended = (|| {
+            path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+            let mut file = std::fs::File::options().create(true).truncate(false).write(true).open(&path)?;
+            file.set_len(has as u64)?;
+            file.seek(SeekFrom::End(0))?;
+            file.write_all(&bytes[has..])
+        })();
+        extended.map_err(|error: std::io::Error| self.failed(&format!("{name} cannot be written"), &error))
     }
 
     /// Writes a small file in one piece.
@@ -184,6 +227,18 @@ impl Folder {
         }
     }
 
+    /// The bytes of what lies below a folder.
+    ///
+    /// # Errors
+    /// If it cannot be listed.
+    pub async fn bytes(&self, below: &str) -> Result<u64, Failure> {
+        let listed = self.store.list(Some(&ObjectPath::from(below)));
+        match listed.try_fold(0, |sum, file| async move { Ok(sum + file.size) }).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(0),
+            summed => summed.map_err(|error| self.failed(&format!("{below} cannot be listed"), &error)),
+        }
+    }
+
     /// Removes what lies below a folder, the last file that makes it whole first.
     ///
     /// # Errors
@@ -206,6 +261,20 @@ impl Folder {
 
     fn failed(&self, what: &str, error: &dyn std::fmt::Display) -> Failure {
         Failure::Failed(format!("{}: {what}: {error}", self.shown()))
+    }
+}
+
+/// While it lives no other process trains in a folder.
+#[derive(Debug)]
+pub struct Alone {
+    folder: PathBuf,
+    _lock: std::fs::File,
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        // Where nothing came of it the folder is empty, and only then does it go.
+        drop(std::fs::remove_dir(&self.folder));
     }
 }
 

@@ -1,6 +1,6 @@
 //! What training gave, for people and for machines.
 
-use asap_lm::train::{Measured, Step};
+use asap_lm::train::Measured;
 use serde::{Deserialize, Serialize};
 
 use crate::output::count;
@@ -51,15 +51,15 @@ pub struct Learning {
 }
 
 impl Learning {
-    /// Counts a step of an epoch.
-    pub fn advance(&mut self, step: &Step, epoch: u64) {
+    /// Counts a step of an epoch: its loss, its tokens, and those to learn.
+    pub fn advance(&mut self, (loss, tokens, learned): (f64, usize, usize), epoch: u64) {
         if epoch != self.epoch {
             (self.epoch, self.epoch_learned, self.loss) = (epoch, 0, 0.0);
         }
         self.steps += 1;
-        self.tokens += step.tokens as u64;
-        self.epoch_learned += step.learned as u64;
-        self.loss += (step.loss - self.loss) * step.learned as f64 / self.epoch_learned as f64;
+        self.tokens += tokens as u64;
+        self.epoch_learned += learned as u64;
+        self.loss += (loss - self.loss) * learned as f64 / self.epoch_learned as f64;
     }
 }
 

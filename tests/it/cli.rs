@@ -80,6 +80,7 @@ fn errors_say_what_to_do() {
         "asap sql -c \"CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 'nowhere'\"",
         "asap sample --rows 0 --seed 1 --to out",
         "asap train --init nowhere.json --data data/sample --out out",
+        "asap train --init nowhere.json --device cuda --data data/sample --out out",
     ];
     insta::assert_snapshot!(transcript(&Workplace::new(), &commands));
 }

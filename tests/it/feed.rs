@@ -104,6 +104,26 @@ fn what_cannot_be_fed_is_an_error_that_says_why() {
     fails(&["--model", "data/model", "--resume", "1:0:0:0"], 1, "other files than when this began");
     fails(&["--model", "data/model", "--rank", "2", "--world", "2"], 2, "counted from 0");
     fails(&["--model", "data/model", "--follow"], 1, "no Delta table");
+    fails(&["--model", "data/model", "--max-length", "0"], 2, "a whole number above 0");
+    fails(&["--model", "data/model", "--epochs", "0"], 2, "--epochs");
+    let none = "traces holds no row to learn from: of its rows 4 have more than 9 tokens";
+    fails(&["--model", "data/model", "--max-length", "9"], 1, none);
+    // As for training: not more tokens than the model reads, and none that it does not know.
+    let model = |key: &str, value: u64| {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/model");
+        std::fs::create_dir_all(workplace.path("changed")).unwrap();
+        for file in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            std::fs::copy(file.path(), workplace.path("changed").join(file.file_name())).unwrap();
+        }
+        let text = std::fs::read_to_string(folder.join("config.json")).unwrap();
+        let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
+        config[key] = value.into();
+        std::fs::write(workplace.path("changed/config.json"), config.to_string()).unwrap();
+    };
+    model("max_position_embeddings", 9);
+    fails(&["--model", "changed"], 1, none);
+    model("vocab_size", 1000);
+    fails(&["--model", "changed"], 1, "these tokens have no embedding to learn");
     fails(&["--model", "nowhere/none"], 1, "nowhere/none");
 }
 

@@ -59,7 +59,16 @@ fn a_config_and_traces_become_a_model_that_scores() {
         "{summary}"
     );
     assert_eq!(summary["steps"], learned.div_ceil(2));
-    assert!(finished.stderr.contains("--keep all") && finished.stderr.contains("disk"), "{}", finished.stderr);
+    for said in [
+        "--keep all",
+        "disk",
+        "rate       1e-2 after a warm-up of 0.03 of all steps",
+        "seed 42",
+        "--long cut",
+        "device     cpu",
+    ] {
+        assert!(finished.stderr.contains(said), "{said}: {}", finished.stderr);
+    }
     let held_back = |key: &str| summary["held_back"][key].as_f64().unwrap();
     assert!(held_back("surprisal") < 6.0, "without training it is ln 512 = 6.2: {summary}");
     assert!(held_back("unigram_entropy") < 6.0, "{summary}");
@@ -86,7 +95,18 @@ fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
     fails(2, &["--out", "traces"], "traces exists; name a new folder");
     fails(1, &["--out", "model", "--max-length", "8"], "no row to learn from");
     fails(1, &["--out", "model", "--learning-rate", "1e30"], "lower the learning rate");
+    // Also where the last step was the one that spoiled the weights: neither they nor a checkpoint of them is left.
+    let once = ["train", "--init", "config.json", "--data", "traces", "--out", "once", "--learning-rate", "1e30"];
+    for epochs in ["1", "2"] {
+        let more = ["--accumulate", "64", "--warmup-steps", "0", "--epochs", epochs];
+        let failed = workplace.run(&[&once[..], &more].concat());
+        assert!(failed.code == 1 && failed.stderr.contains("there is no checkpoint yet"), "{}", failed.stderr);
+        let metrics = fs::read_to_string(workplace.path("once/metrics.jsonl")).unwrap();
+        assert_eq!(metrics.lines().count(), 1, "{metrics}");
+        assert!(!workplace.path("once/checkpoints").exists() && !workplace.path("once/training.json").exists());
+    }
     fails(2, &["--out", "model", "--held-back", "1"], "from 0 to below 1");
+    fails(2, &["--out", "model", "--device", "cuda"], "asap feed streams the same examples");
 
     let with = |key: &str, value: Value| {
         let mut config = config();
@@ -207,7 +227,16 @@ fn a_model_is_trained_further_and_keeps_what_it_is() {
         let model = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/model");
         assert_eq!(read(workplace.path("tuned")), read(model), "{file}");
     }
-    assert!(fs::read_to_string(workplace.path("tuned/README.md")).unwrap().contains("asap train"));
+    let card = fs::read_to_string(workplace.path("tuned/README.md")).unwrap();
+    assert!(card.starts_with("---\nbase_model: \"data/model\"\n") && card.contains("asap train"), "{card}");
+    assert!(card.contains("| `learning_rate` | 0.001 |") && card.contains("| `long` | cut |"), "{card}");
+    // What one training says of itself is no part of what another begins with.
+    let further = ["train", "--model", "tuned", "--data", "traces", "--out", "further", "--epochs", "1"];
+    workplace.run(&further).ok();
+    let again = workplace.run(&further);
+    assert!(again.code == 0 && again.stderr.contains("nothing to do"), "{}", again.stderr);
+    let steps = fs::read_to_string(workplace.path("further/metrics.jsonl")).unwrap();
+    assert_eq!(steps.lines().count(), 2, "{steps}");
     let events = fs::read(workplace.path("tuned/runs/events.out.tfevents.asap")).unwrap();
     assert!(events.windows(13).any(|bytes| bytes == b"brain.Event:2"));
     let sql = "SELECT cot_surprisal('What is 2 + 2?', ['It is 4.', 'Yes, 4.'])[2] > 0 AS is_scored";
@@ -289,7 +318,37 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     }
 }
 
-/// A file system that is full before the second checkpoint is written: the first one stays whole, and is gone on from.
+/// What is done behind the last step may fail, too: nothing of the training is lost. Meanwhile no other one works in the folder.
+#[test]
+fn a_model_that_cannot_be_written_is_written_by_the_same_command_later() {
+    let workplace = prepared();
+    let train = [&TRAIN[..], &["--out", "model"]].concat();
+    let child = workplace.command(&train).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !workplace.path("model/settings.json").exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    fs::create_dir_all(workplace.path("model/model.safetensors/in_the_way")).unwrap();
+    let other = workplace.run(&train);
+    assert!(other.code == 1 && other.stderr.contains("another asap train works there"), "{}", other.stderr);
+    let failed = Finished::from(child.wait_with_output().unwrap());
+    assert!(failed.code == 1 && failed.stderr.contains("model.safetensors cannot be written"), "{}", failed.stderr);
+    fs::remove_dir_all(workplace.path("model/model.safetensors")).unwrap();
+
+    // A checkpoint that is damaged is named.
+    let kept = workplace.path("model/checkpoints/step-12/weights.safetensors");
+    let whole = fs::read(&kept).unwrap();
+    fs::write(&kept, &whole[1..]).unwrap();
+    let damaged = workplace.run(&train);
+    assert!(damaged.code == 1 && damaged.stderr.contains("remove the checkpoint"), "{}", damaged.stderr);
+    fs::write(&kept, &whole).unwrap();
+    let finished = workplace.run(&train);
+    assert!(finished.code == 0 && finished.stderr.contains("goes on after step 12"), "{}", finished.stderr);
+    workplace.run(&[&TRAIN[..], &["--out", "whole"]].concat()).ok();
+    assert_eq!(weights(&workplace, "model"), weights(&workplace, "whole"));
+}
+
+/// A file system that is full before the second checkpoint is written: the first one stays whole, and is gone on from. One that
+/// has no room from the beginning is said before the first step.
 #[test]
 fn a_full_file_system_leaves_the_last_checkpoint_whole() {
     let workplace = prepared();
@@ -297,7 +356,10 @@ fn a_full_file_system_leaves_the_last_checkpoint_whole() {
     workplace.run(&[&train[..], &["--out", "roomy"]].concat()).ok();
     fs::create_dir(workplace.path("small")).unwrap();
     let script = "mount -t tmpfs -o size=640k tmpfs small && \
-        { \"$0\" \"$@\" --out small/out >&2; code=$?; ls small/out/checkpoints; \
+        { \"$0\" \"$@\" --out small/out 2>&1 | grep -q 'not enough disk: .* free in' || exit 8; \
+          mount -o remount,size=64m small && { \"$0\" \"$@\" --out small/out >&2 & \
+          while ! [ -e small/out/settings.json ]; do sleep 0.01; done; mount -o remount,size=640k small; wait $!; code=$?; }; \
+          ls small/out/checkpoints; \
           mount -o remount,size=64m small && \"$0\" \"$@\" --out small/out >&2 || exit 9; \
           cp small/out/model.safetensors . && exit $code; }";
     let mut shell = std::process::Command::new("unshare");

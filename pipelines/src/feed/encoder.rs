@@ -6,6 +6,7 @@ use std::sync::Arc;
 use asap_lm::Tokenizer;
 use asap_lm::example::{Encoded, Example, ExampleTemplate, Long};
 use asap_lm::{LmError, Result};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// How rows become examples of one model.
@@ -39,13 +40,27 @@ pub enum Row {
 }
 
 impl Encoder {
-    /// For the tokenizer and chat template of the model in `folder`; no row is held back.
+    /// For the tokenizer and chat template of the model in `folder`; no row is held back. An example has no more tokens than its
+    /// config.json says that the model reads (`max_position_embeddings`).
     ///
     /// # Errors
-    /// If they cannot be read, or if the model names no end token.
+    /// If they cannot be read, if the model names no end token, or if its tokenizer has tokens that its vocabulary lacks.
     pub fn load(folder: &Path, max_length: usize, long: Long) -> Result<Self> {
+        let path = folder.join("config.json");
+        let text = std::fs::read(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
+        let unsupported = |found: String| LmError::Unsupported { path: path.clone(), found };
+        let config: Value = serde_json::from_slice(&text).map_err(|error| unsupported(error.to_string()))?;
+        let count = |key: &str| config[key].as_u64().map_or(usize::MAX, |count| count as usize);
         let tokenizer = Arc::new(Tokenizer::load(folder)?);
+        let (tokens, vocabulary) = (tokenizer.largest_id().map_or(0, |id| id as usize + 1), count("vocab_size"));
+        if tokens > vocabulary {
+            return Err(unsupported(format!(
+                "the tokenizer beside it has {tokens} tokens, and vocab_size is {vocabulary}: these tokens have no embedding \
+                 to learn; use the tokenizer of this model"
+            )));
+        }
         let template = ExampleTemplate::load(folder, None, &tokenizer)?;
+        let max_length = max_length.min(count("max_position_embeddings"));
         Ok(Self { template, tokenizer, max_length, long, held_back: 0.0 })
     }
 

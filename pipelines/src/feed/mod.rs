@@ -86,10 +86,31 @@ pub struct Survey {
     pub held_back: Vec<Example>,
 }
 
+/// What became of the rows of the first epoch that was fed, as far as it was read: of all parts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Examples.
+    pub examples: u64,
+    /// Of these, those that were cut.
+    pub cut: u64,
+    /// Rows of too many tokens.
+    pub too_long: u64,
+    /// Rows without a question or chain, or that the chat template refuses.
+    pub rejected: u64,
+}
+
+/// A window that was read.
+struct Window {
+    fed: Vec<Fed>,
+    counts: Counts,
+}
+
 /// The examples of a location, epoch by epoch. Windows are read and made tokens of ahead.
 pub struct Feed {
-    windows: mpsc::Receiver<Result<Vec<Fed>>>,
+    windows: mpsc::Receiver<Result<Window>>,
     ready: VecDeque<Fed>,
+    /// What was read of the first epoch.
+    pub counts: Counts,
     /// What to tell the user.
     pub notes: Vec<String>,
     /// The place before the first example.
@@ -123,7 +144,7 @@ impl Feed {
                 drop(send.send(Err(error)).await);
             }
         });
-        Ok(Self { windows, ready: VecDeque::new(), notes, start, _reader: reader })
+        Ok(Self { windows, ready: VecDeque::new(), counts: Counts::default(), notes, start, _reader: reader })
     }
 
     /// The next examples of one epoch, `most` of them or as many as it has left; None after the last epoch.
@@ -140,7 +161,11 @@ impl Feed {
                 }
                 Some(fed) => step.push(fed),
                 None => match self.windows.recv().await {
-                    Some(window) => self.ready.extend(window?),
+                    Some(window) => {
+                        let Window { fed, counts } = window?;
+                        self.counts.add(counts);
+                        self.ready.extend(fed);
+                    }
                     None => break,
                 },
             }
@@ -155,7 +180,7 @@ async fn read_ahead(
     config: &FeedConfig,
     start: Position,
     encoder: &Arc<Encoder>,
-    send: &mpsc::Sender<Result<Vec<Fed>>>,
+    send: &mpsc::Sender<Result<Window>>,
 ) -> Result<()> {
     for epoch in start.epoch..config.epochs {
         let as_they_fill = config.follow && epoch == 0;
@@ -178,8 +203,11 @@ async fn read_ahead(
             };
             let skipped = if (epoch, place) == (start.epoch, start.window) { start.row } else { 0 };
             let at = Position { version: rows.version, epoch, window: place, row: skipped };
-            let fed = read_window(&rows, config, *window, at, encoder).await?;
-            if send.send(Ok(fed)).await.is_err() {
+            let mut window = read_window(&rows, config, *window, at, encoder).await?;
+            if epoch > start.epoch {
+                window.counts = Counts::default();
+            }
+            if send.send(Ok(window)).await.is_err() {
                 return Ok(());
             }
             place += 1;
@@ -195,7 +223,7 @@ async fn read_window(
     window: u64,
     at: Position,
     encoder: &Arc<Encoder>,
-) -> Result<Vec<Fed>> {
+) -> Result<Window> {
     let mut found: Vec<_> = rows.read(window, encoder).await?.into_iter().map(Some).collect();
     if at.row > found.len() as u64 {
         let rows = found.len();
@@ -203,18 +231,30 @@ async fn read_window(
     }
     let order = order_of_rows(found.len(), config.seed, at.epoch, window);
     let (part, parts) = config.part;
-    let (mut fed, mut examples) = (Vec::new(), 0);
+    let (mut fed, mut counts) = (Vec::new(), Counts::default());
     for (place, index) in order.into_iter().enumerate() {
         let Some(found) = found[index].take() else { continue };
+        counts.cut += u64::from(matches!(found.row, Row::Cut(_)));
+        counts.too_long += u64::from(found.row == Row::TooLong);
+        counts.rejected += u64::from(found.row == Row::Rejected);
         let (Row::Learned(example) | Row::Cut(example)) = found.row else { continue };
-        let is_ours = examples % parts == part;
-        examples += 1;
+        let is_ours = counts.examples % parts == part;
+        counts.examples += 1;
         if is_ours && place as u64 >= at.row {
             let position = Position { row: place as u64 + 1, ..at };
             fed.push(Fed { example, position, source: found.source });
         }
     }
-    Ok(fed)
+    Ok(Window { fed, counts })
+}
+
+impl Counts {
+    fn add(&mut self, Self { examples, cut, too_long, rejected }: Self) {
+        self.examples += examples;
+        self.cut += cut;
+        self.too_long += too_long;
+        self.rejected += rejected;
+    }
 }
 
 impl Survey {

@@ -263,7 +263,10 @@ impl<'a> Run<'a> {
     }
 
     /// A block takes about a second where a model is large: nobody should wait for more that is for nobody.
-    fn go_on(&self) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`LmError::Abandoned`] where nobody waits any longer.
+    pub(crate) fn go_on(&self) -> Result<()> {
         if (self.is_wanted)() { Ok(()) } else { Err(LmError::Abandoned) }
     }
 }

@@ -232,7 +232,7 @@ impl Files {
     }
 
     /// The type of a tensor; f32 where there is none.
-    fn dtype(&self, name: &str) -> DType {
+    pub(crate) fn dtype(&self, name: &str) -> DType {
         match self.tensors.get(name).map(|(_, place)| place.info.dtype) {
             Some(Dtype::BF16) => DType::BF16,
             Some(Dtype::F16) => DType::F16,

@@ -7,7 +7,7 @@ use super::loss::{ChunkRoom, Head};
 use super::{Batch, Keep};
 use crate::Result;
 use crate::decoder::Decoder;
-use crate::layer::{LeftByMlp, Run};
+use crate::layer::{IsWanted, LeftByMlp, Run};
 use crate::ops::gradients::{ROWS_PER_SUM, add};
 use crate::ops::{Sequence, read};
 
@@ -40,13 +40,21 @@ impl Activations {
     /// `sum`.
     ///
     /// # Errors
-    /// If a token is not in the model's vocabulary.
-    pub fn gradient(&mut self, decoder: &Decoder, batch: &Batch, scale: f32, sum: &mut Gradient) -> Result<f64> {
+    /// If a token is not in the model's vocabulary, and [`LmError::Abandoned`](crate::LmError) once `is_wanted` says that
+    /// nobody waits for it.
+    pub fn gradient(
+        &mut self,
+        decoder: &Decoder,
+        batch: &Batch,
+        scale: f32,
+        sum: &mut Gradient,
+        is_wanted: &IsWanted,
+    ) -> Result<f64> {
         let (config, weights) = (&decoder.config, &decoder.weights);
         let chains: Vec<Sequence> =
             batch.lengths.iter().map(|length| Sequence { earlier: 0, tokens: *length }).collect();
         let table = decoder.rope_table(batch.lengths.iter().copied().max().unwrap_or(0));
-        let run = Run::in_blocks(config, &chains, &table, &|| true, block(batch.ids.len()));
+        let run = Run::in_blocks(config, &chains, &table, is_wanted, block(batch.ids.len()));
         room(&mut self.x, batch.ids.len() * config.hidden_size);
         decoder.embed(&batch.ids, &mut self.x)?;
         self.kept.reserve(config, batch.ids.len());
@@ -80,6 +88,7 @@ impl Activations {
     /// Takes the gradient in `x` back through the layers, which compute again what is not kept.
     fn backward(&mut self, run: &Run, decoder: &Decoder, by: &mut ModelGradient) -> Result<()> {
         for (index, (layer, by)) in decoder.weights.layers.iter().zip(&mut by.layers).enumerate().rev() {
+            run.go_on()?;
             let (input, attended, mlp) = self.kept.layer(index);
             if self.keep == Keep::Inputs {
                 attended.compute(run, layer, input)?;

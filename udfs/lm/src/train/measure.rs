@@ -59,7 +59,8 @@ mod tests {
             [Example { ids: vec![7, 1, 2, 1, 2], prompt: 1 }, Example { ids: vec![9, 8, 3, 4, 3, 4], prompt: 2 }];
         let measured = measure(&decoder, &examples).unwrap();
         let mut sum = Gradient::zeros(&decoder.weights);
-        let nats = Activations::new(Keep::All).gradient(&decoder, &Batch::new(&examples), 1.0, &mut sum).unwrap();
+        let nats =
+            Activations::new(Keep::All).gradient(&decoder, &Batch::new(&examples), 1.0, &mut sum, &|| true).unwrap();
         assert_eq!((measured.examples, measured.tokens), (2, 8));
         assert!((measured.surprisal - nats / 8.0).abs() < 1e-5);
         assert!((measured.unigram_entropy - 4.0_f64.ln()).abs() < 1e-12);

@@ -6,13 +6,13 @@ use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo, View};
 use serde_json::{Value, json};
 
 use crate::ops::read;
-use crate::weights::Weights;
+use crate::weights::{Files, Weights};
 use crate::{LmError, Result};
 
 /// Bytes of a shard, as readers expect it; a tensor that is larger has one of its own.
@@ -30,6 +30,22 @@ pub enum Precision {
 }
 
 impl Precision {
+    /// How the model in a folder is stored: as its config says ([`Precision::of`]), and where that says nothing as its token
+    /// embedding is.
+    ///
+    /// # Errors
+    /// If the config asks for something else, or its weights cannot be read.
+    pub fn of_model(folder: &Path, config: &Value) -> Result<Self> {
+        if config.get("dtype").or_else(|| config.get("torch_dtype")).is_none_or(Value::is_null) {
+            return Ok(match Files::open(folder)?.dtype("model.embed_tokens.weight") {
+                DType::BF16 => Self::Bf16,
+                DType::F16 => Self::F16,
+                _ => Self::F32,
+            });
+        }
+        Self::of(config).map_err(|found| LmError::Unsupported { path: folder.join("config.json"), found })
+    }
+
     /// What `dtype` (or `torch_dtype`, as older files call it) of a config.json asks for; f32 where it says nothing.
     ///
     /// # Errors

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use super::flops::Flops;
 use super::stored::{self, Part};
-use super::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, Precision};
+use super::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, Precision, measure};
 use crate::decoder::Decoder;
+use crate::layer::IsWanted;
 use crate::{LmError, Result};
 
 /// Files of a state: weights, and the optimizer's moments.
@@ -72,15 +73,15 @@ impl Trainer {
     /// packed.
     ///
     /// # Errors
-    /// If a token is not in the model's vocabulary; [`LmError::Diverged`] if the loss or its gradient is no number, and then
-    /// the weights are what they were.
-    pub fn step(&mut self, examples: &[Example], rate: f64) -> Result<Step> {
+    /// If a token is not in the model's vocabulary; [`LmError::Diverged`] if the loss or its gradient is no number, and
+    /// [`LmError::Abandoned`] once `is_wanted` says that nobody waits for it: then the weights are what they were.
+    pub fn step(&mut self, examples: &[Example], rate: f64, is_wanted: &IsWanted) -> Result<Step> {
         let learned: usize = examples.iter().map(|example| example.response().len()).sum();
         self.sum.clear();
         let (mut nats, mut tokens, mut flops) = (0.0, 0, 0.0);
         for pass in passes(examples, self.pass_tokens) {
             let batch = Batch::new(pass);
-            nats += self.activations.gradient(&self.decoder, &batch, 1.0 / learned as f32, &mut self.sum)?;
+            nats += self.activations.gradient(&self.decoder, &batch, 1.0 / learned as f32, &mut self.sum, is_wanted)?;
             tokens += pass.iter().map(|example| example.ids.len()).sum::<usize>();
             flops += self.flops.step(&batch);
         }
@@ -90,6 +91,22 @@ impl Trainer {
         }
         self.optimizer.step(&self.decoder.weights, &self.sum, norm, rate)?;
         Ok(Step { loss: nats / learned as f64, norm, tokens, learned, flops })
+    }
+
+    /// Makes sure that the weights, as the last step left them, still give this example a loss.
+    ///
+    /// # Errors
+    /// [`LmError::Diverged`] if its loss is no number.
+    pub fn check(&self, example: &Example) -> Result<()> {
+        match measure(&self.decoder, std::slice::from_ref(example))?.surprisal.is_finite() {
+            true => Ok(()),
+            false => Err(LmError::Diverged { steps: self.steps() as usize }),
+        }
+    }
+
+    /// The model alone: what a step needs besides is given back.
+    pub fn into_decoder(self) -> Decoder {
+        self.decoder
     }
 
     /// Writes weights and moments to a folder: from them training goes on to the same bits.
@@ -172,7 +189,8 @@ mod tests {
         pool.install(|| {
             let mut trainer = Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, keep));
             let examples = examples();
-            let steps = (0..6).map(|step| trainer.step(&examples[step % 2 * 3..][..3], 3e-3).unwrap()).collect();
+            let steps =
+                (0..6).map(|step| trainer.step(&examples[step % 2 * 3..][..3], 3e-3, &|| true).unwrap()).collect();
             (steps, numbers(&trainer))
         })
     }
@@ -193,7 +211,8 @@ mod tests {
         assert_eq!((lengths(1), lengths(220), lengths(10_000)), (vec![1; 6], vec![2, 1, 1, 1, 1], vec![6]));
         let mut alone = Trainer::new(Decoder::load(&golden("llama")).unwrap(), config(1, Keep::All));
         let mut together = Trainer::new(Decoder::load(&golden("llama")).unwrap(), config(10_000, Keep::All));
-        let (a, b) = (alone.step(&examples, 1e-3).unwrap(), together.step(&examples, 1e-3).unwrap());
+        let (a, b) =
+            (alone.step(&examples, 1e-3, &|| true).unwrap(), together.step(&examples, 1e-3, &|| true).unwrap());
         assert!((a.loss - b.loss).abs() < 1e-6 && (a.norm - b.norm).abs() < 1e-5 * b.norm, "{a:?} {b:?}");
         assert_eq!((a.tokens, a.learned), (b.tokens, b.learned));
     }
@@ -207,25 +226,54 @@ mod tests {
             if step == 2 {
                 whole.save(folder.path()).unwrap();
             }
-            whole.step(&examples, 1e-3).unwrap();
+            whole.step(&examples, 1e-3, &|| true).unwrap();
         }
         let mut again = Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, Keep::All));
         again.restore(folder.path(), 2).unwrap();
         assert_eq!(again.steps(), 2);
         for _ in 0..2 {
-            again.step(&examples, 1e-3).unwrap();
+            again.step(&examples, 1e-3, &|| true).unwrap();
         }
         assert_eq!(numbers(&again), numbers(&whole));
         let mut other = Trainer::new(Decoder::load(&golden("llama")).unwrap(), config(400, Keep::All));
         assert!(other.restore(folder.path(), 2).unwrap_err().to_string().contains("weights.safetensors"));
     }
 
+    /// Whether it is abandoned in the first layer or, with `--keep`, far on the way back.
+    #[test]
+    fn a_step_that_nobody_waits_for_changes_nothing() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let trainer = || Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, Keep::All));
+        let asked = AtomicUsize::new(0);
+        let mut whole = trainer();
+        whole
+            .step(&examples(), 1e-3, &|| {
+                asked.fetch_add(1, Ordering::Relaxed);
+                true
+            })
+            .unwrap();
+        let times = asked.into_inner();
+        assert!(times > 8, "asked {times} times");
+        for left in [0, times / 2, times - 1] {
+            let (mut abandoned, left) = (trainer(), AtomicUsize::new(left));
+            let before = numbers(&abandoned);
+            let is_wanted =
+                || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+            assert!(matches!(abandoned.step(&examples(), 1e-3, &is_wanted), Err(LmError::Abandoned)));
+            assert_eq!((abandoned.steps(), numbers(&abandoned)), (0, before));
+            abandoned.step(&examples(), 1e-3, &|| true).unwrap();
+            assert_eq!(numbers(&abandoned), numbers(&whole));
+        }
+    }
+
     #[test]
     fn a_loss_that_is_no_number_changes_nothing() {
         let mut trainer = Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, Keep::All));
-        trainer.step(&examples(), 1e30).unwrap();
+        trainer.check(&examples()[0]).unwrap();
+        trainer.step(&examples(), 1e30, &|| true).unwrap();
+        assert!(matches!(trainer.check(&examples()[0]), Err(LmError::Diverged { steps: 1 })));
         let before = numbers(&trainer);
-        assert!(matches!(trainer.step(&examples(), 1e-3), Err(LmError::Diverged { steps: 1 })));
+        assert!(matches!(trainer.step(&examples(), 1e-3, &|| true), Err(LmError::Diverged { steps: 1 })));
         assert_eq!(format!("{before:?}"), format!("{:?}", numbers(&trainer)));
     }
 }

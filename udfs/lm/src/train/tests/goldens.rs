@@ -88,7 +88,7 @@ fn steps(name: &str) {
         let mut sum = Gradient::zeros(&decoder.weights);
         let mut nats = 0.0;
         for batch in &batches {
-            nats += activations.gradient(&decoder, batch, 1.0 / tokens as f32, &mut sum).unwrap();
+            nats += activations.gradient(&decoder, batch, 1.0 / tokens as f32, &mut sum, &|| true).unwrap();
         }
         let rate = schedule.rate(step);
         let norm = sum.norm();

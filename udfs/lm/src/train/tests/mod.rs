@@ -15,7 +15,7 @@ use crate::weights::Weights;
 fn gradient(decoder: &Decoder, batch: &Batch, scale: f32) -> (f64, Gradient) {
     let compute = |keep: Keep| {
         let mut sum = Gradient::zeros(&decoder.weights);
-        (Activations::new(keep).gradient(decoder, batch, scale, &mut sum).unwrap(), sum)
+        (Activations::new(keep).gradient(decoder, batch, scale, &mut sum, &|| true).unwrap(), sum)
     };
     let (nats, sum) = compute(Keep::All);
     for keep in [Keep::Inputs, Keep::Attention] {

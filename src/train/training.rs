@@ -1,0 +1,299 @@
+//! A training under way: steps of the feed, checkpoints, and what is left in the end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use asap_lm::LmError;
+use asap_lm::example::Example;
+use asap_lm::train::{AdamWConfig, Keep, Step, Trainer, TrainerConfig, peak_flops};
+use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Rows, Survey};
+use datafusion::prelude::SessionContext;
+
+use super::bar::Bar;
+use super::base::Base;
+use super::checkpoint::{self, Manifest};
+use super::metrics::{Line, Metrics};
+use super::plan::{Plan, Rates};
+use super::settings::Settings;
+use super::store::Folder;
+use super::summary::{Learning, TrainingSummary};
+use super::{TrainArgs, model};
+use crate::failure::Failure;
+use crate::output::complain;
+use crate::progress::Opening;
+use crate::signals::Stop;
+
+/// Seconds between two writings of the metrics.
+const METRICS_SECONDS: f64 = 30.0;
+/// The share of the time that writing metrics, all of them anew, may take.
+const METRICS_SHARE: f64 = 0.01;
+
+/// A training under way.
+pub struct Training {
+    /// The folder of the model.
+    pub out: Folder,
+    /// What it begins with.
+    pub base: Base,
+    /// What makes it the same training.
+    pub settings: Settings,
+    encoder: Arc<Encoder>,
+    config: FeedConfig,
+    survey: Option<Survey>,
+    plan: Plan,
+    trainer: Trainer,
+    feed: Feed,
+    rates: Rates,
+    /// The place behind the last row that was learned.
+    pub position: Position,
+    learning: Learning,
+    /// Of the last step that was made here.
+    last: Option<Last>,
+    /// The step of the newest checkpoint.
+    saved: Option<u64>,
+    metrics: Metrics,
+    /// Progress.
+    pub bar: Bar,
+    seconds: f64,
+    tokens: usize,
+    /// Of all cores.
+    peak_flops: f64,
+}
+
+/// What is looked at before weights are kept.
+struct Last {
+    /// The shortest example of a step.
+    example: Example,
+    /// Files and numbers of all its rows.
+    sources: Vec<(Arc<str>, u64)>,
+}
+
+impl Training {
+    /// Reads the rows once, says what the training takes, and takes up its last checkpoint.
+    ///
+    /// # Errors
+    /// If rows or model cannot be read, and if memory or disk have no room for it.
+    pub async fn prepare(
+        args: &TrainArgs,
+        context: &SessionContext,
+        out: Folder,
+        base: Base,
+        settings: Settings,
+        checkpoint: Option<Manifest>,
+        resume: Option<Position>,
+    ) -> Result<Self, Failure> {
+        let encoder = Encoder::load(&base.folder, settings.max_length, args.long.into())?;
+        let encoder = Arc::new(Encoder { held_back: settings.held_back, ..encoder });
+        let config = FeedConfig {
+            location: args.data.clone(),
+            columns: args.columns.clone(),
+            epochs: settings.epochs,
+            seed: settings.seed,
+            follow: settings.follow,
+            resume,
+            part: (0, 1),
+        };
+        let opening = Opening::of(std::slice::from_ref(&args.data), false);
+        let rows = Rows::open(context, &config).await?;
+        let survey = match settings.follow {
+            true => None,
+            false => Some(rows.survey(&encoder).await?),
+        };
+        drop(opening);
+        let plan = Plan::new(&settings, &base.config, survey.as_ref(), args.keep.map(Keep::from))?;
+        complain(&plan.table(&settings, survey.as_ref(), args));
+        plan.check_disk(&out, args.checkpoints).await?;
+        if survey.as_ref().is_some_and(|survey| survey.learned == 0) {
+            return Err(Failure::Failed(format!("{} holds no row to learn from", args.data)));
+        }
+        let feed = Feed::begin(rows, config.clone(), Arc::clone(&encoder))?;
+        feed.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+        let (clip, weight_decay) = (settings.clip, settings.weight_decay);
+        let optimizer = AdamWConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay, clip };
+        let trainer = TrainerConfig { optimizer, pass_tokens: settings.pass_tokens, keep: plan.keep };
+        let mut trainer = Trainer::new(base.decoder()?, trainer);
+        let mut metrics = Metrics::default();
+        if let Some(manifest) = &checkpoint {
+            checkpoint::restore(&out, manifest, &mut trainer).await?;
+            metrics = Metrics::until(&out, manifest.step).await?;
+        }
+        let first = checkpoint.as_ref().and_then(|held| held.epoch_steps);
+        let rates = Rates::new(&settings, plan.steps, first);
+        let (position, bar) = (feed.start, Bar::new(plan.steps, trainer.steps()));
+        let saved = checkpoint.as_ref().map(|held| held.step);
+        let learning = checkpoint.map_or_else(Learning::default, |held| held.learning);
+        let (seconds, tokens) = (0.0, 0);
+        Ok(Self {
+            out,
+            base,
+            settings,
+            encoder,
+            config,
+            survey,
+            plan,
+            trainer,
+            feed,
+            rates,
+            position,
+            learning,
+            last: None,
+            saved,
+            metrics,
+            bar,
+            seconds,
+            tokens,
+            peak_flops: peak_flops(),
+        })
+    }
+
+    /// Makes steps until the feed ends or the process is asked to end; a checkpoint every so often, and one in the end.
+    ///
+    /// # Errors
+    /// If rows cannot be read, the loss is no longer a number or a checkpoint cannot be written; and if the process was asked
+    /// to end, once the steps that were made are saved.
+    pub async fn run(&mut self, args: &TrainArgs, stop: &Stop) -> Result<(), Failure> {
+        let ended = self.make_steps(args, stop).await;
+        if ended.is_err() {
+            // What went wrong is more than that its course cannot be written.
+            drop(self.metrics.write(&self.out).await);
+        }
+        ended
+    }
+
+    async fn make_steps(&mut self, args: &TrainArgs, stop: &Stop) -> Result<(), Failure> {
+        let (mut written, mut wait) = (Instant::now(), METRICS_SECONDS);
+        loop {
+            let step = tokio::select! {
+                step = self.feed.step(self.settings.step_examples) => step?,
+                () = stop.asked() => None,
+            };
+            let is_made = match step {
+                Some(step) => self.step(step, stop)?,
+                None => false,
+            };
+            if stop.is_asked() {
+                self.save(args).await?;
+                let step = self.trainer.steps();
+                return Err(Failure::TryLater(format!("interrupted after step {step}; the same command goes on")));
+            }
+            if !is_made {
+                // What is left to do may fail too.
+                return self.save(args).await;
+            }
+            if self.trainer.steps().is_multiple_of(args.checkpoint_every) {
+                self.save(args).await?;
+            }
+            if written.elapsed().as_secs_f64() >= wait {
+                let begun = Instant::now();
+                self.metrics.write(&self.out).await?;
+                wait = METRICS_SECONDS.max(begun.elapsed().as_secs_f64() / METRICS_SHARE);
+                written = Instant::now();
+            }
+        }
+    }
+
+    /// Makes a step, unless the process is asked to end meanwhile: then the weights are what they were. Says whether it did.
+    fn step(&mut self, step: Vec<Fed>, stop: &Stop) -> Result<bool, Failure> {
+        let Some(last) = step.last() else { return Ok(false) };
+        let (begun, position, epoch) = (Instant::now(), last.position, last.position.epoch);
+        let rate = self.rates.rate(self.trainer.steps(), epoch);
+        let sources: Vec<_> = step.iter().map(|fed| fed.source.clone()).collect();
+        let mut examples: Vec<Example> = step.into_iter().map(|fed| fed.example).collect();
+        let made = tokio::task::block_in_place(|| self.trainer.step(&examples, rate, &|| !stop.is_asked()));
+        let Step { loss, norm, tokens, learned, flops } = match made {
+            Ok(made) => made,
+            Err(LmError::Abandoned) => return Ok(false),
+            Err(LmError::Diverged { steps }) => {
+                return Err(self.diverged(&format!("the loss of step {}", steps + 1), &sources));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        examples.sort_by_key(|example| example.ids.len());
+        self.last = examples.into_iter().next().map(|example| Last { example, sources });
+        self.position = position;
+        self.learning.advance((loss, tokens, learned), epoch);
+        let seconds = begun.elapsed().as_secs_f64();
+        (self.seconds, self.tokens) = (self.seconds + seconds, self.tokens + tokens);
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
+        let share_of_peak = flops / (seconds.max(1e-9) * self.peak_flops);
+        let step = self.trainer.steps();
+        let line = Line { step, epoch, loss, rate, norm, tokens, learned, time, seconds, share_of_peak };
+        self.bar.advance(&line);
+        self.metrics.push(line);
+        Ok(true)
+    }
+
+    /// Writes a checkpoint of the steps that were made, if there is none: of weights that still give a loss.
+    async fn save(&mut self, args: &TrainArgs) -> Result<(), Failure> {
+        self.metrics.write(&self.out).await?;
+        let step = self.trainer.steps();
+        if step == 0 || self.saved == Some(step) {
+            return Ok(());
+        }
+        if let Some(last) = &self.last {
+            match tokio::task::block_in_place(|| self.trainer.check(&last.example)) {
+                Err(LmError::Diverged { steps }) => {
+                    return Err(self.diverged(&format!("the loss behind step {steps}"), &last.sources));
+                }
+                checked => checked?,
+            }
+        }
+        let manifest = Manifest {
+            step,
+            position: self.position.to_string(),
+            learning: self.learning.clone(),
+            epoch_steps: self.rates.first(),
+            files: BTreeMap::new(),
+        };
+        checkpoint::save(&self.out, &self.trainer, manifest, args.checkpoints).await?;
+        self.saved = Some(step);
+        Ok(())
+    }
+
+    fn diverged(&self, what: &str, sources: &[(Arc<str>, u64)]) -> Failure {
+        let rows: Vec<String> = sources.iter().map(|(file, row)| format!("{file} row {row}")).collect();
+        let kept = match self.saved {
+            Some(step) => format!("the checkpoint of step {step} is what it was"),
+            None => "there is no checkpoint yet".to_string(),
+        };
+        Failure::Failed(format!(
+            "{what} is no longer a number: lower the learning rate (that is another training, with another --out), or look at \
+             the rows of that step ({}); {kept}",
+            rows.join(", ")
+        ))
+    }
+
+    /// Writes the model, and removes the checkpoints.
+    ///
+    /// # Errors
+    /// If rows that were held back cannot be read, or the model cannot be written; the last checkpoint stays.
+    pub async fn finish(self, context: &SessionContext, begun: Instant) -> Result<TrainingSummary, Failure> {
+        let survey = match self.survey {
+            Some(survey) => survey,
+            // Rows that came since it began are known only now.
+            None => {
+                let config = FeedConfig { resume: Some(self.position), ..self.config };
+                Rows::open(context, &config).await?.survey(&self.encoder).await?
+            }
+        };
+        let end = self.encoder.template.end();
+        let measured = model::write(&self.out, self.trainer.into_decoder(), &self.base, end, &survey.held_back).await?;
+        let summary = TrainingSummary {
+            out: self.out.shown(),
+            version: self.position.version,
+            rows_rejected: survey.rejected,
+            traces: survey.learned,
+            traces_cut: survey.cut,
+            traces_left_out: survey.too_long,
+            parameters: self.plan.parameters,
+            vocabulary: self.base.config.vocab_size,
+            learning: self.learning,
+            held_back: measured.map(Into::into),
+            tokens_per_second: self.tokens as f64 / self.seconds.max(1e-9),
+            seconds: begun.elapsed().as_secs_f64(),
+        };
+        model::finish(&self.out, &self.base, &self.plan, (&self.settings, &summary)).await?;
+        checkpoint::remove_all(&self.out).await?;
+        Ok(summary)
+    }
+}
