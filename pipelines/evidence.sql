@@ -18,7 +18,8 @@ FROM (
         cot_perplexity(question, cot_steps(cot)) AS perplexity,
         cot_step_entropy(question, cot_steps(cot)) AS step_entropy,
         cot_self_information(cot_steps(cot)) AS self_information,
-        cot_answer_gain(question, cot_steps(cot), answer) AS answer_gain
+        cot_answer_gain(question, cot_steps(cot), answer) AS answer_gain,
+        cot_attribution(question, cot_steps(cot), answer) AS attribution
     FROM (SELECT *, cot_anchor(question, answer) AS direct FROM corpus)
 );
 
@@ -35,6 +36,8 @@ WITH budgets AS (
     SELECT *, cot_tokens(array_to_string(own, E'\n\n')) AS all_tokens, CAST(floor(ratio * cot_tokens(cot)) AS BIGINT) AS budget
     FROM scored CROSS JOIN (VALUES (0.5), (0.25)) AS ratios(ratio)
 ),
+-- The greedy order reads a chain of K steps about K²/6 times: only chains for which that is at most half a million tokens.
+greedy AS (SELECT * FROM budgets WHERE power(cardinality(own), 2) * all_tokens / 6 <= 5e5),
 coarse_kept AS (
     SELECT chain, ratio, 'asap' AS pipeline, coarse['kept'] AS of,
         cot_refine(cot_steps(coarse['cot']), coarse_surprisal, budget) AS kept FROM budgets
@@ -53,6 +56,9 @@ methods AS (
     UNION ALL SELECT chain, ratio, 'step_entropy', cot_refine(own, step_entropy, budget) FROM budgets
     UNION ALL SELECT chain, ratio, 'selective_context', cot_refine(own, self_information, budget) FROM budgets
     UNION ALL SELECT chain, ratio, 'answer_gain', cot_refine(own, answer_gain, budget) FROM budgets
+    UNION ALL SELECT chain, ratio, 'attribution', cot_refine(own, attribution, budget) FROM budgets
+    UNION ALL SELECT chain, ratio, 'spirit_greedy', cot_spirit(question, own, answer, budget) FROM greedy
+    UNION ALL SELECT chain, ratio, 'spirit, of the chains of spirit_greedy', cot_refine(own, perplexity, budget) FROM greedy
     UNION ALL SELECT chain, ratio, 'earliest_correct',
         cot_truncate(first, least(1.0, budget / CAST(cot_tokens(array_to_string(first, E'\n\n')) AS DOUBLE)))
         FROM (SELECT *, array_slice(own, 1, CAST(cardinality(cot_earliest_correct(own, answer)) AS BIGINT)) AS first FROM budgets)

@@ -6,13 +6,15 @@ use std::path::Path;
 use crate::common::Workplace;
 use serde_json::Value;
 
-/// Labelled chains of the sample: needed is what the generator calls core, all of it is as important.
+/// Labelled chains of the sample, short ones, since one pipeline reads them K²/6 times: needed is what the generator calls core,
+/// all of it is as important.
 const LABELLED: &str = "
     COPY (SELECT question, cot, answer, array_agg(label = 'core' ORDER BY step) AS needed,
               array_agg(CASE WHEN label = 'core' THEN 1.0 ELSE 0.0 END ORDER BY step) AS importance
           FROM (SELECT id, question, cot, answer, unnest(labels) AS label,
                     unnest(generate_series(1, CAST(cardinality(labels) AS BIGINT))) AS step
-                FROM (SELECT id, question, cot, answer, labels FROM corpus LIMIT 10))
+                FROM (SELECT id, question, cot, answer, labels FROM corpus
+                      WHERE cardinality(labels) <= 18 LIMIT 10))
           GROUP BY id, question, cot, answer) TO 'labelled.parquet'";
 
 /// The points of a figure, as `+1.5 ± 2.0 *`, their half interval, and whether they are called a difference.
@@ -32,14 +34,16 @@ fn pipelines_are_compared_with_chance_on_labelled_chains() {
     let run = ["sql", "-q", "--from", "labelled.parquet", "-f", "evidence.sql", "--format", "nd-json"];
     let printed = workplace.run(&run);
     let rows: Vec<Value> = printed.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(rows.len(), 24, "{rows:?}");
+    assert_eq!(rows.len(), 30, "{rows:?}");
     for row in &rows {
         let share = row["tokens kept, %"].as_f64().unwrap();
         let most = 100.0 * row["ratio"].as_f64().unwrap();
         assert!(share > most / 3.0 && share <= most + 0.1, "{row}");
         for figure in ["steps", "tokens", "precision", "importance"] {
             let (points, half, is_one) = points(row[figure].as_str().unwrap());
-            assert!(half >= 0.0 && is_one == (points.abs() > half), "{row}");
+            // Both are rounded.
+            let is_close = (points.abs() - half).abs() < 0.11;
+            assert!(half >= 0.0 && (is_close || is_one == (points.abs() > half)), "{row}");
         }
         assert_eq!((&row["questions"], &row["chains"]), (&10.into(), &10.into()), "{row}");
         // All that is needed is as important here.
