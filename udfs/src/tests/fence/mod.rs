@@ -2,5 +2,6 @@
 
 mod codecs;
 mod counting;
+mod operator;
 mod refusals;
 mod shapes;
