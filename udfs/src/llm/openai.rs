@@ -18,7 +18,7 @@ use super::request::{ChatRequest, Message};
 use super::response::{self, Failure};
 use super::retry;
 use super::secret::Secret;
-use super::throttle::Limits;
+use super::throttle::{Admitted, Limits};
 use crate::flights::{Callers, Paying};
 use crate::settings::Settings;
 
@@ -97,9 +97,9 @@ impl OpenAi {
             if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
                 return Reply { outcome: Err(down), retries: sent_again, paying: None };
             }
-            let (tried, paying) = self.try_once(request, callers).await;
+            let (tried, in_flight) = self.try_once(request, callers).await;
             let Tried { failure, limited } = match tried {
-                Ok(answer) => return Reply { outcome: Ok(answer), retries: sent_again, paying },
+                Ok(answer) => return self.end(Ok(answer), sent_again, in_flight),
                 Err(tried) => tried,
             };
             let is_over = match limited {
@@ -108,17 +108,19 @@ impl OpenAi {
             };
             if is_over {
                 let CallError { message, .. } = &failure.error;
-                let message =
-                    if sent_again == 0 { message.clone() } else { format!("{message} (retries: {sent_again})") };
+                let message = match &in_flight {
+                    Some(_) if sent_again > 0 => format!("{message} (retries: {sent_again})"),
+                    _ => message.clone(),
+                };
                 let outcome = Err(CallError { message, ..failure.error });
-                return Reply { outcome, retries: sent_again, paying };
+                return self.end(outcome, sent_again, in_flight);
             }
             if failure.error.kind == FailureKind::Timeout {
                 // With its retries a call may take an hour: a server that hangs is noticed before.
                 self.record(&Err(failure.error));
             }
-            // From here on it is aborted if nobody waits.
-            drop(paying);
+            // From here on another may start, and it is aborted if nobody waits.
+            drop(in_flight);
             if limited.is_none() {
                 tokio::time::sleep(retry::pause(retries, None)).await;
                 retries += 1;
@@ -128,12 +130,18 @@ impl OpenAi {
         }
     }
 
-    /// One request, and what holds it if it was paid.
+    /// What came of a request. The breaker hears of it before another may start in its place.
+    fn end(&self, outcome: Outcome, retries: u32, in_flight: Option<InFlight>) -> Reply {
+        self.record(&outcome);
+        Reply { outcome, retries, paying: in_flight.map(|in_flight| in_flight.paying) }
+    }
+
+    /// One request, and what it holds if it was sent.
     async fn try_once(
         &self,
         request: &ChatRequest,
         callers: &Arc<Callers>,
-    ) -> (std::result::Result<Answer, Tried>, Option<Paying>) {
+    ) -> (std::result::Result<Answer, Tried>, Option<InFlight>) {
         let estimate = estimated_tokens(request);
         let unsent =
             |error| (Err(Tried { failure: Failure { error, is_passing: false, after: None }, limited: None }), None);
@@ -145,6 +153,11 @@ impl OpenAi {
             Ok(reservation) => reservation,
             Err(error) => return unsent(error),
         };
+        // While it waited for all this, the endpoint may have been given up.
+        if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
+            reservation.give_back();
+            return unsent(down);
+        }
         let Some(paying) = callers.pay() else {
             reservation.give_back();
             return unsent(CallError::new(FailureKind::Unavailable, "nobody waits for the answer any longer"));
@@ -171,7 +184,7 @@ impl OpenAi {
                 Ok(answer)
             }
         };
-        (result, Some(paying))
+        (result, Some(InFlight { paying, _admitted: admitted }))
     }
 
     fn record(&self, outcome: &Outcome) {
@@ -243,6 +256,12 @@ impl OpenAi {
     }
 }
 
+/// What a request holds until it is known what came of it: whoever waits may leave, and no other starts in its place.
+struct InFlight {
+    paying: Paying,
+    _admitted: Admitted,
+}
+
 /// A request that failed, and where the endpoint limited it, how often it did so since its last answer.
 struct Tried {
     failure: Failure,
@@ -253,7 +272,6 @@ struct Tried {
 impl Chat for OpenAi {
     async fn chat(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
         let reply = self.send(request, callers).await;
-        self.record(&reply.outcome);
         let outcome = reply.outcome.map_err(|error| match error.kind {
             FailureKind::TooLong => CallError {
                 message: format!(

@@ -149,12 +149,12 @@ impl Throttle {
 
 impl Admitted {
     /// The endpoint answered.
-    pub fn answered(self) {
+    pub fn answered(&self) {
         self.throttle.state().answered();
     }
 
     /// The endpoint took the call for one too many, and may ask for a pause. How often it did so since its last answer.
-    pub fn limited(self, after: Option<Duration>) -> u32 {
+    pub fn limited(&self, after: Option<Duration>) -> u32 {
         self.throttle.state().limited(self.events, after, Instant::now())
     }
 }

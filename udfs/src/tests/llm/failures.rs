@@ -139,3 +139,15 @@ async fn a_dead_endpoint_ends_the_query() {
     assert!(ends[0].starts_with("20 of the last 20 calls to http://127.0.0.1"), "{}", ends[0]);
     assert!(ends[0].contains("500: dead"), "{}", ends[0]);
 }
+
+#[tokio::test]
+async fn what_waits_for_its_turn_is_not_sent_to_an_endpoint_that_denies() {
+    let server = Server::start(|_| Reply::error(402, "pay first"));
+    let (llm, anchoring) = anchoring(&server, &[("max_concurrent_requests", "64")]);
+    let prompts: Vec<String> = (0..400).map(|number| number.to_string()).collect();
+    let rows = futures::future::join_all(prompts.iter().map(|prompt| anchoring.complete(prompt))).await;
+    // Eight are in flight at first, and before the third is denied others start in the place of two.
+    let sent = server.count();
+    assert!((3..=10).contains(&sent) && llm.usage().calls == sent as u64, "{sent} requests");
+    assert_eq!(rows.iter().filter(|row| row.is_err()).count(), 400 - sent);
+}
