@@ -100,6 +100,25 @@ fn a_run_whose_endpoint_dies_commits_nothing_wherever_it_does() {
 }
 
 #[test]
+fn one_denial_at_the_end_of_a_run_is_no_rows_own_fault() {
+    let quick = ["anchor.max_retries=0", "anchor.max_concurrent_requests=64"];
+    for reply in [Reply::error(402, "pay first"), Reply::error(403, "not you")] {
+        let workplace = Workplace::new();
+        corpus(&workplace, 10);
+        // It comes before the answers to what was sent before it.
+        let server = Server::start(move |call| match call.number {
+            19 => reply.clone(),
+            _ => Reply::After(Duration::from_millis(20), Box::new(model(call))),
+        });
+        let failed = run(&workplace, "out", &server, &quick);
+        assert!(failed.code == 1 && failed.stderr.contains("are denied"), "{}{}", failed.stdout, failed.stderr);
+        assert!(!workplace.path("out/_delta_log").exists());
+        assert_eq!(run(&workplace, "out", &server, &quick).json()["rows_out"].as_u64(), Some(10));
+        assert_eq!(server.count(), 21);
+    }
+}
+
+#[test]
 fn a_dead_endpoint_is_noticed_where_the_pipeline_does_not_show_it_and_where_rows_are_equal() {
     for reply in dead() {
         let workplace = Workplace::new();

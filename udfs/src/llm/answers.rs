@@ -151,11 +151,11 @@ impl Shared {
         if let Some(store) = &self.store {
             store.check().await?;
         }
-        let call = UnderWay::begin(&self.under_way);
+        let (call, denials) = (UnderWay::begin(&self.under_way), self.meter.denials());
         // What is paid is held until it is kept.
         let Reply { outcome, retries, paying } = chat.chat(request, callers).await;
         drop(call);
-        self.meter.finish(&outcome);
+        self.meter.finish(&outcome, denials);
         let source = Source::Called;
         match &outcome {
             Err(CallError { kind: FailureKind::EndpointDown, message, .. }) => {

@@ -9,7 +9,7 @@ use super::chat::{CallError, FailureKind, Outcome};
 /// How many finished calls are judged; before there are so many, failures alone stop none.
 const CALLS: usize = 20;
 /// How many calls in a row are denied before all are stopped: key, account, address and model are the same for all. After
-/// as many failures in a row nothing is committed.
+/// as many failures in a row, and after one denial, nothing is committed.
 pub const IN_A_ROW: usize = 3;
 /// How long a breaker stops all calls before it lets them try again.
 const STOPPED: Duration = Duration::from_secs(30);

@@ -98,6 +98,9 @@ struct State {
     /// The last failure that the endpoint is to blame for, and how many there were since an answer came.
     last_failure: Option<String>,
     failed_in_a_row: u64,
+    /// How many requests were denied, and the last of them until a request that was made later is answered.
+    denials: u64,
+    denial: Option<String>,
 }
 
 impl Meter {
@@ -111,23 +114,40 @@ impl Meter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).usage.cache_hits += 1;
     }
 
-    /// Counts what came of a request of a row.
-    pub fn finish(&self, outcome: &Outcome) {
+    /// How many requests were denied so far.
+    pub fn denials(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).denials
+    }
+
+    /// Counts what came of a request of a row that was made after so many `denials`.
+    pub fn finish(&self, outcome: &Outcome, denials: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Err(error) = outcome else {
+        let error = outcome.as_ref().err();
+        if error.is_none_or(CallError::is_answer) {
             (state.is_answered, state.failed_in_a_row) = (true, 0);
-            return;
-        };
+            // A denial is quick: what was asked for before it and is answered behind it is no sign that it is over.
+            if denials == state.denials {
+                state.denial = None;
+            }
+        }
+        let Some(error) = error else { return };
         if error.kind == FailureKind::Budget {
             state.refusal.get_or_insert_with(|| error.message.clone());
         }
         state.usage.failed += 1;
-        if error.is_answer() {
-            (state.is_answered, state.failed_in_a_row) = (true, 0);
-        } else if error.kind.blames_endpoint() {
+        if !error.is_answer() && error.kind.blames_endpoint() {
             state.last_failure = Some(error.to_string());
             state.failed_in_a_row += 1;
         }
+        if error.kind == FailureKind::Denied {
+            state.denials += 1;
+            state.denial = Some(error.to_string());
+        }
+    }
+
+    /// How the last request was denied, unless one that was made after it is answered.
+    pub fn denial(&self) -> Option<String> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).denial.clone()
     }
 
     /// Counts a request that ended without an answer because an equal one did.
@@ -307,6 +327,7 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::chat::Answer;
 
     const PRICES: Prices = Prices { per_token_in: 1.0, per_token_out: 10.0 };
 
@@ -344,5 +365,23 @@ mod tests {
         assert!(error.message.starts_with("90.000000 is spent, this call could cost 60.000000"), "{error}");
         meter.reserve(hundred, 10.0).await.unwrap().settle(0, 0, PRICES);
         assert_eq!((meter.usage().calls, meter.usage().cost), (3, 30.0));
+    }
+
+    #[test]
+    fn a_denial_is_over_once_a_later_request_is_answered() {
+        let meter = Meter::default();
+        let answer = Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1 });
+        let failure = |kind| Err(CallError::new(kind, "no"));
+        meter.finish(&answer, 0);
+        assert_eq!(meter.denial(), None);
+        meter.finish(&failure(FailureKind::Denied), 0);
+        for (outcome, denials) in
+            [(&answer, 0), (&failure(FailureKind::Refused), 1), (&failure(FailureKind::Timeout), 1)]
+        {
+            meter.finish(outcome, denials);
+            assert_eq!(meter.denial().as_deref(), Some("denied: no"));
+        }
+        meter.finish(&answer, meter.denials());
+        assert_eq!(meter.denial(), None);
     }
 }

@@ -291,9 +291,16 @@ impl Chat for OpenAi {
         if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
             return Some(down.message);
         }
+        if self.max_error_rate >= 1.0 {
+            return None;
+        }
+        let url = &self.endpoint.url;
+        // Key, account, address and model are the same for all rows, so none is to blame for a denial.
+        if let Some(last) = self.meter.denial() {
+            return Some(down(&format!("calls to {url} are denied, and none that was made since is answered"), &last));
+        }
         let (failed, last) = self.meter.failed_in_a_row()?;
-        (failed >= IN_A_ROW as u64 && self.max_error_rate < 1.0)
-            .then(|| down(&format!("the last {failed} calls to {} failed", self.endpoint.url), &last))
+        (failed >= IN_A_ROW as u64).then(|| down(&format!("the last {failed} calls to {url} failed"), &last))
     }
 }
 

@@ -22,6 +22,9 @@ const TOO_LONG: [&str; 7] = [
     "max_model_len",
     "too long",
 ];
+/// What endpoints say when they forbid a prompt by what it holds, and not whoever sends it.
+const HELD_BACK: [&str; 5] =
+    ["input was flagged", "content_filter", "content filter", "content_policy", "content policy"];
 
 /// A request that failed, and whether to send it again.
 #[derive(Debug, PartialEq)]
@@ -144,8 +147,9 @@ impl Body<'_> {
             429 if body.contains("insufficient_quota") => Failure::lasting(FailureKind::Denied, said),
             429 => Failure { after: asked_for(headers), ..Failure::passing(FailureKind::RateLimited, said) },
             408 => Failure::passing(FailureKind::Timeout, said),
-            401..=405 | 407 => Failure::lasting(FailureKind::Denied, said),
-            400 | 413 | 422 if is_too_long(body) => Failure::lasting(FailureKind::TooLong, said),
+            400 | 403 | 413 | 422 if says(body, &TOO_LONG) => Failure::lasting(FailureKind::TooLong, said),
+            403 if says(body, &HELD_BACK) => Failure::lasting(FailureKind::Refused, said),
+            401..=405 | 407 | 410 => Failure::lasting(FailureKind::Denied, said),
             409 | 425 | 500.. => {
                 Failure { after: asked_for(headers), ..Failure::passing(FailureKind::Unavailable, said) }
             }
@@ -170,9 +174,9 @@ fn bad(message: String) -> Failure {
     Failure::passing(FailureKind::BadResponse, message)
 }
 
-fn is_too_long(body: &str) -> bool {
+fn says(body: &str, any_of: &[&str]) -> bool {
     let body = body.to_ascii_lowercase();
-    TOO_LONG.iter().any(|words| body.contains(words))
+    any_of.iter().any(|words| body.contains(words))
 }
 
 fn asked_for(headers: &HeaderMap) -> Option<Duration> {
@@ -275,7 +279,11 @@ mod tests {
             (408, "", FailureKind::Timeout, true),
             (401, "", FailureKind::Denied, false),
             (402, "", FailureKind::Denied, false),
+            (403, "", FailureKind::Denied, false),
             (404, "", FailureKind::Denied, false),
+            (410, "", FailureKind::Denied, false),
+            (403, "Your chosen model requires moderation and your input was flagged", FailureKind::Refused, false),
+            (403, window, FailureKind::TooLong, false),
             (400, "", FailureKind::Refused, false),
             (400, window, FailureKind::TooLong, false),
             (418, "", FailureKind::Refused, false),

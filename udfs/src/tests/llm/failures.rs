@@ -151,3 +151,26 @@ async fn what_waits_for_its_turn_is_not_sent_to_an_endpoint_that_denies() {
     assert!((3..=10).contains(&sent) && llm.usage().calls == sent as u64, "{sent} requests");
     assert_eq!(rows.iter().filter(|row| row.is_err()).count(), 400 - sent);
 }
+
+#[tokio::test]
+async fn one_denial_is_a_verdict_until_a_later_call_is_answered_and_what_a_row_is_refused_for_is_none() {
+    let flagged = "your input was flagged";
+    let server = Server::start(move |call| match call.prompt() {
+        "denied" => Reply::error(402, "pay first"),
+        "slow" => Reply::After(Duration::from_millis(200), Box::new(Reply::text("yes"))),
+        "flagged" => Reply::error(403, flagged),
+        "refused" => Reply::error(400, "no"),
+        _ => Reply::text("yes"),
+    });
+    let (llm, anchoring) = anchoring(&server, &[]);
+    for prompt in ["a", "flagged", "refused"] {
+        anchoring.complete(prompt).await.unwrap();
+        assert_eq!(llm.verdict(), None);
+    }
+    let (slow, denied) = tokio::join!(anchoring.complete("slow"), anchoring.complete("denied"));
+    assert_eq!((slow.unwrap().status(), denied.unwrap().status()), ("ok", "denied"));
+    let verdict = llm.verdict().unwrap();
+    assert!(verdict.contains("are denied") && verdict.contains("402: pay first"), "{verdict}");
+    anchoring.complete("b").await.unwrap();
+    assert_eq!(llm.verdict(), None);
+}
