@@ -12,7 +12,7 @@ use super::language_model::{LanguageModel, Way};
 use super::{Anchorer, Pruned, Row, chain_and_thought, question_and_answer};
 use crate::cores;
 use crate::flights::Callers;
-use crate::llm::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
+use crate::llm::chat::{Answer, CallError, Chat, FailureKind, Reply};
 use crate::llm::meter::{Budget, Meter, Prices};
 use crate::llm::request::ChatRequest;
 use crate::llm::{self, Llm, Statement};
@@ -134,20 +134,22 @@ impl Anchorer for Estimate {
 #[async_trait]
 impl Chat for Counted {
     async fn chat(&self, request: &ChatRequest, _: &Arc<Callers>) -> Reply {
-        Reply::unpaid(self.count(request).await)
+        let Counter { meter, prices, .. } = &*self.counter;
+        let reservation = match meter.reserve(Budget::default(), 0.0, false).await {
+            Ok(reservation) => reservation,
+            Err(error) => return Reply::unsent(error),
+        };
+        let outcome = self.answer(request).await;
+        let outcome = outcome.map_err(|error| CallError::new(FailureKind::Refused, error.to_string()));
+        let used = match &outcome {
+            Ok(answer) => reservation.settle(answer.tokens_in, answer.tokens_out, *prices),
+            Err(_) => reservation.forfeit(),
+        };
+        Reply { outcome, used, paying: None }
     }
 }
 
 impl Counted {
-    async fn count(&self, request: &ChatRequest) -> Outcome {
-        let Counter { meter, prices, .. } = &*self.counter;
-        let reservation = meter.reserve(Budget::default(), 0.0).await?;
-        let answer = self.answer(request).await;
-        let answer = answer.map_err(|error| CallError::new(FailureKind::Refused, error.to_string()))?;
-        reservation.settle(answer.tokens_in, answer.tokens_out, *prices);
-        Ok(answer)
-    }
-
     async fn answer(&self, request: &ChatRequest) -> Result<Answer> {
         let (counter, stand_in) = (Arc::clone(&self.counter), Arc::clone(&self.stand_in));
         let is_counted = self.counter.sampled.fetch_add(1, Ordering::Relaxed) < SAMPLED_REQUESTS;

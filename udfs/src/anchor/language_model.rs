@@ -9,9 +9,8 @@ use async_trait::async_trait;
 use super::algorithm1::{accept, of_steps};
 use super::prompts::{Prompts, Template};
 use super::{Anchorer, NO_MATCH, Pruned, Refusal, Row, Spent, chain_and_thought, question_and_answer};
-use crate::llm::answers::{Answers, Source};
+use crate::llm::answers::Answers;
 use crate::llm::chat::{Chat, FailureKind, Outcome};
-use crate::llm::meter::Prices;
 use crate::llm::request::{ChatRequest, Message};
 use crate::llm::{Llm, Result, Statement};
 use crate::settings::{OnNoMatch, Settings};
@@ -24,7 +23,6 @@ pub struct LanguageModel {
     chat: Arc<dyn Chat>,
     answers: Arc<Answers>,
     prompts: Prompts,
-    prices: Prices,
     window: usize,
     max_tokens: u32,
     max_attempts: u32,
@@ -52,7 +50,6 @@ impl LanguageModel {
             chat: Arc::clone(&model.chat),
             answers: llm.answers(),
             prompts: Prompts::load(settings.anchor_prompt_dir.as_deref())?,
-            prices: Prices::of(settings),
             window: model.window,
             max_tokens: settings.anchor_max_tokens.0,
             max_attempts: settings.anchor_max_attempts.0,
@@ -154,19 +151,7 @@ impl LanguageModel {
         spent.tokens_in = spent.tokens_in.saturating_add(tokens_in);
         spent.tokens_out = spent.tokens_out.saturating_add(tokens_out);
         spent.attempts += 1;
-        let (own, is_failed) = (&mut spent.own, answered.outcome.is_err());
-        own.failed += u64::from(is_failed);
-        match answered.source {
-            Source::Called => {
-                own.calls += 1 + u64::from(answered.retries);
-                own.retries += u64::from(answered.retries);
-                own.tokens_in = own.tokens_in.saturating_add(tokens_in);
-                own.tokens_out = own.tokens_out.saturating_add(tokens_out);
-                own.cost += self.prices.cost(tokens_in, tokens_out);
-            }
-            Source::Shared if is_failed => {}
-            Source::Kept | Source::Shared => own.cache_hits += 1,
-        }
+        spent.own += answered.used;
         Ok(answered.outcome)
     }
 }

@@ -144,9 +144,9 @@ impl Refusal {
 }
 
 impl Spent {
-    /// Whether the row was answered without a call of its own.
+    /// Whether all answers that the row asked for were there without a call of its own.
     pub fn is_cached(&self) -> bool {
-        self.attempts > 0 && self.own.calls == 0
+        self.attempts > 0 && self.own.cache_hits == u64::from(self.attempts)
     }
 }
 

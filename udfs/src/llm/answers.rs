@@ -7,7 +7,7 @@ use std::time::Duration;
 use asap_lm::memo::{Memo, Memory, share};
 
 use super::chat::{CallError, Chat, FailureKind, Outcome, Reply};
-use super::meter::Meter;
+use super::meter::{Meter, Usage};
 use super::request::ChatRequest;
 use super::statement::Statement;
 use super::store::{AnswerStore, RequestKey};
@@ -55,21 +55,27 @@ impl Drop for UnderWay<'_> {
 pub struct Answered {
     /// The answer, or why there is none.
     pub outcome: Arc<Outcome>,
-    /// Where it came from.
-    pub source: Source,
-    /// How often the request was sent again for it.
-    pub retries: u32,
+    /// What the row that asked used for it.
+    pub used: Usage,
+    source: Source,
 }
 
 /// Where what came of a request came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+#[derive(Debug, Clone, Copy)]
+enum Source {
     /// A call of its own.
     Called,
     /// It was there.
     Kept,
     /// An equal request of another row.
     Shared,
+}
+
+impl Answered {
+    /// What comes of a request that no call was made for; what it used is not counted yet.
+    fn without_call(outcome: Arc<Outcome>, source: Source) -> Self {
+        Self { outcome, used: Usage::default(), source }
+    }
 }
 
 impl Answers {
@@ -93,14 +99,14 @@ impl Answers {
         statement: Option<&Arc<Statement>>,
     ) -> Result<Answered> {
         let key = request.key().map_err(|error| LlmError::Request(error.to_string()))?;
-        let answered = match statement.and_then(|statement| statement.failure(&key)) {
-            Some(outcome) => Answered { outcome, source: Source::Shared, retries: 0 },
+        let mut answered = match statement.and_then(|statement| statement.failure(&key)) {
+            Some(outcome) => Answered::without_call(outcome, Source::Shared),
             None => {
                 let (shared, chat, first) = (Arc::clone(&self.shared), Arc::clone(chat), statement.cloned());
                 let asking = |callers| async move { shared.answer(key, &*chat, &request, &callers, first).await };
                 let (answered, joined) = self.flights.join(key, asking).await?;
                 let answered = answered?;
-                if joined { Answered { source: Source::Shared, retries: 0, ..answered } } else { answered }
+                if joined { Answered::without_call(answered.outcome, Source::Shared) } else { answered }
             }
         };
         let is_lost = answered.outcome.as_ref().as_ref().is_err_and(|error| !is_final(error));
@@ -110,11 +116,12 @@ impl Answers {
                 statement.fail(key, &answered.outcome);
             }
         }
-        match answered.source {
-            Source::Called => {}
-            Source::Shared if is_lost => self.shared.meter.lose(),
-            Source::Kept | Source::Shared => self.shared.meter.hit(),
-        }
+        let without_call = match answered.source {
+            Source::Called => return Ok(answered),
+            Source::Shared if is_lost => Usage { failed: 1, ..Usage::default() },
+            Source::Kept | Source::Shared => Usage { cache_hits: 1, ..Usage::default() },
+        };
+        answered.used = self.shared.meter.count(without_call);
         Ok(answered)
     }
 
@@ -143,19 +150,19 @@ impl Shared {
         statement: Option<Arc<Statement>>,
     ) -> Result<Answered> {
         if let Some(outcome) = self.memo.get(&key) {
-            return Ok(Answered { outcome, source: Source::Kept, retries: 0 });
+            return Ok(Answered::without_call(outcome, Source::Kept));
         }
         if let Some(outcome) = self.stored(&key).await? {
-            return Ok(Answered { outcome: self.remember(key, outcome), source: Source::Kept, retries: 0 });
+            return Ok(Answered::without_call(self.remember(key, outcome), Source::Kept));
         }
         if let Some(store) = &self.store {
             store.check().await?;
         }
         let (call, denials) = (UnderWay::begin(&self.under_way), self.meter.denials());
         // What is paid is held until it is kept.
-        let Reply { outcome, retries, paying } = chat.chat(request, callers).await;
+        let Reply { outcome, mut used, paying } = chat.chat(request, callers).await;
         drop(call);
-        self.meter.finish(&outcome, denials);
+        used += self.meter.finish(&outcome, denials);
         let source = Source::Called;
         match &outcome {
             Err(CallError { kind: FailureKind::EndpointDown, message, .. }) => {
@@ -165,7 +172,7 @@ impl Shared {
                 let outcome = Arc::new(outcome);
                 // Before it can be asked again.
                 statement.iter().for_each(|statement| statement.fail(key, &outcome));
-                Ok(Answered { outcome, source, retries })
+                Ok(Answered { outcome, used, source })
             }
             _ => {
                 if let Some(store) = &self.store {
@@ -174,7 +181,7 @@ impl Shared {
                     store.keep(key, bytes, may_wait).await?;
                 }
                 drop(paying);
-                Ok(Answered { outcome: self.remember(key, outcome), source, retries })
+                Ok(Answered { outcome: self.remember(key, outcome), used, source })
             }
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::meter::Usage;
 use super::request::ChatRequest;
 use crate::flights::{Callers, Paying};
 
@@ -111,16 +112,16 @@ pub type Outcome = std::result::Result<Answer, CallError>;
 pub struct Reply {
     /// The answer, or why there is none.
     pub outcome: Outcome,
-    /// How often the request was sent again.
-    pub retries: u32,
+    /// What its reservations counted for it: nothing, where it was not sent.
+    pub used: Usage,
     /// What was paid is kept though nobody may wait for it any longer; None if nothing was.
     pub paying: Option<Paying>,
 }
 
 impl Reply {
-    /// What came of asking where nothing is paid.
-    pub fn unpaid(outcome: Outcome) -> Self {
-        Self { outcome, retries: 0, paying: None }
+    /// Why a request was not sent.
+    pub fn unsent(error: CallError) -> Self {
+        Self { outcome: Err(error), used: Usage::default(), paying: None }
     }
 }
 

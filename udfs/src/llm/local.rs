@@ -170,17 +170,16 @@ impl Chat for Local {
     async fn chat(&self, request: &ChatRequest, _: &Arc<Callers>) -> Reply {
         // No token is shorter than a byte.
         let most = self.prices.cost(request.bytes() as u64, u64::from(request.max_tokens));
-        let reservation = match self.meter.reserve(self.budget, most).await {
+        let reservation = match self.meter.reserve(self.budget, most, false).await {
             Ok(reservation) => reservation,
-            Err(error) => return Reply::unpaid(Err(error)),
+            Err(error) => return Reply::unsent(error),
         };
         let outcome = self.model.answer(request.clone()).await;
         let (tokens_in, tokens_out) = match &outcome {
             Ok(answer) => (answer.tokens_in, answer.tokens_out),
             Err(error) => (error.tokens_in, error.tokens_out),
         };
-        reservation.settle(tokens_in, tokens_out, self.prices);
-        Reply::unpaid(outcome)
+        Reply { outcome, used: reservation.settle(tokens_in, tokens_out, self.prices), paying: None }
     }
 
     fn is_over(&self) -> bool {
@@ -191,6 +190,7 @@ impl Chat for Local {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::llm::meter::Usage;
     use std::sync::mpsc::{Sender, channel};
 
     /// Answers nothing as long as an answer is wanted, and tells when it is dropped.
@@ -231,6 +231,21 @@ mod tests {
         drop(asking);
         drop(model);
         assert!(told.try_recv().is_ok(), "the model is dropped with its thread");
+    }
+
+    #[tokio::test]
+    async fn a_reply_tells_what_the_session_counted_for_it() {
+        let settings = Settings { anchor_max_calls: Some(2), ..Settings::default() };
+        let model = LocalModel::spawn(String::new(), (), |(), _, _| {
+            Ok(Some(Answer { text: "yes".to_string(), tokens_in: 3, tokens_out: 1 }))
+        });
+        let meter = Arc::new(Meter::default());
+        let local = Local::new(&settings, Arc::new(model.unwrap()), Arc::clone(&meter));
+        let one = Usage { calls: 1, tokens_in: 3, tokens_out: 1, ..Usage::default() };
+        for (used, in_all) in [(one, 1), (one, 2), (Usage::default(), 2)] {
+            assert_eq!(local.chat(&request(), &Arc::default()).await.used, used);
+            assert_eq!((meter.usage().calls, meter.usage().tokens_in), (in_all, 3 * in_all));
+        }
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! What a session's calls take, and what they may take.
 
+use std::ops::AddAssign;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
@@ -10,7 +11,7 @@ use super::purse::{Purse, Taken};
 use super::store::StoreError;
 use crate::settings::Settings;
 
-/// What the calls of a session took so far.
+/// What calls took: those of a session so far, or those of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Usage {
     /// Requests that were sent, retries included.
@@ -27,6 +28,18 @@ pub struct Usage {
     pub tokens_out: u64,
     /// Their cost, in the currency of the prices.
     pub cost: f64,
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, more: Self) {
+        self.calls += more.calls;
+        self.cache_hits += more.cache_hits;
+        self.retries += more.retries;
+        self.failed += more.failed;
+        self.tokens_in = self.tokens_in.saturating_add(more.tokens_in);
+        self.tokens_out = self.tokens_out.saturating_add(more.tokens_out);
+        self.cost += more.cost;
+    }
 }
 
 /// What tokens cost.
@@ -71,7 +84,7 @@ impl Budget {
 }
 
 /// Counts what a session spends, before it is spent: the most that a call can cost is reserved, and settled when it is
-/// known what it did cost.
+/// known what it did cost. What it counts for a row it hands to that row, so that rows and session agree.
 #[derive(Debug, Default)]
 pub struct Meter {
     state: Mutex<State>,
@@ -109,9 +122,10 @@ impl Meter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).usage
     }
 
-    /// Counts an answer that took no call.
-    pub fn hit(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).usage.cache_hits += 1;
+    /// Counts what a row used that made no call.
+    pub fn count(&self, used: Usage) -> Usage {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).usage += used;
+        used
     }
 
     /// How many requests were denied so far.
@@ -120,7 +134,7 @@ impl Meter {
     }
 
     /// Counts what came of a request of a row that was made after so many `denials`.
-    pub fn finish(&self, outcome: &Outcome, denials: u64) {
+    pub fn finish(&self, outcome: &Outcome, denials: u64) -> Usage {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let error = outcome.as_ref().err();
         if error.is_none_or(CallError::is_answer) {
@@ -130,11 +144,12 @@ impl Meter {
                 state.denial = None;
             }
         }
-        let Some(error) = error else { return };
+        let Some(error) = error else { return Usage::default() };
         if error.kind == FailureKind::Budget {
             state.refusal.get_or_insert_with(|| error.message.clone());
         }
-        state.usage.failed += 1;
+        let used = Usage { failed: 1, ..Usage::default() };
+        state.usage += used;
         if !error.is_answer() && error.kind.blames_endpoint() {
             state.last_failure = Some(error.to_string());
             state.failed_in_a_row += 1;
@@ -143,16 +158,12 @@ impl Meter {
             state.denials += 1;
             state.denial = Some(error.to_string());
         }
+        used
     }
 
     /// How the last request was denied, unless one that was made after it is answered.
     pub fn denial(&self) -> Option<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).denial.clone()
-    }
-
-    /// Counts a request that ended without an answer because an equal one did.
-    pub fn lose(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).usage.failed += 1;
     }
 
     /// How many calls failed since the last answer, for which the endpoint is to blame, and the last of them.
@@ -173,31 +184,32 @@ impl Meter {
         state.last_failure.clone().filter(|_| !state.is_answered)
     }
 
-    /// Counts a request that is sent again.
-    pub fn retry(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).usage.retries += 1;
-    }
-
-    /// Counts a request that is about to be sent and costs at most `most`. While calls are in flight that may turn out
-    /// cheaper than what is reserved for them, it waits for them rather than refuse.
+    /// Counts a request that is about to be sent, for the first time or again, and costs at most `most`. While calls are in
+    /// flight that may turn out cheaper than what is reserved for them, it waits for them rather than refuse.
     ///
     /// # Errors
     /// One of kind [`FailureKind::Budget`] if the request could exceed the budget.
-    pub async fn reserve(self: &Arc<Self>, budget: Budget, most: f64) -> Result<Reservation, CallError> {
+    pub async fn reserve(
+        self: &Arc<Self>,
+        budget: Budget,
+        most: f64,
+        is_retry: bool,
+    ) -> Result<Reservation, CallError> {
+        let used = Usage { calls: 1, retries: u64::from(is_retry), ..Usage::default() };
         loop {
             let settled = self.settled.notified();
             tokio::pin!(settled);
             // From here on it hears of every settlement, also of one before it waits.
             settled.as_mut().enable();
-            match self.try_reserve(budget, most)? {
-                Tried::Reserved => return Ok(Reservation { meter: Arc::clone(self), most }),
+            match self.try_reserve(budget, most, used)? {
+                Tried::Reserved => return Ok(Reservation { meter: Arc::clone(self), most, used }),
                 Tried::Later => settled.await,
                 Tried::Short(max_cost) => self.take(most, max_cost).await?,
             }
         }
     }
 
-    fn try_reserve(&self, budget: Budget, most: f64) -> Result<Tried, CallError> {
+    fn try_reserve(&self, budget: Budget, most: f64, used: Usage) -> Result<Tried, CallError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = state.usage.calls;
         if let Some(max_calls) = budget.max_calls.filter(|max_calls| sent >= *max_calls) {
@@ -223,7 +235,7 @@ impl Meter {
                 return Err(CallError::new(FailureKind::Budget, message));
             }
         }
-        state.usage.calls += 1;
+        state.usage += used;
         state.reserved += most;
         state.in_flight += 1;
         Ok(Tried::Reserved)
@@ -286,29 +298,36 @@ enum Tried {
 pub struct Reservation {
     meter: Arc<Meter>,
     most: f64,
+    /// What was counted for the request.
+    used: Usage,
 }
 
 impl Reservation {
     /// The request is not sent.
     pub fn give_back(mut self) {
         let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.usage.calls -= 1;
+        state.usage.calls -= self.used.calls;
+        state.usage.retries -= self.used.retries;
         state.reserved -= self.most;
         drop(state);
         self.most = 0.0;
     }
 
-    /// Replaces what was reserved by what the call took.
-    pub fn settle(mut self, tokens_in: u64, tokens_out: u64, prices: Prices) {
-        self.most = {
-            let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let cost = prices.cost(tokens_in, tokens_out);
-            state.usage.tokens_in = state.usage.tokens_in.saturating_add(tokens_in);
-            state.usage.tokens_out = state.usage.tokens_out.saturating_add(tokens_out);
-            state.usage.cost += cost;
-            state.reserved += cost - self.most;
-            cost
-        };
+    /// Replaces what was reserved by what the call took, and says all that was counted for it.
+    pub fn settle(mut self, tokens_in: u64, tokens_out: u64, prices: Prices) -> Usage {
+        let took = Usage { tokens_in, tokens_out, cost: prices.cost(tokens_in, tokens_out), ..Usage::default() };
+        let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.usage += took;
+        state.reserved += took.cost - self.most;
+        drop(state);
+        self.most = took.cost;
+        self.used += took;
+        self.used
+    }
+
+    /// Leaves it at what was reserved, since nobody knows what the call took, and says all that was counted for it.
+    pub fn forfeit(self) -> Usage {
+        self.used
     }
 }
 
@@ -339,9 +358,9 @@ mod tests {
     async fn calls_are_counted_before_they_are_sent() {
         let meter = Arc::new(Meter::default());
         let two = budget(Some(2), None);
-        drop(meter.reserve(two, 0.0).await.unwrap());
-        meter.reserve(two, 0.0).await.unwrap().settle(3, 1, PRICES);
-        let error = meter.reserve(two, 0.0).await.unwrap_err();
+        drop(meter.reserve(two, 0.0, false).await.unwrap());
+        meter.reserve(two, 0.0, false).await.unwrap().settle(3, 1, PRICES);
+        let error = meter.reserve(two, 0.0, false).await.unwrap_err();
         assert_eq!(error.to_string(), "budget: 2 requests were sent, and asap.anchor.max_calls is 2");
         let expected = Usage { calls: 2, tokens_in: 3, tokens_out: 1, cost: 13.0, ..Usage::default() };
         assert_eq!(meter.usage(), expected);
@@ -351,19 +370,19 @@ mod tests {
     async fn a_call_that_could_exceed_the_cost_waits_for_those_in_flight() {
         let meter = Arc::new(Meter::default());
         let hundred = budget(None, Some(100.0));
-        let first = meter.reserve(hundred, 60.0).await.unwrap();
-        let mut second = Box::pin(meter.reserve(hundred, 60.0));
+        let first = meter.reserve(hundred, 60.0, false).await.unwrap();
+        let mut second = Box::pin(meter.reserve(hundred, 60.0, false));
         assert!(futures::poll!(&mut second).is_pending());
         first.settle(10, 2, PRICES);
         let second = second.await.unwrap();
-        let mut third = Box::pin(meter.reserve(hundred, 60.0));
+        let mut third = Box::pin(meter.reserve(hundred, 60.0, false));
         assert!(futures::poll!(&mut third).is_pending());
         // Nobody knows what it cost, so it may have cost all of it.
         drop(second);
         let error = third.await.unwrap_err();
         assert_eq!(error.kind, FailureKind::Budget);
         assert!(error.message.starts_with("90.000000 is spent, this call could cost 60.000000"), "{error}");
-        meter.reserve(hundred, 10.0).await.unwrap().settle(0, 0, PRICES);
+        meter.reserve(hundred, 10.0, false).await.unwrap().settle(0, 0, PRICES);
         assert_eq!((meter.usage().calls, meter.usage().cost), (3, 30.0));
     }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::breaker::{Account, IN_A_ROW, down};
 use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
 use super::endpoint::Endpoint;
-use super::meter::{Budget, Meter, Prices};
+use super::meter::{Budget, Meter, Prices, Usage};
 use super::request::{ChatRequest, Message};
 use super::response::{self, Failure};
 use super::retry;
@@ -92,14 +92,14 @@ impl OpenAi {
     /// Sends a request until it is answered, fails for good, or was retried often enough. What the endpoint limits is sent
     /// again for as long as it answers others.
     async fn send(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
-        let (mut sent_again, mut retries) = (0, 0);
+        let (mut used, mut retries) = (Usage::default(), 0);
         loop {
             if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
-                return Reply { outcome: Err(down), retries: sent_again, paying: None };
+                return self.end(Err(down), used, None);
             }
-            let (tried, in_flight) = self.try_once(request, callers).await;
+            let (tried, in_flight) = self.try_once(request, callers, &mut used).await;
             let Tried { failure, limited } = match tried {
-                Ok(answer) => return self.end(Ok(answer), sent_again, in_flight),
+                Ok(answer) => return self.end(Ok(answer), used, in_flight),
                 Err(tried) => tried,
             };
             let is_over = match limited {
@@ -109,11 +109,11 @@ impl OpenAi {
             if is_over {
                 let CallError { message, .. } = &failure.error;
                 let message = match &in_flight {
-                    Some(_) if sent_again > 0 => format!("{message} (retries: {sent_again})"),
+                    Some(_) if used.retries > 0 => format!("{message} (retries: {})", used.retries),
                     _ => message.clone(),
                 };
                 let outcome = Err(CallError { message, ..failure.error });
-                return self.end(outcome, sent_again, in_flight);
+                return self.end(outcome, used, in_flight);
             }
             if failure.error.kind == FailureKind::Timeout {
                 // With its retries a call may take an hour: a server that hangs is noticed before.
@@ -125,22 +125,21 @@ impl OpenAi {
                 tokio::time::sleep(retry::pause(retries, None)).await;
                 retries += 1;
             }
-            sent_again += 1;
-            self.meter.retry();
         }
     }
 
     /// What came of a request. The breaker hears of it before another may start in its place.
-    fn end(&self, outcome: Outcome, retries: u32, in_flight: Option<InFlight>) -> Reply {
+    fn end(&self, outcome: Outcome, used: Usage, in_flight: Option<InFlight>) -> Reply {
         self.record(&outcome);
-        Reply { outcome, retries, paying: in_flight.map(|in_flight| in_flight.paying) }
+        Reply { outcome, used, paying: in_flight.map(|in_flight| in_flight.paying) }
     }
 
-    /// One request, and what it holds if it was sent.
+    /// One request, and what it holds if it was sent; what that took is added to `used`.
     async fn try_once(
         &self,
         request: &ChatRequest,
         callers: &Arc<Callers>,
+        used: &mut Usage,
     ) -> (std::result::Result<Answer, Tried>, Option<InFlight>) {
         let estimate = estimated_tokens(request);
         let unsent =
@@ -149,7 +148,7 @@ impl OpenAi {
         // No token is shorter than a byte.
         let most_in = request.bytes() as u64 + TEMPLATE_TOKENS;
         let most = self.prices.cost(most_in, u64::from(request.max_tokens));
-        let reservation = match self.meter.reserve(self.budget, most).await {
+        let reservation = match self.meter.reserve(self.budget, most, used.calls > 0).await {
             Ok(reservation) => reservation,
             Err(error) => return unsent(error),
         };
@@ -163,10 +162,13 @@ impl OpenAi {
             return unsent(CallError::new(FailureKind::Unavailable, "nobody waits for the answer any longer"));
         };
         let (result, tokens) = self.post(request).await;
-        if let Some((tokens_in, tokens_out)) = tokens {
-            self.endpoint.throttle.correct(estimate, tokens_in.saturating_add(tokens_out), self.limits);
-            reservation.settle(tokens_in, tokens_out, self.prices);
-        }
+        *used += match tokens {
+            Some((tokens_in, tokens_out)) => {
+                self.endpoint.throttle.correct(estimate, tokens_in.saturating_add(tokens_out), self.limits);
+                reservation.settle(tokens_in, tokens_out, self.prices)
+            }
+            None => reservation.forfeit(),
+        };
         let result = match result {
             Err(failure) if failure.is_passing && (failure.after.is_some() || failure.is_limit()) => {
                 let limited = Some(admitted.limited(failure.after));

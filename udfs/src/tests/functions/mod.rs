@@ -6,5 +6,5 @@ mod physical_types;
 mod preflight;
 mod remembered;
 mod scored;
-mod session;
+pub mod session;
 mod tokenised_once;

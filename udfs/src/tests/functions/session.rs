@@ -26,21 +26,26 @@ pub fn session(model: &str) -> SessionContext {
 pub fn session_with(model: &str, models: &Models) -> SessionContext {
     let compressor_model = Some(golden_path("llmlingua2/xlm-roberta-large-tiny"));
     let settings = Settings { scorer_model: golden_path(model), compressor_model, ..Settings::default() };
-    build(settings, models, SessionConfig::new())
+    build(settings, models, &Llm::default(), SessionConfig::new())
 }
 
 /// A session whose batches are small, and whose prompt is the question as the goldens have it.
 pub fn session_in_partitions(model: &str, models: &Models, partitions: usize) -> SessionContext {
     let scorer_prompt = Some("{question}".to_string());
     let settings = Settings { scorer_model: golden_path(model), scorer_prompt, ..Settings::default() };
-    build(settings, models, SessionConfig::new().with_target_partitions(partitions).with_batch_size(7))
+    build(settings, models, &Llm::default(), SessionConfig::new().with_target_partitions(partitions).with_batch_size(7))
 }
 
-fn build(settings: Settings, models: &Models, config: SessionConfig) -> SessionContext {
+/// A session whose language model is this one.
+pub fn session_asking(llm: &Llm, settings: Settings) -> SessionContext {
+    build(settings, &Models::default(), llm, SessionConfig::new())
+}
+
+fn build(settings: Settings, models: &Models, llm: &Llm, config: SessionConfig) -> SessionContext {
     let config = config.with_option_extension(settings).with_information_schema(true);
     let builder = SessionStateBuilder::new().with_config(config).with_default_features();
     let mut state = plan::install(builder).build();
-    register_all(&mut state, models, &Llm::default()).unwrap();
+    register_all(&mut state, models, llm).unwrap();
     SessionContext::new_with_state(state)
 }
 

@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use asap_udfs::llm::{Llm, Usage};
 use futures::future::join_all;
+use serde_json::json;
 
-use crate::tests::llm::setup::anchoring;
+use crate::tests::functions::session::{golden_path, session_asking};
+use crate::tests::llm::setup::{Asking, anchoring, settings};
 use crate::tests::server::{Reply, Server};
 
 fn slow_server(milliseconds: u64) -> Server {
@@ -81,4 +84,60 @@ async fn money_is_counted_and_not_exceeded() {
     assert_eq!((refused.len(), server.count()), (7, 3));
     assert!(refused[0].error().unwrap().contains("asap.anchor.max_cost is 7"), "{refused:?}");
     assert!((llm.usage().cost - 6.0).abs() < 1e-9 && (rows[0].spent.own.cost - 2.0).abs() < 1e-9);
+}
+
+#[tokio::test]
+async fn what_rows_used_is_what_their_session_used() {
+    let server = Server::start(|call| match (call.number, call.prompt()) {
+        (0..2, _) => Reply::error(500, "oops"),
+        (_, "refused") => Reply::error(400, "no"),
+        (_, "endless") => Reply::Json(json!({
+            "choices": [{ "message": { "content": "It is" }, "finish_reason": "length" }],
+            "usage": { "prompt_tokens": 7, "completion_tokens": 3 },
+        })),
+        _ => Reply::After(Duration::from_millis(20), Box::new(Reply::text("add"))),
+    });
+    let prices = [("price_per_million_input_tokens", "1000000"), ("price_per_million_output_tokens", "1000000")];
+    let limits = [("max_calls", "7"), ("max_retries", "2")];
+    let (llm, anchoring) = anchoring(&server, &[prices, limits].concat());
+    let mut used = Usage::default();
+    for prompts in [["a"; 2], ["refused", "a"], ["endless"; 2], ["b", "endless"], ["c", "d"]] {
+        for row in join_all(prompts.map(|prompt| anchoring.complete(prompt))).await {
+            used += row.unwrap().spent.own;
+        }
+    }
+    // One of the last two exceeds the budget, and is no call.
+    let expected =
+        Usage { calls: 7, cache_hits: 4, retries: 2, failed: 3, tokens_in: 307, tokens_out: 33, cost: 340.0 };
+    assert_eq!((used, llm.usage(), server.count()), (expected, expected, 7));
+}
+
+#[tokio::test]
+async fn explain_analyze_shows_the_calls_that_the_session_counted() {
+    let server = Server::start(|_| Reply::text("yes"));
+    let llm = Llm::default();
+    let context = session_asking(&llm, settings(&server, &[("max_calls", "4")]));
+    let query = "EXPLAIN ANALYZE SELECT ai_complete('What is ' || value || '?') FROM generate_series(1, 10)";
+    let plan = context.sql(query).await.unwrap().to_string().await.unwrap();
+    for metric in ["calls=4", "cache_hits=0", "failed=6", "tokens_in=400", "tokens_out=40"] {
+        assert!(plan.contains(metric), "{metric}: {plan}");
+    }
+    let expected = Usage { calls: 4, failed: 6, tokens_in: 400, tokens_out: 40, ..Usage::default() };
+    assert_eq!(llm.usage(), expected);
+}
+
+#[tokio::test]
+async fn an_estimate_counts_the_same_for_rows_and_session() {
+    let server = Server::start(|_| Reply::Hang);
+    let mut settings = settings(&server, &[("price_per_million_output_tokens", "1000000")]);
+    settings.scorer_model = golden_path("qwen2");
+    let llm = Llm::estimate(None);
+    let asking = Asking::of(&llm, &settings);
+    let mut used = Usage::default();
+    for answer in ["2", "2", "two"] {
+        used += asking.anchor(Some("1 + 1?"), Some(answer)).await.unwrap().spent.own;
+    }
+    used += asking.coarse(Some("1 + 1.\n\nThat is 2."), Some("add")).await.unwrap().spent.own;
+    assert_eq!((used, used.calls, used.cache_hits, server.count()), (llm.usage(), 3, 1, 0));
+    assert!(used.tokens_in > 0 && used.cost > 0.0, "{used:?}");
 }
