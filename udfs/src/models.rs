@@ -267,3 +267,22 @@ impl Hash for Models {
         Arc::as_ptr(&self.loaded).hash(state);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn what_has_ended_is_not_given_to_the_next_query_though_one_still_holds_it() {
+        let mut slot = Slot::<u8, AtomicBool>::default();
+        let get = |slot: &Slot<u8, AtomicBool>| slot.get(&1, |is_over| is_over.load(Ordering::Relaxed));
+        let (first, second) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        slot.put(1, &first);
+        assert!(get(&slot).is_some_and(|found| Arc::ptr_eq(&found, &first)));
+        first.store(true, Ordering::Relaxed);
+        assert!(get(&slot).is_none());
+        slot.put(1, &second);
+        assert!(get(&slot).is_some_and(|found| Arc::ptr_eq(&found, &second)));
+    }
+}

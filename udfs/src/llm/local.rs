@@ -66,6 +66,12 @@ impl LocalModel {
         Ok(Self { requests: Some(requests), thread: Some(thread), fingerprint })
     }
 
+    /// A model whose thread panics at the first request.
+    #[cfg(test)]
+    pub(super) fn fragile() -> std::io::Result<Self> {
+        Self::spawn(String::new(), (), |(), _, _| panic!("no such luck"))
+    }
+
     /// Whether its thread has ended.
     pub fn is_over(&self) -> bool {
         self.requests.as_ref().is_none_or(mpsc::Sender::is_closed)
@@ -251,7 +257,7 @@ mod tests {
     #[tokio::test]
     async fn a_panic_ends_the_query_and_is_no_rows_failure() {
         let request = request();
-        let model = LocalModel::spawn(String::new(), (), |(), _, _| panic!("no such luck")).unwrap();
+        let model = LocalModel::fragile().unwrap();
         for _ in 0..2 {
             let error = model.answer(request.clone()).await.unwrap_err();
             assert_eq!(error.kind, FailureKind::EndpointDown);

@@ -320,3 +320,49 @@ fn innermost(error: &reqwest::Error) -> String {
     }
     cause.to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flights::Flights;
+    use crate::tests::server::{Reply as Served, Server};
+
+    /// Much longer than it takes on a busy machine, and much shorter than the pause that is asked for.
+    const SOON: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn who_waits_through_a_pause_holds_no_slot_and_is_gone_when_nobody_waits_for_it() {
+        let after = vec![("retry-after", "600".to_string())];
+        let server = Server::start(move |_| Served::Status(429, after.clone(), String::new()));
+        let base_url = Url::parse(&server.base_url()).unwrap();
+        let chat = OpenAi::new(&Settings::default(), &base_url, None, Arc::default()).unwrap();
+        let request = ChatRequest {
+            model: "m".to_string(),
+            messages: Vec::new(),
+            temperature: 0.0,
+            top_p: 1.0,
+            max_tokens: 1,
+            attempt: 1,
+            template_hash: String::new(),
+        };
+        let (flights, throttle) = (Flights::default(), Arc::clone(&chat.endpoint.throttle));
+        let asking = |callers| async move { drop(chat.chat(&request, &callers).await) };
+        let mut waiting = Box::pin(flights.join(0, asking));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        let no_slot_is_held = async {
+            while server.answered() == 0 || throttle.in_flight() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, no_slot_is_held).await.unwrap();
+        assert!(futures::poll!(&mut waiting).is_pending());
+        drop(waiting);
+        let it_is_gone = async {
+            while flights.any() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, it_is_gone).await.unwrap();
+        assert_eq!(server.count(), 1);
+    }
+}

@@ -142,6 +142,12 @@ impl Throttle {
         is_anew
     }
 
+    /// Calls in flight now.
+    #[cfg(test)]
+    pub fn in_flight(&self) -> u32 {
+        self.state().in_flight
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,4 +4,4 @@
 mod fence;
 mod functions;
 mod llm;
-mod server;
+pub(crate) mod server;
