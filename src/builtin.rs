@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Each pipeline's name and SQL.
-const PIPELINES: [(&str, &str); 16] = [
+const PIPELINES: &[(&str, &str)] = &[
     ("asap", include_str!("../pipelines/sql/asap.sql")),
     ("recommended", include_str!("../pipelines/sql/recommended.sql")),
     ("without_anchor", include_str!("../pipelines/sql/without_anchor.sql")),
@@ -22,6 +22,19 @@ const PIPELINES: [(&str, &str); 16] = [
     ("examples", include_str!("../pipelines/sql/examples.sql")),
 ];
 
+/// The names of the pipelines that asap brings.
+fn names() -> Vec<&'static str> {
+    PIPELINES.iter().map(|(name, _)| *name).collect()
+}
+
+/// What `asap run --help` says of its pipeline.
+pub fn help() -> String {
+    let names = names().join(", ");
+    // The last two are joined by a word.
+    let names = names.rsplit_once(", ").map_or(names.clone(), |(first, last)| format!("{first} or {last}"));
+    format!("The pipeline: a file with one SELECT over the table corpus, or one that asap brings: {names}")
+}
+
 /// The SQL of a pipeline that asap brings, else of a file.
 ///
 /// # Errors
@@ -31,7 +44,7 @@ pub fn pipeline(named: &str) -> Result<String, String> {
         return Ok(sql.to_string());
     }
     std::fs::read_to_string(named).map_err(|error| {
-        let brought = PIPELINES.map(|(name, _)| name).join(", ");
+        let brought = names().join(", ");
         match Path::new(named).exists() {
             true => format!("cannot read the pipeline {named}: {error}"),
             false => format!("there is no file {named}, and asap brings no pipeline of that name: it brings {brought}"),

@@ -42,10 +42,7 @@ or nothing to do, 1 failed, 2 usage or settings, 3 a file failed or too many row
 first, 75 try later."
 )]
 pub struct RunArgs {
-    /// The pipeline: a file with one SELECT over the table corpus, or one that asap brings: asap, recommended,
-    /// without_anchor, without_surprisal, random, truncate, spirit, spirit_greedy, step_entropy, selective_context, attribution,
-    /// answer_gain, earliest_correct, llmlingua2, tokenskip or examples
-    #[arg(value_name = "PIPELINE")]
+    #[arg(value_name = "PIPELINE", help = builtin::help())]
     pipeline: String,
     /// Print the pipeline and end
     #[arg(long)]
