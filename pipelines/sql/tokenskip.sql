@@ -1,20 +1,18 @@
 -- TokenSkip (Xia et al. 2025): each chain is compressed by LLMLingua-2 (asap.compressor.model) to a share gamma that is drawn
 -- for its row, and the prompt says the share, so that a model learns to answer at any. The budget does not matter here.
-SELECT source, id, question, compressed AS cot, cot AS original_cot, answer, gamma,
-    cot_tokens(cot) AS original_tokens, cot_tokens(compressed) AS pruned_tokens,
-    cot_prompt(input) AS prompt, [named_struct('role', 'assistant', 'content', output)] AS completion,
-    array_concat(cot_prompt(input), [named_struct('role', 'assistant', 'content', output)]) AS messages,
-    coalesce(status, CASE WHEN compressed IS NULL THEN 'not_pruned' WHEN compressed = '' THEN 'emptied' END) AS status,
-    coalesce(error, CASE WHEN coalesce(compressed, '') = '' THEN 'no word of the chain is left' END) AS error
-FROM (
-    SELECT *, CASE gamma WHEN '1.0' THEN question ELSE concat(question, '<|eot_id|>', gamma, '<|eot_id|>') END AS input,
-        concat(compressed, E'\n\nThe final answer is: $\\boxed{', coalesce(cot_answer(answer), answer), '}$') AS output
-    FROM (
-        SELECT *, cot_llmlingua2(cot, CAST(gamma AS DOUBLE)) AS compressed
-        FROM (
-            SELECT *, ['1.0', '0.9', '0.8', '0.7', '0.6', '0.5'][1 + (16 * strpos('0123456789abcdef', substr(hash, 1, 1))
+SELECT * EXCEPT (input, output)
+    REPLACE (cot_prompt(input) AS prompt, output AS completion, array_concat(cot_prompt(input), output) AS messages)
+FROM pruned((
+    WITH hashed AS (SELECT *, md5(concat('42', question, cot)) AS hash FROM corpus),
+    drawn AS (
+        SELECT * EXCEPT (hash),
+            ['1.0', '0.9', '0.8', '0.7', '0.6', '0.5'][1 + (16 * strpos('0123456789abcdef', substr(hash, 1, 1))
                 + strpos('0123456789abcdef', substr(hash, 2, 1))) % 6] AS gamma
-            FROM (SELECT *, md5(concat('42', question, cot)) AS hash FROM corpus)
-        )
-    )
-)
+        FROM hashed
+    ),
+    skipped AS (SELECT *, cot_llmlingua2(cot, CAST(gamma AS DOUBLE)) AS compressed FROM drawn)
+    SELECT *, CASE gamma WHEN '1.0' THEN question ELSE concat(question, '<|eot_id|>', gamma, '<|eot_id|>') END AS input,
+        [named_struct('role', 'assistant', 'content',
+            concat(compressed, E'\n\nThe final answer is: $\\boxed{', coalesce(cot_answer(answer), answer), '}$'))] AS output
+    FROM skipped
+))

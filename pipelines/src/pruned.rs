@@ -1,4 +1,5 @@
-//! `pruned((SELECT …) [, 'stage'])`: what every method has in common, around a query that says which steps it keeps.
+//! `pruned((SELECT …) [, 'stage'])`: what every method has in common, around a query that says which steps it keeps, or
+//! gives the chain compressed.
 //!
 //! ```text
 //!   SELECT * FROM pruned((SELECT *, cot_truncate(…) AS kept FROM corpus), 'truncate')
@@ -26,13 +27,17 @@ use crate::run::plan::CORPUS;
 
 /// The columns of `corpus` that it reads; the query may compute any of them anew.
 const READ: [&str; 7] = ["source", "id", "question", "cot", "answer", "status", "error"];
-/// The columns by which the query says what it did.
-const METHOD: [&str; 4] = ["kept", "direct", "coarse", "surprisal"];
+/// The columns by which a query says which steps it keeps.
+const OF_STEPS: [&str; 4] = ["kept", "direct", "coarse", "surprisal"];
+/// The columns by which a query gives the chain as a text.
+const OF_TEXT: [&str; 3] = ["compressed", "direct", "coarse"];
 
 /// The relation function `pruned`. Its query returns the columns of `corpus`, beside them `kept` (the places of the steps
 /// that stay, from 1) and, where the method has them, `direct` (of `cot_anchor`), `coarse` (of `cot_coarse`; then `kept`
-/// counts the steps of `coarse['cot']`, else those of `cot`) and `surprisal` (a score of each of these steps). What else it
-/// computes is passed on; what it only takes over from its table is not, as a run adds that itself.
+/// counts the steps of `coarse['cot']`, else those of `cot`) and `surprisal` (a score of each of these steps). A method that
+/// does not choose among steps returns `compressed` in place of `kept`, the chain as a text; then no `surprisal` is read, and
+/// the result has no `steps`. What else it computes is passed on; what it only takes over from its table is not, as a run adds
+/// that itself.
 #[derive(Debug, Default)]
 pub struct Pruned;
 
@@ -95,12 +100,6 @@ fn check_columns(schema: &DFSchema) -> Result<()> {
             unread.join(", ")
         );
     }
-    if missing(&"kept") {
-        return plan_err!(
-            "the query of pruned lacks kept, the places of the steps that stay: add it, such as \
-             cot_refine(cot_steps(cot), cot_surprisal(question, cot_steps(cot))) AS kept"
-        );
-    }
     Ok(())
 }
 
@@ -113,20 +112,14 @@ fn plan(query: LogicalPlan, stage: Option<String>, context: &mut dyn RelationPla
         .map(|field| field.name().as_str())
         .filter(|name| !is_taken_over(&query, name))
         .collect();
-    let method = Method::of(query.schema(), &computed)?;
-    let Some(stage) = stage.or_else(|| method.surprisal.then(|| "'surprisal'".to_string())) else {
-        return plan_err!(
-            "the query of pruned computes no surprisal, so the stage that drops steps has no name: give it one, such as \
-             pruned((SELECT …), 'random')"
-        );
-    };
-    let is_own = |name: &&str| !READ.contains(name) && !METHOD.contains(name);
+    let method = Method::of(query.schema(), &computed, stage)?;
+    let is_own = |name: &&str| !READ.contains(name) && !method.reads().contains(name);
     let own: Vec<String> = computed.into_iter().filter(is_own).map(str::to_string).collect();
 
     let mut columns: Vec<Expr> = query.schema().columns().into_iter().map(Expr::Column).collect();
     columns.extend(planned(&method.working_columns(), query.schema(), context)?);
     let working = LogicalPlanBuilder::from(query).project(columns)?.build()?;
-    let mut columns = planned(&method.columns(&stage), working.schema(), context)?;
+    let mut columns = planned(&method.columns(), working.schema(), context)?;
     let added: HashSet<String> = columns.iter().map(|column| column.schema_name().to_string()).collect();
     let twice: Vec<&str> = own.iter().map(String::as_str).filter(|name| added.contains(*name)).collect();
     if !twice.is_empty() {
@@ -168,15 +161,17 @@ fn is_taken_over(plan: &LogicalPlan, name: &str) -> bool {
     is_taken_over(input, name)
 }
 
-/// Which columns the query computes beside `kept`.
+/// What the query says of the pruned chain, and which columns it computes beside.
 struct Method {
+    /// The name of the stage that drops steps, as a literal of SQL; none where the chain is compressed as a text.
+    stage: Option<String>,
     direct: bool,
     coarse: bool,
     surprisal: bool,
 }
 
 impl Method {
-    fn of(schema: &DFSchema, computed: &[&str]) -> Result<Self> {
+    fn of(schema: &DFSchema, computed: &[&str], stage: Option<String>) -> Result<Self> {
         for (call, function) in [("direct", "cot_anchor"), ("coarse", "cot_coarse")] {
             if !computed.contains(&call) {
                 continue;
@@ -190,11 +185,38 @@ impl Method {
             }
         }
         let is_computed = |name| computed.contains(&name);
-        Ok(Self { direct: is_computed("direct"), coarse: is_computed("coarse"), surprisal: is_computed("surprisal") })
+        let (direct, coarse) = (is_computed("direct"), is_computed("coarse"));
+        if is_computed("compressed") && !is_computed("kept") {
+            check_compressed(schema, stage.as_deref())?;
+            return Ok(Self { stage: None, direct, coarse, surprisal: false });
+        }
+        if !schema.has_column_with_unqualified_name("kept") {
+            return plan_err!(
+                "the query of pruned lacks kept, the places of the steps that stay: add it, such as \
+                 cot_refine(cot_steps(cot), cot_surprisal(question, cot_steps(cot))) AS kept; or, where steps are not what \
+                 is chosen, compressed, the chain as a text"
+            );
+        }
+        let surprisal = is_computed("surprisal");
+        let Some(stage) = stage.or_else(|| surprisal.then(|| "'surprisal'".to_string())) else {
+            return plan_err!(
+                "the query of pruned computes no surprisal, so the stage that drops steps has no name: give it one, such as \
+                 pruned((SELECT …), 'random')"
+            );
+        };
+        Ok(Self { stage: Some(stage), direct, coarse, surprisal })
+    }
+
+    /// The columns of the query that say what it did; the others are passed on.
+    fn reads(&self) -> &'static [&'static str] {
+        if self.stage.is_some() { &OF_STEPS } else { &OF_TEXT }
     }
 
     /// What several columns are computed of, in SQL.
     fn working_columns(&self) -> Vec<String> {
+        if self.stage.is_none() {
+            return vec!["compressed AS __pruned".to_string()];
+        }
         let steps = if self.coarse { "cot_steps(coarse['cot'])" } else { "cot_steps(cot)" };
         // What is equal among them is computed once.
         let mut columns = vec![
@@ -209,7 +231,7 @@ impl Method {
     }
 
     /// The columns of the result, in SQL.
-    fn columns(&self, stage: &str) -> Vec<String> {
+    fn columns(&self) -> Vec<String> {
         let or_null = |has: bool, column: &'static str| if has { column } else { "NULL" };
         let mut columns = vec![
             "source AS source".to_string(),
@@ -218,23 +240,31 @@ impl Method {
             "__pruned AS cot".to_string(),
             "cot AS original_cot".to_string(),
             "answer AS answer".to_string(),
-            format!("{} AS anchor", if self.direct { "direct['thought']" } else { "CAST(NULL AS VARCHAR)" }),
         ];
+        // Of a text there are no columns of stages that it did not go through.
+        if self.direct || self.stage.is_some() {
+            columns
+                .push(format!("{} AS anchor", if self.direct { "direct['thought']" } else { "CAST(NULL AS VARCHAR)" }));
+        }
         if self.direct || self.coarse {
             columns.push(format!("{} AS anchor_tokens_in", self.of_calls("tokens_in").join(" + ")));
             columns.push(format!("{} AS anchor_tokens_out", self.of_calls("tokens_out").join(" + ")));
             columns.push(format!("{} AS cached", self.of_calls("cached").join(" AND ")));
         }
-        columns.extend([
-            "cot_tokens(cot) AS original_tokens".to_string(),
-            format!("cot_tokens({}) AS coarse_tokens", if self.coarse { "coarse['cot']" } else { "cot" }),
-            "cot_tokens(__pruned) AS pruned_tokens".to_string(),
-            format!(
+        columns.push("cot_tokens(cot) AS original_tokens".to_string());
+        if self.coarse || self.stage.is_some() {
+            columns.push(format!("cot_tokens({}) AS coarse_tokens", if self.coarse { "coarse['cot']" } else { "cot" }));
+        }
+        columns.push("cot_tokens(__pruned) AS pruned_tokens".to_string());
+        if let Some(stage) = &self.stage {
+            columns.push(format!(
                 "cot_trace(__steps, {}, {}, {}, kept, {stage}) AS steps",
                 or_null(self.coarse, "coarse['kept']"),
                 or_null(self.coarse, "coarse['similarity']"),
                 or_null(self.surprisal, "surprisal"),
-            ),
+            ));
+        }
+        columns.extend([
             "cot_prompt(question) AS prompt".to_string(),
             "cot_completion(__pruned, answer) AS completion".to_string(),
             "array_concat(cot_prompt(question), cot_completion(__pruned, answer)) AS messages".to_string(),
@@ -262,13 +292,16 @@ impl Method {
                 "'surprisal has not one score for each of the steps that kept counts'",
             ));
         }
-        faults.push((
-            "__pruned IS NULL",
-            "'not_pruned'",
-            "'kept is NULL or names a step that the chain does not have'",
-        ));
+        let [none, empty] = match self.stage {
+            Some(_) => [
+                "'kept is NULL or names a step that the chain does not have'",
+                "'kept is empty: every step was dropped (steps are cut at blank lines, and one that is longer than the budget never fits)'",
+            ],
+            None => ["'no word of the chain is left'"; 2],
+        };
+        faults.push(("__pruned IS NULL", "'not_pruned'", none));
         // An example without a thought would teach not to think.
-        faults.push(("__pruned = ''", "'emptied'", "'kept is empty: every step was dropped (steps are cut at blank lines, and one that is longer than the budget never fits)'"));
+        faults.push(("__pruned = ''", "'emptied'", empty));
         let (mut status_case, mut error_case) = ("CASE".to_string(), "CASE".to_string());
         for (when, status, error) in faults {
             status_case += &format!(" WHEN {when} THEN {status}");
@@ -283,6 +316,18 @@ impl Method {
     fn of_calls(&self, field: &str) -> Vec<String> {
         let calls = [(self.direct, "direct"), (self.coarse, "coarse")];
         calls.iter().filter(|(is_made, _)| *is_made).map(|(_, call)| format!("{call}['{field}']")).collect()
+    }
+}
+
+/// Checks a query that gives the chain as a text.
+fn check_compressed(schema: &DFSchema, stage: Option<&str>) -> Result<()> {
+    let found = schema.field_with_unqualified_name("compressed")?.data_type();
+    if !found.is_string() {
+        return plan_err!("the query of pruned computes compressed, which must be the chain as a text, found {found}");
+    }
+    match stage {
+        Some(stage) => plan_err!("a compressed chain has no steps that a stage {stage} could drop: leave the name out"),
+        None => Ok(()),
     }
 }
 

@@ -189,6 +189,25 @@ fn the_table_of_functions_is_what_they_say_of_themselves() {
     assert!(front.contains(&format!("{} functions", rows.len())), "{} functions", rows.len());
 }
 
+/// Each file of `pipelines/sql` says its method and no more, and is in the program and in the README's table.
+#[test]
+fn pipelines_that_are_brought_are_short_and_named() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = fs::read_to_string(root.join("pipelines/README.md")).unwrap();
+    let (_, table) = readme.split_once("| pipeline | what goes first").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let workplace = Workplace::new();
+    for file in fs::read_dir(root.join("pipelines/sql")).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let sql = fs::read_to_string(&path).unwrap();
+        let lines = sql.lines().filter(|line| !line.starts_with("--")).count();
+        assert!(lines <= 20, "{name} has {lines} lines besides its comment: what many methods do is pruned's");
+        assert_eq!(workplace.run(&["run", name, "--print"]).ok(), sql, "src/builtin.rs has no line for {name}");
+        assert!(table.contains(&format!("`{name}`")), "the table of pipelines/README.md has no line for {name}");
+    }
+}
+
 /// What the READMEs tell trainers to read is in an export.
 #[test]
 fn trainers_find_their_columns() {
