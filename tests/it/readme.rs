@@ -189,6 +189,28 @@ fn the_table_of_functions_is_what_they_say_of_themselves() {
     assert!(front.contains(&format!("{} functions", rows.len())), "{} functions", rows.len());
 }
 
+/// What the READMEs name in a file, as [`Type::function`](file.rs), is there.
+#[test]
+fn what_is_named_in_a_file_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let named = regex::Regex::new(r"\[`([^`]+)`\]\(([^)]+\.rs)\)").unwrap();
+    let mut found = 0;
+    for readme in
+        ["README.md", "src/README.md", "pipelines/README.md", "udfs/README.md"].map(|readme| root.join(readme))
+    {
+        let text = fs::read_to_string(&readme).unwrap();
+        for [name, file] in named.captures_iter(&text).map(|captures| captures.extract().1) {
+            let path = readme.parent().unwrap().join(file);
+            let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let last = name.rsplit("::").next().unwrap();
+            let is_named = regex::Regex::new(&format!(r"\b{last}\b")).unwrap().is_match(&source);
+            assert!(is_named, "{} names {name}, which is not in {file}", readme.display());
+            found += 1;
+        }
+    }
+    assert!(found > 10, "{found} names");
+}
+
 /// Each file of `pipelines/sql` says its method and no more, and is in the program and in the README's table.
 #[test]
 fn pipelines_that_are_brought_are_short_and_named() {
