@@ -10,7 +10,10 @@
     feed.load_state_dict(torch.load("feed.pt"))         # the next one comes next, whatever was read ahead
 
 `position_ids` begin anew at each example. transformers keeps examples apart by them with `attn_implementation` "sdpa" or
-"flash_attention_2". With several trainers every one gives its rank and their number.
+"flash_attention_2". With several trainers every one gives its rank and their number; some may have a few steps more.
+
+The Trainer of transformers takes the next step before it trains on one: what `state_dict()` said a step ago is the place
+behind it there.
 """
 
 import subprocess
