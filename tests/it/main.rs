@@ -11,6 +11,7 @@ mod extractive;
 mod feed;
 mod first_hour;
 mod generate;
+mod imports;
 mod labels;
 mod lake;
 mod outputs;

@@ -17,9 +17,9 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_expr_common::physical_expr::{DynEq, DynHash};
 
+use crate::call_metrics::CallMetrics;
 use crate::columns::Columns;
 use crate::declaration::Declaration;
-use crate::plan::CallMetrics;
 
 /// What a function needs to be there before its query begins. Equal ones are those whose `Eq` says so; the engine merges
 /// equal calls.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`functions`] | one file per SQL function: its declaration and what it gives for a row |
 //! | [`function`] | as what a function is registered: what it needs, computes, and which calls it makes |
+//! | [`call_metrics`] | what EXPLAIN ANALYZE shows of calls |
 //! | [`declaration`], [`columns`], [`output`] | what SQL knows of a function, its arguments row by row, its results |
 //! | [`anchor`] | who writes direct thoughts, prunes by them, and answers prompts |
 //! | [`llm`] | asking a language model: limiting, paying, keeping |
@@ -19,6 +20,7 @@
 
 pub mod anchor;
 mod cache_reservation;
+pub mod call_metrics;
 pub mod columns;
 mod cores;
 pub mod declaration;

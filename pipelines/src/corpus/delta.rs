@@ -13,9 +13,9 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use sha2::{Digest, Sha256};
 use url::Position;
 
-use super::listing::{self, CorpusFile, InTable};
+use super::file::{CorpusFile, InTable};
 use super::source::Source;
-use super::{footer, lake};
+use super::{footer, lake, listing};
 use crate::location;
 use crate::log::{DeletionVector, Followed, LiveFile, Since};
 

@@ -12,8 +12,8 @@ use datafusion::logical_expr::expr::LambdaVariable;
 use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{Expr, cast, lambda, lit, when};
 
+use super::expressions::{column, length, text};
 use super::path::item;
-use super::reading::{column, length, text};
 use super::rules::COMPLETE;
 use super::shape::Generations;
 

@@ -25,7 +25,7 @@ use serde_json::Value;
 use tempfile::{NamedTempFile, TempPath};
 use tokio::io::AsyncWriteExt;
 
-use super::CorpusFile;
+use super::file::{CorpusFile, Temporary};
 
 /// Rows of a row group, of which slices are made.
 const ROW_GROUP_ROWS: usize = 1024;
@@ -35,22 +35,6 @@ const BATCH_ROWS: usize = 256;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// Compresses at hundreds of megabytes a second.
 const ZSTD_LEVEL: i32 = 1;
-
-/// A temporary file, which goes with its last owner.
-#[derive(Debug, Clone)]
-pub struct Temporary {
-    file: Arc<TempPath>,
-    /// What to tell the user of the file that it was made of.
-    pub(super) note: Option<String>,
-}
-
-impl PartialEq for Temporary {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.file, &other.file)
-    }
-}
-
-impl Eq for Temporary {}
 
 /// Whether the name of a file says that it holds an object a line.
 pub(super) fn is_lines(name: &str) -> bool {

@@ -38,7 +38,9 @@
 
 mod deletion_vector;
 mod delta;
+mod expressions;
 mod failure;
+mod file;
 mod footer;
 mod function;
 mod generations;
@@ -82,10 +84,9 @@ use object_store::ObjectStore;
 
 pub use delta::{Former, Table};
 pub use failure::FileFailure;
+pub use file::{CorpusFile, InTable, Temporary};
 pub use function::CorpusFunction;
 pub use guard::is_guarded;
-pub use json::Temporary;
-pub use listing::{CorpusFile, InTable};
 pub use mapping::ColumnMapping;
 pub use originals::Fit;
 pub use read_slices::ReadSlices;

@@ -8,7 +8,7 @@ use datafusion::functions::core::expr_fn::get_field;
 use datafusion::functions_nested::expr_fn::{array_element, array_to_string};
 use datafusion::logical_expr::{Expr, lit};
 
-use super::reading::column;
+use super::expressions::column;
 
 /// A column, and the fields that lead to a value in it: `responses.0.content`. Of a list it is the first item.
 #[derive(Debug, Clone, PartialEq, Eq)]

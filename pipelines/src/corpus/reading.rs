@@ -5,18 +5,18 @@ use std::sync::Arc;
 use asap_kernels::tags;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::Session;
-use datafusion::common::{Column, Result, plan_datafusion_err, plan_err};
+use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions::regex::expr_fn::regexp_like;
 use datafusion::functions::string::expr_fn::{concat, contains, starts_with};
 use datafusion::functions::unicode::expr_fn::character_length;
 use datafusion::functions_nested::array_first::array_first;
-use datafusion::functions_nested::expr_fn::{array_element, array_length};
+use datafusion::functions_nested::expr_fn::array_element;
 use datafusion::logical_expr::expr::LambdaVariable;
 use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{Expr, ScalarUDF, cast, lambda, lit, not, when};
-use datafusion::scalar::ScalarValue;
 
+use super::expressions::{column, length, null_text, text};
 use super::generations::{Chosen, first_correct};
 use super::path::item;
 use super::rendered::{self, RENDERED};
@@ -24,19 +24,6 @@ use super::shape::{Question, Response, Shape};
 
 /// Tags that no answer holds: where one does, nobody knows where the chain ends.
 const TAGS: [&str; 2] = ["<think>", "</think>"];
-
-/// A column by its name, whatever characters that has.
-pub(super) fn column(name: &str) -> Expr {
-    Expr::Column(Column::from_name(name))
-}
-
-pub(super) fn text(expr: Expr) -> Expr {
-    cast(expr, DataType::Utf8)
-}
-
-pub(super) fn null_text() -> Expr {
-    lit(ScalarValue::Utf8(None))
-}
 
 /// The functions of asap that a view is built of.
 pub(super) struct Functions {
@@ -223,7 +210,7 @@ impl Reading {
     }
 }
 
-pub(super) fn is_blank(text: &Expr) -> Expr {
+fn is_blank(text: &Expr) -> Expr {
     text.clone().is_null().or(not(regexp_like(text.clone(), lit(r"\S"), None)))
 }
 
@@ -280,8 +267,4 @@ fn more_than_one_exchange(shape: &Shape, functions: &Functions) -> Result<Option
         }
     };
     Ok(Some(when(is_long, concat(found)).end()?))
-}
-
-pub(super) fn length(list: Expr) -> Expr {
-    coalesce(vec![array_length(list), lit(0_u64)])
 }

@@ -8,7 +8,7 @@ use datafusion::functions_nested::expr_fn::array_element;
 use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{Expr, lit, when};
 
-use super::reading::text;
+use super::expressions::text;
 
 /// The column in which such prompts are published.
 pub(super) const RENDERED: &str = "prompt";

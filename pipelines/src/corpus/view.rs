@@ -24,7 +24,8 @@ use datafusion::functions::string::expr_fn::concat;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 use datafusion::scalar::ScalarValue;
 
-use super::reading::{Fault, Functions, Read, Reading, Tagged, column, null_text, text};
+use super::expressions::{column, null_text, text};
+use super::reading::{Fault, Functions, Read, Reading, Tagged};
 use super::shape::{self, Response, Shape};
 use super::table::{FILE_COLUMN, FilesTable, ROW_COLUMN};
 

@@ -19,7 +19,8 @@ use futures::StreamExt;
 use object_store::path::Path;
 use url::Url;
 
-use asap_udfs::plan::{CallMetrics, FenceExec};
+use asap_udfs::call_metrics::CallMetrics;
+use asap_udfs::plan::FenceExec;
 
 use super::ledger::{ATTEMPT, Attempt, SliceName};
 use super::progress::Progress;

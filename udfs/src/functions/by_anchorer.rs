@@ -13,11 +13,11 @@ use futures::future::{BoxFuture, try_join_all};
 
 use super::needs::{SessionModels, equal_by_models};
 use crate::anchor::{Anchorer, Row, Spent};
+use crate::call_metrics::CallMetrics;
 use crate::columns::Args;
 use crate::declaration::Declaration;
 use crate::function::{AsyncCall, CallRows, Prepare};
 use crate::llm::{self, Statement, Usage};
-use crate::plan::CallMetrics;
 use crate::settings::{OnError, Settings};
 
 /// A function whose rows are answered by the session's [`Anchorer`].

@@ -12,13 +12,13 @@ use datafusion::common::{Result, exec_err};
 use datafusion::execution::TaskContext;
 
 use super::needs::{SessionModels, equal_by_models};
+use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, Columns, NoValue, nullable};
 use crate::cores;
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::function::{AsyncCall, CallRows, Prepare};
 use crate::models::failed;
 use crate::output::list_of;
-use crate::plan::CallMetrics;
 use crate::settings::{OnError, Settings};
 
 /// Rows that wait for the model at once: enough to fill its runs.

@@ -8,13 +8,13 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 
 use super::needs::SessionModels;
+use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, NoValue, nullable};
 use crate::cores;
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::function::{AsyncCall, CallRows, Prepare};
 use crate::models::failed;
 use crate::output::Output;
-use crate::plan::CallMetrics;
 use crate::settings::Settings;
 
 /// Rows that are compressed together: their chunks keep all cores busy, and a query that is left ends soon.

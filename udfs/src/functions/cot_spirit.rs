@@ -11,12 +11,12 @@ use futures::future::try_join_all;
 
 use super::by_score::why;
 use super::needs::{Budget, Needs, SessionModels};
+use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, nullable};
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::function::{AsyncCall, CallRows, Prepare};
 use crate::models::failed;
 use crate::output::{Numbers, Output};
-use crate::plan::CallMetrics;
 use crate::settings::{OnError, Settings};
 
 /// Rows that wait for the model at once: one is read while another is tokenised.

@@ -17,9 +17,9 @@ use datafusion::physical_plan::{
     Statistics, StatisticsArgs,
 };
 
-use super::metrics::CallMetrics;
 use super::planned::PlannedCall;
 use super::window::{InFlight, Level};
+use crate::call_metrics::CallMetrics;
 
 /// Makes calls for each row of its input, a bounded window of rows at once, and adds their results as columns behind
 /// the input's. Rows keep their order and their partition.

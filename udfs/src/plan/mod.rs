@@ -8,13 +8,11 @@
 //! | `first_rows` | sorting before calls where only the first rows are wanted |
 //! | `node`, `planner`, `planned`, `exec` | the fence in a logical and a physical plan, and the way from one to the other |
 //! | `window` | rows in flight |
-//! | `metrics` | what EXPLAIN ANALYZE shows of calls |
 //! | `codec` | fences as bytes |
 
 mod codec;
 mod exec;
 mod first_rows;
-mod metrics;
 mod node;
 mod planned;
 mod planner;
@@ -30,7 +28,6 @@ use datafusion::execution::SessionStateBuilder;
 pub use codec::{FenceLogicalCodec, FencePhysicalCodec};
 pub use exec::FenceExec;
 pub use first_rows::SortBeforeCalls;
-pub use metrics::CallMetrics;
 pub use node::Fence;
 pub use planner::{FencePlanner, FenceQueryPlanner};
 pub use preflight::{Asked, Preflight, asked, calling_part};

@@ -28,8 +28,8 @@ use futures::future::{BoxFuture, try_join_all};
 use futures::stream::FuturesOrdered;
 use futures::{FutureExt, Stream, StreamExt};
 
-use super::metrics::CallMetrics;
 use super::planned::PlannedCall;
+use crate::call_metrics::CallMetrics;
 use crate::columns::Columns;
 use crate::function::CallRows;
 

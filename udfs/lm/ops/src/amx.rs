@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 
 use half::bf16;
 
-use super::bf16::{Line, PAIRS_AT_ONCE, PANEL};
-use super::gemm::Update;
+use super::lines::{Line, PAIRS_AT_ONCE, PANEL};
+use super::matrix::Update;
 
 /// Rows, and outputs, of a block: two tiles of each, for four tiles of sums.
 pub const BLOCK: usize = 32;

@@ -1,12 +1,8 @@
 //! Which instructions multiply by weights in bf16: what is fastest differs from one CPU to the next.
 
-use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
+use std::time::Duration;
 
-use half::bf16;
-
-use super::bf16::Bf16Matrix;
-use super::gemm::Update;
 #[cfg(target_arch = "x86_64")]
 use super::{amx, dots};
 
@@ -36,29 +32,17 @@ impl Arithmetic {
         vec![Self::Widened]
     }
 
-    /// The fastest of them, tried once in a process for some milliseconds: dot products of bf16 are twice as fast as those of
-    /// f32 on some CPUs, and slower on others.
-    pub fn fastest() -> Self {
-        static FASTEST: LazyLock<Arithmetic> = LazyLock::new(|| {
+    /// The fastest of them by the time of a product, tried once in a process for some milliseconds: dot products of bf16 are
+    /// twice as fast as those of f32 on some CPUs, and slower on others.
+    pub fn fastest(time: fn(Self) -> Duration) -> Self {
+        static FASTEST: OnceLock<Arithmetic> = OnceLock::new();
+        *FASTEST.get_or_init(|| {
             // In turns, so that what else the CPU does meets all of them.
-            let trials = (0..TRIALS).flat_map(|_| Arithmetic::here());
-            trials.min_by_key(|arithmetic| arithmetic.time()).unwrap_or(Arithmetic::Widened)
-        });
-        *FASTEST
-    }
-
-    /// The time of a product.
-    fn time(self) -> Duration {
-        let matrix = Bf16Matrix::pack(&vec![bf16::ONE; WIDTH * WIDTH], WIDTH, WIDTH);
-        let (x, mut to) = (vec![0.5; ROWS * WIDTH], vec![0.0; ROWS * WIDTH]);
-        let begun = Instant::now();
-        matrix.multiply_by(self, &x, &mut to, Update::Replace);
-        begun.elapsed()
+            let trials = (0..TRIALS).flat_map(|_| Self::here());
+            trials.min_by_key(|arithmetic| time(*arithmetic)).unwrap_or(Self::Widened)
+        })
     }
 }
 
 /// How often each is tried.
 const TRIALS: usize = 3;
-/// Rows, inputs and outputs of a product that tries one: 0.1 GFLOP.
-const ROWS: usize = 192;
-const WIDTH: usize = 512;

@@ -3,31 +3,28 @@
 #![allow(unsafe_code, reason = "the matrix unit takes pairs of numbers as numbers")]
 
 use std::cell::RefCell;
+use std::time::{Duration, Instant};
 
 use half::bf16;
 
 use super::arithmetic::Arithmetic;
-use super::gemm::{Cores, Matrix, Update, multiply_right};
-use super::panels::Panels;
-use super::tiles::{Right, panel_width};
+use super::gemm::{Cores, multiply_right};
+use super::lines::{Line, PAIRS_AT_ONCE, PANEL};
+use super::matrix::{Matrix, Update};
+use super::panels::{Panels, panel_width};
+use super::tiles::Right;
 #[cfg(target_arch = "x86_64")]
 use super::{amx, dots};
 use asap_kernels::vectorized::vectorized;
 
-/// Outputs that a tile computes: four vectors of 16.
-pub(super) const PANEL: usize = 64;
 /// Pairs of inputs that a tile takes at most: 40 KiB of weights, which stay in the first cache for all rows.
 #[cfg(target_arch = "x86_64")]
 const PAIRS: usize = 160;
 /// Pairs of inputs whose weights are widened at once at most: 128 KiB of f32, which stay in the second cache for all rows.
 const WIDENED_PAIRS: usize = 256;
-/// A weight has a multiple of so many pairs, the last ones of zeros: the matrix unit takes as many at once.
-pub(super) const PAIRS_AT_ONCE: usize = 16;
-
-/// A cache line of pairs of bf16 numbers; the first of a pair is its low half. Vectors then never cross a line.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C, align(64))]
-pub(super) struct Line(pub(super) [u32; 16]);
+/// Rows, inputs and outputs of a product that tries one: 0.1 GFLOP.
+const ROWS: usize = 192;
+const WIDTH: usize = 512;
 
 /// A weight, [outputs, inputs], in bf16: in panels of 64 outputs, pair of inputs by pair of inputs.
 #[derive(Debug, Clone)]
@@ -79,7 +76,7 @@ impl Bf16Matrix {
     /// # Panics
     /// If `x` and `to` do not have the same number of whole rows.
     pub fn multiply(&self, x: &[f32], to: &mut [f32], write: Update) {
-        self.multiply_by(Arithmetic::fastest(), x, to, write);
+        self.multiply_by(Arithmetic::fastest(Self::time), x, to, write);
     }
 
     /// [`Bf16Matrix::multiply`] by this arithmetic.
@@ -93,6 +90,15 @@ impl Bf16Matrix {
             #[cfg(target_arch = "x86_64")]
             Arithmetic::Dots => self.multiply_rounded(x, to, write, None),
         }
+    }
+
+    /// The time of a product by this arithmetic.
+    fn time(arithmetic: Arithmetic) -> Duration {
+        let matrix = Self::pack(&vec![bf16::ONE; WIDTH * WIDTH], WIDTH, WIDTH);
+        let (x, mut to) = (vec![0.5; ROWS * WIDTH], vec![0.0; ROWS * WIDTH]);
+        let begun = Instant::now();
+        matrix.multiply_by(arithmetic, &x, &mut to, Update::Replace);
+        begun.elapsed()
     }
 
     /// Part by part of a panel's inputs, whose weights become f32 for all rows.

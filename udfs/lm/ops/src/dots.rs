@@ -6,8 +6,8 @@ use std::arch::x86_64::{
     _mm512_maskz_loadu_ps, _mm512_set1_epi32, _mm512_setzero_ps,
 };
 
-use super::bf16::{Line, PANEL};
-use super::gemm::Update;
+use super::lines::{Line, PANEL};
+use super::matrix::Update;
 
 /// Rows of activations that a tile computes: with four vectors of weights, 24 sums and a pair fill 29 of 32 registers.
 pub const ROWS: usize = 6;

@@ -6,9 +6,9 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `gemm`, `tiles`, `panels` | products in f32 |
-//! | `bf16`, `stored`, `projection` | products with weights, by the type and the order that they are kept in |
-//! | `arithmetic`, `amx`, `dots` | which instructions multiply bf16 |
+//! | `matrix`, `gemm`, `tiles`, `panels` | products in f32 |
+//! | `bf16`, `f32_matrix`, `stored`, `projection` | products with weights, by the type and the order that they are kept in |
+//! | `arithmetic`, `amx`, `dots`, `lines` | which instructions multiply bf16, and how they find it in memory |
 //! | `attention`, `attend_all`, `attend_backward` | causal attention, an encoder's, and the gradient of the first |
 //! | `norm`, `rotate`, `swiglu`, `gelu`, `exp` | what else a layer is made of |
 //! | `pool` | what tasks need between their products, handed on |
@@ -26,9 +26,12 @@ pub mod cross_entropy;
 #[cfg(target_arch = "x86_64")]
 mod dots;
 mod exp;
+mod f32_matrix;
 mod gelu;
 mod gemm;
 pub mod gradients;
+mod lines;
+mod matrix;
 mod norm;
 mod panels;
 mod pool;
@@ -51,10 +54,11 @@ pub use attention::{Heads, Sequence, Softmax, attend};
 pub use bf16::Bf16Matrix;
 pub use exp::SumOfExponentials;
 pub(crate) use exp::{exp, max};
+pub use f32_matrix::F32Matrix;
 pub use gelu::gelu_rows;
-pub use gemm::{Cores, Matrix, Update, multiply};
+pub use gemm::{Cores, multiply};
+pub use matrix::{Matrix, Update};
 pub use norm::{layer_norm_rows, rms_norm_rows, rms_norm_to};
-pub use panels::F32Matrix;
 pub use pool::Pool;
 pub use projection::{Linear, Projection, Weight};
 pub use rotate::{Direction, RopeTable, rotate_rows};

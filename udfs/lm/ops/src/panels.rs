@@ -1,9 +1,13 @@
 //! The right side of products in panels, as tiles read it: that of weights is made once.
 #![allow(unsafe_code, reason = "transposing is only as fast as copying by instructions that have to be there")]
 
-use super::gemm::{Cores, Matrix, Update, multiply_right};
-use super::tiles::{Right, panel_width};
-use super::{Result, at_least};
+use pulp::{Arch, Simd, WithSimd};
+
+use super::at_least;
+use super::matrix::Matrix;
+
+/// Vectors of a tile's row, and of a panel's line.
+pub(super) const VECTORS: usize = 2;
 
 /// A matrix in panels of columns, as wide as a tile; in each its lines follow each other.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +41,22 @@ impl<'a> Panels<'a> {
         let from = line * self.line + column / panel_width() * self.panel;
         Self::new(&self.values[from..], (depth, columns), self.line, self.panel)
     }
+}
+
+/// Columns of a panel: two vectors of this machine.
+pub(super) fn panel_width() -> usize {
+    struct Width;
+
+    impl WithSimd for Width {
+        type Output = usize;
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(self, _: S) -> usize {
+            S::F32_LANES * VECTORS
+        }
+    }
+
+    Arch::new().dispatch(Width)
 }
 
 /// Orders a matrix in panels.
@@ -139,74 +159,5 @@ mod squares {
             0 => _mm256_permute2f128_ps::<0x20>(fours[i], fours[i + 4]),
             _ => _mm256_permute2f128_ps::<0x31>(fours[i - 4], fours[i]),
         })
-    }
-}
-
-/// A weight, [outputs, inputs], in f32, ordered once: what orders it for each product anew takes some of its time.
-#[derive(Debug, Clone)]
-pub struct F32Matrix {
-    outputs: usize,
-    inputs: usize,
-    /// Panels of outputs, input by input, from `first` on.
-    values: Vec<f32>,
-    first: usize,
-}
-
-impl F32Matrix {
-    /// Orders a weight that is stored output by output.
-    ///
-    /// # Panics
-    /// If `values` has another length than outputs × inputs.
-    pub fn pack(values: &[f32], outputs: usize, inputs: usize) -> Self {
-        assert_eq!(values.len(), outputs * inputs, "numbers of a weight");
-        let mut panels = Vec::new();
-        let first = order(Matrix::dense(values, outputs, inputs).t(), &mut panels).values.as_ptr();
-        let first = (first.addr() - panels.as_ptr().addr()) / size_of::<f32>();
-        Self { outputs, inputs, values: panels, first }
-    }
-
-    /// x · Wᵀ for rows of `inputs` numbers: written to `to`, `outputs` numbers a row, or added to what is there.
-    ///
-    /// # Errors
-    /// None of its own.
-    ///
-    /// # Panics
-    /// If `x` and `to` do not have the same number of whole rows.
-    pub fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
-        let rows = x.len() / self.inputs;
-        assert_eq!((x.len(), to.len()), (rows * self.inputs, rows * self.outputs), "rows of a product");
-        let width = panel_width();
-        let panels = Panels::new(&self.values[self.first..], (self.inputs, self.outputs), width, self.inputs * width);
-        let x = Matrix::dense(x, rows, self.inputs);
-        multiply_right(x, Right::Panels(panels), 1.0, (to, self.outputs), write, cores);
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn products_agree_with_the_definition(
-            rows in 0_usize..100, outputs in 1_usize..140, inputs in prop_oneof![1_usize..70, 500_usize..530], all in any::<bool>(),
-        ) {
-            let value = |i: usize| ((i * 37) % 11) as f32 - 5.0;
-            let x: Vec<f32> = (0..rows * inputs).map(value).collect();
-            let weight: Vec<f32> = (0..outputs * inputs).map(|i| value(i + 3)).collect();
-            let matrix = F32Matrix::pack(&weight, outputs, inputs);
-            let cores = if all { Cores::All } else { Cores::One };
-            let mut product = vec![7.0; rows * outputs];
-            matrix.multiply(&x, &mut product, Update::Replace, cores).unwrap();
-            matrix.multiply(&x, &mut product, Update::Add, cores).unwrap();
-            for (x, product) in x.chunks(inputs).zip(product.chunks(outputs)) {
-                for (weight, found) in weight.chunks(inputs).zip(product) {
-                    let exact: f32 = x.iter().zip(weight).map(|(a, b)| a * b).sum();
-                    prop_assert_eq!(*found, 2.0 * exact);
-                }
-            }
-        }
     }
 }

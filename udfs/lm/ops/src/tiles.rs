@@ -10,11 +10,9 @@ use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::gemm::{Matrix, Update};
-use super::panels::{Panels, order};
+use super::matrix::{Matrix, Update};
+use super::panels::{Panels, VECTORS, order};
 
-/// Vectors of a tile's row, and of a panel's line.
-const VECTORS: usize = 2;
 /// Lines of the right side that are added up in registers.
 const DEPTH: usize = 512;
 /// Columns of the right side that are ordered at once: with so many lines they take half of a second cache.
@@ -63,22 +61,6 @@ pub(super) struct Target {
     pub scale: f32,
     /// What becomes of what is there.
     pub write: Update,
-}
-
-/// Columns of a panel: two vectors of this machine.
-pub(super) fn panel_width() -> usize {
-    struct Width;
-
-    impl WithSimd for Width {
-        type Output = usize;
-
-        #[inline(always)]
-        fn with_simd<S: Simd>(self, _: S) -> usize {
-            S::F32_LANES * VECTORS
-        }
-    }
-
-    Arch::new().dispatch(Width)
 }
 
 /// Writes left · right to its target, or adds it to what is there, on the calling thread.

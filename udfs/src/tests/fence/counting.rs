@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use asap_udfs::Settings;
+use asap_udfs::call_metrics::CallMetrics;
 use asap_udfs::declaration::{Arg, Argument, Declaration};
 use asap_udfs::flights::Flights;
 use asap_udfs::function::{AsyncCall, CallRows, Function, Prepare};
-use asap_udfs::plan::{self, CallMetrics};
+use asap_udfs::plan;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, StructArray};
 use datafusion::arrow::datatypes::{DataType, Field, Fields, Int64Type};

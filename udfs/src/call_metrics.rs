@@ -63,12 +63,12 @@ impl CallMetrics {
     }
 
     /// The operator waited for calls since then.
-    pub(super) fn waited_since(&self, start: Instant) {
+    pub(crate) fn waited_since(&self, start: Instant) {
         self.time_waited.add_duration(start.elapsed());
     }
 
     /// So many rows are in flight; the metric shows the most there were.
-    pub(super) fn in_flight(&self, rows: usize) {
+    pub(crate) fn in_flight(&self, rows: usize) {
         self.rows_in_flight.set_max(rows);
     }
 }

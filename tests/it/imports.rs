@@ -1,0 +1,166 @@
+//! No two files import each other but for a module and its parent, so that each can be read with those below it alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A module's names from its crate's root on.
+type Module = Vec<String>;
+
+/// What one module says.
+#[derive(Default)]
+struct Said {
+    file: PathBuf,
+    /// What each name that it imports stands for, as it is written.
+    names: BTreeMap<String, Vec<String>>,
+    /// All that its own `use` lines import, as it is written.
+    imports: Vec<Vec<String>>,
+}
+
+/// The modules of a crate, those in the midst of a file too.
+#[derive(Default)]
+struct Crate(BTreeMap<Module, Said>);
+
+impl Crate {
+    fn read(src: &Path) -> Self {
+        let mut own = Self::default();
+        own.read_folder(src, &[]);
+        own
+    }
+
+    fn read_folder(&mut self, folder: &Path, module: &[String]) {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+            if path.is_dir() {
+                self.read_folder(&path, &below(module, &name));
+            } else if let Some(name) = name.strip_suffix(".rs") {
+                let is_folder = name == "mod" || module.is_empty() && name == "lib";
+                let module = if is_folder { module.to_vec() } else { below(module, name) };
+                self.read_file(&path, module);
+            }
+        }
+    }
+
+    /// As rustfmt lays it out: a module within the file ends with a brace as deep as its own line.
+    fn read_file(&mut self, file: &Path, module: Module) {
+        self.0.entry(module.clone()).or_default().file = file.to_path_buf();
+        let text = fs::read_to_string(file).unwrap();
+        let mut within = vec![(0, module)];
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            let (depth, code) = (line.len() - line.trim_start().len(), line.trim());
+            let shown =
+                if code.starts_with("pub") { code.split_once(' ').map_or(code, |(_, code)| code) } else { code };
+            let (_, module) = within.last().unwrap().clone();
+            if let Some(name) = shown.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(" {")) {
+                let inner = below(&module, name);
+                self.0.entry(inner.clone()).or_default().file = file.to_path_buf();
+                within.push((depth, inner));
+            } else if code == "}" && within.len() > 1 && within.last().unwrap().0 == depth {
+                within.pop();
+            } else if let Some(first) = shown.strip_prefix("use ") {
+                let mut tree = first.to_string();
+                while !tree.ends_with(';') {
+                    tree.push_str(lines.next().unwrap().trim());
+                }
+                let said = self.0.get_mut(&module).unwrap();
+                for (path, name) in leaves(tree.trim_end_matches(';')) {
+                    said.names.insert(name, path.clone());
+                    said.imports.push(path);
+                }
+            }
+        }
+    }
+
+    /// The module that holds what a path stands for, through whatever imports it on the way.
+    fn holder(&self, from: &[String], path: &[String], depth: usize) -> Option<Module> {
+        let mut at = from.to_vec();
+        for (place, name) in path.iter().enumerate() {
+            match name.as_str() {
+                "crate" => at.clear(),
+                "self" => {}
+                "super" => drop(at.pop()),
+                "*" => return Some(at),
+                name if self.0.contains_key(&below(&at, name)) => at.push(name.to_string()),
+                // Another crate's.
+                name if place == 0 && !self.0[&at].names.contains_key(name) => return None,
+                name => {
+                    let Some(meant) = self.0[&at].names.get(name).filter(|_| depth > 0) else { return Some(at) };
+                    let further = [meant, &path[place + 1..]].concat();
+                    return self.holder(&at, &further, depth - 1);
+                }
+            }
+        }
+        Some(at)
+    }
+
+    /// Which file imports from which.
+    fn edges(&self) -> BTreeSet<(&Path, &Path)> {
+        let imports = self.0.iter().flat_map(|(module, said)| {
+            said.imports.iter().filter_map(move |path| {
+                let is_own = matches!(path[0].as_str(), "crate" | "super" | "self")
+                    || self.0.contains_key(&below(module, &path[0]));
+                let holder = is_own.then(|| self.holder(module, path, 8)).flatten()?;
+                Some((&*said.file, &*self.0.get(&holder)?.file))
+            })
+        });
+        imports.filter(|(from, to)| from != to).collect()
+    }
+
+    /// Whether one file is the module that the other one is declared in.
+    fn is_parent(&self, parent: &Path, child: &Path) -> bool {
+        let of = |file: &Path| self.0.iter().filter(|(_, said)| said.file == file).map(|(module, _)| module).min();
+        of(child).and_then(|child| child.split_last()).map(|(_, above)| above) == of(parent).map(Vec::as_slice)
+    }
+}
+
+fn below(module: &[String], name: &str) -> Module {
+    [module, &[name.to_string()]].concat()
+}
+
+/// The paths of a tree of imports, each with the name that it is imported by.
+fn leaves(tree: &str) -> Vec<(Vec<String>, String)> {
+    let Some((before, inner)) = tree.split_once('{') else {
+        let (path, name) = tree.split_once(" as ").unwrap_or((tree, tree));
+        let path: Vec<String> = path.split("::").map(|part| part.trim().to_string()).collect();
+        let name = name.rsplit("::").find(|part| *part != "self").unwrap().trim().to_string();
+        return vec![(path, name)];
+    };
+    let inner = inner.rsplit_once('}').unwrap().0;
+    let (mut depth, mut branches) = (0, vec![String::new()]);
+    for letter in inner.chars() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if letter == ',' && depth == 0 {
+            branches.push(String::new());
+        } else {
+            branches.last_mut().unwrap().push(letter);
+        }
+    }
+    let branches = branches.iter().map(|branch| branch.trim()).filter(|branch| !branch.is_empty());
+    branches.flat_map(|branch| leaves(&format!("{before}{branch}"))).collect()
+}
+
+#[test]
+fn no_two_files_import_each_other_but_for_a_module_and_its_parent() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let members = manifest.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
+    let members = members.split(',').map(|member| member.trim().trim_matches('"')).filter(|member| !member.is_empty());
+    let mut mutual = Vec::new();
+    let mut seen = 0;
+    for src in members.chain(["."]).map(|member| root.join(member).join("src")).filter(|src| src.is_dir()) {
+        let own = Crate::read(&src);
+        let edges = own.edges();
+        seen += edges.len();
+        let pairs = edges.iter().filter(|(from, to)| from < to && edges.contains(&(*to, *from)));
+        let pairs = pairs.filter(|(one, other)| !own.is_parent(one, other) && !own.is_parent(other, one));
+        let shown = |file: &Path| file.strip_prefix(root).unwrap().display().to_string();
+        mutual.extend(pairs.map(|(one, other)| format!("{} and {}", shown(one), shown(other))));
+    }
+    assert!(seen > 500, "only {seen} imports are understood");
+    assert!(mutual.is_empty(), "move what both need to a file below them:\n{}", mutual.join("\n"));
+}
