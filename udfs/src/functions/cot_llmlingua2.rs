@@ -1,6 +1,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use asap_lm::Tokenizer;
+use asap_lm::compressor::Compressor;
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::config::ConfigOptions;
@@ -41,6 +43,11 @@ impl CotLlmlingua2 {
         ],
         example: "select cot_llmlingua2('Hm, so 2 + 2 is 4, I think.', 0.5);",
     };
+
+    /// The encoder, and the tokenizer of the scoring model, by whose tokens words are weighed.
+    fn models(&self, config: &ConfigOptions) -> Result<(Arc<Compressor>, Arc<Tokenizer>)> {
+        Ok((self.session.models.compressor(config)?, self.session.models.tokenizer(config)?))
+    }
 }
 
 /// The text and the rate of a row.
@@ -51,7 +58,7 @@ fn asked(row: Args<'_>) -> Cell<(&str, f64)> {
 
 impl Prepare for CotLlmlingua2 {
     fn prepare(&self, config: &ConfigOptions) -> Result<()> {
-        self.session.models.compressor(config).map(drop)
+        self.models(config).map(drop)
     }
 }
 
@@ -63,13 +70,12 @@ impl AsyncCall for CotLlmlingua2 {
 
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
         // Where there is none, the first call says why.
-        let compressor = self.session.models.compressor(context.session_config().options()).ok()?;
-        Some(compressor)
+        let models = self.models(context.session_config().options()).ok()?;
+        Some(Arc::new(models))
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
-        let compressor = self.session.models.compressor(rows.config())?;
-        let tokenizer = self.session.models.tokenizer(rows.config())?;
+        let (compressor, tokenizer) = self.models(rows.config())?;
         let options = Settings::of(rows.config())?.compression();
         let columns = rows.columns.clone();
         let compressed = cores::run(move || {
