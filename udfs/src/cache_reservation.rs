@@ -18,15 +18,21 @@ pub struct CacheReservation {
 }
 
 impl CacheReservation {
-    /// Reserves what is remembered now, and says how much may be: a quarter of the pool, and less where it has no room.
-    pub fn resize(&self, pool: &Arc<dyn MemoryPool>, memories: [&Memory; 2]) {
+    /// Reserves in `pool` from now on.
+    pub fn move_to(&self, pool: &Arc<dyn MemoryPool>) {
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         // A new limit of the engine's memory is a new pool.
         if !reserved.as_ref().is_some_and(|(of, _)| Weak::ptr_eq(of, &Arc::downgrade(pool))) {
             let reservation = MemoryConsumer::new("asap.cache.memory").register(pool);
             *reserved = Some((Arc::downgrade(pool), reservation));
         }
-        let Some((_, reservation)) = reserved.as_ref() else { return };
+    }
+
+    /// Reserves what is remembered now, and says how much may be: a quarter of the pool, and less where it has no room.
+    pub fn resize(&self, memories: [&Memory; 2]) {
+        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((pool, reservation)) = reserved.as_ref() else { return };
+        let Some(pool) = pool.upgrade() else { return };
         let used: usize = memories.iter().map(|memory| memory.used()).sum();
         let has_room = reservation.try_resize(used).is_ok();
         let granted = match pool.memory_limit() {

@@ -11,6 +11,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, ScalarValue, plan_datafusion_err};
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -35,6 +36,9 @@ pub trait Prepare: Debug + DynEq + DynHash + Send + Sync + Any {
 
 /// What a function computes where it stands.
 pub trait Rows: Prepare {
+    /// A query is planned whose memory is this: what is remembered of rows counts there.
+    fn remember_in(&self, _pool: &Arc<dyn MemoryPool>) {}
+
     /// The results of all rows.
     ///
     /// # Errors
@@ -141,6 +145,13 @@ impl Function {
         match &self.body {
             Body::Rows(rows) => rows.prepare(config),
             Body::Calls(call) => call.prepare(config),
+        }
+    }
+
+    /// Counts what is remembered of rows in the memory of a query. Calls are told when they are made.
+    pub(crate) fn remember_in(&self, pool: &Arc<dyn MemoryPool>) {
+        if let Body::Rows(rows) = &self.body {
+            rows.remember_in(pool);
         }
     }
 }

@@ -1,10 +1,12 @@
 //! What the functions share that compute a row where they stand.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
+use datafusion::execution::memory_pool::MemoryPool;
 use rayon::prelude::*;
 
 use super::needs::{Needs, SessionModels, equal_by_models};
@@ -44,6 +46,10 @@ impl<F: RowFunction> Prepare for ByRow<F> {
 }
 
 impl<F: RowFunction> Rows for ByRow<F> {
+    fn remember_in(&self, pool: &Arc<dyn MemoryPool>) {
+        self.session.remember_in(pool);
+    }
+
     fn compute(&self, columns: &Columns, config: &ConfigOptions) -> Result<ArrayRef> {
         let mut needs = F::Needs::load(&self.session, config)?;
         let rows = 0..columns.rows();
@@ -54,6 +60,7 @@ impl<F: RowFunction> Rows for ByRow<F> {
             }
             false => rows.map(|row| nullable(F::row(&mut needs, columns.row(row)))).collect(),
         };
+        self.session.recount_remembered();
         F::Output::array(rows?)
     }
 }

@@ -9,6 +9,7 @@ use asap_lm::{Scorer, Tokenizer};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::MemoryPool;
 use datafusion::logical_expr::Volatility;
 
 use crate::anchor::Anchorers;
@@ -61,8 +62,18 @@ impl SessionModels {
 
     /// Counts what the session remembers in the memory of its queries.
     pub fn count_remembered(&self, context: &TaskContext) {
-        let memories = [&**self.models.memory(), &**self.anchorers.llm().memory()];
-        self.reservation.resize(context.memory_pool(), memories);
+        self.remember_in(context.memory_pool());
+        self.recount_remembered();
+    }
+
+    /// What the session remembers counts in this memory from now on.
+    pub fn remember_in(&self, pool: &Arc<dyn MemoryPool>) {
+        self.reservation.move_to(pool);
+    }
+
+    /// Counts what the session remembers where it was counted last: what computes rows is not told where it runs.
+    pub fn recount_remembered(&self) {
+        self.reservation.resize([&**self.models.memory(), &**self.anchorers.llm().memory()]);
     }
 }
 

@@ -14,14 +14,23 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 use super::exec::FenceExec;
 use super::node::Fence;
 use super::planned::PlannedCall;
+use super::preflight::each_function;
+use crate::function::Function;
 
-/// The engine's planner, which knows fences too.
+/// The engine's planner, which knows fences too, and in which memory a query runs.
 #[derive(Debug)]
 pub struct FenceQueryPlanner;
 
 #[async_trait]
 impl QueryPlanner for FenceQueryPlanner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        // An expression is not told the memory of its query when it is computed.
+        each_function(plan, |function| {
+            if let Some(function) = Function::of(function) {
+                function.remember_in(&session.runtime_env().memory_pool);
+            }
+            Ok(())
+        })?;
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(FencePlanner)]);
         planner.create_physical_plan(plan, session).await
     }

@@ -25,7 +25,11 @@ impl AnalyzerRule for Preflight {
     }
 }
 
-fn each_function(plan: &LogicalPlan, mut visit: impl FnMut(&ScalarUDF) -> Result<()>) -> Result<()> {
+/// Shows every call of a function in a plan, also of those behind fences.
+///
+/// # Errors
+/// Those of `visit`, and if the plan cannot be walked.
+pub(super) fn each_function(plan: &LogicalPlan, mut visit: impl FnMut(&ScalarUDF) -> Result<()>) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         // Views bring calls along that are behind fences already.
         for call in Fence::of_plan(node).iter().flat_map(|fence| &fence.calls) {

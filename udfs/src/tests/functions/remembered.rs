@@ -10,6 +10,14 @@ use datafusion::prelude::SessionContext;
 
 use crate::tests::functions::session::session_in_partitions;
 
+/// A session whose queries take their memory of this pool.
+fn session_of(models: &Models, pool: &Arc<dyn MemoryPool>) -> SessionContext {
+    let state = session_in_partitions("qwen2", models, 1).state();
+    let runtime = RuntimeEnv { memory_pool: Arc::clone(pool), ..state.runtime_env().as_ref().clone() };
+    let state = SessionStateBuilder::new_from_existing(state).with_runtime_env(Arc::new(runtime)).build();
+    SessionContext::new_with_state(state)
+}
+
 async fn score(session: &SessionContext, question: &str) {
     let sql = format!(
         "SELECT count(cot_surprisal('{question}' || value, [repeat('a step ', value), 'and more of it'])) \
@@ -21,11 +29,8 @@ async fn score(session: &SessionContext, question: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn scores_and_tokens_are_reserved_and_fewer_where_less_may_be_remembered() {
     let models = Models::default();
-    let state = session_in_partitions("qwen2", &models, 1).state();
     let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 30));
-    let runtime = RuntimeEnv { memory_pool: Arc::clone(&pool), ..state.runtime_env().as_ref().clone() };
-    let state = SessionStateBuilder::new_from_existing(state).with_runtime_env(Arc::new(runtime)).build();
-    let session = SessionContext::new_with_state(state);
+    let session = session_of(&models, &pool);
 
     score(&session, "one").await;
     let remembered = models.memory().used();
@@ -34,4 +39,15 @@ async fn scores_and_tokens_are_reserved_and_fewer_where_less_may_be_remembered()
     score(&session, "two").await;
     assert!(models.memory().used() < remembered, "{} after {remembered}", models.memory().used());
     assert!(pool.reserved() < remembered);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_of_functions_that_make_no_calls_are_reserved() {
+    let models = Models::default();
+    let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 30));
+    let sql = "SELECT count(cot_tokens(repeat('a step ', value))) FROM generate_series(1, 200)";
+    let session = session_of(&models, &pool);
+    session.sql(sql).await.unwrap().collect().await.unwrap();
+    let remembered = models.memory().used();
+    assert!(remembered > 50_000 && pool.reserved() >= remembered, "{remembered}, {} reserved", pool.reserved());
 }
