@@ -99,7 +99,6 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         if !args.quiet {
             opened.notes.iter().for_each(|note| complain(&format!("note: {note}")));
         }
-        opened.set_batch_rows(&context);
         context.register_table(CORPUS, Arc::new(opened.view(&context.state())?))?;
         corpus = Some(opened);
     }

@@ -11,8 +11,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use asap_udfs::llm::Llm;
 use asap_udfs::{Models, Settings, plan, register_all};
 
-use crate::corpus::CorpusFunction;
 use crate::corpus::inspect::ShapesFunction;
+use crate::corpus::{CorpusFunction, SmallBatches};
 use crate::delta_stores;
 use crate::location::Stores;
 use crate::pruned::Pruned;
@@ -49,7 +49,7 @@ fn session_state(settings: Settings, llm: &Llm, models: &Models) -> Result<Sessi
         .with_object_store_registry(Arc::new(Stores::default()))
         .build_arc()?;
     let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
-    let mut state = plan::install(builder).build();
+    let mut state = plan::install(builder).with_physical_optimizer_rule(Arc::new(SmallBatches)).build();
     register_all(&mut state, models, llm)?;
     state.register_udtf(CorpusFunction::NAME, Arc::new(CorpusFunction));
     state.register_udtf(ShapesFunction::NAME, Arc::new(ShapesFunction));

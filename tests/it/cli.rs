@@ -84,3 +84,14 @@ fn errors_say_what_to_do() {
     ];
     insta::assert_snapshot!(transcript(&Workplace::new(), &commands));
 }
+
+#[test]
+fn a_corpus_leaves_the_batches_of_other_tables_as_they_are() {
+    let workplace = Workplace::new();
+    workplace.run(&["sample", "--rows", "20", "--to", "traces"]).ok();
+    let shown = |more: &[&str]| {
+        let sql = ["sql", "-q", "--format", "csv", "-c", "SHOW datafusion.execution.batch_size"];
+        workplace.run(&[&sql, more].concat()).ok().to_string()
+    };
+    assert_eq!(shown(&["--from", "traces"]), shown(&[]));
+}

@@ -62,6 +62,7 @@ mod rules;
 mod shape;
 pub mod slices;
 pub mod slices_table;
+mod small_batches;
 pub mod source;
 mod table;
 mod view;
@@ -93,6 +94,7 @@ pub use read_slices::ReadSlices;
 pub use rows::FileRows;
 pub use slices::Slice;
 pub use slices_table::SlicesTable;
+pub use small_batches::SmallBatches;
 pub use source::Source;
 
 use footer::Footer;
@@ -125,12 +127,6 @@ pub struct Corpus {
     groups: Vec<Recognised>,
     originals: Vec<Original>,
 }
-
-/// Bytes of its file, which is compressed, that a batch takes of a corpus: small enough that a batch of chains stays in memory
-/// and reaches the model soon.
-const BATCH_BYTES: u64 = 1 << 20;
-/// Rows of a batch, at least and at most; more is what the engine takes where it is not told.
-const BATCH_ROWS: (u64, u64) = (64, 8192);
 
 /// Files of one schema, and what it means.
 struct Recognised {
@@ -194,16 +190,12 @@ pub fn check_paths(files: &mut [CorpusFile]) -> Result<()> {
 }
 
 impl Corpus {
-    /// Makes a session read batches of so many rows as the corpus has in some bytes of its files.
+    /// Makes all batches of a session that does nothing else as small as those of the corpus.
     pub fn set_batch_rows(&self, context: &SessionContext) {
-        let files = || self.groups.iter().flat_map(|group| group.table.files());
-        let (rows, bytes): (u64, u64) =
-            (files().map(FileRows::rows).sum(), files().map(|held| held.file.meta.size).sum());
-        let (least, most) = BATCH_ROWS;
-        let rows = (rows.saturating_mul(BATCH_BYTES) / bytes.max(1)).clamp(least, most);
+        let rows = rows::of_batch(self.groups.iter().flat_map(|group| group.table.files()));
         let state = context.state_ref();
         let mut state = state.write();
-        *state.config_mut() = state.config().clone().with_batch_size(rows as usize);
+        *state.config_mut() = state.config().clone().with_batch_size(rows);
     }
 
     /// Lists a location and recognises its files. Every file must be readable.

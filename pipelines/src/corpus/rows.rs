@@ -6,6 +6,19 @@ use datafusion::parquet::arrow::arrow_reader::RowSelection;
 
 use super::CorpusFile;
 
+/// Bytes of its file, which is compressed, that a batch takes of a corpus: small enough that a batch of chains stays in memory
+/// and reaches the model soon.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Rows of a batch, at least and at most; more is what the engine takes where it is not told.
+const BATCH_ROWS: (u64, u64) = (64, 8192);
+
+/// The rows that files have in the bytes of a batch.
+pub(super) fn of_batch<'a>(files: impl Iterator<Item = &'a FileRows>) -> usize {
+    let (rows, bytes) = files.fold((0, 0), |(rows, bytes), held| (rows + held.rows(), bytes + held.file.meta.size));
+    let (least, most) = BATCH_ROWS;
+    (rows.saturating_mul(BATCH_BYTES) / bytes.max(1)).clamp(least, most) as usize
+}
+
 /// A file and its rows.
 #[derive(Debug, Clone)]
 pub struct FileRows {

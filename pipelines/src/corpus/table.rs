@@ -24,7 +24,7 @@ use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::scalar::ScalarValue;
 
-use super::{CorpusFile, FileRows};
+use super::{CorpusFile, FileRows, rows};
 
 /// The column that holds the file's name.
 pub(super) const FILE_COLUMN: &str = "__corpus_file";
@@ -166,7 +166,7 @@ impl TableProvider for FilesTable {
         TableType::Base
     }
 
-    /// One scan, which the engine may cut further by row groups. Filters reach it through the physical optimizer.
+    /// One scan in small batches, which the engine may cut further by row groups. Filters reach it through the physical optimizer.
     async fn scan(
         &self,
         session: &dyn Session,
@@ -196,6 +196,7 @@ impl TableProvider for FilesTable {
             .with_file_groups(groups)
             .with_statistics(statistics)
             .with_limit(limit)
+            .with_batch_size(Some(rows::of_batch(self.files.iter()).min(session.config().batch_size())))
             .build();
         Ok(DataSourceExec::from_data_source(config))
     }

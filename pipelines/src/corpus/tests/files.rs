@@ -183,3 +183,26 @@ async fn any_location_is_a_table_in_sql() {
         assert!(error.contains(named), "{error}");
     }
 }
+
+#[tokio::test]
+async fn large_rows_come_in_small_batches_and_the_session_keeps_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    // About a kilobyte a row that cannot be compressed.
+    let rows = "SELECT 'q' || a.value AS question, string_agg(md5(a.value || '-' || b.value), ' ') AS cot, 'a' AS answer \
+                FROM generate_series(1, 3000) AS a CROSS JOIN generate_series(1, 64) AS b GROUP BY a.value";
+    write(folder.path(), "a.parquet", rows).await;
+    let corpus = open(folder.path(), None).await.unwrap();
+    let context = context();
+    context.register_table("corpus", Arc::new(corpus.view(&context.state()).unwrap())).unwrap();
+    let located = format!("cot_corpus('{}')", folder.path().display());
+    for from in ["corpus", &located] {
+        for filter in ["true", "cot <> question"] {
+            let sql = format!("SELECT cot FROM {from} WHERE {filter}");
+            let batches = context.sql(&sql).await.unwrap().collect().await.unwrap();
+            let rows: Vec<usize> = batches.iter().map(|batch| batch.num_rows()).collect();
+            assert_eq!(rows.iter().sum::<usize>(), 3000, "{sql}");
+            assert!(rows.iter().all(|rows| *rows < 1500), "{sql}: {rows:?}");
+        }
+    }
+    assert_eq!(context.state().config().batch_size(), 8192);
+}
