@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use asap_kernels::answers::verify;
+use asap_kernels::final_answers::verify;
 use cpu_time::ProcessTime;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -56,13 +56,13 @@ struct Golden {
     response: String,
 }
 
-struct Answers {
+struct Draws {
     dice: ChaCha8Rng,
     pieces: Vec<&'static str>,
     goldens: Vec<String>,
 }
 
-impl Answers {
+impl Draws {
     fn new(seed: u64) -> Self {
         let read = |name: &str| {
             let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens").join(name);
@@ -146,7 +146,7 @@ impl Answers {
 fn main() {
     let mut numbers = std::env::args().skip(1).filter_map(|argument| argument.parse::<u64>().ok());
     let end = Instant::now() + Duration::from_secs(numbers.next().unwrap_or(10));
-    let mut answers = Answers::new(numbers.next().unwrap_or(0));
+    let mut answers = Draws::new(numbers.next().unwrap_or(0));
     let (mut slowest, mut pairs, mut accepted) = (Duration::ZERO, 0_u64, 0_u64);
     let begun = ProcessTime::now();
     while Instant::now() < end {

@@ -21,10 +21,10 @@ impl Stop {
         // Without a handler the process is simply ended by the signal.
         if let (Ok(mut terminate), Ok(mut interrupt)) = signals {
             tokio::spawn(async move {
-                let name = asked(&mut terminate, &mut interrupt).await;
+                let name = signalled(&mut terminate, &mut interrupt).await;
                 complain(&format!("{name}: {doing}; once more ends at once"));
                 tell.send_replace(true);
-                asked(&mut terminate, &mut interrupt).await;
+                signalled(&mut terminate, &mut interrupt).await;
                 std::process::exit(KILLED);
             });
         }
@@ -58,8 +58,8 @@ pub async fn unless_interrupted<T>(work: impl Future<Output = Result<T, Failure>
     }
 }
 
-/// What the process was asked by.
-async fn asked(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
+/// The name of the next signal.
+async fn signalled(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
     tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "interrupted",

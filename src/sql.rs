@@ -10,9 +10,9 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use asap_pipelines::answers::SharedAnswers;
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::location;
+use asap_pipelines::paid_answers::SharedAnswers;
 use asap_pipelines::run::plan::CORPUS;
 use asap_udfs::llm::Llm;
 use async_trait::async_trait;

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use asap_generator::{Labelled, answer_place};
-use asap_kernels::answers::answer;
 use asap_kernels::code_fences::{Blocks, Turn};
+use asap_kernels::final_answers::answer;
 use asap_kernels::steps::steps;
 use asap_pipelines::corpus::Corpus;
 use asap_pipelines::session::session;

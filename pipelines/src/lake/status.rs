@@ -6,8 +6,8 @@ use datafusion::common::Result;
 use serde::Serialize;
 
 use super::{open, rejects_by_status, table};
-use crate::answers::{self, Totals};
 use crate::location;
+use crate::paid_answers::{self, Totals};
 use crate::run::provenance::Provenance;
 
 /// What an output holds.
@@ -68,7 +68,7 @@ pub async fn status(location: &str) -> Result<Status> {
     let mut files_in_part: Vec<_> =
         in_part.map(|(file, held)| InPart { file: file.clone(), done: held.rows_done(), rows: held.rows }).collect();
     files_in_part.sort_by(|one, other| one.file.cmp(&other.file));
-    let answers = answers::survey(&answers::of_output(output.url()).await?).await?;
+    let answers = paid_answers::survey(&paid_answers::of_output(output.url()).await?).await?;
     Ok(Status {
         output: location::display(output.url()),
         made_by: output.provenance(),

@@ -16,9 +16,9 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
 use super::{inside, open};
-use crate::answers;
 use crate::location;
 use crate::log::{self, Log, store_of};
+use crate::paid_answers;
 use crate::run::ledger::ATTEMPT;
 
 /// What was removed, or would be.
@@ -67,7 +67,7 @@ pub async fn vacuum(location: &str, retain: Duration, dry_run: bool) -> Result<V
         }
     }
     let beside = store_of(output.beside())?;
-    for probe in probes(beside.as_ref(), &Path::from(answers::CACHE)).await? {
+    for probe in probes(beside.as_ref(), &Path::from(paid_answers::CACHE)).await? {
         if before < probe.last_modified.into() {
             continue;
         }

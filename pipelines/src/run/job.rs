@@ -35,11 +35,11 @@ use super::retry;
 use super::rows::Rows;
 use super::shards::Layout;
 use super::write_shards::{WriteShards, Writing, Written};
-use crate::answers::{self, AnswerFolder};
 use crate::corpus::slices_table::source_of;
 use crate::corpus::{self, Corpus, FileFailure, Files, Fit, ReadSlices, Source};
 use crate::location;
 use crate::log::store_of;
+use crate::paid_answers::{self, AnswerFolder};
 use crate::session::session_of;
 
 /// What a job is opened for.
@@ -83,11 +83,11 @@ pub struct Job {
 }
 
 /// The answers that were paid for an output, if a language model is asked.
-async fn paid_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn AnswerStore>>> {
+async fn open_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn AnswerStore>>> {
     if !request.settings.anchor_provider.is_language_model() {
         return Ok(None);
     }
-    Ok(Some(Arc::new(AnswerFolder::open(&answers::of_output(to).await?).await?)))
+    Ok(Some(Arc::new(AnswerFolder::open(&paid_answers::of_output(to).await?).await?)))
 }
 
 /// Where rows come from and go to: apart from each other, since the next run would read its own output.
@@ -143,7 +143,7 @@ impl Job {
     pub async fn open(request: &Request, effort: Effort) -> Result<Self> {
         let (sources, to) = locations(request)?;
         let mut output = Output::open(to.clone()).await?;
-        let paid = paid_answers(request, &to).await?;
+        let paid = open_answers(request, &to).await?;
         let (llm, models) = match effort {
             Effort::Run => (Llm::new(paid), Models::default()),
             Effort::Estimate => (Llm::estimate(paid), Models::counting()),

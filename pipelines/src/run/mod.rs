@@ -58,8 +58,8 @@ use datafusion::common::{DataFusionError, Result, exec_err};
 
 use asap_udfs::llm::{Llm, Usage};
 
-use crate::answers::spent::Spent;
 use crate::location;
+use crate::paid_answers::spent::Spent;
 pub use estimate::{Estimate, estimate};
 pub use inputs::OtherSnapshot;
 use job::{Effort, Job};

@@ -106,7 +106,7 @@ fn ask(place: &Place, is_mended: &Arc<AtomicBool>, more: &[&str]) -> (Server, Ru
     (server, run)
 }
 
-fn asked(place: &Place, is_mended: &Arc<AtomicBool>, more: &[&str]) -> Finished {
+fn ask_to_the_end(place: &Place, is_mended: &Arc<AtomicBool>, more: &[&str]) -> Finished {
     let (_server, run) = ask(place, is_mended, more);
     run.finish()
 }
@@ -120,18 +120,18 @@ fn rejects_that_are_tried_again_move_to_the_output() {
     for place in [Place::local(), Place::s3()] {
         let is_mended = Arc::default();
         place.put_all(&[FIRST, LATER]);
-        summary(&asked(&place, &is_mended, &[]), 0);
+        summary(&ask_to_the_end(&place, &is_mended, &[]), 0);
         assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
-        had_nothing_to_do(&asked(&place, &is_mended, &[]));
+        had_nothing_to_do(&ask_to_the_end(&place, &is_mended, &[]));
         // Those that fail again stay, once.
-        asked(&place, &is_mended, &["--retry-rejects"]).ok();
+        ask_to_the_end(&place, &is_mended, &["--retry-rejects"]).ok();
         assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
         is_mended.store(true, Ordering::SeqCst);
-        asked(&place, &is_mended, &["--retry-rejects=empty_chain,too_long"]).ok();
+        ask_to_the_end(&place, &is_mended, &["--retry-rejects=empty_chain,too_long"]).ok();
         assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
-        asked(&place, &is_mended, &["--retry-rejects=unanswered"]).ok();
+        ask_to_the_end(&place, &is_mended, &["--retry-rejects=unanswered"]).ok();
         place.holds(&[FIRST, LATER]);
-        asked(&place, &is_mended, &["--retry-rejects"]).ok();
+        ask_to_the_end(&place, &is_mended, &["--retry-rejects"]).ok();
         place.holds(&[FIRST, LATER]);
     }
 }
@@ -144,7 +144,7 @@ fn rejects_that_are_tried_again_are_there_once_though_the_run_died() {
             let place = Place::s3();
             let is_mended = Arc::default();
             place.put_all(&[FIRST, LATER]);
-            asked(&place, &is_mended, &[]).ok();
+            ask_to_the_end(&place, &is_mended, &[]).ok();
             is_mended.store(true, Ordering::SeqCst);
             let gate = Gate::new();
             let (held, dies_at) = (gate.clone(), table.clone());
@@ -159,9 +159,9 @@ fn rejects_that_are_tried_again_are_there_once_though_the_run_died() {
             place.proxy().calm();
             // A run that tries nothing again cannot know whether the one that did is dead, and leaves what it left.
             let more: &[&str] = if retries_again { &["--retry-rejects"] } else { &[] };
-            asked(&place, &is_mended, more).ok();
+            ask_to_the_end(&place, &is_mended, more).ok();
             if !retries_again {
-                asked(&place, &is_mended, &["--retry-rejects"]).ok();
+                ask_to_the_end(&place, &is_mended, &["--retry-rejects"]).ok();
             }
             place.holds(&[FIRST, LATER]);
         }

@@ -212,7 +212,7 @@ mod tests {
     /// Tokens and first tokens of each chain of a golden model that has an earlier token.
     fn encoded(model: &str) -> Vec<(Vec<u32>, Vec<usize>, Vec<TokenScore>)> {
         let tokenizer = Tokenizer::load(&golden(model)).unwrap();
-        let encode = |chain: crate::testing::Chain| {
+        let encode = |chain: crate::testing::ScoredChain| {
             let text = format!("{}{}", chain.question, chain.steps.join("\n\n"));
             let ids = tokenizer.encode(&text, true).unwrap().ids;
             assert_eq!(ids.len(), chain.tokens);

@@ -146,11 +146,12 @@ impl Generator {
         mut each: impl FnMut(Place, Result<Generated>) -> bool,
         is_wanted: &IsWanted,
     ) -> Result<()> {
-        let mut asked = Asked { questions: (0..).zip(questions), samples, sampling, read: None, sample: samples };
+        let mut questions =
+            Questions { questions: (0..).zip(questions), samples, sampling, read: None, sample: samples };
         let mut texts: Vec<(Place, Text)> = Vec::new();
         loop {
             while texts.len() < TEXTS
-                && let Some((place, text)) = asked.next(self, is_wanted)
+                && let Some((place, text)) = questions.next(self, is_wanted)
             {
                 match text {
                     Ok(text) => texts.push((place, text)),
@@ -259,7 +260,7 @@ impl Generator {
 }
 
 /// Questions on their way to texts.
-struct Asked<Q> {
+struct Questions<Q> {
     questions: Q,
     samples: u64,
     sampling: Sampling,
@@ -269,7 +270,7 @@ struct Asked<Q> {
     sample: u64,
 }
 
-impl<Q: Iterator<Item = (u64, String)>> Asked<Q> {
+impl<Q: Iterator<Item = (u64, String)>> Questions<Q> {
     /// The next text, or why there is none for a question.
     fn next(&mut self, generator: &mut Generator, is_wanted: &IsWanted) -> Option<(Place, Result<Text>)> {
         if self.sample == self.samples {

@@ -139,7 +139,7 @@ impl Scorer {
     /// # Errors
     /// If the model fails.
     pub async fn score(&self, prepared: Prepared) -> Result<Vec<Scored>> {
-        let requests: Vec<Request> = prepared.asked().cloned().collect();
+        let requests: Vec<Request> = prepared.requests().cloned().collect();
         let mut answers = match requests.is_empty() {
             true => vec![],
             false => self.model.thread.score(requests).await?,
@@ -147,7 +147,7 @@ impl Scorer {
         .into_iter();
         let finish = |row| match row {
             PreparedRow::Known(scored) => Some(scored),
-            PreparedRow::Asked(_) => answers.next().map(Scored::of),
+            PreparedRow::Requested(_) => answers.next().map(Scored::of),
         };
         Ok(prepared.rows.into_iter().filter_map(finish).collect())
     }
@@ -198,7 +198,7 @@ impl Scorer {
             Err(error) => return Err(error),
         };
         Ok(match &tokenized.row {
-            Some(row) => PreparedRow::Asked(Request { key, row: Arc::clone(row), wanted }),
+            Some(row) => PreparedRow::Requested(Request { key, row: Arc::clone(row), wanted }),
             None => PreparedRow::Known(Scored::TooLong(self.describe(&tokenized))),
         })
     }
@@ -273,20 +273,20 @@ pub struct Prepared {
 #[derive(Debug)]
 enum PreparedRow {
     Known(Scored),
-    Asked(Request),
+    Requested(Request),
 }
 
 impl Prepared {
-    fn asked(&self) -> impl Iterator<Item = &Request> {
+    fn requests(&self) -> impl Iterator<Item = &Request> {
         self.rows.iter().filter_map(|row| match row {
-            PreparedRow::Asked(request) => Some(request),
+            PreparedRow::Requested(request) => Some(request),
             PreparedRow::Known(_) => None,
         })
     }
 
     /// Rows that the model is asked for.
     pub fn calls(&self) -> usize {
-        self.asked().count()
+        self.requests().count()
     }
 
     /// Rows whose scores were remembered.
@@ -296,7 +296,7 @@ impl Prepared {
 
     /// Tokens that the model is asked to read.
     pub fn tokens(&self) -> usize {
-        self.asked().map(|request| request.row.tokens()).sum()
+        self.requests().map(|request| request.row.tokens()).sum()
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn golden(name: &str) -> PathBuf {
 
 /// A chain of `tests/goldens/*/cots.jsonl` with its scores.
 #[derive(Debug, serde::Deserialize)]
-pub(crate) struct Chain {
+pub(crate) struct ScoredChain {
     pub question: String,
     pub steps: Vec<String>,
     /// Tokens of the question and the steps.
@@ -28,7 +28,7 @@ pub(crate) struct Chain {
 }
 
 /// The chains of a golden model.
-pub(crate) fn chains(model: &str) -> Vec<Chain> {
+pub(crate) fn chains(model: &str) -> Vec<ScoredChain> {
     let text = std::fs::read_to_string(golden(model).join("cots.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

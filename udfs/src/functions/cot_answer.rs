@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use asap_kernels::answers;
+use asap_kernels::final_answers;
 
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
@@ -20,6 +20,6 @@ impl RowFunction for CotAnswer {
     type Output<'a> = Cow<'a, str>;
 
     fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Cow<'a, str>> {
-        answers::answer(row.text(0)?).ok_or(NoValue::Null)
+        final_answers::answer(row.text(0)?).ok_or(NoValue::Null)
     }
 }

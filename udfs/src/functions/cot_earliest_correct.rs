@@ -1,4 +1,4 @@
-use asap_kernels::answers;
+use asap_kernels::final_answers;
 
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
@@ -22,7 +22,7 @@ impl RowFunction for CotEarliestCorrect {
 
     fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Numbers> {
         let (steps, answer) = (row.texts(0)?, row.text(1)?);
-        let first = answers::first_stating(answer, &steps);
+        let first = final_answers::first_stating(answer, &steps);
         Ok(Numbers((0..first.map_or(steps.len(), |step| step + 1)).collect()))
     }
 }

@@ -51,7 +51,7 @@ impl CotLlmlingua2 {
 }
 
 /// The text and the rate of a row.
-fn asked(row: Args<'_>) -> Cell<(&str, f64)> {
+fn arguments(row: Args<'_>) -> Cell<(&str, f64)> {
     let (text, rate) = (row.text(0)?, row.ratio(1)?);
     if rate > 0.0 { Ok((text, rate)) } else { Err(NoValue::Null) }
 }
@@ -80,7 +80,7 @@ impl AsyncCall for CotLlmlingua2 {
         let columns = rows.columns.clone();
         let compressed = cores::run(move || {
             let asked: Vec<Option<(&str, f64)>> =
-                (0..columns.rows()).map(|row| nullable(asked(columns.row(row)))).collect::<Result<_>>()?;
+                (0..columns.rows()).map(|row| nullable(arguments(columns.row(row)))).collect::<Result<_>>()?;
             let texts: Vec<(&str, f64)> = asked.iter().copied().flatten().collect();
             let compressed =
                 compressor.compress_all(&texts, &options, &|word| tokenizer.count(word)).map_err(failed)?;

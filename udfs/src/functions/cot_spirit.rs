@@ -48,7 +48,7 @@ impl CotSpirit {
 }
 
 /// What a row is pruned by: the chain, the answer and the most tokens.
-fn asked<'a>(row: Args<'a>, default: Budget) -> Cell<(QuestionAndSteps<'a>, &'a str, usize)> {
+fn arguments<'a>(row: Args<'a>, default: Budget) -> Cell<(QuestionAndSteps<'a>, &'a str, usize)> {
     let chain = QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? };
     let max_tokens = if row.is_given(3) { row.int(3)? } else { default.max_tokens };
     // Of fewer than no tokens nothing can stay.
@@ -85,7 +85,7 @@ impl AsyncCall for CotSpirit {
         let prune = |row| {
             let (scorer, tokenizer) = (&scorer, &tokenizer);
             async move {
-                let Some((chain, answer, max_tokens)) = nullable(asked(rows.columns.row(row), budget))? else {
+                let Some((chain, answer, max_tokens)) = nullable(arguments(rows.columns.row(row), budget))? else {
                     return Ok(None);
                 };
                 match scorer.prune_greedily(&chain, answer, tokenizer, max_tokens).await.map_err(failed)? {

@@ -1,4 +1,4 @@
-use asap_kernels::answers;
+use asap_kernels::final_answers;
 
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
@@ -24,6 +24,6 @@ impl RowFunction for CotVerify {
     type Output<'a> = bool;
 
     fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<bool> {
-        Ok(answers::verify(row.text(0)?, row.text(1)?))
+        Ok(final_answers::verify(row.text(0)?, row.text(1)?))
     }
 }

@@ -89,7 +89,7 @@ fn scored<F: StepScore>(session: &SessionModels) -> Function {
     Function::of_calls(F::DECLARATION, by_score::scores_type(), Volatility::Stable, body)
 }
 
-fn asked<F: AskedFunction>(session: &SessionModels) -> Function {
+fn anchored<F: AskedFunction>(session: &SessionModels) -> Function {
     let body = ByAnchorer::<F> { session: session.clone(), function: PhantomData };
     Function::of_calls(F::DECLARATION, F::returns(), Volatility::Volatile, body)
 }
@@ -106,13 +106,13 @@ fn llmlingua2(session: &SessionModels) -> Function {
 
 fn all(session: SessionModels) -> Vec<Function> {
     vec![
-        asked::<ai_complete::AiComplete>(&session),
-        asked::<cot_anchor::CotAnchor>(&session),
+        anchored::<ai_complete::AiComplete>(&session),
+        anchored::<cot_anchor::CotAnchor>(&session),
         rows::<cot_answer::CotAnswer>(&session),
         scored::<cot_answer_gain::CotAnswerGain>(&session),
         scored::<cot_attribution::CotAttribution>(&session),
         rows::<cot_budget::CotBudget>(&session),
-        asked::<cot_coarse::CotCoarse>(&session),
+        anchored::<cot_coarse::CotCoarse>(&session),
         rows::<cot_completion::CotCompletion>(&session),
         rows::<cot_earliest_correct::CotEarliestCorrect>(&session),
         scored::<cot_entropy::CotEntropy>(&session),

@@ -7,7 +7,7 @@ use crate::vectorized::vectorized;
 pub(super) const SIDE: usize = 64;
 
 /// One bit per place of `b` in each row, a place of `a`.
-type Matrix = [u64; SIDE];
+type BitMatrix = [u64; SIDE];
 
 /// Memory for searches in short texts.
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ pub(super) struct Small {
     /// For each symbol the places of `b` that hold it; all empty between searches.
     places: [u64; 256],
     /// At index n, where runs of n + 1 equal symbols or more end.
-    ends: Vec<Matrix>,
+    ends: Vec<BitMatrix>,
 }
 
 impl Default for Small {
@@ -52,7 +52,7 @@ impl Small {
     }
 
     #[inline(always)]
-    fn find_ends(&mut self, equal: &Matrix, bound: usize) {
+    fn find_ends(&mut self, equal: &BitMatrix, bound: usize) {
         self.ends.clear();
         let mut ends = *equal;
         while self.ends.len() < bound && ends.iter().fold(0, |any, row| any | row) != 0 {

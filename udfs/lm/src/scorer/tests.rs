@@ -8,7 +8,7 @@ use crate::loaded::DecoderWithOutput;
 use crate::output::{Output, Target, TokenScore};
 use crate::pass::TOKENS_PER_PASS;
 use crate::row::Fork;
-use crate::testing::{Chain, chains, golden};
+use crate::testing::{ScoredChain, chains, golden};
 use crate::thread::Model;
 use crate::{Computed, Dtype};
 
@@ -28,7 +28,7 @@ fn score(scorer: &Scorer, chains: &[QuestionAndSteps], wanted: Wanted) -> Vec<Sc
     futures::executor::block_on(scorer.score(scorer.prepare(&readings, wanted).unwrap())).unwrap()
 }
 
-fn asked(chain: &Chain) -> QuestionAndSteps<'_> {
+fn question_and_steps(chain: &ScoredChain) -> QuestionAndSteps<'_> {
     QuestionAndSteps { question: &chain.question, steps: chain.steps.iter().map(String::as_str).collect() }
 }
 
@@ -44,8 +44,8 @@ fn scores_agree_with_transformers() {
     for name in ["qwen2", "llama", "qwen3", "mistral", "yarn", "linear"] {
         let scorer = scorer(name, "{question}");
         let chains = chains(name);
-        let asked: Vec<_> = chains.iter().map(asked).collect();
-        let found = score(&scorer, &asked, Wanted::AllTokens);
+        let rows: Vec<_> = chains.iter().map(question_and_steps).collect();
+        let found = score(&scorer, &rows, Wanted::AllTokens);
         for (found, chain) in found.into_iter().map(steps).zip(&chains) {
             let close = |found: Option<f32>, expected: Option<f64>, tolerance: f64| match (found, expected) {
                 (Some(found), Some(expected)) => (f64::from(found) - expected).abs() < tolerance,
@@ -84,7 +84,7 @@ fn baselines_agree_with_transformers() {
             let expected: BaselineScores = serde_json::from_str(line).unwrap();
             let chain = &chains[expected.id];
             let (expected_answer, nll) = (expected.answer.clone(), expected.answer_nll);
-            let found = steps(score(&scorer, &[asked(chain)], Wanted::AllTokens).remove(0));
+            let found = steps(score(&scorer, &[question_and_steps(chain)], Wanted::AllTokens).remove(0));
             let alone: Vec<Reading> = chain.steps.iter().map(|step| Reading::Alone(step)).collect();
             let alone = scorer.prepare(&alone, Wanted::AllTokens).unwrap();
             let alone = futures::executor::block_on(scorer.score(alone)).unwrap();
@@ -92,8 +92,12 @@ fn baselines_agree_with_transformers() {
             for (left, expected) in
                 [(Left::AllButOne, &expected.answer_nll_without), (Left::First, &expected.answer_nll_after)]
             {
-                let reading =
-                    Reading::Answer { chain: asked(chain), answer: &expected_answer, left, over: Over::Answer };
+                let reading = Reading::Answer {
+                    chain: question_and_steps(chain),
+                    answer: &expected_answer,
+                    left,
+                    over: Over::Answer,
+                };
                 let prepared = scorer.prepare(&[reading], Wanted::AllTokens).unwrap();
                 let found = steps(futures::executor::block_on(scorer.score(prepared)).unwrap().remove(0));
                 let expected = std::iter::once(&nll).chain(&expected[..chain.steps.len()]);
@@ -137,7 +141,8 @@ fn greedy_orders_agree_with_transformers() {
             if order.len() > 16 {
                 continue;
             }
-            let (chain, answer) = (asked(&chains[id]), &answers.iter().find(|line| line.id == id).unwrap().answer);
+            let (chain, answer) =
+                (question_and_steps(&chains[id]), &answers.iter().find(|line| line.id == id).unwrap().answer);
             let prune = |tokens| {
                 let pruned = scorer.prune_greedily(&chain, answer, &scorer.tokenizer, tokens);
                 futures::executor::block_on(pruned).unwrap().unwrap()
@@ -163,8 +168,8 @@ fn bf16_moves_scores_by_little() {
     for name in ["qwen2", "llama", "qwen3"] {
         let [whole, half] = [Dtype::F32, Dtype::Bf16].map(|dtype| scorer_in(Computed::Cpu(dtype), name, "{question}"));
         let chains = chains(name);
-        let asked: Vec<_> = chains.iter().map(asked).collect();
-        let [whole, half] = [whole, half].map(|scorer| score(&scorer, &asked, Wanted::FirstTokens));
+        let rows: Vec<_> = chains.iter().map(question_and_steps).collect();
+        let [whole, half] = [whole, half].map(|scorer| score(&scorer, &rows, Wanted::FirstTokens));
         let mut differences = vec![];
         for (whole, half) in whole.into_iter().map(steps).zip(half.into_iter().map(steps)) {
             let pairs = whole.first.iter().zip(&half.first).filter_map(|(a, b)| Some(((*a)?, (*b)?)));
@@ -180,7 +185,7 @@ fn a_row_longer_than_a_pass_is_scored_in_order() {
     let (scorer, chains) = (scorer("llama", "{question}"), chains("llama"));
     let rows: Vec<Row> = chains
         .iter()
-        .map(asked)
+        .map(question_and_steps)
         .map(|chain| Row::encode(&scorer.tokenizer, &scorer.prompt, chain.question, &chain.steps).unwrap())
         .collect();
     let ids: Vec<u32> = rows.iter().cycle().flat_map(|row| row.ids.clone()).take(TOKENS_PER_PASS + 700).collect();
@@ -202,8 +207,8 @@ fn a_row_longer_than_a_pass_is_scored_in_order() {
 fn only_the_rows_before_first_tokens_go_through_the_output_layer() {
     let scorer = scorer("qwen2", "{question}");
     let chains = chains("qwen2");
-    let asked: Vec<_> = chains.iter().map(asked).collect();
-    score(&scorer, &asked, Wanted::FirstTokens);
+    let rows: Vec<_> = chains.iter().map(question_and_steps).collect();
+    score(&scorer, &rows, Wanted::FirstTokens);
     let scored_steps = chains.iter().flat_map(|chain| &chain.surprisal).flatten().count();
     assert_eq!(scorer.output_rows(), scored_steps as u64);
 }
@@ -212,11 +217,11 @@ fn only_the_rows_before_first_tokens_go_through_the_output_layer() {
 fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
     let (batch, single) = (scorer("llama", "{question}"), scorer("llama", "{question}"));
     let chains = chains("llama");
-    let mut asked: Vec<_> = chains.iter().map(asked).collect();
-    asked.extend_from_within(..10);
-    let found = score(&batch, &asked, Wanted::FirstTokens);
+    let mut rows: Vec<_> = chains.iter().map(question_and_steps).collect();
+    rows.extend_from_within(..10);
+    let found = score(&batch, &rows, Wanted::FirstTokens);
     assert_eq!(batch.prefills(), chains.len() as u64);
-    for (found, chain) in found.into_iter().map(steps).zip(&asked) {
+    for (found, chain) in found.into_iter().map(steps).zip(&rows) {
         let alone = steps(score(&single, std::slice::from_ref(chain), Wanted::FirstTokens).remove(0));
         for (found, alone) in found.first.iter().zip(&alone.first) {
             let difference = found.zip(*alone).map_or(0.0, |(a, b)| (a.surprisal - b.surprisal).abs());
@@ -227,8 +232,8 @@ fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
 
     // All tokens take one more pass, which answers for first tokens too.
     let read = batch.tokenizer.tokenized_bytes();
-    score(&batch, &asked, Wanted::AllTokens);
-    score(&batch, &asked, Wanted::FirstTokens);
+    score(&batch, &rows, Wanted::AllTokens);
+    score(&batch, &rows, Wanted::FirstTokens);
     assert_eq!(batch.prefills(), 2 * chains.len() as u64);
     assert_eq!(batch.tokenizer.tokenized_bytes(), read);
 }

@@ -14,7 +14,7 @@ use crate::tests::functions::session::{golden_path, session_in_partitions};
 
 /// A chain of `tests/goldens/*/cots.jsonl` with its scores.
 #[derive(Debug, serde::Deserialize)]
-struct Chain {
+struct ScoredChain {
     question: String,
     steps: Vec<String>,
     surprisal: Vec<Option<f64>>,
@@ -27,7 +27,7 @@ fn golden(name: &str) -> PathBuf {
 }
 
 /// The chains of a golden model.
-fn chains(model: &str) -> Vec<Chain> {
+fn chains(model: &str) -> Vec<ScoredChain> {
     let text = std::fs::read_to_string(golden(model).join("cots.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -10,7 +10,7 @@
 //! | `extract` | where a response states its answer |
 //! | `stated` | which step of a chain states it first |
 //! | `characters`, `numerals`, `lexer`, `token`, `words`, `units` | LaTeX and Unicode to tokens |
-//! | `part`, `reader`, `relations`, `values`, `shape` | tokens to what the answer is: value, list, interval, equation |
+//! | `span`, `reader`, `relations`, `values`, `shape` | tokens to what the answer is: value, list, interval, equation |
 //! | `parser`, `expression` | expressions as programs of a stack machine |
 //! | `rational`, `ball`, `number` | exact fractions, 512 bits with their error, complex numbers of both |
 //! | `compare` | equality of what answers are |
@@ -25,8 +25,8 @@ use std::borrow::Cow;
 
 use compare::equals;
 use lexer::{Commas, tokens};
-use part::Tokens;
 use shape::Shape;
+use span::Tokens;
 use token::{Relation, Token};
 use work::Work;
 
@@ -39,11 +39,11 @@ mod lexer;
 mod number;
 mod numerals;
 mod parser;
-mod part;
 mod rational;
 mod reader;
 mod relations;
 mod shape;
+mod span;
 mod stated;
 #[cfg(test)]
 mod tests;

@@ -39,7 +39,7 @@ async fn a_killed_writer_loses_nothing_that_it_kept() {
     for (round, until) in [1, 40, 64, 65, 130, 300].into_iter().enumerate() {
         let first = 1_000_000 * (round as u64 + 1);
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["answers::tests::crash::writer", "--exact", "--nocapture"])
+            .args(["paid_answers::tests::crash::writer", "--exact", "--nocapture"])
             .env(WRITER, format!("{first} {url}"))
             .stdout(Stdio::piped())
             .spawn()

@@ -2,9 +2,9 @@
 
 use super::expression::{Expression, Op};
 use super::parser;
-use super::part::{Part, Tokens};
 use super::relations;
 use super::shape::{Shape, Value};
+use super::span::{Span, Tokens};
 use super::token::{Bracket, Token};
 use super::units;
 use super::values;
@@ -16,85 +16,85 @@ const MAX_DEPTH: usize = 12;
 const MAX_PARTS: usize = 200;
 
 /// What an answer is.
-pub fn read(part: Part<'_>, work: &mut Work) -> Shape {
-    shape(part, MAX_DEPTH, work)
+pub fn read(span: Span<'_>, work: &mut Work) -> Shape {
+    shape(span, MAX_DEPTH, work)
 }
 
-/// What a part is, with structure of at most so many levels.
-pub fn shape(part: Part<'_>, depth: usize, work: &mut Work) -> Shape {
-    let part = without_introduction(part.unwrapped());
-    understood(part, depth, work).unwrap_or_else(|| Shape::Opaque(part.tokens().to_vec()))
+/// What a span is, with structure of at most so many levels.
+pub fn shape(span: Span<'_>, depth: usize, work: &mut Work) -> Shape {
+    let span = without_introduction(span.unwrapped());
+    understood(span, depth, work).unwrap_or_else(|| Shape::Opaque(span.tokens().to_vec()))
 }
 
-fn understood(part: Part<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
+fn understood(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     let depth = depth.checked_sub(1)?;
-    work.spend(part.tokens().len() as u64)?;
-    if let [Token::Choice(letter), rest @ ..] = part.tokens() {
-        return choice(letter, rest.is_empty(), part, depth, work);
+    work.spend(span.tokens().len() as u64)?;
+    if let [Token::Choice(letter), rest @ ..] = span.tokens() {
+        return choice(letter, rest.is_empty(), span, depth, work);
     }
-    if let [Token::Word(word)] = part.tokens() {
+    if let [Token::Word(word)] = span.tokens() {
         return Some(Shape::Word(word.clone()));
     }
-    if part.tokens() == [Token::EmptySet] {
+    if span.tokens() == [Token::EmptySet] {
         return Some(Shape::Set(vec![]));
     }
-    let separators = part.find(|token| matches!(token, Token::Comma | Token::Semicolon | Token::And | Token::Or));
+    let separators = span.find(|token| matches!(token, Token::Comma | Token::Semicolon | Token::And | Token::Or));
     if !separators.is_empty() {
-        return list(part, &separators, depth, work);
+        return list(span, &separators, depth, work);
     }
-    if let Some(relation) = relations::relation(part, &|part, work| shape(part, depth, work), work) {
+    if let Some(relation) = relations::relation(span, &|span, work| shape(span, depth, work), work) {
         return relation;
     }
-    let unions = part.find(|token| matches!(token, Token::Union));
+    let unions = span.find(|token| matches!(token, Token::Union));
     if !unions.is_empty() {
-        return Some(Shape::Union(parts(part, &unions, depth, work)?));
+        return Some(Shape::Union(parts(span, &unions, depth, work)?));
     }
-    values::special(part, work)
-        .or_else(|| relations::reals(part, work))
-        .or_else(|| bracketed(part, depth, work))
-        .or_else(|| value(part, depth, work))
+    values::special(span, work)
+        .or_else(|| relations::reals(span, work))
+        .or_else(|| bracketed(span, depth, work))
+        .or_else(|| value(span, depth, work))
 }
 
 /// `The answer is 12`: without the words before it.
-fn without_introduction(part: Part<'_>) -> Part<'_> {
+fn without_introduction(span: Span<'_>) -> Span<'_> {
     const INTRODUCTIONS: [&str; 6] =
         ["the answer is", "answer", "the final answer is", "final answer", "the answer", "answer is"];
-    let mut part = part;
-    if let Some(Token::Word(word)) = part.tokens().first()
-        && part.tokens().len() > 1
+    let mut span = span;
+    if let Some(Token::Word(word)) = span.tokens().first()
+        && span.tokens().len() > 1
         && INTRODUCTIONS.contains(&word.to_lowercase().as_str())
     {
-        let colon = usize::from(part.tokens().get(1) == Some(&Token::Colon));
-        part = part.slice(1 + colon, part.tokens().len());
+        let colon = usize::from(span.tokens().get(1) == Some(&Token::Colon));
+        span = span.slice(1 + colon, span.tokens().len());
     }
-    part.unwrapped()
+    span.unwrapped()
 }
 
-fn choice(letter: &str, alone: bool, part: Part<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
+fn choice(letter: &str, alone: bool, span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     if alone {
         let mut expression = Expression::default();
         let place = expression.place_of(letter);
         expression.ops.push(Op::Variable(place));
         return Some(Shape::plain(expression));
     }
-    let content = Box::new(shape(part.slice(1, part.tokens().len()), depth, work));
+    let content = Box::new(shape(span.slice(1, span.tokens().len()), depth, work));
     Some(Shape::Labelled { letter: letter.to_string(), content })
 }
 
-fn parts(part: Part<'_>, places: &[usize], depth: usize, work: &mut Work) -> Option<Vec<Shape>> {
+fn parts(span: Span<'_>, places: &[usize], depth: usize, work: &mut Work) -> Option<Vec<Shape>> {
     if places.len() > MAX_PARTS {
         return None;
     }
     let mut shapes = Vec::new();
-    for (number, part) in part.split(places).into_iter().enumerate() {
-        if part.tokens().is_empty() {
+    for (number, span) in span.split(places).into_iter().enumerate() {
+        if span.tokens().is_empty() {
             // "2, and 5" has nothing between comma and word.
             if number == 0 || number == places.len() {
                 return None;
             }
             continue;
         }
-        match shape(part, depth, work) {
+        match shape(span, depth, work) {
             Shape::List(inner) => shapes.extend(inner),
             other => shapes.push(other),
         }
@@ -103,9 +103,9 @@ fn parts(part: Part<'_>, places: &[usize], depth: usize, work: &mut Work) -> Opt
 }
 
 /// What stands between commas, "and" and "or".
-fn list(part: Part<'_>, places: &[usize], depth: usize, work: &mut Work) -> Option<Shape> {
-    let mut shapes = parts(part, places, depth, work)?;
-    let either = places.iter().all(|place| part.tokens()[*place] == Token::Or);
+fn list(span: Span<'_>, places: &[usize], depth: usize, work: &mut Work) -> Option<Shape> {
+    let mut shapes = parts(span, places, depth, work)?;
+    let either = places.iter().all(|place| span.tokens()[*place] == Token::Or);
     let is_range = |shape: &Shape| matches!(shape, Shape::Interval(_) | Shape::Union(_));
     if either && shapes.iter().all(is_range) {
         return Some(relations::union(shapes));
@@ -117,8 +117,8 @@ fn list(part: Part<'_>, places: &[usize], depth: usize, work: &mut Work) -> Opti
 }
 
 /// Tuples, sets, intervals and matrices.
-fn bracketed(part: Part<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
-    let (opening, inner, closing) = part.within()?;
+fn bracketed(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
+    let (opening, inner, closing) = span.within()?;
     match opening {
         Bracket::Matrix => return matrix(inner, depth, work),
         Bracket::Curly => {
@@ -151,11 +151,11 @@ fn bracketed(part: Part<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     if square.0 != square.1 {
         return None;
     }
-    let parts = ends.iter().map(|part| (!part.tokens().is_empty()).then(|| shape(*part, depth, work)));
+    let parts = ends.iter().map(|span| (!span.tokens().is_empty()).then(|| shape(*span, depth, work)));
     Some(Shape::Tuple(parts.collect::<Option<_>>()?))
 }
 
-fn matrix(inner: Part<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
+fn matrix(inner: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     let mut rows = inner.split(&inner.find(|token| *token == Token::Row));
     if rows.last().is_some_and(|row| row.tokens().is_empty()) {
         rows.pop();
@@ -171,11 +171,11 @@ fn matrix(inner: Part<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
 }
 
 /// A number or an expression, with its unit; two for `±`.
-fn value(part: Part<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
-    let has = |sign: &Token| part.tokens().contains(sign);
+fn value(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
+    let has = |sign: &Token| span.tokens().contains(sign);
     if has(&Token::PlusMinus) || has(&Token::MinusPlus) {
         let both = [true, false].map(|upper| {
-            let signed = part.tokens().iter().map(|token| match token {
+            let signed = span.tokens().iter().map(|token| match token {
                 Token::PlusMinus if upper => Token::Plus,
                 Token::MinusPlus if !upper => Token::Plus,
                 Token::PlusMinus | Token::MinusPlus => Token::Minus,
@@ -188,8 +188,8 @@ fn value(part: Part<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
         let [upper, lower] = both;
         return Some(Shape::List(vec![upper?, lower?]));
     }
-    let (part, mut value) = behind_number(part)?;
-    let mut tokens = part.tokens();
+    let (span, mut value) = behind_number(span)?;
+    let mut tokens = span.tokens();
     let mut factor = None;
     if let Some(Token::Word(words)) = tokens.last() {
         let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
@@ -197,7 +197,7 @@ fn value(part: Part<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
         tokens = &tokens[..tokens.len() - 1];
         value.unit = if rest.is_empty() { value.unit } else { Some(units::canonical(rest)?) };
     }
-    if let Some(shape) = values::determinant(part, work) {
+    if let Some(shape) = values::determinant(span, work) {
         return Some(shape);
     }
     value.expression = parser::expression(tokens, work)?;
@@ -209,55 +209,55 @@ fn value(part: Part<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
 }
 
 /// Takes currency, per cent, degrees and units off a number.
-fn behind_number(part: Part<'_>) -> Option<(Part<'_>, Value)> {
-    let (mut part, mut value) = (part, Value::default());
-    if let [Token::Dollar, ..] | [.., Token::Dollar] = part.tokens() {
-        let from = usize::from(part.tokens().first() == Some(&Token::Dollar));
-        part = part.slice(from, part.tokens().len() - 1 + from);
+fn behind_number(span: Span<'_>) -> Option<(Span<'_>, Value)> {
+    let (mut span, mut value) = (span, Value::default());
+    if let [Token::Dollar, ..] | [.., Token::Dollar] = span.tokens() {
+        let from = usize::from(span.tokens().first() == Some(&Token::Dollar));
+        span = span.slice(from, span.tokens().len() - 1 + from);
         value.unit = Some("dollar".to_string());
-    } else if let [Token::Word(sign), Token::Number { .. }, ..] = part.tokens() {
+    } else if let [Token::Word(sign), Token::Number { .. }, ..] = span.tokens() {
         value.unit = Some(units::canonical(sign)?).filter(|unit| !unit.is_ascii() || unit == "¥");
         value.unit.as_ref()?;
-        part = part.slice(1, part.tokens().len());
+        span = span.slice(1, span.tokens().len());
     }
     let temperature = |letter: &Token| matches!(letter, Token::Letter(name) if name == "C" || name == "F");
-    if let [.., Token::Degree, letter] = part.tokens()
+    if let [.., Token::Degree, letter] = span.tokens()
         && temperature(letter)
     {
         value.degrees = true;
-        return Some((part.slice(0, part.tokens().len() - 2).unwrapped(), value));
+        return Some((span.slice(0, span.tokens().len() - 2).unwrapped(), value));
     }
-    let (rest, unit) = unit(part)?;
-    part = rest;
+    let (rest, unit) = unit(span)?;
+    span = rest;
     if unit.is_some() {
         value.unit = unit;
     }
-    match part.tokens() {
+    match span.tokens() {
         [first, .., Token::Percent] if *first != Token::Percent => {
             value.percent = true;
-            part = part.slice(0, part.tokens().len() - 1);
+            span = span.slice(0, span.tokens().len() - 1);
         }
-        [_, .., Token::Degree] if part.find(|token| *token == Token::Degree).len() == 1 && is_angle(part) => {
+        [_, .., Token::Degree] if span.find(|token| *token == Token::Degree).len() == 1 && is_angle(span) => {
             value.degrees = true;
-            part = part.slice(0, part.tokens().len() - 1);
+            span = span.slice(0, span.tokens().len() - 1);
         }
         _ => {}
     }
-    Some((part.unwrapped(), value))
+    Some((span.unwrapped(), value))
 }
 
 /// Whether degrees at its end belong to all of it, and not to an argument of a function.
-fn is_angle(part: Part<'_>) -> bool {
-    part.find(|token| matches!(token, Token::Function(_) | Token::Log | Token::Plus | Token::Minus))
+fn is_angle(span: Span<'_>) -> bool {
+    span.find(|token| matches!(token, Token::Function(_) | Token::Log | Token::Plus | Token::Minus))
         .iter()
-        .all(|place| *place == 0 && part.tokens()[0] == Token::Minus)
+        .all(|place| *place == 0 && span.tokens()[0] == Token::Minus)
 }
 
 /// The unit behind a number: `\text{cm}^2`, `\text{km}/\text{h}`.
-fn unit(part: Part<'_>) -> Option<(Part<'_>, Option<String>)> {
-    let tokens = part.tokens();
+fn unit(span: Span<'_>) -> Option<(Span<'_>, Option<String>)> {
+    let tokens = span.tokens();
     let is_word = |token: &Token| matches!(token, Token::Word(_));
-    let Some(first) = part.find(is_word).into_iter().find(|place| *place > 0) else { return Some((part, None)) };
+    let Some(first) = span.find(is_word).into_iter().find(|place| *place > 0) else { return Some((span, None)) };
     let mut words = String::new();
     for (place, token) in tokens.iter().enumerate().skip(first) {
         match token {
@@ -276,12 +276,12 @@ fn unit(part: Part<'_>) -> Option<(Part<'_>, Option<String>)> {
             _ => return None,
         }
     }
-    let rest = part.slice(0, first);
+    let rest = span.slice(0, first);
     let (head, tail) = words.split_once(' ').unwrap_or((&words, ""));
     if units::multiplier(head).is_some() {
         // The parser of values multiplies by it.
         let unit = if tail.is_empty() { None } else { Some(units::canonical(tail)?) };
-        return Some((part.slice(0, first + 1), unit));
+        return Some((span.slice(0, first + 1), unit));
     }
     Some((rest, Some(units::canonical(&words)?)))
 }

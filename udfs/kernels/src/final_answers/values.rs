@@ -2,31 +2,31 @@
 
 use super::expression::{Expression, Op};
 use super::parser;
-use super::part::Part;
 use super::shape::Shape;
+use super::span::Span;
 use super::token::{Bracket, Token};
 use super::work::Work;
 
-/// Whether a part is infinite, and if so, negative.
-pub fn infinity(part: Part<'_>) -> Option<bool> {
-    match part.unwrapped().tokens() {
+/// Whether a span is infinite, and if so, negative.
+pub fn infinity(span: Span<'_>) -> Option<bool> {
+    match span.unwrapped().tokens() {
         [Token::Infinity] | [Token::Plus, Token::Infinity] => Some(false),
         [Token::Minus, Token::Infinity] => Some(true),
         _ => None,
     }
 }
 
-/// The expression of a part.
-pub fn expression(part: Part<'_>, work: &mut Work) -> Option<Expression> {
-    parser::expression(part.unwrapped().tokens(), work)
+/// The expression of a span.
+pub fn expression(span: Span<'_>, work: &mut Work) -> Option<Expression> {
+    parser::expression(span.unwrapped().tokens(), work)
 }
 
-/// What a part is if it is none of lists, relations and plain values.
-pub fn special(part: Part<'_>, work: &mut Work) -> Option<Shape> {
-    if let Some(negative) = infinity(part) {
+/// What a span is if it is none of lists, relations and plain values.
+pub fn special(span: Span<'_>, work: &mut Work) -> Option<Shape> {
+    if let Some(negative) = infinity(span) {
         return Some(Shape::Infinity { negative });
     }
-    based(part.tokens()).or_else(|| clock(part)).or_else(|| ratio(part, work)).or_else(|| congruence(None, part, work))
+    based(span.tokens()).or_else(|| clock(span)).or_else(|| ratio(span, work)).or_else(|| congruence(None, span, work))
 }
 
 /// `2516_8`, `101_{\text{two}}`, `3A_{16}`.
@@ -75,8 +75,8 @@ fn digits(tokens: &[Token]) -> Option<String> {
 }
 
 /// `3:30`, `7:45 a.m.`
-fn clock(part: Part<'_>) -> Option<Shape> {
-    let (hours, minutes, half) = match part.tokens() {
+fn clock(span: Span<'_>) -> Option<Shape> {
+    let (hours, minutes, half) = match span.tokens() {
         [hours, Token::Colon, minutes] => (hours, minutes, ""),
         [hours, Token::Colon, minutes, Token::Word(half)] => (hours, minutes, half.as_str()),
         _ => return None,
@@ -90,26 +90,26 @@ fn clock(part: Part<'_>) -> Option<Shape> {
     ["", "am", "pm"].contains(&half.as_str()).then_some(Shape::Time { clock, half })
 }
 
-fn ratio(part: Part<'_>, work: &mut Work) -> Option<Shape> {
-    let colons = part.find(|token| *token == Token::Colon);
+fn ratio(span: Span<'_>, work: &mut Work) -> Option<Shape> {
+    let colons = span.find(|token| *token == Token::Colon);
     if colons.is_empty() || colons.len() > 9 {
         return None;
     }
-    let parts = part.split(&colons);
-    Some(Shape::Ratio(parts.into_iter().map(|part| expression(part, work)).collect::<Option<_>>()?))
+    let parts = span.split(&colons);
+    Some(Shape::Ratio(parts.into_iter().map(|span| expression(span, work)).collect::<Option<_>>()?))
 }
 
 /// `3 \pmod 7`, `3 (mod 7)`.
-pub fn congruence(name: Option<String>, part: Part<'_>, work: &mut Work) -> Option<Shape> {
-    let tokens = part.tokens();
-    let (value, modulus) = match part.find(|token| *token == Token::Modulo).as_slice() {
-        [place] => (part.slice(0, *place), part.slice(place + 1, tokens.len())),
+pub fn congruence(name: Option<String>, span: Span<'_>, work: &mut Work) -> Option<Shape> {
+    let tokens = span.tokens();
+    let (value, modulus) = match span.find(|token| *token == Token::Modulo).as_slice() {
+        [place] => (span.slice(0, *place), span.slice(place + 1, tokens.len())),
         _ => {
-            let open = part.find_open()?;
-            if part.behind(open) != tokens.len() || tokens.get(open + 1) != Some(&Token::Modulo) {
+            let open = span.find_open()?;
+            if span.behind(open) != tokens.len() || tokens.get(open + 1) != Some(&Token::Modulo) {
                 return None;
             }
-            (part.slice(0, open), part.slice(open + 2, tokens.len() - 1))
+            (span.slice(0, open), span.slice(open + 2, tokens.len() - 1))
         }
     };
     let (value, modulus) = (expression(value, work)?, expression(modulus, work)?);
@@ -117,8 +117,8 @@ pub fn congruence(name: Option<String>, part: Part<'_>, work: &mut Work) -> Opti
 }
 
 /// The determinant of two rows.
-pub fn determinant(part: Part<'_>, work: &mut Work) -> Option<Shape> {
-    let (Bracket::Determinant, inner, _) = part.within()? else { return None };
+pub fn determinant(span: Span<'_>, work: &mut Work) -> Option<Shape> {
+    let (Bracket::Determinant, inner, _) = span.within()? else { return None };
     let rows = inner.split(&inner.find(|token| *token == Token::Row));
     let mut cells = Vec::new();
     for row in rows.iter().filter(|row| !row.tokens().is_empty()) {
@@ -126,8 +126,8 @@ pub fn determinant(part: Part<'_>, work: &mut Work) -> Option<Shape> {
         if parts.len() != 2 {
             return None;
         }
-        for part in parts {
-            cells.push(expression(part, work)?);
+        for span in parts {
+            cells.push(expression(span, work)?);
         }
     }
     let [a, b, c, d] = cells.as_slice() else { return None };

@@ -31,20 +31,20 @@ impl<'a> Tokens<'a> {
     }
 
     /// All of them.
-    pub fn whole(&'a self) -> Part<'a> {
-        Part { of: self, from: 0, to: self.all.len() }
+    pub fn whole(&'a self) -> Span<'a> {
+        Span { of: self, from: 0, to: self.all.len() }
     }
 }
 
 /// Some tokens in a row, their brackets balanced.
 #[derive(Clone, Copy)]
-pub struct Part<'a> {
+pub struct Span<'a> {
     of: &'a Tokens<'a>,
     from: usize,
     to: usize,
 }
 
-impl<'a> Part<'a> {
+impl<'a> Span<'a> {
     /// Its tokens.
     pub fn tokens(&self) -> &'a [Token] {
         &self.of.all[self.from..self.to]
@@ -88,11 +88,11 @@ impl<'a> Part<'a> {
 
     /// Without braces around all of it.
     pub fn unwrapped(&self) -> Self {
-        let mut part = *self;
-        while let Some((Bracket::Group, inner, _)) = part.within() {
-            part = inner;
+        let mut span = *self;
+        while let Some((Bracket::Group, inner, _)) = span.within() {
+            span = inner;
         }
-        part
+        span
     }
 
     /// The place of the first bracket that opens.

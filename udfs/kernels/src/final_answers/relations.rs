@@ -1,31 +1,31 @@
 //! Equations, inequalities, memberships and residues.
 
 use super::expression::{Expression, Op};
-use super::part::Part;
 use super::shape::{Interval, Shape};
+use super::span::Span;
 use super::token::{Bracket, Relation, Token};
 use super::values::{congruence, expression, infinity};
 use super::work::Work;
 
 /// Reads what stands beside a relation.
-pub type Reader<'r> = &'r dyn Fn(Part<'_>, &mut Work) -> Shape;
+pub type Reader<'r> = &'r dyn Fn(Span<'_>, &mut Work) -> Shape;
 
-/// What a part with relations says; None if it has none, and within if it is not understood.
-pub fn relation(part: Part<'_>, read: Reader<'_>, work: &mut Work) -> Option<Option<Shape>> {
-    let places = part.find(|token| matches!(token, Token::Relation(_)));
+/// What a span with relations says; None if it has none, and within if it is not understood.
+pub fn relation(span: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Option<Shape>> {
+    let places = span.find(|token| matches!(token, Token::Relation(_)));
     let kinds: Vec<Relation> = places
         .iter()
-        .filter_map(|place| match part.tokens()[*place] {
+        .filter_map(|place| match span.tokens()[*place] {
             Token::Relation(kind) => Some(kind),
             _ => None,
         })
         .collect();
-    let sides = part.split(&places);
+    let sides = span.split(&places);
     Some(match kinds.as_slice() {
         [] => return None,
         [Relation::Approximately] if sides[0].tokens().is_empty() => Some(read(sides[1], work)),
         [.., Relation::Approximately] if !sides[kinds.len()].tokens().is_empty() => {
-            Some(read(part.slice(0, places[kinds.len() - 1]), work))
+            Some(read(span.slice(0, places[kinds.len() - 1]), work))
         }
         [Relation::Congruent] => named(sides[0]).and_then(|name| congruence(Some(name), sides[1], work)),
         [Relation::In] => membership(sides[0], sides[1], read, work),
@@ -36,21 +36,21 @@ pub fn relation(part: Part<'_>, read: Reader<'_>, work: &mut Work) -> Option<Opt
 }
 
 /// What may be named: `x`, `f(x)`, `AB`, `(x, y)`, `\angle ABC`, words.
-fn named(part: Part<'_>) -> Option<String> {
-    let part = part.unwrapped();
-    match part.tokens() {
+fn named(span: Span<'_>) -> Option<String> {
+    let span = span.unwrapped();
+    match span.tokens() {
         [Token::Letter(name)] => return Some(name.clone()),
         [Token::E] => return Some("e".to_string()),
         [Token::I] => return Some("i".to_string()),
-        [Token::Letter(name), Token::Open(Bracket::Round), ..] if part.behind(1) == part.tokens().len() => {
-            return letters(&part.tokens()[2..part.tokens().len() - 1], false).map(|of| format!("{name}({of})"));
+        [Token::Letter(name), Token::Open(Bracket::Round), ..] if span.behind(1) == span.tokens().len() => {
+            return letters(&span.tokens()[2..span.tokens().len() - 1], false).map(|of| format!("{name}({of})"));
         }
         [Token::Open(Bracket::Round), inner @ .., Token::Close(Bracket::Round)] => {
             return letters(inner, false).map(|of| format!("({of})"));
         }
         _ => {}
     }
-    letters(part.tokens(), true)
+    letters(span.tokens(), true)
 }
 
 fn letters(tokens: &[Token], capital: bool) -> Option<String> {
@@ -68,11 +68,11 @@ fn letters(tokens: &[Token], capital: bool) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-fn difference(left: Part<'_>, right: Part<'_>, work: &mut Work) -> Option<Expression> {
+fn difference(left: Span<'_>, right: Span<'_>, work: &mut Work) -> Option<Expression> {
     Some(expression(left, work)?.joined(&expression(right, work)?, Op::Subtract))
 }
 
-fn equation(sides: &[Part<'_>], read: Reader<'_>, work: &mut Work) -> Option<Shape> {
+fn equation(sides: &[Span<'_>], read: Reader<'_>, work: &mut Work) -> Option<Shape> {
     let (first, last) = (*sides.first()?, *sides.last()?);
     if sides.iter().any(|side| side.tokens().is_empty()) || sides.len() > 8 {
         return None;
@@ -91,7 +91,7 @@ fn equation(sides: &[Part<'_>], read: Reader<'_>, work: &mut Work) -> Option<Sha
     };
     let both = difference(*left, *right, work);
     // `x = y` defines neither.
-    let is_letter = |part: Part<'_>| matches!(part.tokens(), [Token::Letter(_)]);
+    let is_letter = |span: Span<'_>| matches!(span.tokens(), [Token::Letter(_)]);
     if is_letter(*left) && is_letter(*right) {
         return both.map(Shape::Equation);
     }
@@ -106,7 +106,7 @@ fn equation(sides: &[Part<'_>], read: Reader<'_>, work: &mut Work) -> Option<Sha
     }
 }
 
-fn membership(element: Part<'_>, of: Part<'_>, read: Reader<'_>, work: &mut Work) -> Option<Shape> {
+fn membership(element: Span<'_>, of: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Shape> {
     let name = named(element)?;
     let everything = |name| Interval { name, low: None, high: None, low_closed: false, high_closed: false };
     match of.tokens() {
@@ -123,21 +123,21 @@ fn membership(element: Part<'_>, of: Part<'_>, read: Reader<'_>, work: &mut Work
 }
 
 /// The real numbers, without one or not.
-pub fn reals(part: Part<'_>, work: &mut Work) -> Option<Shape> {
-    match part.tokens() {
+pub fn reals(span: Span<'_>, work: &mut Work) -> Option<Shape> {
+    match span.tokens() {
         [Token::Domain(domain)] if domain == "R" => {
             let everything = Interval { name: None, low: None, high: None, low_closed: false, high_closed: false };
             Some(Shape::Interval(everything))
         }
         [Token::Domain(domain), Token::Without, ..] if domain == "R" => {
-            let (Bracket::Curly, inner, _) = part.slice(2, part.tokens().len()).within()? else { return None };
+            let (Bracket::Curly, inner, _) = span.slice(2, span.tokens().len()).within()? else { return None };
             Some(rays(expression(inner, work)?, None))
         }
         _ => None,
     }
 }
 
-fn excluded(left: Part<'_>, right: Part<'_>, work: &mut Work) -> Option<Shape> {
+fn excluded(left: Span<'_>, right: Span<'_>, work: &mut Work) -> Option<Shape> {
     let end = expression(right, work)?;
     end.is_constant().then_some(rays(end, Some(named(left)?)))
 }
@@ -150,23 +150,23 @@ fn rays(end: Expression, name: Option<String>) -> Shape {
 
 /// An interval between two ends.
 pub fn interval(
-    low: Part<'_>,
-    high: Part<'_>,
+    low: Span<'_>,
+    high: Span<'_>,
     low_closed: bool,
     high_closed: bool,
     work: &mut Work,
 ) -> Option<Interval> {
-    let mut end = |part: Part<'_>, negative: bool| match infinity(part) {
+    let mut end = |span: Span<'_>, negative: bool| match infinity(span) {
         Some(is_negative) if is_negative == negative => Some(None),
         Some(_) => None,
-        None => expression(part, work).map(Some),
+        None => expression(span, work).map(Some),
     };
     let (low, high) = (end(low, true)?, end(high, false)?);
     let (low_closed, high_closed) = (low_closed && low.is_some(), high_closed && high.is_some());
     Some(Interval { name: None, low, high, low_closed, high_closed })
 }
 
-fn inequality(sides: &[Part<'_>], kinds: &[Relation], work: &mut Work) -> Option<Shape> {
+fn inequality(sides: &[Span<'_>], kinds: &[Relation], work: &mut Work) -> Option<Shape> {
     let upward: Option<Vec<bool>> = kinds
         .iter()
         .map(|kind| match kind {
@@ -187,13 +187,13 @@ fn inequality(sides: &[Part<'_>], kinds: &[Relation], work: &mut Work) -> Option
     }
 }
 
-fn between(low: Part<'_>, of: Part<'_>, high: Part<'_>, from: bool, to: bool, work: &mut Work) -> Option<Shape> {
+fn between(low: Span<'_>, of: Span<'_>, high: Span<'_>, from: bool, to: bool, work: &mut Work) -> Option<Shape> {
     let name = named(of)?;
     Some(Shape::Interval(Interval { name: Some(name), ..interval(low, high, from, to, work)? }))
 }
 
-fn single(small: Part<'_>, large: Part<'_>, closed: bool, work: &mut Work) -> Option<Shape> {
-    let constant = |part: Part<'_>, work: &mut Work| expression(part, work).filter(Expression::is_constant);
+fn single(small: Span<'_>, large: Span<'_>, closed: bool, work: &mut Work) -> Option<Shape> {
+    let constant = |span: Span<'_>, work: &mut Work| expression(span, work).filter(Expression::is_constant);
     let (low, high) = match (named(small), named(large)) {
         (Some(name), None) => match (constant(large, work), infinity(large)) {
             (Some(high), _) => ((name, None), Some(high)),
@@ -212,7 +212,7 @@ fn single(small: Part<'_>, large: Part<'_>, closed: bool, work: &mut Work) -> Op
     Some(Shape::Interval(Interval { name: Some(name), low, high, low_closed, high_closed }))
 }
 
-fn halves(small: Part<'_>, large: Part<'_>, closed: bool, work: &mut Work) -> Option<Shape> {
+fn halves(small: Span<'_>, large: Span<'_>, closed: bool, work: &mut Work) -> Option<Shape> {
     Some(Shape::Inequality { difference: difference(small, large, work)?, strict: !closed })
 }
 
