@@ -3,8 +3,22 @@
 /// The text in ASCII and LaTeX as far as it goes; None if characters change the direction of others.
 pub fn plain(text: &str) -> Option<String> {
     let mut plain = String::with_capacity(text.len());
-    for character in text.chars() {
+    let mut rest = text.chars();
+    while let Some(character) = rest.next() {
         match character {
+            // `3–5` is from 3 to 5.
+            '–' | '—' if plain.ends_with(is_digit) && rest.as_str().starts_with(is_digit) => plain.push(character),
+            '√' if rest.as_str().starts_with(is_digit) => {
+                plain.push_str("\\sqrt{");
+                take_while(&mut rest, |next| is_digit(next).then_some(next), &mut plain);
+                plain.push('}');
+            }
+            power if raised(power).is_some() => {
+                plain.push_str("^{");
+                plain.extend(raised(power));
+                take_while(&mut rest, raised, &mut plain);
+                plain.push('}');
+            }
             '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{00ad}' => {}
             '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => return None,
             '\u{2009}' | '\u{202f}' => plain.push_str("\\,"),
@@ -17,6 +31,25 @@ pub fn plain(text: &str) -> Option<String> {
         }
     }
     Some(plain)
+}
+
+fn is_digit(character: char) -> bool {
+    character.is_ascii_digit()
+}
+
+/// The digit that is written as a power.
+fn raised(character: char) -> Option<char> {
+    const POWERS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let digit = POWERS.iter().position(|power| *power == character)?;
+    char::from_digit(u32::try_from(digit).ok()?, 10)
+}
+
+/// Takes characters as long as they mean one.
+fn take_while(rest: &mut std::str::Chars<'_>, means: impl Fn(char) -> Option<char>, plain: &mut String) {
+    while let Some(meant) = rest.clone().next().and_then(&means) {
+        rest.next();
+        plain.push(meant);
+    }
 }
 
 /// Digits of other scripts and full-width forms.
@@ -73,12 +106,6 @@ fn written(character: char) -> Option<&'static str> {
         'τ' => "\\tau ",
         'φ' | 'ϕ' => "\\phi ",
         'ω' => "\\omega ",
-        '⁰' => "^{0}",
-        '¹' => "^{1}",
-        '²' => "^{2}",
-        '³' => "^{3}",
-        '⁴' => "^{4}",
-        '⁵' => "^{5}",
         '½' => "\\frac{1}{2}",
         '⅓' => "\\frac{1}{3}",
         '⅔' => "\\frac{2}{3}",

@@ -1,6 +1,7 @@
 //! Whether two answers are the same.
 
-use super::expression::{Expression, Op};
+use super::expression::{Expression, Op, Points};
+use super::number::Number;
 use super::rational::Rational;
 use super::shape::{Interval, Shape, Value};
 use super::work::Work;
@@ -23,8 +24,8 @@ pub fn equals(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
         (_, Shape::Definition { value, .. }) => equals(gold, value, work),
         (Shape::Value(gold), Shape::Value(answer)) => values(gold, answer, work),
         (Shape::Word(gold), Shape::Word(answer)) => words(gold, answer),
-        (Shape::List(gold) | Shape::Set(gold), Shape::List(answer) | Shape::Set(answer))
-        | (Shape::Union(gold), Shape::Union(answer)) => any_order(gold, answer, work),
+        (Shape::List(gold) | Shape::Set(gold), Shape::List(answer) | Shape::Set(answer)) => lists(gold, answer, work),
+        (Shape::Union(gold), Shape::Union(answer)) => any_order(gold, answer, work),
         (Shape::Set(one), other) => matches!(one.as_slice(), [element] if equals(element, other, work)),
         (other, Shape::Set(one)) => matches!(one.as_slice(), [element] if equals(other, element, work)),
         (Shape::Tuple(gold), Shape::Tuple(answer)) => in_order(gold, answer, work),
@@ -103,8 +104,13 @@ fn defined(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
 
 fn values(gold: &Value, answer: &Value, work: &mut Work) -> bool {
     let has_sign = |of: &Value| of.degrees || of.percent;
-    let (units, degrees) = ((&gold.unit, &answer.unit), (gold.degrees, answer.degrees));
-    if matches!(units, (Some(gold), Some(answer)) if gold != answer)
+    let degrees = (gold.degrees, answer.degrees);
+    let same_unit = match (&gold.unit, &answer.unit) {
+        (Some(gold), Some(answer)) => gold.name == answer.name,
+        (Some(unit), None) | (None, Some(unit)) => unit.optional,
+        (None, None) => true,
+    };
+    if !same_unit
         || (has_sign(gold) && answer.unit.is_some())
         || (has_sign(answer) && gold.unit.is_some())
         || (gold.percent && answer.degrees)
@@ -122,11 +128,11 @@ fn values(gold: &Value, answer: &Value, work: &mut Work) -> bool {
     match (gold.percent, answer.percent) {
         (true, false) => {
             scaled(expected, Op::Divide).equals(found, work)
-                || is_above_one(expected, work) && expected.equals(found, work)
+                || is_ten_or_more(expected, work) && expected.equals(found, work)
         }
         (false, true) => {
             expected.equals(&scaled(found, Op::Divide), work)
-                || is_above_one(expected, work) && expected.equals(found, work)
+                || is_ten_or_more(expected, work) && expected.equals(found, work)
         }
         _ if expected.equals(found, work) => true,
         _ => match degrees {
@@ -137,14 +143,13 @@ fn values(gold: &Value, answer: &Value, work: &mut Work) -> bool {
     }
 }
 
-/// Per cent may be left out where the number can hardly be a share.
-fn is_above_one(expression: &Expression, work: &mut Work) -> bool {
-    let above = |work: &mut Work| {
-        let size = expression.value(0, false, work)?.absolute(work)?;
-        let rest = super::number::Number::integer(1).minus(&size, work)?;
-        rest.real()?.is_negative()
+/// Per cent may be left out where the number can hardly be a share or some times the whole.
+fn is_ten_or_more(expression: &Expression, work: &mut Work) -> bool {
+    let below = |work: &mut Work| {
+        let size = expression.value(0, Points::Few, work)?.absolute(work)?;
+        Some(size.minus(&Number::integer(10), work)?.real()?.is_negative() == Some(true))
     };
-    expression.is_constant() && above(work) == Some(true)
+    expression.is_constant() && below(work) == Some(false)
 }
 
 fn words(gold: &str, answer: &str) -> bool {
@@ -158,11 +163,33 @@ fn in_order(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
     gold.len() == answer.len() && gold.iter().zip(answer).all(|(gold, answer)| equals(gold, answer, work))
 }
 
+/// Lists in any order. Where parts have several names or units, they belong to those: what lacks them is in their order.
+fn lists(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
+    let labels = |of: &[Shape]| {
+        let mut labels: Vec<Option<String>> = of.iter().map(|shape| shape.label().map(str::to_string)).collect();
+        labels.sort_unstable();
+        labels
+    };
+    let (labels, of_answer) = (labels(gold), labels(answer));
+    let several = |labels: &[Option<String>]| labels.windows(2).any(|pair| pair[0] != pair[1]);
+    if labels != of_answer && (several(&labels) || several(&of_answer)) {
+        return in_order(gold, answer, work);
+    }
+    any_order(gold, answer, work)
+}
+
 fn any_order(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
+    let is_set = |shape: &Shape| matches!(shape, Shape::Set(_));
+    let labelled = gold.iter().any(|shape| shape.label() != gold[0].label());
     let mut left: Vec<&Shape> = answer.iter().collect();
     gold.len() == answer.len()
         && gold.iter().all(|gold| {
-            let found = left.iter().position(|answer| equals(gold, answer, work));
+            // A set of one is its element only where nothing else stands beside it.
+            let found = left.iter().position(|answer| {
+                is_set(gold) == is_set(answer)
+                    && (!labelled || gold.label() == answer.label())
+                    && equals(gold, answer, work)
+            });
             found.is_some_and(|place| {
                 left.swap_remove(place);
                 true
@@ -170,7 +197,7 @@ fn any_order(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
         })
 }
 
-/// `x = 3, y = -1` is `(3, -1)`: names in the order of the alphabet.
+/// `x = 3, y = -1` is `(3, -1)`: coordinates in the order of the alphabet, other names in their own.
 fn in_order_of_names(tuple: &[Shape], list: &[Shape], work: &mut Work) -> bool {
     let named: Option<Vec<(&str, &Shape)>> = list
         .iter()
@@ -180,11 +207,10 @@ fn in_order_of_names(tuple: &[Shape], list: &[Shape], work: &mut Work) -> bool {
         })
         .collect();
     let Some(mut named) = named else { return false };
-    named.sort_by_key(|(name, _)| *name);
-    let distinct = named.windows(2).all(|pair| pair[0].0 != pair[1].0);
-    distinct
-        && tuple.len() == named.len()
-        && tuple.iter().zip(named).all(|(gold, (_, found))| equals(gold, found, work))
+    if named.iter().all(|(name, _)| ["x", "y", "z"].contains(name)) {
+        named.sort_by_key(|(name, _)| *name);
+    }
+    tuple.len() == named.len() && tuple.iter().zip(named).all(|(gold, (_, found))| equals(gold, found, work))
 }
 
 fn intervals(gold: &Interval, answer: &Interval, work: &mut Work) -> bool {
@@ -203,7 +229,7 @@ fn intervals(gold: &Interval, answer: &Interval, work: &mut Work) -> bool {
 /// Whether two residues differ by a multiple of the modulus.
 fn is_whole(gold: &Expression, answer: &Expression, modulus: &Expression, work: &mut Work) -> bool {
     let quotient = gold.joined(answer, Op::Subtract).joined(modulus, Op::Divide);
-    quotient.value(0, false, work).and_then(|value| value.exact().map(Rational::is_integer)).unwrap_or(false)
+    quotient.value(0, Points::Few, work).and_then(|value| value.exact().map(Rational::is_integer)).unwrap_or(false)
 }
 
 /// Whether ratios are proportional, none of their parts zero.
@@ -213,5 +239,5 @@ fn ratios(gold: &[Expression], answer: &[Expression], work: &mut Work) -> bool {
         && gold[1..]
             .iter()
             .zip(&answer[1..])
-            .all(|(part, answer)| part.joined(first, Op::Divide).equals(&answer.joined(answer_first, Op::Divide), work))
+            .all(|(span, answer)| span.joined(first, Op::Divide).equals(&answer.joined(answer_first, Op::Divide), work))
 }

@@ -1,5 +1,7 @@
 //! Expressions as programs of a stack machine, so that no depth of brackets is a depth of calls.
 
+use num_bigint::Sign;
+
 use super::number::Number;
 use super::rational::Rational;
 use super::work::Work;
@@ -52,6 +54,12 @@ impl Function {
             _ => return None,
         })
     }
+
+    /// Whether its values on one side of a point need not say what they are on the other.
+    fn has_branches(self) -> bool {
+        use Function::{Arccos, Arccot, Arcsin, Arctan, Lg, Ln, Log};
+        matches!(self, Arcsin | Arccos | Arctan | Arccot | Ln | Log | Lg)
+    }
 }
 
 /// A step of the machine.
@@ -92,10 +100,27 @@ pub struct Expression {
 
 /// The most variables that an expression has.
 pub const MAX_NAMES: usize = 100;
-/// So many points are tried at most.
-pub const POINTS: usize = 8;
+/// So many points are tried at most where functions are known by a few of their values.
+const POINTS: usize = 8;
 /// An identity must be seen at so many of them.
 const AGREEING: usize = 4;
+/// Fractions for where a function may have another form elsewhere: parts, from and to, of `BELOW`. Three points are
+/// drawn from each: with all names above zero, with all below, and with any signs.
+const FRACTIONS: [(i64, i64); 5] = [(212, 612), (10, 100), (2, 20), (600, 6_000), (6_000, 200_000)];
+const BELOW: i64 = 211;
+/// Whole numbers for the same. Each is taken with the next one, so that there are even and odd ones.
+const WHOLES: [(i64, i64); 6] = [(3, 12), (3, 20), (5, 30), (3, 42), (20, 60), (60, 90)];
+
+/// Where expressions are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Points {
+    /// Anywhere: two functions that have a power series everywhere are the same if they are at some points.
+    Few,
+    /// On both sides of zero and from 10⁻² to 10³, at all points: roots, absolute values and inverse functions change their form.
+    Fractions,
+    /// At even and odd whole numbers, all of them: factorials and binomials.
+    Wholes,
+}
 
 impl Expression {
     /// A number.
@@ -130,19 +155,50 @@ impl Expression {
         })
     }
 
-    /// Whether it speaks of whole numbers: factorials and binomials of variables.
-    pub fn counts(&self) -> bool {
-        !self.is_constant() && self.ops.iter().any(|op| matches!(op, Op::Factorial | Op::Binomial))
+    /// Where it must be looked at.
+    fn points(&self) -> Points {
+        // Of operands: whether they are whole numbers, and numbers above zero.
+        let mut operands: Vec<(bool, bool)> = Vec::new();
+        let mut points = Points::Few;
+        for op in &self.ops {
+            let operand = match op {
+                Op::Push(number) => (number.is_integer(), number.sign() == Sign::Plus),
+                Op::Pi | Op::E => (false, true),
+                Op::Variable(_) | Op::I => (false, false),
+                Op::Add | Op::Subtract | Op::Multiply | Op::Divide | Op::Power | Op::Binomial | Op::LogOfBase => {
+                    let (exponent, base) = (operands.pop().unwrap_or_default(), operands.pop().unwrap_or_default());
+                    match op {
+                        Op::Binomial => return Points::Wholes,
+                        Op::LogOfBase => points = Points::Fractions,
+                        Op::Power if !exponent.0 && !base.1 => points = Points::Fractions,
+                        _ => {}
+                    }
+                    (false, false)
+                }
+                op => {
+                    let operand = operands.pop().unwrap_or_default();
+                    match op {
+                        Op::Factorial => return Points::Wholes,
+                        Op::Root(_) | Op::Absolute | Op::Floor | Op::Ceiling => points = Points::Fractions,
+                        Op::Apply(function) if function.has_branches() => points = Points::Fractions,
+                        _ => {}
+                    }
+                    (*op == Op::Negate && operand.0, false)
+                }
+            };
+            operands.push(operand);
+        }
+        points
     }
 
-    /// Its value at a point, with whole numbers for variables or not; None where it has none or costs too much.
-    pub fn value(&self, point: usize, whole: bool, work: &mut Work) -> Option<Number> {
+    /// Its value at a point; None where it has none or costs too much.
+    pub fn value(&self, point: usize, points: Points, work: &mut Work) -> Option<Number> {
         let mut stack: Vec<Number> = Vec::new();
         for op in &self.ops {
             work.spend(8)?;
             let value = match op {
                 Op::Push(number) => Number::Exact(number.clone()),
-                Op::Variable(place) => Number::Exact(coordinate(self.names.get(*place)?, point, whole, work)?),
+                Op::Variable(place) => Number::Exact(coordinate(self.names.get(*place)?, point, points, work)?),
                 Op::Pi => Number::pi()?,
                 Op::E => Number::integer(1).exp(work)?,
                 Op::I => Number::i(),
@@ -163,24 +219,25 @@ impl Expression {
         if self == other {
             return true;
         }
-        agree(
-            self.is_constant() && other.is_constant(),
-            |point, work| {
-                let whole = self.counts() || other.counts();
-                let (a, b) = (self.value(point, whole, work)?, other.value(point, whole, work)?);
-                a.equals(&b)
-            },
-            work,
-        )
+        if self.is_constant() && other.is_constant() {
+            return self.same_at(other, 0, Points::Few, work) == Some(true);
+        }
+        let points = self.points().max(other.points());
+        agree(points, |point, work| self.same_at(other, point, points, work), work)
+    }
+
+    fn same_at(&self, other: &Self, point: usize, points: Points, work: &mut Work) -> Option<bool> {
+        self.value(point, points, work)?.equals(&other.value(point, points, work)?)
     }
 
     /// Whether each is the same multiple of the other, other than zero, wherever they are looked at.
     pub fn is_multiple_of(&self, other: &Self, above_zero: bool, work: &mut Work) -> bool {
         let mut first = None;
+        let points = self.points().max(other.points()).min(Points::Fractions);
         agree(
-            false,
+            points,
             |point, work| {
-                let (a, b) = (self.value(point, false, work)?, other.value(point, false, work)?);
+                let (a, b) = (self.value(point, points, work)?, other.value(point, points, work)?);
                 if !(a.is_nonzero() && b.is_nonzero()) {
                     return None;
                 }
@@ -197,40 +254,54 @@ impl Expression {
 }
 
 /// Whether something holds at the points where it is known, and is known at enough of them.
-fn agree(constant: bool, mut holds: impl FnMut(usize, &mut Work) -> Option<bool>, work: &mut Work) -> bool {
+fn agree(points: Points, mut holds: impl FnMut(usize, &mut Work) -> Option<bool>, work: &mut Work) -> bool {
+    let (all, enough) = match points {
+        Points::Few => (POINTS, AGREEING),
+        Points::Fractions => (3 * FRACTIONS.len(), usize::MAX),
+        Points::Wholes => (2 * WHOLES.len(), usize::MAX),
+    };
     let mut agreeing = 0;
-    for point in 0..if constant { 1 } else { POINTS } {
+    for point in 0..all {
         match holds(point, work) {
             Some(false) => return false,
             Some(true) => agreeing += 1,
             None => {}
         }
-        if constant || agreeing == AGREEING {
+        if agreeing == enough {
             break;
         }
     }
-    agreeing >= if constant { 1 } else { AGREEING }
+    agreeing >= AGREEING && !work.is_spent()
 }
 
-/// The same for a name and a point at each call: fractions of both signs and on both sides of 1, or whole numbers above 2.
-fn coordinate(name: &str, point: usize, whole: bool, work: &mut Work) -> Option<Rational> {
-    let mut seed = 0xcbf2_9ce4_8422_2325_u64 ^ (point as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+/// The same for a name and a point at each call.
+fn coordinate(name: &str, point: usize, points: Points, work: &mut Work) -> Option<Rational> {
+    let (drawn, which) = match points {
+        Points::Few => (point, 0),
+        Points::Fractions => (point / 3, point % 3),
+        Points::Wholes => (point / 2, point % 2),
+    };
+    let salt = if which == 2 { point + 64 } else { drawn };
+    let mut seed = 0xcbf2_9ce4_8422_2325_u64 ^ (salt as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for byte in name.bytes() {
         seed = (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
     seed = (seed ^ (seed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     seed ^= seed >> 29;
-    let draw = |of: u64, shift: u32| ((seed >> shift) % of) as i64;
-    if whole {
-        return Some(Rational::integer(3 + draw(40, 7)));
-    }
-    let below = 211;
-    let above = if point.is_multiple_of(2) { below + 1 + draw(400, 11) } else { 20 + draw(170, 11) };
-    let sign = match point {
-        1 | 2 => [-1, 1][usize::from((draw(2, 50) == 1) == (point == 1))],
-        _ => 1,
+    let draw = |(from, to): (i64, i64)| from + ((seed >> 11) % (to - from) as u64) as i64;
+    let coin = (seed >> 50) % 2 == 1;
+    let above = match points {
+        Points::Wholes => {
+            return Some(Rational::integer(draw(*WHOLES.get(drawn)?) / 2 * 2 + i64::from(coin == (which == 0))));
+        }
+        Points::Fractions => {
+            let above = draw(*FRACTIONS.get(drawn)?);
+            if which == 1 || (which == 2 && coin) { -above } else { above }
+        }
+        Points::Few if point.is_multiple_of(2) => draw((BELOW + 1, BELOW + 401)),
+        Points::Few => draw((20, 190)),
     };
-    Rational::quotient((sign * above).into(), below.into(), work)
+    Rational::quotient(above.into(), BELOW.into(), work)
 }
 
 fn binary(op: &Op, left: &Number, right: &Number, work: &mut Work) -> Option<Number> {
@@ -243,8 +314,12 @@ fn binary(op: &Op, left: &Number, right: &Number, work: &mut Work) -> Option<Num
         Op::LogOfBase => right.ln(work)?.over(&left.ln(work)?, work),
         _ => {
             let below = right.exact()?.to_integer()?;
-            if !(0..=1_000).contains(&below) || left.exact()?.to_integer().is_some_and(|above| above < 0) {
+            let above = left.exact()?.to_integer();
+            if !(-1_000..=1_000).contains(&below) || above.is_some_and(|above| above < 0) {
                 return None;
+            }
+            if below < 0 {
+                return above.map(|_| Number::integer(0));
             }
             let mut product = Number::integer(1);
             for place in 0..below {
@@ -304,7 +379,9 @@ fn apply(function: Function, value: &Number, work: &mut Work) -> Option<Number> 
         }
         Function::Ln => value.ln(work),
         // As if divided by the logarithm of a base that nobody would name.
-        Function::Log => value.ln(work)?.times(&Number::integer(1).over(&Number::integer(7_919), work)?, work),
+        Function::Log => {
+            value.ln(work)?.times(&Number::integer(1).over(&Number::integer(6_700_417_299_827_311), work)?, work)
+        }
         Function::Lg => value.ln(work)?.over(&Number::integer(10).ln(work)?, work),
         Function::Exp => value.exp(work),
     }

@@ -2,11 +2,9 @@
 
 use std::borrow::Cow;
 
+use super::boxes::{Unfinished, boxed};
 use crate::tags;
 
-/// `\boxed` and `\fbox`, around what they share.
-const BOX: &str = "box";
-const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
 /// So many of the last bytes of a response are searched.
 const SEARCHED: usize = 65_536;
 /// What stands between two answers of a list is no longer than this.
@@ -14,89 +12,42 @@ const BETWEEN: usize = 60;
 
 /// The final answer of a response: what stands in its last box behind the chain of thought, else behind its last "answer is"
 /// or "answer:", else behind its last `####`. Neighbouring boxes with "and", "or" or a comma between them are a list. None
-/// where nothing is stated, and where the chain is cut off.
+/// where nothing is stated, where the chain or the box is cut off, and where the box holds a part of a formula.
 pub fn answer(response: &str) -> Option<Cow<'_, str>> {
     let behind = tags::behind_chain(response)?;
+    if is_cut_off(behind) {
+        return None;
+    }
     let behind = &behind[behind.ceil_char_boundary(behind.len().saturating_sub(SEARCHED))..];
-    boxed(behind).or_else(|| phrase(behind).map(Cow::Borrowed)).or_else(|| marked(behind).map(Cow::Borrowed))
-}
-
-/// The content of a box and its place: from the command to the end of the argument.
-struct Boxed<'a> {
-    from: usize,
-    to: usize,
-    content: &'a str,
-}
-
-fn boxed(text: &str) -> Option<Cow<'_, str>> {
-    let mut last = boxes_before(text, text.len())?;
-    let mut list = vec![last.content];
-    while let Some(before) = boxes_before(text, last.from) {
-        if before.to > last.from || !joins(&text[before.to..last.from]) {
-            break;
-        }
-        list.push(before.content);
-        last = before;
-    }
-    if list.len() == 1 {
-        return Some(Cow::Borrowed(list[0]));
-    }
-    list.reverse();
-    Some(Cow::Owned(list.join(", ")))
-}
-
-/// The last box that begins before `end` and holds something.
-fn boxes_before(text: &str, mut end: usize) -> Option<Boxed<'_>> {
-    loop {
-        let found = text[..end].rfind(BOX)?;
-        let Some((from, behind)) = BOXES.iter().find_map(|(before, after)| {
-            let is_one = text[..found].ends_with(before) && text[found + BOX.len()..].starts_with(after);
-            is_one.then(|| (found - before.len(), found + BOX.len() + after.len()))
-        }) else {
-            end = found;
-            continue;
-        };
-        match argument(&text[behind..]) {
-            // A box that is not closed was cut off, with the answer in it.
-            None => return None,
-            Some((content, length)) if !content.trim().is_empty() => {
-                return Some(Boxed { from, to: behind + length, content: content.trim() });
-            }
-            Some(_) => end = from,
-        }
+    match boxed(behind) {
+        Err(Unfinished) => None,
+        Ok(Some(stated)) => Some(stated),
+        Ok(None) => phrase(behind).or_else(|| marked(behind).map(Cow::Borrowed)),
     }
 }
 
-/// The argument of a command, and how long it is with its braces.
-fn argument(text: &str) -> Option<(&str, usize)> {
-    let start = text.len() - text.trim_start().len();
-    let rest = &text[start..];
-    if !rest.starts_with('{') {
-        // A word: `\boxed 5`.
-        let length = rest.find(|character: char| character.is_whitespace() || "$,;\\".contains(character));
-        let length = length.unwrap_or(rest.len());
-        return Some((rest[..length].trim_end_matches('.'), start + length));
-    }
-    let (mut depth, mut escaped) = (0_usize, false);
-    for (place, byte) in rest.bytes().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'{' => depth += 1,
-            b'}' => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some((&rest[1..place], start + place + 1));
-                }
-            }
-            _ => {}
-        }
-    }
-    None
+/// Whether a chain of thought begins and does not end, by any tag that models have for it, wherever it stands.
+fn is_cut_off(text: &str) -> bool {
+    const NAMES: [&str; 5] = ["think", "thinking", "thought", "reasoning", "seed:think"];
+    const BRACKETS: [(char, char); 3] = [('<', '>'), ('[', ']'), ('◁', '▷')];
+    let last = text.rmatch_indices(BRACKETS.map(|(opening, _)| opening)).find_map(|(place, opening)| {
+        let rest = &text[place + opening.len()..];
+        let closes = rest.starts_with('/');
+        let rest = &rest[usize::from(closes)..];
+        let named = NAMES.iter().any(|name| {
+            let (of, behind) = (rest.get(..name.len()), rest.get(name.len()..));
+            of.is_some_and(|of| of.eq_ignore_ascii_case(name))
+                && BRACKETS.iter().any(|(from, to)| {
+                    opening.starts_with(*from) && behind.is_some_and(|behind| behind.starts_with(*to))
+                })
+        });
+        named.then_some(closes)
+    });
+    last == Some(false)
 }
 
 /// Whether what stands between two answers makes a list of them.
-fn joins(between: &str) -> bool {
+pub fn joins(between: &str) -> bool {
     const MARKUP: [&str; 9] = ["\\text", "\\qquad", "\\quad", "\\(", "\\)", "\\[", "\\]", "\\,", "\\ "];
     const WORDS: [&str; 2] = ["and", "or"];
     if between.len() > BETWEEN {
@@ -122,13 +73,32 @@ fn joins(between: &str) -> bool {
     }
 }
 
-/// What stands behind the last "answer is" or "answer:".
-fn phrase(text: &str) -> Option<&str> {
+/// What stands behind the last "answer is" or "answer:": the formulas there if they end the sentence, else all of it.
+fn phrase(text: &str) -> Option<Cow<'_, str>> {
     let found = [" is", ":", "**:", " is:"].iter().filter_map(|behind| last_of(text, behind)).max()?;
     let rest = text[found..].trim_start_matches(|c: char| c.is_whitespace() || "*:".contains(c));
-    let stated = first_formulas(rest).unwrap_or_else(|| sentence(rest));
+    let formulas = first_formulas(rest).unwrap_or(0);
+    let stated = match ends_sentence(&rest[formulas..]) && formulas > 0 {
+        true => &rest[..formulas],
+        false => &rest[..formulas + sentence(&rest[formulas..]).len()],
+    };
     let stated = stated.trim().trim_end_matches(['*', '.']).trim();
+    // What is left of bold formulas.
+    let stated = if stated.contains("$**") { Cow::Owned(stated.replace("$**", "$")) } else { Cow::Borrowed(stated) };
     (!stated.is_empty()).then_some(stated)
+}
+
+/// Whether what is answered ends here: with the line, the sentence, or a reason.
+fn ends_sentence(text: &str) -> bool {
+    const REASONS: [&str; 2] = ["since", "because"];
+    let rest = text.trim_start_matches(['*', ' ']);
+    let behind = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+    let word = behind.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    rest.is_empty()
+        || rest.starts_with(['\n', '\r'])
+        || ["</", "<|"].iter().any(|tag| rest.starts_with(tag))
+        || rest.strip_prefix('.').is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '.'))
+        || REASONS.contains(&word)
 }
 
 /// Behind the last "answer" with this behind it.
@@ -145,8 +115,8 @@ fn last_of(text: &str, behind: &str) -> Option<usize> {
     }
 }
 
-/// The formulas that a text begins with, as long as they are a list.
-fn first_formulas(text: &str) -> Option<&str> {
+/// The length of the formulas that a text begins with, as long as they are a list.
+fn first_formulas(text: &str) -> Option<usize> {
     let mut end = formula(text)?;
     loop {
         let near = &text[end..text.floor_char_boundary(end + BETWEEN + 2)];
@@ -156,7 +126,7 @@ fn first_formulas(text: &str) -> Option<&str> {
         }
         end += next + formula(&text[end + next..])?;
     }
-    Some(&text[..end])
+    Some(end)
 }
 
 /// The length of the formula that a text begins with, with its marks.
@@ -164,7 +134,9 @@ fn formula(text: &str) -> Option<usize> {
     const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
     let (opening, closing) = MARKS.iter().find(|(opening, _)| text.starts_with(opening))?;
     let from = opening.len();
-    Some(from + text[from..].find(closing)? + closing.len())
+    // `\$` is money.
+    let (end, _) = text[from..].match_indices(closing).find(|(place, _)| !text[..from + place].ends_with('\\'))?;
+    Some(from + end + closing.len())
 }
 
 /// Up to the end of the line, or a full stop that ends a sentence.

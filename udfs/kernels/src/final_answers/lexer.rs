@@ -13,6 +13,9 @@ const MAX_DIGITS: usize = 2_500;
 /// The longest run of letters outside of text that is a word or a product.
 const MAX_LETTERS: usize = 40;
 
+/// What is counted is said within so many bytes.
+const PHRASE: usize = 60;
+
 /// How commas between digits are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commas {
@@ -28,6 +31,9 @@ pub fn tokens(text: &str, commas: Commas) -> Option<Vec<Token>> {
         return None;
     }
     let text = plain(text)?;
+    if numerals::is_date(&text) {
+        return Some(vec![Token::Opaque(text)]);
+    }
     if let Some(words) = words::only_words(&text) {
         return Some(vec![words]);
     }
@@ -131,6 +137,8 @@ impl<'a> Lexer<'a> {
             ']' => return self.close(Bracket::Square),
             '{' => return self.open(Bracket::Group),
             '}' => return self.close(Bracket::Group),
+            // Inches, where no quotation is open.
+            '"' if self.counts() && !self.text[..self.place - 1].contains('"') => Token::Word("in".to_string()),
             '$' | '~' | '"' | '`' => return,
             character if character.is_whitespace() => return,
             '^' => return self.caret(),
@@ -279,9 +287,8 @@ impl<'a> Lexer<'a> {
             return self.found.push(Token::Opaque(rest[..length].to_string()));
         }
         let (run, spaced) = (&rest[..length], self.text[..self.place].ends_with([' ', '~', ',']));
-        let spaced = spaced && self.counts();
         if !self.is_argument()
-            && let Some(token) = words::known(run, spaced, self.counts())
+            && let Some(token) = words::known(run, spaced && self.in_phrase(), self.counts())
         {
             self.place += length;
             return self.found.push(token);
@@ -293,6 +300,14 @@ impl<'a> Lexer<'a> {
     /// Whether a unit may stand here: behind a number, and behind words.
     fn counts(&self) -> bool {
         matches!(self.found.last(), Some(Token::Number { .. } | Token::Word(_) | Token::Close(_) | Token::Pi))
+    }
+
+    /// Whether words begin here that say what was counted, or go on.
+    fn in_phrase(&self) -> bool {
+        let rest = self.rest();
+        let near = &rest[..rest.floor_char_boundary(PHRASE)];
+        let end = near.find(|c: char| !c.is_ascii_alphabetic() && c != ' ').unwrap_or(near.len());
+        self.counts() && (matches!(self.found.last(), Some(Token::Word(_))) || units::is_phrase(&near[..end]))
     }
 
     fn letter(&mut self, name: &str) {
@@ -365,9 +380,14 @@ impl<'a> Lexer<'a> {
             "frac" | "dfrac" | "tfrac" | "cfrac" => self.with_arguments(Token::Fraction, 2),
             "binom" | "dbinom" | "tbinom" => self.with_arguments(Token::Binomial, 2),
             "sqrt" => self.root(),
-            "overline" | "bar" | "widehat" | "overrightarrow" | "overleftrightarrow" => {
+            "overline" | "bar" | "hat" | "widehat" | "vec" | "overrightarrow" | "overleftrightarrow" => {
                 let content = self.raw().unwrap_or("{").trim();
                 self.is_argument();
+                if ["hat", "vec"].contains(&name)
+                    && matches!(content.as_bytes(), [letter] if letter.is_ascii_alphabetic())
+                {
+                    return self.letter(&format!("\\{name} {content}"));
+                }
                 let letters = content.bytes().all(|byte| byte.is_ascii_uppercase()) && !content.is_empty();
                 self.found.push(match letters {
                     true => Token::Word(content.to_string()),
@@ -399,16 +419,16 @@ impl<'a> Lexer<'a> {
 
     fn root(&mut self) {
         self.skip_space();
-        let mut degree = Some(2);
+        let mut degree = Ok(2);
         if self.rest().starts_with('[') {
             let end = self.rest().find(']').unwrap_or(0);
             let written = self.rest()[1..end.max(1)].trim_matches(|c: char| c.is_whitespace() || "{}".contains(c));
-            degree = written.parse().ok().filter(|degree| (2..=1_000).contains(degree));
+            degree = written.parse().ok().filter(|degree| (2..=1_000).contains(degree)).ok_or(written);
             self.place += end + 1;
         }
         match degree {
-            Some(degree) => self.with_arguments(Token::Root(degree), 1),
-            None => self.found.push(Token::Opaque("\\sqrt".to_string())),
+            Ok(degree) => self.with_arguments(Token::Root(degree), 1),
+            Err(written) => self.found.push(Token::Opaque(format!("\\sqrt[{written}]"))),
         }
     }
 
@@ -422,8 +442,9 @@ impl<'a> Lexer<'a> {
         if !begins {
             return self.close(bracket);
         }
-        if name == "array" {
-            self.raw();
+        // A line between columns says more than the columns.
+        if name == "array" && self.raw().is_some_and(|columns| columns.contains('|')) {
+            self.found.push(Token::Opaque("{array}".to_string()));
         }
         self.open(bracket);
     }

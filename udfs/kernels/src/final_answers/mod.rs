@@ -7,10 +7,10 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `extract` | where a response states its answer |
+//! | `extract`, `boxes` | where a response states its answer |
 //! | `stated` | which step of a chain states it first |
 //! | `characters`, `numerals`, `lexer`, `token`, `words`, `units` | LaTeX and Unicode to tokens |
-//! | `span`, `reader`, `relations`, `values`, `shape` | tokens to what the answer is: value, list, interval, equation |
+//! | `span`, `reader`, `lists`, `relations`, `values`, `shape` | tokens to what the answer is: value, list, interval, equation |
 //! | `parser`, `expression` | expressions as programs of a stack machine |
 //! | `rational`, `ball`, `number` | exact fractions, 512 bits with their error, complex numbers of both |
 //! | `compare` | equality of what answers are |
@@ -31,11 +31,13 @@ use token::{Relation, Token};
 use work::Work;
 
 mod ball;
+mod boxes;
 mod characters;
 mod compare;
 mod expression;
 mod extract;
 mod lexer;
+mod lists;
 mod number;
 mod numerals;
 mod parser;
@@ -90,12 +92,12 @@ fn means(gold: &[Token], answer: &[Token], work: &mut Work) -> bool {
     }
     let (of_gold, of_answer) = (Family::of(gold), Family::of(answer));
     let (gold, answer) = match (&of_gold, &of_answer) {
-        (Some(gold), Some(answer)) if gold.domain != answer.domain => return false,
-        (Some(gold), Some(answer)) => (gold.renamed(), answer.renamed()),
-        _ => (
-            of_gold.map_or_else(|| gold.to_vec(), |family| family.members.to_vec()),
-            of_answer.map_or_else(|| answer.to_vec(), |family| family.members.to_vec()),
-        ),
+        (None, None) => (gold.to_vec(), answer.to_vec()),
+        (Some(gold), Some(answer)) if gold.domain == answer.domain => (gold.renamed(), answer.renamed()),
+        // That integers count the members may be left out.
+        (Some(gold), None) if gold.domain == "Z" => (gold.members.to_vec(), answer.to_vec()),
+        (None, Some(answer)) if answer.domain == "Z" => (gold.to_vec(), answer.members.to_vec()),
+        _ => return false,
     };
     match (shape(&gold, work), shape(&answer, work)) {
         (Some(gold), Some(answer)) => equals(&gold, &answer, work),
@@ -137,17 +139,40 @@ impl<'a> Family<'a> {
             Letter(name) => Some(name.as_str()),
             _ => None,
         })?;
-        let domain = condition.iter().find_map(|token| match token {
-            Domain(domain) => Some(domain.clone()),
-            Word(word) if word.contains("integer") => Some(if word.contains("positive") || word.contains("negative") {
-                word.to_lowercase()
-            } else {
-                "Z".into()
-            }),
-            _ => None,
-        })?;
+        let domain = Self::domain(condition)?;
+        let is_range = |token: &Token| matches!(token, Token::Relation(relation) if *relation != Relation::Equal);
+        if members.iter().any(is_range) {
+            return None;
+        }
         let occurs = members.iter().any(|token| matches!(token, Letter(name) if name == parameter));
         occurs.then_some(Self { members, parameter, domain })
+    }
+
+    /// Which numbers a condition names; None if it says anything that is not known here.
+    fn domain(condition: &[Token]) -> Option<String> {
+        const SAYING_NOTHING: &str = "for where with and some any all every each is be an a in of";
+        const KINDS: &str = "positive negative nonzero non-zero nonnegative non-negative even odd";
+        let is_of = |words: &str, word: &str| words.split_whitespace().any(|of| of == word);
+        let (mut domain, mut kinds) = (None, Vec::new());
+        for token in condition {
+            match token {
+                Token::Domain(of) if domain.is_none() => domain = Some(of.clone()),
+                Token::Domain(_) => return None,
+                Token::Word(words) => {
+                    for word in words.to_lowercase().split_whitespace() {
+                        match word.trim_matches([',', '(', ')']) {
+                            "integer" | "integers" if domain.is_none() => domain = Some("Z".into()),
+                            kind if is_of(KINDS, kind) => kinds.push(kind.replace('-', "")),
+                            word if is_of(SAYING_NOTHING, word) => {}
+                            _ => return None,
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        kinds.insert(0, domain?);
+        Some(kinds.join(" "))
     }
 
     /// The members, by another name for the parameter.

@@ -8,7 +8,7 @@ use super::work::Work;
 
 /// Steps of an addition or a product of balls, and of a function.
 const BALL: u64 = 60;
-const FUNCTION: u64 = 3_000;
+const FUNCTION: u64 = 1_000;
 
 /// A complex number, exact or not.
 #[derive(Debug, Clone)]
@@ -245,8 +245,8 @@ impl Number {
             Exact(number) => number.sign() == Sign::Minus,
             Real(number) => number.is_negative()?,
             Gauss(..) | Complex(..) => {
-                let part = Self::integer(1).over(&Self::integer(i64::from(degree)), work)?;
-                return self.ln(work)?.times(&part, work)?.exp(work);
+                let span = Self::integer(1).over(&Self::integer(i64::from(degree)), work)?;
+                return self.ln(work)?.times(&span, work)?.exp(work);
             }
         };
         if negative {
@@ -371,6 +371,6 @@ fn angle(x: &Ball, y: &Ball) -> Option<Ball> {
 }
 
 fn steep(x: &Ball, y: &Ball) -> bool {
-    let sizes = [x, y].map(|part| if part.is_negative() == Some(true) { part.negated() } else { part.clone() });
+    let sizes = [x, y].map(|span| if span.is_negative() == Some(true) { span.negated() } else { span.clone() });
     sizes[0].plus(&sizes[1].negated()).and_then(|difference| difference.is_negative()).unwrap_or(false)
 }

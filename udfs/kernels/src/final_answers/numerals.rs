@@ -12,12 +12,20 @@ pub fn separator(text: &str, reads_commas: bool) -> Option<usize> {
     three.then_some(length)
 }
 
-/// The power of ten at the start of a text and its length. Computers write `1.5e-05` and `2E3`; a lone `2e-1` is 2e − 1.
+/// Whether a text is a date, as `2020-01-02`, and no difference.
+pub fn is_date(text: &str) -> bool {
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '$');
+    let is_number = |span: &str| span.bytes().all(|byte| byte.is_ascii_digit());
+    text.split('-').all(is_number) && text.split('-').map(str::len).eq([4, 2, 2])
+}
+
+/// The power of ten at the start of a text and its length. Computers write `1.5e-05`, `1e+06` and `2E3`; `2e-1` and `3e+10`
+/// without more are 2e − 1 and 3e + 10.
 pub fn exponent(text: &str, pointed: bool) -> Option<(i64, usize)> {
     let mark = text.chars().next().filter(|mark| "eE".contains(*mark))?;
     let sign = usize::from(text[1..].starts_with(['+', '-']));
     let digits = text[1 + sign..].bytes().take_while(u8::is_ascii_digit).count();
-    let is_sure = mark == 'E' || pointed || (sign == 1 && digits >= 2);
+    let is_sure = mark == 'E' || pointed || (sign == 1 && digits >= 2 && text[2..].starts_with('0'));
     if !is_sure || !(1..=5).contains(&digits) {
         return None;
     }

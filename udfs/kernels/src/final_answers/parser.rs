@@ -192,8 +192,8 @@ impl Parser<'_, '_> {
             return None;
         }
         self.place += length;
-        let part = Rational::quotient(above, below, self.work)?;
-        whole.plus(&part, self.work)
+        let span = Rational::quotient(above, below, self.work)?;
+        whole.plus(&span, self.work)
     }
 
     fn function(&mut self, op: Op) -> Option<()> {
@@ -268,7 +268,14 @@ impl Parser<'_, '_> {
             Token::Plus => self.infix(Op::Add, firmness::SUM),
             Token::Minus => self.infix(Op::Subtract, firmness::SUM),
             Token::Times => self.infix(Op::Multiply, firmness::PRODUCT),
-            Token::Slash => self.infix(Op::Divide, firmness::PRODUCT),
+            Token::Slash => {
+                self.reduce(firmness::JUXTAPOSED)?;
+                // `\sin x/2` is read in two ways.
+                if matches!(self.stack.last(), Some(Pending::Function(..))) {
+                    return None;
+                }
+                self.infix(Op::Divide, firmness::PRODUCT)
+            }
             Token::Choose => self.infix(Op::Binomial, firmness::INFIX_COMMAND),
             Token::Over => self.infix(Op::Divide, firmness::INFIX_COMMAND),
             Token::Caret => {
@@ -309,6 +316,12 @@ impl Parser<'_, '_> {
 
     /// A product without a sign.
     fn juxtaposed(&mut self, next: &Token) -> Option<()> {
+        // `f(2)` is no product.
+        let before = self.place.checked_sub(1).and_then(|place| self.tokens.get(place));
+        let is_function = matches!(before, Some(Token::Letter(name)) if ["f", "g", "h"].contains(&name.as_str()));
+        if is_function && *next == Token::Open(Bracket::Round) {
+            return None;
+        }
         let ends_argument = !matches!(next, Token::Letter(_) | Token::Pi | Token::E | Token::I);
         let firm = if ends_argument { firmness::FUNCTION } else { firmness::JUXTAPOSED };
         self.reduce(firm)?;

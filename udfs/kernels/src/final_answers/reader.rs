@@ -1,19 +1,21 @@
 //! From tokens to what an answer is. Structure nests a few levels at most; expressions within may be of any depth.
 
 use super::expression::{Expression, Op};
+use super::lists;
 use super::parser;
 use super::relations;
 use super::shape::{Shape, Value};
 use super::span::{Span, Tokens};
 use super::token::{Bracket, Token};
-use super::units;
+use super::units::{self, Unit};
 use super::values;
+use super::words;
 use super::work::Work;
 
 /// Lists in lists, at most.
 const MAX_DEPTH: usize = 12;
 /// Parts of a list, at most.
-const MAX_PARTS: usize = 200;
+pub const MAX_PARTS: usize = 200;
 
 /// What an answer is.
 pub fn read(span: Span<'_>, work: &mut Work) -> Shape {
@@ -29,7 +31,14 @@ pub fn shape(span: Span<'_>, depth: usize, work: &mut Work) -> Shape {
 fn understood(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     let depth = depth.checked_sub(1)?;
     work.spend(span.tokens().len() as u64)?;
-    if let [Token::Choice(letter), rest @ ..] = span.tokens() {
+    if span.tokens().contains(&Token::MinusPlus) {
+        // Upper signs go with upper ones and lower ones with lower ones, in all of the answer.
+        return relations::named_alike(both_signs(span, depth, work)?, false);
+    }
+    if let [Token::Choice(letter), rest @ ..] = span.tokens()
+        && !rest.first().is_some_and(lists::separates)
+        && !rest.iter().any(|token| matches!(token, Token::Choice(_)))
+    {
         return choice(letter, rest.is_empty(), span, depth, work);
     }
     if let [Token::Word(word)] = span.tokens() {
@@ -38,16 +47,17 @@ fn understood(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     if span.tokens() == [Token::EmptySet] {
         return Some(Shape::Set(vec![]));
     }
-    let separators = span.find(|token| matches!(token, Token::Comma | Token::Semicolon | Token::And | Token::Or));
+    let separators = span.find(lists::separates);
     if !separators.is_empty() {
-        return list(span, &separators, depth, work);
+        return lists::list(span, &separators, &mut |span, work| shape(span, depth, work), work);
     }
     if let Some(relation) = relations::relation(span, &|span, work| shape(span, depth, work), work) {
         return relation;
     }
     let unions = span.find(|token| matches!(token, Token::Union));
     if !unions.is_empty() {
-        return Some(Shape::Union(parts(span, &unions, depth, work)?));
+        let mut read = |span: Span<'_>, work: &mut Work| shape(span, depth, work);
+        return Some(Shape::Union(lists::flat(&span.split(&unions), &mut read, work)?));
     }
     values::special(span, work)
         .or_else(|| relations::reals(span, work))
@@ -77,43 +87,11 @@ fn choice(letter: &str, alone: bool, span: Span<'_>, depth: usize, work: &mut Wo
         expression.ops.push(Op::Variable(place));
         return Some(Shape::plain(expression));
     }
-    let content = Box::new(shape(span.slice(1, span.tokens().len()), depth, work));
-    Some(Shape::Labelled { letter: letter.to_string(), content })
-}
-
-fn parts(span: Span<'_>, places: &[usize], depth: usize, work: &mut Work) -> Option<Vec<Shape>> {
-    if places.len() > MAX_PARTS {
-        return None;
+    match shape(span.slice(1, span.tokens().len()), depth, work) {
+        Shape::Word(words) if words::deny(&words) => None,
+        Shape::Opaque(_) => None,
+        content => Some(Shape::Labelled { letter: letter.to_string(), content: Box::new(content) }),
     }
-    let mut shapes = Vec::new();
-    for (number, span) in span.split(places).into_iter().enumerate() {
-        if span.tokens().is_empty() {
-            // "2, and 5" has nothing between comma and word.
-            if number == 0 || number == places.len() {
-                return None;
-            }
-            continue;
-        }
-        match shape(span, depth, work) {
-            Shape::List(inner) => shapes.extend(inner),
-            other => shapes.push(other),
-        }
-    }
-    (shapes.len() <= MAX_PARTS).then_some(shapes)
-}
-
-/// What stands between commas, "and" and "or".
-fn list(span: Span<'_>, places: &[usize], depth: usize, work: &mut Work) -> Option<Shape> {
-    let mut shapes = parts(span, places, depth, work)?;
-    let either = places.iter().all(|place| span.tokens()[*place] == Token::Or);
-    let is_range = |shape: &Shape| matches!(shape, Shape::Interval(_) | Shape::Union(_));
-    if either && shapes.iter().all(is_range) {
-        return Some(relations::union(shapes));
-    }
-    if shapes.len() == 1 {
-        return shapes.pop();
-    }
-    Some(relations::named_alike(shapes))
 }
 
 /// Tuples, sets, intervals and matrices.
@@ -127,7 +105,12 @@ fn bracketed(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
             }
             let places = inner.find(|token| matches!(token, Token::Comma | Token::Semicolon));
             let is_plain = inner.find(|token| matches!(token, Token::Bar | Token::Colon)).is_empty();
-            return if is_plain { Some(Shape::Set(parts(inner, &places, depth, work)?)) } else { None };
+            let mut read = |span: Span<'_>, work: &mut Work| shape(span, depth, work);
+            return if is_plain {
+                Some(Shape::Set(lists::flat(&inner.split(&places), &mut read, work)?))
+            } else {
+                None
+            };
         }
         Bracket::Round | Bracket::Square | Bracket::Angle => {}
         _ => return None,
@@ -172,21 +155,12 @@ fn matrix(inner: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
 
 /// A number or an expression, with its unit; two for `±`.
 fn value(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
-    let has = |sign: &Token| span.tokens().contains(sign);
-    if has(&Token::PlusMinus) || has(&Token::MinusPlus) {
-        let both = [true, false].map(|upper| {
-            let signed = span.tokens().iter().map(|token| match token {
-                Token::PlusMinus if upper => Token::Plus,
-                Token::MinusPlus if !upper => Token::Plus,
-                Token::PlusMinus | Token::MinusPlus => Token::Minus,
-                other => other.clone(),
-            });
-            let signed: Vec<Token> = signed.collect();
-            let tokens = Tokens::new(&signed)?;
-            understood(tokens.whole(), depth, work)
-        });
-        let [upper, lower] = both;
-        return Some(Shape::List(vec![upper?, lower?]));
+    if span.tokens().contains(&Token::PlusMinus) {
+        return Some(Shape::List(both_signs(span, depth, work)?));
+    }
+    // `[2.5]` may be 2.
+    if matches!(span.within(), Some((Bracket::Square, ..))) {
+        return None;
     }
     let (span, mut value) = behind_number(span)?;
     let mut tokens = span.tokens();
@@ -208,23 +182,38 @@ fn value(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     Some(Shape::Value(value))
 }
 
+/// What a span is with the upper signs of `±` and `∓`, and with the lower ones.
+fn both_signs(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Vec<Shape>> {
+    let mut with = |upper: bool| {
+        let signed = span.tokens().iter().map(|token| match token {
+            Token::PlusMinus if upper => Token::Plus,
+            Token::MinusPlus if !upper => Token::Plus,
+            Token::PlusMinus | Token::MinusPlus => Token::Minus,
+            other => other.clone(),
+        });
+        let signed: Vec<Token> = signed.collect();
+        let tokens = Tokens::new(&signed)?;
+        understood(tokens.whole(), depth, work)
+    };
+    Some(vec![with(true)?, with(false)?])
+}
+
 /// Takes currency, per cent, degrees and units off a number.
 fn behind_number(span: Span<'_>) -> Option<(Span<'_>, Value)> {
     let (mut span, mut value) = (span, Value::default());
     if let [Token::Dollar, ..] | [.., Token::Dollar] = span.tokens() {
         let from = usize::from(span.tokens().first() == Some(&Token::Dollar));
         span = span.slice(from, span.tokens().len() - 1 + from);
-        value.unit = Some("dollar".to_string());
+        value.unit = units::canonical("dollar");
     } else if let [Token::Word(sign), Token::Number { .. }, ..] = span.tokens() {
-        value.unit = Some(units::canonical(sign)?).filter(|unit| !unit.is_ascii() || unit == "¥");
-        value.unit.as_ref()?;
+        value.unit = Some(units::canonical(sign).filter(|_| !sign.is_ascii())?);
         span = span.slice(1, span.tokens().len());
     }
-    let temperature = |letter: &Token| matches!(letter, Token::Letter(name) if name == "C" || name == "F");
-    if let [.., Token::Degree, letter] = span.tokens()
-        && temperature(letter)
+    if let [.., Token::Degree, Token::Letter(scale)] = span.tokens()
+        && let Some(name) =
+            [("C", "celsius"), ("F", "fahrenheit")].iter().find_map(|(of, name)| (of == scale).then_some(name))
     {
-        value.degrees = true;
+        value.unit = units::canonical(name);
         return Some((span.slice(0, span.tokens().len() - 2).unwrapped(), value));
     }
     let (rest, unit) = unit(span)?;
@@ -254,7 +243,7 @@ fn is_angle(span: Span<'_>) -> bool {
 }
 
 /// The unit behind a number: `\text{cm}^2`, `\text{km}/\text{h}`.
-fn unit(span: Span<'_>) -> Option<(Span<'_>, Option<String>)> {
+fn unit(span: Span<'_>) -> Option<(Span<'_>, Option<Unit>)> {
     let tokens = span.tokens();
     let is_word = |token: &Token| matches!(token, Token::Word(_));
     let Some(first) = span.find(is_word).into_iter().find(|place| *place > 0) else { return Some((span, None)) };

@@ -5,6 +5,7 @@ use super::shape::{Interval, Shape};
 use super::span::Span;
 use super::token::{Bracket, Relation, Token};
 use super::values::{congruence, expression, infinity};
+use super::words;
 use super::work::Work;
 
 /// Reads what stands beside a relation.
@@ -60,7 +61,7 @@ fn letters(tokens: &[Token], capital: bool) -> Option<String> {
             Token::Letter(letter) if !capital || letter.starts_with(|c: char| c.is_ascii_uppercase()) => {
                 name.push_str(letter);
             }
-            Token::Word(word) if capital => name.push_str(&word.to_lowercase()),
+            Token::Word(word) if capital && !words::deny(word) => name.push_str(&word.to_lowercase()),
             Token::Comma if !capital => name.push(','),
             _ => return None,
         }
@@ -68,8 +69,10 @@ fn letters(tokens: &[Token], capital: bool) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
+/// The difference of both sides; None where it is a number: `1 < 2` and `3 < 7` are both true, and not the same.
 fn difference(left: Span<'_>, right: Span<'_>, work: &mut Work) -> Option<Expression> {
-    Some(expression(left, work)?.joined(&expression(right, work)?, Op::Subtract))
+    let difference = expression(left, work)?.joined(&expression(right, work)?, Op::Subtract);
+    (!difference.is_constant()).then_some(difference)
 }
 
 fn equation(sides: &[Span<'_>], read: Reader<'_>, work: &mut Work) -> Option<Shape> {
@@ -228,29 +231,28 @@ pub fn union(ranges: Vec<Shape>) -> Shape {
     Shape::Union(union)
 }
 
-/// `x = 1, -2` and `x_1 = 1, x_2 = -2` are the list of their values; other names are kept.
-pub fn named_alike(shapes: Vec<Shape>) -> Shape {
-    let names: Vec<&str> = shapes
-        .iter()
-        .filter_map(|shape| match shape {
-            Shape::Definition { name, .. } => Some(name.split('_').next().unwrap_or(name)),
-            _ => None,
-        })
-        .collect();
-    let only_first = names.len() == 1 && matches!(shapes.first(), Some(Shape::Definition { .. }));
-    let all_alike = names.len() == shapes.len() && names.iter().all(|name| *name == names[0]);
-    if !only_first && !all_alike {
-        return Shape::List(shapes);
-    }
-    let mut values = Vec::new();
-    for shape in shapes {
-        match shape {
+/// `x = 1, -2` and `x = 1, x = -2` say what one name stands for, `x = 1, y = -2` what more do. None where a name of more
+/// has two values, or only one of them holds: what goes with what is not known.
+pub fn named_alike(shapes: Vec<Shape>, either: bool) -> Option<Shape> {
+    let names: Vec<Option<&str>> = shapes.iter().map(Shape::name).collect();
+    let Some(Some(first)) = names.iter().find(|name| name.is_some()).copied() else { return Some(Shape::List(shapes)) };
+    let only_first = names[0].is_some()
+        && names[1..].iter().all(Option::is_none)
+        && shapes[1..].iter().all(|shape| matches!(shape, Shape::Value(_) | Shape::Infinity { .. }));
+    if only_first || names.iter().all(|name| *name == Some(first)) {
+        let name = first.to_string();
+        let values = shapes.into_iter().flat_map(|shape| match shape {
             Shape::Definition { value, .. } => match *value {
-                Shape::List(inner) => values.extend(inner),
-                other => values.push(other),
+                Shape::List(inner) => inner,
+                other => vec![other],
             },
-            other => values.push(other),
-        }
+            other => vec![other],
+        });
+        return Some(Shape::Definition { name, value: Box::new(Shape::List(values.collect())), difference: None });
     }
-    Shape::List(values)
+    let mut distinct: Vec<&str> = names.iter().copied().flatten().collect();
+    let count = distinct.len();
+    distinct.sort_unstable();
+    distinct.dedup();
+    (distinct.len() == count && !either).then_some(Shape::List(shapes))
 }

@@ -2,6 +2,7 @@
 
 use super::expression::Expression;
 use super::token::Token;
+use super::units::Unit;
 
 /// An answer as it is compared.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,7 +72,7 @@ pub struct Value {
     pub percent: bool,
     /// `°`
     pub degrees: bool,
-    pub unit: Option<String>,
+    pub unit: Option<Unit>,
 }
 
 /// All numbers between two ends; None for an end that is infinite.
@@ -88,6 +89,22 @@ impl Shape {
     /// An expression with nothing behind it.
     pub fn plain(expression: Expression) -> Self {
         Self::Value(Value { expression, ..Value::default() })
+    }
+
+    /// What is named.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Definition { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// What tells it from others of a list: its name, or its unit.
+    pub fn label(&self) -> Option<&str> {
+        match self {
+            Self::Value(Value { unit, .. }) => unit.as_ref().map(|unit| unit.name.as_str()),
+            other => other.name(),
+        }
     }
 
     /// The expression of a value with nothing behind it.

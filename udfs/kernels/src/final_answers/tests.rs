@@ -53,6 +53,12 @@ fn of_answers_that_were_held_out_none_is_accepted_wrongly() {
 }
 
 #[test]
+fn doubtful_answers_are_judged_as_intended() {
+    assert!(goldens("answers_doubtful.jsonl").len() > 500);
+    assert_eq!(refused("answers_doubtful.jsonl"), Vec::<String>::new());
+}
+
+#[test]
 fn every_expected_answer_equals_itself() {
     for name in ["answers.jsonl", "answers_held_out.jsonl"] {
         for golden in goldens(name) {
@@ -73,7 +79,13 @@ fn answers_are_found_where_they_are_stated() {
         (r"<think>\boxed{1}</think>The answer is 2.", "2"),
         (r"\boxed{3} and the answer is 2", "3"),
         ("The answer is: **2**", "2"),
-        ("**Answer:**\n\n$$2$$ as above", "$$2$$"),
+        ("**Answer:**\n\n$$2$$\nas above", "$$2$$"),
+        ("The answer is **$2$** million.", "$2$ million"),
+        ("The answer is $2$, and that is it", "$2$, and that is it"),
+        (r"The answer is $\$2$.", r"$\$2$"),
+        (r"It is \boxed{2}, not \boxed{3}.", "2"),
+        (r"- \boxed{2}", "2"),
+        (r"$\boxed{2}\%$", r"{2}\%"),
         ("The answer is $2$ or $3$, since", "$2$ or $3$"),
         ("The answer is 2.5. It is not 3.", "2.5"),
         ("1 + 1\n#### 2\n", "2"),
@@ -81,7 +93,25 @@ fn answers_are_found_where_they_are_stated() {
     ] {
         assert_eq!(found(response).as_deref(), Some(expected), "{response}");
     }
-    for response in ["", "2", r"\boxed{}", r"\boxed{2", r"<think>\boxed{2}", "the answer is", "####"] {
+    for response in [
+        r"The answer is 2, or \boxed{3",
+        r"x = -\boxed{2}",
+        r"$x - \boxed{2}$",
+        r"10^{\boxed{2}}",
+        r"$\boxed{2}^2$",
+        r"\frac{\boxed{1}}{\boxed{2}}",
+        r"Sure. <thinking> \boxed{2}",
+        r"[THINK]\boxed{2}",
+        r"<THINK>\boxed{2}",
+        r"<think>a</think> <think>\boxed{2}",
+        "",
+        "2",
+        r"\boxed{}",
+        r"\boxed{2",
+        r"<think>\boxed{2}",
+        "the answer is",
+        "####",
+    ] {
         assert_eq!(found(response), None, "{response}");
     }
 }
@@ -116,7 +146,7 @@ fn functions_are_right_to_sixty_digits() {
 fn what_is_made_to_cost_much_is_refused() {
     let nested = |open: &str, inner: &str, close: &str, times: usize| open.repeat(times) + inner + &close.repeat(times);
     let joined =
-        |part: &dyn Fn(usize) -> String, sign: &str, count| (2..count).map(part).collect::<Vec<_>>().join(sign);
+        |span: &dyn Fn(usize) -> String, sign: &str, count| (2..count).map(span).collect::<Vec<_>>().join(sign);
     let hostile = [
         "1".repeat(1_000_000),
         nested("(", "7", "", 5_000),

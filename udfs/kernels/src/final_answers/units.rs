@@ -1,7 +1,16 @@
 //! Units behind numbers.
 
-/// Units by all their names, the shortest first.
-const UNITS: [&[&str]; 39] = [
+/// What stands behind a number and is counted or measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unit {
+    /// One name for all ways to write it.
+    pub name: String,
+    /// Whether the number says the same without it: it is a known unit, or things are counted.
+    pub optional: bool,
+}
+
+/// Units by all their names, the shortest first. Names of one or two letters are written in no other case: MW is not mW.
+const UNITS: [&[&str]; 55] = [
     &["mm", "millimeter", "millimetre"],
     &["cm", "centimeter", "centimetre"],
     &["dm", "decimeter", "decimetre"],
@@ -17,9 +26,10 @@ const UNITS: [&[&str]; 39] = [
     &["lb", "lbs", "pound"],
     &["oz", "ounce"],
     &["ton"],
-    &["ml", "milliliter", "millilitre"],
-    &["l", "liter", "litre"],
+    &["ml", "mL", "milliliter", "millilitre"],
+    &["l", "L", "liter", "litre"],
     &["gal", "gallon"],
+    &["ms", "millisecond"],
     &["s", "sec", "second"],
     &["min", "mins", "minute"],
     &["h", "hr", "hrs", "hour"],
@@ -32,14 +42,29 @@ const UNITS: [&[&str]; 39] = [
     &["euro", "eur", "€"],
     &["£"],
     &["¥", "yen"],
-    &["mph", "mi/h", "mile/hour"],
-    &["km/h", "kmh", "kph"],
-    &["m/s"],
+    &["mph", "mi/h"],
+    &["kmh", "kph"],
     &["rad", "radian"],
-    &["hz", "hertz"],
-    &["j", "joule"],
-    &["w", "watt"],
-    &["n", "newton"],
+    &["Hz", "hertz"],
+    &["J", "joule"],
+    &["kJ", "kilojoule"],
+    &["W", "watt"],
+    &["kW", "kilowatt"],
+    &["MW", "megawatt"],
+    &["mW", "milliwatt"],
+    &["N", "newton"],
+    &["Pa", "pascal"],
+    &["volt"],
+    &["ampere", "amp"],
+    &["ohm"],
+    &["mol", "mole"],
+    &["bit"],
+    &["byte"],
+    &["celsius"],
+    &["fahrenheit"],
+    &["kelvin"],
+    &["acre"],
+    &["calorie"],
     &["unit"],
 ];
 
@@ -47,7 +72,16 @@ const UNITS: [&[&str]; 39] = [
 const OTHERS: &str = "or and not less more than at least most if for when where mod base over times no none half third \
     quarter quarters to between from about but because since so which is are was as only except with without of either \
     neither both plus minus by squared cubed factorial point choose is an integer integers real number any all then hence \
-    therefore wait however given let assuming approximately roughly maybe perhaps remainder st nd rd th";
+    therefore wait however given let assuming approximately roughly maybe perhaps remainder st nd rd th below above zero \
+    negative fewer too";
+
+/// Things that are counted and have no `s`.
+const PLURALS: &str = "people men women children teeth geese mice fish sheep deer dice";
+/// What ends in `s` and says how many or what part.
+const NO_THINGS: &str = "halves thirds pairs couples scores tens gross folds percents odds sqrt factorials";
+/// The ends of words for parts: fifths, twentieths, millionths.
+const ORDINALS: &str =
+    "fourth fifth sixth seventh eighth ninth tenth eleventh twelfth teenth tieth hundredth thousandth illionth";
 
 /// Units of more words are none.
 const MAX_WORDS: usize = 6;
@@ -55,53 +89,104 @@ const SQUARED: [&str; 3] = ["square", "sq", "squared"];
 
 /// Whether these letters are a unit outside of text.
 pub fn is_known(word: &str) -> bool {
-    let word = word.to_ascii_lowercase();
-    let singular = singular(&word);
-    UNITS.iter().any(|names| names.contains(&word.as_str()) || names.contains(&singular))
+    known(word).is_some()
+}
+
+/// Whether words outside of text are units, things that are counted, or how many of them, and not names one after the other.
+pub fn is_phrase(words: &str) -> bool {
+    words.split_whitespace().any(|word| known(word).is_some() || is_counted(word) || multiplier(word).is_some())
 }
 
 /// What a word multiplies the number by.
 pub fn multiplier(word: &str) -> Option<i64> {
-    Some(match word.to_ascii_lowercase().as_str() {
+    let lower = word.to_ascii_lowercase();
+    Some(match lower.strip_suffix('s').unwrap_or(&lower) {
         "dozen" => 12,
         "hundred" => 100,
         "thousand" => 1_000,
+        "lakh" => 100_000,
         "million" => 1_000_000,
+        "crore" => 10_000_000,
         "billion" => 1_000_000_000,
         "trillion" => 1_000_000_000_000,
+        "quadrillion" => 1_000_000_000_000_000,
         _ => return None,
     })
 }
 
-/// One name for all ways to write a unit; None if the words are none.
-pub fn canonical(words: &str) -> Option<String> {
-    let lower = words.to_lowercase().replace('.', "").replace(" per ", "/").replace("^{2}", "^2").replace("^{3}", "^3");
+/// What words behind a number are; None if they may change the number.
+pub fn canonical(words: &str) -> Option<Unit> {
+    let plain = words.replace('.', "").replace(" per ", "/").replace("^ ", "^").replace(['{', '}'], "");
     let is_unit = |c: char| c.is_alphanumeric() || c.is_whitespace() || "/^-€£¥".contains(c);
-    if lower.split_whitespace().count() > MAX_WORDS || !lower.chars().all(is_unit) {
+    if plain.split_whitespace().count() > MAX_WORDS || !plain.chars().all(is_unit) {
         return None;
     }
-    let (mut parts, mut power) = (Vec::new(), "");
-    for word in lower.split_whitespace() {
-        match word {
-            word if OTHERS.split_whitespace().any(|other| other == word) || multiplier(word).is_some() => return None,
-            word if SQUARED.contains(&word) => power = "^2",
+    let (mut parts, mut power, mut optional, mut is_part) = (Vec::new(), "", false, false);
+    for word in plain.split_whitespace() {
+        let lower = word.to_lowercase();
+        match lower.as_str() {
+            lower if OTHERS.split_whitespace().any(|other| other == lower) => return None,
+            lower if multiplier(lower).is_some() => return None,
+            lower if SQUARED.contains(&lower) => power = "^2",
             "cubic" | "cu" => power = "^3",
-            word if word.chars().any(|c| c.is_ascii_digit()) && !word.contains('^') => return None,
-            word => {
-                let sides: Vec<&str> = word.split('/').map(short).collect();
-                parts.push(short(&sides.join("/")).to_string() + power);
+            // Of a temperature; angles have a sign of their own.
+            "degree" | "degrees" => {}
+            lower if lower.chars().any(|c| c.is_ascii_digit()) && !lower.contains('^') => return None,
+            _ => {
+                let sides = word.split('/').map(|side| {
+                    let (base, raised) = side.split_at(side.find('^').unwrap_or(side.len()));
+                    optional |= known(base).is_some() || is_counted(base);
+                    is_part |= known(base).is_none() && (base.len() <= 2 || is_share(base));
+                    short(base) + raised
+                });
+                let sides = sides.collect::<Vec<_>>().join("/");
+                optional |= known(word).is_some();
+                parts.push(known(word).map_or(sides, str::to_string) + power);
                 power = "";
             }
         }
     }
-    let unit = parts.join(" ");
-    (!unit.is_empty()).then_some(unit)
+    let name = parts.join(" ");
+    // `cm square` has a power that belongs to nothing.
+    (!name.is_empty() && power.is_empty()).then_some(Unit { name, optional: optional && !is_part })
 }
 
-fn short(word: &str) -> &str {
-    let singular = singular(word);
-    let names = UNITS.iter().find(|names| names.contains(&word) || names.contains(&singular));
-    names.map_or(singular, |names| names[0])
+/// The first name of a known unit.
+fn known(word: &str) -> Option<&'static str> {
+    let of = |word: &str| UNITS.iter().find(|names| names.contains(&word)).map(|names| names[0]);
+    let long = || {
+        let lower = word.to_lowercase();
+        (word.len() >= 3).then(|| of(&lower).or_else(|| of(singular(&lower)))).flatten()
+    };
+    of(word).or_else(long)
+}
+
+/// Whether a word is the plural of things, as far as its end says so.
+fn is_counted(word: &str) -> bool {
+    let lower = word.to_lowercase();
+    let lists = |words: &str| words.split_whitespace().any(|other| other == lower);
+    let is_plural = lower.len() >= 4
+        && singular(&lower) != lower
+        && !lower.ends_with("us")
+        && !lower.ends_with("is")
+        && lower.bytes().all(|byte| byte.is_ascii_alphabetic());
+    lists(PLURALS) || (is_plural && !is_share(word) && !lists(OTHERS))
+}
+
+/// Whether a word says how many or what part.
+fn is_share(word: &str) -> bool {
+    let lower = word.to_lowercase();
+    ORDINALS.split_whitespace().any(|end| singular(&lower).ends_with(end))
+        || NO_THINGS.split_whitespace().any(|other| other == lower)
+}
+
+fn short(word: &str) -> String {
+    match known(word) {
+        Some(name) => name.to_string(),
+        // Of three letters each may be an abbreviation, whose case counts.
+        None if word.len() <= 3 => word.to_string(),
+        None => singular(&word.to_lowercase()).to_string(),
+    }
 }
 
 fn singular(word: &str) -> &str {

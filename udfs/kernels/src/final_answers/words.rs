@@ -4,7 +4,7 @@ use super::expression::Function;
 use super::token::{Bracket, Relation, Token};
 use super::units;
 
-/// The whole answer as words, if it is nothing else: `Evelyn` is a name, and not the product of its letters.
+/// The whole answer as words, if it is nothing else: `Evelyn` is a name, and not the product of its letters. So is `HT`.
 pub fn only_words(text: &str) -> Option<Token> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || "$*.{}".contains(c));
     let mut has_long = false;
@@ -14,17 +14,24 @@ pub fn only_words(text: &str) -> Option<Token> {
         }
         has_long |= word.len() >= 3;
     }
-    let hyphened = text.split('-').all(|part| part.trim() == part && part.len() >= 3);
-    let is_prose = has_long && (hyphened || !text.contains('-'));
+    let hyphened = text.split('-').all(|span| span.trim() == span && span.len() >= 3);
+    let is_short = is_pair(text) || text.eq_ignore_ascii_case("no");
+    let is_prose = is_short || has_long && (hyphened || !text.contains('-'));
     is_prose.then(|| in_text(text).unwrap_or_else(|| word(text)))
+}
+
+/// Whether a text is two capitals with an order, as tosses have one. Letters that follow each other, as `AB`, are a segment or
+/// a product.
+fn is_pair(text: &str) -> bool {
+    matches!(text.as_bytes(), [first @ b'A'..=b'Z', second @ b'A'..=b'Z'] if first.abs_diff(*second) != 1)
 }
 
 fn is_mathematics(word: &str) -> bool {
     Function::named(word).is_some() || ["pi", "log", "sqrt", "mod", "inf", "infty", "cup"].contains(&word)
 }
 
-/// A run of letters outside of text, where it is not a product: a function, a unit, or a word behind a number.
-pub fn known(run: &str, spaced: bool, counts: bool) -> Option<Token> {
+/// A run of letters outside of text, where it is not a product: a function, a unit, or, in a phrase of words, one of them.
+pub fn known(run: &str, in_phrase: bool, counts: bool) -> Option<Token> {
     if let Some(function) = Function::named(run) {
         return Some(Token::Function(function));
     }
@@ -40,11 +47,33 @@ pub fn known(run: &str, spaced: bool, counts: bool) -> Option<Token> {
         "degrees" | "degree" => Token::Degree,
         "cm" | "mm" | "km" | "kg" | "mph" => Token::Word(run.to_string()),
         _ if counts && run.len() >= 2 && units::is_known(run) => Token::Word(run.to_string()),
-        _ if spaced && run.len() >= 4 && run.bytes().all(|byte| byte.is_ascii_lowercase()) => {
+        _ if in_phrase && run.len() >= 3 && run.bytes().all(|byte| byte.is_ascii_lowercase()) => {
             Token::Word(run.to_string())
         }
         _ => return None,
     })
+}
+
+/// Whether words deny what stands beside them, or say something of it.
+pub fn deny(words: &str) -> bool {
+    const DENYING: [&str; 15] = [
+        "not",
+        "no",
+        "never",
+        "is",
+        "isn't",
+        "isnt",
+        "are",
+        "was",
+        "cannot",
+        "wrong",
+        "incorrect",
+        "false",
+        "except",
+        "nor",
+        "without",
+    ];
+    words.split_whitespace().any(|word| DENYING.contains(&word.to_lowercase().trim_matches([',', '.', ';', ':'])))
 }
 
 /// What a text stands for that is not prose.
@@ -99,7 +128,7 @@ pub fn command(name: &str) -> Option<Option<Token>> {
     Some(Some(match name {
         "displaystyle" | "textstyle" | "scriptstyle" | "quad" | "qquad" | "boldsymbol" | "bm" | "mathit" | "mathbf"
         | "underline" | "limits" | "ensuremath" | "bf" | "it" | "large" | "Large" | "boxed" | "fbox" | "thinspace"
-        | "hat" | "vec" | "mathcal" | "nonumber" | "hfill" | "space" => return Some(None),
+        | "mathcal" | "nonumber" | "hfill" | "space" => return Some(None),
         "pi" => Token::Pi,
         "infty" => Token::Infinity,
         "pm" => Token::PlusMinus,

@@ -17,10 +17,16 @@ impl Work {
         Self { left: STEPS }
     }
 
-    /// Takes so many steps; None if there are not as many left.
+    /// Takes so many steps; None if there are not as many left, and from then on.
     pub fn spend(&mut self, steps: u64) -> Option<()> {
-        self.left = self.left.checked_sub(steps)?;
-        Some(())
+        let left = self.left.checked_sub(steps);
+        self.left = left.unwrap_or(0);
+        left.map(|_| ())
+    }
+
+    /// Whether more was asked for than there was.
+    pub fn is_spent(&self) -> bool {
+        self.left == 0
     }
 
     /// Takes the steps of a product and a greatest common divisor of numbers of so many bits; None if they are too long.

@@ -4,9 +4,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use asap_udfs::call_metrics::CallMetrics;
 use asap_udfs::declaration::{Arg, Argument, Declaration};
 use asap_udfs::function::{AsyncCall, CallRows, Function, Prepare};
-use asap_udfs::call_metrics::CallMetrics;
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Int64Type};

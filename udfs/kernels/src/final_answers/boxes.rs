@@ -1,0 +1,235 @@
+//! The boxes of a response.
+
+use std::borrow::Cow;
+
+use super::extract::joins;
+use super::units;
+
+/// `\boxed` and `\fbox`, around what they share.
+const BOX: &str = "box";
+const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
+/// So many boxes are passed over that are said not to hold the answer.
+const DENIED: usize = 8;
+/// Of a text before a box so much is looked at, and behind it.
+const SEEN: usize = 400;
+
+/// The content of a box and its place: from the command to the end of the argument.
+struct Boxed<'a> {
+    from: usize,
+    to: usize,
+    content: &'a str,
+}
+
+/// A box that is cut off, with the answer in it, or that holds a part of the answer only.
+pub struct Unfinished;
+
+/// What stands in the last box, or in the last ones that are a list; None where there is none.
+pub fn boxed(text: &str) -> Result<Option<Cow<'_, str>>, Unfinished> {
+    let Some(mut first) = boxes_before(text, text.len())? else { return Ok(None) };
+    let (mut list, end) = (vec![first.content], first.to);
+    while let Some(before) = boxes_before(text, first.from).unwrap_or(None) {
+        if before.to > first.from || !joins(&text[before.to..first.from]) {
+            break;
+        }
+        list.push(before.content);
+        first = before;
+    }
+    // Behind the letter of a choice may stand what it says.
+    let is_choice = list.len() == 1 && is_letter(list[0]);
+    if !is_choice && is_part(&text[..first.from], &text[end..]) {
+        return Err(Unfinished);
+    }
+    if list.len() == 1 {
+        return Ok(Some(Cow::Borrowed(list[0])));
+    }
+    list.reverse();
+    Ok(Some(Cow::Owned(list.join(", "))))
+}
+
+/// Whether a box holds nothing but the letter of a choice.
+fn is_letter(content: &str) -> bool {
+    let inner = content.rsplit('{').next().unwrap_or(content);
+    let inner = inner.trim_matches(|c: char| c.is_whitespace() || "(){}.".contains(c));
+    matches!(inner.as_bytes(), [b'A'..=b'Z'])
+}
+
+/// The last box that begins before `end`, holds something and is not denied.
+fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinished> {
+    // `\boxed{5}\%` is 5 per cent.
+    const SIGNS: [&str; 5] = ["\\%", "%", "^\\circ", "^{\\circ}", "°"];
+    let mut denied = 0;
+    loop {
+        let Some(found) = text[..end].rfind(BOX) else { return Ok(None) };
+        let Some((from, start)) = BOXES.iter().find_map(|(before, after)| {
+            let is_one = text[..found].ends_with(before) && text[found + BOX.len()..].starts_with(after);
+            is_one.then(|| (found - before.len(), found + BOX.len() + after.len()))
+        }) else {
+            end = found;
+            continue;
+        };
+        end = from;
+        let (content, length) = argument(&text[start..]).ok_or(Unfinished)?;
+        if content.trim().is_empty() {
+            continue;
+        }
+        if is_denied(&text[..from]) {
+            denied += 1;
+            if denied > DENIED {
+                return Err(Unfinished);
+            }
+            continue;
+        }
+        let behind = &text[start + length..];
+        let signed = SIGNS.iter().find_map(|sign| behind.trim_start_matches(' ').strip_prefix(sign));
+        let to = text.len() - signed.unwrap_or(behind).len();
+        let content = if signed.is_some() { &text[start..to] } else { content };
+        return Ok(Some(Boxed { from, to, content: content.trim() }));
+    }
+}
+
+/// `it is \boxed{5}, not \boxed{6}`
+fn is_denied(before: &str) -> bool {
+    let before = before.trim_end_matches(|c: char| c.is_whitespace() || "$*(\\[".contains(c));
+    [", not", " is not", " and not", "n't"].iter().any(|denial| before.ends_with(denial))
+}
+
+/// Whether a box holds a part of what is stated: `x = -\boxed{5}`, `10^{\boxed{3}}`, `\boxed{5}` million, `\boxed{5}` or 6.
+fn is_part(before: &str, behind: &str) -> bool {
+    let before = &before[before.ceil_char_boundary(before.len().saturating_sub(SEEN))..];
+    let behind = &behind[..behind.floor_char_boundary(SEEN)];
+    let line = behind.lines().next().unwrap_or_default();
+    let beside = line.trim_start_matches(|c: char| c.is_whitespace() || "$*".contains(c));
+    let beside = ["\\)", "\\]"].iter().find_map(|closing| beside.strip_prefix(closing)).unwrap_or(beside);
+    let word = beside.trim_start().trim_start_matches("\\text{").trim_start();
+    let word = word.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    units::multiplier(word).is_some()
+        || goes_on(beside, word)
+        || match formula(before, line) {
+            Some((left, right)) => !ends_side(left) || !begins_side(right),
+            None => is_part_of_prose(before, line),
+        }
+}
+
+/// Whether a list goes on behind a box, without one.
+fn goes_on(beside: &str, word: &str) -> bool {
+    let rest = match (beside.strip_prefix(", "), word) {
+        (Some(rest), _) => rest,
+        (None, "or" | "and") => beside.split_once(word).map_or("", |(_, rest)| rest),
+        _ => return false,
+    };
+    let rest = rest.trim_start_matches(|c: char| c == ' ' || "}$-".contains(c));
+    // In "and 3 of them" something else is counted.
+    let behind = rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
+    behind.len() < rest.trim_start().len() && !behind.starts_with(char::is_alphabetic)
+}
+
+/// What stands before and behind a box in its formula.
+fn formula<'a>(before: &'a str, behind: &'a str) -> Option<(&'a str, &'a str)> {
+    let line = before.rsplit('\n').next().unwrap_or(before);
+    let inner = [("\\(", "\\)"), ("\\[", "\\]")].iter().find_map(|(opening, closing)| {
+        let from = line.rfind(opening)?;
+        let inner = &line[from + opening.len()..];
+        (!inner.contains(closing)).then(|| (inner, behind.split(closing).next().unwrap_or(behind)))
+    });
+    let in_dollars = || {
+        let is_open = line.matches('$').count() % 2 == 1 || line.ends_with("$$");
+        let right = behind.find('$').filter(|_| is_open).map(|end| &behind[..end])?;
+        Some((line.rsplit('$').next().unwrap_or(line), right))
+    };
+    // Between two sums of money stand words.
+    let is_prose = |left: &str| {
+        left.split_whitespace().any(|word| word.len() > 1 && word.bytes().all(|b| b.is_ascii_alphabetic()))
+    };
+    inner.or_else(in_dollars).filter(|(left, _)| !is_prose(left))
+}
+
+/// Whether a side of an equation may begin behind this.
+fn ends_side(left: &str) -> bool {
+    const ENDS: [&str; 24] = [
+        "=",
+        ":",
+        "&",
+        "\\\\",
+        "\\approx",
+        "\\equiv",
+        "\\in",
+        "\\to",
+        "\\rightarrow",
+        "\\Rightarrow",
+        "\\implies",
+        "\\iff",
+        "\\therefore",
+        "\\quad",
+        "\\qquad",
+        "\\,",
+        "\\;",
+        "\\ ",
+        "\\!",
+        "\\displaystyle",
+        "\\bf",
+        "\\large",
+        "\\Large",
+        "\\huge",
+    ];
+    let left = left.trim_end();
+    let opened = left.strip_suffix('{').map(|left| left.is_empty() || left.ends_with("bf") || left.ends_with("text"));
+    left.is_empty()
+        || opened == Some(true)
+        || ENDS.iter().any(|end| left.ends_with(end))
+        || (left.ends_with('}') && left.rfind("\\text").is_some_and(|from| !left[from..left.len() - 1].contains('}')))
+}
+
+/// Whether a side of an equation may end before this.
+fn begins_side(right: &str) -> bool {
+    const BEGINNINGS: [&str; 18] = [
+        ".", ";", "=", "}", "&", "\\\\", "\\text", "\\mathrm", "\\mbox", "\\quad", "\\qquad", "\\,", "\\ ", "\\;",
+        "\\pmod", "\\approx", "\\tag", "\\end",
+    ];
+    let right = right.trim_start();
+    let word = right.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+    right.is_empty()
+        || right.starts_with(',')
+        || units::is_phrase(word)
+        || BEGINNINGS.iter().any(|beginning| right.starts_with(beginning))
+}
+
+/// Whether a box outside of formulas holds a part of one. A sign with space behind it is a dash, or begins a point of a list.
+fn is_part_of_prose(before: &str, behind: &str) -> bool {
+    const BEFORE: [&str; 16] = [
+        "^", "_", "^{", "_{", "}{", "\\frac{", "\\dfrac{", "\\tfrac{", "\\sqrt{", "\\sqrt", "\\cdot", "\\times",
+        "\\pm", "\\mp", "\\div", "\\neq",
+    ];
+    const BEHIND: [&str; 7] = ["^", "_", "/", "+", "\\times", "\\cdot", "\\div"];
+    let near = before.trim_end();
+    BEFORE.iter().any(|sign| near.ends_with(sign))
+        || before.ends_with(|c: char| c.is_ascii_digit() || "+-/".contains(c))
+        || BEHIND.iter().any(|sign| behind.trim_start_matches([' ', '\t']).starts_with(sign))
+}
+
+/// The argument of a command, and how long it is with its braces.
+fn argument(text: &str) -> Option<(&str, usize)> {
+    let start = text.len() - text.trim_start().len();
+    let rest = &text[start..];
+    if !rest.starts_with('{') {
+        // A word: `\boxed 5`.
+        let length = rest.find(|character: char| character.is_whitespace() || "$,;\\".contains(character));
+        let length = length.unwrap_or(rest.len());
+        return Some((rest[..length].trim_end_matches('.'), start + length));
+    }
+    let (mut depth, mut escaped) = (0_usize, false);
+    for (place, byte) in rest.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'{' => depth += 1,
+            b'}' => {
+                depth -= 1;
+                if depth == 0 {
+                    return Some((&rest[1..place], start + place + 1));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}

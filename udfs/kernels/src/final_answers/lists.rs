@@ -1,0 +1,114 @@
+//! Lists: what stands between commas, semicolons, "and" and "or".
+
+use super::reader::MAX_PARTS;
+use super::relations;
+use super::shape::Shape;
+use super::span::Span;
+use super::token::Token;
+use super::work::Work;
+
+/// Reads what stands between separators.
+pub type Reader<'r> = &'r mut dyn FnMut(Span<'_>, &mut Work) -> Shape;
+
+/// Separators, the outermost first: in `x = 1, y = 2 or x = 3, y = 4` the word parts what the commas join.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Semicolon,
+    Or,
+    And,
+    Comma,
+}
+
+impl Level {
+    fn of(token: &Token) -> Option<Self> {
+        Some(match token {
+            Token::Semicolon => Self::Semicolon,
+            Token::Or => Self::Or,
+            Token::And => Self::And,
+            Token::Comma => Self::Comma,
+            _ => return None,
+        })
+    }
+}
+
+/// Whether a token stands between parts of a list.
+pub fn separates(token: &Token) -> bool {
+    Level::of(token).is_some()
+}
+
+/// Separators with nothing between them, as `, and`: from one place to another, and the outermost of their levels.
+struct Separator {
+    from: usize,
+    to: usize,
+    level: Level,
+}
+
+fn separators(span: Span<'_>, places: &[usize]) -> Vec<Separator> {
+    let mut found: Vec<Separator> = Vec::new();
+    for place in places {
+        let Some(level) = Level::of(&span.tokens()[*place]) else { continue };
+        match found.last_mut() {
+            Some(last) if last.to == *place => (last.to, last.level) = (place + 1, last.level.min(level)),
+            _ => found.push(Separator { from: *place, to: place + 1, level }),
+        }
+    }
+    found
+}
+
+/// The parts between separators.
+fn between<'a, 's>(span: Span<'a>, separators: impl Iterator<Item = &'s Separator>) -> Vec<Span<'a>> {
+    let (mut parts, mut from) = (Vec::new(), 0);
+    for separator in separators {
+        parts.push(span.slice(from, separator.from));
+        from = separator.to;
+    }
+    parts.push(span.slice(from, span.tokens().len()));
+    parts
+}
+
+/// The list of a span that has separators at these places.
+pub fn list(span: Span<'_>, places: &[usize], read: Reader<'_>, work: &mut Work) -> Option<Shape> {
+    let separators = separators(span, places);
+    let outermost = separators.iter().map(|separator| separator.level).min()?;
+    let groups = between(span, separators.iter().filter(|separator| separator.level == outermost));
+    if groups.len() > MAX_PARTS {
+        return None;
+    }
+    let sizes: Vec<usize> = groups.iter().map(|group| group.find(separates).len()).collect();
+    // `2, 3 or 5` is one list.
+    let ends_list = outermost != Level::Semicolon && matches!(sizes.as_slice(), [_, 0]);
+    if ends_list || sizes.iter().all(|size| *size == 0) {
+        let shapes = flat(&between(span, separators.iter()), read, work)?;
+        let either = separators.iter().all(|separator| separator.level == Level::Or);
+        let is_range = |shape: &Shape| matches!(shape, Shape::Interval(_) | Shape::Union(_));
+        if either && shapes.iter().all(is_range) {
+            return Some(relations::union(shapes));
+        }
+        return relations::named_alike(shapes, outermost == Level::Or);
+    }
+    let alike = sizes.iter().all(|size| *size == sizes[0]);
+    if (!alike && outermost != Level::Semicolon) || groups.iter().any(|group| group.tokens().is_empty()) {
+        return None;
+    }
+    // What stands together keeps its order, unless it has names.
+    let ordered = |shape| match shape {
+        Shape::List(of) if !of.iter().any(|shape| matches!(shape, Shape::Definition { .. })) => Shape::Tuple(of),
+        other => other,
+    };
+    Some(Shape::List(groups.into_iter().map(|group| ordered(read(group, work))).collect()))
+}
+
+/// Parts as one list; those of `±` are two.
+pub fn flat(parts: &[Span<'_>], read: Reader<'_>, work: &mut Work) -> Option<Vec<Shape>> {
+    if parts.len() > MAX_PARTS || parts.iter().any(|span| span.tokens().is_empty()) {
+        return None;
+    }
+    let mut shapes = Vec::new();
+    for span in parts {
+        match read(*span, work) {
+            Shape::List(inner) => shapes.extend(inner),
+            other => shapes.push(other),
+        }
+    }
+    (shapes.len() <= MAX_PARTS).then_some(shapes)
+}
