@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
+use super::TrainArgs;
 use super::store::Folder;
-use super::{TrainArgs, metrics, model, settings};
 use crate::failure::Failure;
 
 /// Files of a new model that are made before it is trained.
@@ -125,14 +125,12 @@ impl Base {
             ".msgpack",
             ".ot",
         ];
-        // What a training says of itself, where the base is what another one gave.
-        const OF_TRAININGS: [&str; 4] = ["README.md", settings::FILE, metrics::LINES, model::TRAINED];
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let is_weight = WEIGHTS.iter().any(|ending| name.ends_with(ending));
-            if path.is_file() && !is_weight && !name.starts_with('.') && !OF_TRAININGS.contains(&&*name) {
+            if path.is_file() && !is_weight && !name.starts_with('.') {
                 files.push(path);
             }
         }

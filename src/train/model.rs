@@ -5,8 +5,9 @@ use asap_lm::train::{Example, Measured, measure, write_weights};
 use serde_json::Value;
 
 use super::base::Base;
+use super::metrics;
 use super::plan::Plan;
-use super::settings::Settings;
+use super::settings::{self, Settings};
 use super::store::Folder;
 use super::summary::TrainingSummary;
 use crate::failure::Failure;
@@ -42,8 +43,13 @@ pub async fn write(
     tokio::task::block_in_place(|| write_weights(&decoder.weights, base.precision, work.path()))?;
     // The model as it was stored takes as much memory.
     drop(decoder);
+    // What a training says of itself is no part of what another one gives.
+    let of_trainings = ["README.md", settings::FILE, metrics::LINES, TRAINED];
     for file in base.other_files()? {
-        std::fs::copy(&file, work.path().join(file.file_name().unwrap_or_default()))?;
+        let name = file.file_name().unwrap_or_default();
+        if !of_trainings.iter().any(|of_training| name == *of_training) {
+            std::fs::copy(&file, work.path().join(name))?;
+        }
     }
     let generation = base.generation_config(end)?;
     std::fs::write(work.path().join("generation_config.json"), format!("{generation:#}\n"))?;

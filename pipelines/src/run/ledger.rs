@@ -149,8 +149,14 @@ impl SliceName {
         self.end - self.start
     }
 
-    /// What tells it from other slices, in 32 hexadecimal digits.
+    /// What tells it from other slices: 32 hexadecimal digits for its content, and its rows.
     pub fn key(&self) -> String {
+        let content = Self { start: 0, end: 0, ..self.clone() };
+        format!("{}.{}.{}", content.earlier_key(), self.start, self.end)
+    }
+
+    /// The same as earlier versions of asap wrote it, in 32 hexadecimal digits.
+    pub fn earlier_key(&self) -> String {
         hex(&Sha256::digest(self.to_string()))
     }
 }

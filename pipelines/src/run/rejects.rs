@@ -4,9 +4,11 @@
 //! the path of a shard: `asap-<attempt>/<generation>-<slice>-<before>/…`. They count if that attempt did the slice. The others
 //! are of an attempt that was killed, or overtaken, or taken back; or of one that is still under way. An attempt can only win
 //! while the slice is as it was when its work began, which is what `before` says: nobody had done it, or the attempt whose
-//! rejects are tried again. So it is known, whatever clocks say, which shards will never count.
+//! rejects are tried again. Nor can it win once another slice is done that has some of its rows, as runs with other slices
+//! than a run that was killed make them. So it is known, whatever clocks say, which shards will never count.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use object_store::path::Path;
 
@@ -21,6 +23,8 @@ pub struct Settled {
     generation: u64,
     /// By the slice's key: who did it, and whether that was taken back.
     slices: HashMap<String, (Attempt, bool)>,
+    /// By the content's key: the ranges of its rows that are done.
+    done: HashMap<String, Vec<Range<u64>>>,
 }
 
 /// What a shard of rejects is.
@@ -68,18 +72,45 @@ impl Place {
             before,
         })
     }
+
+    /// The content of the slice and its rows; None where an earlier asap wrote the shard.
+    fn rows(&self) -> Option<(&str, Range<u64>)> {
+        let (content, rows) = self.slice.split_once('.')?;
+        let (start, end) = rows.split_once('.')?;
+        Some((content, start.parse().ok()?..end.parse().ok()?))
+    }
 }
 
 impl Settled {
     /// What the log of an output says.
     pub fn of(state: &State, generation: u64) -> Self {
-        let slices = state.transactions.values().filter_map(|found| {
-            let slice: SliceName = found.app_id.parse().ok()?;
-            let done = Attempt::of(found.version);
-            let said = (done.unwrap_or(Attempt::taken_back_by(found.version)), done.is_none());
-            (slice.generation == generation).then(|| (slice.key(), said))
-        });
-        Self { generation, slices: slices.collect() }
+        let mut settled = Self { generation, slices: HashMap::new(), done: HashMap::new() };
+        for found in state.transactions.values() {
+            let Ok(slice) = found.app_id.parse::<SliceName>() else { continue };
+            if slice.generation == generation {
+                settled.add(&slice, found.version);
+            }
+        }
+        settled
+    }
+
+    /// What a transaction of this version says of a slice.
+    fn add(&mut self, slice: &SliceName, version: i64) {
+        let done = Attempt::of(version);
+        let said = (done.unwrap_or(Attempt::taken_back_by(version)), done.is_none());
+        let key = slice.key();
+        if let Some((content, _)) = key.split_once('.').filter(|_| done.is_some()) {
+            self.done.entry(content.to_string()).or_default().push(slice.start..slice.end);
+        }
+        self.slices.insert(slice.earlier_key(), said);
+        self.slices.insert(key, said);
+    }
+
+    /// Whether a slice is done that has some of a shard's rows.
+    fn has_rows_of(&self, place: &Place) -> bool {
+        let Some((content, rows)) = place.rows() else { return false };
+        let done = self.done.get(content).into_iter().flatten();
+        done.into_iter().any(|done| done.start < rows.end && rows.start < done.end)
     }
 
     /// What a shard is.
@@ -93,10 +124,9 @@ impl Settled {
             Some((done, false)) if *done == place.attempt => Standing::Counts,
             Some((done, false)) if place.before == Some(*done) => Standing::Open,
             Some((_, false)) => Standing::Stale,
-            Some((gone, true)) if *gone == place.attempt || place.before.is_some() => Standing::Stale,
-            Some((_, true)) => Standing::Open,
-            None if place.before.is_none() => Standing::Open,
-            None => Standing::Stale,
+            Some((gone, true)) if *gone == place.attempt => Standing::Stale,
+            Some((_, true)) | None if place.before.is_none() && !self.has_rows_of(&place) => Standing::Open,
+            Some((_, true)) | None => Standing::Stale,
         }
     }
 }
@@ -125,15 +155,19 @@ mod tests {
         let place = Place::of(&shard(one, Some(two)).path).unwrap();
         assert_eq!((place.attempt, place.before, place.generation), (one, Some(two), 2));
         assert_eq!(place.slice, slice().key());
+        assert_eq!(place.rows().map(|(_, rows)| rows), Some(0..9));
         assert_eq!(Place::of("part-0.parquet"), None);
     }
 
     #[test]
     fn a_shard_counts_for_the_attempt_that_won() {
         let [one, two, three] = [Attempt::new(), Attempt::new(), Attempt::new()];
-        let with = |said: Option<(Attempt, bool)>| Settled {
-            generation: 2,
-            slices: said.map(|said| (slice().key(), said)).into_iter().collect(),
+        let with = |said: Option<(Attempt, bool)>| {
+            let mut settled = Settled { generation: 2, slices: HashMap::new(), done: HashMap::new() };
+            if let Some((attempt, is_gone)) = said {
+                settled.add(&slice(), if is_gone { attempt.taken_back() } else { attempt.done() });
+            }
+            settled
         };
         let open = with(None);
         assert_eq!(open.standing(&shard(one, None)), Standing::Open);
@@ -148,6 +182,22 @@ mod tests {
         let taken_back = with(Some((one, true)));
         assert_eq!(taken_back.standing(&shard(one, None)), Standing::Stale);
         assert_eq!(taken_back.standing(&shard(two, None)), Standing::Open);
+        // Of a run with other slices: rows that are done are not done again.
+        let of = |start, end| {
+            let cut = SliceName { start, end, ..slice() };
+            let mut settled = with(None);
+            settled.add(&cut, two.done());
+            settled.standing(&shard(one, None))
+        };
+        assert_eq!(
+            [of(4, 6), of(0, 1), of(8, 20), of(9, 20)],
+            [Standing::Stale, Standing::Stale, Standing::Stale, Standing::Open]
+        );
+        // As an earlier asap wrote it.
+        let path = format!("asap-{one}/2-{}-000000000000/part-0.parquet", slice().earlier_key());
+        let earlier =
+            serde_json::from_value(json!({ "path": path, "size": 1, "modificationTime": 0, "dataChange": true }));
+        assert_eq!(done.standing(&earlier.unwrap()), Standing::Counts);
         let anew = Settled { generation: 3, ..done };
         assert_eq!(anew.standing(&shard(one, None)), Standing::Stale);
     }

@@ -28,7 +28,9 @@ pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSli
     let (Some(table), Some(rejects)) = (output.table(), output.rejects()) else { return Ok(vec![]) };
     let settled = Settled::of(table.state(), output.ledger().generation);
     let slices = output.ledger().files().flat_map(|(path, _)| output.ledger().slices(path));
-    let slices: HashMap<String, (SliceName, Attempt)> = slices.map(|(slice, by)| (slice.key(), (slice, by))).collect();
+    let keys =
+        |(slice, by): (SliceName, Attempt)| [slice.key(), slice.earlier_key()].map(|key| (key, (slice.clone(), by)));
+    let slices: HashMap<String, (SliceName, Attempt)> = slices.flat_map(keys).collect();
     let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     for shard in rejects.state().files.values().filter(|shard| settled.standing(shard) == Standing::Counts) {
         let Some(place) = Place::of(&shard.path) else { continue };
@@ -64,7 +66,8 @@ pub async fn carry(output: &Output, slice: &SliceName, before: Attempt, tried: &
     let layout = Layout { schema: Arc::clone(&schema), partition_by: vec![], shard_bytes: SHARD_BYTES };
     let mut shards = Shards::begin(Arc::clone(rejects.store()), folder, layout)?;
     let is_theirs = |shard: &&LiveFile| {
-        Place::of(&shard.path).is_some_and(|place| place.attempt == before && place.slice == slice.key())
+        let keys = [slice.key(), slice.earlier_key()];
+        Place::of(&shard.path).is_some_and(|place| place.attempt == before && keys.contains(&place.slice))
     };
     for shard in rejects.state().files.values().filter(is_theirs) {
         for batch in read(rejects, shard).await? {

@@ -7,10 +7,11 @@ use std::time::Duration;
 use asap_lm::memo::{Memo, Memory, share};
 
 use super::chat::{CallError, Chat, FailureKind, Outcome, Reply};
-use super::meter::{Meter, Usage};
+use super::meter::Meter;
 use super::request::ChatRequest;
 use super::statement::Statement;
 use super::store::{AnswerStore, RequestKey};
+use super::usage::Usage;
 use super::{LlmError, Result};
 use crate::flights::{Callers, Flights};
 use crate::settings::Settings;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::meter::Usage;
 use super::request::ChatRequest;
+use super::usage::Usage;
 use crate::flights::{Callers, Paying};
 
 /// What a language model said.

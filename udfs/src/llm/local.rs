@@ -196,7 +196,7 @@ impl Chat for Local {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::meter::Usage;
+    use crate::llm::usage::Usage;
     use std::sync::mpsc::{Sender, channel};
 
     /// Answers nothing as long as an answer is wanted, and tells when it is dropped.

@@ -13,12 +13,13 @@ use serde::Serialize;
 use super::breaker::{Account, IN_A_ROW, down};
 use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
 use super::endpoint::Endpoint;
-use super::meter::{Budget, Meter, Prices, Usage};
+use super::meter::{Budget, Meter, Prices};
 use super::request::{ChatRequest, Message};
 use super::response::{self, Failure};
 use super::retry;
 use super::secret::Secret;
 use super::throttle::{Admitted, Limits};
+use super::usage::Usage;
 use crate::flights::{Callers, Paying};
 use crate::settings::Settings;
 

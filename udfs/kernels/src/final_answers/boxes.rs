@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use super::extract::joins;
 use super::units;
 
 /// `\boxed` and `\fbox`, around what they share.
@@ -12,6 +11,9 @@ const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
 const DENIED: usize = 8;
 /// Of a text before a box so much is looked at, and behind it.
 const SEEN: usize = 400;
+
+/// What stands between two answers of a list is no longer than this.
+pub const BETWEEN: usize = 60;
 
 /// The content of a box and its place: from the command to the end of the argument.
 struct Boxed<'a> {
@@ -232,4 +234,31 @@ fn argument(text: &str) -> Option<(&str, usize)> {
         }
     }
     None
+}
+
+/// Whether what stands between two answers makes a list of them.
+pub fn joins(between: &str) -> bool {
+    const MARKUP: [&str; 9] = ["\\text", "\\qquad", "\\quad", "\\(", "\\)", "\\[", "\\]", "\\,", "\\ "];
+    const WORDS: [&str; 2] = ["and", "or"];
+    if between.len() > BETWEEN {
+        return false;
+    }
+    let (mut rest, mut has_comma, mut has_word) = (between, false, false);
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "${}*".contains(c));
+        if let Some(behind) = MARKUP.iter().find_map(|command| rest.strip_prefix(command)) {
+            rest = behind;
+        } else if let Some(behind) = rest.strip_prefix([',', ';'])
+            && !has_comma
+            && !has_word
+        {
+            (rest, has_comma) = (behind, true);
+        } else if let Some(behind) = WORDS.iter().find_map(|word| rest.strip_prefix(word))
+            && !has_word
+        {
+            (rest, has_word) = (behind, true);
+        } else {
+            return rest.is_empty() && (has_comma || has_word);
+        }
+    }
 }

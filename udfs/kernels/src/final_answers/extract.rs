@@ -2,13 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::boxes::{Unfinished, boxed};
+use super::boxes::{BETWEEN, Unfinished, boxed, joins};
 use crate::tags;
 
 /// So many of the last bytes of a response are searched.
 const SEARCHED: usize = 65_536;
-/// What stands between two answers of a list is no longer than this.
-const BETWEEN: usize = 60;
 
 /// The final answer of a response: what stands in its last box behind the chain of thought, else behind its last "answer is"
 /// or "answer:", else behind its last `####`. Neighbouring boxes with "and", "or" or a comma between them are a list. None
@@ -44,33 +42,6 @@ fn is_cut_off(text: &str) -> bool {
         named.then_some(closes)
     });
     last == Some(false)
-}
-
-/// Whether what stands between two answers makes a list of them.
-pub fn joins(between: &str) -> bool {
-    const MARKUP: [&str; 9] = ["\\text", "\\qquad", "\\quad", "\\(", "\\)", "\\[", "\\]", "\\,", "\\ "];
-    const WORDS: [&str; 2] = ["and", "or"];
-    if between.len() > BETWEEN {
-        return false;
-    }
-    let (mut rest, mut has_comma, mut has_word) = (between, false, false);
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "${}*".contains(c));
-        if let Some(behind) = MARKUP.iter().find_map(|command| rest.strip_prefix(command)) {
-            rest = behind;
-        } else if let Some(behind) = rest.strip_prefix([',', ';'])
-            && !has_comma
-            && !has_word
-        {
-            (rest, has_comma) = (behind, true);
-        } else if let Some(behind) = WORDS.iter().find_map(|word| rest.strip_prefix(word))
-            && !has_word
-        {
-            (rest, has_word) = (behind, true);
-        } else {
-            return rest.is_empty() && (has_comma || has_word);
-        }
-    }
 }
 
 /// What stands behind the last "answer is" or "answer:": the formulas there if they end the sentence, else all of it.

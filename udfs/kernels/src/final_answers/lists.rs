@@ -1,11 +1,13 @@
 //! Lists: what stands between commas, semicolons, "and" and "or".
 
-use super::reader::MAX_PARTS;
 use super::relations;
 use super::shape::Shape;
 use super::span::Span;
 use super::token::Token;
 use super::work::Work;
+
+/// Parts of a list, at most.
+pub const MAX_PARTS: usize = 200;
 
 /// Reads what stands between separators.
 pub type Reader<'r> = &'r mut dyn FnMut(Span<'_>, &mut Work) -> Shape;

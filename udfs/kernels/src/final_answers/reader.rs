@@ -1,7 +1,7 @@
 //! From tokens to what an answer is. Structure nests a few levels at most; expressions within may be of any depth.
 
 use super::expression::{Expression, Op};
-use super::lists;
+use super::lists::{self, MAX_PARTS};
 use super::parser;
 use super::relations;
 use super::shape::{Shape, Value};
@@ -14,8 +14,6 @@ use super::work::Work;
 
 /// Lists in lists, at most.
 const MAX_DEPTH: usize = 12;
-/// Parts of a list, at most.
-pub const MAX_PARTS: usize = 200;
 
 /// What an answer is.
 pub fn read(span: Span<'_>, work: &mut Work) -> Shape {
