@@ -11,7 +11,7 @@ use super::settings::{self, Settings};
 use super::store::Folder;
 use super::summary::TrainingSummary;
 use crate::failure::Failure;
-use crate::output::count;
+use crate::output::{count, several};
 
 /// The file that says that a model is whole, and what came of its training.
 pub const TRAINED: &str = "training.json";
@@ -104,13 +104,14 @@ fn card(base: &Base, plan: &Plan, settings: &Settings, summary: &TrainingSummary
     Ok(format!(
         "{}# {name} trained on {data}\n\n\
          All {} parameters of `{name}` were trained by `asap train` (AdamW, cosine decay) on {} examples of `{data}` (version or \
-         fingerprint {}), {epochs} epochs: {} steps of {step_examples} examples. The loss of the last epoch is {:.3} nats a token \
+         fingerprint {}), {}: {} of {step_examples} examples. The loss of the last epoch is {:.3} nats a token \
          to learn.\n{held_back}\n| setting | |\n|---|---|\n{rows}\n`metrics.jsonl` holds every step.\n",
         base.front_matter(),
         count(plan.parameters),
         count(summary.traces),
         summary.version,
-        count(summary.learning.steps),
+        several(*epochs, "epoch"),
+        several(summary.learning.steps, "step"),
         summary.learning.loss,
     ))
 }

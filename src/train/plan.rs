@@ -8,7 +8,7 @@ use super::settings::Settings;
 use super::store::Folder;
 use super::{TrainArgs, checkpoint};
 use crate::failure::Failure;
-use crate::output::count;
+use crate::output::{count, several};
 
 /// Bytes of a parameter in a checkpoint: the weight and two moments in f32.
 const CHECKPOINT_BYTES: u64 = 12;
@@ -124,9 +124,9 @@ impl Plan {
             format!("rows       {rows}"),
             format!("length     at most {} tokens (--long {})", count(settings.max_length as u64), settings.long),
             format!(
-                "steps      {steps} of {} examples, {} epochs, seed {}",
-                count(settings.step_examples as u64),
-                settings.epochs,
+                "steps      {steps} of {}, {}, seed {}",
+                several(settings.step_examples as u64, "example"),
+                several(settings.epochs, "epoch"),
                 settings.seed
             ),
             format!(
@@ -142,10 +142,10 @@ impl Plan {
                 name_of(self.keep)
             ),
             format!(
-                "disk       {} for {} checkpoints and one in the making, each {} steps",
+                "disk       {} for {} and one in the making, each {}",
                 shown(disk),
-                args.checkpoints,
-                count(args.checkpoint_every)
+                several(args.checkpoints as u64, "checkpoint"),
+                several(args.checkpoint_every, "step")
             ),
             format!("device     {}", args.device),
         ]

@@ -1,7 +1,8 @@
 //! What a user sees of `asap train`.
 
 use std::fs;
-use std::process::{Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
@@ -224,7 +225,7 @@ fn a_model_is_trained_further_and_keeps_what_it_is() {
     assert!(summary["held_back"]["surprisal"].as_f64().unwrap() < 2.0, "{summary}");
     for file in ["tokenizer.json", "tokenizer_config.json", "config.json"] {
         let read = |folder: std::path::PathBuf| fs::read_to_string(folder.join(file)).unwrap();
-        let model = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/model");
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/model");
         assert_eq!(read(workplace.path("tuned")), read(model), "{file}");
     }
     let card = fs::read_to_string(workplace.path("tuned/README.md")).unwrap();
@@ -318,15 +319,21 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     }
 }
 
+/// Waits until a training that is under way has made something.
+fn wait_for(made: &Path, training: &mut Child) {
+    while !made.exists() {
+        assert!(training.try_wait().unwrap().is_none(), "it ended before {}", made.display());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// What is done behind the last step may fail, too: nothing of the training is lost. Meanwhile no other one works in the folder.
 #[test]
 fn a_model_that_cannot_be_written_is_written_by_the_same_command_later() {
     let workplace = prepared();
     let train = [&TRAIN[..], &["--out", "model"]].concat();
-    let child = workplace.command(&train).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    while !workplace.path("model/settings.json").exists() {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    let mut child = workplace.command(&train).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&workplace.path("model/settings.json"), &mut child);
     fs::create_dir_all(workplace.path("model/model.safetensors/in_the_way")).unwrap();
     let other = workplace.run(&train);
     assert!(other.code == 1 && other.stderr.contains("another asap train works there"), "{}", other.stderr);
@@ -380,11 +387,8 @@ fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
         "train --init config.json --data out --out model --epochs 20 --max-length 300 --long cut --checkpoint-every 1";
     let train: Vec<&str> = train.split(' ').collect();
     let mut child = workplace.command(&train);
-    let child = child.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let checkpoints = workplace.path("model/checkpoints");
-    while !checkpoints.exists() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut child = child.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_for(&workplace.path("model/checkpoints"), &mut child);
     fs::rename(workplace.path("out"), workplace.path("elsewhere")).unwrap();
     let finished = Finished::from(child.wait_with_output().unwrap());
     assert_eq!(finished.code, 1, "{}", finished.stderr);

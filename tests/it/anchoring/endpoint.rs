@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -51,7 +51,9 @@ fn a_query_that_is_interrupted_twice_ends_at_once() {
     command.env("XDG_CACHE_HOME", workplace.path("caches")).stderr(Stdio::piped()).stdout(Stdio::null());
     let mut child = command.spawn().unwrap();
     let wait = |is_true: &dyn Fn() -> bool| {
+        let begun = Instant::now();
         while !is_true() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "what is waited for does not come");
             std::thread::sleep(Duration::from_millis(5));
         }
     };
