@@ -22,6 +22,8 @@ use datafusion::sql::sqlparser::ast::{
     Expr as SqlExpr, FunctionArg, FunctionArgExpr, ObjectName, ObjectNamePart, Query, TableFactor, Value,
 };
 
+use asap_udfs::plan::{Asked, asked};
+
 use crate::corpus::CorpusFunction;
 use crate::run::plan::CORPUS;
 
@@ -112,7 +114,7 @@ fn plan(query: LogicalPlan, stage: Option<String>, context: &mut dyn RelationPla
         .map(|field| field.name().as_str())
         .filter(|name| !is_taken_over(&query, name))
         .collect();
-    let method = Method::of(query.schema(), &computed, stage)?;
+    let method = Method::of(query.schema(), &computed, stage, asked(&query)?)?;
     let is_own = |name: &&str| !READ.contains(name) && !method.reads().contains(name);
     let own: Vec<String> = computed.into_iter().filter(is_own).map(str::to_string).collect();
 
@@ -168,10 +170,12 @@ struct Method {
     direct: bool,
     coarse: bool,
     surprisal: bool,
+    /// Who answers the query's calls.
+    asked: Asked,
 }
 
 impl Method {
-    fn of(schema: &DFSchema, computed: &[&str], stage: Option<String>) -> Result<Self> {
+    fn of(schema: &DFSchema, computed: &[&str], stage: Option<String>, asked: Asked) -> Result<Self> {
         for (call, function) in [("direct", "cot_anchor"), ("coarse", "cot_coarse")] {
             if !computed.contains(&call) {
                 continue;
@@ -188,7 +192,7 @@ impl Method {
         let (direct, coarse) = (is_computed("direct"), is_computed("coarse"));
         if is_computed("compressed") && !is_computed("kept") {
             check_compressed(schema, stage.as_deref())?;
-            return Ok(Self { stage: None, direct, coarse, surprisal: false });
+            return Ok(Self { stage: None, direct, coarse, surprisal: false, asked });
         }
         if !schema.has_column_with_unqualified_name("kept") {
             return plan_err!(
@@ -204,7 +208,7 @@ impl Method {
                  pruned((SELECT …), 'random')"
             );
         };
-        Ok(Self { stage: Some(stage), direct, coarse, surprisal })
+        Ok(Self { stage: Some(stage), direct, coarse, surprisal, asked })
     }
 
     /// The columns of the query that say what it did; the others are passed on.
@@ -214,20 +218,32 @@ impl Method {
 
     /// What several columns are computed of, in SQL.
     fn working_columns(&self) -> Vec<String> {
-        if self.stage.is_none() {
-            return vec!["compressed AS __pruned".to_string()];
-        }
         let steps = if self.coarse { "cot_steps(coarse['cot'])" } else { "cot_steps(cot)" };
         // What is equal among them is computed once.
-        let mut columns = vec![
-            "cot_steps(cot) AS __steps".to_string(),
-            format!("{steps} AS __counted"),
-            format!("cot_select({steps}, kept) AS __pruned"),
-        ];
-        if self.surprisal {
-            columns.push(format!("cot_too_long(question, {steps}) AS __too_long"));
+        let mut columns = match self.stage {
+            Some(_) => vec![
+                "cot_steps(cot) AS __steps".to_string(),
+                format!("{steps} AS __counted"),
+                format!("cot_select({steps}, kept) AS __pruned"),
+            ],
+            None => vec!["compressed AS __pruned".to_string()],
+        };
+        if self.is_scored() {
+            let answer = if self.asked.reads_answers { ", answer" } else { "" };
+            let nothing = match self.stage {
+                Some(_) if self.surprisal => "kept IS NULL OR surprisal IS NULL",
+                Some(_) => "kept IS NULL",
+                None => "compressed IS NULL",
+            };
+            // Only a row that came to nothing is tokenised again. A chain of which a step alone is too long is so as well.
+            columns.push(format!("CASE WHEN {nothing} THEN cot_too_long(question, {steps}{answer}) END AS __too_long"));
         }
         columns
+    }
+
+    /// Whether a chain may be longer than what the scoring model can read.
+    fn is_scored(&self) -> bool {
+        self.asked.scorer || self.surprisal
     }
 
     /// The columns of the result, in SQL.
@@ -279,8 +295,10 @@ impl Method {
         let mut statuses: Vec<String> = ["status".to_string()].into_iter().chain(of_calls).collect();
         let mut errors: Vec<String> = ["error".to_string()].into_iter().chain(self.of_calls("error")).collect();
         let mut faults = Vec::new();
-        if self.surprisal {
+        if self.is_scored() {
             faults.push(("__too_long IS NOT NULL", "'too_long'", "__too_long"));
+        }
+        if self.surprisal {
             faults.push((
                 "surprisal IS NULL",
                 "'no_score'",

@@ -193,6 +193,31 @@ fn a_chain_longer_than_the_window_of_the_model_is_a_reject_with_the_numbers() {
 }
 
 #[test]
+fn a_chain_is_too_long_for_every_method_that_scores_it_and_with_its_answer_where_that_is_read() {
+    let workplace = Workplace::new();
+    let long = "array_to_string(array_repeat(repeat('7 is 7. ', 400), 4), E'\\n\\n')";
+    let query = format!(
+        "SELECT * FROM (VALUES ('chain', {long}, '7'), ('answer', E'It is 7.\\n\\nSo 7.', repeat('7 ', 5000)), \
+         ('fits', E'It is 7.\\n\\nSo 7.', '7')) AS t (question, cot, answer)"
+    );
+    write(&workplace, "in/a.parquet", &query);
+    let with = |beside: &str| format!("too_long,\"N tokens with its {beside}, the model's window is 4,096\"\n");
+    for (pipeline, rejected) in [
+        ("spirit", format!("chain,{}", with("prompt"))),
+        // An answer is read only with a chain that is longer than its budget.
+        ("spirit_greedy", format!("chain,{}", with("prompt and answer"))),
+        ("attribution", ["answer", "chain"].map(|row| format!("{row},{}", with("prompt and answer"))).concat()),
+    ] {
+        let model = "asap.scorer.model=tests/goldens/qwen2";
+        let run = ["run", pipeline, "--from", "in", "--to", pipeline, "--format", "json", "--set", model];
+        assert_eq!(workplace.run(&run).json()["rejects"]["too_long"], rejected.lines().count(), "{pipeline}");
+        let read = "SELECT question, status, regexp_replace(error, '^[0-9,]+', 'N') AS error FROM t ORDER BY 1";
+        let found = rows(&workplace, &format!("{pipeline}/.asap/rejects"), read);
+        assert_eq!(found, format!("question,status,error\n{rejected}"), "{pipeline}");
+    }
+}
+
+#[test]
 fn with_on_error_fail_a_reject_ends_the_run_and_nothing_is_left() {
     let workplace = Workplace::new();
     write(&workplace, "in/a.parquet", THREE);

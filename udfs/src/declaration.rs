@@ -61,6 +61,11 @@ impl Argument {
     pub const fn optional(name: &'static str, kind: Arg, about: &'static str) -> Self {
         Self { name, kind, about, is_optional: true }
     }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 impl Declaration {

@@ -129,6 +129,11 @@ impl Function {
         function.inner().downcast_ref::<Self>()
     }
 
+    /// Whether it has an argument of this name.
+    pub fn takes(&self, argument: &str) -> bool {
+        self.declaration.arguments.iter().any(|of| of.name() == argument)
+    }
+
     /// The call that a function makes, if it makes one.
     pub fn call_of(function: &ScalarUDF) -> Option<&Arc<dyn AsyncCall>> {
         match &Self::of(function)?.body {

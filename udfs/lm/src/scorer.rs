@@ -63,12 +63,15 @@ pub enum Left {
     AllButOne,
     /// The first steps: none, one, and so on to all but the last.
     First,
+    /// Nothing: only the whole chain is read.
+    Nothing,
 }
 
 impl Left {
     /// The chain, and then what is left of it.
     fn chains<'a>(self, steps: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
-        let left = (0..steps.len()).map(move |place| {
+        let texts = if self == Self::Nothing { 0 } else { steps.len() };
+        let left = (0..texts).map(move |place| {
             let behind = if self == Self::AllButOne { &steps[place + 1..] } else { &[] };
             join(steps[..place].iter().chain(behind).copied())
         });
@@ -152,14 +155,18 @@ impl Scorer {
         Ok(prepared.rows.into_iter().filter_map(finish).collect())
     }
 
-    /// Why a chain is longer than the model's window, in words; None if it fits.
+    /// Why a chain, with its answer where one is given, is longer than the model's window, in words; None if it fits.
     ///
     /// # Errors
     /// If the tokenizer or the prompt fails.
-    pub fn too_long(&self, chain: &QuestionAndSteps) -> Result<Option<String>> {
-        let chain = Reading::Chain(chain.clone());
-        match self.tokenized(self.key(&chain), &chain) {
-            Ok(tokenized) => Ok(tokenized.row.is_none().then(|| self.describe(&tokenized))),
+    pub fn too_long(&self, chain: &QuestionAndSteps, answer: Option<&str>) -> Result<Option<String>> {
+        let chain = chain.clone();
+        let reading = match answer {
+            Some(answer) => Reading::Answer { chain, answer, left: Left::Nothing, over: Over::Answer },
+            None => Reading::Chain(chain),
+        };
+        match self.tokenized(self.key(&reading), &reading) {
+            Ok(tokenized) => Ok(tokenized.row.is_none().then(|| self.describe(&tokenized, &reading))),
             // It has no length, and no score either.
             Err(LmError::Prompt(_)) => Ok(None),
             Err(error) => Err(error),
@@ -199,7 +206,7 @@ impl Scorer {
         };
         Ok(match &tokenized.row {
             Some(row) => PreparedRow::Requested(Request { key, row: Arc::clone(row), wanted }),
-            None => PreparedRow::Known(Scored::TooLong(self.describe(&tokenized))),
+            None => PreparedRow::Known(Scored::TooLong(self.describe(&tokenized, reading))),
         })
     }
 
@@ -223,9 +230,10 @@ impl Scorer {
         Ok(tokenized)
     }
 
-    fn describe(&self, tokenized: &Tokenized) -> String {
+    fn describe(&self, tokenized: &Tokenized, reading: &Reading) -> String {
         let (tokens, window) = (in_thousands(tokenized.tokens), in_thousands(self.model.window));
-        format!("{tokens} tokens with its prompt, the model's window is {window}")
+        let beside = if matches!(reading, Reading::Answer { .. }) { "prompt and answer" } else { "prompt" };
+        format!("{tokens} tokens with its {beside}, the model's window is {window}")
     }
 
     fn start(&self) -> Result<u32> {

@@ -12,13 +12,18 @@ pub struct CotTooLong;
 impl RowFunction for CotTooLong {
     const DECLARATION: Declaration = Declaration {
         name: "cot_too_long",
-        about: "Why the scoring model (`asap.scorer.model`) cannot read a chain: its tokens with the prompt and the window of the model, in words. NULL if the chain fits.",
+        about: "Why the scoring model (`asap.scorer.model`) cannot read a chain, or a chain and its answer: their tokens with the prompt and the window of the model, in words. NULL if they fit.",
         arguments: &[
             Argument::new("question", Arg::Text, "What the chain answers; it is put into `asap.scorer.prompt`."),
             Argument::new(
                 "steps",
                 Arg::TextList,
                 "The steps of a chain of thought; the model reads them joined by a blank line, a NULL step as an empty one.",
+            ),
+            Argument::optional(
+                "answer",
+                Arg::Text,
+                "The answer, for functions that read it behind `</think>`; where it is left out, the chain alone is to fit.",
             ),
         ],
         example: "select cot_too_long('2 + 2?', ['2 + 2 is 4.']);\n-- NULL",
@@ -28,6 +33,7 @@ impl RowFunction for CotTooLong {
 
     fn row<'a>(scorer: &mut Arc<Scorer>, row: Args<'a>) -> Cell<String> {
         let chain = QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? };
-        scorer.too_long(&chain)?.ok_or(NoValue::Null)
+        let answer = if row.is_given(2) { Some(row.text(2)?) } else { None };
+        scorer.too_long(&chain, answer)?.ok_or(NoValue::Null)
     }
 }

@@ -54,6 +54,8 @@ pub struct Asked {
     pub anchorer: bool,
     /// Whether `asap.scorer.model` is: for scores.
     pub scorer: bool,
+    /// Whether that model reads answers beside their chains.
+    pub reads_answers: bool,
 }
 
 /// Who answers the calls of a plan.
@@ -66,6 +68,8 @@ pub fn asked(plan: &LogicalPlan) -> Result<Asked> {
         if let Some(call) = Function::call_of(function) {
             asked.anchorer |= call.asks();
             asked.scorer |= call.scores();
+            asked.reads_answers |=
+                call.scores() && Function::of(function).is_some_and(|function| function.takes("answer"));
         }
         Ok(())
     })?;

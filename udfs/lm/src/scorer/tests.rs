@@ -263,12 +263,13 @@ fn a_chain_beyond_the_window_says_so_in_numbers() {
     let why = "7,503 tokens with its prompt, the model's window is 4,096";
     let text = format!("Count.{}", ["7 "; 2500].join("\n\n"));
     assert_eq!(scorer.tokenizer.encode(&text, true).unwrap().ids.len(), 7503);
-    assert_eq!(scorer.too_long(&chain).unwrap().as_deref(), Some(why));
+    assert_eq!(scorer.too_long(&chain, None).unwrap().as_deref(), Some(why));
     let scored = score(&scorer, &[chain], Wanted::FirstTokens);
     assert_eq!(scored, [Scored::TooLong(why.to_string())]);
     assert_eq!(scorer.prefills(), 0);
     let fits = QuestionAndSteps { question: "Count.", steps: vec!["1", "2"] };
-    assert_eq!(scorer.too_long(&fits).unwrap(), None);
+    assert_eq!(scorer.too_long(&fits, None).unwrap(), None);
+    assert_eq!(scorer.too_long(&fits, Some("7")).unwrap(), None);
 }
 
 /// A model that shares nothing between texts.

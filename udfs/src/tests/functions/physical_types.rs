@@ -14,7 +14,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::tests::functions::session::{evaluated, query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
-const CALLS: [&str; 40] = [
+const CALLS: [&str; 41] = [
     "cot_think(generation)",
     "cot_response(generation)",
     "cot_answer(generation)",
@@ -42,6 +42,7 @@ const CALLS: [&str; 40] = [
     "cot_completion(cot, coarse)",
     "cot_turns(cot_prompt(cot), 'user')",
     "cot_too_long(cot, steps)",
+    "cot_too_long(cot, steps, coarse)",
     "cot_example(cot, coarse, coarse)",
     "cot_surprisal(cot, steps)",
     "cot_entropy(cot, steps)",
