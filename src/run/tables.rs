@@ -18,26 +18,34 @@ const PRICES: &str = "asap.anchor.price_per_million_input_tokens and asap.anchor
 
 /// The estimate as a person reads it.
 pub fn estimate_table(estimate: &Estimate) -> String {
-    let Estimate { from, to, rows, anchor, scored_tokens, .. } = estimate;
+    let Estimate { from, to, rows, anchor, scored_tokens, scored_is_estimate, .. } = estimate;
     let mut lines = vec![
         format!("{} -> {to} (dry run: nothing was asked, paid or written)", from.join(", ")),
         String::new(),
         format!("rows      {}", count(*rows)),
-        format!("calls     {}, if the first answer for each row is accepted", count(anchor.calls)),
-        format!("cached    {} requests, paid before or equal to another", count(anchor.cache_hits)),
-        format!(
+        match anchor.calls {
+            0 => "calls     none".to_string(),
+            calls => format!("calls     {}, if the first answer for each row is accepted", count(calls)),
+        },
+    ];
+    if anchor.cache_hits > 0 {
+        lines.push(format!("cached    {} requests, paid before or equal to another", count(anchor.cache_hits)));
+    }
+    if anchor.calls > 0 {
+        lines.push(format!(
             "tokens    {} in, {} out, in the scoring model's tokenizer",
             count(anchor.tokens_in),
             count(anchor.tokens_out)
-        ),
-        match anchor.cost > 0.0 || anchor.calls == 0 {
+        ));
+        lines.push(match anchor.cost > 0.0 {
             true => format!("cost      {:.4}, by the prices that are set", anchor.cost),
             false => format!("cost      not known, as no prices are set ({PRICES})"),
-        },
-    ];
+        });
+    }
     if *scored_tokens > 0 {
+        let about = if *scored_is_estimate { "about " } else { "" };
         lines.push(format!(
-            "scoring   {} tokens to read by asap.scorer.model (`asap model` says how long they take)",
+            "scoring   {about}{} tokens to read by asap.scorer.model (`asap model` says how long they take)",
             count(*scored_tokens)
         ));
     }

@@ -63,6 +63,11 @@ pub trait AsyncCall: Prepare {
         false
     }
 
+    /// Whether its scores say what it reads next, so that a count of it with scores that are all equal is not exact.
+    fn reads_by_scores(&self) -> bool {
+        false
+    }
+
     /// What is to live until all rows of a statement that is executed in this context are through.
     fn hold(&self, _context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
         None

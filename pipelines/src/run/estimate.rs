@@ -7,7 +7,7 @@ use futures::StreamExt;
 use serde::Serialize;
 
 use asap_udfs::llm::Usage;
-use asap_udfs::plan::calling_part;
+use asap_udfs::plan::{asked, calling_part};
 
 use super::job::{Effort, Job, read_slices};
 use super::{Observer, Request};
@@ -32,6 +32,8 @@ pub struct Estimate {
     /// Tokens that the scoring model would read. Where a language model prunes before it, or steps go one by one by what is
     /// left, they are about so many: rules prune in its place, and all scores are equal.
     pub scored_tokens: u64,
+    /// Whether they are about so many, and not exactly.
+    pub scored_is_estimate: bool,
 }
 
 /// Estimates what [`run`](super::run) would take for the same request.
@@ -41,15 +43,17 @@ pub struct Estimate {
 pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Estimate> {
     let job = Job::open(&request, Effort::Estimate).await?;
     let rows = job.slices.iter().map(|slice| slice.slice.rows()).sum();
-    let estimate = |anchor, scored_tokens| Estimate {
+    let pipeline = job.pipeline(&request).await?;
+    let reads_by_scores = asked(&pipeline)?.reads_by_scores;
+    let estimate = |anchor: Usage, scored_tokens| Estimate {
         pipeline: request.name.clone(),
         from: request.from.clone(),
         to: location::display(job.output.url()),
         rows,
+        scored_is_estimate: reads_by_scores || anchor.calls > 0,
         anchor,
         scored_tokens,
     };
-    let pipeline = job.pipeline(&request).await?;
     let state = job.context.state();
     let mut slices = job.slices.as_slice();
     tokio::pin!(stop);

@@ -329,6 +329,26 @@ fn a_dry_run_counts_the_tokens_that_scores_take() {
     assert!(!workplace.path("out").exists());
 }
 
+#[test]
+fn a_dry_run_says_nothing_of_calls_that_are_not_made_and_how_exact_it_is() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 6);
+    let shown = |pipeline: &str| {
+        let run = ["run", pipeline, "--from", "in", "--to", "out", "--dry-run", "--set", "asap.refine.max_tokens=20"];
+        workplace.run(&run).ok().to_string()
+    };
+    let names = |shown: &str| -> Vec<String> {
+        shown.lines().skip(2).filter_map(|line| line.split(' ').next()).map(str::to_string).collect()
+    };
+    let spirit = shown("spirit");
+    assert_eq!(names(&spirit), ["rows", "calls", "scoring"], "{spirit}");
+    assert!(spirit.contains("calls     none") && !spirit.contains("about"), "{spirit}");
+    let greedy = shown("spirit_greedy");
+    assert!(greedy.contains("scoring   about "), "{greedy}");
+    let random = shown("random");
+    assert_eq!(names(&random), ["rows", "calls"], "{random}");
+}
+
 /// All files under a folder.
 fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in folder.read_dir().unwrap().map(Result::unwrap) {

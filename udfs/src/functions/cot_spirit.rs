@@ -71,6 +71,10 @@ impl AsyncCall for CotSpirit {
         true
     }
 
+    fn reads_by_scores(&self) -> bool {
+        true
+    }
+
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
         // Where there is none, the first call says why.
         let scorer = self.session.models.scorer(context.session_config().options()).ok()?;

@@ -56,6 +56,8 @@ pub struct Asked {
     pub scorer: bool,
     /// Whether that model reads answers beside their chains.
     pub reads_answers: bool,
+    /// Whether its scores say what it reads next.
+    pub reads_by_scores: bool,
 }
 
 /// Who answers the calls of a plan.
@@ -68,6 +70,7 @@ pub fn asked(plan: &LogicalPlan) -> Result<Asked> {
         if let Some(call) = Function::call_of(function) {
             asked.anchorer |= call.asks();
             asked.scorer |= call.scores();
+            asked.reads_by_scores |= call.reads_by_scores();
             asked.reads_answers |=
                 call.scores() && Function::of(function).is_some_and(|function| function.takes("answer"));
         }
