@@ -115,8 +115,17 @@ impl<'a> Args<'a> {
 
     /// An [`Arg::Ratio`].
     pub fn ratio(self, place: usize) -> Cell<f64> {
+        self.number(place, Arg::Ratio)
+    }
+
+    /// An [`Arg::Share`].
+    pub fn share(self, place: usize) -> Cell<f64> {
+        self.number(place, Arg::Share)
+    }
+
+    fn number(self, place: usize, kind: Arg) -> Cell<f64> {
         let number = self.at(place).map(|(array, row)| array.as_primitive::<Float64Type>().value(row))?;
-        if (0.0..=1.0).contains(&number) { Ok(number) } else { Err(NoValue::Null) }
+        if kind.holds(number) { Ok(number) } else { Err(NoValue::Null) }
     }
 
     fn items(self, place: usize) -> Cell<(&'a ArrayRef, std::ops::Range<usize>)> {

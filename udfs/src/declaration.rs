@@ -41,6 +41,8 @@ pub enum Arg {
     Int,
     /// A number from 0 to 1 of any kind; read as Float64, NULL where it is not from 0 to 1.
     Ratio,
+    /// A number above 0 and at most 1 of any kind; read as Float64, NULL where it is not.
+    Share,
     /// A list of texts; read as List\<Utf8View>.
     TextList,
     /// A list of integers; read as List\<Int64>.
@@ -108,20 +110,19 @@ impl Declaration {
         Ok(types)
     }
 
-    /// Refuses a query in which a number that must be from 0 to 1 is written as another. In a column such a number is a bad
+    /// Refuses a query in which a number of some range is written as one outside of it. In a column such a number is a bad
     /// row and gives NULL.
     ///
     /// # Errors
     /// A planning error that names the function and the argument.
     pub fn refuse_literals(&self, given: &ReturnFieldArgs<'_>) -> Result<()> {
-        let ratios = self.arguments.iter().zip(given.scalar_arguments).filter(|(of, _)| of.kind == Arg::Ratio);
-        for (argument, literal) in ratios {
-            let Some(literal) = literal else { continue };
+        for (argument, literal) in self.arguments.iter().zip(given.scalar_arguments) {
+            let (Some(range), Some(literal)) = (argument.kind.range(), literal) else { continue };
             if let ScalarValue::Float64(Some(number)) = literal.cast_to(&DataType::Float64)?
-                && !(0.0..=1.0).contains(&number)
+                && !argument.kind.holds(number)
             {
                 let (name, function) = (argument.name, self.name);
-                return plan_err!("argument {name} of {function} must be a number from 0 to 1, found {number}");
+                return plan_err!("argument {name} of {function} must be a number {range}, found {number}");
             }
         }
         Ok(())
@@ -129,11 +130,29 @@ impl Declaration {
 }
 
 impl Arg {
+    /// The range of its numbers in words, if it has one.
+    fn range(self) -> Option<&'static str> {
+        match self {
+            Arg::Ratio => Some("from 0 to 1"),
+            Arg::Share => Some("above 0, at most 1"),
+            _ => None,
+        }
+    }
+
+    /// Whether a number is in that range.
+    pub(crate) fn holds(self, number: f64) -> bool {
+        match self {
+            Arg::Ratio => (0.0..=1.0).contains(&number),
+            Arg::Share => number > 0.0 && number <= 1.0,
+            _ => true,
+        }
+    }
+
     pub(crate) fn physical(self) -> DataType {
         match self {
             Arg::Text => DataType::Utf8View,
             Arg::Int => DataType::Int64,
-            Arg::Ratio => DataType::Float64,
+            Arg::Ratio | Arg::Share => DataType::Float64,
             Arg::TextList => list_of(DataType::Utf8View),
             Arg::IntList => list_of(DataType::Int64),
             Arg::FloatList => list_of(DataType::Float64),
@@ -159,7 +178,7 @@ impl Arg {
             (_, Null) | (Arg::Text, Utf8 | LargeUtf8 | Utf8View) => true,
             (Arg::Text, Dictionary(_, value)) => self.accepts(value),
             (Arg::Int, given) => given.is_integer(),
-            (Arg::Ratio, given) => given.is_numeric(),
+            (Arg::Ratio | Arg::Share, given) => given.is_numeric(),
             (Arg::TextList, List(f) | LargeList(f) | FixedSizeList(f, _)) => Arg::Text.accepts(f.data_type()),
             (Arg::IntList, List(f) | LargeList(f) | FixedSizeList(f, _)) => Arg::Int.accepts(f.data_type()),
             (Arg::FloatList, List(f) | LargeList(f) | FixedSizeList(f, _)) => {
@@ -174,7 +193,7 @@ impl Arg {
         match self {
             Arg::Text => "a string",
             Arg::Int => "an integer",
-            Arg::Ratio => "a number",
+            Arg::Ratio | Arg::Share => "a number",
             Arg::TextList => "a list of strings",
             Arg::IntList => "a list of integers",
             Arg::FloatList => "a list of numbers",

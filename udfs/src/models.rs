@@ -14,6 +14,10 @@ use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_
 
 use crate::settings::{ScorerDevice, Settings};
 
+/// What compresses texts.
+const ENCODERS: &str =
+    "an XLM-RoBERTa or BERT that labels tokens, such as microsoft/llmlingua-2-xlm-roberta-large-meetingbank";
+
 /// The scoring model of a session with its tokenizer, loaded when first asked for and shared by all functions. The one of the
 /// settings that were last asked for is kept, and others as long as a query uses them.
 #[derive(Debug, Clone, Default)]
@@ -212,14 +216,17 @@ impl Models {
     pub fn compressor(&self, config: &ConfigOptions) -> Result<Arc<Compressor>> {
         let Some(named) = &Settings::of(config)?.compressor_model else {
             return config_err!(
-                "asap.compressor.model is not set: name the folder, or org/name in the cache of the Hugging Face Hub, of an \
-                 encoder that labels tokens, such as microsoft/llmlingua-2-xlm-roberta-large-meetingbank"
+                "asap.compressor.model is not set: name the folder, or org/name in the cache of the Hugging Face Hub, of \
+                 {ENCODERS}"
             );
         };
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        asap_lm::locate(named)
-            .and_then(|folder| loaded.compressor(&folder))
-            .map_err(|error| config_datafusion_err!("asap.compressor.model = '{named}': {error}"))
+        asap_lm::locate_folder(named).and_then(|folder| loaded.compressor(&folder)).map_err(|error| {
+            config_datafusion_err!(
+                "asap.compressor.model = '{named}': {error} (it takes a folder with config.json, tokenizer.json and \
+                 model.safetensors of {ENCODERS})"
+            )
+        })
     }
 
     /// What the session remembers of rows that were tokenised and scored.

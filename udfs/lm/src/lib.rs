@@ -58,7 +58,7 @@ pub use fingerprint::{fingerprint, model_files};
 pub use greedy::GreedilyPruned;
 pub use joined::Joined;
 pub use loaded::LoadedModel;
-pub use locate::{SMALL, locate};
+pub use locate::{SMALL, locate, locate_folder};
 pub use prompt::{Message, PromptTemplate};
 pub use row::{Over, Scores, Wanted};
 pub use scorer::{Left, Prepared, QuestionAndSteps, Reading, Scored, Scorer};

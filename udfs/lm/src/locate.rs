@@ -24,21 +24,37 @@ const SMALL_FILES: [(&str, &[u8]); 5] = [
 /// # Errors
 /// If nothing is there; it says what to do.
 pub fn locate(named: &str) -> Result<PathBuf> {
-    locate_with(named, |variable| std::env::var_os(variable).filter(|value| !value.is_empty()))
+    locate_with(named, set_variable)
+}
+
+fn set_variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn locate_with(named: &str, variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     if named == SMALL {
         return small(&variable);
     }
+    locate_folder_with(named, &variable, &format!("org/name in its cache, or '{SMALL}'"))
+}
+
+/// The folder of a model that is not one of texts, such as an encoder: as [`locate`] finds it, but for `small`.
+///
+/// # Errors
+/// If nothing is there; it says what to do.
+pub fn locate_folder(named: &str) -> Result<PathBuf> {
+    locate_folder_with(named, &set_variable, "or org/name in its cache")
+}
+
+fn locate_folder_with(named: &str, variable: &impl Fn(&str) -> Option<OsString>, others: &str) -> Result<PathBuf> {
     let folder = PathBuf::from(named);
     if folder.exists() {
         return Ok(folder);
     }
-    match (repository(named), hub(&variable)) {
+    match (repository(named), hub(variable)) {
         (Some((repository, revision)), Some(hub)) => snapshot(&hub, repository, revision),
         _ => Err(LmError::NoModel(format!(
-            "there is no such folder; a model is a folder in Hugging Face's layout, org/name in its cache, or '{SMALL}'"
+            "there is no such folder; a model is a folder in Hugging Face's layout, {others}"
         ))),
     }
 }

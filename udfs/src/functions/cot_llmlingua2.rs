@@ -11,7 +11,7 @@ use datafusion::execution::TaskContext;
 
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
-use crate::columns::{Args, Cell, NoValue, nullable};
+use crate::columns::{Args, Cell, nullable};
 use crate::cores;
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::function::{AsyncCall, CallRows, Prepare};
@@ -37,7 +37,7 @@ impl CotLlmlingua2 {
             Argument::new("text", Arg::Text, "What to compress, such as a chain of thought."),
             Argument::new(
                 "rate",
-                Arg::Ratio,
+                Arg::Share,
                 "The share of the text to keep, above 0 and at most 1; a row where it is not gives NULL.",
             ),
         ],
@@ -52,8 +52,7 @@ impl CotLlmlingua2 {
 
 /// The text and the rate of a row.
 fn arguments(row: Args<'_>) -> Cell<(&str, f64)> {
-    let (text, rate) = (row.text(0)?, row.ratio(1)?);
-    if rate > 0.0 { Ok((text, rate)) } else { Err(NoValue::Null) }
+    Ok((row.text(0)?, row.share(1)?))
 }
 
 impl Prepare for CotLlmlingua2 {
