@@ -75,10 +75,11 @@ impl Declaration {
     fn syntax(&self) -> String {
         let mut syntax = format!("{}(", self.name);
         for (place, argument) in self.arguments.iter().enumerate() {
-            let comma = if place > 0 { ", " } else { "" };
-            match argument.is_optional {
-                true => syntax.push_str(&format!(" [{comma}{}]", argument.name)),
-                false => syntax.push_str(&format!("{comma}{}", argument.name)),
+            match (argument.is_optional, place > 0) {
+                (true, true) => syntax.push_str(&format!(" [, {}]", argument.name)),
+                (true, false) => syntax.push_str(&format!("[{}]", argument.name)),
+                (false, true) => syntax.push_str(&format!(", {}", argument.name)),
+                (false, false) => syntax.push_str(argument.name),
             }
         }
         syntax + ")"

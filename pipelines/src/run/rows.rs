@@ -70,7 +70,8 @@ impl Rows {
                 STATUS | ERROR => rejects.push((field.name().clone(), text(), Origin::Pipeline(field.name().clone()))),
                 name => {
                     let column = (delta_name(name), delta_type(field.data_type()), Origin::Pipeline(name.to_string()));
-                    if let Some((held, ..)) = output.iter().find(|(held, ..)| held.eq_ignore_ascii_case(&column.0)) {
+                    let clashing = output.iter().find(|(held, ..)| held.eq_ignore_ascii_case(&column.0));
+                    if let Some((.., Origin::Pipeline(held))) = clashing {
                         return plan_err!(
                             "the pipeline's columns {name} and {held} would have one name in a table, where case means \
                              nothing and characters such as blanks become _: rename one with AS"
