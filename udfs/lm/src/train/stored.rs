@@ -81,7 +81,7 @@ impl Precision {
 }
 
 /// A tensor to be stored.
-pub(super) struct Part<'a> {
+pub(super) struct TensorData<'a> {
     name: String,
     shape: Vec<usize>,
     precision: Precision,
@@ -93,7 +93,7 @@ enum Values<'a> {
     Numbers(&'a [f32]),
 }
 
-impl<'a> Part<'a> {
+impl<'a> TensorData<'a> {
     pub fn of_tensor(name: &str, tensor: &'a Tensor, precision: Precision) -> Self {
         Self { name: name.to_string(), shape: tensor.dims().to_vec(), precision, values: Values::Tensor(tensor) }
     }
@@ -104,7 +104,7 @@ impl<'a> Part<'a> {
     }
 }
 
-impl View for &Part<'_> {
+impl View for &TensorData<'_> {
     fn dtype(&self) -> Dtype {
         self.precision.dtype()
     }
@@ -131,7 +131,7 @@ impl View for &Part<'_> {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(super) fn write<'a>(parts: impl IntoIterator<Item = &'a Part<'a>>, path: &Path) -> Result<()> {
+pub(super) fn write<'a>(parts: impl IntoIterator<Item = &'a TensorData<'a>>, path: &Path) -> Result<()> {
     let parts = parts.into_iter().map(|part| (part.name.as_str(), part));
     // Readers in Python refuse a file that does not say so.
     let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
@@ -154,8 +154,9 @@ pub fn write_weights(weights: &Weights, precision: Precision, folder: &Path) -> 
 
 fn write_shards(weights: &Weights, precision: Precision, folder: &Path, most: usize) -> Result<()> {
     let named = weights.named();
-    let parts: Vec<Part> = named.iter().map(|(name, tensor)| Part::of_tensor(name, tensor, precision)).collect();
-    let mut shards: Vec<(usize, Vec<&Part>)> = vec![(0, vec![])];
+    let parts: Vec<TensorData> =
+        named.iter().map(|(name, tensor)| TensorData::of_tensor(name, tensor, precision)).collect();
+    let mut shards: Vec<(usize, Vec<&TensorData>)> = vec![(0, vec![])];
     for part in &parts {
         let bytes = (&part).data_len();
         match shards.last_mut() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::flops::Flops;
-use super::stored::{self, Part};
+use super::stored::{self, TensorData};
 use super::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, Precision, measure};
 use crate::decoder::Decoder;
 use crate::layer::IsWanted;
@@ -116,13 +116,13 @@ impl Trainer {
     pub fn save(&self, folder: &Path) -> Result<()> {
         let [weights, moments] = STATE_FILES.map(|name| folder.join(name));
         let named = self.decoder.weights.named();
-        let parts: Vec<Part> =
-            named.iter().map(|(name, tensor)| Part::of_tensor(name, tensor, Precision::F32)).collect();
+        let parts: Vec<TensorData> =
+            named.iter().map(|(name, tensor)| TensorData::of_tensor(name, tensor, Precision::F32)).collect();
         stored::write(&parts, &weights)?;
         let moments_of = self.optimizer.moments();
         let parts = named.iter().zip(moments_of).flat_map(|((name, _), [first, second])| {
             [("first", first), ("second", second)]
-                .map(|(which, values)| Part::of_numbers(&format!("{which}.{name}"), values))
+                .map(|(which, values)| TensorData::of_numbers(&format!("{which}.{name}"), values))
         });
         stored::write(&parts.collect::<Vec<_>>(), &moments)
     }
