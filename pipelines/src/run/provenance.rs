@@ -115,7 +115,7 @@ mod tests {
         assert_eq!((&none.anchored_by, &none.scored_by, none.warning()), (&None, &None, None));
         assert!(!none.input.concat().contains("word"), "{none:?}");
 
-        let both = Asked { anchorer: true, scorer: true };
+        let both = Asked { anchorer: true, scorer: true, ..Asked::default() };
         let rules = Provenance::of(&request, both).warning().unwrap();
         assert!(rules.contains("asap.anchor.provider") && rules.contains("asap.scorer.model"), "{rules}");
         let named = Settings {
