@@ -3,40 +3,22 @@
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
-use asap_lm::example::Long;
 use asap_lm::locate;
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::feed::{Counts, Encoder, Fed, Feed, FeedConfig, Position, Rows};
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use datafusion::arrow::array::{ArrayRef, Int32Builder, ListBuilder, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::StreamWriter;
 
 use crate::failure::Failure;
+use crate::long_rows::LongRows;
 use crate::output::{at_least_one, complain, count};
 use crate::progress::Opening;
-
-/// What becomes of a row of too many tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LongRows {
-    /// It is left out
-    Drop,
-    /// It is cut
-    Cut,
-}
-
-impl From<LongRows> for Long {
-    fn from(long: LongRows) -> Self {
-        match long {
-            LongRows::Drop => Self::Drop,
-            LongRows::Cut => Self::Cut,
-        }
-    }
-}
 
 /// Write rows as the tokens to train on, to standard output, as Arrow's stream format: a batch a step
 ///

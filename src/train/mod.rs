@@ -28,7 +28,7 @@ use asap_udfs::llm::Llm;
 use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
-use crate::feed::LongRows;
+use crate::long_rows::LongRows;
 use crate::output::{SummaryFormat, at_least_one, complain, print_as};
 use crate::signals::Stop;
 use base::Base;
