@@ -198,7 +198,7 @@ impl Training {
         let (begun, position, epoch) = (Instant::now(), last.position, last.position.epoch);
         let rate = self.rates.rate(self.trainer.steps(), epoch);
         let sources: Vec<_> = step.iter().map(|fed| fed.source.clone()).collect();
-        let mut examples: Vec<Example> = step.into_iter().map(|fed| fed.example).collect();
+        let examples: Vec<Example> = step.into_iter().map(|fed| fed.example).collect();
         let made = tokio::task::block_in_place(|| self.trainer.step(&examples, rate, &|| !stop.is_asked()));
         let Step { loss, norm, tokens, learned, flops } = match made {
             Ok(made) => made,
@@ -208,8 +208,8 @@ impl Training {
             }
             Err(error) => return Err(error.into()),
         };
-        examples.sort_by_key(|example| example.ids.len());
-        self.last = examples.into_iter().next().map(|example| Last { example, sources });
+        let shortest = examples.into_iter().min_by_key(|example| example.ids.len());
+        self.last = shortest.map(|example| Last { example, sources });
         self.position = position;
         self.learning.advance((loss, tokens, learned), epoch);
         let seconds = begun.elapsed().as_secs_f64();
