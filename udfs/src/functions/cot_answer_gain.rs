@@ -9,7 +9,7 @@ pub struct CotAnswerGain;
 impl StepScore for CotAnswerGain {
     const DECLARATION: Declaration = Declaration {
         name: "cot_answer_gain",
-        about: "What the answer gains by each step, in nats a token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`) behind question, the steps before and `</think>`, less that behind the step as well. The gains of a chain add up to that of the whole. What texts begin with is read once, so that a step takes the tokens of the answer and few more. A chain longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "What the answer gains by each step, in nats a token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`) behind question, the steps before and `</think>`, less that behind the step as well. The gains of a chain add up to that of the whole. What texts begin with is read once, so that a step takes the tokens of the answer and few more. An empty answer gives NULL. A chain longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_STEPS_AND_ANSWER,
         example: "select cot_answer_gain('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     };

@@ -74,7 +74,7 @@ fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinis
         if content.trim().is_empty() {
             continue;
         }
-        if is_denied(&text[..from]) {
+        if is_denied(&text[..from]) || is_called_wrong(&text[start + length..]) {
             denied += 1;
             if denied > DENIED {
                 return Err(Unfinished);
@@ -92,7 +92,16 @@ fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinis
 /// `it is \boxed{5}, not \boxed{6}`
 fn is_denied(before: &str) -> bool {
     let before = before.trim_end_matches(|c: char| c.is_whitespace() || "$*(\\[".contains(c));
-    [", not", " is not", " and not", "n't"].iter().any(|denial| before.ends_with(denial))
+    [", not", " is not", " and not", "n't", " not say"].iter().any(|denial| before.ends_with(denial))
+}
+
+/// `\boxed{5} is not the answer`, `\boxed{5} and \boxed{6} are both wrong`
+fn is_called_wrong(behind: &str) -> bool {
+    let behind = &behind[..behind.floor_char_boundary(SEEN)];
+    let behind = behind.trim_start_matches(|c: char| c.is_whitespace() || "$*)]}\\".contains(c));
+    let mut words = behind.split(|c: char| c.is_whitespace() || ",.;".contains(c));
+    let is_said = words.next().is_some_and(|word| ["is", "are", "was", "were"].contains(&word));
+    is_said && words.take(2).any(|word| ["not", "wrong", "incorrect", "false"].contains(&word))
 }
 
 /// Whether a box holds a part of what is stated: `x = -\boxed{5}`, `10^{\boxed{3}}`, `\boxed{5}` million, `\boxed{5}` or 6.

@@ -134,7 +134,8 @@ fn values(gold: &Value, answer: &Value, work: &mut Work) -> bool {
             expected.equals(&scaled(found, Op::Divide), work)
                 || is_ten_or_more(expected, work) && expected.equals(found, work)
         }
-        _ if expected.equals(found, work) => true,
+        // An angle in parts of π is one in radians.
+        _ if (degrees.0 == degrees.1 || !expected.ops.contains(&Op::Pi)) && expected.equals(found, work) => true,
         _ => match degrees {
             (true, false) => in_radians(expected).equals(found, work),
             (false, true) => expected.equals(&in_radians(found), work),
@@ -155,8 +156,9 @@ fn is_ten_or_more(expression: &Expression, work: &mut Work) -> bool {
 fn words(gold: &str, answer: &str) -> bool {
     const SHORT: [&str; 6] = ["yes", "no", "odd", "one", "two", "all"];
     let lower = (gold.to_lowercase(), answer.to_lowercase());
-    // Three letters may be names of points, which are other ones in capitals.
-    gold == answer || lower.0 == lower.1 && (gold.len() > 3 || SHORT.contains(&lower.0.as_str()))
+    // Three capitals may be names of points, which are other ones in small letters.
+    let is_named = [gold, answer].iter().any(|word| word.len() < 3 || word.bytes().all(|b| b.is_ascii_uppercase()));
+    gold == answer || lower.0 == lower.1 && (gold.len() > 3 || !is_named || SHORT.contains(&lower.0.as_str()))
 }
 
 fn in_order(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {

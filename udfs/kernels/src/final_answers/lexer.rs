@@ -336,6 +336,8 @@ impl<'a> Lexer<'a> {
                 Some('{') => self.open(Bracket::Curly),
                 Some('}') => self.close(Bracket::Curly),
                 Some('%') => self.found.push(Token::Percent),
+                // `-\$5` is `\$-5`.
+                Some('$') if self.found == [Token::Minus] => self.found.insert(0, Token::Dollar),
                 Some('$') => self.found.push(Token::Dollar),
                 Some('\\') => self.found.push(Token::Row),
                 Some('|') => self.found.push(Token::Bar),
@@ -350,6 +352,12 @@ impl<'a> Lexer<'a> {
     }
 
     fn named(&mut self, name: &str) {
+        let name = match name {
+            "mathbf" | "boldsymbol" | "bm" if words::is_vector(self.rest(), &self.found) => "vec",
+            // A falling power.
+            "underline" if self.found.iter().rev().take(2).any(|token| *token == Token::Caret) => "falling",
+            name => name,
+        };
         match name {
             "left" | "right" | "bigl" | "bigr" | "Bigl" | "Bigr" | "big" | "Big" | "bigg" | "Bigg" => {
                 self.skip_space();
@@ -380,13 +388,13 @@ impl<'a> Lexer<'a> {
             "frac" | "dfrac" | "tfrac" | "cfrac" => self.with_arguments(Token::Fraction, 2),
             "binom" | "dbinom" | "tbinom" => self.with_arguments(Token::Binomial, 2),
             "sqrt" => self.root(),
-            "overline" | "bar" | "hat" | "widehat" | "vec" | "overrightarrow" | "overleftrightarrow" => {
+            "mathcal" | "overline" | "bar" | "hat" | "widehat" | "vec" | "overrightarrow" | "overleftrightarrow" => {
                 let content = self.raw().unwrap_or("{").trim();
                 self.is_argument();
-                if ["hat", "vec"].contains(&name)
+                if ["hat", "vec", "mathcal"].contains(&name)
                     && matches!(content.as_bytes(), [letter] if letter.is_ascii_alphabetic())
                 {
-                    return self.letter(&format!("\\{name} {content}"));
+                    return self.letter(&format!("\\{name} {content}").replace("\\mathcal ", ""));
                 }
                 let letters = content.bytes().all(|byte| byte.is_ascii_uppercase()) && !content.is_empty();
                 self.found.push(match letters {

@@ -11,6 +11,7 @@
 //! | `stated` | which step of a chain states it first |
 //! | `characters`, `numerals`, `lexer`, `token`, `words`, `units` | LaTeX and Unicode to tokens |
 //! | `span`, `reader`, `lists`, `relations`, `values`, `shape` | tokens to what the answer is: value, list, interval, equation |
+//! | `notation` | what looks like a product and is none |
 //! | `parser`, `expression` | expressions as programs of a stack machine |
 //! | `rational`, `ball`, `number` | exact fractions, 512 bits with their error, complex numbers of both |
 //! | `compare` | equality of what answers are |
@@ -38,6 +39,7 @@ mod expression;
 mod extract;
 mod lexer;
 mod lists;
+mod notation;
 mod number;
 mod numerals;
 mod parser;

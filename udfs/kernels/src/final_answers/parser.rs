@@ -3,6 +3,7 @@
 use num_bigint::BigInt;
 
 use super::expression::{Expression, Function, MAX_NAMES, Op};
+use super::notation;
 use super::rational::Rational;
 use super::token::{Bracket, Token};
 use super::work::Work;
@@ -36,6 +37,9 @@ enum Pending {
 
 /// The expression of these tokens; None if they are none, or one that is read in two ways.
 pub fn expression(tokens: &[Token], work: &mut Work) -> Option<Expression> {
+    if notation::is_special(tokens) {
+        return None;
+    }
     let mut parser = Parser { tokens, place: 0, stack: Vec::new(), expression: Expression::default(), work };
     parser.operand()?;
     while parser.place < tokens.len() {
@@ -316,12 +320,6 @@ impl Parser<'_, '_> {
 
     /// A product without a sign.
     fn juxtaposed(&mut self, next: &Token) -> Option<()> {
-        // `f(2)` is no product.
-        let before = self.place.checked_sub(1).and_then(|place| self.tokens.get(place));
-        let is_function = matches!(before, Some(Token::Letter(name)) if ["f", "g", "h"].contains(&name.as_str()));
-        if is_function && *next == Token::Open(Bracket::Round) {
-            return None;
-        }
         let ends_argument = !matches!(next, Token::Letter(_) | Token::Pi | Token::E | Token::I);
         let firm = if ends_argument { firmness::FUNCTION } else { firmness::JUXTAPOSED };
         self.reduce(firm)?;

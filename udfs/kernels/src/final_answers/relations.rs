@@ -44,7 +44,7 @@ fn named(span: Span<'_>) -> Option<String> {
         [Token::E] => return Some("e".to_string()),
         [Token::I] => return Some("i".to_string()),
         [Token::Letter(name), Token::Open(Bracket::Round), ..] if span.behind(1) == span.tokens().len() => {
-            return letters(&span.tokens()[2..span.tokens().len() - 1], false).map(|of| format!("{name}({of})"));
+            return arguments(&span.tokens()[2..span.tokens().len() - 1]).map(|of| format!("{name}({of})"));
         }
         [Token::Open(Bracket::Round), inner @ .., Token::Close(Bracket::Round)] => {
             return letters(inner, false).map(|of| format!("({of})"));
@@ -52,6 +52,14 @@ fn named(span: Span<'_>) -> Option<String> {
         _ => {}
     }
     letters(span.tokens(), true)
+}
+
+/// What a function is of: names, or numbers.
+fn arguments(tokens: &[Token]) -> Option<String> {
+    match tokens {
+        [Token::Number { digits, whole, repeated: None }] if *whole == digits.len() => Some(digits.clone()),
+        _ => letters(tokens, false),
+    }
 }
 
 fn letters(tokens: &[Token], capital: bool) -> Option<String> {

@@ -73,7 +73,7 @@ const OTHERS: &str = "or and not less more than at least most if for when where 
     quarter quarters to between from about but because since so which is are was as only except with without of either \
     neither both plus minus by squared cubed factorial point choose is an integer integers real number any all then hence \
     therefore wait however given let assuming approximately roughly maybe perhaps remainder st nd rd th below above zero \
-    negative fewer too";
+    negative fewer too basis";
 
 /// Things that are counted and have no `s`.
 const PLURALS: &str = "people men women children teeth geese mice fish sheep deer dice";

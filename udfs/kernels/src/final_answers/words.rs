@@ -128,7 +128,7 @@ pub fn command(name: &str) -> Option<Option<Token>> {
     Some(Some(match name {
         "displaystyle" | "textstyle" | "scriptstyle" | "quad" | "qquad" | "boldsymbol" | "bm" | "mathit" | "mathbf"
         | "underline" | "limits" | "ensuremath" | "bf" | "it" | "large" | "Large" | "boxed" | "fbox" | "thinspace"
-        | "mathcal" | "nonumber" | "hfill" | "space" => return Some(None),
+        | "nonumber" | "hfill" | "space" => return Some(None),
         "pi" => Token::Pi,
         "infty" => Token::Infinity,
         "pm" => Token::PlusMinus,
@@ -172,6 +172,11 @@ pub fn command(name: &str) -> Option<Option<Token>> {
         _ if is_letter(name) => Token::Letter(format!("\\{}", name.strip_prefix("var").unwrap_or(name))),
         _ => return None,
     }))
+}
+
+/// Whether a bold letter begins here, a vector; one that is all there is is a letter.
+pub fn is_vector(text: &str, before: &[Token]) -> bool {
+    matches!(text.as_bytes(), [b'{', b'a'..=b'z', b'}', rest @ ..] if !rest.is_empty() || !before.is_empty())
 }
 
 fn is_letter(name: &str) -> bool {

@@ -1,0 +1,108 @@
+//! Notation that means something else than the product of what stands there: `P(2)`, `\frac{dy}{dx}`, `f\circ g`, `\vec{a}\times\vec{b}`,
+//! `A^{-1}BA`, `01/02/2020`.
+
+use std::collections::HashSet;
+
+use super::token::{Bracket, Token};
+
+/// A numerator or an exponent has at most so many tokens.
+const NEAR: usize = 24;
+
+/// Whether some of these tokens are no product, so that only what is written in the same way means the same.
+pub fn is_special(tokens: &[Token]) -> bool {
+    let mut orders = HashSet::new();
+    (0..tokens.len()).any(|place| {
+        let (before, rest) = tokens.split_at(place);
+        is_call(rest)
+            || is_derivative(rest)
+            || is_date(rest)
+            || is_composed(before.last(), rest)
+            || is_inverse_beside(before.last(), rest)
+            || is_order_of_both(rest, &mut orders)
+    })
+}
+
+fn is_capital(name: &str) -> bool {
+    name.trim_start_matches('\\').starts_with(|c: char| c.is_ascii_uppercase())
+}
+
+/// `P(x)`, `y(2)`, `f^{-1}(x)`, `f^{(4)}`
+fn is_call(tokens: &[Token]) -> bool {
+    use Token::{Caret, Close, Letter, Number, Open};
+    match tokens {
+        [Letter(_), Open(Bracket::Round), Number { .. }, Close(Bracket::Round), ..] => true,
+        [Letter(name), Open(Bracket::Round | Bracket::Square), inner @ ..] => {
+            name.starts_with(['f', 'g', 'h']) || is_capital(name) && !is_sum(inner)
+        }
+        [Letter(name), Caret, Open(Bracket::Group), Open(Bracket::Round), ..] => name.starts_with(['f', 'g', 'h']),
+        [Letter(name), Caret, Open(Bracket::Group), rest @ ..] if name.starts_with(['f', 'g', 'h']) => {
+            let end = rest.iter().take(NEAR).position(|token| *token == Close(Bracket::Group));
+            end.is_some_and(|end| rest.get(end + 1) == Some(&Open(Bracket::Round)))
+        }
+        [Letter(name), Caret, Number { .. }, Open(Bracket::Round), ..] => name.starts_with(['f', 'g', 'h']),
+        _ => false,
+    }
+}
+
+/// `N(N - 1)` and `P(\frac{n + r}{n})^n` are products.
+fn is_sum(inner: &[Token]) -> bool {
+    let end = inner.iter().take(NEAR).position(|token| matches!(token, Token::Close(Bracket::Round | Bracket::Square)));
+    let inner = &inner[..end.unwrap_or(inner.len().min(NEAR))];
+    inner.iter().any(|token| matches!(token, Token::Plus | Token::Minus | Token::Fraction))
+}
+
+/// `\frac{dy}{dx}`, `\frac{\Delta y}{\Delta x}`
+fn is_derivative(tokens: &[Token]) -> bool {
+    use Token::{Close, Fraction, Letter, Open};
+    let differs = |token: &Token| matches!(token, Letter(name) if name == "d" || name == "\\Delta");
+    let [Fraction, Open(Bracket::Group), above, rest @ ..] = tokens else { return false };
+    let rest = &rest[..rest.len().min(NEAR)];
+    differs(above)
+        && rest.windows(4).any(|below| match below {
+            [Close(Bracket::Group), Open(Bracket::Group), below, Letter(_)] => differs(below),
+            _ => false,
+        })
+}
+
+fn is_date(tokens: &[Token]) -> bool {
+    use Token::{Number, Slash};
+    matches!(tokens, [Number { .. }, Slash, Number { .. }, Slash, Number { .. }, ..])
+}
+
+/// `f\circ g`, `f*g`, `\vec{a}\cdot\vec{b}`
+fn is_composed(before: Option<&Token>, tokens: &[Token]) -> bool {
+    use Token::{Degree, Letter, Times};
+    let (Some(Letter(left)), [sign, Letter(right), ..]) = (before, tokens) else { return false };
+    let are = |is: fn(&str) -> bool| is(left) && is(right);
+    match sign {
+        Degree => true,
+        Times => {
+            are(|name| name.starts_with("\\vec") || name.starts_with("\\hat"))
+                || are(|name| ["f", "g", "h"].contains(&name))
+        }
+        _ => false,
+    }
+}
+
+/// `A^{-1}B` and `BA^{-1}`, where the letters may be matrices.
+fn is_inverse_beside(before: Option<&Token>, tokens: &[Token]) -> bool {
+    use Token::{Caret, Close, Letter, Minus, Open};
+    let [Letter(name), Caret, exponent @ ..] = tokens else { return false };
+    let end = match exponent {
+        [Minus, _, ..] => 2,
+        [Open(Bracket::Group), Minus, _, Close(Bracket::Group), ..] => 4,
+        _ => return false,
+    };
+    let is_other = |token: Option<&Token>| matches!(token, Some(Letter(other)) if is_capital(other) && other != name);
+    is_capital(name) && (is_other(before) || is_other(exponent.get(end)))
+}
+
+/// `AB - BA`: what stands in both orders is no number.
+fn is_order_of_both<'a>(tokens: &'a [Token], orders: &mut HashSet<(&'a str, &'a str)>) -> bool {
+    let [Token::Letter(left), Token::Letter(right), ..] = tokens else { return false };
+    if !is_capital(left) || !is_capital(right) || left == right {
+        return false;
+    }
+    orders.insert((left, right));
+    orders.contains(&(right.as_str(), left.as_str()))
+}
