@@ -118,6 +118,45 @@ fn baselines_agree_with_transformers() {
     }
 }
 
+/// A line of `tests/goldens/selective_context.jsonl`.
+#[derive(serde::Deserialize)]
+struct SelfInformed {
+    sentences: Vec<String>,
+    self_info: Vec<f64>,
+    kept_035: Vec<usize>,
+    kept_05: Vec<usize>,
+}
+
+#[test]
+fn selective_context_keeps_the_sentences_that_its_own_code_keeps() {
+    let scorer = scorer("qwen2", "{question}");
+    let goldens = std::fs::read_to_string(golden("selective_context.jsonl")).unwrap();
+    for line in goldens.lines() {
+        let expected: SelfInformed = serde_json::from_str(line).unwrap();
+        let readings: Vec<Reading> = expected.sentences.iter().map(|sentence| Reading::Alone(sentence)).collect();
+        let scored = scorer.prepare(&readings, Wanted::AllTokens).unwrap();
+        let scored = futures::executor::block_on(scorer.score(scored)).unwrap().into_iter();
+        let found: Vec<f64> = scored.map(|alone| f64::from(steps(alone).perplexity[0].unwrap()).ln()).collect();
+        for (found, expected) in found.iter().zip(&expected.self_info) {
+            assert!((found - expected).abs() < 1e-4, "{found} {line}");
+        }
+        for (ratio, expected) in [(0.35, expected.kept_035), (0.5, expected.kept_05)] {
+            let least = percentile(&found, ratio);
+            let kept: Vec<usize> = (0..found.len()).filter(|&sentence| found[sentence] >= least).collect();
+            assert_eq!(kept, expected, "{ratio} {line}");
+        }
+    }
+}
+
+/// As numpy's, between two values by their distance.
+fn percentile(values: &[f64], share: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = share * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    (above - below).mul_add(place.fract(), below)
+}
+
 /// A line of `tests/goldens/spirit_*.jsonl`: a round leaves `lens` tokens, and its step was the best by `least_margins`.
 #[derive(serde::Deserialize)]
 struct GreedyOrder {
