@@ -1,6 +1,5 @@
 //! The query that compares pipelines on labelled chains.
 
-use std::fs;
 use std::path::Path;
 
 use crate::common::Workplace;
@@ -24,34 +23,63 @@ fn points(text: &str) -> (f64, f64, bool) {
     (number(points), number(half.trim_end_matches(" *")), half.ends_with('*'))
 }
 
-#[test]
-fn pipelines_are_compared_with_chance_on_labelled_chains() {
-    let workplace = Workplace::new();
-    workplace.run(&["sample", "--rows", "80", "--seed", "9", "--to", "traces"]).ok();
-    workplace.run(&["sql", "-q", "--from", "traces", "-c", LABELLED]).ok();
-    let query = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/evidence.sql");
-    fs::copy(query, workplace.path("evidence.sql")).unwrap();
-    let run = ["sql", "-q", "--from", "labelled.parquet", "-f", "evidence.sql", "--format", "nd-json"];
+/// What a query of `pipelines/evidence` says of the chains that are labelled here, a row for each method and length.
+fn compared(workplace: &Workplace, methods: &str) -> Vec<Value> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/evidence");
+    let files = ["scores.sql", methods, "table.sql"].map(|file| folder.join(file).display().to_string());
+    let files = files.iter().flat_map(|file| ["-f", file]);
+    let run: Vec<&str> =
+        ["sql", "-q", "--from", "labelled.parquet", "--format", "nd-json"].into_iter().chain(files).collect();
     let printed = workplace.run(&run);
     let rows: Vec<Value> = printed.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(rows.len(), 30, "{rows:?}");
     for row in &rows {
         let share = row["tokens kept, %"].as_f64().unwrap();
         let most = 100.0 * row["ratio"].as_f64().unwrap();
         assert!(share > most / 3.0 && share <= most + 0.1, "{row}");
-        for figure in ["steps", "tokens", "precision", "importance"] {
+        for figure in ["steps", "tokens", "precision", "importance", "its tokens", "mean"] {
             let (points, half, is_one) = points(row[figure].as_str().unwrap());
             // Both are rounded.
             let is_close = (points.abs() - half).abs() < 0.11;
             assert!(half >= 0.0 && (is_close || is_one == (points.abs() > half)), "{row}");
         }
-        assert_eq!((&row["questions"], &row["chains"]), (&10.into(), &10.into()), "{row}");
         // All that is needed is as important here.
-        assert_eq!(row["steps"], row["importance"]);
+        assert_eq!((&row["steps"], &row["tokens"]), (&row["importance"], &row["its tokens"]));
     }
+    rows
+}
+
+fn labelled() -> Workplace {
+    let workplace = Workplace::new();
+    workplace.run(&["sample", "--rows", "80", "--seed", "9", "--to", "traces"]).ok();
+    workplace.run(&["sql", "-q", "--from", "traces", "-c", LABELLED]).ok();
+    workplace
+}
+
+#[test]
+fn pipelines_are_compared_with_chance_on_labelled_chains() {
+    let rows = compared(&labelled(), "pipelines.sql");
+    assert_eq!(rows.len(), 34);
+    let all = (&"both".into(), &10.into(), &10.into());
+    assert!(rows.iter().all(|row| (&row["half"], &row["questions"], &row["chains"]) == all), "{rows:?}");
     let of = |pipeline: &str| {
         points(rows.iter().find(|row| row["pipeline"] == pipeline).unwrap()["steps"].as_str().unwrap())
     };
+    let random =
+        rows.iter().filter(|row| row["pipeline"] == "random").flat_map(|row| row.as_object().unwrap().values());
+    assert!(random.filter_map(Value::as_str).all(|text| !text.ends_with('*')), "chance differs from chance");
     // The rules know the sample; what is drawn from the start of its chains does not.
     assert!(of("asap").2 && of("asap").0 > of("truncate").0 + 10.0, "{rows:?}");
+}
+
+#[test]
+fn candidates_are_compared_on_the_questions_to_choose_on_and_on_the_others() {
+    let rows = compared(&labelled(), "candidates.sql");
+    for half in ["chosen on", "held out"] {
+        let rows: Vec<&Value> = rows.iter().filter(|row| row["half"] == half).collect();
+        assert_eq!(rows.len(), 62);
+        assert!(rows.iter().all(|row| (&row["questions"], &row["chains"]) == (&5.into(), &5.into())), "{rows:?}");
+        let means: Vec<f64> = rows.iter().map(|row| points(row["mean"].as_str().unwrap()).0).collect();
+        assert!(means.is_sorted_by(|a, b| a >= b), "{means:?}");
+    }
+    assert_eq!(rows.len(), 124);
 }
