@@ -62,7 +62,7 @@ intervals AS (
     FROM of_all
 ),
 shown AS (
-    SELECT *, concat(CASE WHEN points < 0 THEN '−' ELSE '+' END, round(abs(points), 1), ' ± ', round(half_interval, 1),
+    SELECT *, concat(CASE WHEN points < 0 THEN '−' ELSE '+' END, round(abs(points), 1), ' ± ' || round(half_interval, 1),
         CASE WHEN abs(points) > half_interval THEN ' *' ELSE '' END) AS text
     FROM intervals
 )

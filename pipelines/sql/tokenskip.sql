@@ -1,6 +1,6 @@
 -- TokenSkip (Xia et al. 2025): each chain is compressed by LLMLingua-2 (asap.compressor.model) to a share gamma that is drawn
--- for its row from a seed, 42, and the row, and the prompt says the share, so that a model learns to answer at any. The budget
--- does not matter here. TokenSkip trains on right answers and chains of at most 500 tokens: choose them before.
+-- for its row from a seed, 42, question and chain, and the prompt says the share, so that a model learns to answer at any. The
+-- budget does not matter here. TokenSkip trains on right answers and chains of at most 500 tokens: choose them before.
 SELECT * EXCEPT (input, output)
     REPLACE (cot_prompt(input) AS prompt, output AS completion, array_concat(cot_prompt(input), output) AS messages)
 FROM pruned((

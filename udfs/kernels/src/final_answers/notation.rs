@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::token::{Bracket, Token};
 
-/// A numerator or an exponent has at most so many tokens.
+/// A numerator, an exponent or what stands in brackets is looked at up to so many tokens.
 const NEAR: usize = 24;
 
 /// Whether some of these tokens are no product, so that only what is written in the same way means the same.
