@@ -1,5 +1,5 @@
-//! Notation that means something else than the product of what stands there: `P(2)`, `\frac{dy}{dx}`, `f\circ g`, `\vec{a}\times\vec{b}`,
-//! `A^{-1}BA`, `01/02/2020`.
+//! Notation that means something else than the product of what stands there: `P(2)`, `\frac{dy}{dx}`, `f\circ g`,
+//! `\vec{a}\times\vec{b}`, `A^{-1}BA`, `01/02/2020`.
 
 use std::collections::HashSet;
 
