@@ -1,5 +1,5 @@
 //! Notation that means something else than the product of what stands there: `P(2)`, `\frac{dy}{dx}`, `f\circ g`,
-//! `\vec{a}\times\vec{b}`, `A^{-1}BA`, `01/02/2020`.
+//! `\vec{a}\times\vec{b}`, `A^{-1}BA`.
 
 use std::collections::HashSet;
 
@@ -15,11 +15,14 @@ pub fn is_special(tokens: &[Token]) -> bool {
         let (before, rest) = tokens.split_at(place);
         is_call(rest)
             || is_derivative(rest)
-            || is_date(rest)
             || is_composed(before.last(), rest)
             || is_inverse_beside(before.last(), rest)
             || is_order_of_both(rest, &mut orders)
     })
+}
+
+fn is_function(name: &str) -> bool {
+    name.starts_with(['f', 'g', 'h'])
 }
 
 fn is_capital(name: &str) -> bool {
@@ -32,14 +35,14 @@ fn is_call(tokens: &[Token]) -> bool {
     match tokens {
         [Letter(_), Open(Bracket::Round), Number { .. }, Close(Bracket::Round), ..] => true,
         [Letter(name), Open(Bracket::Round | Bracket::Square), inner @ ..] => {
-            name.starts_with(['f', 'g', 'h']) || is_capital(name) && !is_sum(inner)
+            is_function(name) || is_capital(name) && !is_sum(inner)
         }
-        [Letter(name), Caret, Open(Bracket::Group), Open(Bracket::Round), ..] => name.starts_with(['f', 'g', 'h']),
-        [Letter(name), Caret, Open(Bracket::Group), rest @ ..] if name.starts_with(['f', 'g', 'h']) => {
+        [Letter(name), Caret, Open(Bracket::Group), Open(Bracket::Round), ..] => is_function(name),
+        [Letter(name), Caret, Open(Bracket::Group), rest @ ..] if is_function(name) => {
             let end = rest.iter().take(NEAR).position(|token| *token == Close(Bracket::Group));
             end.is_some_and(|end| rest.get(end + 1) == Some(&Open(Bracket::Round)))
         }
-        [Letter(name), Caret, Number { .. }, Open(Bracket::Round), ..] => name.starts_with(['f', 'g', 'h']),
+        [Letter(name), Caret, Number { .. }, Open(Bracket::Round), ..] => is_function(name),
         _ => false,
     }
 }
@@ -64,11 +67,6 @@ fn is_derivative(tokens: &[Token]) -> bool {
         })
 }
 
-fn is_date(tokens: &[Token]) -> bool {
-    use Token::{Number, Slash};
-    matches!(tokens, [Number { .. }, Slash, Number { .. }, Slash, Number { .. }, ..])
-}
-
 /// `f\circ g`, `f*g`, `\vec{a}\cdot\vec{b}`
 fn is_composed(before: Option<&Token>, tokens: &[Token]) -> bool {
     use Token::{Degree, Letter, Times};
@@ -76,10 +74,7 @@ fn is_composed(before: Option<&Token>, tokens: &[Token]) -> bool {
     let are = |is: fn(&str) -> bool| is(left) && is(right);
     match sign {
         Degree => true,
-        Times => {
-            are(|name| name.starts_with("\\vec") || name.starts_with("\\hat"))
-                || are(|name| ["f", "g", "h"].contains(&name))
-        }
+        Times => are(|name| name.starts_with("\\vec") || name.starts_with("\\hat")) || are(is_function),
         _ => false,
     }
 }

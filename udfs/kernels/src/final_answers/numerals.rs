@@ -12,11 +12,12 @@ pub fn separator(text: &str, reads_commas: bool) -> Option<usize> {
     three.then_some(length)
 }
 
-/// Whether a text is a date, as `2020-01-02`, and no difference.
+/// Whether a text is a date, as `2020-01-02` and `1/2/2020`, and no difference or fraction.
 pub fn is_date(text: &str) -> bool {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '$');
     let is_number = |span: &str| span.bytes().all(|byte| byte.is_ascii_digit());
-    text.split('-').all(is_number) && text.split('-').map(str::len).eq([4, 2, 2])
+    let is_of = |sign: char| text.split(sign).all(is_number) && text.split(sign).count() == 3;
+    is_of('/') || is_of('-') && text.split('-').map(str::len).eq([4, 2, 2])
 }
 
 /// The power of ten at the start of a text and its length. Computers write `1.5e-05`, `1e+06` and `2E3`; `2e-1` and `3e+10`
