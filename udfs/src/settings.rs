@@ -157,6 +157,8 @@ settings! {
     anchor_max_tokens_per_minute: Option<Positive> = None, "anchor.max_tokens_per_minute", Calls;
     /// How often a failed request is sent again, if that can help.
     anchor_max_retries: i64 = 6, "anchor.max_retries", Calls;
+    /// The most seconds of a pause that the endpoint asks for (Retry-After) which are waited before a call is sent again.
+    anchor_max_retry_after: Seconds = Seconds(60.0), "anchor.max_retry_after", Calls;
     /// What a million tokens of prompts cost, in any currency.
     anchor_price_per_million_input_tokens: Money = Money(0.0), "anchor.price_per_million_input_tokens", Calls;
     /// What a million tokens of answers cost, in the same currency.
@@ -167,7 +169,8 @@ settings! {
     /// How many requests a session may send, retries included; the rows behind it get the status `budget`. Unset: no
     /// limit.
     anchor_max_calls: Option<i64> = None, "anchor.max_calls", Calls;
-    /// The share of the endpoint's last 20 calls, from 0 to 1, of which more may not fail: else the query ends.
+    /// The share of the endpoint's last 20 calls, from 0 to 1, of which more may not fail: else the query ends. It ends also
+    /// where none of 20 in a row is answered, retries included. At 1 it goes on.
     anchor_max_error_rate: Ratio = Ratio(0.5), "anchor.max_error_rate", Calls;
     /// How often a coarse pruning is sampled until Algorithm 1 accepts it.
     anchor_max_attempts: Positive = Positive(5), "anchor.max_attempts", Results;

@@ -181,6 +181,28 @@ fn a_limit_of_the_endpoint_costs_time_and_no_rows() {
 }
 
 #[test]
+fn a_long_pause_is_announced_with_its_end() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 30);
+    silent_pipeline(&workplace);
+    let after = vec![("retry-after", "600".to_string())];
+    let server = Server::start(move |_| Reply::Status(429, after.clone(), String::new()));
+    let given = ["run", "silent.sql", "--from", "in", "--to", "out"].map(str::to_string);
+    let arguments: Vec<String> = given.into_iter().chain(settings(&server, &["anchor.max_retry_after=40"])).collect();
+    let mut command = workplace.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let line = said.find(|line| line.contains("no call starts")).unwrap();
+    for part in
+        ["for 41 s, until 2", " UTC (rate_limited: 429", "asked for 600 s, asap.anchor.max_retry_after allows 40 s"]
+    {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn a_statement_tells_what_it_lost_and_asks_for_it_once() {
     let workplace = Workplace::new();
     corpus(&workplace, 7);

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::chat::{CallError, FailureKind, Outcome};
 
-/// How many finished calls are judged; before there are so many, failures alone stop none.
-const CALLS: usize = 20;
+/// How many calls are judged; before there are so many, failures alone stop none.
+pub const CALLS: usize = 20;
 /// How many calls in a row are denied before all are stopped: key, account, address and model are the same for all. After
 /// as many failures in a row, and after one denial, nothing is committed.
 pub const IN_A_ROW: usize = 3;
@@ -94,16 +94,29 @@ impl Breaker {
         let (what, denied) = if state.denied >= IN_A_ROW && allowed < 1.0 {
             (format!("the last {IN_A_ROW} calls to {} were denied", self.base_url), Some(account))
         } else if state.failed.len() == CALLS && failed as f64 > allowed * CALLS as f64 {
-            let base_url = &self.base_url;
-            let what = format!(
-                "{failed} of the last {CALLS} calls to {base_url} failed, more than asap.anchor.max_error_rate = {allowed} allows"
-            );
-            (what, None)
+            (self.too_many(failed, allowed), None)
         } else {
             return;
         };
         let error = CallError::new(FailureKind::EndpointDown, down(&what, &failure.to_string()));
         state.stop = Some(Stop { until: now + STOPPED, error, denied });
+    }
+
+    /// Stops all calls if not all may fail: of the last ones none was answered, first tries and retries alike.
+    pub fn give_up(&self, last: &CallError, allowed: f64, now: Instant) {
+        if allowed < 1.0 {
+            let what = self.too_many(CALLS, allowed);
+            let error = CallError::new(FailureKind::EndpointDown, down(&what, &last.to_string()));
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.stop.get_or_insert(Stop { until: now + STOPPED, error, denied: None });
+        }
+    }
+
+    fn too_many(&self, failed: usize, allowed: f64) -> String {
+        let base_url = &self.base_url;
+        format!(
+            "{failed} of the last {CALLS} calls to {base_url} failed, more than asap.anchor.max_error_rate = {allowed} allows"
+        )
     }
 }
 
@@ -165,6 +178,19 @@ mod tests {
         let patient = Breaker::new("http://e");
         (0..50).for_each(|_| patient.record(&wrong(FailureKind::Timeout), ACCOUNT, 1.0, now));
         assert_eq!(patient.check(ACCOUNT, now), Ok(()));
+    }
+
+    #[test]
+    fn it_is_given_up_unless_all_calls_may_fail() {
+        let (now, last) = (Instant::now(), CallError::new(FailureKind::Unavailable, "no"));
+        for (allowed, is_down) in [(0.0, true), (0.9, true), (1.0, false)] {
+            let breaker = Breaker::new("http://e");
+            breaker.give_up(&last, allowed, now);
+            let error = breaker.check(ACCOUNT, now).err().map(|error| error.message).unwrap_or_default();
+            let said =
+                format!("20 of the last 20 calls to http://e failed, more than asap.anchor.max_error_rate = {allowed}");
+            assert_eq!(error.starts_with(&said), is_down, "{error}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::breaker::Breaker;
 use super::throttle::Throttle;
 
 /// How long connecting may take, within the time of the whole request.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An endpoint that speaks OpenAI's chat completions.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use chrono::Utc;
 use datafusion::common::Result;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Response, Url};
@@ -12,13 +13,13 @@ use serde::Serialize;
 
 use super::breaker::{Account, IN_A_ROW, down};
 use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
-use super::endpoint::Endpoint;
+use super::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use super::meter::{Budget, Meter, Prices};
 use super::request::{ChatRequest, Message};
 use super::response::{self, Failure};
 use super::retry;
 use super::secret::Secret;
-use super::throttle::{Admitted, Limits};
+use super::throttle::{Admitted, Limited, Limits, Pause};
 use super::usage::Usage;
 use crate::flights::{Callers, Paying};
 use crate::settings::Settings;
@@ -37,6 +38,7 @@ pub struct OpenAi {
     account: Account,
     timeout: Duration,
     max_retries: u32,
+    max_retry_after: Duration,
     max_error_rate: f64,
     limits: Limits,
     prices: Prices,
@@ -73,6 +75,7 @@ impl OpenAi {
             key,
             timeout: settings.anchor_timeout.duration(),
             max_retries: settings.anchor_max_retries.try_into().unwrap_or(u32::MAX),
+            max_retry_after: settings.anchor_max_retry_after.duration(),
             max_error_rate: settings.anchor_max_error_rate.0,
             limits: Limits {
                 at_once: settings.anchor_max_concurrent_requests.0,
@@ -93,7 +96,7 @@ impl OpenAi {
     /// Sends a request until it is answered, fails for good, or was retried often enough. What the endpoint limits is sent
     /// again for as long as it answers others.
     async fn send(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
-        let (mut used, mut retries) = (Usage::default(), 0);
+        let (mut used, mut retries, mut alone) = (Usage::default(), 0, 0);
         loop {
             if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
                 return self.end(Err(down), used, None);
@@ -103,8 +106,9 @@ impl OpenAi {
                 Ok(answer) => return self.end(Ok(answer), used, in_flight),
                 Err(tried) => tried,
             };
+            alone = if limited.is_some_and(|limited| limited.is_alone) { alone + 1 } else { 0 };
             let is_over = match limited {
-                Some(events) => events > self.max_retries,
+                Some(Limited { stops, .. }) => stops.max(alone) > self.max_retries,
                 None => !failure.is_passing || retries >= self.max_retries,
             };
             if is_over {
@@ -116,15 +120,19 @@ impl OpenAi {
                 let outcome = Err(CallError { message, ..failure.error });
                 return self.end(outcome, used, in_flight);
             }
-            if failure.error.kind == FailureKind::Timeout {
-                // With its retries a call may take an hour: a server that hangs is noticed before.
-                self.record(&Err(failure.error));
-            }
             // From here on another may start, and it is aborted if nobody waits.
             drop(in_flight);
-            if limited.is_none() {
-                tokio::time::sleep(retry::pause(retries, None)).await;
-                retries += 1;
+            let pause = match limited {
+                Some(_) if alone == 0 => self.made(failure.after),
+                // The first limit may be by chance.
+                Some(_) if alone == 1 => self.made(failure.after) + retry::pause(0, retry::jitter()) / 8,
+                Some(_) => self.made(failure.after) + retry::pause(alone - 1, retry::jitter()),
+                None => retry::pause(retries, retry::jitter()),
+            };
+            retries += u32::from(limited.is_none());
+            if self.endpoint.breaker.check(self.account, Instant::now()).is_ok() {
+                self.announce(&failure, pause);
+                tokio::time::sleep(pause).await;
             }
         }
     }
@@ -171,23 +179,52 @@ impl OpenAi {
             None => reservation.forfeit(),
         };
         let result = match result {
-            Err(failure) if failure.is_passing && (failure.after.is_some() || failure.is_limit()) => {
-                let limited = Some(admitted.limited(failure.after));
-                if self.endpoint.throttle.is_stuck_anew() {
-                    let (url, error) = (&self.endpoint.url, &failure.error);
-                    tracing::warn!(
-                        "{url} takes no call for now ({error}); calls wait longer each time before they give up"
-                    );
-                }
-                Err(Tried { failure, limited })
-            }
-            Err(failure) => Err(Tried { failure, limited: None }),
+            Err(failure) => Err(self.heed(failure, &admitted)),
             Ok(answer) => {
                 admitted.answered();
                 Ok(answer)
             }
         };
         (result, Some(InFlight { paying, _admitted: admitted }))
+    }
+
+    /// What a failed request says of the endpoint.
+    fn heed(&self, failure: Failure, admitted: &Admitted) -> Tried {
+        let Failure { error, is_passing, after } = &failure;
+        let is_limit = *is_passing && (after.is_some() || failure.is_limit());
+        let limited = is_limit.then(|| admitted.limited(self.made(*after)));
+        if !is_limit && error.kind.blames_endpoint() && error.kind != FailureKind::Denied && !error.is_answer() {
+            // A server that hangs is asked seldom as it is.
+            let pauses = *is_passing && self.max_retries > 0 && error.kind != FailureKind::Timeout;
+            if admitted.failed(pauses) {
+                self.endpoint.breaker.give_up(error, self.max_error_rate, Instant::now());
+            }
+        }
+        if self.endpoint.throttle.is_stuck_anew() {
+            let url = &self.endpoint.url;
+            tracing::warn!("{url} takes no call for now ({error}); calls wait longer each time before they give up");
+        }
+        Tried { failure, limited }
+    }
+
+    /// The part of a pause that the endpoint asked for which is made.
+    fn made(&self, after: Option<Duration>) -> Duration {
+        after.unwrap_or_default().min(self.max_retry_after)
+    }
+
+    /// Warns of a long pause, once: of all calls, or of one that waits for `own`.
+    fn announce(&self, Failure { error, after, .. }: &Failure, own: Duration) {
+        let Some(Pause { time, is_for_all }) = self.endpoint.throttle.unannounced(own) else { return };
+        let who = if is_for_all { "no call starts" } else { "a call waits, others continue," };
+        let (seconds, until) = (time.as_secs_f64().ceil(), (Utc::now() + time).format("%Y-%m-%d %H:%M:%S UTC"));
+        let cut = match after.filter(|after| *after > self.max_retry_after) {
+            Some(after) => {
+                let most = self.max_retry_after.as_secs_f64();
+                format!("; it asked for {} s, asap.anchor.max_retry_after allows {most} s", after.as_secs())
+            }
+            None => String::new(),
+        };
+        tracing::warn!("{}: {who} for {seconds} s, until {until} ({error}){cut}", self.endpoint.url);
     }
 
     fn record(&self, outcome: &Outcome) {
@@ -249,7 +286,11 @@ impl OpenAi {
     }
 
     fn broken(&self, error: &reqwest::Error) -> Failure {
-        if error.is_timeout() && !error.is_connect() {
+        if error.is_timeout() && error.is_connect() {
+            let seconds = self.timeout.min(CONNECT_TIMEOUT).as_secs_f64();
+            return Failure::passing(FailureKind::Timeout, format!("no connection to the endpoint after {seconds} s"));
+        }
+        if error.is_timeout() {
             let seconds = self.timeout.as_secs_f64();
             let message = format!("no complete answer after {seconds} s (asap.anchor.timeout)");
             return Failure::passing(FailureKind::Timeout, message);
@@ -265,10 +306,10 @@ struct InFlight {
     _admitted: Admitted,
 }
 
-/// A request that failed, and where the endpoint limited it, how often it did so since its last answer.
+/// A request that failed, and what the limit means if the endpoint limited it.
 struct Tried {
     failure: Failure,
-    limited: Option<u32>,
+    limited: Option<Limited>,
 }
 
 #[async_trait]
@@ -323,47 +364,4 @@ fn innermost(error: &reqwest::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::flights::Flights;
-    use crate::tests::server::{Reply as Served, Server};
-
-    /// Much longer than it takes on a busy machine, and much shorter than the pause that is asked for.
-    const SOON: Duration = Duration::from_secs(60);
-
-    #[tokio::test]
-    async fn who_waits_through_a_pause_holds_no_slot_and_is_gone_when_nobody_waits_for_it() {
-        let after = vec![("retry-after", "600".to_string())];
-        let server = Server::start(move |_| Served::Status(429, after.clone(), String::new()));
-        let base_url = Url::parse(&server.base_url()).unwrap();
-        let chat = OpenAi::new(&Settings::default(), &base_url, None, Arc::default()).unwrap();
-        let request = ChatRequest {
-            model: "m".to_string(),
-            messages: Vec::new(),
-            temperature: 0.0,
-            top_p: 1.0,
-            max_tokens: 1,
-            attempt: 1,
-            template_hash: String::new(),
-        };
-        let (flights, throttle) = (Flights::default(), Arc::clone(&chat.endpoint.throttle));
-        let asking = |callers| async move { drop(chat.chat(&request, &callers).await) };
-        let mut waiting = Box::pin(flights.join(0, asking));
-        assert!(futures::poll!(&mut waiting).is_pending());
-        let no_slot_is_held = async {
-            while server.answered() == 0 || throttle.in_flight() > 0 {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(SOON, no_slot_is_held).await.unwrap();
-        assert!(futures::poll!(&mut waiting).is_pending());
-        drop(waiting);
-        let it_is_gone = async {
-            while flights.any() {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(SOON, it_is_gone).await.unwrap();
-        assert_eq!(server.count(), 1);
-    }
-}
+mod tests;

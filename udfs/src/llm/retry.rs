@@ -6,22 +6,17 @@ use chrono::{DateTime, Utc};
 
 /// The first pause is at most this long; each later one may be twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// No pause is longer, ...
+/// No pause is longer, unless the endpoint asks for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// ... unless the endpoint asks for it.
-const LONGEST_ASKED: Duration = Duration::from_secs(600);
 
-/// How long to wait before the retry of this number, from 0: by exponential backoff with jitter, and no shorter than the
-/// endpoint asked for, up to ten minutes.
-pub fn pause(retry: u32, asked_for: Option<Duration>) -> Duration {
-    let longest = FIRST_PAUSE.saturating_mul(1 << retry.min(16)).min(LONGEST_PAUSE);
-    // On top of what is asked for: those who were sent away together do not come back together.
-    asked(asked_for.unwrap_or_default()) + longest.mul_f64(rand::random_range(0.5..=1.0))
+/// How long to wait before the retry of this number, from 0: exponential backoff. `jitter` is the part of it that is made.
+pub fn pause(retry: u32, jitter: f64) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << retry.min(16)).min(LONGEST_PAUSE).mul_f64(jitter)
 }
 
-/// The pause that an endpoint asked for, as far as it is made.
-pub fn asked(after: Duration) -> Duration {
-    after.min(LONGEST_ASKED)
+/// A part at random, so that calls that failed together do not come back together.
+pub fn jitter() -> f64 {
+    rand::random_range(0.5..=1.0)
 }
 
 /// The header Retry-After: seconds, or a date as HTTP writes it. None if it is neither.
@@ -41,13 +36,10 @@ mod tests {
     #[test]
     fn pauses_grow_and_have_an_end() {
         for retry in 0..100 {
-            assert!(pause(retry, None) <= FIRST_PAUSE * (1 << retry.min(7)));
-            assert!(pause(retry, None) <= LONGEST_PAUSE);
-            let asked = pause(retry, Some(Duration::from_secs(3)));
-            let longest = FIRST_PAUSE * (1 << retry.min(7));
-            assert!(asked >= Duration::from_secs(3) && asked <= Duration::from_secs(3) + longest);
+            let longest = (FIRST_PAUSE * (1 << retry.min(16))).min(LONGEST_PAUSE);
+            assert_eq!(pause(retry, 1.0), longest);
+            assert!((0.5..=1.0).contains(&jitter()));
         }
-        assert!(pause(0, Some(Duration::from_secs(86_400))) <= LONGEST_ASKED + FIRST_PAUSE);
     }
 
     #[test]

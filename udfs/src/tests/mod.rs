@@ -3,5 +3,5 @@
 
 mod fence;
 mod functions;
-mod llm;
+pub(crate) mod llm;
 pub(crate) mod server;

@@ -4,5 +4,5 @@ mod failures;
 mod limits;
 mod rows;
 mod secrets;
-mod setup;
+pub mod setup;
 mod shared_answers;

@@ -1,0 +1,158 @@
+//! Calls to servers that limit, fail and hang.
+
+use futures::future::join_all;
+
+use super::*;
+use crate::flights::Flights;
+use crate::tests::llm::setup;
+use crate::tests::server::{Reply as Served, Server};
+
+/// Much longer than it takes on a busy machine, and much shorter than the pause that is asked for.
+const SOON: Duration = Duration::from_secs(40);
+
+fn chat(server: &Server, changes: &[(&str, &str)]) -> Arc<OpenAi> {
+    let base_url = Url::parse(&server.base_url()).unwrap();
+    Arc::new(OpenAi::new(&setup::settings(server, changes), &base_url, None, Arc::default()).unwrap())
+}
+
+fn request() -> ChatRequest {
+    ChatRequest {
+        model: "m".to_string(),
+        messages: Vec::new(),
+        temperature: 0.0,
+        top_p: 1.0,
+        max_tokens: 1,
+        attempt: 1,
+        template_hash: String::new(),
+    }
+}
+
+/// What comes of so many calls that all wait for their start.
+async fn ask(chat: &Arc<OpenAi>, calls: usize) -> Vec<Outcome> {
+    let flights = Flights::default();
+    let outcomes = join_all((0..calls).map(|number| {
+        let chat = Arc::clone(chat);
+        flights.join(number, move |callers| async move { chat.chat(&request(), &callers).await.outcome })
+    }));
+    outcomes.await.into_iter().map(|outcome| outcome.unwrap().0).collect()
+}
+
+async fn until(is_true: impl Fn() -> bool) {
+    let is_so = async {
+        while !is_true() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(SOON, is_so).await.unwrap();
+}
+
+fn limit(status: u16, after: &str) -> Served {
+    Served::Status(status, vec![("retry-after", after.to_string())], String::new())
+}
+
+#[tokio::test]
+async fn who_waits_through_a_pause_holds_no_slot_and_is_gone_when_nobody_waits_for_it() {
+    let server = Server::start(|_| limit(429, "600"));
+    let chat = chat(&server, &[]);
+    let (flights, throttle) = (Flights::default(), Arc::clone(&chat.endpoint.throttle));
+    let asking = |callers| async move { drop(chat.chat(&request(), &callers).await) };
+    let mut waiting = Box::pin(flights.join(0, asking));
+    assert!(futures::poll!(&mut waiting).is_pending());
+    until(|| server.answered() > 0 && throttle.in_flight() == 0).await;
+    assert!(futures::poll!(&mut waiting).is_pending());
+    drop(waiting);
+    until(|| !flights.any()).await;
+    assert_eq!(server.count(), 1);
+}
+
+#[tokio::test]
+async fn a_pause_that_one_call_is_asked_for_is_no_pause_of_the_others() {
+    let server = Server::start(|call| if call.number == 3 { limit(429, "600") } else { Served::text("add") });
+    let chat = chat(&server, &[]);
+    let asking = tokio::spawn(async move { ask(&chat, 100).await });
+    until(|| server.answered() == 100).await;
+    assert!(!asking.is_finished());
+    asking.abort();
+}
+
+#[tokio::test]
+async fn a_pause_that_is_asked_for_is_cut_to_the_setting() {
+    let server = Server::start(|call| if call.number % 2 == 0 { limit(503, "600") } else { Served::text("add") });
+    let outcome = tokio::time::timeout(SOON, ask(&chat(&server, &[("max_retry_after", "0.01")]), 1)).await.unwrap();
+    assert!(outcome[0].is_ok() && server.count() == 2, "{outcome:?}");
+}
+
+/// Whether a request is one of a share that has no order.
+fn is_one_of(number: usize, share: f64) -> bool {
+    f64::from((number as u32).wrapping_mul(2_654_435_761)) < share * f64::from(u32::MAX)
+}
+
+#[tokio::test]
+async fn limits_at_random_slow_nothing() {
+    for at_once in ["8", "64"] {
+        let server = Server::start(|call| match call.number % 3 {
+            _ if !is_one_of(call.number, 0.2) => Served::After(Duration::from_millis(5), Box::new(Served::text("add"))),
+            0 => Served::error(429, "slow down"),
+            1 => limit(429, "0"),
+            _ => limit(503, "0.1"),
+        });
+        let chat = chat(&server, &[("max_concurrent_requests", at_once)]);
+        let outcomes = ask(&chat, 600).await;
+        assert!(outcomes.iter().all(Result::is_ok));
+        assert!(server.count() <= 800, "{} requests", server.count());
+        let throttle = &chat.endpoint.throttle;
+        assert!(throttle.stops() == 0 && throttle.trials() <= 1, "{} trials", throttle.trials());
+    }
+}
+
+#[tokio::test]
+async fn faults_of_one_call_in_five_end_no_run() {
+    let server = Server::start(|call| match call.number % 7 {
+        _ if !is_one_of(call.number, 0.2) => Served::After(Duration::from_millis(5), Box::new(Served::text("add"))),
+        0 => Served::Cut,
+        1 => Served::Close,
+        2 => Served::error(500, "oops"),
+        3 => Served::Status(200, Vec::new(), "nonsense".to_string()),
+        4 => Served::error(408, "too slow"),
+        5 => limit(503, "0"),
+        _ => Served::Hang,
+    });
+    let settings = [("max_concurrent_requests", "64"), ("timeout", "1"), ("max_retries", "6")];
+    let outcomes = ask(&chat(&server, &settings), 600).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{:?}", outcomes.iter().find(|outcome| outcome.is_err()));
+    assert!(server.count() <= 800, "{} requests", server.count());
+}
+
+#[tokio::test]
+async fn one_call_in_five_that_hangs_ends_no_run() {
+    let server = Server::start(|call| match is_one_of(call.number, 0.2) {
+        true => Served::Hang,
+        false => Served::After(Duration::from_millis(20), Box::new(Served::text("add"))),
+    });
+    let settings = [("max_concurrent_requests", "64"), ("timeout", "1"), ("max_retries", "6")];
+    let outcomes = ask(&chat(&server, &settings), 300).await;
+    assert!(outcomes.iter().all(Result::is_ok), "{:?}", outcomes.iter().find(|outcome| outcome.is_err()));
+}
+
+#[tokio::test]
+async fn a_server_that_answers_none_is_given_up_after_twenty_requests_and_those_in_flight() {
+    let server = Server::start(|_| Served::Hang);
+    let settings = [("max_concurrent_requests", "64"), ("timeout", "0.2"), ("max_retries", "6")];
+    let outcomes = ask(&chat(&server, &settings), 200).await;
+    let is_down = |outcome: &Outcome| outcome.as_ref().is_err_and(|error| error.kind == FailureKind::EndpointDown);
+    assert!(outcomes.iter().all(is_down) && server.count() <= 28, "{} requests", server.count());
+}
+
+#[tokio::test]
+async fn a_server_that_breaks_all_answers_is_asked_one_by_one() {
+    for reply in [Served::Cut, Served::error(503, "dead"), Served::Status(200, Vec::new(), "nonsense".to_string())] {
+        let server = Server::start(move |_| reply.clone());
+        let chat = chat(&server, &[("max_concurrent_requests", "64"), ("max_retries", "6")]);
+        let throttle = Arc::clone(&chat.endpoint.throttle);
+        let asking = tokio::spawn(async move { ask(&chat, 200).await });
+        until(|| throttle.stops() == 3).await;
+        // Ten in a row, those in flight, and one after each of two stops.
+        assert!(server.count() <= 10 + 8 + 2, "{} requests", server.count());
+        asking.abort();
+    }
+}

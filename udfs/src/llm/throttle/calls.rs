@@ -1,0 +1,137 @@
+//! The last calls in the order in which they started, and what came of them.
+
+use std::collections::VecDeque;
+
+/// What came of a call, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// It is in flight.
+    Pending,
+    /// The endpoint took it.
+    Taken,
+    /// The endpoint limited it.
+    Limited,
+    /// It failed.
+    Failed,
+}
+
+/// How many times as many calls as can be in flight are remembered, ...
+const TIMES: u64 = 4;
+/// ... so many more, ...
+const MORE: u64 = 64;
+/// ... and no more than this.
+const MOST: u64 = 1 << 18;
+
+/// The last calls, numbered from 0 in the order in which they started.
+#[derive(Debug, Default)]
+pub struct Calls {
+    known: VecDeque<Known>,
+    started: u64,
+    /// Calls that [`Calls::next_known`] has given.
+    given: u64,
+}
+
+impl Calls {
+    /// The number of the next call.
+    pub fn next(&self) -> u64 {
+        self.started
+    }
+
+    /// Starts a call where `at_once` may be in flight.
+    pub fn start(&mut self, at_once: u32) -> u64 {
+        self.known.push_back(Known::Pending);
+        let remembered = (TIMES * u64::from(at_once) + MORE).min(MOST) as usize;
+        let superfluous = self.known.len().saturating_sub(remembered);
+        self.known.drain(..superfluous);
+        self.started += 1;
+        self.started - 1
+    }
+
+    /// Says what came of a call. What was said first holds.
+    pub fn end(&mut self, number: u64, known: Known) {
+        let at = self.place(number);
+        if let Some(slot) = at.and_then(|at| self.known.get_mut(at)).filter(|slot| **slot == Known::Pending) {
+            *slot = known;
+        }
+    }
+
+    /// How many calls in a row the endpoint limited or failed, this one among them, and how many of these failed. A call in
+    /// flight ends the row: it may be answered yet.
+    pub fn in_vain(&self, number: u64) -> (usize, usize) {
+        let Some(at) = self.place(number) else { return (0, 0) };
+        let is_vain = |known: &&Known| matches!(known, Known::Limited | Known::Failed);
+        let row = self.known.iter().take(at).rev().take_while(is_vain);
+        let row = row.chain(self.known.iter().skip(at).take_while(is_vain));
+        row.fold((0, 0), |(all, failed), known| (all + 1, failed + usize::from(*known == Known::Failed)))
+    }
+
+    /// Begins every row anew.
+    pub fn forget_rows(&mut self) {
+        for known in self.known.iter_mut().filter(|known| **known != Known::Pending) {
+            *known = Known::Taken;
+        }
+    }
+
+    /// The next call in the order of their starts, if it is known whether the endpoint took it: answers take longer than
+    /// limits, so what is known first is no fair sample. A call that is in flight much longer than others was taken.
+    pub fn next_known(&mut self, at_once: u32) -> Option<(u64, Known)> {
+        if self.given == self.started {
+            return None;
+        }
+        let known = self.place(self.given).map_or(Known::Taken, |at| self.known[at]);
+        let known = match known {
+            Known::Pending if self.started - self.given > TIMES * u64::from(at_once) => Known::Taken,
+            Known::Pending => return None,
+            known => known,
+        };
+        self.given += 1;
+        Some((self.given - 1, known))
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        let first = self.started - self.known.len() as u64;
+        number.checked_sub(first).map(|at| at as usize).filter(|at| *at < self.known.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(calls: &mut Calls, number: usize) {
+        for _ in 0..number {
+            calls.start(4);
+        }
+    }
+
+    #[test]
+    fn a_row_is_in_the_order_of_starts_and_ends_at_what_is_taken_or_in_flight() {
+        let mut calls = Calls::default();
+        start(&mut calls, 6);
+        for (number, known) in [(4, Known::Limited), (1, Known::Failed), (3, Known::Failed), (0, Known::Taken)] {
+            calls.end(number, known);
+        }
+        assert_eq!([0, 1, 3, 4].map(|number| calls.in_vain(number)), [(0, 0), (1, 1), (2, 1), (2, 1)]);
+        calls.end(2, Known::Failed);
+        assert_eq!(calls.in_vain(3), (4, 3));
+        calls.end(3, Known::Taken);
+        calls.forget_rows();
+        calls.end(5, Known::Failed);
+        assert_eq!(calls.in_vain(5), (1, 1));
+    }
+
+    #[test]
+    fn calls_are_given_in_the_order_of_starts() {
+        let mut calls = Calls::default();
+        start(&mut calls, 3);
+        calls.end(1, Known::Limited);
+        assert_eq!(calls.next_known(4), None);
+        calls.end(0, Known::Taken);
+        let given = [(); 3].map(|()| calls.next_known(4));
+        assert_eq!(given, [Some((0, Known::Taken)), Some((1, Known::Limited)), None]);
+        start(&mut calls, 15);
+        assert_eq!(calls.next_known(4), None);
+        start(&mut calls, 1);
+        assert_eq!((calls.next_known(4), calls.next_known(4)), (Some((2, Known::Taken)), None));
+    }
+}

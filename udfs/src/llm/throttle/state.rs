@@ -1,0 +1,250 @@
+//! When the next call may start. It reads no clock and throws no dice: both are given to it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Limits;
+use super::calls::{Calls, Known};
+use super::pace::Pace;
+use crate::llm::breaker::CALLS;
+use crate::llm::retry;
+
+/// Calls in flight at first.
+const FIRST_WINDOW: u32 = 8;
+/// Calls in a row, in the order of starts, after which all stop if none of them was taken, ...
+const STOPPED_AFTER: usize = 10;
+/// ... and how many more if all are limited at random: where three of ten are, ten in a row are one in 170,000, sixteen one
+/// in 200 million.
+const MORE_AT_RANDOM: f64 = 20.0;
+/// No pause for failures alone is longer: the endpoint is down after some of them.
+const LONGEST_FOR_FAILURES: Duration = Duration::from_secs(5);
+/// Stops in a row after which it is told that nothing is taken.
+const STUCK: u32 = 3;
+/// A call that is in flight for so long after a stop is taken: limits come sooner.
+const TAKEN: Duration = Duration::from_secs(1);
+/// Longer pauses are announced.
+const ANNOUNCED: Duration = Duration::from_secs(30);
+/// A pause that ends this much later than the announced one is another.
+const ANOTHER: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub struct State {
+    /// Calls that wait for their start, and those in flight.
+    pub waiting: u32,
+    pub in_flight: u32,
+    /// How many of them started since the last stop, and how many may.
+    fresh: u32,
+    window: u32,
+    /// What the settings allow at once, as they were last seen.
+    at_once: u32,
+    calls: Calls,
+    pub pace: Pace,
+    /// The next start by the endpoint's pace, and by the settings' requests and tokens a minute.
+    pub next: [Option<Instant>; 3],
+    pub paused_until: Option<Instant>,
+    /// The last pauses that were announced: of all calls, and of one.
+    announced_until: [Option<Instant>; 2],
+    /// The first call after the last stop.
+    fresh_from: u64,
+    /// When calls were stopped because of limits, until one starts.
+    stopped_at: Option<Instant>,
+    /// When the last call started.
+    tried_at: Option<Instant>,
+    /// Stops since a call was taken.
+    pub stops: u32,
+    /// Whether it was told that nothing is taken.
+    is_told: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            waiting: 0,
+            in_flight: 0,
+            fresh: 0,
+            window: FIRST_WINDOW,
+            at_once: 0,
+            calls: Calls::default(),
+            pace: Pace::default(),
+            next: [None; 3],
+            paused_until: None,
+            announced_until: [None; 2],
+            fresh_from: 0,
+            stopped_at: None,
+            tried_at: None,
+            stops: 0,
+            is_told: false,
+        }
+    }
+}
+
+impl State {
+    /// Begins a call, or says when to try again: at a time, or when a call has ended.
+    pub fn begin(&mut self, limits: Limits, tokens: u64, now: Instant) -> Result<u64, Option<Instant>> {
+        self.at_once = limits.at_once;
+        let window = match self.tried_at {
+            Some(tried_at) if self.fresh > 0 && self.stops > 0 => {
+                if now < tried_at + TAKEN {
+                    return Err(Some(tried_at + TAKEN));
+                }
+                self.take_up();
+                self.window
+            }
+            _ if self.stops > 0 => 1,
+            _ => self.window,
+        };
+        if self.in_flight >= limits.at_once || self.fresh >= window {
+            return Err(None);
+        }
+        let own = [
+            self.pace.step().map(|_| ()),
+            limits.requests_per_minute.map(|_| ()),
+            limits.tokens_per_minute.map(|_| ()),
+        ];
+        let of_paces = self.next.iter().zip(own).filter(|(_, own)| own.is_some()).map(|(next, _)| *next);
+        if let Some(at) = of_paces.chain([self.paused_until]).flatten().max().filter(|at| *at > now) {
+            return Err(Some(at));
+        }
+        if let Some(at) = self.stopped_at.take().filter(|_| self.stops == 1) {
+            // By now it is known how many of the calls in flight were taken.
+            self.pace.slow_down(at);
+        }
+        let number = self.calls.start(limits.at_once);
+        self.pace.start(number, now);
+        self.tried_at = Some(now);
+        (self.in_flight, self.fresh) = (self.in_flight + 1, self.fresh + 1);
+        let step = [
+            self.pace.step(),
+            limits.requests_per_minute.map(|per_minute| time(1, per_minute)),
+            limits.tokens_per_minute.map(|per_minute| time(tokens, per_minute)),
+        ];
+        for (next, step) in self.next.iter_mut().zip(step) {
+            *next = step.map(|step| next.map_or(now, |next| next.max(now)) + step).or(*next);
+        }
+        Ok(number)
+    }
+
+    /// A call is in flight no longer. If nothing else was said of it, the endpoint took it.
+    pub fn end(&mut self, number: u64, now: Instant) {
+        self.calls.end(number, Known::Taken);
+        self.in_flight -= 1;
+        if number >= self.fresh_from {
+            self.fresh -= 1;
+        }
+        self.judge(now);
+    }
+
+    /// A call is answered.
+    pub fn answered(&mut self, number: u64) {
+        self.calls.end(number, Known::Taken);
+        // What started before all calls were stopped is no sign that others are taken.
+        if number >= self.fresh_from {
+            self.take_up();
+            self.window = (self.window + 1).min(self.at_once.max(FIRST_WINDOW));
+        }
+    }
+
+    /// A call is limited, and may ask for a pause.
+    pub fn limited(&mut self, number: u64, after: Duration, jitter: f64, now: Instant) -> Limited {
+        self.calls.end(number, Known::Limited);
+        self.pace.limit(number);
+        if self.is_in_vain(number) {
+            self.stop(after + retry::pause(self.pauses(), jitter), now);
+            self.stopped_at.get_or_insert(now);
+        } else if number < self.fresh_from && self.stops > 0 {
+            self.paused_until = self.paused_until.max(Some(now + after));
+        }
+        let others = self.in_flight > 1;
+        Limited { stops: if others { 0 } else { self.stops }, is_alone: !others && self.waiting == 0 }
+    }
+
+    /// A call failed. If `pauses`, all calls stop where none is taken. Whether the endpoint is down.
+    pub fn failed(&mut self, number: u64, pauses: bool, jitter: f64, now: Instant) -> bool {
+        // What started before the stop is the same event.
+        let is_fresh = number >= self.fresh_from;
+        self.calls.end(number, if is_fresh { Known::Failed } else { Known::Limited });
+        if self.calls.in_vain(number).1 >= CALLS {
+            self.calls.forget_rows();
+            return true;
+        }
+        if pauses && self.is_in_vain(number) {
+            self.stop(retry::pause(self.pauses(), jitter).min(LONGEST_FOR_FAILURES), now);
+        }
+        false
+    }
+
+    /// The endpoint takes calls again.
+    fn take_up(&mut self) {
+        (self.stops, self.is_told) = (0, false);
+    }
+
+    /// Whether so many calls around this one were not taken that all have to stop.
+    fn is_in_vain(&self, number: u64) -> bool {
+        let row = STOPPED_AFTER + (MORE_AT_RANDOM * self.pace.noise()) as usize;
+        number >= self.fresh_from && (self.stops > 0 || self.calls.in_vain(number).0 >= row)
+    }
+
+    /// The first stop may be by chance, and is short; from the second on pauses double.
+    fn pauses(&self) -> u32 {
+        if self.stops == 0 { 0 } else { self.stops + 1 }
+    }
+
+    fn stop(&mut self, pause: Duration, now: Instant) {
+        self.stops += 1;
+        (self.fresh, self.fresh_from) = (0, self.calls.next());
+        self.paused_until = self.paused_until.max(Some(now + pause));
+        self.pace.stop();
+    }
+
+    fn judge(&mut self, now: Instant) {
+        while let Some((number, known)) = self.calls.next_known(self.at_once) {
+            if number >= self.fresh_from && known != Known::Failed {
+                let next = self.calls.next();
+                self.pace.judge(number, known == Known::Limited, self.in_flight, next, now);
+            }
+        }
+    }
+
+    /// Whether calls were stopped so often that it should be told, for the first time since one was taken.
+    pub fn is_stuck_anew(&mut self) -> bool {
+        let is_anew = self.stops >= STUCK && !self.is_told;
+        self.is_told |= is_anew;
+        is_anew
+    }
+
+    /// A pause that should be announced, and was not: of all calls, or only of one that waits for `own`.
+    pub fn unannounced(&mut self, own: Duration, now: Instant) -> Option<Pause> {
+        let [of_all, of_one] = self.announced_until;
+        let all = self.paused_until.filter(|until| *until > now + ANNOUNCED);
+        let all = all.filter(|until| of_all.is_none_or(|announced| *until > announced + ANOTHER));
+        let one =
+            Some(now + own).filter(|until| *until > now + ANNOUNCED && of_all.max(of_one).is_none_or(|at| at <= now));
+        let until = all.or(one)?;
+        self.announced_until[usize::from(all.is_none())] = Some(until);
+        Some(Pause { time: until - now, is_for_all: all.is_some() })
+    }
+}
+
+/// A call that the endpoint limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limited {
+    /// How often all calls were stopped since one was taken; 0 while others are in flight, which may be.
+    pub stops: u32,
+    /// Whether there is no other call that could be taken in its place.
+    pub is_alone: bool,
+}
+
+/// A pause that begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pause {
+    /// How long it is.
+    pub time: Duration,
+    /// Whether no call starts meanwhile; else only the one that was limited waits.
+    pub is_for_all: bool,
+}
+
+/// How long an amount takes, a day at most.
+pub fn time(amount: u64, per_minute: u32) -> Duration {
+    Duration::from_secs_f64((amount as f64 * 60.0 / f64::from(per_minute)).min(86_400.0))
+}
