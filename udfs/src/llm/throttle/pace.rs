@@ -32,6 +32,8 @@ const FALL: f64 = std::f64::consts::LN_2 * 2.0;
 const TRIAL: u32 = 50;
 /// Endpoints count by the second or longer, so calls of less than a second tell no pace.
 const SHORTEST_SPAN: Duration = Duration::from_secs(1);
+/// What is left of a pace in the next span: where few calls are made, it is not the endpoint that is slow.
+const FADED: f64 = 0.95;
 /// The part of the share that a trial leaves at most where the pace is the reason, ...
 const HELPED: f64 = 0.4;
 /// ... and where the trial takes three times as many calls.
@@ -46,7 +48,7 @@ const SMOOTHED: f64 = 200.0;
 pub struct Pace {
     /// Starts a second.
     pace: Option<f64>,
-    /// The calls of this span, and the starts a second and calls taken a second of the one before.
+    /// The calls of this span, and the starts a second and calls taken a second of those before.
     span: Option<Span>,
     last: (f64, f64),
     /// The share of limited calls that has nothing to do with the pace, and the most that a trial left it at.
@@ -99,7 +101,8 @@ impl Pace {
     /// A call starts.
     pub fn start(&mut self, number: u64, now: Instant) {
         if let Some(span) = self.span.take_if(|span| now.duration_since(span.since) >= SHORTEST_SPAN) {
-            self.last = span.rates(now);
+            let (started, taken) = span.rates(now);
+            self.last = (started.max(self.last.0 * FADED), taken.max(self.last.1 * FADED));
         }
         self.span.get_or_insert(Span { since: now, first: number, started: 0, limited: 0 }).started += 1;
     }
@@ -182,7 +185,7 @@ impl Pace {
         (self.fall, self.fallen, self.before) = (0.0, Share::default(), self.pace);
     }
 
-    /// Starts a second, and calls taken a second, in the better of the last two spans.
+    /// Starts a second, and calls taken a second, in the best of the last spans.
     fn rates(&self, now: Instant) -> (f64, f64) {
         let (started, taken) = self.span.as_ref().map_or((0.0, 0.0), |span| span.rates(now));
         (started.max(self.last.0), taken.max(self.last.1))

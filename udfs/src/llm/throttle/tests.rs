@@ -47,21 +47,31 @@ struct Asks {
     /// What the endpoint asks for where it limits.
     after: Option<Duration>,
     seed: u64,
+    /// So many seconds of every twenty there are calls enough; else one a second.
+    busy: f64,
 }
+
+const EVERY: f64 = 20.0;
 
 impl Asks {
     /// Asks until all answers are there. Calls are never short, so that the last ones do not wait for each other.
     fn ask(self, mut endpoint: impl FnMut(f64, &mut Dice) -> Does) -> Took {
-        let Self { answers, at_once, after, seed } = self;
+        let Self { answers, at_once, after, seed, busy } = self;
         let limits = Limits { at_once, ..FREE };
         let (begin, mut state, mut dice) = (Instant::now(), State::default(), Dice(seed));
         let (mut now, mut requests, mut most_in_flight, mut done) = (begin, 0, 0, Vec::new());
-        let mut under_way = BinaryHeap::new();
+        let (mut under_way, mut idle_until) = (BinaryHeap::new(), begin);
         while done.len() < answers {
             let blocked = loop {
+                let second = (now - begin).as_secs_f64();
+                if second % EVERY >= busy && now < idle_until {
+                    let busy_again = begin + Duration::from_secs_f64((second / EVERY).ceil() * EVERY);
+                    break Some(idle_until.min(busy_again));
+                }
+                idle_until = now + SECOND;
                 match state.begin(limits, 1, now) {
                     Ok(number) => {
-                        let (is_answer, time) = match endpoint((now - begin).as_secs_f64(), &mut dice) {
+                        let (is_answer, time) = match endpoint(second, &mut dice) {
                             Does::Answer(time) => (true, time),
                             Does::Limit(time) => (false, time),
                         };
@@ -112,7 +122,7 @@ fn limits_at_random_cost_no_more_than_the_calls_that_are_sent_again() {
         for at_once in [1, 8, 64] {
             for share in [0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3] {
                 for (after, limit) in [(None, latency), (Some(Duration::ZERO), AT_ONCE), (Some(SECOND), latency)] {
-                    let asks = Asks { answers: 20_000, at_once, after, seed: at_once.into() };
+                    let asks = Asks { answers: 20_000, at_once, after, seed: at_once.into(), busy: EVERY };
                     let took = asks.ask(|_, dice| match dice.throw() < share {
                         true => Does::Limit(limit),
                         false => Does::Answer(latency),
@@ -132,12 +142,28 @@ fn limits_at_random_cost_no_more_than_the_calls_that_are_sent_again() {
 }
 
 #[test]
+fn a_time_with_few_calls_says_nothing_of_the_pace() {
+    for busy in [0.3, 0.4, 0.5, 0.6, 1.0, 3.0] {
+        for (share, seed) in [(0.15, 1), (0.2, 2), (0.2, 3), (0.3, 4)] {
+            let asks = Asks { answers: 3000, at_once: 64, after: None, seed, busy };
+            let took = asks.ask(|_, dice| match dice.throw() < share {
+                true => Does::Limit(QUICK),
+                false => Does::Answer(QUICK),
+            });
+            // With a trial of 50 to 150 calls, and the time until all are in flight.
+            let ideal = (3000.0 / (1.0 - share) + 400.0) * 0.05 / 64.0 * EVERY / busy;
+            assert!(took.seconds <= 1.3 * ideal + EVERY, "{busy} s, {share}: {} s, ideal {ideal}", took.seconds);
+        }
+    }
+}
+
+#[test]
 fn a_limit_of_the_account_is_kept_to_with_and_without_limits_at_random() {
     for per_second in [2, 5, 20] {
         for latency in [QUICK, SECOND] {
             for at_random in [0.0, 0.05] {
                 for after in [None, Some(SECOND)] {
-                    let asks = Asks { answers: 300, at_once: 64, after, seed: 7 };
+                    let asks = Asks { answers: 300, at_once: 64, after, seed: 7, busy: EVERY };
                     let took = asks.ask(takes(per_second, at_random, latency));
                     let least = 300.0 / per_second as f64 + latency.as_secs_f64();
                     let requests = took.requests as f64 / 300.0;
@@ -159,7 +185,7 @@ fn an_incident_costs_few_requests_and_is_over_soon_after_its_end() {
             for at_once in [1, 8, 64] {
                 let (begins, ends) = (20.0, 20.0 + long);
                 let full = f64::from(at_once) / latency.as_secs_f64();
-                let asks = Asks { answers: (60.0 * full) as usize, at_once, after: None, seed: 1 };
+                let asks = Asks { answers: (60.0 * full) as usize, at_once, after: None, seed: 1, busy: EVERY };
                 let took = asks.ask(|now, _| match (begins..ends).contains(&now) {
                     true => Does::Limit(AT_ONCE),
                     false => Does::Answer(latency),
@@ -183,7 +209,7 @@ fn a_limit_that_comes_late_is_found_by_a_trial() {
     for at_random in [0.0, 0.05] {
         // 45 a second, of the 64 that calls of about a second allow, and limits take as long as answers.
         let (mut tokens, mut last) = (10.0_f64, 0.0);
-        let took = Asks { answers: 5000, at_once: 64, after: None, seed: 1 }.ask(|now, dice| {
+        let took = Asks { answers: 5000, at_once: 64, after: None, seed: 1, busy: EVERY }.ask(|now, dice| {
             (tokens, last) = ((tokens + (now - last) * 45.0).min(10.0), now);
             let time = SECOND.mul_f64(0.5 + dice.throw());
             if dice.throw() < at_random || tokens < 1.0 {
@@ -202,7 +228,7 @@ fn a_limit_that_comes_late_is_found_by_a_trial() {
 fn a_limit_of_the_calls_in_flight_is_kept_to() {
     for (most, latency) in [(16, SECOND), (48, SECOND), (16, 10 * SECOND), (48, 10 * SECOND), (16, 60 * SECOND)] {
         let mut running: Vec<f64> = Vec::new();
-        let took = Asks { answers: 1000, at_once: 64, after: None, seed: 5 }.ask(|now, _| {
+        let took = Asks { answers: 1000, at_once: 64, after: None, seed: 5, busy: EVERY }.ask(|now, _| {
             running.retain(|end| *end > now);
             if running.len() == most {
                 return Does::Limit(AT_ONCE);
@@ -218,7 +244,7 @@ fn a_limit_of_the_calls_in_flight_is_kept_to() {
 
 #[test]
 fn all_that_is_allowed_is_in_flight_soon() {
-    let asks = Asks { answers: 376, at_once: 64, after: None, seed: 1 };
+    let asks = Asks { answers: 376, at_once: 64, after: None, seed: 1, busy: EVERY };
     let took = asks.ask(|_, _| Does::Answer(SECOND));
     // 8, 16, 32, then five times 64.
     assert_eq!((took.seconds, took.requests - took.state.in_flight as usize, took.most_in_flight), (8.0, 376, 64));
