@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   list ── what the output holds ── open slices ── plan, check ──▶ slices ▶ ReadSlices ▶ pipeline ▶ WriteShards
-//!   (files)  (one look at its log)   (footers of     (before any       (a plan that could be sent)    │ receipts
+//!   (files)  (one look at its log)   (footers of     (before any                                      │ receipts
 //!                                     open files)      row is read)                                    ▼
 //!                                        rejects: stale ones out ◀── output: slices done ◀── rejects: add
 //! ```
@@ -21,13 +21,11 @@
 //! | [`ledger`] | which slices are done |
 //! | [`plan`], [`rows`] | the pipeline as a plan, and what becomes of its rows |
 //! | [`write_shards`], [`shards`], [`receipt`] | rows become shards, and a slice a receipt |
-//! | [`codec`] | these nodes as bytes |
 //! | [`work`], [`progress`], [`summary`] | slices under way, how far they are, what the run did |
 //! | [`estimate`] | what a run would take (`--dry-run`) |
 //! | [`design`] | what the tables are made with |
 //! | [`output`], [`rejects`], [`take_back`], [`retry`] | commits, and what they replace |
 
-pub mod codec;
 pub mod contents;
 pub mod design;
 pub mod estimate;

@@ -25,13 +25,13 @@ pub struct Rows {
     pub rejects: SchemaRef,
     /// Name in the files, and column of the output, of each original column; the empty text where that is left out.
     pub originals: Vec<(String, String)>,
-    pub(super) output_columns: Vec<Origin>,
-    pub(super) rejects_columns: Vec<Origin>,
+    output_columns: Vec<Origin>,
+    rejects_columns: Vec<Origin>,
 }
 
 /// Where a column of a table comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Origin {
+enum Origin {
     Pipeline(String),
     Original(usize),
     /// The table has it, and these rows do not.

@@ -52,10 +52,6 @@ impl FenceExec {
     pub fn asks(&self) -> bool {
         self.calls.iter().any(|planned| planned.call.asks())
     }
-
-    pub(super) fn calls(&self) -> &[PlannedCall] {
-        &self.calls
-    }
 }
 
 impl DisplayAs for FenceExec {

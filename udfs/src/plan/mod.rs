@@ -8,9 +8,7 @@
 //! | `first_rows` | sorting before calls where only the first rows are wanted |
 //! | `node`, `planner`, `planned`, `exec` | the fence in a logical and a physical plan, and the way from one to the other |
 //! | `window` | rows in flight |
-//! | `codec` | fences as bytes |
 
-mod codec;
 mod exec;
 mod first_rows;
 mod node;
@@ -25,7 +23,6 @@ use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
 
-pub use codec::{FenceLogicalCodec, FencePhysicalCodec};
 pub use exec::FenceExec;
 pub use first_rows::SortBeforeCalls;
 pub use node::Fence;

@@ -1,6 +1,5 @@
 //! Asynchronous calls wherever they stand in SQL, counted: what changes a number here changes what people pay.
 
-mod codecs;
 mod counting;
 mod operator;
 mod refusals;
