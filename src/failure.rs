@@ -3,7 +3,7 @@
 use asap_generator::SampleError;
 use asap_lm::LmError;
 use asap_pipelines::log::OutcomeUnknown;
-use asap_pipelines::run::{Interrupted, OtherSnapshot, TooManyRejects};
+use asap_pipelines::run::{Interrupted, OtherSnapshot, Superseded, TooManyRejects};
 use datafusion::error::DataFusionError;
 
 use crate::output::{error_line, is_broken_pipe};
@@ -38,6 +38,7 @@ impl From<DataFusionError> for Failure {
             {
                 Failure::TryLater(message)
             }
+            DataFusionError::External(cause) if cause.is::<Superseded>() => Failure::OtherRun(message),
             DataFusionError::External(cause) if cause.is::<TooManyRejects>() => Failure::TooManyRejects(message),
             _ => Failure::Failed(message),
         }

@@ -14,6 +14,7 @@
 //! | [`pruned`] | what every method has in common, around a query that says which steps it keeps |
 //! | [`run`] | a pipeline over a corpus, committed to a table |
 //! | [`session`] | a session with the functions, settings and rules of asap |
+//! | `stopping` | how the slices under way end when a run is asked to stop |
 
 pub mod beside;
 pub mod corpus;
@@ -27,3 +28,4 @@ pub mod paid_answers;
 pub mod pruned;
 pub mod run;
 pub mod session;
+mod stopping;

@@ -25,9 +25,11 @@ use super::failure::FileFailure;
 use super::open_files::{Claim, FileReader, OpenFiles, Wanted};
 use super::slices::{Slice, decode, row_group_start};
 use super::table::{FILE_COLUMN, ROW_COLUMN, given_value, with_place};
+use crate::stopping::Stopping;
 
 /// Reads slices, which are the rows of its input. Each row is known by its file and its number there; a file that was
-/// replaced since it was listed is a [`FileFailure`], as is one that cannot be read.
+/// replaced since it was listed is a [`FileFailure`], as is one that cannot be read. A run that is stopped ends early: the rows
+/// read until then are the first ones of the slice.
 #[derive(Debug)]
 pub struct ReadSlices {
     input: Arc<dyn ExecutionPlan>,
@@ -47,6 +49,7 @@ struct Reading {
     schema: SchemaRef,
     batch_rows: usize,
     context: Arc<TaskContext>,
+    stopping: Arc<Stopping>,
     seconds: Time,
 }
 
@@ -78,16 +81,6 @@ impl ReadSlices {
         );
         let metrics = ExecutionPlanMetricsSet::new();
         Ok(Self { input, file_schema, projection, open, properties: Arc::new(properties), metrics })
-    }
-
-    /// The columns of the files and of their folders.
-    pub fn file_schema(&self) -> &SchemaRef {
-        &self.file_schema
-    }
-
-    /// Which columns are read.
-    pub fn projection(&self) -> &[usize] {
-        &self.projection
     }
 }
 
@@ -135,6 +128,7 @@ impl ExecutionPlan for ReadSlices {
             open: Arc::clone(&self.open),
             schema: self.schema(),
             batch_rows: context.session_config().batch_size(),
+            stopping: context.session_config().get_extension().unwrap_or_default(),
             context,
             seconds: MetricBuilder::new(&self.metrics).subset_time(Self::TIME_READING, partition),
         };
@@ -186,11 +180,15 @@ fn read(
 ) -> impl Stream<Item = Result<RecordBatch>> + Send {
     let path = announced.slice.file.path.clone();
     let rows = async move {
-        let rows = SliceRows::open(reading, &file_schema, &projection, announced).await?;
-        Ok::<_, DataFusionError>(futures::stream::try_unfold(rows, |mut rows| async move {
-            let next = rows.next().await?;
-            Ok(match next {
-                Some(batch) => Some((batch, rows)),
+        let stopping = Arc::clone(&reading.stopping);
+        let rows = match stopping.is_draining() {
+            true => None,
+            false => Some(SliceRows::open(reading, &file_schema, &projection, announced).await?),
+        };
+        Ok::<_, DataFusionError>(futures::stream::try_unfold((rows, stopping), |(rows, stopping)| async move {
+            let Some(mut rows) = rows.filter(|_| !stopping.is_draining()) else { return Ok(None) };
+            Ok(match rows.next().await? {
+                Some(batch) => Some((batch, (Some(rows), stopping))),
                 None => {
                     rows.close();
                     None
@@ -241,7 +239,7 @@ impl SliceRows {
         projection: &[usize],
         announced: Announced,
     ) -> Result<Self> {
-        let Reading { open, schema, batch_rows, context, seconds } = reading;
+        let Reading { open, schema, batch_rows, context, seconds, .. } = reading;
         let Announced { slice, claim } = &announced;
         let store = context.runtime_env().object_store(&slice.file.store_url)?;
         let footer = open.footer(store.as_ref(), &slice.file).await?;

@@ -59,7 +59,7 @@ fn table(output: &Output) -> Result<&Log> {
 fn rejects_that_count(output: &Output) -> Result<Vec<(&Log, &LiveFile)>> {
     let settled = Settled::of(table(output)?.state(), output.ledger().generation);
     let Some(log) = output.rejects() else { return Ok(vec![]) };
-    let counts = log.state().files.values().filter(|shard| settled.standing(shard) == Standing::Counts);
+    let counts = log.state().files.values().filter(|shard| settled.standing(shard) == Standing::Valid);
     Ok(counts.map(|shard| (log, shard)).collect())
 }
 

@@ -95,9 +95,16 @@ pub(super) fn properties(design: &Design, generation: u64) -> Result<HashMap<Str
     ]))
 }
 
-/// Adds the columns that a table lacks, in a commit of their own, and what is new of the original columns.
-pub(super) async fn widen(log: &mut Log, schema: &Schema, originals: &[(String, String)]) -> Result<()> {
+/// Adds the columns that a table lacks, in a commit of their own, and what is new of the original columns, unless `check` refuses
+/// the state of the table.
+pub(super) async fn widen(
+    log: &mut Log,
+    schema: &Schema,
+    originals: &[(String, String)],
+    check: impl Fn(&State) -> Result<()>,
+) -> Result<()> {
     log.commit(|state| {
+        check(state)?;
         let held = state.schema()?;
         let new: Vec<FieldRef> =
             schema.fields().iter().filter(|field| held.field_with_name(field.name()).is_err()).cloned().collect();

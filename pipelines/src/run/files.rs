@@ -5,10 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::SessionState;
+use object_store::ObjectStoreExt;
+use object_store::path::Path as StorePath;
 use sha2::{Digest, Sha256};
 
 use super::contents::{Contents, hex};
-use super::ledger::{Attempt, FileVersion, Ledger, RetriedSlice, SliceName};
+use super::ledger::{Before, FileVersion, HeldFile, Ledger, RetriedSlice, SliceName};
 use super::request::{OnChange, Part, Request};
 use crate::corpus::slices::{cut, row_group_start};
 use crate::corpus::{Corpus, CorpusFile, FileFailure, FileRows, Slice};
@@ -22,10 +25,15 @@ pub struct OpenSlice {
     pub name: SliceName,
     /// The schema of its file.
     pub group: usize,
-    /// Whether its file's old rows are to go with it.
-    pub replaces: bool,
-    /// Who did it before, if it is done again; None if it is open.
-    pub before: Option<Attempt>,
+    /// What the output must hold when it is committed.
+    pub before: Before,
+}
+
+impl OpenSlice {
+    /// Whether the old rows of its file are deleted in the commit that adds its rows.
+    pub fn replaces(&self) -> bool {
+        matches!(self.before, Before::Other(_))
+    }
 }
 
 /// The files of an input, divided.
@@ -89,25 +97,56 @@ pub fn divide(
     Ok(divided)
 }
 
-/// What people should know of files that are new by their paths, and not by their content.
-pub fn known_elsewhere(divided: &Divided, ledger: &Ledger) -> Option<String> {
-    // A time says nothing of a content.
+/// Gives files that were renamed since they were read their old paths, so that their rows are known. A file is renamed if it has
+/// the content of a file of the output that no longer exists. Returns a note for users.
+pub async fn keep_old_names(
+    files: &mut [CorpusFile],
+    ledger: &Ledger,
+    contents: &mut Contents,
+    state: &SessionState,
+) -> Option<String> {
+    let here: HashSet<String> = files.iter().map(|file| file.path.clone()).collect();
+    // A time says nothing about a content.
     let of_content = |held: &FileVersion| ["blake3-", "etag-"].iter().any(|kind| held.fingerprint.starts_with(kind));
-    let held = ledger.files().filter(|(_, held)| of_content(&held.version)).map(|(path, held)| (&held.version, path));
-    let held: HashMap<&FileVersion, &String> = held.collect();
-    let mut again = divided.open.iter().filter(|file| ledger.file(&file.path).is_none()).filter_map(|file| {
-        let before = held.get(divided.versions.get(&file.path)?)?;
-        Some((&file.path, *before))
-    });
-    let (path, before) = again.next()?;
-    let others = match again.count() {
+    let gone = ledger.files().filter(|(path, held)| !here.contains(*path) && of_content(&held.version));
+    let mut gone: HashMap<&FileVersion, &String> = gone.map(|(path, held)| (&held.version, path)).collect();
+    let mut renamed: Vec<(String, String)> = Vec::new();
+    for file in files.iter_mut().filter(|file| ledger.file(&file.path).is_none()) {
+        if gone.is_empty() {
+            break;
+        }
+        let Some(before) = version_of(file, contents).ok().and_then(|version| gone.remove(&version)) else { continue };
+        if is_gone(file, before, state).await {
+            renamed.push((std::mem::replace(&mut file.path, before.clone()), before.clone()));
+        }
+    }
+    let (now, before) = renamed.first()?;
+    let others = match renamed.len() - 1 {
         0 => String::new(),
-        others => format!(" (and {others} others)"),
+        others => format!("; {others} more files were renamed"),
     };
     Some(format!(
-        "{path} has the content of {before}, which is done{others}: a file is known by its path below --from, so its rows are \
-         read again"
+        "{now} has the content of {before}, which no longer exists: it is the same file, and its rows keep the name {before}{others}"
     ))
+}
+
+/// Whether nothing lies any more where `before` lay, seen from a file of the same source. A listing cannot tell: it may be of
+/// another pattern.
+async fn is_gone(file: &CorpusFile, before: &str, state: &SessionState) -> bool {
+    let location = file.meta.location.to_string();
+    // The paths of named sources begin with the name, which is no folder.
+    let named = match (file.path.split_once('/'), before.split_once('/')) {
+        (Some((name, path)), Some((same, before))) if name == same => Some((path, before)),
+        _ => None,
+    };
+    let sibling = [Some((file.path.as_str(), before)), named]
+        .into_iter()
+        .flatten()
+        .find_map(|(path, before)| Some(StorePath::parse(format!("{}{before}", location.strip_suffix(path)?)).ok()));
+    let (Some(Some(sibling)), Ok(store)) = (sibling, state.runtime_env().object_store(&file.store_url)) else {
+        return false;
+    };
+    matches!(store.head(&sibling).await, Err(object_store::Error::NotFound { .. }))
 }
 
 fn changed(file: &CorpusFile, held: &FileVersion, found: &FileVersion) -> DataFusionError {
@@ -169,8 +208,11 @@ pub fn slices(
     for (group, file) in corpus.files() {
         let path = &file.file.path;
         let Some(version) = divided.versions.get(path) else { continue };
-        let replaces = divided.replaced.contains(path);
-        let held = ledger.file(path).filter(|_| !replaces);
+        let before = match ledger.file(path).filter(|_| divided.replaced.contains(path)) {
+            Some(HeldFile { version, rows, .. }) => Before::Other(version.key(*rows)),
+            None => Before::Open,
+        };
+        let held = ledger.file(path).filter(|_| before == Before::Open);
         let ranges = held.map_or(vec![(0, file.rows())], |held| held.open());
         for slice in cut(file, &ranges, request.slice_rows) {
             let name = SliceName {
@@ -181,7 +223,7 @@ pub fn slices(
                 end: slice.end,
                 path: path.clone(),
             };
-            open.push(OpenSlice { slice, name, group, replaces, before: None });
+            open.push(OpenSlice { slice, name, group, before: before.clone() });
         }
         for again in again.iter().filter(|again| again.slice.path == *path && again.slice.version == *version) {
             tried.push(again_of(again, file, group));
@@ -209,7 +251,7 @@ fn again_of(again: &RetriedSlice, file: &FileRows, group: usize) -> OpenSlice {
         row_group_start: row_group_start(&file.row_groups, name.start),
         only: Some(Arc::clone(rows)),
     };
-    OpenSlice { slice, name: name.clone(), group, replaces: false, before: Some(*before) }
+    OpenSlice { slice, name: name.clone(), group, before: Before::Done(*before) }
 }
 
 /// Keeps the first rows of the open ones, so many that the output is of no more than the limit; how many others there are.
@@ -234,7 +276,7 @@ fn limit(open: &mut Vec<OpenSlice>, ledger: &Ledger, divided: &Divided, request:
 /// replaced at once, so all of it is of one part.
 fn is_of(part: Part, slice: &OpenSlice) -> bool {
     let SliceName { path, start, .. } = &slice.name;
-    let key = if slice.replaces { path.clone() } else { format!("{start}/{path}") };
+    let key = if slice.replaces() { path.clone() } else { format!("{start}/{path}") };
     let hash = Sha256::digest(key);
     let number = hash.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     number % part.of + 1 == part.number

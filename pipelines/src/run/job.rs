@@ -177,13 +177,13 @@ impl Job {
         let inputs = Inputs::read(&tables, &sources, &pins, &ledger, &again, request.on_change).await?;
         files.extend(inputs.files);
         corpus::check_paths(&mut files)?;
+        notes.extend(files::keep_old_names(&mut files, &ledger, &mut contents, &state).await);
         output.begin_inputs(inputs.marks);
         let here: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
         notes.extend(again.iter().filter(|again| !here.contains(again.slice.path.as_str())).map(|again| {
             format!("{} rejects of {} cannot be tried again: the file is gone", again.rows.len(), again.slice.path)
         }));
         let mut divided = files::divide(files, &ledger, &again, &mut contents, request.on_change)?;
-        notes.extend(files::known_elsewhere(&divided, &ledger));
         let HeldOriginals { held, left_out } = if anew { HeldOriginals::default() } else { output.originals()? };
         let open = std::mem::take(&mut divided.open);
         let may_grow = request.on_schema_change == OnSchemaChange::Add || output.table().is_none() || anew;
@@ -378,8 +378,11 @@ pub fn over_slices(
     slices: &[OpenSlice],
     writing: &Arc<Writing>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let written =
-        slices.iter().map(|open| Written { slice: open.name.clone(), rows: open.slice.rows(), before: open.before });
+    let written = slices.iter().map(|open| Written {
+        slice: open.name.clone(),
+        only: open.slice.only.clone(),
+        before: open.before.clone(),
+    });
     Ok(Arc::new(WriteShards::new(read_slices(template, slices)?, Arc::clone(writing), written.collect())))
 }
 

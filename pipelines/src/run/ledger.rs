@@ -149,15 +149,69 @@ impl SliceName {
         self.end - self.start
     }
 
-    /// What tells it from other slices: 32 hexadecimal digits for its content, and its rows.
-    pub fn key(&self) -> String {
-        let content = Self { start: 0, end: 0, ..self.clone() };
-        format!("{}.{}.{}", content.earlier_key(), self.start, self.end)
+    /// Whether `other` is of the same content of the same file, and of the same table generation.
+    pub fn is_of_content_of(&self, other: &Self) -> bool {
+        self.generation == other.generation && self.content_key() == other.content_key() && self.path == other.path
     }
 
-    /// The same as earlier versions of asap wrote it, in 32 hexadecimal digits.
-    pub fn earlier_key(&self) -> String {
-        hex(&Sha256::digest(self.to_string()))
+    /// Names its file in paths: 16 hexadecimal digits.
+    pub fn file_key(&self) -> String {
+        file_key(&self.path)
+    }
+
+    /// Names the content of its file in paths: 12 hexadecimal digits.
+    pub fn content_key(&self) -> String {
+        self.version.key(self.file_rows)
+    }
+}
+
+/// Names a file in paths: 16 hexadecimal digits.
+pub fn file_key(path: &str) -> String {
+    hex(&Sha256::digest(path)[..8])
+}
+
+impl FileVersion {
+    /// Names a content of this many rows among those of its file, in paths: 12 hexadecimal digits.
+    pub fn key(&self, file_rows: u64) -> String {
+        hex(&Sha256::digest(format!("{}-{}/{file_rows}", self.size, self.fingerprint))[..6])
+    }
+}
+
+/// What a slice must find in the output when it is committed. What it finds otherwise has been done by another run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Before {
+    /// None of its rows.
+    Open,
+    /// The slice itself, done by this attempt: some of its rejects are tried again.
+    Done(Attempt),
+    /// Its file with another content, named by [`FileVersion::key`], whose rows it replaces.
+    Other(String),
+}
+
+/// In paths, in place of an attempt: no row of the slice was done.
+const OPEN: &str = "000000000000";
+/// In paths, in front of the content that is replaced.
+const REPLACES: char = 'r';
+
+impl fmt::Display for Before {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open => f.write_str(OPEN),
+            Self::Done(attempt) => write!(f, "{attempt}"),
+            Self::Other(content) => write!(f, "{REPLACES}{content}"),
+        }
+    }
+}
+
+impl FromStr for Before {
+    type Err = DataFusionError;
+
+    fn from_str(text: &str) -> Result<Self, DataFusionError> {
+        match (text, text.strip_prefix(REPLACES)) {
+            (OPEN, _) => Ok(Self::Open),
+            (_, Some(content)) => Ok(Self::Other(content.to_string())),
+            _ => Ok(Self::Done(text.parse()?)),
+        }
     }
 }
 
@@ -280,7 +334,7 @@ impl Ledger {
         self.files.iter()
     }
 
-    /// Who did a slice; None if it is not done as exactly this slice.
+    /// The attempt that did a slice; None if it is not done as exactly this slice.
     pub fn attempt_of(&self, slice: &SliceName) -> Option<Attempt> {
         let held = self.files.get(&slice.path).filter(|held| held.version == slice.version)?;
         held.done.get(&slice.start).filter(|(end, _)| *end == slice.end).map(|(_, attempt)| *attempt)

@@ -61,7 +61,7 @@ use crate::paid_answers::spent::Spent;
 pub use estimate::{Estimate, estimate};
 pub use inputs::OtherSnapshot;
 use job::{Effort, Job};
-pub use output::{is_finished, says_finished};
+pub use output::{Superseded, is_finished, says_finished};
 pub use request::{MaxRejects, OnChange, OnSchemaChange, Originals, Part, Request};
 pub use summary::Summary;
 pub use work::TooManyRejects;

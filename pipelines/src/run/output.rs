@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use chrono::Utc;
 use datafusion::arrow::datatypes::Schema;
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use deltalake_core::kernel::Add;
 use futures::TryStreamExt;
 use object_store::path::Path;
@@ -26,14 +26,14 @@ use url::Url;
 use super::design::{Design, HeldOriginals, PIPELINE, PROVENANCE, check_empty, generation, properties, widen};
 use super::identity::Identity;
 use super::inputs::Mark;
-use super::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
+use super::ledger::{ATTEMPT, Attempt, Before, Ledger, SliceName};
 use super::provenance::Provenance;
 use super::receipt::{Counts, Receipt};
 use super::rejects::{Settled, Standing};
 use super::take_back::TakeBack;
 use crate::beside::{beside, join};
 use crate::location;
-use crate::log::{self, Log, store_of};
+use crate::log::{self, Log, State, store_of};
 pub use finished::{is_finished, says_finished};
 
 /// A slice that is written, and what it must find to become done.
@@ -41,8 +41,8 @@ pub use finished::{is_finished, says_finished};
 pub struct Finished {
     /// The slice.
     pub slice: SliceName,
-    /// Who did it before; None if it was open.
-    pub before: Option<Attempt>,
+    /// What the output must hold when it is committed.
+    pub before: Before,
     /// What is to be committed.
     pub receipt: Receipt,
 }
@@ -56,6 +56,18 @@ pub struct Committed {
     pub lost: Vec<SliceName>,
 }
 
+/// Another run began a new table generation while this one was under way.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "another run replaces all rows of {table} (table generation {found}; this run was planned for {planned}): nothing more \
+     of this run is committed. Run the same command again if its rows are still wanted"
+)]
+pub struct Superseded {
+    table: String,
+    planned: u64,
+    found: u64,
+}
+
 /// The tables of a run.
 pub struct Output {
     url: Url,
@@ -63,11 +75,14 @@ pub struct Output {
     table: Option<Log>,
     rejects: Option<Log>,
     ledger: Ledger,
+    /// The table generation that this run was planned for. Every commit compares it with the table's: slices of one
+    /// generation never enter another.
+    generation: u64,
     attempt: Attempt,
     /// What is to be said of the tables that it is made of.
     marks: Vec<Mark>,
-    /// Objects of this attempt that a commit names, or may name.
-    named: HashSet<Path>,
+    /// Whether it is not known what became of a commit: it may name shards of this attempt.
+    in_doubt: bool,
 }
 
 impl Output {
@@ -89,15 +104,17 @@ impl Output {
                 location::display(&url)
             );
         }
+        let generation = table.as_ref().map_or(0, |log| generation(log.state()));
         let mut output = Self {
             url,
             beside,
             table,
             rejects,
             ledger: Ledger::default(),
+            generation,
             attempt: Attempt::new(),
             marks: Vec::new(),
-            named: HashSet::new(),
+            in_doubt: false,
         };
         output.follow();
         Ok(output)
@@ -105,7 +122,7 @@ impl Output {
 
     fn follow(&mut self) {
         if let Some(log) = &self.table {
-            self.ledger.follow(log.state(), generation(log.state()));
+            self.ledger.follow(log.state(), self.generation);
         }
     }
 
@@ -198,11 +215,9 @@ impl Output {
     /// If the store fails; if another run did the same meanwhile.
     pub async fn begin_generation(&mut self, design: &Design) -> Result<()> {
         let Some(log) = &mut self.table else { return Ok(()) };
-        let (url, held) = (&self.url, generation(log.state()));
+        let (url, held) = (&self.url, self.generation);
         log.commit(|state| {
-            if generation(state) != held {
-                return exec_err!("another run has filled {} anew meanwhile: start again", location::display(url));
-            }
+            check_generation(state, held, url)?;
             let now = Utc::now().timestamp_millis();
             let mut metadata = state.with_schema(&design.output)?;
             metadata.partition_columns = design.partition_by.clone();
@@ -213,6 +228,7 @@ impl Output {
             Ok(lines)
         })
         .await?;
+        self.generation += 1;
         self.follow();
         Ok(())
     }
@@ -234,11 +250,12 @@ impl Output {
             let url = self.rejects_url()?;
             self.rejects = Some(Log::create(&url, Arc::clone(&design.rejects), &[], HashMap::new()).await?);
         }
+        let (url, planned) = (&self.url, self.generation);
         if let Some(log) = &mut self.table {
-            widen(log, &design.output, &design.originals).await?;
+            widen(log, &design.output, &design.originals, |state| check_generation(state, planned, url)).await?;
         }
         if let Some(log) = &mut self.rejects {
-            widen(log, &design.rejects, &[]).await?;
+            widen(log, &design.rejects, &[], |_| Ok(())).await?;
         }
         Ok(())
     }
@@ -257,11 +274,12 @@ impl Output {
     ) -> Result<Committed> {
         let has_rejects = finished.iter().any(|slice| !slice.receipt.rejects.is_empty());
         self.prepare(design, has_rejects).await?;
-        self.name(finished.iter().flat_map(|slice| slice.receipt.output.iter().chain(&slice.receipt.rejects)));
         if has_rejects {
-            self.commit_rejects(&finished, info).await?;
+            let committed = self.commit_rejects(&finished, info).await;
+            self.note(committed)?;
         }
-        self.commit_slices(&finished, take_back, info).await
+        let committed = self.commit_slices(&finished, take_back, info).await;
+        self.note(committed)
     }
 
     /// Takes the rows of a file back that has none any more.
@@ -270,7 +288,8 @@ impl Output {
     /// As [`Self::commit`].
     pub async fn take_back(&mut self, path: &str, info: &Value) -> Result<Option<u64>> {
         let mut take_back = TakeBack::new(&self.ledger, path);
-        Ok(self.commit_slices(&[], &mut take_back, info).await?.version)
+        let committed = self.commit_slices(&[], &mut take_back, info).await;
+        Ok(self.note(committed)?.version)
     }
 
     /// Commits slices and what they replace, or, where there are none, only what is taken back.
@@ -282,19 +301,15 @@ impl Output {
     ) -> Result<Committed> {
         loop {
             take_back.find(self.table.as_ref(), self.attempt).await?;
-            self.name(take_back.rewritten());
-            let Self { table: Some(log), ledger, marks, .. } = self else {
+            let Self { table: Some(log), ledger, marks, url, generation, .. } = self else {
                 return exec_err!("there is no table to commit to");
             };
-            let held = ledger.generation;
             let mut lost = Vec::new();
             let mut outdated = false;
             let version = log
                 .commit(|state| {
-                    if generation(state) != held {
-                        return exec_err!("another run fills this output anew meanwhile: nothing of this one is added");
-                    }
-                    ledger.follow(state, held);
+                    check_generation(state, *generation, url)?;
+                    ledger.follow(state, *generation);
                     outdated = take_back.is_outdated(state);
                     if outdated {
                         return Ok(vec![]);
@@ -317,12 +332,6 @@ impl Output {
                 return Ok(Committed { version, lost });
             }
         }
-    }
-
-    /// Remembers what must stay from now on, whatever becomes of the commits.
-    fn name<'a>(&mut self, adds: impl Iterator<Item = &'a Add>) {
-        // Only in the log are paths written as in URLs.
-        self.named.extend(adds.filter_map(|add| Path::parse(&add.path).ok()));
     }
 
     async fn commit_rejects(&mut self, finished: &[Finished], info: &Value) -> Result<()> {
@@ -378,12 +387,11 @@ impl Output {
     /// # Errors
     /// If the store fails.
     pub async fn say_inputs_done(&mut self) -> Result<()> {
-        let Self { table: Some(log), ledger, attempt, marks, .. } = self else { return Ok(()) };
-        let held = ledger.generation;
+        let Self { table: Some(log), attempt, marks, generation: planned, .. } = self else { return Ok(()) };
         log.commit(|state| {
             let now = Utc::now().timestamp_millis();
             let done: Vec<String> = marks.iter().filter_map(|mark| mark.done(state, now)).collect();
-            if done.is_empty() || generation(state) != held {
+            if done.is_empty() || generation(state) != *planned {
                 return Ok(vec![]);
             }
             let info = log::commit_info("WRITE", "Append", now, json!({ "run": attempt.to_string() }));
@@ -408,23 +416,60 @@ impl Output {
         log::check_output(store_of(&self.url)?.as_ref(), &location::display(&self.url)).await
     }
 
-    /// Removes what this attempt wrote and no commit names.
+    /// Deletes the shards of this attempt that the logs do not name: slices that failed, and slices that another run did first.
+    /// After a commit whose outcome is not known nothing is deleted.
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn sweep(&self) -> Result<()> {
+    pub async fn sweep(&mut self) -> Result<()> {
+        if self.in_doubt {
+            return Ok(());
+        }
         let folder = Path::from(format!("{ATTEMPT}{}", self.attempt));
-        for root in [self.url.clone(), self.rejects_url()?] {
+        for (root, log) in [(self.url.clone(), &mut self.table), (join(&self.beside, "rejects/")?, &mut self.rejects)] {
             let store = store_of(&root)?;
             let listed: Vec<_> = match store.list(Some(&folder)).try_collect().await {
                 Err(object_store::Error::NotFound { .. }) => continue,
                 listed => listed?,
             };
-            for object in listed.iter().filter(|object| !self.named.contains(&object.location)) {
+            if listed.is_empty() {
+                continue;
+            }
+            let mut named = HashSet::new();
+            if let Some(log) = log {
+                log.refresh().await?;
+                // Only in the log are paths written as in URLs.
+                let paths = log.state().files.keys().chain(log.state().removed.keys());
+                named.extend(paths.filter_map(|path| Path::from_url_path(path).ok()));
+            }
+            for object in listed.iter().filter(|object| !named.contains(&object.location)) {
                 store.delete(&object.location).await?;
             }
         }
+        self.follow();
         Ok(())
+    }
+
+    /// Remembers if it is not known what became of a commit.
+    fn note<T>(&mut self, committed: Result<T>) -> Result<T> {
+        if let Err(error) = &committed
+            && let DataFusionError::External(cause) = error.find_root()
+            && cause.is::<log::OutcomeUnknown>()
+        {
+            self.in_doubt = true;
+        }
+        committed
+    }
+}
+
+/// Refuses to change a table whose generation is not the one that a run was planned for.
+fn check_generation(state: &State, planned: u64, url: &Url) -> Result<()> {
+    match generation(state) {
+        found if found == planned => Ok(()),
+        found => {
+            let table = location::display(url);
+            Err(DataFusionError::External(Box::new(Superseded { table, planned, found })))
+        }
     }
 }
 
@@ -432,7 +477,7 @@ impl Output {
 fn is_open(ledger: &Ledger, take_back: &TakeBack, finished: &Finished) -> bool {
     let slice = &finished.slice;
     match ledger.file(&slice.path) {
-        _ if finished.before.is_some() => ledger.attempt_of(slice) == finished.before,
+        _ if let Before::Done(before) = finished.before => ledger.attempt_of(slice) == Some(before),
         None => true,
         Some(held) if held.version == slice.version => !held.overlaps(slice.start, slice.end),
         // Another content is there: it goes in the same commit, or this one comes too late.

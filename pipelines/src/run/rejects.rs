@@ -1,133 +1,132 @@
-//! Which shards of the rejects count.
+//! Which shards of the rejects are valid.
 //!
-//! The rejects of a slice are committed before the slice is done, so that no reject is ever missing. Whose they are stands in
-//! the path of a shard: `asap-<attempt>/<generation>-<slice>-<before>/…`. They count if that attempt did the slice. The others
-//! are of an attempt that was killed, or overtaken, or taken back; or of one that is still under way. An attempt can only win
-//! while the slice is as it was when its work began, which is what `before` says: nobody had done it, or the attempt whose
-//! rejects are tried again. Nor can it win once another slice is done that has some of its rows, as runs with other slices
-//! than a run that was killed make them. So it is known, whatever clocks say, which shards will never count.
+//! The rejects of a slice are committed before the slice itself, so that no reject is ever missing. The path of a shard says whose
+//! it is: `asap-<attempt>/<generation>-<file>.<content>.<first row>-<before>/…`. Its rows are valid if that attempt did the
+//! slice that starts at this row. All others belong to an attempt that was killed, overtaken or undone, or to one that still
+//! runs. An attempt can only win while the output holds what it held when the work began, which is what [`Before`] says. So the log
+//! alone decides which shards will never be valid; clocks do not matter.
 
-use std::collections::HashMap;
-use std::ops::Range;
+use std::collections::{HashMap, HashSet};
 
 use object_store::path::Path;
 
-use super::ledger::{ATTEMPT, Attempt, SliceName};
+use super::ledger::{ATTEMPT, Attempt, Before, HeldFile, Ledger, SliceName, file_key};
 use crate::log::{LiveFile, State};
-
-/// In place of an attempt: nobody had done the slice.
-const NOBODY: &str = "000000000000";
 
 /// What an output's log says of slices.
 pub struct Settled {
     generation: u64,
-    /// By the slice's key: who did it, and whether that was taken back.
-    slices: HashMap<String, (Attempt, bool)>,
-    /// By the content's key: the ranges of its rows that are done.
-    done: HashMap<String, Vec<Range<u64>>>,
+    /// By the file's key: its content's key, and what is done of it.
+    files: HashMap<String, (String, HeldFile)>,
+    /// Slices that were done and then undone, each with its attempt.
+    undone: HashSet<(SliceKey, Attempt)>,
 }
 
-/// What a shard of rejects is.
+/// A slice by the keys of its file and its content, and its first row.
+type SliceKey = (String, String, u64);
+
+/// Whether the rows of a shard of rejects are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Its rows are rejects of a slice that is done.
-    Counts,
-    /// Its slice was done without it, or taken back.
+    /// They are rejects of a slice that is done.
+    Valid,
+    /// Its slice was done without it, or undone.
     Stale,
-    /// Its attempt may still be under way.
+    /// Its attempt may still run.
     Open,
 }
 
-/// What the path of a shard says.
+/// What the path of a shard of rejects says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// Whose it is.
+pub struct ShardPath {
+    /// The attempt that wrote it.
     pub attempt: Attempt,
-    /// The generation of the output.
+    /// The table generation of the output.
     pub generation: u64,
-    /// The slice: see [`SliceName::key`].
-    pub slice: String,
-    /// Who had done the slice before; None if nobody had.
-    pub before: Option<Attempt>,
+    /// The file of its slice: [`SliceName::file_key`].
+    pub file: String,
+    /// The content of that file: [`SliceName::content_key`].
+    pub content: String,
+    /// The first row of its slice. Where the slice ends is known when it is done: a run that is stopped cuts it short.
+    pub start: u64,
+    /// What the output held when the work began.
+    pub before: Before,
 }
 
-impl Place {
+impl ShardPath {
     /// The folder of the rejects of a slice.
-    pub fn folder(attempt: Attempt, slice: &SliceName, before: Option<Attempt>) -> Path {
-        let before = before.map_or(NOBODY.to_string(), |before| before.to_string());
-        let inner = format!("{}-{}-{before}", slice.generation, slice.key());
+    pub fn folder(attempt: Attempt, slice: &SliceName, before: &Before) -> Path {
+        let (file, content) = (slice.file_key(), slice.content_key());
+        let inner = format!("{}-{file}.{content}.{}-{before}", slice.generation, slice.start);
         Path::from_iter([format!("{ATTEMPT}{attempt}"), inner])
     }
 
-    /// What the path of a shard says; None if no run wrote it.
-    pub fn of(path: &str) -> Option<Self> {
+    /// Reads the path of a shard; None if no run wrote it.
+    pub fn parse(path: &str) -> Option<Self> {
         let (attempt, rest) = path.strip_prefix(ATTEMPT)?.split_once('/')?;
         let mut parts = rest.split_once('/')?.0.splitn(3, '-');
         let (generation, slice, before) = (parts.next()?, parts.next()?, parts.next()?);
-        let before = if before == NOBODY { None } else { Some(before.parse().ok()?) };
+        let mut slice = slice.splitn(3, '.');
         Some(Self {
             attempt: attempt.parse().ok()?,
             generation: generation.parse().ok()?,
-            slice: slice.to_string(),
-            before,
+            file: slice.next()?.to_string(),
+            content: slice.next()?.to_string(),
+            start: slice.next()?.parse().ok()?,
+            before: before.parse().ok()?,
         })
     }
 
-    /// The content of the slice and its rows; None where an earlier asap wrote the shard.
-    fn rows(&self) -> Option<(&str, Range<u64>)> {
-        let (content, rows) = self.slice.split_once('.')?;
-        let (start, end) = rows.split_once('.')?;
-        Some((content, start.parse().ok()?..end.parse().ok()?))
+    /// Whether it holds rejects of a slice that this attempt did.
+    pub fn is_of(&self, slice: &SliceName, attempt: Attempt) -> bool {
+        self.attempt == attempt
+            && self.start == slice.start
+            && self.content == slice.content_key()
+            && self.file == slice.file_key()
     }
 }
 
 impl Settled {
-    /// What the log of an output says.
+    /// Reads the log of an output.
     pub fn of(state: &State, generation: u64) -> Self {
-        let mut settled = Self { generation, slices: HashMap::new(), done: HashMap::new() };
-        for found in state.transactions.values() {
-            let Ok(slice) = found.app_id.parse::<SliceName>() else { continue };
-            if slice.generation == generation {
-                settled.add(&slice, found.version);
-            }
-        }
-        settled
+        let mut ledger = Ledger::default();
+        ledger.follow(state, generation);
+        let held = |(path, held): (&String, &HeldFile)| (file_key(path), (held.version.key(held.rows), held.clone()));
+        let files = ledger.files().map(held).collect();
+        let undone = state.transactions.values().filter_map(|found| {
+            let slice = found.app_id.parse::<SliceName>().ok().filter(|slice| slice.generation == generation)?;
+            let is_undone = Attempt::of(found.version).is_none();
+            let key = (slice.file_key(), slice.content_key(), slice.start);
+            is_undone.then(|| (key, Attempt::taken_back_by(found.version)))
+        });
+        Self { generation, files, undone: undone.collect() }
     }
 
-    /// What a transaction of this version says of a slice.
-    fn add(&mut self, slice: &SliceName, version: i64) {
-        let done = Attempt::of(version);
-        let said = (done.unwrap_or(Attempt::taken_back_by(version)), done.is_none());
-        let key = slice.key();
-        if let Some((content, _)) = key.split_once('.').filter(|_| done.is_some()) {
-            self.done.entry(content.to_string()).or_default().push(slice.start..slice.end);
-        }
-        self.slices.insert(slice.earlier_key(), said);
-        self.slices.insert(key, said);
-    }
-
-    /// Whether a slice is done that has some of a shard's rows.
-    fn has_rows_of(&self, place: &Place) -> bool {
-        let Some((content, rows)) = place.rows() else { return false };
-        let done = self.done.get(content).into_iter().flatten();
-        done.into_iter().any(|done| done.start < rows.end && rows.start < done.end)
-    }
-
-    /// What a shard is.
+    /// Whether the rows of a shard are valid.
     pub fn standing(&self, shard: &LiveFile) -> Standing {
-        let Some(place) = Place::of(&shard.path) else { return Standing::Stale };
-        if place.generation != self.generation {
-            // One that is ahead of us is of a run that has begun anew since.
-            return if place.generation > self.generation { Standing::Open } else { Standing::Stale };
+        let Some(path) = ShardPath::parse(&shard.path) else { return Standing::Stale };
+        if path.generation != self.generation {
+            // A run has begun a newer generation since the log was read.
+            return if path.generation > self.generation { Standing::Open } else { Standing::Stale };
         }
-        match self.slices.get(&place.slice) {
-            Some((done, false)) if *done == place.attempt => Standing::Counts,
-            Some((done, false)) if place.before == Some(*done) => Standing::Open,
-            Some((_, false)) => Standing::Stale,
-            Some((gone, true)) if *gone == place.attempt => Standing::Stale,
-            Some((_, true)) | None if place.before.is_none() && !self.has_rows_of(&place) => Standing::Open,
-            Some((_, true)) | None => Standing::Stale,
-        }
+        let is_undone = self.undone.contains(&((path.file.clone(), path.content.clone(), path.start), path.attempt));
+        let may_win = match (&path.before, self.files.get(&path.file)) {
+            (Before::Done(_), None) => false,
+            (_, None) => !is_undone,
+            (before, Some((content, held))) if *content == path.content => {
+                let done = held.done.get(&path.start).map(|(_, attempt)| *attempt);
+                if done == Some(path.attempt) {
+                    return Standing::Valid;
+                }
+                match before {
+                    Before::Done(before) => done == Some(*before),
+                    _ => !is_undone && !held.overlaps(path.start, path.start + 1),
+                }
+            }
+            (Before::Other(replaced), Some((content, _))) => replaced == content && !is_undone,
+            (_, Some(_)) => false,
+        };
+        if may_win { Standing::Open } else { Standing::Stale }
     }
 }
 
@@ -136,69 +135,89 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::log::Transaction;
     use crate::run::ledger::FileVersion;
 
-    fn slice() -> SliceName {
-        let version = FileVersion { size: 7, fingerprint: "x".to_string() };
-        SliceName { generation: 2, version, file_rows: 9, start: 0, end: 9, path: "a.parquet".to_string() }
+    fn slice_of(fingerprint: &str, start: u64, end: u64) -> SliceName {
+        let version = FileVersion { size: 7, fingerprint: fingerprint.to_string() };
+        SliceName { generation: 2, version, file_rows: 9, start, end, path: "a.parquet".to_string() }
     }
 
-    fn shard(attempt: Attempt, before: Option<Attempt>) -> LiveFile {
-        let path = format!("{}/part-0.parquet", Place::folder(attempt, &slice(), before));
+    fn shard(attempt: Attempt, slice: &SliceName, before: &Before) -> LiveFile {
+        let path = format!("{}/part-0.parquet", ShardPath::folder(attempt, slice, before));
         let file = json!({ "path": path, "size": 1, "modificationTime": 0, "dataChange": true });
         serde_json::from_value(file).unwrap()
     }
 
-    #[test]
-    fn a_path_says_whose_a_shard_is() {
-        let (one, two) = (Attempt::new(), Attempt::new());
-        let place = Place::of(&shard(one, Some(two)).path).unwrap();
-        assert_eq!((place.attempt, place.before, place.generation), (one, Some(two), 2));
-        assert_eq!(place.slice, slice().key());
-        assert_eq!(place.rows().map(|(_, rows)| rows), Some(0..9));
-        assert_eq!(Place::of("part-0.parquet"), None);
+    fn settled(said: &[(&SliceName, i64)]) -> Settled {
+        let transaction = |(slice, version): &(&SliceName, i64)| {
+            let said = json!({ "appId": slice.to_string(), "version": version });
+            (slice.to_string(), serde_json::from_value::<Transaction>(said).unwrap())
+        };
+        let state = State { transactions: said.iter().map(transaction).collect(), ..State::default() };
+        Settled::of(&state, 2)
     }
 
     #[test]
-    fn a_shard_counts_for_the_attempt_that_won() {
+    fn a_path_says_whose_a_shard_is() {
+        let slice = slice_of("x", 3, 9);
+        for before in [Before::Open, Before::Done(Attempt::new()), Before::Other(slice.content_key())] {
+            let attempt = Attempt::new();
+            let path = ShardPath::parse(&shard(attempt, &slice, &before).path).unwrap();
+            assert_eq!((path.attempt, path.generation, path.start), (attempt, 2, 3));
+            assert!(path.is_of(&slice, attempt) && !path.is_of(&slice, Attempt::new()));
+            assert_eq!(path.before, before);
+        }
+        assert_eq!(ShardPath::parse("part-0.parquet"), None);
+    }
+
+    #[test]
+    fn a_shard_is_valid_for_the_attempt_that_won() {
         let [one, two, three] = [Attempt::new(), Attempt::new(), Attempt::new()];
-        let with = |said: Option<(Attempt, bool)>| {
-            let mut settled = Settled { generation: 2, slices: HashMap::new(), done: HashMap::new() };
-            if let Some((attempt, is_gone)) = said {
-                settled.add(&slice(), if is_gone { attempt.taken_back() } else { attempt.done() });
-            }
-            settled
+        let whole = slice_of("x", 0, 9);
+        let standing = |said: &[(&SliceName, i64)], attempt, before: Before| {
+            settled(said).standing(&shard(attempt, &whole, &before))
         };
-        let open = with(None);
-        assert_eq!(open.standing(&shard(one, None)), Standing::Open);
-        let done = with(Some((one, false)));
-        assert_eq!(done.standing(&shard(one, None)), Standing::Counts);
-        assert_eq!(done.standing(&shard(two, None)), Standing::Stale);
-        assert_eq!(done.standing(&shard(two, Some(one))), Standing::Open);
-        assert_eq!(done.standing(&shard(two, Some(three))), Standing::Stale);
-        let again = with(Some((two, false)));
-        assert_eq!(again.standing(&shard(one, None)), Standing::Stale);
-        assert_eq!(again.standing(&shard(two, Some(one))), Standing::Counts);
-        let taken_back = with(Some((one, true)));
-        assert_eq!(taken_back.standing(&shard(one, None)), Standing::Stale);
-        assert_eq!(taken_back.standing(&shard(two, None)), Standing::Open);
-        // Of a run with other slices: rows that are done are not done again.
-        let of = |start, end| {
-            let cut = SliceName { start, end, ..slice() };
-            let mut settled = with(None);
-            settled.add(&cut, two.done());
-            settled.standing(&shard(one, None))
-        };
-        assert_eq!(
-            [of(4, 6), of(0, 1), of(8, 20), of(9, 20)],
-            [Standing::Stale, Standing::Stale, Standing::Stale, Standing::Open]
-        );
-        // As an earlier asap wrote it.
-        let path = format!("asap-{one}/2-{}-000000000000/part-0.parquet", slice().earlier_key());
-        let earlier =
-            serde_json::from_value(json!({ "path": path, "size": 1, "modificationTime": 0, "dataChange": true }));
-        assert_eq!(done.standing(&earlier.unwrap()), Standing::Counts);
-        let anew = Settled { generation: 3, ..done };
-        assert_eq!(anew.standing(&shard(one, None)), Standing::Stale);
+        use Standing::{Open, Stale, Valid};
+        assert_eq!(standing(&[], one, Before::Open), Open);
+        let done = [(&whole, one.done())];
+        assert_eq!(standing(&done, one, Before::Open), Valid);
+        assert_eq!(standing(&done, two, Before::Open), Stale);
+        assert_eq!(standing(&done, two, Before::Done(one)), Open);
+        assert_eq!(standing(&done, two, Before::Done(three)), Stale);
+        let again = [(&whole, two.done())];
+        assert_eq!(standing(&again, one, Before::Open), Stale);
+        assert_eq!(standing(&again, two, Before::Done(one)), Valid);
+        let undone = [(&whole, one.taken_back())];
+        assert_eq!(standing(&undone, one, Before::Open), Stale);
+        assert_eq!(standing(&undone, two, Before::Open), Open);
+        let of_older = settled(&done);
+        assert_eq!(Settled { generation: 3, ..of_older }.standing(&shard(one, &whole, &Before::Open)), Stale);
+    }
+
+    #[test]
+    fn a_slice_that_was_cut_short_keeps_its_rejects() {
+        let [one, two] = [Attempt::new(), Attempt::new()];
+        let (whole, first, second) = (slice_of("x", 0, 9), slice_of("x", 0, 4), slice_of("x", 4, 9));
+        let of = |said: &[(&SliceName, i64)]| settled(said).standing(&shard(one, &whole, &Before::Open));
+        assert_eq!(of(&[(&first, one.done())]), Standing::Valid);
+        // Its first row is what an attempt must win.
+        assert_eq!(of(&[(&second, two.done())]), Standing::Open);
+        assert_eq!(of(&[(&second, two.done()), (&first, two.done())]), Standing::Stale);
+    }
+
+    #[test]
+    fn a_shard_of_a_content_that_was_replaced_is_stale() {
+        let [one, two] = [Attempt::new(), Attempt::new()];
+        let [first, second, third] = ["x", "y", "z"].map(|content| slice_of(content, 0, 9));
+        let done = settled(&[(&second, two.done())]);
+        // Of a run that was killed before its file was replaced.
+        assert_eq!(done.standing(&shard(one, &first, &Before::Open)), Standing::Stale);
+        // Of one that replaces what is there, and of one that would replace what is there no longer.
+        assert_eq!(done.standing(&shard(one, &third, &Before::Other(second.content_key()))), Standing::Open);
+        assert_eq!(done.standing(&shard(one, &third, &Before::Other(first.content_key()))), Standing::Stale);
+        // The old content came back after the new one was done.
+        let returned = settled(&[(&second, two.done()), (&third, one.taken_back())]);
+        assert_eq!(returned.standing(&shard(one, &third, &Before::Other(second.content_key()))), Standing::Stale);
     }
 }

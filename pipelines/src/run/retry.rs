@@ -14,9 +14,9 @@ use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use deltalake_core::kernel::Add;
 use object_store::ObjectStoreExt;
 
-use super::ledger::{Attempt, RetriedSlice, SliceName};
+use super::ledger::{Attempt, Before, RetriedSlice, SliceName};
 use super::output::Output;
-use super::rejects::{Place, Settled, Standing};
+use super::rejects::{Settled, ShardPath, Standing};
 use super::shards::{Layout, SHARD_BYTES, Shards};
 use crate::log::{LiveFile, Log};
 
@@ -28,12 +28,11 @@ pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSli
     let (Some(table), Some(rejects)) = (output.table(), output.rejects()) else { return Ok(vec![]) };
     let settled = Settled::of(table.state(), output.ledger().generation);
     let slices = output.ledger().files().flat_map(|(path, _)| output.ledger().slices(path));
-    let keys =
-        |(slice, by): (SliceName, Attempt)| [slice.key(), slice.earlier_key()].map(|key| (key, (slice.clone(), by)));
-    let slices: HashMap<String, (SliceName, Attempt)> = slices.flat_map(keys).collect();
-    let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    for shard in rejects.state().files.values().filter(|shard| settled.standing(shard) == Standing::Counts) {
-        let Some(place) = Place::of(&shard.path) else { continue };
+    let key = |slice: &SliceName| (slice.file_key(), slice.start);
+    let slices: HashMap<_, (SliceName, Attempt)> = slices.map(|(slice, by)| (key(&slice), (slice, by))).collect();
+    let mut found: BTreeMap<(String, u64), Vec<u64>> = BTreeMap::new();
+    for shard in rejects.state().files.values().filter(|shard| settled.standing(shard) == Standing::Valid) {
+        let Some(path) = ShardPath::parse(&shard.path) else { continue };
         for batch in read(rejects, shard).await? {
             let batch = batch?;
             let status = batch.column_by_name("status").and_then(|column| column.as_string_opt::<i32>().cloned());
@@ -41,7 +40,7 @@ pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSli
             let is_asked = |status: &str| statuses.is_empty() || statuses.iter().any(|asked| asked == status);
             for (row, status) in numbers(&batch)?.iter().zip(status.iter()) {
                 if is_asked(status.unwrap_or_default()) {
-                    found.entry(place.slice.clone()).or_default().push(*row);
+                    found.entry((path.file.clone(), path.start)).or_default().push(*row);
                 }
             }
         }
@@ -61,14 +60,11 @@ pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSli
 pub async fn carry(output: &Output, slice: &SliceName, before: Attempt, tried: &[u64]) -> Result<Vec<Add>> {
     let Some(rejects) = output.rejects() else { return Ok(vec![]) };
     let tried: HashSet<u64> = tried.iter().copied().collect();
-    let folder = Place::folder(output.attempt(), slice, Some(before));
+    let folder = ShardPath::folder(output.attempt(), slice, &Before::Done(before));
     let schema = Arc::new(rejects.state().schema()?);
     let layout = Layout { schema: Arc::clone(&schema), partition_by: vec![], shard_bytes: SHARD_BYTES };
     let mut shards = Shards::begin(Arc::clone(rejects.store()), folder, layout)?;
-    let is_theirs = |shard: &&LiveFile| {
-        let keys = [slice.key(), slice.earlier_key()];
-        Place::of(&shard.path).is_some_and(|place| place.attempt == before && keys.contains(&place.slice))
-    };
+    let is_theirs = |shard: &&LiveFile| ShardPath::parse(&shard.path).is_some_and(|path| path.is_of(slice, before));
     for shard in rejects.state().files.values().filter(is_theirs) {
         for batch in read(rejects, shard).await? {
             let batch = batch?;

@@ -75,11 +75,6 @@ impl TakeBack {
         Ok(())
     }
 
-    /// The shards that hold what else was in those that go.
-    pub fn rewritten(&self) -> impl Iterator<Item = &Add> {
-        self.found.iter().flat_map(|found| &found.rewritten)
-    }
-
     /// Whether another writer has moved the rows since they were found.
     pub fn is_outdated(&self, state: &State) -> bool {
         let removed = self.found.iter().flat_map(|found| &found.removed);

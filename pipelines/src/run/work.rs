@@ -19,6 +19,7 @@ use super::Observer;
 use super::design::Design;
 use super::files::OpenSlice;
 use super::job::{Job, over_slices};
+use super::ledger::{Before, SliceName};
 use super::output::Finished;
 use super::progress::{Progress, Reached};
 use super::receipt::Receipt;
@@ -28,11 +29,14 @@ use super::summary::Summary;
 use super::take_back::TakeBack;
 use super::write_shards::Writing;
 use crate::corpus::FileFailure;
+use crate::stopping::Stopping;
 
 /// How often it is looked how far the slices are.
 const TICK: Duration = Duration::from_millis(200);
-/// How much of the time that a run has to end is spent on waiting for its slices; the rest is for what they leave.
-const WAITING: f64 = 0.6;
+/// How much of the grace period the rows that were read may take, ...
+const DRAINING: f64 = 0.5;
+/// ... and how much the writing of what is finished. The rest is for commits and for answers to calls that were sent.
+const CUTTING: f64 = 0.2;
 
 /// More rows were rejected than the run may have.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +72,7 @@ pub struct Work<'a> {
     /// All slices are one statement to the language model.
     _statement: Arc<Statement>,
     progress: Arc<Progress>,
+    stopping: Arc<Stopping>,
     /// Slices that were not begun, the first last.
     waiting: Vec<OpenSlice>,
     template: Option<(usize, Arc<dyn ExecutionPlan>)>,
@@ -97,11 +102,12 @@ impl<'a> Work<'a> {
         waiting.reverse();
         let first = waiting.last().map_or(0, |slice| slice.group);
         let mut replaced = HashMap::new();
-        for slice in waiting.iter().filter(|slice| slice.replaces) {
+        for slice in waiting.iter().filter(|slice| slice.replaces()) {
             *replaced.entry(slice.name.path.clone()).or_default() += 1;
         }
-        let progress = Arc::new(Progress::default());
+        let (progress, stopping) = (Arc::new(Progress::default()), Arc::new(Stopping::default()));
         job.context.state_ref().write().config_mut().set_extension(Arc::clone(&progress));
+        job.context.state_ref().write().config_mut().set_extension(Arc::clone(&stopping));
         let context = job.context.task_ctx();
         Self {
             _statement: job.llm.statement(&context),
@@ -112,6 +118,7 @@ impl<'a> Work<'a> {
             design,
             writing: Arc::new(writing),
             progress,
+            stopping,
             waiting,
             template: Some((first, template)),
             running: JoinSet::new(),
@@ -158,7 +165,9 @@ impl<'a> Work<'a> {
         stop: &mut (impl Future<Output = ()> + Unpin),
     ) -> Result<bool> {
         let mut tick = tokio::time::interval(TICK);
+        let grace = self.request.grace;
         let mut deadline: Option<tokio::time::Instant> = None;
+        let mut is_cut = false;
         loop {
             while deadline.is_none() && self.has_room() && !self.waiting.is_empty() {
                 self.begin_next().await?;
@@ -179,11 +188,17 @@ impl<'a> Work<'a> {
                 }
                 _ = tick.tick() => self.look(observer)?,
                 () = &mut *stop, if deadline.is_none() => {
-                    deadline = Some(tokio::time::Instant::now() + self.request.grace.mul_f64(WAITING));
+                    self.stopping.drain();
+                    deadline = Some(tokio::time::Instant::now() + grace.mul_f64(DRAINING));
                 }
                 () = at_deadline => {
-                    summary.slices_left += self.running.len() as u64;
-                    return Ok(true);
+                    if is_cut {
+                        summary.slices_left += self.running.len() as u64;
+                        return Ok(true);
+                    }
+                    is_cut = true;
+                    self.stopping.cut();
+                    deadline = Some(tokio::time::Instant::now() + grace.mul_f64(CUTTING));
                 }
             }
             self.look(observer)?;
@@ -244,7 +259,7 @@ impl<'a> Work<'a> {
                     tracing::info!(file = path, error = failure.error, "file failed");
                     summary.files_failed.push(failure.clone());
                 }
-                if open.replaces {
+                if open.replaces() {
                     self.finished.retain(|finished| finished.slice.path != path);
                 }
                 return Ok(());
@@ -254,23 +269,33 @@ impl<'a> Work<'a> {
         if let Some(error) = self.job.llm.budget_refusal() {
             return super::budget_is_spent(&error, self.job.llm.usage());
         }
-        if let (Some(before), Some(tried)) = (open.before, &open.slice.only) {
-            receipt.rejects.extend(retry::carry(&self.job.output, &open.name, before, tried).await?);
-        }
-        if let Some(left) = self.replaced.get_mut(&path) {
-            *left -= 1;
+        let slice = receipt.slice.parse::<SliceName>()?;
+        let is_whole = slice == open.name;
+        if let Before::Done(before) = open.before
+            && let Some(tried) = open.slice.only.as_ref().filter(|_| is_whole)
+        {
+            receipt.rejects.extend(retry::carry(&self.job.output, &slice, before, tried).await?);
         }
         let Receipt { counts, .. } = &receipt;
         tracing::info!(
-            slice = %open.name,
+            %slice,
             rows_in = counts.rows_in,
             rows_out = counts.rows_out,
             rows_rejected = counts.rows_rejected,
             rows_filtered = counts.rows_filtered,
             "slice is written"
         );
-        if !(open.replaces && self.failed.contains(&path)) {
-            self.finished.push(Finished { slice: open.name, before: open.before, receipt });
+        if !is_whole {
+            // The run is being stopped, and the rest is open.
+            summary.slices_left += 1;
+            if slice.rows() == 0 || matches!(open.before, Before::Done(_)) {
+                return Ok(());
+            }
+        } else if let Some(left) = self.replaced.get_mut(&path) {
+            *left -= 1;
+        }
+        if !(open.replaces() && self.failed.contains(&path)) {
+            self.finished.push(Finished { slice, before: open.before, receipt });
         }
         Ok(())
     }

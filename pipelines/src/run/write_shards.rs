@@ -22,14 +22,15 @@ use url::Url;
 use asap_udfs::call_metrics::CallMetrics;
 use asap_udfs::plan::FenceExec;
 
-use super::ledger::{ATTEMPT, Attempt, SliceName};
+use super::ledger::{ATTEMPT, Attempt, Before, SliceName};
 use super::progress::Progress;
 use super::receipt::Receipt;
-use super::rejects::Place;
+use super::rejects::ShardPath;
 use super::rows::Rows;
 use super::shards::{Layout, Shards};
 use crate::corpus::ReadSlices;
 use crate::log::store_of;
+use crate::stopping::Stopping;
 
 /// The metrics by which a fence counts calls to language models.
 const USAGE: [&str; 6] = ["calls", "cache_hits", "retries", "failed", "tokens_in", "tokens_out"];
@@ -58,10 +59,33 @@ pub struct Writing {
 pub struct Written {
     /// The slice.
     pub slice: SliceName,
+    /// Which of its rows are read, ascending; None: all.
+    pub only: Option<Arc<[u64]>>,
+    /// What the output must hold when it is committed.
+    pub before: Before,
+}
+
+impl Written {
     /// How many of its rows are read.
-    pub rows: u64,
-    /// Who did it before; None if nobody did.
-    pub before: Option<Attempt>,
+    fn rows(&self) -> u64 {
+        self.only.as_ref().map_or(self.slice.rows(), |only| only.len() as u64)
+    }
+
+    /// How many of the rows that are read lie before `end`.
+    fn rows_before(&self, end: u64) -> u64 {
+        let among = |only: &Arc<[u64]>| only.partition_point(|row| *row < end) as u64;
+        self.only.as_ref().map_or(end - self.slice.start, among)
+    }
+
+    /// The row after the first `rows` that are read.
+    fn end_after(&self, rows: u64) -> u64 {
+        match &self.only {
+            _ if rows == self.rows() => self.slice.end,
+            _ if rows == 0 => self.slice.start,
+            Some(only) => only[rows as usize],
+            None => self.slice.start + rows,
+        }
+    }
 }
 
 /// Writes the partitions of its input, which are slices, and returns a receipt for each.
@@ -85,16 +109,6 @@ impl WriteShards {
             Boundedness::Bounded,
         );
         Self { input, writing, slices, properties: Arc::new(properties) }
-    }
-
-    /// Where and how rows are written.
-    pub fn writing(&self) -> &Arc<Writing> {
-        &self.writing
-    }
-
-    /// The slice of each partition.
-    pub fn slices(&self) -> &Arc<[Written]> {
-        &self.slices
     }
 }
 
@@ -140,16 +154,32 @@ impl ExecutionPlan for WriteShards {
             );
         };
         let progress = context.session_config().get_extension::<Progress>().unwrap_or_default();
+        let stopping = context.session_config().get_extension::<Stopping>().unwrap_or_default();
         let rows = self.input.execute(partition, context)?;
         let (input, writing, schema) = (Arc::clone(&self.input), Arc::clone(&self.writing), self.schema());
         let receipt = async move {
-            let receipt = write(rows, &writing, &written, &progress).await?;
-            let receipt = account(input.as_ref(), partition, written.rows, receipt)?;
+            let receipt = write(rows, &writing, &written, &progress, &stopping).await?;
+            let receipt = account(input.as_ref(), partition, &written, receipt)?;
             let columns = vec![Arc::new(StringArray::from(vec![receipt.encode()?])) as _];
             Ok(RecordBatch::try_new(schema, columns)?)
         };
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), futures::stream::once(receipt))))
     }
+}
+
+/// A slice whose rows are in shards: all of them, or the first ones if the run was stopped.
+struct Ended {
+    receipt: Receipt,
+    /// The last row that came, and the first that did not, if the run stopped waiting for others.
+    cut: Option<Cut>,
+}
+
+/// How far a slice was when the run stopped waiting for its rows.
+struct Cut {
+    /// The row after the last that came.
+    after_last: u64,
+    /// The first row that did not come.
+    first_missing: u64,
 }
 
 /// Takes the rows of a slice to shards.
@@ -158,16 +188,23 @@ async fn write(
     writing: &Writing,
     written: &Written,
     progress: &Progress,
-) -> Result<Receipt> {
+    stopping: &Stopping,
+) -> Result<Ended> {
     let slice = &written.slice;
     let folder = Path::from(format!("{ATTEMPT}{}", writing.attempt));
-    let reject_folder = Place::folder(writing.attempt, slice, written.before);
+    let reject_folder = ShardPath::folder(writing.attempt, slice, &written.before);
     let mut output = Shards::begin(store_of(&writing.output)?, folder, writing.output_layout.clone())?;
     let mut rejects = Shards::begin(store_of(&writing.rejects)?, reject_folder, writing.rejects_layout.clone())?;
-    let mut receipt = Receipt { slice: slice.to_string(), ..Receipt::default() };
+    let mut receipt = Receipt::default();
     let mut seen = Seen::new(slice);
     let mut seconds = 0.0;
-    while let Some(batch) = rows.next().await.transpose()? {
+    let is_cut = loop {
+        let batch = tokio::select! {
+            biased;
+            batch = rows.next() => batch,
+            () = stopping.until_cut() => break true,
+        };
+        let Some(batch) = batch.transpose()? else { break false };
         let started = Instant::now();
         seen.take(&batch)?;
         let divided = writing.rows.divide(&batch)?;
@@ -179,12 +216,14 @@ async fn write(
         seconds += started.elapsed().as_secs_f64();
         let tokens = receipt.counts.tokens_in.unwrap_or(0) - tokens_before;
         progress.advance(batch.num_rows() as u64, divided.rejects.num_rows() as u64, tokens);
-    }
+    };
+    // What is still inside the models is given up.
+    drop(rows);
     let started = Instant::now();
     receipt.output = output.finish().await?;
     receipt.rejects = rejects.finish().await?;
     receipt.seconds.insert("write".to_string(), seconds + started.elapsed().as_secs_f64());
-    Ok(receipt)
+    Ok(Ended { receipt, cut: is_cut.then(|| seen.cut(written)) })
 }
 
 fn count_rejects(rejects: &RecordBatch, fail: bool, receipt: &mut Receipt) -> Result<()> {
@@ -228,33 +267,50 @@ impl<'a> Seen<'a> {
         }
         Ok(())
     }
+
+    fn cut(&self, written: &Written) -> Cut {
+        let start = self.slice.start;
+        let last = self.rows.iter().rposition(|seen| *seen).map(|at| start + at as u64);
+        let missing = |row: &u64| !self.rows[(row - start) as usize];
+        let first_missing = match &written.only {
+            Some(only) => only.iter().copied().find(missing),
+            None => (start..self.slice.end).find(missing),
+        };
+        Cut { after_last: last.map_or(start, |last| last + 1), first_missing: first_missing.unwrap_or(self.slice.end) }
+    }
 }
 
-/// Every row that was read is in the output, in the rejects, or was filtered, each counted where it happens.
-fn account(plan: &dyn ExecutionPlan, partition: usize, expected: u64, mut receipt: Receipt) -> Result<Receipt> {
+/// Every row that was read is in the output, in the rejects, or was filtered, each counted where it happens. The receipt names
+/// the rows that it is for: those of the slice, or the first ones if the run was stopped.
+fn account(plan: &dyn ExecutionPlan, partition: usize, written: &Written, ended: Ended) -> Result<Receipt> {
+    let Ended { mut receipt, cut } = ended;
     let mut found = Found::default();
     found.visit(plan, partition);
-    let counts = &mut receipt.counts;
-    match found.read {
-        Some(read) if read != expected => {
-            return exec_err!("{} has {expected} rows, of which {read} were read", receipt.slice);
+    let (out, rejected) = (receipt.counts.rows_out, receipt.counts.rows_rejected);
+    let (rows, end, filtered) = match (cut, found.read) {
+        // Operators keep the order of rows, so all rows before the last one came or were filtered.
+        (Some(Cut { after_last, first_missing }), _) => {
+            let end = if found.filters { after_last } else { first_missing };
+            let rows = written.rows_before(end);
+            (rows, end, rows.saturating_sub(out + rejected))
         }
         // A WHERE that is never true leaves nothing to read.
-        None => found.filtered = expected,
-        Some(_) => {}
-    }
-    counts.rows_in = expected;
-    counts.rows_filtered = found.filtered;
-    let (known, out, rejected) =
-        (found.filtered + counts.rows_out + counts.rows_rejected, counts.rows_out, counts.rows_rejected);
-    if known != expected {
+        (None, None) => (written.rows(), written.slice.end, written.rows()),
+        (None, Some(read)) if read > written.rows() => {
+            return exec_err!("{} has {} rows, of which {read} were read", written.slice, written.rows());
+        }
+        (None, Some(read)) => (read, written.end_after(read), found.filtered),
+    };
+    if filtered + out + rejected != rows {
         return exec_err!(
-            "{expected} rows of {} were read, but {out} are in the output, {rejected} rejected and {} filtered: rows were \
+            "{rows} rows of {} were read, but {out} are in the output, {rejected} rejected and {filtered} filtered: rows were \
              lost or doubled, nothing of the slice is committed",
-            receipt.slice,
-            found.filtered
+            written.slice
         );
     }
+    receipt.slice = SliceName { end, ..written.slice.clone() }.to_string();
+    receipt.counts.rows_in = rows;
+    receipt.counts.rows_filtered = filtered;
     receipt.usage = found.usage;
     receipt.seconds.insert("read".to_string(), found.reading);
     receipt.seconds.insert("compute".to_string(), found.computing);
@@ -268,6 +324,8 @@ fn account(plan: &dyn ExecutionPlan, partition: usize, expected: u64, mut receip
 #[derive(Default)]
 struct Found {
     read: Option<u64>,
+    /// Whether rows are filtered, and how many were.
+    filters: bool,
     filtered: u64,
     usage: std::collections::BTreeMap<String, u64>,
     reading: f64,
@@ -285,6 +343,7 @@ impl Found {
             return;
         }
         if plan.downcast_ref::<FilterExec>().is_some() {
+            self.filters = true;
             let before: u64 = plan.children().iter().map(|child| rows_of(child.as_ref(), partition)).sum();
             self.filtered += before.saturating_sub(rows_of(plan, partition));
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::lake::place::{File, Place, Running, had_nothing_to_do, wait_until};
 use crate::support::proxy::{Action, Gate, RequestHead};
-use crate::support::table::{REJECTS, log};
+use crate::support::table::{REJECTS, live_files, log};
 
 const A: File = ("a.parquet", 1..=7, "step");
 const B: File = ("b.parquet", 11..=17, "step");
@@ -358,4 +358,91 @@ fn a_first_run_that_died_before_the_commit_of_its_output_leaves_nothing_that_cou
     place.proxy().calm();
     place.run(&[]).ok();
     place.holds(&[A]);
+}
+
+/// The pipeline of [`Place`], with chains in capitals.
+const NEW: &str = "SELECT source, id, upper(cot) AS cot, status, error FROM corpus WHERE id NOT LIKE '%7'";
+
+/// Small slices, each committed when it is finished.
+const SLICES: [&str; 4] = ["--slice-rows", "3", "--commit-every", "0s"];
+
+#[test]
+fn a_run_that_meets_a_new_table_generation_commits_nothing_to_it() {
+    for replaces in [false, true] {
+        let place = Place::s3();
+        place.put(A);
+        if replaces {
+            place.run(&[]).ok();
+        }
+        let (gate, own) = (Gate::new(), std::sync::Mutex::new(None));
+        let held = gate.clone();
+        // Holds the first look of a run at the log after its own commit.
+        place.proxy().follow(move |head| {
+            let mut own = own.lock().unwrap();
+            if own.is_none() && head.commits_rows("out") {
+                *own = Some(head.path.clone());
+            } else if head.method == "GET" && own.as_deref() == Some(&head.path) {
+                *own = Some(String::new());
+                return Action::Hold(held.clone());
+            }
+            Action::Pass
+        });
+        let more = if replaces { &["--new-generation"][..] } else { &[] };
+        let mut old = place.start(&[&SLICES[..], more].concat());
+        old.wait_until("a look at its own commit", || gate.held() == 1);
+        std::fs::write(place.workplace.path("mine.sql"), NEW).unwrap();
+        place.run(&[&SLICES[..], &["--new-generation"]].concat()).ok();
+        gate.open();
+        let old = old.finish();
+        assert!(old.code == 4 && old.stderr.contains("another run replaces all rows"), "{}: {}", old.code, old.stderr);
+        place.holds_chains(&["STEP 1", "STEP 2", "STEP 3", "STEP 4", "STEP 6"]);
+        had_nothing_to_do(&place.run(&[]));
+        place.execute(&["verify", &place.location("out")]).ok();
+    }
+}
+
+#[test]
+fn a_new_table_generation_that_was_planned_for_an_older_one_is_refused() {
+    let place = Place::s3();
+    place.put(A);
+    place.run(&[]).ok();
+    let gate = Gate::new();
+    place.proxy().fault(1, |head| head.lists("in"), Action::Hold(gate.clone()));
+    let mut late = place.start(&["--new-generation"]);
+    late.wait_until("its listing of the input", || gate.held() == 1);
+    place.run(&["--new-generation"]).ok();
+    gate.open();
+    let late = late.finish();
+    assert!(late.code == 4 && late.stderr.contains("this run was planned for 0"), "{}: {}", late.code, late.stderr);
+    had_nothing_to_do(&place.run(&[]));
+    place.holds(&[A]);
+}
+
+#[test]
+fn rejects_of_an_attempt_that_was_never_committed_go_when_its_file_is_replaced() {
+    let place = Place::s3();
+    place.put(A);
+    place.proxy().fault(9, |head| head.commits_rows("out"), Action::Status(403, "AccessDenied"));
+    assert_eq!(place.run(&[]).code, 1);
+    place.proxy().calm();
+    let replaced: File = ("a.parquet", 3..=9, "other");
+    place.put(replaced.clone());
+    place.run(&["--on-change", "reprocess"]).ok();
+    place.holds(&[replaced]);
+}
+
+#[test]
+fn a_run_that_loses_a_race_leaves_no_shard() {
+    let place = Place::s3();
+    place.put(A);
+    let gate = Gate::new();
+    place.proxy().fault(1, |head| head.commits_rows("out"), Action::Hold(gate.clone()));
+    let mut late = place.start(&[]);
+    late.wait_until("its commit", || gate.held() == 1);
+    place.run(&[]).ok();
+    gate.open();
+    assert_eq!(late.finish().code, 4);
+    place.holds(&[A]);
+    let shards = place.shards();
+    assert_eq!(shards, live_files(&place.path("out")), "shards that no log names");
 }

@@ -254,12 +254,32 @@ fn a_new_generation_of_no_rows_is_refused_and_takes_nothing_back() {
 }
 
 #[test]
-fn a_file_under_another_path_is_another_file_and_that_is_said() {
+fn a_renamed_file_keeps_its_rows_and_its_old_name() {
+    for place in [Place::local(), Place::s3()] {
+        place.put(A);
+        // Half of it is done.
+        place.run(&["--limit", "3", "--slice-rows", "3"]).ok();
+        std::fs::rename(place.path("in/a.parquet"), place.path("in/z.parquet")).unwrap();
+        let renamed = place.run(&["--slice-rows", "3"]);
+        assert_eq!(summary(&renamed, 0)["rows_in"], 4);
+        assert!(
+            renamed.stderr.contains("z.parquet has the content of a.parquet, which no longer exists"),
+            "{}",
+            renamed.stderr
+        );
+        place.holds(&[A]);
+        had_nothing_to_do(&place.run(&[]));
+    }
+}
+
+#[test]
+fn a_copied_file_is_read_as_another_file() {
     let place = Place::local();
     place.put(A);
     place.run(&[]).ok();
-    std::fs::rename(place.path("in/a.parquet"), place.path("in/z.parquet")).unwrap();
-    let again = place.run(&[]);
-    assert_eq!(summary(&again, 0)["rows_in"], 7);
-    assert!(again.stderr.contains("z.parquet has the content of a.parquet, which is done"), "{}", again.stderr);
+    std::fs::copy(place.path("in/a.parquet"), place.path("in/z.parquet")).unwrap();
+    // Also where a pattern lists the copy alone.
+    place.run_from("in/z*.parquet", &[]).ok();
+    place.holds(&[A, ("z.parquet", A.1, A.2)]);
+    had_nothing_to_do(&place.run(&[]));
 }

@@ -1,5 +1,6 @@
 //! Where these tests run: input and output on this machine, or in a bucket behind a proxy.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -171,6 +172,21 @@ impl Place {
         let mut rejected = rows.rejected();
         rejected.sort();
         assert_eq!(rejected, rejects, "the rejects");
+    }
+
+    /// Checks that the output holds these chains, once each.
+    #[track_caller]
+    pub fn holds_chains(&self, chains: &[&str]) {
+        assert_eq!(self.rows().texts("cot"), chains);
+    }
+
+    /// The paths of the shards below the output, whether or not a log names them.
+    pub fn shards(&self) -> BTreeSet<String> {
+        let root = self.path("out");
+        let attempts = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
+        let attempts = attempts.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("asap-"));
+        let shards = attempts.flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path());
+        shards.map(|path| path.strip_prefix(&root).unwrap().to_string_lossy().into_owned()).collect()
     }
 
     /// Checks that every object is there that a log of the output names.

@@ -1,7 +1,7 @@
 //! Runs that are asked to end.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::lake::place::{File, Place, Running, had_nothing_to_do, summary};
@@ -20,12 +20,16 @@ fn has_rows(table: &Path) -> bool {
     log(table).iter().any(|(_, actions)| actions.iter().any(|action| action.get("add").is_some()))
 }
 
-/// A run that asks `server` about every row and commits each slice when it is finished.
+/// A run that asks `server` about every row and commits each slice of 5 rows when it is finished.
 fn asking(place: &Place, server: &Server, more: &[&str]) -> Running {
+    asking_in_slices(place, server, &[&["--slice-rows", "5", "--commit-every", "0s"], more].concat())
+}
+
+/// A run that asks `server` about every row.
+fn asking_in_slices(place: &Place, server: &Server, more: &[&str]) -> Running {
     let base_url = format!("asap.anchor.base_url={}", server.base_url());
     let sets = ["--set", "asap.anchor.provider=openai", "--set", "asap.anchor.model=m", "--set", &base_url];
-    let slices = ["--slice-rows", "5", "--commit-every", "0s"];
-    place.start(&[&sets[..], &slices[..], more].concat())
+    place.start(&[&sets[..], more].concat())
 }
 
 #[test]
@@ -109,4 +113,35 @@ fn a_run_that_is_asked_to_end_before_it_read_a_row_is_tried_later() {
     place.proxy().calm();
     place.run(&[]).ok();
     place.holds(&[A]);
+}
+
+#[test]
+fn the_rows_that_are_through_are_committed_though_their_slice_is_not() {
+    let place = Place::local();
+    place.put(("a.parquet", IDS, "step"));
+    let pipeline = "SELECT source, id, ai_complete(question) AS said, status, error FROM corpus WHERE id <> '2'";
+    std::fs::write(place.path("mine.sql"), pipeline).unwrap();
+    // Some are answered, and then none any more.
+    let answered = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&answered);
+    let server = Server::start(move |call| match counted.fetch_add(1, Ordering::SeqCst) < 120 {
+        true => Reply::text(&call.prompt().replace("question", "answer")),
+        false => Reply::Hang,
+    });
+    let whole = ["--slice-rows", "300", "--grace", "2s"];
+    let mut run = asking_in_slices(&place, &server, &whole);
+    run.wait_until("calls without an answer", || answered.load(Ordering::SeqCst) > 120);
+    run.terminate();
+    let stopped = run.finish();
+    assert_eq!(stopped.code, 75, "{}", stopped.stderr);
+    let before = place.rows();
+    let rows = before.output.len() + before.rejects.len();
+    assert!((1..300).contains(&rows), "{rows}");
+
+    let server = Server::start(|call| Reply::text(&call.prompt().replace("question", "answer")));
+    asking_in_slices(&place, &server, &whole).finish().ok();
+    let rows = place.rows();
+    assert_eq!((rows.output.len() + rows.rejects.len(), rows.rejects.len()), (299, 60));
+    had_nothing_to_do(&asking_in_slices(&place, &server, &whole).finish());
+    place.execute(&["verify", "out"]).ok();
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Output;
 use crate::log;
-use crate::run::design::generation;
+use crate::run::design::generation as generation_of;
 use crate::run::ledger::Ledger;
 
 /// The application whose transaction says that the output is complete: its version is the rows of the input that are done.
@@ -23,7 +23,7 @@ pub fn is_finished(application: &str) -> bool {
 
 /// Whether a run said that every row of its input is in the table, of as many rows as are there.
 pub fn says_finished(state: &log::State) -> bool {
-    let generation = generation(state);
+    let generation = generation_of(state);
     let Some(said) = state.transactions.get(&format!("{FINISHED}/{generation}")) else { return false };
     let mut ledger = Ledger::default();
     ledger.follow(state, generation);
@@ -41,6 +41,10 @@ impl Output {
         let (generation, run) = (ledger.generation, attempt.to_string());
         let (name, limit) = (format!("{FINISHED}/{generation}"), format!("{BEYOND_LIMIT}/{generation}"));
         log.commit(|state| {
+            // Another run has begun to replace all rows.
+            if generation_of(state) != generation {
+                return Ok(vec![]);
+            }
             ledger.follow(state, generation);
             let (rows, beyond) = (ledger.rows as i64, beyond as i64);
             let said = |name: &String| state.transactions.get(name).map(|said| said.version);
