@@ -144,8 +144,11 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
 
 /// The rows, of which only the questions are read.
 async fn opened(context: &SessionContext, location: &str, column: Option<&str>) -> Result<Corpus, Failure> {
-    let mapping =
-        column.map(|column| ColumnMapping { question: column.to_string(), cot: column.to_string(), answer: None });
+    let mapping = column.map(|column| ColumnMapping {
+        question: column.to_string(),
+        cot: column.to_string(),
+        ..ColumnMapping::default()
+    });
     let corpus = Corpus::open(&context.state(), location, mapping.as_ref()).await?;
     corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
     Ok(corpus)

@@ -90,6 +90,9 @@ fn table(location: &str, schemas: &[Inspected]) -> String {
         ] {
             lines.push(format!("  {what:<9}  {told}"));
         }
+        if let Some(flag) = &schema.flag {
+            lines.push(format!("  rejected   rows whose {flag} is false or 0"));
+        }
         schema.sample.iter().for_each(|row| show_row(&mut lines, row));
     }
     lines.join("\n")

@@ -249,3 +249,18 @@ fn a_watch_takes_new_files_until_it_is_asked_to_end() {
     assert!(child.wait().unwrap().success());
     assert_eq!(rows(&workplace, "out", "SELECT count(*) AS n FROM t"), "n\n4\n");
 }
+
+/// The first rows say nothing of it.
+#[test]
+fn a_run_names_a_text_that_is_the_question_of_many_answers() {
+    let workplace = Workplace::new();
+    let question = "CASE WHEN i > 20 AND i % 3 = 0 THEN 'Example: find x' ELSE concat('q', i) END";
+    let query = format!(
+        "SELECT {question} AS question, 'step' AS reasoning, concat('a', i) AS answer FROM generate_series(1, 300) AS t (i)"
+    );
+    write(&workplace, "in/a.parquet", &query);
+    let run = ["run", "truncate", "--from", "in", "--to", "out", "--slice-rows", "50", "--format", "json"];
+    let notes = workplace.run(&run).json()["notes"].to_string();
+    assert!(notes.contains("of 300 rows have one question, \\\"Example: find x…"), "{notes}");
+    assert!(notes.contains("with 16 or more different answers"), "{notes}");
+}

@@ -1,11 +1,17 @@
 //! Expressions that all that reads a corpus is built of.
 
-use datafusion::arrow::datatypes::DataType;
-use datafusion::common::Column;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::{Column, Result};
 use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::functions_nested::array_first::array_first;
 use datafusion::functions_nested::expr_fn::array_length;
-use datafusion::logical_expr::{Expr, cast, lit};
+use datafusion::logical_expr::expr::LambdaVariable;
+use datafusion::logical_expr::{Expr, cast, lambda, lit, when};
 use datafusion::scalar::ScalarValue;
+
+use super::table::ROW_COLUMN;
 
 /// A column by its name, whatever characters that has.
 pub(super) fn column(name: &str) -> Expr {
@@ -25,4 +31,17 @@ pub(super) fn null_text() -> Expr {
 /// The number of a list's items, 0 where there is no list.
 pub(super) fn length(list: Expr) -> Expr {
     coalesce(vec![array_length(list), lit(0_u64)])
+}
+
+/// The first item of a list that `is_fit` holds for, else NULL; the items are of type `kind`.
+pub(super) fn first_that(list: Expr, kind: DataType, is_fit: impl Fn(Expr) -> Expr) -> Result<Expr> {
+    const ITEM: &str = "item";
+    let variable = || {
+        let field = Arc::new(Field::new(ITEM, kind.clone(), true));
+        Expr::LambdaVariable(LambdaVariable::new(ITEM.to_string(), Some(field)))
+    };
+    let found = array_first(list, lambda([ITEM], is_fit(variable())));
+    // The engine computes this where it reads a file, and there takes the row's number for the variable unless the plan reads
+    // that too.
+    when(column(ROW_COLUMN).gt_eq(lit(0_i64)), found).end()
 }

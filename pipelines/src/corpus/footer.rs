@@ -1,6 +1,6 @@
 //! What a Parquet file says about itself: schema and rows; and what a file is that is none.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ pub(super) struct Footer {
     pub row_groups: Vec<u64>,
     /// Columns of one value a row that have no NULL.
     pub never_null: HashSet<String>,
+    /// How many items the lists of a column have together; a list that is NULL or empty counts as one.
+    pub items: HashMap<String, u64>,
 }
 
 /// Reads the footer of a file; `name` is for messages.
@@ -37,13 +39,13 @@ pub(super) struct Footer {
 /// If the file is not Parquet, or not all of it is there.
 pub(super) async fn read(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<Footer> {
     let metadata = metadata(store, file, name).await?;
-    let never_null = never_null(&metadata);
+    let (never_null, items) = (never_null(&metadata), items(&metadata));
     let row_groups = metadata.row_groups().iter().map(|group| group.num_rows().unsigned_abs()).collect();
     let metadata = metadata.file_metadata();
     let schema = guarded(|| parquet_to_arrow_schema(metadata.schema_descr(), metadata.key_value_metadata()))
         .map_err(|panicked| damaged(name, panicked))?
         .map_err(|error| damaged(name, error))?;
-    Ok(Footer { schema: plain_schema(&schema), row_groups, never_null })
+    Ok(Footer { schema: plain_schema(&schema), row_groups, never_null, items })
 }
 
 /// A schema without metadata, all nullable.
@@ -178,6 +180,17 @@ fn never_null(metadata: &ParquetMetaData) -> HashSet<String> {
     };
     let found = columns.iter().enumerate().filter(|(index, column)| is_simple(column) && without_null(*index));
     found.map(|(_, column)| column.name().to_string()).collect()
+}
+
+/// The items of each column that is a list: a leaf of it that is in no other list has a value for each.
+fn items(metadata: &ParquetMetaData) -> HashMap<String, u64> {
+    let columns = metadata.file_metadata().schema_descr().columns();
+    let leaves = columns.iter().enumerate().filter(|(_, column)| column.max_rep_level() == 1);
+    let counted = leaves.filter_map(|(index, column)| {
+        let chunks = metadata.row_groups().iter().map(|group| group.column(index).num_values().unsigned_abs());
+        Some((column.path().parts().first()?.clone(), chunks.sum()))
+    });
+    counted.collect()
 }
 
 /// A field without metadata and nullable, at every depth.

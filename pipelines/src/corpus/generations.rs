@@ -1,18 +1,14 @@
 //! Which of several generations of a row is taken: the first that its model ended and that a flag calls correct.
 
-use std::sync::Arc;
-
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::Result;
 use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions::string::expr_fn::concat;
-use datafusion::functions_nested::array_first::array_first;
 use datafusion::functions_nested::expr_fn::{array_element, array_max, range};
-use datafusion::logical_expr::expr::LambdaVariable;
 use datafusion::logical_expr::utils::disjunction;
-use datafusion::logical_expr::{Expr, cast, lambda, lit, when};
+use datafusion::logical_expr::{Expr, cast, lit, when};
 
-use super::expressions::{column, length, text};
+use super::expressions::{column, first_that, length, text};
 use super::path::item;
 use super::rules::COMPLETE;
 use super::shape::Generations;
@@ -27,7 +23,7 @@ pub(super) struct Chosen {
 
 /// The first generation that its model ended and that one of the flags calls correct.
 pub(super) fn first_correct(schema: &Schema, generations: &Generations) -> Result<Chosen> {
-    let place = place(schema, generations);
+    let place = place(schema, generations)?;
     let text_of = |generation: Expr| match &generations.item {
         Some((text, _)) => get_field(generation, text.as_str()),
         None => generation,
@@ -42,34 +38,33 @@ pub(super) fn first_correct(schema: &Schema, generations: &Generations) -> Resul
 }
 
 /// The place in the list, from 1.
-fn place(schema: &Schema, generations: &Generations) -> Expr {
-    let at = || {
-        let field = Field::new("place", DataType::Int64, true);
-        Expr::LambdaVariable(LambdaVariable::new("place".to_string(), Some(Arc::new(field))))
-    };
+fn place(schema: &Schema, generations: &Generations) -> Result<Expr> {
     let items_of = |name: &str| schema.field_with_name(name).ok().and_then(|field| item(field.data_type()));
-    let flags = generations.flags.iter().filter_map(|name| {
-        let kind = items_of(name)?;
-        let flag = is_true(array_element(column(name), at()), kind);
-        // On a scale that goes beyond 1, 1 is no praise.
-        Some(if kind.is_numeric() { flag.and(array_max(column(name)).lt_eq(lit(1))) } else { flag })
-    });
-    let in_items = generations.item.iter().filter_map(|(_, flag)| {
-        let flag = flag.as_ref()?;
-        let DataType::Struct(fields) = items_of(&generations.list)? else { return None };
-        let (_, kind) = fields.find(flag)?;
-        let item = array_element(column(&generations.list), at());
-        Some(is_true(get_field(item, flag.as_str()), kind.data_type()))
-    });
-    let is_correct = disjunction(flags.chain(in_items)).unwrap_or_else(|| lit(false));
-    let is_ended = match items_of(COMPLETE) {
-        Some(kind) if *kind == DataType::Boolean || kind.is_numeric() => {
-            coalesce(vec![cast(array_element(column(COMPLETE), at()), DataType::Boolean), lit(true)])
-        }
-        _ => lit(true),
+    let is_taken = |at: Expr| {
+        let flags = generations.flags.iter().filter_map(|name| {
+            let kind = items_of(name)?;
+            let flag = is_true(array_element(column(name), at.clone()), kind);
+            // On a scale that goes beyond 1, 1 is no praise.
+            Some(if kind.is_numeric() { flag.and(array_max(column(name)).lt_eq(lit(1))) } else { flag })
+        });
+        let in_items = generations.item.iter().filter_map(|(_, flag)| {
+            let flag = flag.as_ref()?;
+            let DataType::Struct(fields) = items_of(&generations.list)? else { return None };
+            let (_, kind) = fields.find(flag)?;
+            let item = array_element(column(&generations.list), at.clone());
+            Some(is_true(get_field(item, flag.as_str()), kind.data_type()))
+        });
+        let is_correct = disjunction(flags.chain(in_items)).unwrap_or_else(|| lit(false));
+        let is_ended = match items_of(COMPLETE) {
+            Some(kind) if *kind == DataType::Boolean || kind.is_numeric() => {
+                coalesce(vec![cast(array_element(column(COMPLETE), at.clone()), DataType::Boolean), lit(true)])
+            }
+            _ => lit(true),
+        };
+        is_correct.and(is_ended)
     };
     let last = cast(length(column(&generations.list)), DataType::Int64);
-    array_first(range(lit(1_i64), last + lit(1_i64), lit(1_i64)), lambda(["place"], is_correct.and(is_ended)))
+    first_that(range(lit(1_i64), last + lit(1_i64), lit(1_i64)), DataType::Int64, is_taken)
 }
 
 /// Whether a flag holds; one that is NULL does not.

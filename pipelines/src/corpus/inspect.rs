@@ -35,7 +35,9 @@ pub struct Inspected {
     pub cot: String,
     /// What the answer is read from.
     pub answer: String,
-    /// The mapping that says nearly the same, to be changed.
+    /// The column that says which rows are correct; the others are rejects.
+    pub flag: Option<String>,
+    /// The mapping that says the same, to be changed.
     pub mapping: String,
     /// The first rows as they are read.
     pub sample: Vec<InspectedRow>,
@@ -74,7 +76,7 @@ impl Corpus {
     }
 
     async fn inspect_group(&self, context: &SessionContext, group: &Recognised, rows: usize) -> Result<Inspected> {
-        let Recognised { table, shape } = group;
+        let Recognised { table, shape, .. } = group;
         let provider: Arc<dyn TableProvider> = Arc::new(table.clone());
         let plan = view::plan(&context.state(), provider, table, shape, &[])?;
         let shown = ["question", "cot", "answer", "status", "error"].map(col);
@@ -94,7 +96,8 @@ impl Corpus {
             question,
             cot,
             answer,
-            mapping: shape.mapping(),
+            flag: shape.flag.clone(),
+            mapping: shape.mapping().to_string(),
             sample: sample.iter().map(read).collect::<Result<Vec<_>>>()?.concat(),
         })
     }

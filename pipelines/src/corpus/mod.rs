@@ -17,15 +17,17 @@
 //! | `error` | Utf8 | the same as a sentence that names what was found |
 //!
 //! Then the original columns, under their names; one that is called like a column above is `source_<name>`. The names of
-//! folders such as `split=train` are columns too.
+//! folders such as `split=train` are columns too. A column that holds another kind of value in some files is NULL in the rows of
+//! these, and a note names it.
 //!
 //! Which columns are which is told by their names (table function `corpus_shapes()`), else by think tags in their values. Of
-//! several generations the first is taken that a flag calls correct and that its model ended. A system prompt stays in its
+//! several generations the first is taken that a flag calls correct and that its model ended; of a list of structs without
+//! flags, the first that has think tags. A system prompt stays in its
 //! original column and is part of nothing else. A `prompt` that is a whole chat template is read as the user's words in it.
 //!
 //! | `status` | the row |
 //! |---|---|
-//! | `unverified` | none of its `generations` has a true flag |
+//! | `unverified` | none of its `generations` has a true flag, or its own flag (`reward`, `is_correct`, …) is false or 0 |
 //! | `multi_turn` | its conversation has more than one exchange |
 //! | `no_question` | its question is NULL or empty |
 //! | `no_generation` | its generation is NULL or empty |
@@ -38,12 +40,16 @@
 
 mod deletion_vector;
 mod delta;
+mod doubts;
 mod expressions;
 mod failure;
 mod file;
+mod first_rows;
+mod flags;
 mod footer;
 mod function;
 mod generations;
+mod groups;
 mod guard;
 pub mod inspect;
 mod json;
@@ -57,6 +63,7 @@ mod read_slices;
 mod reading;
 mod recognise;
 mod rendered;
+mod repeats;
 mod rows;
 mod rules;
 mod shape;
@@ -65,6 +72,7 @@ pub mod slices_table;
 mod small_batches;
 pub mod source;
 mod table;
+mod told;
 mod view;
 
 #[cfg(test)]
@@ -73,15 +81,13 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, config_err, exec_err};
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
-use futures::{StreamExt, TryStreamExt};
-use object_store::ObjectStore;
 
 pub use delta::{Former, Table};
 pub use failure::FileFailure;
@@ -91,22 +97,21 @@ pub use guard::is_guarded;
 pub use mapping::ColumnMapping;
 pub use originals::Fit;
 pub use read_slices::ReadSlices;
+pub use repeats::Repeats;
 pub use rows::FileRows;
 pub use slices::Slice;
 pub use slices_table::SlicesTable;
 pub use small_batches::SmallBatches;
 pub use source::Source;
 
-use footer::Footer;
+use groups::{group, read_footers};
 use listing::Listing;
+use originals::LeftOut;
 use shape::Shape;
-use table::{FilesTable, Group};
+use table::FilesTable;
 use view::Original;
 
 use crate::log::Since;
-
-/// Footers that are read at the same time.
-const CONCURRENT_FOOTERS: usize = 16;
 
 /// The files of all sources.
 pub struct Files {
@@ -132,6 +137,16 @@ pub struct Corpus {
 struct Recognised {
     table: FilesTable,
     shape: Shape,
+    left_out: Vec<LeftOut>,
+}
+
+impl Recognised {
+    /// The original columns of a corpus as these files have them.
+    fn of(&self, originals: &[Original]) -> Vec<Original> {
+        let is_left_out = |name: &String| self.left_out.iter().any(|column| column.name == *name);
+        let here = |original: &Original| Original { is_left_out: is_left_out(&original.name), ..original.clone() };
+        originals.iter().map(here).collect()
+    }
 }
 
 /// Lists the files of sources (each a file, a folder with those below it, a pattern, or a Delta table). `since` says from
@@ -201,8 +216,8 @@ impl Corpus {
     /// Lists a location and recognises its files. Every file must be readable.
     ///
     /// # Errors
-    /// If there is nothing to read, if a file is not Parquet or not whole, if columns fit no shape, if a mapping names a
-    /// column that is not there, or if files disagree about a column's type. The message names file and column.
+    /// If there is nothing to read, if a file is not Parquet or not whole, if columns fit no shape, or if a mapping names a
+    /// column that is not there. The message names file and column.
     pub async fn open(session: &dyn Session, location: &str, mapping: Option<&ColumnMapping>) -> Result<Self> {
         let mut corpus = Self::look(session, location, mapping).await?;
         if !corpus.failures.is_empty() {
@@ -249,16 +264,22 @@ impl Corpus {
         let groups = group(footers, &mut failures);
         let schemas: Vec<(SchemaRef, String)> =
             groups.iter().map(|group| (group.published(), group.files[0].file.name.clone())).collect();
-        let (originals, refusals) = originals::unite(fit, &schemas);
+        let (originals, united) = originals::unite(fit, &schemas);
         let mut recognised = Vec::new();
-        for ((group, (schema, file)), refusal) in groups.into_iter().zip(&schemas).zip(refusals) {
+        for ((group, (schema, file)), left_out) in groups.into_iter().zip(&schemas).zip(united) {
             let table = FilesTable::new(group);
-            let shape = match refusal {
-                Some(refusal) => Err(refusal),
-                None => recognise::shape_of(session, &table, schema, mapping, file, &mut notes).await,
+            let read = match left_out {
+                Err(refusal) => Err(refusal),
+                Ok(left_out) => {
+                    let shape = recognise::shape_of(session, &table, schema, mapping, file, &mut notes).await;
+                    shape.map(|shape| (shape, left_out))
+                }
             };
-            match shape {
-                Ok(shape) => recognised.push(Recognised { table, shape }),
+            match read {
+                Ok((shape, left_out)) => {
+                    notes.extend(left_out.iter().map(|column| column.note.clone()));
+                    recognised.push(Recognised { table, shape, left_out });
+                }
                 Err(error) => {
                     failures.extend(table.files().iter().map(|held| FileFailure::new(&held.file.path, &error)))
                 }
@@ -293,12 +314,13 @@ impl Corpus {
     pub fn of_rows(&self, rows: &mut BTreeMap<usize, Vec<u64>>) -> Self {
         rows.values_mut().for_each(|rows| rows.sort_unstable());
         let (mut first, mut groups) = (0, Vec::new());
-        for Recognised { table, shape } in &self.groups {
+        for Recognised { table, shape, left_out } in &self.groups {
             let files = table.files().iter().zip(first..);
             let files = files.filter_map(|(file, place)| Some(file.only(rows.get(&place)?))).collect::<Vec<_>>();
             first += table.files().len();
             if !files.is_empty() {
-                groups.push(Recognised { table: table.of(files), shape: shape.clone() });
+                let (shape, left_out) = (shape.clone(), left_out.clone());
+                groups.push(Recognised { table: table.of(files), shape, left_out });
             }
         }
         Self { failures: vec![], notes: vec![], groups, originals: self.originals.clone() }
@@ -311,7 +333,8 @@ impl Corpus {
     pub fn view(&self, session: &dyn Session) -> Result<ViewTable> {
         let tables = self.groups.iter().map(|group| {
             let provider: Arc<dyn TableProvider> = Arc::new(group.table.clone());
-            view::plan(session, provider, &group.table, &group.shape, &self.originals).map(Arc::new)
+            let originals = group.of(&self.originals);
+            view::plan(session, provider, &group.table, &group.shape, &originals).map(Arc::new)
         });
         let plans = tables.collect::<Result<Vec<_>>>()?;
         let plan = match plans.as_slice() {
@@ -332,8 +355,8 @@ impl Corpus {
     /// # Errors
     /// If the session lacks the functions of asap.
     pub fn view_of_slices(&self, session: &dyn Session, group: usize, open: SlicesTable) -> Result<LogicalPlan> {
-        let Recognised { table, shape } = &self.groups[group];
-        view::plan(session, Arc::new(open), table, shape, &self.originals)
+        let group = &self.groups[group];
+        view::plan(session, Arc::new(open), &group.table, &group.shape, &group.of(&self.originals))
     }
 
     /// What reads slices of the files of one schema.
@@ -397,91 +420,4 @@ async fn read_all(plan: Arc<dyn ExecutionPlan>, session: &dyn Session) -> Result
     let mut batches = execute_stream(plan, session.task_ctx())?;
     while guard::guarded_next(&mut batches).await?.is_some() {}
     Ok(())
-}
-
-/// A footer, and which rows of the file are deleted.
-type Read = (Footer, Arc<[u64]>);
-
-async fn read_footers(session: &dyn Session, files: Vec<CorpusFile>) -> Result<Vec<(CorpusFile, Result<Read>)>> {
-    let footers = files.into_iter().map(|file| async {
-        let store = session.runtime_env().object_store(&file.store_url)?;
-        if file.in_table.is_some() || !json::is_json(&file.name) {
-            let read = read_footer(store.as_ref(), &file).await;
-            return Ok((file, read));
-        }
-        match json::convert(store.as_ref(), &file).await {
-            Ok(converted) => {
-                let store = session.runtime_env().object_store(&converted.store_url)?;
-                let read = read_footer(store.as_ref(), &converted).await;
-                Ok((converted, read))
-            }
-            Err(error) => Ok((file, Err(error))),
-        }
-    });
-    futures::stream::iter(footers.collect::<Vec<_>>()).buffered(CONCURRENT_FOOTERS).try_collect().await
-}
-
-async fn read_footer(store: &dyn ObjectStore, file: &CorpusFile) -> Result<Read> {
-    let footer = match footer::read(store, &file.meta, &file.name).await {
-        Err(DataFusionError::ObjectStore(error)) if matches!(*error, object_store::Error::NotFound { .. }) => {
-            return Err(file.not_found(*error));
-        }
-        footer => footer?,
-    };
-    let vector = file.in_table.as_ref().and_then(|table| Some((&table.folder, table.deletion_vector.as_ref()?)));
-    let deleted = match vector {
-        Some((folder, vector)) => deletion_vector::deleted_rows(store, folder, vector).await?,
-        None => Arc::default(),
-    };
-    Ok((footer, deleted))
-}
-
-fn group(footers: Vec<(CorpusFile, Result<Read>)>, failures: &mut Vec<FileFailure>) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
-    for (file, read) in footers {
-        let (Footer { schema, row_groups, never_null }, deleted) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                failures.push(FileFailure::new(&file.path, &error));
-                continue;
-            }
-        };
-        // Nothing was written into it yet.
-        if schema.fields().is_empty() && row_groups.is_empty() {
-            continue;
-        }
-        let in_table = file.in_table.as_ref().map(|table| Arc::clone(&table.columns));
-        let keys = file.partitions.iter().map(|(key, _)| key);
-        let (schema, partitions): (SchemaRef, Vec<FieldRef>) = match &in_table {
-            Some(columns) => {
-                let given = |field: &&FieldRef| file.partitions.iter().any(|(key, _)| key == field.name());
-                let (given, stored): (Vec<_>, Vec<_>) = columns.fields().iter().partition(given);
-                (
-                    Arc::new(Schema::new(stored.into_iter().cloned().collect::<Fields>())),
-                    given.into_iter().cloned().collect(),
-                )
-            }
-            None => {
-                // A column of the file itself says more than the name of its folder.
-                let given = keys.filter(|key| schema.field_with_name(key).is_err());
-                let given = given.map(|key| Arc::new(Field::new(key, DataType::Utf8, true)));
-                (Arc::clone(&schema), given.collect())
-            }
-        };
-        let rows = FileRows { file: Arc::new(file), row_groups: row_groups.into(), deleted };
-        let same = groups.iter_mut().find(|group| {
-            group.file_schema == schema
-                && group.partitions == partitions
-                && group.in_table == in_table
-                && group.files[0].file.store_url == rows.file.store_url
-        });
-        match same {
-            Some(group) => {
-                group.files.push(rows);
-                group.never_null.retain(|name| never_null.contains(name));
-            }
-            None => groups.push(Group { file_schema: schema, partitions, in_table, never_null, files: vec![rows] }),
-        }
-    }
-    groups
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, SchemaRef};
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::common::{Result, exec_err};
 
 use super::view::{INNER, Original};
 use crate::delta_types::{UNNAMED, can_hold, delta_name, delta_type};
@@ -27,19 +27,29 @@ pub enum Fit<'a> {
     },
 }
 
+/// A column of the files of one schema that holds something else than the column of that name does.
+#[derive(Debug, Clone)]
+pub(super) struct LeftOut {
+    /// The column.
+    pub name: String,
+    /// What it holds here and elsewhere, in words.
+    pub note: String,
+}
+
 /// Every column that the output holds already, then those of the schemas, in the order in which they are first seen; and
-/// for each schema why its files cannot be read together with those before it. `file` names a file of each schema.
+/// for each schema which of its columns are left out, or why its files cannot be read together with those before it. `file`
+/// names a file of each schema.
 ///
 /// A column that the output holds keeps its type.
-pub(super) fn unite(fit: Fit, schemas: &[(SchemaRef, String)]) -> (Vec<Original>, Vec<Option<DataFusionError>>) {
+pub(super) fn unite(fit: Fit, schemas: &[(SchemaRef, String)]) -> (Vec<Original>, Vec<Result<Vec<LeftOut>>>) {
     let held = match fit {
         Fit::Query => &[],
         Fit::Table { held, .. } => held,
     };
     let mut united = United { fit, columns: Vec::new() };
     united.columns.extend(held.iter().map(|field| (Arc::clone(field), None)));
-    let refusals = schemas.iter().map(|(schema, file)| united.add(schema, file).err()).collect();
-    (united.originals(), refusals)
+    let added = schemas.iter().map(|(schema, file)| united.add(schema, file)).collect();
+    (united.originals(), added)
 }
 
 /// Columns, and the file in which each was first seen; None if the output holds it.
@@ -49,9 +59,10 @@ struct United<'a> {
 }
 
 impl United<'_> {
-    /// Adds the columns of a schema, or none of them.
-    fn add(&mut self, schema: &SchemaRef, file: &str) -> Result<()> {
+    /// Adds the columns of a schema but those that are left out, or none of them.
+    fn add(&mut self, schema: &SchemaRef, file: &str) -> Result<Vec<LeftOut>> {
         let mut added = self.columns.clone();
+        let mut left_out = Vec::new();
         for (index, field) in schema.fields().iter().enumerate() {
             if schema.index_of(field.name())? != index {
                 return exec_err!("{file} has two columns called {}", field.name());
@@ -70,20 +81,22 @@ impl United<'_> {
                 None => Some(held.data_type().clone()).filter(|held| fits(field.data_type(), held)),
             };
             let Some(common) = common else {
-                return exec_err!(
-                    "column {} is {} in {} and {} in {file}: read them apart, or rewrite one",
-                    field.name(),
-                    held.data_type(),
-                    first.as_deref().unwrap_or("the output"),
-                    field.data_type()
+                let (name, elsewhere) = (field.name().clone(), first.as_deref().unwrap_or("the output"));
+                let note = format!(
+                    "column {name} is {} in {file} and {} in {elsewhere}: the rows of {file} have NULL there; read them apart to \
+                     keep it",
+                    field.data_type(),
+                    held.data_type()
                 );
+                left_out.push(LeftOut { name, note });
+                continue;
             };
             if first.is_some() {
                 *held = Arc::new(held.as_ref().clone().with_data_type(common));
             }
         }
         self.columns = added;
-        Ok(())
+        Ok(left_out)
     }
 
     /// Checks a column that no file before has.
@@ -115,7 +128,8 @@ impl United<'_> {
             while is_taken(&column) || originals.iter().any(|held| held.column == column) {
                 column = format!("source_{column}");
             }
-            originals.push(Original { column, name: field.name().clone(), data_type: field.data_type().clone() });
+            let (name, data_type) = (field.name().clone(), field.data_type().clone());
+            originals.push(Original { column, name, data_type, is_left_out: false });
         }
         originals
     }

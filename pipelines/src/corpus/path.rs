@@ -4,11 +4,12 @@ use std::fmt;
 
 use asap_kernels::steps::SEPARATOR;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
-use datafusion::functions::core::expr_fn::get_field;
+use datafusion::common::Result;
+use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions_nested::expr_fn::{array_element, array_to_string};
 use datafusion::logical_expr::{Expr, lit};
 
-use super::expressions::column;
+use super::expressions::{self, column, text};
 
 /// A column, and the fields that lead to a value in it: `responses.0.content`. Of a list it is the first item.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,19 +78,49 @@ impl Path {
 
     /// The value.
     pub fn expr(&self, schema: &Schema) -> Expr {
-        let mut expr = column(&self.column);
-        let mut found = schema.field_with_name(&self.column).ok().map(|field| field.data_type());
-        let mut fields = self.fields.iter();
-        loop {
-            if let Some(item) = found.and_then(item) {
-                expr = array_element(expr, lit(1));
-                found = Some(item);
-            } else if let Some(name) = fields.next() {
-                expr = get_field(expr, name.as_str());
-                found = found.and_then(|found| Some(field_of(found, name)?.data_type()));
-            } else {
-                return expr;
-            }
+        match schema.field_with_name(&self.column) {
+            Ok(field) => follow(column(&self.column), field.data_type(), &self.fields),
+            Err(_) => column(&self.column),
+        }
+    }
+
+    /// The same, but where the column is a list it is not the first item: it is the first whose value `fits` does not make NULL.
+    /// If there is none, it is the first item after all.
+    ///
+    /// # Errors
+    /// If the expression cannot be built.
+    pub fn first_that(&self, schema: &Schema, fits: impl Fn(Expr) -> Expr) -> Result<Expr> {
+        let held = schema.field_with_name(&self.column).ok().map(|field| field.data_type());
+        let Some(item) = held.and_then(item) else { return Ok(self.expr(schema)) };
+        let is_fit = |held: Expr| fits(text(follow(held, item, &self.fields))).is_not_null();
+        let found = expressions::first_that(column(&self.column), item.clone(), is_fit)?;
+        Ok(coalesce(vec![follow(found, item, &self.fields), self.expr(schema)]))
+    }
+
+    /// Whether the column is a list, of which a row's other items are left out.
+    pub fn is_of_list(&self, schema: &Schema) -> bool {
+        schema.field_with_name(&self.column).is_ok_and(|field| item(field.data_type()).is_some())
+    }
+
+    /// The place of a field in this one.
+    pub fn field(mut self, name: impl Into<String>) -> Self {
+        self.fields.push(name.into());
+        self
+    }
+}
+
+/// What `fields` lead to in a value of type `found`; of a list, in its first item.
+fn follow(value: Expr, found: &DataType, fields: &[String]) -> Expr {
+    let (mut expr, mut found, mut fields) = (value, Some(found), fields.iter());
+    loop {
+        if let Some(item) = found.and_then(item) {
+            expr = array_element(expr, lit(1));
+            found = Some(item);
+        } else if let Some(name) = fields.next() {
+            expr = get_field(expr, name.as_str());
+            found = found.and_then(|found| Some(field_of(found, name)?.data_type()));
+        } else {
+            return expr;
         }
     }
 }
@@ -150,9 +181,7 @@ fn collect(path: &Path, found: &DataType, texts: &mut Vec<Path>) {
     match first_item(found) {
         DataType::Struct(fields) => {
             for field in fields {
-                let mut below = path.clone();
-                below.fields.push(field.name().clone());
-                collect(&below, field.data_type(), texts);
+                collect(&path.clone().field(field.name()), field.data_type(), texts);
             }
         }
         found if is_text(found) && !found.is_null() => texts.push(path.clone()),

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 
 use asap_kernels::tags;
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions::regex::expr_fn::regexp_like;
 use datafusion::functions::string::expr_fn::{concat, contains, starts_with};
 use datafusion::functions::unicode::expr_fn::character_length;
-use datafusion::functions_nested::array_first::array_first;
 use datafusion::functions_nested::expr_fn::array_element;
-use datafusion::logical_expr::expr::LambdaVariable;
 use datafusion::logical_expr::utils::disjunction;
-use datafusion::logical_expr::{Expr, ScalarUDF, cast, lambda, lit, not, when};
+use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, not, when};
 
-use super::expressions::{column, length, null_text, text};
+use super::expressions::{column, first_that, length, null_text, text};
+use super::flags;
 use super::generations::{Chosen, first_correct};
 use super::path::item;
 use super::rendered::{self, RENDERED};
@@ -39,6 +38,11 @@ impl Functions {
             function.ok_or_else(|| plan_datafusion_err!("the session has no function {name}: build it with asap's"))
         };
         Ok(Self { think: find("cot_think")?, response: find("cot_response")?, turns: find("cot_turns")? })
+    }
+
+    /// The chain of a generation; NULL if it has no closing think tag.
+    pub fn think(&self, generation: Expr) -> Expr {
+        self.think.call(vec![generation])
     }
 
     fn turns_of(&self, conversation: &str, role: &str) -> Expr {
@@ -107,6 +111,10 @@ impl Reading {
         if let Some(fault) = more_than_one_exchange(shape, functions)? {
             faults.push(("multi_turn", fault));
         }
+        if let Some(flag) = &shape.flag {
+            let kind = schema.field_with_name(flag)?.data_type();
+            faults.push(("unverified", flags::fault(flag, kind)?));
+        }
         let mut reading = Self {
             question,
             text: null_text(),
@@ -128,7 +136,7 @@ impl Reading {
                 self.names[2] = format!("column {answer}");
             }
             Response::Generation(generation) => {
-                self.text = text(generation.expr(schema));
+                self.text = text(generation.first_that(schema, |text| functions.think(text))?);
                 self.names[1] = format!("column {generation}");
             }
             Response::Generations(generations) => {
@@ -157,7 +165,7 @@ impl Reading {
         answer: Expr,
         may_lack_answer: bool,
     ) -> Result<Tagged> {
-        let think = functions.think.call(vec![held.clone()]);
+        let think = functions.think(held.clone());
         let response = functions.response.call(vec![held.clone()]);
         if self.chain.is_some() {
             let cot = when(is_blank(&chain), think).otherwise(chain.clone())?;
@@ -227,11 +235,11 @@ fn turn_field(schema: &Schema, turns: &str, field: &str) -> Result<Expr> {
     else {
         return plan_err!("column {turns} is no list of messages");
     };
-    let message = Arc::new(Field::new("message", DataType::Struct(fields.clone()), true));
-    let message = Expr::LambdaVariable(LambdaVariable::new("message".to_string(), Some(message)));
     let speaker = if fields.find("role").is_some() { "role" } else { "from" };
-    let is_assistant = text(get_field(message, speaker)).in_list(vec![lit("assistant"), lit("gpt")], false);
-    Ok(text(get_field(array_first(column(turns), lambda(["message"], is_assistant)), field)))
+    let is_assistant =
+        |message: Expr| text(get_field(message, speaker)).in_list(vec![lit("assistant"), lit("gpt")], false);
+    let message = first_that(column(turns), DataType::Struct(fields.clone()), is_assistant)?;
+    Ok(text(get_field(message, field)))
 }
 
 fn more_than_one_exchange(shape: &Shape, functions: &Functions) -> Result<Option<Expr>> {

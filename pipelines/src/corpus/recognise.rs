@@ -1,28 +1,25 @@
 //! Which shape the files of a schema have: by the names of their columns, and by what stands in the first rows.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
 use asap_kernels::tags;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::common::{Result, exec_err};
 use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col};
-use datafusion::physical_plan::execute_stream;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, col};
 
-use super::footer;
-use super::guard::guarded_next;
-use super::mapping::ColumnMapping;
+use super::doubts;
+use super::first_rows::{SAMPLE_ROWS, first_rows};
+use super::flags;
+use super::mapping::{BLANK, ColumnMapping};
 use super::path::Path;
-use super::rules::{ANSWERS, CHAINS, FLAGS, QUESTIONS};
+use super::reading::Functions;
+use super::rules::{ANSWERS, CHAINS, FLAGS, OWN, QUESTIONS};
 use super::shape::{self, Response, Shape};
 use super::table::FilesTable;
 use super::view;
-
-/// Rows that are looked at.
-const SAMPLE_ROWS: usize = 16;
 
 /// What a text holds in the rows that were looked at.
 struct Sample {
@@ -30,8 +27,6 @@ struct Sample {
     rows: usize,
     /// Rows that hold a chain in think tags.
     tagged: usize,
-    /// Bytes of all rows.
-    bytes: usize,
 }
 
 /// What the files of a schema hold where.
@@ -46,17 +41,27 @@ pub(super) async fn shape_of(
     file: &str,
     notes: &mut Vec<String>,
 ) -> Result<Shape> {
-    if let Some(mapping) = mapping {
-        return shape::mapped(schema, mapping, file);
-    }
-    let shape = match shape::by_names(schema, file) {
-        Ok(shapes) => match readable(session, table, shapes).await? {
-            Some(shape) => shape,
-            None => by_tags(session, table, file, notes).await?,
-        },
-        // What the values say outweighs a name.
-        Err(misfit) => by_tags(session, table, file, notes).await.map_err(|_| misfit)?,
+    let mut shape = match mapping {
+        Some(mapping) => shape::mapped(schema, mapping, file)?,
+        None => recognised(session, table, schema, file, notes).await?,
     };
+    if shape.rule == OWN {
+        return Ok(shape);
+    }
+    if mapping.is_none() {
+        shape.flag = flags::of_rows(session, table, &shape, file, notes).await?;
+    }
+    if let Some((list, chosen)) = shape.list(table.file_schema()) {
+        let rows: u64 = table.files().iter().map(|held| held.rows()).sum();
+        let items = table.items(list).unwrap_or(rows);
+        if items > rows {
+            notes.push(format!(
+                "of the {items} generations of column {list} in {rows} rows of {} one a row is read, {chosen}: {} are left out",
+                like(table),
+                items - rows
+            ));
+        }
+    }
     if let Response::Generations(generations) = &shape.response
         && !generations.has_flags()
     {
@@ -67,7 +72,35 @@ pub(super) async fn shape_of(
             shape.mapping()
         ));
     }
+    notes.extend(doubts::notes(session, table, &shape, file).await?);
     Ok(shape)
+}
+
+/// A file of a table, and how many others there are.
+fn like(table: &FilesTable) -> String {
+    let file = table.files().first().map_or("", |held| held.file.path.as_str());
+    match table.files().len() {
+        0 | 1 => file.to_string(),
+        files => format!("{file} and {} files like it", files - 1),
+    }
+}
+
+/// The shape that names allow and values fit.
+async fn recognised(
+    session: &dyn Session,
+    table: &FilesTable,
+    schema: &Schema,
+    file: &str,
+    notes: &mut Vec<String>,
+) -> Result<Shape> {
+    match shape::by_names(schema, file) {
+        Ok(shapes) => match readable(session, table, shapes).await? {
+            Some(shape) => Ok(shape),
+            None => by_tags(session, table, file, notes).await,
+        },
+        // What the values say outweighs a name.
+        Err(misfit) => by_tags(session, table, file, notes).await.map_err(|_| misfit),
+    }
 }
 
 /// Of several shapes that names allow, the first by which most of the first rows can be pruned; else the first of all.
@@ -115,45 +148,26 @@ async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &
     Ok(shape)
 }
 
-/// What a plan gives over the first file that has rows and can be read: one that is damaged decides nothing for the others.
-async fn first_rows(
-    session: &dyn Session,
-    table: &FilesTable,
-    plan: impl Fn(&FilesTable) -> Result<LogicalPlan>,
-) -> Result<Vec<RecordBatch>> {
-    let mut failed = None;
-    for file in table.files().iter().filter(|file| file.rows_left() > 0) {
-        let plan = session.create_physical_plan(&plan(&table.only(file))?).await?;
-        let mut rows = execute_stream(plan, session.task_ctx())?;
-        let mut batches = Vec::new();
-        loop {
-            match guarded_next(&mut rows).await {
-                Ok(Some(batch)) => batches.push(batch),
-                Ok(None) => return Ok(batches),
-                Err(error) => {
-                    failed = failed.or(Some(match error {
-                        DataFusionError::ObjectStore(_) => error,
-                        damage => footer::damaged(&file.file.name, damage.strip_backtrace()),
-                    }));
-                    break;
-                }
-            }
-        }
-    }
-    failed.map_or(Ok(vec![]), Err)
-}
-
 async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>> {
     let schema = table.file_schema();
     let paths = Path::texts(schema);
     if paths.is_empty() {
         return Ok(vec![]);
     }
+    let functions = Functions::of(session)?;
+    let text = |path: &Path| match schema
+        .field_with_name(path.name())
+        .is_ok_and(|field| shape::are_turns(field.data_type()))
+    {
+        // Of a conversation it would be what anybody says.
+        true => Ok(path.expr(schema)),
+        false => path.first_that(schema, |text| functions.think(text)),
+    };
     let texts = paths
         .iter()
         .enumerate()
-        .map(|(place, path)| cast(path.expr(schema), DataType::Utf8View).alias(format!("text_{place}")));
-    let texts: Vec<Expr> = texts.collect();
+        .map(|(place, path)| Ok(cast(text(path)?, DataType::Utf8View).alias(format!("text_{place}"))));
+    let texts = texts.collect::<Result<Vec<Expr>>>()?;
     let batches = first_rows(session, table, |table| {
         LogicalPlanBuilder::scan("files", provider_as_source(Arc::new(table.clone())), None)?
             .limit(0, Some(SAMPLE_ROWS))?
@@ -162,10 +176,9 @@ async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>
     });
     let batches = batches.await?;
     let seen = paths.into_iter().enumerate().map(|(place, path)| {
-        let mut sample = Sample { path, rows: 0, tagged: 0, bytes: 0 };
+        let mut sample = Sample { path, rows: 0, tagged: 0 };
         for text in batches.iter().flat_map(|batch| batch.column(place).as_string_view().iter().flatten()) {
             sample.rows += 1;
-            sample.bytes += text.len();
             sample.tagged += usize::from(tags::think(text).is_some());
         }
         sample
@@ -173,53 +186,36 @@ async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>
     Ok(seen.collect())
 }
 
-/// Refuses files whose columns fit no shape, with the mapping that is likeliest meant.
+/// Refuses files whose columns fit no shape, with as much of a mapping as is certain.
 fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]) -> Result<T> {
+    let named = |names: &[&str]| {
+        let mut held = names.iter().filter_map(|name| shape::find(schema, name));
+        let is_text = |name: &String| samples.iter().any(|sample| sample.path == Path::column(name));
+        held.find(is_text).unwrap_or_else(|| BLANK.to_string())
+    };
+    let question = named(QUESTIONS);
     let (why, mapping) = match tagged {
-        [] => (format!("no text holds think tags in most of its first {SAMPLE_ROWS} rows"), guess(schema, samples)),
+        [] => {
+            let cot = named(CHAINS);
+            // Which column is the answer depends on which is the chain.
+            let answer = if cot == BLANK { BLANK.to_string() } else { named(ANSWERS) };
+            let why = format!("no text holds think tags in most of its first {SAMPLE_ROWS} rows");
+            (why, format!("question={question},cot={cot},answer={answer}"))
+        }
         [only] => (
-            format!("{} holds think tags, but nothing is called as a question", only.path),
-            format!("question={},cot={}", question(schema, samples, tagged), only.path),
+            format!("{} holds think tags, but no other column is called as a question", only.path),
+            format!("question={BLANK},cot={}", only.path),
         ),
         several => {
             let names: Vec<String> = several.iter().map(|sample| sample.path.to_string()).collect();
-            (
-                format!("several texts hold think tags, {}", names.join(" and ")),
-                format!("question={},cot={}", question(schema, samples, tagged), names[0]),
-            )
+            let why = format!("several texts hold think tags, {}", names.join(" and "));
+            let question = if names.contains(&question) { BLANK.to_string() } else { question };
+            (why, format!("question={question},cot={BLANK}"))
         }
     };
     exec_err!(
-        "the columns of {file} fit no shape that is known, and {why}: {}; say which hold what, for example --columns '{mapping}' \
-         (SELECT * FROM corpus_shapes() lists what is known)",
+        "the columns of {file} fit no shape that is known, and {why}: {}; say which hold what, a column for each {BLANK}: \
+         --columns '{mapping}' (without answer, cot is the whole generation; SELECT * FROM corpus_shapes() lists what is known)",
         shape::names(schema)
     )
-}
-
-/// The text that is likeliest the question, beside those that hold think tags.
-fn question(schema: &Schema, samples: &[Sample], tagged: &[&Sample]) -> String {
-    let others = || samples.iter().filter(|sample| !tagged.iter().any(|tagged| tagged.path == sample.path));
-    let named = QUESTIONS.iter().filter_map(|name| shape::find(schema, name)).map(Path::column);
-    let found = named.into_iter().find(|path| others().any(|sample| sample.path == *path));
-    let longest = || others().min_by_key(|sample| Reverse(sample.bytes)).map(|sample| sample.path.clone());
-    found.or_else(longest).map_or("…".to_string(), |path| path.to_string())
-}
-
-/// A mapping: by names where they tell, else the longest text is the chain.
-fn guess(schema: &Schema, samples: &[Sample]) -> String {
-    let mut left: Vec<&Sample> = samples.iter().collect();
-    let mut named = |names: &[&str]| {
-        let held = names.iter().filter_map(|name| shape::find(schema, name)).map(Path::column);
-        let place = held.into_iter().find_map(|path| left.iter().position(|sample| sample.path == path))?;
-        Some(left.remove(place))
-    };
-    let (question, cot, answer) = (named(QUESTIONS), named(CHAINS), named(ANSWERS));
-    let longest = (0..left.len()).min_by_key(|place| Reverse(left[*place].bytes));
-    let cot = cot.or_else(|| Some(left.remove(longest?)));
-    // Questions stand before answers.
-    let mut next = left.into_iter();
-    let question = question.or_else(|| next.next());
-    let answer = answer.or_else(|| next.next());
-    let told = |sample: Option<&Sample>| sample.map_or("…".to_string(), |sample| sample.path.to_string());
-    format!("question={},cot={},answer={}", told(question), told(cot), told(answer))
 }

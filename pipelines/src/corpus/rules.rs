@@ -1,15 +1,17 @@
 //! How the columns of published datasets are called, as data: the rules by which a corpus is recognised.
 
 /// Columns that hold the question, the likeliest first.
+/// A prompt may be a template around the question, and a formatted question has what the plain one lacks, such as the options
+/// that it asks to choose from.
 pub(super) const QUESTIONS: &[&str] = &[
-    "prompt",
     "problem",
+    "formated_question",
+    "formatted_question",
     "question",
+    "prompt",
     "instruction",
     "query",
     "input",
-    "formated_question",
-    "formatted_question",
     "text",
 ];
 
@@ -90,6 +92,10 @@ pub(super) const FLAGS: &[&str] = &[
     "scores",
 ];
 
+/// Flags in a column of their own that say whether the row is correct, the likeliest first: they count only if every value is a
+/// Boolean, 0 or 1.
+pub(super) const ROW_FLAGS: &[&str] = &["is_correct", "correct", "correctness", "verified", "reward", "score"];
+
 /// Flags of which either suffices; of the others the likeliest that is there decides.
 pub(super) const EITHER: &[&str] = &["correctness_math_verify", "correctness_llama"];
 
@@ -105,6 +111,10 @@ pub(super) const TURN_CHAINS: &[&str] = &["reasoning_content", "reasoning", "thi
 
 /// The layout that asap itself writes.
 pub(super) const OWN: &str = "asap";
+
+/// What a layout is called that was found by the think tags in its values, and one that the user names.
+pub(super) const BY_TAGS: &str = "think tags";
+pub(super) const BY_USER: &str = "--columns";
 
 /// Every layout that is known by its names, in the order in which they are tried. What fits none is looked at: a text that
 /// holds think tags, beside a question, is a generation.

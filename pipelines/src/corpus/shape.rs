@@ -4,13 +4,12 @@
 
 use std::fmt;
 
-use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use datafusion::common::{DataFusionError, Result, exec_err};
 
 use super::mapping::ColumnMapping;
 use super::path::{Path, is_text, item};
-use super::rendered::RENDERED;
-use super::rules::{EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, TURN_CHAINS};
+use super::rules::{BY_TAGS, BY_USER, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, TURN_CHAINS};
 
 /// Where the files of one schema hold question, chain and answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +18,8 @@ pub(super) struct Shape {
     pub rule: &'static str,
     pub question: Question,
     pub response: Response,
+    /// The column that says whether a row is correct.
+    pub flag: Option<String>,
 }
 
 /// Where a question stands.
@@ -37,7 +38,7 @@ pub(super) enum Question {
 pub(super) enum Response {
     /// Each in a column of its own.
     Columns { cot: Path, answer: Path },
-    /// In one text with the chain in think tags and the answer after them.
+    /// In one text with the chain in think tags and the answer after them; of a list, in the first that has tags.
     Generation(Path),
     /// In one of several such texts.
     Generations(Generations),
@@ -71,23 +72,21 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
     let is_turns = |path: &Path| {
         path.is_column() && has_type(schema, path.name(), are_turns) && !has_type(schema, path.name(), is_text)
     };
-    let is_text_column = |path: &Path| path.is_text_column(schema);
-    let question = match published(&mapping.question)? {
-        path if is_turns(&path) => Question::Turn(mapping.question.clone()),
-        path => Question::Text(path),
+    let question = match (published(&mapping.question)?, &mapping.input) {
+        (_, Some(input)) => Question::Task { instruction: mapping.question.clone(), input: input.clone() },
+        (path, None) if is_turns(&path) => Question::Turn(mapping.question.clone()),
+        (path, None) => Question::Text(path),
     };
     let cot = published(&mapping.cot)?;
     let response = match &mapping.answer {
         Some(answer) => Response::Columns { cot, answer: published(answer)? },
         None if is_turns(&cot) => Response::turn(schema, mapping.cot.clone()),
-        None if cot.is_column() && has_type(schema, cot.name(), is_generations) && !is_text_column(&cot) => {
-            let generations = Generations::of(schema, cot.name().to_string(), FLAGS);
-            // Where nothing says which is correct, the first is what was asked for.
-            if generations.has_flags() { Response::Generations(generations) } else { Response::Generation(cot) }
+        None if cot.is_column() && has_type(schema, cot.name(), is_generations) && !cot.is_text_column(schema) => {
+            Generations::of(schema, cot.name().to_string(), FLAGS).first()
         }
         None => Response::Generation(cot),
     };
-    let shape = Shape { rule: "--columns", question, response };
+    let shape = Shape { rule: BY_USER, question, response, flag: mapping.flag.clone() };
     shape.check_types(schema, file)?;
     Ok(shape)
 }
@@ -118,7 +117,7 @@ pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
 pub(super) fn with_tags(schema: &Schema, generation: Path, file: &str) -> Option<Shape> {
     let question = question(schema, QUESTIONS)?;
     let is_apart = question != Question::Text(generation.clone());
-    let shape = Shape { rule: "think tags", question, response: Response::Generation(generation) };
+    let shape = Shape { rule: BY_TAGS, question, response: Response::Generation(generation), flag: None };
     (is_apart && shape.check_types(schema, file).is_ok()).then_some(shape)
 }
 
@@ -128,21 +127,25 @@ impl Rule {
         let pick = |names, fits| pick(schema, names, fits);
         let (question, response) = match self.form {
             Form::Columns => {
-                let cot = Path::column(pick(self.cot, is_text_or_texts)?);
-                let answer = Path::column(pick(self.answer, is_answer)?);
-                (question(schema, self.question)?, Response::Columns { cot, answer })
+                let cot = pick(self.cot, is_text_or_texts)?;
+                let answer = of_family(schema, &cot, |columns| self::pick(columns, self.answer, is_answer))?;
+                let question = self.question(schema, &cot)?;
+                (question, Response::Columns { cot: Path::column(cot), answer: Path::column(answer) })
             }
             Form::Generation => {
-                let generation = Path::column(pick(self.cot, is_text)?);
-                (question(schema, self.question)?, Response::Generation(generation))
+                let generation = pick(self.cot, is_text)?;
+                (self.question(schema, &generation)?, Response::Generation(Path::column(generation)))
             }
             Form::Generations { needs_flags } => {
                 let list = pick(self.cot, is_generations)?;
+                let question = self.question(schema, &list)?;
                 let generations = Generations::of(schema, list, self.answer);
-                if needs_flags && !generations.has_flags() {
-                    return None;
+                match generations.has_flags() {
+                    false if needs_flags => return None,
+                    // Of texts that nothing else is said of, none is known to be right.
+                    false if generations.item.is_none() => (question, Response::Generations(generations)),
+                    _ => (question, generations.first()),
                 }
-                (question(schema, self.question)?, Response::Generations(generations))
             }
             Form::Turns if self.question.is_empty() => {
                 let turns = pick(self.cot, are_turns)?;
@@ -157,8 +160,28 @@ impl Rule {
                 (Question::Turn(prompt), response)
             }
         };
-        Some(Shape { rule: self.name, question, response })
+        Some(Shape { rule: self.name, question, response, flag: None })
     }
+
+    /// The question of what `chain` answers.
+    fn question(&self, schema: &Schema, chain: &str) -> Option<Question> {
+        of_family(schema, chain, |columns| question(columns, self.question))
+    }
+}
+
+/// What is found among the columns that are written like `name`, if names of others differ from them only in case; else among
+/// all columns.
+fn of_family<T>(schema: &Schema, name: &str, find: impl Fn(&Schema) -> Option<T>) -> Option<T> {
+    let fields = schema.fields();
+    let has_twins = fields.iter().enumerate().any(|(place, field)| {
+        fields.iter().skip(place + 1).any(|other| other.name().eq_ignore_ascii_case(field.name()))
+    });
+    if !has_twins {
+        return find(schema);
+    }
+    let has_capitals = |name: &str| name.contains(char::is_uppercase);
+    let family = fields.iter().filter(|field| has_capitals(field.name()) == has_capitals(name)).cloned();
+    find(&Schema::new(family.collect::<Fields>())).or_else(|| find(schema))
 }
 
 impl Response {
@@ -196,6 +219,15 @@ impl Generations {
         Self { list, item, flags: by }
     }
 
+    /// Where the first of them stands: the first that is correct or, where nothing says which are, the first that has tags.
+    fn first(self) -> Response {
+        match &self.item {
+            _ if self.has_flags() => Response::Generations(self),
+            Some((text, _)) => Response::Generation(Path::column(self.list).field(text)),
+            None => Response::Generation(Path::column(self.list)),
+        }
+    }
+
     /// What says which texts are correct, for people.
     pub fn told_flags(&self) -> String {
         let in_items = self.item.iter().filter_map(|(_, flag)| Some(format!("{}.{}", self.list, flag.as_ref()?)));
@@ -231,7 +263,7 @@ fn held<'a>(schema: &'a Schema, names: &'a [&str]) -> impl Iterator<Item = Strin
     names.iter().filter_map(|name| find(schema, name))
 }
 
-fn has_type(schema: &Schema, name: &str, fits: fn(&DataType) -> bool) -> bool {
+pub(super) fn has_type(schema: &Schema, name: &str, fits: fn(&DataType) -> bool) -> bool {
     schema.field_with_name(name).is_ok_and(|field| fits(field.data_type()))
 }
 
@@ -256,7 +288,7 @@ pub(super) fn kinds(schema: &Schema) -> Vec<(String, String)> {
 }
 
 /// A type in the words of people who do not know Arrow.
-fn kind(found: &DataType) -> String {
+pub(super) fn kind(found: &DataType) -> String {
     match found {
         DataType::Null => "no type".to_string(),
         found if is_text(found) => "text".to_string(),
@@ -307,6 +339,9 @@ impl Shape {
             }
             Question::Turn(name) => turns(name)?,
         }
+        if let Some(flag) = &self.flag {
+            column(flag, is_flag, "a Boolean or a number")?;
+        }
         match &self.response {
             Response::Columns { cot, answer } => {
                 path(cot, is_text, "text")?;
@@ -320,83 +355,13 @@ impl Shape {
             Response::Turn { turns: name, .. } => turns(name),
         }
     }
-
-    /// What each part of a row is read from, for people: question, chain, answer.
-    pub fn told(&self) -> [String; 3] {
-        let question = match &self.question {
-            Question::Text(path) => path.to_string(),
-            Question::Task { instruction, input } => format!("{instruction}, then {input}"),
-            Question::Turn(turns) => format!("{turns}: the user's turn"),
-        };
-        let tagged =
-            |place: String| (format!("{place}: between its think tags"), format!("{place}: after its think tags"));
-        let (cot, answer) = match &self.response {
-            Response::Columns { cot, answer } => (cot.to_string(), answer.to_string()),
-            Response::Generation(path) => tagged(path.to_string()),
-            Response::Generations(generations) => tagged(generations.to_string()),
-            Response::Turn { turns, chain: None } => tagged(format!("{turns}: the assistant's turn")),
-            Response::Turn { turns, chain: Some(chain) } => (
-                format!("{turns}: the assistant's {chain}, else between the think tags of its content"),
-                format!("{turns}: the assistant's content"),
-            ),
-        };
-        [question, cot, answer]
-    }
 }
 
-impl Shape {
-    /// The columns of a corpus that are read from the column `name` alone, of which nothing else is kept than tags and what
-    /// stands outside of them; None if it is no source of them.
-    pub fn said_by(&self, schema: &Schema, name: &str) -> Option<&'static [&'static str]> {
-        let is = |path: &Path| path.name() == name && path.is_text_column(schema);
-        if let Question::Text(question) = &self.question
-            && is(question)
-            // Of one that a template rendered, only the user's words are the question.
-            && !name.eq_ignore_ascii_case(RENDERED)
-        {
-            return Some(&["question"]);
-        }
-        match &self.response {
-            Response::Columns { cot, .. } if is(cot) => Some(&["cot"]),
-            Response::Columns { answer, .. } if is(answer) => Some(&["answer"]),
-            Response::Generation(generation) if is(generation) => Some(&["cot", "answer"]),
-            _ => None,
-        }
-    }
-
-    /// The mapping that comes nearest to the shape: of a list it takes the first item.
-    pub fn mapping(&self) -> String {
-        let question = match &self.question {
-            Question::Text(path) => path.to_string(),
-            Question::Task { input, .. } => input.clone(),
-            Question::Turn(turns) => turns.clone(),
-        };
-        match &self.response {
-            Response::Columns { cot, answer } => format!("question={question},cot={cot},answer={answer}"),
-            Response::Generation(generation) => format!("question={question},cot={generation}"),
-            Response::Generations(Generations { list, item: Some((text, _)), .. }) => {
-                format!("question={question},cot={list}.{text}")
-            }
-            Response::Generations(generations) => format!("question={question},cot={}", generations.list),
-            Response::Turn { turns, .. } => format!("question={question},cot={turns}"),
-        }
-    }
-}
-
-impl fmt::Display for Generations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.item {
-            Some((text, _)) => write!(f, "{}.{text}: the first that is correct ({})", self.list, self.told_flags()),
-            None => write!(f, "{}: the first that is correct ({})", self.list, self.told_flags()),
-        }
-    }
-}
-
-fn is_text_or_texts(found: &DataType) -> bool {
+pub(super) fn is_text_or_texts(found: &DataType) -> bool {
     is_text(found) || item(found).is_some_and(is_text)
 }
 
-fn is_answer(found: &DataType) -> bool {
+pub(super) fn is_answer(found: &DataType) -> bool {
     is_text(found) || found.is_numeric() || *found == DataType::Boolean
 }
 
@@ -404,7 +369,7 @@ fn is_list(found: &DataType) -> bool {
     found.is_null() || item(found).is_some()
 }
 
-fn is_flag(found: &DataType) -> bool {
+pub(super) fn is_flag(found: &DataType) -> bool {
     found.is_null() || found.is_numeric() || *found == DataType::Boolean
 }
 
@@ -422,7 +387,7 @@ fn is_generations(found: &DataType) -> bool {
     }
 }
 
-fn are_turns(found: &DataType) -> bool {
+pub(super) fn are_turns(found: &DataType) -> bool {
     let holds = |fields: &[FieldRef], fits: fn(&DataType) -> bool| {
         [["role", "content"], ["from", "value"]].iter().any(|names| {
             names.iter().all(|name| fields.iter().any(|field| field.name() == name && fits(field.data_type())))

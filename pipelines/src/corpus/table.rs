@@ -1,6 +1,6 @@
 //! The table provider: Parquet files of one schema, with the file and the row that each row came from.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -41,6 +41,8 @@ pub(super) struct Group {
     pub in_table: Option<SchemaRef>,
     /// Columns that have a value in every row of every file.
     pub never_null: HashSet<String>,
+    /// How many items the lists of a column have together, in all files.
+    pub items: HashMap<String, u64>,
     /// The files.
     pub files: Vec<FileRows>,
 }
@@ -70,6 +72,7 @@ pub(super) struct FilesTable {
     partitions: Vec<FieldRef>,
     files: Vec<FileRows>,
     never_null: HashSet<String>,
+    items: HashMap<String, u64>,
 }
 
 /// The columns of files with the two of asap's own behind them.
@@ -81,7 +84,7 @@ pub(super) fn with_place(file_schema: &Schema) -> SchemaRef {
 impl FilesTable {
     pub fn new(group: Group) -> Self {
         let (file_schema, store_url) = (group.schema(), group.files[0].file.store_url.clone());
-        let Group { file_schema: stored, partitions, never_null, files, .. } = group;
+        let Group { file_schema: stored, partitions, never_null, items, files, .. } = group;
         let given = partitions.iter().cloned();
         let file_column = Arc::new(Field::new(FILE_COLUMN, DataType::Utf8, false));
         let row_column = Field::new(ROW_COLUMN, DataType::Int64, false).with_extension_type(RowNumber);
@@ -90,7 +93,7 @@ impl FilesTable {
             .with_virtual_columns(vec![Arc::new(row_column)])
             .build();
         let plain_schema = with_place(&file_schema);
-        Self { store_url, schema, file_schema, plain_schema, partitions, files, never_null }
+        Self { store_url, schema, file_schema, plain_schema, partitions, files, never_null, items }
     }
 
     /// The same table of one of its files.
@@ -111,6 +114,11 @@ impl FilesTable {
     /// The columns of the files and of their folders.
     pub fn file_schema(&self) -> &SchemaRef {
         &self.file_schema
+    }
+
+    /// How many items the lists of a column have in all files of the schema; None if it is no list.
+    pub fn items(&self, column: &str) -> Option<u64> {
+        self.items.get(column).copied()
     }
 
     pub fn has_null(&self, column: &str) -> bool {

@@ -41,6 +41,8 @@ pub(super) struct Original {
     pub name: String,
     /// Its type in the view, which the type in the files can be cast to.
     pub data_type: DataType,
+    /// Whether it is NULL here, because the files of this schema hold something else under its name.
+    pub is_left_out: bool,
 }
 
 /// The view of `provider`, which has the columns of `table`.
@@ -122,9 +124,8 @@ fn inner_name(original: &Original) -> String {
 }
 
 fn original_column(schema: &Schema, original: &Original) -> Result<Expr> {
-    let Ok(field) = schema.field_with_name(&original.name) else {
-        return Ok(lit(ScalarValue::try_new_null(&original.data_type)?));
-    };
+    let field = schema.field_with_name(&original.name).ok().filter(|_| !original.is_left_out);
+    let Some(field) = field else { return Ok(lit(ScalarValue::try_new_null(&original.data_type)?)) };
     let column = column(&original.name);
     Ok(if field.data_type() == &original.data_type { column } else { cast(column, original.data_type.clone()) })
 }

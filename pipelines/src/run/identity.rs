@@ -41,10 +41,7 @@ impl Identity {
         }
         parts.insert("rules".to_string(), RULES.to_string());
         parts.insert("sql".to_string(), hex(&Sha256::digest(without_comments(sql)?)));
-        if let Some(ColumnMapping { question, cot, answer }) = columns {
-            let answer = answer.as_deref().unwrap_or_default();
-            parts.insert("columns".to_string(), format!("question={question},cot={cot},answer={answer}"));
-        }
+        parts.extend(columns.map(|columns| ("columns".to_string(), columns.to_string())));
         let is_local = settings.anchor_provider == Provider::Local;
         for (key, value, effect) in settings.of_results() {
             match (key, effect) {

@@ -1,6 +1,15 @@
 //! How far a run is, counted while its rows are written.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+
+use crate::corpus::Repeats;
+
+/// Different answers of one question, and the share of the rows that have it, that are worth a note.
+const ANSWERS: usize = 8;
+const SHARE: u64 = 20;
 
 /// Rows of the slices that are under way or done. Part of a session: what writes rows counts them here.
 #[derive(Debug, Default)]
@@ -8,6 +17,7 @@ pub struct Progress {
     rows: AtomicU64,
     rejected: AtomicU64,
     tokens: AtomicU64,
+    repeats: Mutex<Repeats>,
 }
 
 /// Rows, rejected rows, and tokens of the original chains.
@@ -27,6 +37,23 @@ impl Progress {
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.rejected.fetch_add(rejected, Ordering::Relaxed);
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    /// Counts the questions of rows of the output, where it has them.
+    pub fn count_questions(&self, output: &RecordBatch) {
+        let text = |name| output.column_by_name(name)?.as_string_opt::<i32>();
+        let (Some(questions), Some(answers)) = (text("question"), text("answer")) else { return };
+        let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
+        for (question, answer) in questions.iter().zip(answers) {
+            if let (Some(question), Some(answer)) = (question, answer) {
+                repeats.take(question, answer);
+            }
+        }
+    }
+
+    /// What to tell the user of a text that is the question of many different answers.
+    pub fn repeated_question(&self) -> Option<String> {
+        self.repeats.lock().unwrap_or_else(PoisonError::into_inner).note(ANSWERS, SHARE)
     }
 
     /// What was reached until now.

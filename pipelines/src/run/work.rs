@@ -154,6 +154,7 @@ impl<'a> Work<'a> {
             ended = Ended::Failed(error);
         }
         summary.slices_left += self.waiting.len() as u64;
+        summary.notes.extend(self.progress.repeated_question());
         ended
     }
 

@@ -211,6 +211,7 @@ async fn write(
         count_rejects(&divided.rejects, writing.fail_on_reject, &mut receipt)?;
         let tokens_before = receipt.counts.tokens_in.unwrap_or(0);
         receipt.counts.count_output(&divided.output);
+        progress.count_questions(&divided.output);
         output.write(&divided.output).await?;
         rejects.write(&divided.rejects).await?;
         seconds += started.elapsed().as_secs_f64();

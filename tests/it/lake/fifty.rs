@@ -51,7 +51,6 @@ fn cases() -> Vec<Case> {
             parquet(vec![("question", Arc::new(Int64Array::from(vec![1]))), ("cot", text("c")), ("answer", text("a"))]),
             &["question", "Int64"],
         ),
-        case("another type of a column", row(vec![("n", text("one"))]), &["column n"]),
         case("a type that Delta lacks", row(vec![("wide", wide)]), &["wide", "Decimal256"]),
         case(
             "another type that Delta lacks",

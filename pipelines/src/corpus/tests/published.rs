@@ -88,22 +88,166 @@ async fn corpora_as_they_are_published() {
 }
 
 #[tokio::test]
-async fn what_is_not_recognised_comes_with_a_mapping_that_works() {
-    for rows in [
-        "SELECT 'two?' AS \"Aufgabe\", 'That is 2 and 2' AS \"Gedanke\", 'four, so' AS \"Ergebnis\"",
-        "SELECT 'two?' AS question, 'That is 2 and 2' AS solution, '4' AS answer",
-        "SELECT 'two?' AS question, [{'response_model': 'm', 'response': 'That is 2 and 2'}] AS responses, '4' AS reference_answer",
+async fn what_is_not_recognised_comes_with_a_mapping_that_guesses_nothing() {
+    for (rows, expected) in [
+        ("SELECT 'two?' AS \"Aufgabe\", '2 and 2' AS \"Gedanke\", 'four' AS \"Ergebnis\"", "question=?,cot=?,answer=?"),
+        ("SELECT 'two?' AS question, '2 and 2' AS solution, '4' AS answer", "question=question,cot=?,answer=?"),
+        (
+            "SELECT 'two?' AS question, '2 and 2' AS reasoning, 'm' AS category",
+            "question=question,cot=reasoning,answer=?",
+        ),
+        (
+            "SELECT 'two?' AS question, [{'response_model': 'm', 'response': '2 and 2'}] AS responses, '4' AS reference_answer",
+            "question=question,cot=?,answer=?",
+        ),
+        // The longest text that is called as a question may hold the chain itself.
+        (
+            "SELECT 'x' AS question_title, 'That is 2 and 2, so it is four' AS question_content, 'py' AS code_language",
+            "question=?,cot=?,answer=?",
+        ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "a.parquet", rows).await;
         let error = refusal(folder.path(), None).await;
         let mapping = error.split("--columns '").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
-        let read = recognised(rows, Some(mapping)).await;
-        assert!(
-            read[0].starts_with("two? | That is 2 and 2 | ") && read[0].ends_with(" | NULL"),
-            "{mapping}: {read:?}"
-        );
+        assert_eq!(mapping, expected, "{error}");
+        let unchanged = mapping.parse::<ColumnMapping>().unwrap_err().to_string();
+        assert!(unchanged.contains("open: write a column of the files in place of ?"), "{unchanged}");
     }
+}
+
+/// What is printed "to change" reads what was read.
+#[tokio::test]
+async fn the_mapping_of_a_reading_reads_the_same() {
+    for (name, rows) in recognised_corpora() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a.parquet", &rows).await;
+        let corpus = open(folder.path(), None).await.unwrap();
+        let found = corpus.inspect(&context(), 2).await.unwrap();
+        assert_eq!(recognised(&rows, Some(&found[0].mapping)).await, [READ], "{name}: {}", found[0].mapping);
+    }
+    let task = format!("SELECT 'Add.' AS instruction, '2, 2' AS input, {TAGGED} AS output");
+    let mapping = "question=instruction,input=input,cot=output";
+    assert_eq!(recognised(&task, Some(mapping)).await, recognised(&task, None).await);
+}
+
+/// The engine computes what a list's items are asked where it reads a file.
+#[tokio::test]
+async fn lists_are_searched_whatever_else_is_read() {
+    for rows in [
+        format!("SELECT 'two?' AS question, [{{'response': 'x'}}, {{'response': {TAGGED}}}] AS responses"),
+        "SELECT [{'role': 'user', 'content': 'two?', 'reasoning_content': NULL}, \
+         {'role': 'assistant', 'content': 'four', 'reasoning_content': '2 and 2'}] AS messages"
+            .to_string(),
+        format!("SELECT 'two?' AS problem, ['x', {TAGGED}] AS generations, [false, true] AS is_correct"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "a.parquet", &rows).await;
+        let corpus = open(folder.path(), None).await.unwrap();
+        assert_eq!(query(&corpus, "SELECT cot FROM corpus").await, ["2 and 2"], "{rows}");
+    }
+}
+
+#[tokio::test]
+async fn the_question_is_the_problem_and_not_the_template_around_it() {
+    let rows = format!(
+        "SELECT concat('two', i, '?') AS problem, 'Example: What is 1 + 1? 2' AS prompt, \
+         concat({TAGGED}, i) AS response FROM range(16) AS t (i)"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", &rows).await;
+    let corpus = open(folder.path(), None).await.unwrap();
+    assert_eq!(query(&corpus, "SELECT count(DISTINCT question) FROM corpus").await, ["16"]);
+    let [found, rival] = corpus.notes.as_slice() else { panic!("{:?}", corpus.notes) };
+    assert!(found.contains("response of"), "{found}");
+    assert!(rival.contains("is read from column problem; column prompt could be it too"), "{rival}");
+    // The same texts under two names are no doubt.
+    let twice = "SELECT 'two?' AS question, 'two?' AS prompt, '2 and 2' AS reasoning, 'four' AS answer, '' AS output";
+    write(folder.path(), "a.parquet", twice).await;
+    assert_eq!(open(folder.path(), None).await.unwrap().notes, [""; 0]);
+    // Where nothing else is there, the template is named.
+    write(folder.path(), "a.parquet", &format!("SELECT * EXCEPT (problem) FROM ({rows})")).await;
+    let notes = open(folder.path(), None).await.unwrap().notes;
+    assert!(notes[1].contains("at least 16 of 16 rows have one question, \"Example: What is 1 + 1? 2"), "{notes:?}");
+
+    let options =
+        "SELECT 'Which lacks it?' AS question, 'two?' AS formated_question, '2 and 2' AS reason, 'four' AS gen_ans";
+    assert_eq!(recognised(options, None).await, [READ]);
+}
+
+#[tokio::test]
+async fn columns_that_differ_only_in_case_go_with_their_chain() {
+    let columns = "'two?' AS \"Question\", '2 and 2' AS \"Complex_CoT\", 'four' AS \"Response\", \
+                   'Which virus?' AS question, 'B19' AS answer";
+    assert_eq!(recognised(&format!("SELECT {columns}"), None).await, [READ]);
+    let small = columns.replace("Complex_CoT", "complex_cot");
+    let expected = "Which virus? | 2 and 2 | B19 | NULL";
+    assert_eq!(recognised(&format!("SELECT {small}"), None).await, [expected]);
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.parquet", &format!("SELECT {columns}")).await;
+    let notes = open(folder.path(), None).await.unwrap().notes.join("\n");
+    assert!(notes.contains("read from column Question; column question could be it too"), "{notes}");
+    assert!(notes.contains("read from column Response; column answer could be it too"), "{notes}");
+}
+
+#[tokio::test]
+async fn of_a_list_of_structs_the_first_with_tags_is_read_and_the_others_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let rows = format!(
+        "SELECT 'two?' AS problem, [{{'solution': 'cut off'}}, {{'solution': {TAGGED}}}, {{'solution': {TAGGED}}}] AS solutions \
+         UNION ALL SELECT 'two?', [{{'solution': {TAGGED}}}] UNION ALL SELECT 'two?', [{{'solution': 'cut off'}}] \
+         UNION ALL SELECT 'two?', NULL"
+    );
+    for rows in [rows.clone(), rows.replace("solutions", "generations")] {
+        let mut found = recognised(&rows, None).await;
+        found.sort();
+        let rejects = ["two? | NULL | NULL | no_generation", "two? | NULL | NULL | no_tags"];
+        assert_eq!(found, [READ, READ, rejects[0], rejects[1]]);
+    }
+    write(folder.path(), "a.parquet", &rows).await;
+    let corpus = open(folder.path(), None).await.unwrap();
+    let note = corpus.notes.iter().find(|note| note.contains("generations of column solutions")).unwrap();
+    assert!(
+        note.contains("of the 6 generations of column solutions in 4 rows") && note.contains("2 are left out"),
+        "{note}"
+    );
+}
+
+#[tokio::test]
+async fn a_flag_in_a_column_of_its_own_rejects_wrong_rows() {
+    let rows = |flag: &str, values: &str| {
+        format!("SELECT 'two?' AS prompt, {TAGGED} AS completion, {flag} FROM (VALUES {values}) AS t ({flag})")
+    };
+    let wrong = "two? | 2 and 2 | four | unverified";
+    for values in ["(1.0), (0.0), (NULL)", "(1), (0), (NULL)", "(true), (false), (NULL)"] {
+        assert_eq!(recognised(&rows("reward", values), None).await, [READ, wrong, READ], "{values}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let notes = async |rows: &str| {
+        write(folder.path(), "a.parquet", rows).await;
+        let corpus = open(folder.path(), None).await.unwrap();
+        let errors = query(&corpus, "SELECT DISTINCT error FROM corpus WHERE error IS NOT NULL").await.join("\n");
+        [corpus.notes.join("\n"), errors].concat()
+    };
+    let flagged = rows("reward", "(1.0), (0.0)");
+    let found = notes(&flagged).await;
+    assert!(found.contains("whose reward is false or 0 are rejects (unverified)"), "{found}");
+    assert!(found.contains("column reward is 0.0: the row is not correct"), "{found}");
+    assert_eq!(recognised(&flagged, Some("question=prompt,cot=completion")).await, [READ; 2]);
+    assert_eq!(recognised(&flagged, Some("question=prompt,cot=completion,flag=reward")).await, [READ, wrong]);
+    // A score is no flag, also where only a row far behind says so.
+    let far = (0..400).map(|row| if row == 399 { "(0.5)" } else { "(1.0)" }).collect::<Vec<_>>().join(", ");
+    for (flag, values, why) in [
+        ("score", far.as_str(), "found 0.5"),
+        ("score", "(4), (1)", "found 4"),
+        ("is_correct", "('yes')", "found text"),
+    ] {
+        let found = notes(&rows(flag, values)).await;
+        assert!(found.contains(&format!("column {flag} of")) && found.contains("is not read"), "{found}");
+        assert!(found.contains(why), "{found}");
+    }
+    let found = notes(&rows("score", "([true])")).await;
+    assert!(found.contains("found list of Boolean"), "{found}");
 }
 
 #[tokio::test]
@@ -166,13 +310,13 @@ async fn several_texts_with_think_tags_are_named() {
     write(folder.path(), "a.parquet", &rows).await;
     let error = refusal(folder.path(), None).await;
     assert!(error.contains("several texts hold think tags, chosen and rejected"), "{error}");
-    assert!(error.contains("--columns 'question=prompt,cot=chosen'"), "{error}");
+    assert!(error.contains("--columns 'question=prompt,cot=?'"), "{error}");
     assert_eq!(recognised(&rows, Some("question=prompt,cot=chosen")).await, [READ]);
     let nameless = format!("SELECT 'two?' AS \"Aufgabe\", {TAGGED} AS text_of_model");
     write(folder.path(), "a.parquet", &nameless).await;
     let error = refusal(folder.path(), None).await;
-    assert!(error.contains("text_of_model holds think tags, but nothing is called as a question"), "{error}");
-    assert!(error.contains("--columns 'question=Aufgabe,cot=text_of_model'"), "{error}");
+    assert!(error.contains("text_of_model holds think tags, but no other column is called as a question"), "{error}");
+    assert!(error.contains("--columns 'question=?,cot=text_of_model'"), "{error}");
 }
 
 #[tokio::test]

@@ -95,13 +95,7 @@ async fn columns_that_fit_no_shape() {
     let error = refusal(folder.path(), None).await;
     assert_names(
         &error,
-        &[
-            "a.parquet",
-            "Level.1 (text)",
-            "n (Int64)",
-            "prompt (text)",
-            "--columns 'question=prompt,cot=Level.1,answer=…'",
-        ],
+        &["a.parquet", "Level.1 (text)", "n (Int64)", "prompt (text)", "--columns 'question=prompt,cot=?,answer=?'"],
     );
 }
 

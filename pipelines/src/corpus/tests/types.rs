@@ -104,14 +104,23 @@ async fn files_of_different_shapes_are_one_corpus() {
 }
 
 #[tokio::test]
-async fn columns_that_disagree_are_refused() {
+async fn a_column_of_another_type_is_null_in_its_files_and_costs_no_row() {
     let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", &format!("SELECT *, 1 AS \"Level.1\" FROM ({PLAIN})")).await;
-    write(folder.path(), "b.parquet", &format!("SELECT *, 'one' AS \"Level.1\" FROM ({PLAIN})")).await;
-    let error = refusal(folder.path(), None).await;
-    for named in ["Level.1", "a.parquet", "b.parquet", "Int64", "Utf8"] {
-        assert!(error.contains(named), "{error}");
+    write(folder.path(), "a.parquet", &format!("SELECT *, 1 AS \"Level.1\", [true] AS score FROM ({PLAIN})")).await;
+    write(folder.path(), "b.parquet", &format!("SELECT *, 'one' AS \"Level.1\", {{'a': 1}} AS score FROM ({PLAIN})"))
+        .await;
+    // The column of the answer itself may disagree: it is read as text.
+    write(folder.path(), "c.parquet", "SELECT 'q' AS question, 'c' AS cot, 2.5 AS answer, 3 AS \"Level.1\"").await;
+    let corpus = open(folder.path(), None).await.unwrap();
+    let sql = "SELECT cot, answer, \"Level.1\", score, source_answer, status FROM corpus ORDER BY source['file']";
+    let expected =
+        ["c | a | 1 | [true] | a | NULL", "c | a | NULL | NULL | a | NULL", "c | 2.5 | 3 | NULL | NULL | NULL"];
+    assert_eq!(query(&corpus, sql).await, expected);
+    let [level, score, answer] = corpus.notes.as_slice() else { panic!("{:?}", corpus.notes) };
+    for named in ["Level.1 is Utf8 in", "b.parquet and Int64 in", "a.parquet: the rows of", "have NULL there"] {
+        assert!(level.contains(named), "{level}");
     }
+    assert!(score.contains("column score is Struct") && answer.contains("c.parquet"), "{:?}", corpus.notes);
 }
 
 #[tokio::test]
