@@ -74,6 +74,8 @@ fn written(character: char) -> Option<&'static str> {
         '±' => "\\pm ",
         '∓' => "\\mp ",
         '√' => "\\sqrt ",
+        // The angstrom sign.
+        '\u{212b}' => "Å",
         '∛' => "\\sqrt[3] ",
         '∞' => "\\infty ",
         '≤' | '⩽' => "\\le ",

@@ -44,10 +44,63 @@ fn is_cut_off(text: &str) -> bool {
     last == Some(false)
 }
 
-/// What stands behind the last "answer is" or "answer:": the formulas there if they end the sentence, else all of it.
+/// What stands behind the last "answer is" or "answer:" that states one: the formulas there if they end the sentence, else all of
+/// it. None where that is called wrong.
 fn phrase(text: &str) -> Option<Cow<'_, str>> {
-    let found = [" is", ":", "**:", " is:"].iter().filter_map(|behind| last_of(text, behind)).max()?;
-    let rest = text[found..].trim_start_matches(|c: char| c.is_whitespace() || "*:".contains(c));
+    let mut end = text.len();
+    loop {
+        let found = [" is", ":", "**:", " is:"].iter().filter_map(|behind| last_of(text, end, behind)).max();
+        let (from, behind) = found?;
+        let rest = without_adverbs(&text[behind..]);
+        match first_word(rest) {
+            word if WRONG.contains(&word) => return None,
+            // The answer that was stated before.
+            word if RIGHT.contains(&word) => end = from,
+            _ => return stated(rest),
+        }
+    }
+}
+
+/// What is said of an answer that was stated before.
+const RIGHT: [&str; 8] = ["correct", "right", "valid", "consistent", "reasonable", "verified", "confirmed", "clear"];
+const WRONG: [&str; 4] = ["wrong", "incorrect", "invalid", "inconsistent"];
+/// Words before an answer that are no part of it.
+const ADVERBS: [&str; 13] = [
+    "indeed",
+    "definitely",
+    "certainly",
+    "clearly",
+    "simply",
+    "therefore",
+    "thus",
+    "hence",
+    "actually",
+    "obviously",
+    "then",
+    "surely",
+    "really",
+];
+
+/// The word that a text begins with.
+fn first_word(text: &str) -> &str {
+    &text[..text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len())]
+}
+
+/// A statement without the adverbs, commas and marks before it.
+fn without_adverbs(text: &str) -> &str {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "*:".contains(c));
+        let word = first_word(rest);
+        if !ADVERBS.contains(&word) {
+            return rest;
+        }
+        rest = rest[word.len()..].trim_start_matches(',');
+    }
+}
+
+/// What a statement begins with.
+fn stated(rest: &str) -> Option<Cow<'_, str>> {
     let formulas = first_formulas(rest).unwrap_or(0);
     let stated = match ends_sentence(&rest[formulas..]) && formulas > 0 {
         true => &rest[..formulas],
@@ -72,15 +125,15 @@ fn ends_sentence(text: &str) -> bool {
         || REASONS.contains(&word)
 }
 
-/// Behind the last "answer" with this behind it.
-fn last_of(text: &str, behind: &str) -> Option<usize> {
+/// The last "answer" before `end` with this behind it: where it is, and what follows.
+fn last_of(text: &str, end: usize, behind: &str) -> Option<(usize, usize)> {
     const WORD: &str = "nswer";
-    let mut end = text.len();
+    let mut end = end;
     loop {
         let from = text[..end].rfind(WORD)?;
         let begins = text[..from].ends_with(['a', 'A']);
         if begins && text[from + WORD.len()..].starts_with(behind) {
-            return Some(from + WORD.len() + behind.len());
+            return Some((from, from + WORD.len() + behind.len()));
         }
         end = from;
     }

@@ -165,7 +165,7 @@ impl<'a> Lexer<'a> {
             '<' => Token::Relation(Relation::Less),
             '>' if self.skips("=") => Token::Relation(Relation::GreaterOrEqual),
             '>' => Token::Relation(Relation::Greater),
-            '€' | '£' | '¥' => Token::Word(character.to_string()),
+            '€' | '£' | '¥' | 'Å' => Token::Word(character.to_string()),
             other => Token::Opaque(other.to_string()),
         };
         self.found.push(token);
@@ -285,6 +285,12 @@ impl<'a> Lexer<'a> {
         if length > MAX_LETTERS {
             self.place += length;
             return self.found.push(Token::Opaque(rest[..length].to_string()));
+        }
+        if let [.., Token::Colon, Token::Number { .. }] = self.found.as_slice()
+            && let Some((half, length)) = words::half_of_day(rest)
+        {
+            self.place += length;
+            return self.found.push(half);
         }
         let (run, spaced) = (&rest[..length], self.text[..self.place].ends_with([' ', '~', ',']));
         if !self.is_argument()
@@ -442,10 +448,8 @@ impl<'a> Lexer<'a> {
 
     fn environment(&mut self, begins: bool) {
         let name = self.raw().unwrap_or("{").trim();
-        let bracket = match name {
-            "matrix" | "pmatrix" | "bmatrix" | "Bmatrix" | "smallmatrix" | "array" => Bracket::Matrix,
-            "vmatrix" => Bracket::Determinant,
-            other => return self.found.push(Token::Opaque(format!("{{{other}}}"))),
+        let Some(bracket) = words::environment(name) else {
+            return self.found.push(Token::Opaque(format!("{{{name}}}")));
         };
         if !begins {
             return self.close(bracket);
@@ -459,14 +463,7 @@ impl<'a> Lexer<'a> {
 
     /// Words, a choice, or what is no word at all.
     fn text_command(&mut self, content: &str) {
-        let mut content = content.trim();
-        for _ in 0..4 {
-            let inner = ["\\textbf{", "\\text{", "\\mathrm{", "\\textit{"].iter().find_map(|opening| {
-                let inner = content.strip_prefix(opening)?.strip_suffix('}')?;
-                (!inner.contains(['{', '}'])).then(|| inner.trim())
-            });
-            content = inner.unwrap_or(content);
-        }
+        let content = words::innermost(content);
         let start = content.find(|c: char| c.is_ascii_alphabetic() || !c.is_ascii()).unwrap_or(content.len());
         if content.len() == 1 && self.counts() && units::is_known(content) {
             return self.found.push(words::word(content));

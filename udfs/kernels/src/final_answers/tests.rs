@@ -116,6 +116,78 @@ fn answers_are_found_where_they_are_stated() {
     }
 }
 
+#[test]
+fn what_is_said_of_an_answer_is_none() {
+    let found = |response| answer(response).map(std::borrow::Cow::into_owned);
+    for (response, expected) in [
+        ("The answer is indeed 6.", Some("6")),
+        (r"The answer is definitely \(8000\).", Some(r"\(8000\)")),
+        ("So the answer is therefore, **12**.", Some("12")),
+        ("The answer is 6. Checking again, the answer is correct.", Some("6")),
+        ("The answer is 6, so the final answer is indeed correct!", Some("6, so the final answer is indeed correct!")),
+        ("I think that the answer is correct", None),
+        ("The answer is 6. No, that answer is wrong.", None),
+        ("The answer is 6. No, that answer is clearly incorrect", None),
+        ("the answer is indeed", None),
+        // These are answers.
+        ("The answer is even.", Some("even")),
+        ("The answer is nowhere", Some("nowhere")),
+        ("The answer is correctness", Some("correctness")),
+        ("The answer is false", Some("false")),
+    ] {
+        assert_eq!(found(response).as_deref(), expected, "{response}");
+    }
+}
+
+#[test]
+fn units_of_physics_ordinals_and_times_of_day() {
+    for (gold, right) in [
+        ("700", vec![r"700 \text{ nm}", r"700\,\mathrm{nm}", r"700 \text{ nanometers}"]),
+        ("13.6", vec![r"13.6 \text{ eV}", "13.6 eV", r"13.6\ \mathrm{eV}"]),
+        ("5", vec![r"5 \text{ keV}", r"5 \text{ MeV}", r"5\,\text{Å}", r"5 \text{ \AA}", "5 Å", r"5\,\AA", "5 atm"]),
+        ("300", vec![r"300 \text{ V}", r"300 \text{ kcal}", r"300 \text{ atm}"]),
+        (r"300 \text{ K}", vec![r"300\,\mathrm{K}", r"300 \text{ kelvin}", "300 kelvin"]),
+        (r"12^{\text{th}}", vec![r"12\text{th}", r"12^\text{th}", r"12^{\mathrm{th}}", "12th", "12^{th}"]),
+        (r"21\text{st}", vec![r"21^{\text{st}}"]),
+        ("3:30 PM", vec![r"3:30 \text{ p.m.}", "3:30 pm", "3:30 p.m.", r"3:30\,\text{PM}", "03:30 PM"]),
+    ] {
+        for answer in right {
+            assert!(same(gold, answer), "{gold} | {answer}");
+            assert!(same(answer, gold), "{answer} | {gold}");
+        }
+    }
+    for (gold, wrong) in [
+        ("700", vec![r"700nm", r"7 \text{ nm}", r"700^{\text{nm}}", "700n"]),
+        (r"2 \text{ eV}", vec![r"2 \text{ keV}", r"2 \text{ meV}", r"2 \text{ V}", r"2 \text{ K}"]),
+        (r"2 \text{ MeV}", vec![r"2 \text{ meV}"]),
+        (
+            "2",
+            vec![
+                "2nm",
+                "2 nm",
+                "2eV",
+                "2atm",
+                r"2\text{K}",
+                r"\$2\text{K}",
+                r"2 \text{ K}",
+                r"\frac{1}{2}^{\text{nd}}",
+            ],
+        ),
+        ("12", vec![r"12^{\text{th}}", "12th", r"\frac{1}{12}\text{th}"]),
+        (
+            r"12^{\text{th}}",
+            vec!["12", r"12^{\text{nd}}", r"11^{\text{th}}", r"\frac{1}{12}\text{th}", r"12.0^{\text{th}}"],
+        ),
+        (r"\frac{1}{5}", vec![r"5^{\text{th}}", r"1/5^{\text{th}}"]),
+        ("3:30 PM", vec!["3:30 AM", "3:30", r"3:31 \text{ p.m.}", "15:30", r"3:30 \text{ a.m.}"]),
+        ("3:30", vec!["3:30 p.m.", r"1:10"]),
+    ] {
+        for answer in wrong {
+            assert!(!same(gold, answer), "{gold} | {answer}");
+        }
+    }
+}
+
 /// Sixty digits from tables.
 #[test]
 fn functions_are_right_to_sixty_digits() {

@@ -10,7 +10,9 @@ pub struct Unit {
 }
 
 /// Units by all their names, the shortest first. Names of one or two letters are written in no other case: MW is not mW.
-const UNITS: [&[&str]; 55] = [
+const UNITS: [&[&str]; 63] = [
+    &["nm", "nanometer", "nanometre"],
+    &["Å", "angstrom"],
     &["mm", "millimeter", "millimetre"],
     &["cm", "centimeter", "centimetre"],
     &["dm", "decimeter", "decimetre"],
@@ -54,7 +56,11 @@ const UNITS: [&[&str]; 55] = [
     &["mW", "milliwatt"],
     &["N", "newton"],
     &["Pa", "pascal"],
-    &["volt"],
+    &["V", "volt"],
+    &["eV", "electronvolt"],
+    &["keV"],
+    &["MeV"],
+    &["GeV"],
     &["ampere", "amp"],
     &["ohm"],
     &["mol", "mole"],
@@ -62,9 +68,11 @@ const UNITS: [&[&str]; 55] = [
     &["byte"],
     &["celsius"],
     &["fahrenheit"],
-    &["kelvin"],
+    &["K", "kelvin"],
+    &["atm", "atmosphere"],
+    &["kcal", "kilocalorie"],
     &["acre"],
-    &["calorie"],
+    &["cal", "calorie"],
     &["unit"],
 ];
 
@@ -87,14 +95,25 @@ const ORDINALS: &str =
 const MAX_WORDS: usize = 6;
 const SQUARED: [&str; 3] = ["square", "sq", "squared"];
 
-/// Whether these letters are a unit outside of text.
+/// Units that are products as well: outside of text they are units only behind a blank, and nanometers never.
+const PRODUCTS: [&str; 7] = ["eV", "keV", "MeV", "GeV", "atm", "kcal", "cal"];
+const NANOMETER: &str = "nm";
+/// Kelvin, or thousands, so that the number alone does not say the same.
+const THOUSANDS: &str = "K";
+
+/// Whether these letters are a unit.
 pub fn is_known(word: &str) -> bool {
     known(word).is_some()
 }
 
+/// Whether these letters are a unit outside of text, behind a blank or not.
+pub fn is_known_outside(word: &str, spaced: bool) -> bool {
+    is_known(word) && word != NANOMETER && (spaced || !PRODUCTS.contains(&word))
+}
+
 /// Whether words outside of text are units, things that are counted, or how many of them, and not names one after the other.
 pub fn is_phrase(words: &str) -> bool {
-    words.split_whitespace().any(|word| known(word).is_some() || is_counted(word) || multiplier(word).is_some())
+    words.split_whitespace().any(|word| is_known_outside(word, true) || is_counted(word) || multiplier(word).is_some())
 }
 
 /// What a word multiplies the number by.
@@ -135,12 +154,12 @@ pub fn canonical(words: &str) -> Option<Unit> {
             _ => {
                 let sides = word.split('/').map(|side| {
                     let (base, raised) = side.split_at(side.find('^').unwrap_or(side.len()));
-                    optional |= known(base).is_some() || is_counted(base);
+                    optional |= (known(base).is_some() && base != THOUSANDS) || is_counted(base);
                     is_part |= known(base).is_none() && (base.len() <= 2 || is_share(base));
                     short(base) + raised
                 });
                 let sides = sides.collect::<Vec<_>>().join("/");
-                optional |= known(word).is_some();
+                optional |= known(word).is_some() && word != THOUSANDS;
                 parts.push(known(word).map_or(sides, str::to_string) + power);
                 power = "";
             }

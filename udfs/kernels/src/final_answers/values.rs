@@ -2,9 +2,10 @@
 
 use super::expression::{Expression, Op};
 use super::parser;
-use super::shape::Shape;
+use super::shape::{Shape, Value};
 use super::span::Span;
 use super::token::{Bracket, Token};
+use super::units::Unit;
 use super::work::Work;
 
 /// Whether a span is infinite, and if so, negative.
@@ -26,7 +27,39 @@ pub fn special(span: Span<'_>, work: &mut Work) -> Option<Shape> {
     if let Some(negative) = infinity(span) {
         return Some(Shape::Infinity { negative });
     }
-    based(span.tokens()).or_else(|| clock(span)).or_else(|| ratio(span, work)).or_else(|| congruence(None, span, work))
+    based(span.tokens())
+        .or_else(|| ordinal(span, work))
+        .or_else(|| clock(span))
+        .or_else(|| ratio(span, work))
+        .or_else(|| congruence(None, span, work))
+}
+
+/// `12^{\text{th}}`, which is not 12.
+fn ordinal(span: Span<'_>, work: &mut Work) -> Option<Shape> {
+    let (number, end) = match span.tokens() {
+        [number, Token::Caret, Token::Open(Bracket::Group), end @ .., Token::Close(Bracket::Group)] => (number, end),
+        [number, Token::Caret, end @ ..] | [number, end @ ..] => (number, end),
+        [] => return None,
+    };
+    let end = match end {
+        [Token::Word(end)] => end.as_str(),
+        [Token::Letter(t), Token::Letter(h)] if t == "t" && h == "h" => "th",
+        _ => return None,
+    };
+    let digits = number.whole()?;
+    let is_teen = digits.len() > 1 && digits[digits.len() - 2..].starts_with('1');
+    let expected = match digits.bytes().last()? {
+        b'1' if !is_teen => "st",
+        b'2' if !is_teen => "nd",
+        b'3' if !is_teen => "rd",
+        _ => "th",
+    };
+    if end != expected {
+        return None;
+    }
+    let unit = Unit { name: "th".to_string(), optional: false };
+    let expression = expression(span.slice(0, 1), work)?;
+    Some(Shape::Value(Value { expression, unit: Some(unit), ..Value::default() }))
 }
 
 /// `2516_8`, `101_{\text{two}}`, `3A_{16}`.

@@ -46,7 +46,7 @@ pub fn known(run: &str, in_phrase: bool, counts: bool) -> Option<Token> {
         "percent" => Token::Percent,
         "degrees" | "degree" => Token::Degree,
         "cm" | "mm" | "km" | "kg" | "mph" => Token::Word(run.to_string()),
-        _ if counts && run.len() >= 2 && units::is_known(run) => Token::Word(run.to_string()),
+        _ if counts && run.len() >= 2 && units::is_known_outside(run, in_phrase) => Token::Word(run.to_string()),
         _ if in_phrase && run.len() >= 3 && run.bytes().all(|byte| byte.is_ascii_lowercase()) => {
             Token::Word(run.to_string())
         }
@@ -74,6 +74,37 @@ pub fn deny(words: &str) -> bool {
         "without",
     ];
     words.split_whitespace().any(|word| DENYING.contains(&word.to_lowercase().trim_matches([',', '.', ';', ':'])))
+}
+
+/// Which half of the day a text behind a time names first, and how long that is: `p.m.`, `PM`.
+pub fn half_of_day(text: &str) -> Option<(Token, usize)> {
+    let spelled = ["a.m.", "p.m.", "a.m", "p.m", "am", "pm"].iter().find(|half| {
+        text.get(..half.len()).is_some_and(|start| start.eq_ignore_ascii_case(half))
+            && !text[half.len()..].starts_with(|c: char| c.is_alphanumeric())
+    })?;
+    Some((Token::Word(spelled.replace('.', "")), spelled.len()))
+}
+
+/// The content of the innermost command where commands of text hold nothing else.
+pub fn innermost(content: &str) -> &str {
+    let mut content = content.trim();
+    for _ in 0..4 {
+        let inner = ["\\textbf{", "\\text{", "\\mathrm{", "\\textit{"].iter().find_map(|opening| {
+            let inner = content.strip_prefix(opening)?.strip_suffix('}')?;
+            (!inner.contains(['{', '}'])).then(|| inner.trim())
+        });
+        content = inner.unwrap_or(content);
+    }
+    content
+}
+
+/// The bracket that an environment is.
+pub fn environment(name: &str) -> Option<Bracket> {
+    match name {
+        "matrix" | "pmatrix" | "bmatrix" | "Bmatrix" | "smallmatrix" | "array" => Some(Bracket::Matrix),
+        "vmatrix" => Some(Bracket::Determinant),
+        _ => None,
+    }
 }
 
 /// What a text stands for that is not prose.
@@ -115,7 +146,8 @@ fn choice(content: &str) -> Option<Token> {
 
 /// A word with its spaces made equal.
 pub fn word(content: &str) -> Token {
-    let spaced = content.replace("\\ ", " ").replace("\\,", " ").replace(['~', '$', '{', '}'], " ");
+    let spaced =
+        content.replace("\\AA", "Å").replace("\\ ", " ").replace("\\,", " ").replace(['~', '$', '{', '}'], " ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     Token::Word(words.join(" ").trim_end_matches(['.', ',', ':']).to_string())
 }
@@ -168,6 +200,7 @@ pub fn command(name: &str) -> Option<Option<Token>> {
         "log" => Token::Log,
         "colon" => Token::Colon,
         "lbrac" => return None,
+        "AA" => Token::Word("Å".to_string()),
         "angle" | "triangle" | "measuredangle" => Token::Word(name.to_string()),
         _ if is_letter(name) => Token::Letter(format!("\\{}", name.strip_prefix("var").unwrap_or(name))),
         _ => return None,
