@@ -21,9 +21,6 @@ use super::path::item;
 use super::rendered::{self, RENDERED};
 use super::shape::{Question, Response, Shape};
 
-/// Tags that no answer holds: where one does, nobody knows where the chain ends.
-const TAGS: [&str; 2] = ["<think>", "</think>"];
-
 /// The functions of asap that a view is built of.
 pub(super) struct Functions {
     think: Arc<ScalarUDF>,
@@ -210,12 +207,20 @@ impl Reading {
             add(read.cot.clone().is_null(), "no_tags", concat(no_tags));
             add(is_blank(&read.cot), "empty_chain", lit(format!("nothing between the think tags of {text}")));
             add(is_blank(&read.answer), "no_answer", lit(format!("nothing after the closing think tag of {text}")));
-            let has_tag = TAGS.map(|tag| contains(read.answer.clone(), lit(tag)));
             let again = lit(format!("what follows the first closing think tag of {text} holds another think tag"));
-            add(disjunction(has_tag).unwrap_or_else(|| lit(false)), "tags_in_answer", again);
+            add(thinks_again(read), "tags_in_answer", again);
         }
         faults
     }
+}
+
+/// Whether an answer holds another think tag.
+fn thinks_again(read: &Read) -> Expr {
+    let holds = |tag: &str| contains(read.answer.clone(), lit(tag));
+    let begins = |tag: &str| regexp_like(read.text.clone(), lit(format!(r"^\s*{tag}")), None);
+    let own =
+        tags::of_chains_that_begin().map(|(opening, closing)| holds(opening).or(holds(closing)).and(begins(opening)));
+    disjunction(tags::of_chains().map(holds).chain(own)).unwrap_or_else(|| lit(false))
 }
 
 fn is_blank(text: &Expr) -> Expr {

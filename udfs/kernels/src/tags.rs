@@ -1,6 +1,8 @@
 //! The tags that reasoning models put around their chain of thought.
 
-use super::steps::strip;
+use std::borrow::Cow;
+
+use super::steps::{SEPARATOR, strip};
 
 /// The tags that begin a chain of thought wherever they stand.
 const OPENING: [&str; 2] = ["<think>", "<|begin_of_thought|>"];
@@ -12,13 +14,16 @@ const FIRST: [(&str, &str); 4] = [
     ("<thinking>", "</thinking>"),
     ("<reasoning>", "</reasoning>"),
 ];
-/// Tags around the whole of what follows.
+/// Tags around the whole of what follows; the first of them are no words of HTML.
 const SOLUTION: [(&str, &str); 4] = [
     ("<|begin_of_solution|>", "<|end_of_solution|>"),
     ("<Output>", "</Output>"),
     ("<output>", "</output>"),
     ("<answer>", "</answer>"),
 ];
+const NO_WORDS: usize = 2;
+/// Special tokens among them: no answer holds them.
+const SPECIAL: [&str; 2] = [SOLUTION[0].0, SOLUTION[0].1];
 /// Tokens that end a turn, which some loggers leave at the end of a generation.
 const END_OF_TURN: [&str; 6] =
     ["<|im_end|>", "<|endoftext|>", "<｜end▁of▁sentence｜>", "<|eot_id|>", "<end_of_turn>", "</s>"];
@@ -26,6 +31,16 @@ const END_OF_TURN: [&str; 6] =
 /// Every tag with which a generation may begin.
 pub fn openings() -> impl Iterator<Item = &'static str> {
     OPENING.into_iter().chain(FIRST.map(|(opening, _)| opening))
+}
+
+/// The tags that no answer holds: where one does, nobody knows where the chain ends.
+pub fn of_chains() -> impl Iterator<Item = &'static str> {
+    OPENING.into_iter().chain(CLOSING)
+}
+
+/// Tags, the opening and the closing one, that no answer holds if the generation begins with them: they are words too.
+pub fn of_chains_that_begin() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FIRST.into_iter()
 }
 
 /// The chain of thought of a generation: from the first opening tag to the first closing tag after it, stripped.
@@ -37,28 +52,38 @@ pub fn think(generation: &str) -> Option<&str> {
 
 /// What follows the chain's closing tag, stripped and without the tags of a solution or the token that ends a turn;
 /// without a closing tag: None.
-pub fn response(generation: &str) -> Option<&str> {
+pub fn response(generation: &str) -> Option<Cow<'_, str>> {
+    let solution = after_chain(generation)?;
+    // Text may stand before and behind a solution.
+    if !SPECIAL.iter().any(|tag| solution.contains(tag)) {
+        return Some(Cow::Borrowed(solution));
+    }
+    let parts = solution.split(SPECIAL[0]).flat_map(|part| part.split(SPECIAL[1])).map(strip);
+    Some(Cow::Owned(parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(SEPARATOR)))
+}
+
+/// The same, but tags of a solution stay where text stands before or behind them.
+pub fn after_chain(generation: &str) -> Option<&str> {
     let (_, _, after) = span(generation)?;
-    let mut rest = strip(&generation[after..]);
-    if let Some(before) = END_OF_TURN.iter().find_map(|token| rest.strip_suffix(token)) {
-        rest = strip(before);
-    }
-    let unwrapped = SOLUTION.iter().find_map(|(opening, closing)| rest.strip_prefix(opening)?.strip_suffix(closing));
-    if let Some(solution) = unwrapped {
-        return Some(strip(solution));
-    }
-    // One of these is left where a generation was cut.
-    let (opening, closing) = SOLUTION[0];
-    rest = rest.strip_prefix(opening).unwrap_or(rest);
-    rest = rest.strip_suffix(closing).unwrap_or(rest);
-    Some(strip(rest))
+    let rest = strip(&generation[after..]);
+    let rest = END_OF_TURN.iter().find_map(|token| rest.strip_suffix(token)).map_or(rest, strip);
+    let unwrapped = SOLUTION.iter().enumerate().find_map(|(place, (opening, closing))| {
+        match (rest.strip_prefix(opening), rest.strip_suffix(closing)) {
+            (Some(inner), Some(_)) => inner.strip_suffix(closing),
+            // One of the two is left where a generation was cut. A closing one may be HTML, whose opening one has attributes.
+            (Some(inner), None) => (!inner.contains(closing)).then_some(inner),
+            (None, Some(inner)) => (place < NO_WORDS && !inner.contains(opening)).then_some(inner),
+            (None, None) => None,
+        }
+    });
+    Some(unwrapped.map_or(rest, strip))
 }
 
 /// What a generation says behind its chain of thought; all of it if it has none. None if its chain is cut off: an opening
 /// tag without a closing one.
 pub fn behind_chain(generation: &str) -> Option<&str> {
-    if let Some(response) = response(generation) {
-        return Some(response);
+    if let Some(after) = after_chain(generation) {
+        return Some(after);
     }
     let start = generation.trim_start();
     let is_cut_off = first_of(generation, &OPENING).is_some() || FIRST.iter().any(|(tag, _)| start.starts_with(tag));
@@ -103,35 +128,52 @@ mod tests {
     #[test]
     fn both_kinds_of_tags() {
         assert_eq!(think("<think>\n a \n</think>\nb"), Some("a"));
-        assert_eq!(response("<think>\n a \n</think>\nb\n"), Some("b"));
+        assert_eq!(response("<think>\n a \n</think>\nb\n").as_deref(), Some("b"));
         let open_thoughts =
             "<|begin_of_thought|>\n\na\n\n<|end_of_thought|>\n\n<|begin_of_solution|>\nb\n<|end_of_solution|>";
         assert_eq!(think(open_thoughts), Some("a"));
-        assert_eq!(response(open_thoughts), Some("b"));
+        assert_eq!(response(open_thoughts).as_deref(), Some("b"));
     }
 
     #[test]
     fn tags_that_are_words_too_count_where_a_generation_begins() {
         for (tag, solution) in [("Thought", "Output"), ("thinking", "answer"), ("reasoning", "output")] {
             let generation = format!("\n<{tag}>\na</think>b\n</{tag}>\n\n<{solution}>\nc\n</{solution}>");
-            assert_eq!((think(&generation), response(&generation)), (Some("a</think>b"), Some("c")));
+            assert_eq!((think(&generation), response(&generation).as_deref()), (Some("a</think>b"), Some("c")));
         }
         assert_eq!(think("in <thinking> tags</thinking>b"), None);
         assert_eq!(think("<thinking>cut off</think>"), None);
-        assert_eq!(response("a</think>say <answer>4</answer>"), Some("say <answer>4</answer>"));
+        assert_eq!(response("a</think>say <answer>4</answer>").as_deref(), Some("say <answer>4</answer>"));
     }
 
     #[test]
     fn the_token_that_ends_a_turn_is_no_part_of_an_answer() {
         for token in END_OF_TURN {
-            assert_eq!(response(&format!("<think>a</think>b {token}\n")), Some("b"));
+            assert_eq!(response(&format!("<think>a</think>b {token}\n")).as_deref(), Some("b"));
+        }
+    }
+
+    #[test]
+    fn an_answer_has_no_tags_of_a_solution() {
+        for (generation, expected) in [
+            ("<think>a</think><|begin_of_solution|>b<|end_of_solution|>\n\nSo b.", "b\n\nSo b."),
+            ("<think>a</think>b\n<|end_of_solution|>", "b"),
+            ("<think>a</think><|begin_of_solution|>b", "b"),
+            ("<think>a</think>\n<Output>\nb", "b"),
+            ("<think>a</think>\n<output>b<|im_end|>", "b"),
+            ("<think>a</think>b\n</Output>", "b"),
+            // Another tag of the answer's own.
+            ("<think>a</think><answer>4</answer> is it", "<answer>4</answer> is it"),
+            ("<think>a</think>use the <output> element", "use the <output> element"),
+        ] {
+            assert_eq!(response(generation).as_deref(), Some(expected), "{generation}");
         }
     }
 
     #[test]
     fn what_is_wrapped_comes_back() {
         let generation = wrap("a\n\nb", "c");
-        assert_eq!((think(&generation), response(&generation)), (Some("a\n\nb"), Some("c")));
+        assert_eq!((think(&generation), response(&generation).as_deref()), (Some("a\n\nb"), Some("c")));
     }
 
     #[test]

@@ -197,5 +197,5 @@ impl Anchorer for LanguageModel {
 
 /// What a model replied: without its own thinking, and without fences around the whole.
 fn reply(text: &str) -> &str {
-    unfenced(tags::response(text).unwrap_or(text))
+    unfenced(tags::after_chain(text).unwrap_or(text))
 }

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use asap_kernels::tags;
 
 use super::by_row::RowFunction;
@@ -15,9 +17,9 @@ impl RowFunction for CotResponse {
         example: "select cot_response('<think>2 + 2 is 4</think>4');\n-- 4",
     };
     type Needs = ();
-    type Output<'a> = &'a str;
+    type Output<'a> = Cow<'a, str>;
 
-    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<&'a str> {
+    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Cow<'a, str>> {
         tags::response(row.text(0)?).ok_or(NoValue::Null)
     }
 }

@@ -323,6 +323,21 @@ async fn several_texts_with_think_tags_are_named() {
 async fn an_answer_that_holds_a_think_tag_is_a_reject() {
     let rows = "SELECT 'two?' AS prompt, 'The tag </think> ends it.</think>four' AS generation";
     assert_eq!(recognised(rows, None).await, ["two? | The tag | ends it.</think>four | tags_in_answer"]);
+    for (generation, read) in [
+        (
+            "<|begin_of_thought|>a<|end_of_thought|><|begin_of_thought|>b<|end_of_thought|>d",
+            "<|begin_of_thought|>b<|end_of_thought|>d",
+        ),
+        ("<Thought>a</Thought>x<Thought>b</Thought>d", "x<Thought>b</Thought>d"),
+        (" <thinking>a</thinking>x</thinking>d", "x</thinking>d"),
+        ("<think>a</think>x<|end_of_thought|>d", "x<|end_of_thought|>d"),
+    ] {
+        let rows = format!("SELECT 'two?' AS prompt, '{generation}' AS generation");
+        assert_eq!(recognised(&rows, None).await, [format!("two? | a | {read} | tags_in_answer")]);
+    }
+    // Words of prose, where the chain has other tags.
+    let words = "SELECT 'two?' AS prompt, '<think>a</think>Write <reasoning> first.' AS generation";
+    assert_eq!(recognised(words, None).await, ["two? | a | Write <reasoning> first. | NULL"]);
     let twice = "SELECT [{'role': 'user', 'content': 'two?', 'reasoning_content': NULL}, \
                  {'role': 'assistant', 'content': '<think>2</think>four', 'reasoning_content': '2 and 2'}] AS messages";
     assert_eq!(recognised(twice, None).await, [READ]);
