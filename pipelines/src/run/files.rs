@@ -11,6 +11,7 @@ use object_store::path::Path as StorePath;
 use sha2::{Digest, Sha256};
 
 use super::contents::{Contents, hex};
+use super::inputs::Gone;
 use super::ledger::{Before, FileVersion, HeldFile, Ledger, RetriedSlice, SliceName};
 use super::request::{OnChange, Part, Request};
 use crate::corpus::slices::{cut, row_group_start};
@@ -182,6 +183,13 @@ fn plain(e_tag: &str) -> String {
         true => hex(&Sha256::digest(bare)),
         false => bare.to_string(),
     }
+}
+
+/// The files that are replaced by files without rows: nothing comes in whose commit would delete their old rows.
+pub fn emptied(corpus: &Corpus, divided: &Divided) -> Vec<Gone> {
+    let empty = corpus.files().map(|(_, file)| file).filter(|file| file.rows() == 0).map(|file| &file.file.path);
+    let replaced = empty.filter(|path| divided.replaced.contains(*path));
+    replaced.map(|path| Gone { path: path.clone(), why: "the file has no rows any more".to_string() }).collect()
 }
 
 /// What is to be done of recognised files.

@@ -144,13 +144,13 @@ impl Mark {
     }
 }
 
-/// A file that is gone from its table, and whose rows are in the output.
+/// A file whose rows are in the output, and that has no rows any more.
 #[derive(Debug, Clone)]
 pub struct Gone {
     /// Its path in the input.
     pub path: String,
-    /// The version that removed it, and the table.
-    pub by: String,
+    /// Why it has none, as a sentence.
+    pub why: String,
 }
 
 /// What tables bring to a run.
@@ -158,7 +158,7 @@ pub struct Gone {
 pub struct Inputs {
     /// Files whose rows may be open.
     pub files: Vec<CorpusFile>,
-    /// Files whose rows are to be taken back.
+    /// Files whose rows are to be deleted.
     pub gone: Vec<Gone>,
     /// Versions that removed rows, where that is a failure.
     pub failures: Vec<FileFailure>,
@@ -337,7 +337,8 @@ impl Following<'_> {
         for (logged, version) in &self.gone {
             let path = self.table.path_of(logged)?;
             if self.ledger.file(&path).is_some() {
-                inputs.gone.push(Gone { path, by: format!("version {version} of {}", self.table.shown()) });
+                let why = format!("version {version} of {} removed the file", self.table.shown());
+                inputs.gone.push(Gone { path, why });
             }
         }
         Ok(())

@@ -73,7 +73,7 @@ pub struct Job {
     pub failures: Vec<FileFailure>,
     /// Paths of changed files that stay as they were.
     pub ignored: Vec<String>,
-    /// Files that are gone from their tables, whose rows are to be taken back.
+    /// Files that have no rows any more, whose rows in the output are to be deleted.
     pub gone: Vec<Gone>,
     /// What the user should know about the input.
     pub notes: Vec<String>,
@@ -191,6 +191,8 @@ impl Job {
         let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), fit).await?;
         corpus.set_batch_rows(&context);
         let Slices { open: slices, left, beyond } = files::slices(&corpus, &divided, &ledger, &again, request);
+        let mut gone = inputs.gone;
+        gone.extend(files::emptied(&corpus, &divided));
         let Divided { mut failures, mut ignored, .. } = divided;
         failures.extend(inputs.failures);
         ignored.extend(inputs.ignored);
@@ -206,7 +208,6 @@ impl Job {
                 location::display(output.url())
             );
         }
-        let gone = inputs.gone;
         Ok(Self {
             context,
             llm,
@@ -342,15 +343,15 @@ impl Job {
         Ok(kept)
     }
 
-    /// Takes the rows of files back that are gone from their tables; whether there were any.
+    /// Deletes the rows of files that have none any more. Returns whether there are such files.
     ///
     /// # Errors
     /// If the store fails.
     pub async fn take_gone_back(&mut self, request: &Request) -> Result<bool> {
         let info = json!({ "run": self.output.attempt().to_string(), "pipeline": request.name });
-        for Gone { path, by } in &self.gone {
+        for Gone { path, why } in &self.gone {
             self.output.take_back(path, &info).await?;
-            self.notes.push(format!("the rows of {path} were taken back: {by} removed it"));
+            self.notes.push(format!("the rows of {path} are deleted from the output: {why}"));
         }
         Ok(!self.gone.is_empty())
     }

@@ -102,13 +102,51 @@ fn an_empty_input_is_nothing_to_do_yet() {
     }
 }
 
+/// Writes a Parquet file of no rows.
+fn put_empty(place: &Place, name: &str) {
+    let none = || Arc::new(StringArray::from(Vec::<&str>::new())) as ArrayRef;
+    let columns = ["id", "question", "cot", "answer"].map(|name| (name, none()));
+    place.put_batch(&format!("in/{name}"), &RecordBatch::try_from_iter(columns).unwrap());
+}
+
+#[test]
+fn a_file_that_an_empty_one_replaces_loses_its_rows() {
+    for place in [Place::local(), Place::s3()] {
+        place.put_all(&[A, B]);
+        place.run(&[]).ok();
+        put_empty(&place, "a.parquet");
+        assert_eq!(failed(&summary(&place.run(&[]), 3)), ["a.parquet"]);
+        place.holds(&[A, B]);
+        let emptied = place.run(&["--on-change", "reprocess"]);
+        assert_eq!(summary(&emptied, 0)["nothing_to_do"], false);
+        assert!(emptied.stderr.contains("the rows of a.parquet are deleted"), "{}", emptied.stderr);
+        place.holds(&[B]);
+        had_nothing_to_do(&place.run(&["--on-change", "reprocess"]));
+        had_nothing_to_do(&place.run(&[]));
+        place.execute(&["verify", &place.location("out")]).ok();
+        place.put(A);
+        assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 7);
+        place.holds(&[A, B]);
+    }
+}
+
+#[test]
+fn an_empty_file_and_a_new_one_come_in_one_run() {
+    let place = Place::local();
+    place.put_all(&[A, B]);
+    place.run(&[]).ok();
+    put_empty(&place, "a.parquet");
+    place.put(C);
+    assert_eq!(summary(&place.run(&["--on-change", "reprocess"]), 0)["rows_in"], 7);
+    place.holds(&[B, C]);
+    had_nothing_to_do(&place.run(&[]));
+}
+
 #[test]
 fn a_file_without_rows_is_done() {
     let place = Place::local();
     place.put(A);
-    let none = || Arc::new(StringArray::from(Vec::<&str>::new())) as ArrayRef;
-    let columns = ["id", "question", "cot", "answer"].map(|name| (name, none()));
-    place.put_batch("in/b.parquet", &RecordBatch::try_from_iter(columns).unwrap());
+    put_empty(&place, "b.parquet");
     assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 7);
     place.holds(&[A]);
     had_nothing_to_do(&place.run(&[]));
