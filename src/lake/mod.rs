@@ -120,7 +120,13 @@ pub async fn vacuum(VacuumArgs { place, retain, dry_run, now }: VacuumArgs) -> R
 
 /// Merge small shards of an output into large ones; no row changes
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  asap optimize out/pruned\n  asap optimize out/pruned --target-bytes 536870912")]
+#[command(after_help = "\
+Examples:
+  asap optimize out/pruned
+  asap optimize out/pruned --target-bytes 536870912
+
+A run that reads this output as its input does not read the merged shards: it knows their rows. But when a row of a merged
+shard changes later, that run needs --on-change reprocess, and reads all merged shards again.")]
 pub struct OptimizeArgs {
     #[command(flatten)]
     place: PlaceArgs,

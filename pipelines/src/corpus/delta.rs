@@ -22,6 +22,9 @@ use crate::log::{DeletionVector, Followed, LiveFile, Since};
 /// Digits of a hash by which deletion vectors are told apart.
 const HASH_DIGITS: usize = 32;
 
+/// What the fingerprints of files of tables begin with.
+pub const FINGERPRINT: &str = "delta-";
+
 /// A Delta table that rows come from.
 pub struct Table {
     source: Source,
@@ -101,8 +104,8 @@ impl Table {
     pub fn file(&self, file: &LiveFile, removed_in: Option<u64>) -> Result<CorpusFile> {
         let LiveFile { path, partition_values, size, modification_time, deletion_vector, .. } = file;
         let fingerprint = match deletion_vector {
-            None => format!("delta-{modification_time}"),
-            Some(vector) => format!("delta-{modification_time}-{}", hash_of(vector)),
+            None => format!("{FINGERPRINT}{modification_time}"),
+            Some(vector) => format!("{FINGERPRINT}{modification_time}-{}", hash_of(vector)),
         };
         let in_table = InTable { deletion_vector: deletion_vector.clone(), removed_in, ..self.in_table(fingerprint) };
         self.corpus_file(&self.inside(path)?, *size, partition_values, in_table)

@@ -89,7 +89,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 
-pub use delta::{Former, Table};
+pub use delta::{FINGERPRINT, Former, Table};
 pub use failure::FileFailure;
 pub use file::{CorpusFile, InTable, Temporary};
 pub use function::CorpusFunction;

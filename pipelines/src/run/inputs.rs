@@ -8,7 +8,9 @@
 //!
 //! A transaction in the output's log says which version V the first run began with, and, when everything of a version W is
 //! done, that it went on to W. A version that only writes the same rows to other files changes nothing here: the rows are
-//! known by the files that they were in first.
+//! known by the files that they were in first. If a later version changes rows of such a rewritten file, the log does not
+//! say which rows of the output these are. Then every file that the output holds and the table does not is deleted from the
+//! output, and every file that the table holds and the output does not is read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,7 +18,7 @@ use datafusion::common::{DataFusionError, Result, exec_err};
 
 use super::ledger::{Ledger, RetriedSlice};
 use super::request::OnChange;
-use crate::corpus::{CorpusFile, FileFailure, Former, Source, Table};
+use crate::corpus::{CorpusFile, FINGERPRINT, FileFailure, Former, Source, Table};
 use crate::log::{self, LiveFile, Removed, Since, State, Version};
 
 /// What the names of transactions begin with that say how far an output has followed a table.
@@ -187,7 +189,8 @@ impl Inputs {
             let held = pins.of_table(table)?;
             let app_id = format!("{PREFIX}/{}/{}/{}", ledger.generation, table.log().state.metadata.id, name_of(table));
             inputs.marks.push(Mark { app_id, shown: table.shown(), held, newest: table.log().state.version });
-            let mut following = Following { table, ledger, input: BTreeMap::new(), gone: BTreeMap::new() };
+            let mut following =
+                Following { table, sources, ledger, input: BTreeMap::new(), gone: BTreeMap::new(), rewritten_in: None };
             following.begin(held)?;
             for version in &table.log().later {
                 // What comes after a version that failed may replace what it removed.
@@ -225,11 +228,14 @@ fn below<'a>(source: &Source, path: &'a str, sources: &[Source]) -> Option<&'a s
 /// A table that is followed version by version.
 struct Following<'a> {
     table: &'a Table,
+    sources: &'a [Source],
     ledger: &'a Ledger,
     /// Files whose rows are to be in the output, by their path in the log.
     input: BTreeMap<String, Wanted>,
     /// Files whose rows are not to be there any more, by their path in the log, and the versions that removed them.
     gone: BTreeMap<String, u64>,
+    /// The version that changed rows of a rewritten file, if one did.
+    rewritten_in: Option<u64>,
 }
 
 struct Wanted {
@@ -268,9 +274,17 @@ impl Following<'_> {
         let is_followed = match (removed.first(), on_change) {
             (None, _) => true,
             (Some(first), OnChange::Fail) => {
-                let advice = "say --on-change reprocess to take their rows back and read what it added, ignore to pass over \
-                              that version";
-                inputs.failures.push(self.failure(version, first, removed.len(), advice)?);
+                let reads = match self.has_rewritten(&removed)? {
+                    true => {
+                        "deletes the rows of all files that were rewritten since the output read them (OPTIMIZE does that), and \
+                         reads the rewritten files"
+                    }
+                    false => "deletes their rows from the output and reads what this version added",
+                };
+                let advice = format!(
+                    "--on-change reprocess {reads}; --on-change ignore keeps their rows and does not read what this version added"
+                );
+                inputs.failures.push(self.failure(version, first, removed.len(), &advice)?);
                 false
             }
             (Some(_), OnChange::Ignore) => {
@@ -279,16 +293,12 @@ impl Following<'_> {
                 }
                 false
             }
-            (Some(_), OnChange::Reprocess) => match self.unknown(&removed)? {
-                Some(unknown) => {
-                    let advice = "its rows came into the output from files that were merged into it since, so that nobody can \
-                                  tell which they are: fill the output anew with --new-generation, or say --on-change \
-                                  ignore to pass over that version";
-                    inputs.failures.push(self.failure(version, unknown, 1, advice)?);
-                    false
+            (Some(_), OnChange::Reprocess) => {
+                if self.has_rewritten(&removed)? {
+                    self.rewritten_in = Some(version.version);
                 }
-                None => true,
-            },
+                true
+            }
         };
         for file in &version.removed {
             if is_followed && file.data_change {
@@ -304,8 +314,9 @@ impl Following<'_> {
         Ok(inputs.failures.len() == failures)
     }
 
-    /// A file of which it is not known which rows of the output came from it.
-    fn unknown<'b>(&self, removed: &[&'b Removed]) -> Result<Option<&'b Removed>> {
+    /// Whether there is a file among these that holds rows of others, which were merged into it: it is not known which rows
+    /// of the output came from it.
+    fn has_rewritten(&self, removed: &[&Removed]) -> Result<bool> {
         for file in removed {
             let path = self.table.path_of(&file.path)?;
             let is_known = self.input.contains_key(&file.path)
@@ -313,10 +324,10 @@ impl Following<'_> {
                 || self.ledger.is_taken_back(&path)
                 || file.rows() == Some(0);
             if !is_known {
-                return Ok(Some(file));
+                return Ok(true);
             }
         }
-        Ok(None)
+        Ok(false)
     }
 
     fn failure(&self, version: &Version, file: &Removed, files: usize, advice: &str) -> Result<FileFailure> {
@@ -331,13 +342,26 @@ impl Following<'_> {
     }
 
     fn end(self, inputs: &mut Inputs) -> Result<()> {
+        let shown = self.table.shown();
+        if let Some(version) = self.rewritten_in {
+            inputs.files.extend(self.table.files()?);
+            let live: HashSet<&str> = inputs.files.iter().map(|file| file.path.as_str()).collect();
+            let why = format!("version {version} of {shown} changed rows of a file into which others were merged");
+            let held = self.ledger.files().filter(|(path, held)| {
+                held.version.fingerprint.starts_with(FINGERPRINT)
+                    && below(self.table.source(), path, self.sources).is_some()
+            });
+            let gone = held.filter(|(path, _)| !live.contains(path.as_str()));
+            inputs.gone.extend(gone.map(|(path, _)| Gone { path: path.clone(), why: why.clone() }));
+            return Ok(());
+        }
         for Wanted { file, removed_in } in self.input.values() {
             inputs.files.push(self.table.file(file, *removed_in)?);
         }
         for (logged, version) in &self.gone {
             let path = self.table.path_of(logged)?;
             if self.ledger.file(&path).is_some() {
-                let why = format!("version {version} of {} removed the file", self.table.shown());
+                let why = format!("version {version} of {shown} removed what it came from");
                 inputs.gone.push(Gone { path, why });
             }
         }

@@ -1,6 +1,6 @@
 //! A run before its first row: what is there, what is open, and how it is to be read.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -349,9 +349,19 @@ impl Job {
     /// If the store fails.
     pub async fn take_gone_back(&mut self, request: &Request) -> Result<bool> {
         let info = json!({ "run": self.output.attempt().to_string(), "pipeline": request.name });
+        let paths: Vec<&str> = self.gone.iter().map(|gone| gone.path.as_str()).collect();
+        self.output.take_back(&paths, &info).await?;
+        let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for Gone { path, why } in &self.gone {
-            self.output.take_back(path, &info).await?;
-            self.notes.push(format!("the rows of {path} are deleted from the output: {why}"));
+            by_reason.entry(why).or_default().push(path);
+        }
+        for (why, paths) in by_reason {
+            let files = match paths.as_slice() {
+                [path] => path.to_string(),
+                [path, other] => format!("{path} and {other}"),
+                paths => format!("{} and {} other files", paths[0], paths.len() - 1),
+            };
+            self.notes.push(format!("the rows of {files} are deleted from the output: {why}"));
         }
         Ok(!self.gone.is_empty())
     }

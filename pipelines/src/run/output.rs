@@ -282,14 +282,22 @@ impl Output {
         self.note(committed)
     }
 
-    /// Takes the rows of a file back that has none any more.
+    /// Deletes the rows of files that have none any more, all in one commit.
     ///
     /// # Errors
     /// As [`Self::commit`].
-    pub async fn take_back(&mut self, path: &str, info: &Value) -> Result<Option<u64>> {
-        let mut take_back = TakeBack::new(&self.ledger, path);
-        let committed = self.commit_slices(&[], &mut take_back, info).await;
-        Ok(self.note(committed)?.version)
+    pub async fn take_back(&mut self, paths: &[&str], info: &Value) -> Result<()> {
+        loop {
+            let mut take_back = TakeBack::new(&self.ledger, paths.iter().copied());
+            if take_back.is_empty() {
+                return Ok(());
+            }
+            let committed = self.commit_slices(&[], &mut take_back, info).await;
+            // Another run may do slices of these files, or delete them, until the commit is made.
+            if self.note(committed)?.version.is_some() {
+                return Ok(());
+            }
+        }
     }
 
     /// Commits slices and what they replace, or, where there are none, only what is taken back.
@@ -481,7 +489,7 @@ fn is_open(ledger: &Ledger, take_back: &TakeBack, finished: &Finished) -> bool {
         None => true,
         Some(held) if held.version == slice.version => !held.overlaps(slice.start, slice.end),
         // Another content is there: it goes in the same commit, or this one comes too late.
-        Some(held) => take_back.takes(&slice.path, &held.version),
+        Some(_) => take_back.takes(ledger, &slice.path),
     }
 }
 

@@ -350,7 +350,7 @@ impl<'a> Work<'a> {
         self.commit_group(together, &mut TakeBack::default(), summary, observer).await?;
         for (path, slices) in by_file {
             if self.replaced.get(&path) == Some(&0) && !self.failed.contains(&path) {
-                let mut take_back = TakeBack::new(self.job.output.ledger(), &path);
+                let mut take_back = TakeBack::new(self.job.output.ledger(), [path.as_str()]);
                 self.commit_group(slices, &mut take_back, summary, observer).await?;
             } else if !is_last {
                 self.finished.extend(slices);

@@ -79,13 +79,120 @@ fn a_version_that_only_rewrites_files_changes_nothing() {
         place.holds(&[A, B, C]);
         // The rows of the rewritten file are in the output under their first files.
         table.commit(&[table.remove("ab.parquet")]);
-        let unknown = place.run(&["--on-change=reprocess"]);
-        assert_eq!(failed(&summary(&unknown, 3)), ["ab.parquet"]);
-        assert!(unknown.stderr.contains("--new-generation"), "{}", unknown.stderr);
+        let refused = place.run(&[]);
+        assert_eq!(failed(&summary(&refused, 3)), ["ab.parquet"]);
+        for text in ["OPTIMIZE", "--on-change reprocess", "--on-change ignore"] {
+            assert!(refused.stderr.contains(text), "no {text}: {}", refused.stderr);
+        }
         place.holds(&[A, B, C]);
-        place.run(&["--new-generation"]).ok();
+        let reprocessed = place.run(&["--on-change=reprocess"]);
+        assert_eq!(summary(&reprocessed, 0)["rows_in"], 0);
+        assert!(reprocessed.stderr.contains("a.parquet and b.parquet are deleted"), "{}", reprocessed.stderr);
         place.holds(&[C]);
+        had_nothing_to_do(&place.run(&[]));
     });
+}
+
+/// The output holds A, B and D. The table has A and B merged into one file, of which a later version deletes a row, and C.
+fn merged_and_changed(place: &Place) -> Table<'_> {
+    let table = Table::new(place);
+    table.append(&[A, B]);
+    table.append(&[D]);
+    place.run(&["--slice-rows", "3"]).ok();
+    place.put(("ab.parquet", 1..=14, "step"));
+    let merged = ["a.parquet", "b.parquet"].map(|name| without_change(table.remove(name)));
+    table.commit(&[&merged[..], &[without_change(table.add("ab.parquet"))]].concat());
+    had_nothing_to_do(&place.run(&[]));
+    place.put(("rest.parquet", 2..=14, "stop"));
+    table.commit(&[table.remove("ab.parquet"), table.add("rest.parquet")]);
+    table.append(&[C]);
+    table
+}
+
+/// What the table of [`merged_and_changed`] holds.
+const REST: [File; 3] = [("rest.parquet", 2..=14, "stop"), C, D];
+
+#[test]
+fn a_version_that_changes_a_merged_file_replaces_all_that_was_merged() {
+    everywhere(|place| {
+        let table = merged_and_changed(place);
+        assert_eq!(failed(&summary(&place.run(&[]), 3)), ["ab.parquet"]);
+        place.holds(&[A, B, D]);
+        assert_eq!(summary(&place.run(&["--on-change=reprocess"]), 0)["rows_in"], 20);
+        place.holds(&REST);
+        had_nothing_to_do(&place.run(&[]));
+        // From now on the file is known by its own name.
+        table.commit(&[table.remove("rest.parquet")]);
+        place.run(&["--on-change=reprocess"]).ok();
+        place.holds(&[C, D]);
+        had_nothing_to_do(&place.run(&["--on-change=reprocess"]));
+        place.execute(&["verify", &place.location("out")]).ok();
+    });
+}
+
+#[test]
+fn a_merged_file_is_passed_over_where_that_is_asked() {
+    let place = Place::local();
+    merged_and_changed(&place);
+    assert_eq!(summary(&place.run(&["--on-change=ignore"]), 0)["rows_in"], 7);
+    place.holds(&[A, B, C, D]);
+    had_nothing_to_do(&place.run(&[]));
+}
+
+#[test]
+fn rows_of_a_merged_file_that_a_deletion_vector_marks_are_gone() {
+    let place = Place::local();
+    let table = Table::new(&place);
+    table.append(&[A, B]);
+    place.run(&[]).ok();
+    place.put(("ab.parquet", 1..=14, "step"));
+    let merged = ["a.parquet", "b.parquet"].map(|name| without_change(table.remove(name)));
+    table.commit(&[&merged[..], &[without_change(table.add("ab.parquet"))]].concat());
+    let vector = &table.vectors(&[&[0]])[0];
+    table.commit(&[table.remove("ab.parquet"), table.add_with("ab.parquet", vector)]);
+    place.run(&["--on-change=reprocess"]).ok();
+    let rows = place.rows();
+    let mut ids: Vec<u32> = rows.texts("id").iter().map(|id| id.parse().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [2, 3, 4, 6, 8, 9, 11, 12, 13, 14]);
+    assert!(rows.sources().iter().all(|source| source.starts_with("ab.parquet:")), "{:?}", rows.sources());
+    had_nothing_to_do(&place.run(&[]));
+}
+
+#[test]
+fn two_runs_and_dead_ones_replace_what_was_merged_once() {
+    let place = Place::s3();
+    merged_and_changed(&place);
+    let runs = [(); 2].map(|()| place.start(&["--on-change=reprocess", "--slice-rows", "2", "--commit-every", "0s"]));
+    for run in runs {
+        let ended = run.finish();
+        assert!([0, 4].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
+    }
+    place.run(&["--on-change=reprocess"]).ok();
+    place.holds(&REST);
+    for deaths in 0..4 {
+        let place = Place::s3();
+        merged_and_changed(&place);
+        die_at_commit(&place, deaths);
+        place.run(&["--on-change=reprocess"]).ok();
+        place.holds(&REST);
+        had_nothing_to_do(&place.run(&[]));
+    }
+}
+
+/// Runs with `--on-change reprocess`, and kills the run when it has made so many commits and makes another.
+fn die_at_commit(place: &Place, commits: usize) {
+    let (gate, seen) = (Gate::new(), AtomicUsize::new(0));
+    let held = gate.clone();
+    place.proxy().follow(move |head| {
+        let is_late = head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) >= commits;
+        if is_late { Action::Hold(held.clone()) } else { Action::Pass }
+    });
+    let mut run = place.start(&["--on-change=reprocess", "--commit-every", "0s"]);
+    wait_until("a commit", || gate.held() > 0 || run.is_over());
+    run.kill();
+    gate.cut();
+    place.proxy().calm();
 }
 
 #[test]
@@ -180,17 +287,7 @@ fn a_run_that_dies_while_it_takes_rows_back_is_finished_by_the_next() {
     for deaths in 0..4 {
         let place = Place::s3();
         changed(&place);
-        let (gate, seen) = (Gate::new(), AtomicUsize::new(0));
-        let held = gate.clone();
-        place.proxy().follow(move |head| {
-            let is_late = head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) >= deaths;
-            if is_late { Action::Hold(held.clone()) } else { Action::Pass }
-        });
-        let mut run = place.start(&["--on-change=reprocess", "--commit-every", "0s"]);
-        wait_until("a commit", || gate.held() > 0 || run.is_over());
-        run.kill();
-        gate.cut();
-        place.proxy().calm();
+        die_at_commit(&place, deaths);
         place.run(&["--on-change=reprocess"]).ok();
         place.holds(&[("b2.parquet", 12..=16, "stop"), C, D]);
         had_nothing_to_do(&place.run(&[]));
