@@ -68,6 +68,12 @@ pub trait AsyncCall: Prepare {
         false
     }
 
+    /// How much of its arguments it reads. Of calls with equal arguments those that read less wait for those that read more, and
+    /// find what they need remembered.
+    fn reach(&self) -> u8 {
+        0
+    }
+
     /// What is to live until all rows of a statement that is executed in this context are through.
     fn hold(&self, _context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
         None

@@ -109,6 +109,10 @@ impl<F: StepScore> AsyncCall for ByScore<F> {
         true
     }
 
+    fn reach(&self) -> u8 {
+        u8::from(F::WANTED == Wanted::AllTokens)
+    }
+
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
         // As long as it is in use, the same settings find the same model again. Where there is none, the first call says why.
         let scorer = self.session.models.scorer(context.session_config().options()).ok()?;

@@ -183,9 +183,21 @@ impl RecordBatchStream for InFlight {
     }
 }
 
-/// All calls of a level for one piece, at once.
+/// All calls of a level for one piece: at once, but those whose arguments another call reads further wait for it.
 async fn call_all(level: Arc<Level>, batch: RecordBatch, memory: MemoryReservation) -> Result<Finished> {
-    let results = try_join_all(level.calls.iter().map(|call| call_one(&level, call, &batch))).await?;
+    let waits = |call: &PlannedCall| {
+        let reads_further = |other: &PlannedCall| other.call.reach() > call.call.reach() && other.args == call.args;
+        level.calls.iter().any(reads_further)
+    };
+    let mut results: Vec<(usize, ArrayRef)> = Vec::with_capacity(level.calls.len());
+    for is_later in [false, true] {
+        let places: Vec<usize> =
+            (0..level.calls.len()).filter(|place| waits(&level.calls[*place]) == is_later).collect();
+        let made = try_join_all(places.iter().map(|place| call_one(&level, &level.calls[*place], &batch))).await?;
+        results.extend(places.into_iter().zip(made));
+    }
+    results.sort_unstable_by_key(|(place, _)| *place);
+    let results: Vec<ArrayRef> = results.into_iter().map(|(_, result)| result).collect();
     memory.try_grow(results.iter().map(|result| result.get_array_memory_size()).sum())?;
     let columns = batch.columns().iter().cloned().chain(results).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));

@@ -105,6 +105,24 @@ async fn a_row_is_computed_once_however_often_a_query_names_its_scores() {
     }
 }
 
+/// Scores of first tokens and of all tokens of a chain take one pass, whichever a query names first.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_scores_of_a_chain_take_one_pass() {
+    for (scores, tokens) in [
+        ("cot_surprisal(column1, column2), cot_perplexity(column1, column2)", "all"),
+        ("cot_step_entropy(column1, column2), cot_entropy(column1, column2), cot_surprisal(column1, column2)", "all"),
+        ("cot_surprisal(column1, column2), cot_entropy(column1, column2)", "first"),
+    ] {
+        let (context, models) = session(1);
+        chains_as_table(&context).await;
+        context.sql(&format!("SELECT {scores} FROM chains")).await.unwrap().collect().await.unwrap();
+        let scorer = models.scorer(context.copied_config().options()).unwrap();
+        assert_eq!(scorer.prefills(), chains("qwen2").len() as u64, "{scores}");
+        let first_tokens = chains("qwen2").iter().flat_map(|chain| &chain.surprisal).flatten().count() as u64;
+        assert_eq!(scorer.output_rows() == first_tokens, tokens == "first", "{scores}");
+    }
+}
+
 #[tokio::test]
 async fn scores_are_those_of_the_goldens() {
     // One partition: rows come in the order of the table.
