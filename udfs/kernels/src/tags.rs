@@ -90,14 +90,17 @@ pub fn behind_chain(generation: &str) -> Option<&str> {
     (!is_cut_off).then_some(generation)
 }
 
+/// What most reasoning models write between the closing tag and the answer, such as DeepSeek-R1 and Qwen3.
+pub const BEFORE_ANSWER: &str = "\n\n";
+
 /// A chain and its answer as one generation.
 pub fn wrap(cot: &str, answer: &str) -> String {
-    format!("{}\n{}", OPENING[0], continuation(cot, answer))
+    format!("{}\n{}", OPENING[0], continuation(cot, BEFORE_ANSWER, answer))
 }
 
-/// A chain and its answer as they follow a prompt that ends in the opening tag.
-pub fn continuation(cot: &str, answer: &str) -> String {
-    format!("{cot}\n{}\n{answer}", CLOSING[0])
+/// A chain and its answer, with this text between closing tag and answer, as they follow a prompt that ends in the opening tag.
+pub fn continuation(cot: &str, before_answer: &str, answer: &str) -> String {
+    format!("{cot}\n{}{before_answer}{answer}", CLOSING[0])
 }
 
 /// Byte positions: the chain's start, its end, and the end of the closing tag.
@@ -173,6 +176,7 @@ mod tests {
     #[test]
     fn what_is_wrapped_comes_back() {
         let generation = wrap("a\n\nb", "c");
+        assert_eq!(generation, "<think>\na\n\nb\n</think>\n\nc");
         assert_eq!((think(&generation), response(&generation).as_deref()), (Some("a\n\nb"), Some("c")));
     }
 

@@ -1,5 +1,6 @@
 //! A row as the tokens that a model is trained on.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use asap_kernels::tags;
@@ -67,12 +68,17 @@ pub enum Encoded {
 pub struct ExampleTemplate {
     prompt: PromptTemplate,
     end: u32,
+    /// What stands between the closing tag and the answer.
+    before_answer: String,
 }
 
-/// Stands for what an assistant says while its template is looked at.
+/// Stand for what an assistant says and thinks while its template is looked at.
 const SAID: &str = "asap-said-this";
+const THOUGHT: &str = "asap-thought-this";
 /// What opens a chain; reasoning models write a line end behind it.
 const OPENING: &str = "<think>";
+/// What closes it.
+const CLOSING: &str = "</think>";
 
 impl ExampleTemplate {
     /// Reads the template of the model in `folder`, or a plain one, as [`PromptTemplate::load`] does. The end token is the
@@ -87,7 +93,8 @@ impl ExampleTemplate {
             Some(end) => end,
             None => end_of_text(folder, tokenizer)?,
         };
-        Ok(Self { prompt, end })
+        let before_answer = before_answer(&prompt)?.unwrap_or_else(|| tags::BEFORE_ANSWER.to_string());
+        Ok(Self { prompt, end, before_answer })
     }
 
     /// The token that ends a response.
@@ -108,10 +115,11 @@ impl ExampleTemplate {
     ) -> Result<Encoded> {
         let prompt = self.prompt.render_generation(question)?;
         let opened = prompt.rfind(OPENING).map(|tag| &prompt[tag + OPENING.len()..]);
+        let continuation = tags::continuation(cot, &self.before_answer, answer);
         let response = match opened.filter(|behind| behind.trim().is_empty()) {
-            Some("") => format!("\n{}", tags::continuation(cot, answer)),
-            Some(_) => tags::continuation(cot, answer),
-            None => tags::wrap(cot, answer),
+            Some("") => format!("\n{continuation}"),
+            Some(_) => continuation,
+            None => format!("{OPENING}\n{continuation}"),
         };
         let mut ids = tokenizer.encode(&prompt, self.prompt.adds_special())?.ids;
         // What no token stands before cannot be learned.
@@ -134,10 +142,27 @@ impl ExampleTemplate {
 fn behind_a_turn(prompt: &PromptTemplate, tokenizer: &Tokenizer) -> Result<Option<u32>> {
     let messages = [Message { role: "user", content: "?" }, Message { role: "assistant", content: SAID }];
     let PromptTemplate::Chat { .. } = prompt else { return Ok(None) };
-    let rendered = prompt.render_conversation(&messages, false)?;
+    let rendered = prompt.render_turns(&messages)?;
     let Some(said) = rendered.rfind(SAID) else { return Ok(None) };
     let behind = tokenizer.encode(&rendered[said + SAID.len()..], false)?.ids;
     Ok(behind.into_iter().find(|id| tokenizer.is_special(*id)))
+}
+
+/// What a chat template writes between the closing tag and the answer; None if it writes no thought.
+fn before_answer(prompt: &PromptTemplate) -> Result<Option<String>> {
+    let PromptTemplate::Chat { .. } = prompt else { return Ok(None) };
+    let turn = |role: &'static str| [("role", role), ("content", if role == "user" { "?" } else { SAID })];
+    let assistant = turn("assistant").into_iter().chain([("reasoning_content", THOUGHT)]);
+    let messages: [BTreeMap<&str, &str>; 2] = [turn("user").into_iter().collect(), assistant.collect()];
+    let rendered = match prompt.render_turns(&messages) {
+        Ok(rendered) => rendered,
+        // It takes no reasoning.
+        Err(LmError::Prompt(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Some(said) = rendered.rfind(SAID) else { return Ok(None) };
+    let between = rendered[..said].rfind(CLOSING).map(|tag| &rendered[tag + CLOSING.len()..said]);
+    Ok(between.filter(|between| between.trim().is_empty()).map(str::to_string))
 }
 
 /// The model's own end of a text.
@@ -202,13 +227,13 @@ mod tests {
         let opens = json!({ "chat_template": OPENS, "bos_token": null, "eos_token": "<|endoftext|>" });
         let (prompt, learned, end) = texts(&opens, ROW);
         assert_eq!(prompt, "What is 2 + 2?[bot]<think>\n");
-        assert_eq!(learned, "2 and 2 is 4.\n\nSo 4.\n</think>\nIt is 4.");
+        assert_eq!(learned, "2 and 2 is 4.\n\nSo 4.\n</think>\n\nIt is 4.");
         // What the template writes behind a turn counts, not the eos_token that is named.
         assert_eq!(end, 1702);
 
         let (prompt, learned, end) = texts(&json!({ "chat_template": LEAVES_OPEN, "eos_token": "<|endoftext|>" }), ROW);
         assert_eq!(prompt, "user\nWhat is 2 + 2?\nassistant\n");
-        assert_eq!(learned, "<think>\n2 and 2 is 4.\n\nSo 4.\n</think>\nIt is 4.");
+        assert_eq!(learned, "<think>\n2 and 2 is 4.\n\nSo 4.\n</think>\n\nIt is 4.");
         assert_eq!(end, 1702);
 
         let half_open = OPENS.replace("<think>\n", "<think>");
@@ -218,6 +243,53 @@ mod tests {
         // A question that ends in a tag does not open the chain.
         let (_, learned, _) = texts(&json!({ "chat_template": LEAVES_OPEN }), ["<think>\n", ROW[1], ROW[2]]);
         assert!(learned.starts_with("<think>\n2 and 2"), "{learned}");
+    }
+
+    #[test]
+    fn what_stands_between_chain_and_answer_is_what_the_template_writes() {
+        // As Qwen3's, of any number of line ends, and as DeepSeek-V3.1's, which writes none.
+        let writes = |between: &str| {
+            LEAVES_OPEN.replace("{{ message['content'] }}", &format!(
+                "{{% if message.reasoning_content is defined %}}<think>\n{{{{ message.reasoning_content }}}}\n</think>{between}\
+                 {{% endif %}}{{{{ message['content'] }}}}"
+            ))
+        };
+        for (template, between) in [
+            (writes("\n\n"), "\n\n"),
+            (writes("\n"), "\n"),
+            (writes(""), ""),
+            // Of others' thoughts a template says nothing.
+            (OPENS.to_string(), "\n\n"),
+            (LEAVES_OPEN.to_string(), "\n\n"),
+            (writes("<answer>"), "\n\n"),
+        ] {
+            let (_, learned, _) = texts(&json!({ "chat_template": template }), ROW);
+            assert!(learned.ends_with(&format!("So 4.\n</think>{between}It is 4.")), "{template}|{learned}");
+        }
+    }
+
+    #[test]
+    fn a_thought_that_a_template_closes_unless_it_is_told_to_think_is_opened_once() {
+        let told = |variable: &str, thinks: &str, closes: &str| {
+            LEAVES_OPEN.replace("assistant\n{% endif %}", &format!(
+                "assistant\n{{% if {variable} is defined and {variable} %}}{thinks}{{% else %}}{closes}{{% endif %}}{{% endif %}}"
+            ))
+        };
+        for (template, opened) in [
+            (told("enable_thinking", "", "<think>\n\n</think>\n\n"), false),
+            (told("thinking", "<think>", "</think>"), true),
+            // Nothing opens these.
+            (told("never", "", "<think>\n\n</think>\n\n"), false),
+            (told("never", "", "</think>"), false),
+        ] {
+            let (prompt, learned, _) = texts(&json!({ "chat_template": template }), ROW);
+            assert_eq!(prompt, ["user\nWhat is 2 + 2?\nassistant\n", if opened { "<think>" } else { "" }].concat());
+            let all = prompt + &learned;
+            assert_eq!((all.matches("<think>").count(), all.matches("</think>").count()), (1, 1), "{all}");
+            let folder = folder(&json!({ "chat_template": template }), &json!({}));
+            let scored = PromptTemplate::load(folder.path(), None).unwrap().render("q").unwrap();
+            assert!(scored.ends_with("assistant\n<think>\n") && !scored.contains("</think>"), "{scored}");
+        }
     }
 
     #[test]
@@ -241,7 +313,7 @@ mod tests {
             panic!()
         };
         let prompt = tokenizer.encode("<|im_start|>2?[bot]<think>\n", false).unwrap().ids;
-        let response = tokenizer.encode("\n</think>\n4", false).unwrap().ids;
+        let response = tokenizer.encode("\n</think>\n\n4", false).unwrap().ids;
         assert_eq!(example.ids, [prompt.clone(), response, vec![template.end()]].concat());
         assert_eq!(example.prompt, prompt.len());
     }

@@ -8,8 +8,10 @@ use serde_json::Value;
 
 use super::{LmError, Result, Tokenizer};
 
-/// What a reasoning model writes before its first step.
-const OPENING: &str = "<think>\n";
+/// What opens a thought, and what closes it.
+const TAGS: [&str; 2] = ["<think>", "</think>"];
+/// What templates ask whether a model is to think.
+const THINKS: [&str; 2] = ["enable_thinking", "thinking"];
 /// What stands before the first step where the model has no template of its own.
 const WITHOUT_TEMPLATE: &str = "{question}\n<think>\n";
 /// The name under which a chat template is compiled.
@@ -18,8 +20,8 @@ const CHAT: &str = "chat";
 /// How a question becomes the text before a chain's first step.
 #[derive(Debug)]
 pub enum PromptTemplate {
-    /// The model's own chat template: the question is the user's turn, the generation prompt follows, then `<think>`
-    /// and a line end unless the text ends in them already. The template writes special tokens itself.
+    /// The model's own chat template: the question is the user's turn, the generation prompt of a model that is to think
+    /// follows, then `<think>` and a line end unless the text ends in them already. The template writes special tokens itself.
     Chat {
         /// Holds the compiled template.
         environment: Box<Environment<'static>>,
@@ -88,21 +90,29 @@ impl PromptTemplate {
     /// If the chat template fails on it.
     pub fn render(&self, question: &str) -> Result<String> {
         let mut text = self.render_generation(question)?;
-        if matches!(self, Self::Chat { .. }) && !text.ends_with(OPENING) {
-            text.push_str(OPENING);
+        if matches!(self, Self::Chat { .. }) {
+            match text.trim_end().strip_suffix(TAGS[0]) {
+                None => text += &[TAGS[0], "\n"].concat(),
+                Some(before) if before.len() + TAGS[0].len() == text.len() => text.push('\n'),
+                Some(_) => {}
+            }
         }
         Ok(text)
     }
 
     /// The text before what a model generates for `question`: as [`PromptTemplate::render`], but a chat template alone says
-    /// whether the chain is opened.
+    /// whether the chain is opened. A thought that it closes itself is left out: the model is to write one.
     ///
     /// # Errors
     /// If the chat template fails on it.
     pub fn render_generation(&self, question: &str) -> Result<String> {
         match self {
             Self::Plain(template) => Ok(template.replace("{question}", question)),
-            Self::Chat { .. } => self.render_messages(&[Message { role: "user", content: question }]),
+            Self::Chat { .. } => {
+                let mut text = self.render_chat(&[Message { role: "user", content: question }], true, true)?;
+                text.truncate(before_closed_thought(&text));
+                Ok(text)
+            }
         }
     }
 
@@ -111,16 +121,28 @@ impl PromptTemplate {
     /// # Errors
     /// If the chat template fails on it.
     pub fn render_messages(&self, messages: &[Message]) -> Result<String> {
-        self.render_conversation(messages, true)
+        match self {
+            Self::Plain(_) => Ok(messages.iter().map(|message| message.content).collect::<Vec<_>>().join("\n\n")),
+            Self::Chat { .. } => self.render_chat(messages, true, false),
+        }
     }
 
-    /// A conversation, with the generation prompt behind it or without.
+    /// A conversation of turns that were said, by the chat template; nothing without one.
     ///
     /// # Errors
     /// If the chat template fails on it.
-    pub(super) fn render_conversation(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String> {
+    pub(super) fn render_turns(&self, messages: &impl serde::Serialize) -> Result<String> {
+        self.render_chat(messages, false, true)
+    }
+
+    fn render_chat(
+        &self,
+        messages: &(impl serde::Serialize + ?Sized),
+        add_generation_prompt: bool,
+        thinks: bool,
+    ) -> Result<String> {
         let Self::Chat { environment, special_tokens: [bos_token, eos_token] } = self else {
-            return Ok(messages.iter().map(|message| message.content).collect::<Vec<_>>().join("\n\n"));
+            return Ok(String::new());
         };
         let failed = |error: Error| LmError::Prompt(format!("{error:#}"));
         let template = environment.get_template(CHAT).map_err(failed)?;
@@ -135,6 +157,9 @@ impl PromptTemplate {
         for (name, token) in [("bos_token", bos_token), ("eos_token", eos_token)] {
             values.extend(token.as_deref().map(|token| (name, token.into())));
         }
+        if thinks {
+            values.extend(THINKS.map(|name| (name, true.into())));
+        }
         template.render(values).map_err(failed)
     }
 
@@ -142,6 +167,12 @@ impl PromptTemplate {
     pub fn adds_special(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
+}
+
+/// Where a prompt would end if it did not close a thought; its length if it does not.
+fn before_closed_thought(text: &str) -> usize {
+    let Some(open) = text.trim_end().strip_suffix(TAGS[1]) else { return text.len() };
+    open.trim_end().strip_suffix(TAGS[0]).unwrap_or(open).len()
 }
 
 /// A template as Jinja reads it with transformers' extensions: line ends are line feeds, and `generation` blocks, which mark
@@ -279,7 +310,7 @@ mod tests {
         });
         let folder = folder(&config);
         let by_config = PromptTemplate::load(folder.path(), None).unwrap().render("q").unwrap();
-        assert_eq!(by_config, "<s>q</s><think>\n\n<think>\n");
+        assert_eq!(by_config, "<s>q</s><think>\n\n");
         std::fs::write(folder.path().join("chat_template.jinja"), "{{ messages[0].content }}<think>{{ '\\n' }}")
             .unwrap();
         assert_eq!(PromptTemplate::load(folder.path(), None).unwrap().render("q").unwrap(), "q<think>\n");

@@ -17,7 +17,7 @@ pub struct CotExample;
 impl RowFunction for CotExample {
     const DECLARATION: Declaration = Declaration {
         name: "cot_example",
-        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model: a struct of input_ids, attention_mask and labels. The question is the user's turn, the labels (-100 on the prompt) are the chain in think tags, the answer and the token that ends the turn; an opening think tag that the template writes is part of the prompt. Prompt and response are tokenised apart, as generation sees them. A NULL answer is left out; a NULL chain or an example of more than max_length tokens gives NULL.",
+        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model: a struct of input_ids, attention_mask and labels. The question is the user's turn, the labels (-100 on the prompt) are the chain in think tags, what the template writes behind these (a blank line where it does not say), the answer and the token that ends the turn; an opening think tag that the template writes is part of the prompt. Prompt and response are tokenised apart, as generation sees them. A NULL answer is left out; a NULL chain or an example of more than max_length tokens gives NULL.",
         arguments: &[
             Argument::new("question", Arg::Text, "The question."),
             Argument::new("cot", Arg::Text, "The chain of thought."),
