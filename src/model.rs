@@ -1,25 +1,33 @@
 //! `asap model`: what a model is, how it asks, and how fast it scores here.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use asap_lm::config::ModelConfig;
 use asap_lm::{PromptTemplate, QuestionAndSteps, Reading, Scorer, Wanted, locate};
+use asap_pipelines::corpus::Corpus;
+use asap_pipelines::session::session;
+use asap_udfs::llm::Llm;
+use asap_udfs::settings::ScorerDevice;
 use asap_udfs::{Models, Settings};
 use clap::Args;
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, config_datafusion_err};
+use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, complain, count, print_as};
 
-/// How long is measured.
-const MEASURED: Duration = Duration::from_secs(2);
-/// What a round of rows takes at least before it counts: shorter ones measure the clock.
-const ROUND: Duration = Duration::from_millis(250);
-/// Steps of a row at first, and at most: about 30 and 1,000 tokens.
-const STEPS: (usize, usize) = (1, 32);
+/// Tokens of the chains that are scored, where no corpus says how long its own are.
+const CHAIN_TOKENS: usize = 4096;
+/// How long chains of that length are scored, in the time of all cores.
+const MEASURED: Duration = Duration::from_secs(1);
+/// Chains are not made longer once one took so long.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// The question for which the prompt is shown.
 const QUESTION: &str = "What is 17 + 25?";
 
@@ -30,15 +38,21 @@ Examples:
   asap model small
   asap model models/r1-distill-7b --set asap.scorer.dtype=bf16
   asap model Qwen/Qwen2.5-0.5B --tokens 600000000
+  asap model Qwen/Qwen2.5-0.5B --from traces
 
-A name such as Qwen/Qwen2.5-0.5B is looked for in the cache of the Hugging Face Hub; asap downloads nothing.")]
+The speed is that of chains as long as those of the corpus, or of 4,096 tokens; a model too slow for that is measured on shorter
+ones, and the table says on which. On processors it is the CPU time of this process, divided by its cores: other work on the
+machine does not count. A name such as Qwen/Qwen2.5-0.5B is looked for in the cache of the Hugging Face Hub; asap downloads nothing.")]
 pub struct ModelArgs {
     /// A folder in Hugging Face's layout, org/name in the Hub's cache, or small, the one that asap brings
     #[arg(value_name = "MODEL")]
     model: String,
-    /// Say how long a corpus of so many tokens would take
+    /// Say how long a corpus of N tokens would take
     #[arg(long, value_name = "N", default_value_t = 100_000_000)]
     tokens: u64,
+    /// Say how long the chains of this corpus would take: a Delta table, or a folder or file of Parquet or JSON lines
+    #[arg(long, value_name = "LOC", conflicts_with = "tokens")]
+    from: Option<String>,
     /// How it is printed; json is one line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
@@ -82,10 +96,16 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
         .and_then(|prompt| prompt.render(QUESTION))
         .map_err(wrong)?;
     let computed_as = format!("{:?} on {:?}", settings.scorer_dtype, settings.scorer_device).to_lowercase();
+    let corpus = match &args.from {
+        Some(from) => read(from, &settings).await?,
+        None => Read { tokens: args.tokens, chain_tokens: CHAIN_TOKENS },
+    };
+    let on_cores = settings.scorer_device == ScorerDevice::Cpu;
     let mut options = ConfigOptions::new();
     options.extensions.insert(settings);
     let scorer = Models::default().scorer(&options)?;
-    let Some(Speed { tokens_per_second, row_tokens }) = measure(&scorer).await.map_err(wrong)? else {
+    let wanted = corpus.chain_tokens.min(config.max_position_embeddings);
+    let Some(Speed { tokens_per_second, row_tokens }) = measure(&scorer, wanted, on_cores).await.map_err(wrong)? else {
         let window = count(config.max_position_embeddings as u64);
         let what = format!("{}: its window of {window} tokens holds not even a question and a step", args.model);
         return Err(Failure::Failed(what));
@@ -105,10 +125,37 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
         computed_as,
         tokens_per_second,
         row_tokens,
-        corpus_tokens: args.tokens,
-        corpus_seconds: args.tokens as f64 / tokens_per_second,
+        corpus_tokens: corpus.tokens,
+        corpus_seconds: corpus.tokens as f64 / tokens_per_second,
     };
     Ok(print_as(args.format, &described, || table(&described))?)
+}
+
+/// The chains of a corpus.
+struct Read {
+    tokens: u64,
+    /// Of a chain, on average.
+    chain_tokens: usize,
+}
+
+/// Reads all chains of a corpus.
+async fn read(from: &str, settings: &Settings) -> Result<Read, Failure> {
+    let context = session(settings.clone(), &Llm::default())?;
+    let corpus = Corpus::open(&context.state(), from, None).await?;
+    context.register_table("corpus", Arc::new(corpus.view(&context.state())?))?;
+    let sql = "SELECT count(tokens), coalesce(sum(tokens), 0) FROM (SELECT cot_tokens(cot) AS tokens FROM corpus)";
+    let found = match context.sql(sql).await?.collect().await {
+        Ok(found) => found,
+        Err(error) => return Err(corpus.named(&context.state(), error).await.into()),
+    };
+    let [chains, tokens] = [0, 1].map(|column| {
+        let numbers = found.iter().map(|batch| batch.column(column).as_primitive::<Int64Type>());
+        numbers.flat_map(|numbers| numbers.values().iter().copied()).sum::<i64>().unsigned_abs()
+    });
+    if chains == 0 {
+        return Err(Failure::Failed(format!("{from} has no chain (asap inspect {from} says how it is read)")));
+    }
+    Ok(Read { tokens, chain_tokens: tokens.div_ceil(chains) as usize })
 }
 
 /// How fast chains are scored.
@@ -117,50 +164,62 @@ struct Speed {
     row_tokens: usize,
 }
 
-/// Scores chains, none twice, for some seconds: first short ones, so that a large model does not begin with a minute. None if
-/// the window holds not even a question and a step.
-async fn measure(scorer: &Scorer) -> asap_lm::Result<Option<Speed>> {
-    let rows = std::thread::available_parallelism().map_or(1, usize::from) * 2;
-    let (mut steps, mut most) = STEPS;
-    let (mut seed, mut spent) = (0, Duration::ZERO);
-    let (mut tokens, mut row_tokens) = (0, 0);
-    while spent < MEASURED {
-        let begun = Instant::now();
-        let Some((read, longest)) = score(scorer, rows, steps, &mut seed).await? else {
-            if steps == 1 {
-                return Ok(None);
+/// Scores chains, none twice: first a short one, so that a large model does not begin with minutes, then longer ones up to the
+/// tokens that are wanted. None if the window holds not even a question and a step.
+async fn measure(scorer: &Scorer, wanted: usize, on_cores: bool) -> asap_lm::Result<Option<Speed>> {
+    let (mut steps, mut seed, mut found) = (1, 0, None);
+    loop {
+        let (mut spent, mut read) = (Duration::ZERO, 0);
+        let tokens = loop {
+            let clock = Clock::start(on_cores);
+            let Some(tokens) = score(scorer, steps, &mut seed).await? else { return Ok(found) };
+            (spent, read) = (spent + clock.elapsed(), read + tokens);
+            let is_long_enough = tokens * (steps + 1) / steps > wanted;
+            if !is_long_enough || spent >= MEASURED {
+                break tokens;
             }
-            steps /= 2;
-            most = steps;
-            continue;
         };
-        let took = begun.elapsed();
-        if took < ROUND && steps < most {
-            steps *= 2;
-            continue;
+        found = Some(Speed { tokens_per_second: read as f64 / spent.as_secs_f64().max(1e-9), row_tokens: tokens });
+        let longer = (steps * 2).min(steps * wanted / tokens);
+        if longer <= steps || spent > PATIENCE {
+            return Ok(found);
         }
-        spent += took;
-        tokens += read;
-        row_tokens = longest;
+        steps = longer;
     }
-    Ok(Some(Speed { tokens_per_second: tokens as f64 / spent.as_secs_f64(), row_tokens }))
 }
 
-/// Scores rows of so many steps: the tokens of all, and of one; None if such a row is longer than the window.
-async fn score(scorer: &Scorer, rows: usize, steps: usize, seed: &mut u64) -> asap_lm::Result<Option<(usize, usize)>> {
-    let chains: Vec<Vec<String>> = (0..rows).map(|_| (0..steps).map(|_| step(seed)).collect()).collect();
-    let readings: Vec<Reading> = chains
-        .iter()
-        .map(|steps| QuestionAndSteps { question: QUESTION, steps: steps.iter().map(String::as_str).collect() })
-        .map(Reading::Chain)
-        .collect();
-    let prepared = scorer.prepare(&readings, Wanted::FirstTokens)?;
-    let (asked, tokens) = (prepared.calls(), prepared.tokens());
-    if asked < rows {
-        return Ok(None);
+/// What scoring takes: on processors the time that they worked for this process, as if all were its own; else time.
+struct Clock {
+    begun: Duration,
+    on_cores: bool,
+}
+
+impl Clock {
+    fn start(on_cores: bool) -> Self {
+        Self { begun: Self::now(on_cores), on_cores }
     }
+
+    fn now(on_cores: bool) -> Duration {
+        let clock = if on_cores { ClockId::CLOCK_PROCESS_CPUTIME_ID } else { ClockId::CLOCK_MONOTONIC };
+        clock_gettime(clock).map_or(Duration::ZERO, Duration::from)
+    }
+
+    fn elapsed(&self) -> Duration {
+        let spent = Self::now(self.on_cores).saturating_sub(self.begun);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if self.on_cores { spent / cores as u32 } else { spent }
+    }
+}
+
+/// Scores a chain of so many steps: its tokens; None if it is longer than the window.
+async fn score(scorer: &Scorer, steps: usize, seed: &mut u64) -> asap_lm::Result<Option<usize>> {
+    let chain: Vec<String> = (0..steps).map(|_| step(seed)).collect();
+    let steps = chain.iter().map(String::as_str).collect();
+    let reading = Reading::Chain(QuestionAndSteps { question: QUESTION, steps });
+    let prepared = scorer.prepare(&[reading], Wanted::FirstTokens)?;
+    let (asked, tokens) = (prepared.calls(), prepared.tokens());
     scorer.score(prepared).await?;
-    Ok(Some((tokens, tokens / rows)))
+    Ok((asked > 0).then_some(tokens))
 }
 
 /// A step that was not there before.

@@ -186,6 +186,16 @@ fn a_model_says_what_it_is_and_how_fast() {
     assert!(small["prompt"].as_str().unwrap().contains("What is 17 + 25?"), "{small}");
     let [speed, seconds] = ["tokens_per_second", "corpus_seconds"].map(|key| small[key].as_f64().unwrap());
     assert!(speed > 0.0 && (seconds * speed - 1e6).abs() < 1.0, "{small}");
+    // Chains are as long as in a corpus of reasoning models, or as those of the one that is named.
+    let about =
+        |found: &serde_json::Value, tokens: u64| found["row_tokens"].as_u64().unwrap().abs_diff(tokens) * 20 < tokens;
+    assert!(about(&small, 4096), "{small}");
+    let chains = [10, 30].map(|steps| "So 1 + 1 = 2, and that is that.\\n\\n".repeat(steps));
+    let rows = chains.map(|cot| format!(r#"{{"question": "q", "cot": "{cot}", "answer": "2"}}"#));
+    elsewhere.write("chains.jsonl", &rows.join("\n"));
+    let of_corpus = elsewhere.run(&["model", "small", "--format", "json", "--from", "chains.jsonl"]).json();
+    let tokens = of_corpus["corpus_tokens"].as_u64().unwrap();
+    assert!((300..1200).contains(&tokens) && about(&of_corpus, tokens / 2), "{of_corpus}");
     let weights = fs::metadata(format!("{}/data/model/model.safetensors", env!("CARGO_MANIFEST_DIR"))).unwrap().len();
     assert!(small["bytes_f32"].as_u64().unwrap().abs_diff(weights) < 8192, "{small} {weights}");
     // Of windows that hold some steps, and none.
