@@ -5,7 +5,6 @@ use std::path::Path;
 /// Each pipeline's name and SQL.
 const PIPELINES: &[(&str, &str)] = &[
     ("asap", include_str!("../pipelines/sql/asap.sql")),
-    ("recommended", include_str!("../pipelines/sql/recommended.sql")),
     ("without_anchor", include_str!("../pipelines/sql/without_anchor.sql")),
     ("without_surprisal", include_str!("../pipelines/sql/without_surprisal.sql")),
     ("random", include_str!("../pipelines/sql/random.sql")),
@@ -14,6 +13,7 @@ const PIPELINES: &[(&str, &str)] = &[
     ("spirit_greedy", include_str!("../pipelines/sql/spirit_greedy.sql")),
     ("step_entropy", include_str!("../pipelines/sql/step_entropy.sql")),
     ("selective_context", include_str!("../pipelines/sql/selective_context.sql")),
+    ("perplexity_and_self_information", include_str!("../pipelines/sql/perplexity_and_self_information.sql")),
     ("attribution", include_str!("../pipelines/sql/attribution.sql")),
     ("answer_gain", include_str!("../pipelines/sql/answer_gain.sql")),
     ("earliest_correct", include_str!("../pipelines/sql/earliest_correct.sql")),

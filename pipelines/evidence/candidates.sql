@@ -1,4 +1,4 @@
--- What `recommended` was chosen from, in the table `methods`: the scores that take a pass each, perplexity by its rank within
+-- What perplexity and self-information were chosen from, in the table `methods`: the scores that take a pass each, perplexity by its rank within
 -- thirds of the chain, and means of two of their ranks, by cot_fit. Every other question, by its text, is one to choose on, the
 -- others are held out; the candidate of the highest mean on the former is the choice.
 CREATE TABLE methods AS

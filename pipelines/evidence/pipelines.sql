@@ -13,9 +13,9 @@ anchored AS (
 ),
 coarse_kept AS (
     SELECT chain, ratio, 'asap' AS pipeline, coarse['kept'] AS of,
-        cot_refine(cot_steps(coarse['cot']), coarse_surprisal, budget) AS kept FROM anchored
+        cot_fit(cot_steps(coarse['cot']), coarse_surprisal, budget) AS kept FROM anchored
     UNION ALL SELECT chain, ratio, 'without_surprisal', coarse['kept'],
-        cot_random(cot_steps(coarse['cot']), least(1.0, budget / CAST(cot_tokens(coarse['cot']) AS DOUBLE)), 42) FROM anchored
+        cot_fit(cot_steps(coarse['cot']), cot_random_scores(cot_steps(coarse['cot']), 42), budget) FROM anchored
 ),
 kept AS (
     SELECT chain, ratio, pipeline, array_agg(of[place] ORDER BY place) AS kept
@@ -24,11 +24,11 @@ kept AS (
         SELECT chain, ratio, pipeline, of, unnest(CASE cardinality(kept) WHEN 0 THEN [NULL] ELSE kept END) AS place FROM coarse_kept
     )
     GROUP BY chain, ratio, pipeline
-    UNION ALL SELECT chain, ratio, 'recommended',
-        cot_fit(own, array_add(cot_rank(perplexity), cot_rank(self_information)), budget) FROM budgets
-    UNION ALL SELECT chain, ratio, 'recommended, cot_refine',
+    UNION ALL SELECT chain, ratio, 'perplexity_and_self_information',
+        cot_fit_with_headings(own, array_add(cot_rank(perplexity), cot_rank(self_information)), budget) FROM budgets
+    UNION ALL SELECT chain, ratio, 'perplexity_and_self_information, cot_refine',
         cot_refine(own, array_add(cot_rank(perplexity), cot_rank(self_information)), budget) FROM budgets
-    UNION ALL SELECT chain, ratio, 'without_anchor', cot_refine(own, surprisal, budget) FROM budgets
+    UNION ALL SELECT chain, ratio, 'without_anchor', cot_fit(own, surprisal, budget) FROM budgets
     UNION ALL SELECT chain, ratio, 'spirit', cot_refine(own, perplexity, budget) FROM budgets
     UNION ALL SELECT chain, ratio, 'step_entropy', cot_refine(own, step_entropy, budget) FROM budgets
     UNION ALL SELECT chain, ratio, 'selective_context', cot_refine(own, self_information, budget) FROM budgets

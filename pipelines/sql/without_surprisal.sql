@@ -1,12 +1,11 @@
--- Stage 1, brought to the budget without a score: the direct thought anchors a coarse pruning of the chain
--- (Algorithm 1), and a random subset of its steps, at most asap.refine.max_tokens tokens, is kept.
+-- Stage 1, brought to the budget without a score: the direct thought anchors a coarse pruning of the chain (Algorithm 1). Of
+-- what is left, a random step goes first, until the chain has at most asap.refine.max_tokens tokens; steps too long for that go
+-- before it, as in asap.
 SELECT *
 FROM pruned((
     WITH anchored AS (SELECT *, cot_anchor(question, answer) AS direct FROM corpus),
-    coarsened AS (SELECT *, cot_coarse(cot, direct['thought']) AS coarse FROM anchored)
-    SELECT *,
-        cot_random(
-            cot_steps(coarse['cot']), least(1.0, cot_budget(cot_tokens(cot)) / CAST(cot_tokens(coarse['cot']) AS DOUBLE)), 42
-        ) AS kept
-    FROM coarsened
+    coarsened AS (SELECT *, cot_coarse(cot, direct['thought']) AS coarse FROM anchored),
+    scored AS (SELECT *, cot_random_scores(cot_steps(coarse['cot']), 42) AS chance FROM coarsened)
+    SELECT * EXCEPT (chance), cot_fit(cot_steps(coarse['cot']), chance, cot_budget(cot_tokens(cot))) AS kept
+    FROM scored
 ), 'random')

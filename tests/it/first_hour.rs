@@ -85,7 +85,9 @@ const BASELINES: [&str; 9] = [
 fn pipelines_that_are_brought_can_be_read_and_changed() {
     let elsewhere = Elsewhere::new();
     elsewhere.write("traces.jsonl", &traces(5));
-    for name in ["asap", "recommended", "without_anchor", "without_surprisal"].into_iter().chain(BASELINES) {
+    for name in
+        ["asap", "perplexity_and_self_information", "without_anchor", "without_surprisal"].into_iter().chain(BASELINES)
+    {
         let printed = elsewhere.run(&["run", name, "--print"]);
         assert!(printed.ok().contains("FROM pruned(("), "{name}: {}", printed.stdout);
         elsewhere.write("mine.sql", &printed.stdout);
@@ -95,8 +97,10 @@ fn pipelines_that_are_brought_can_be_read_and_changed() {
             elsewhere.run(&["run", name, "--from", "traces.jsonl", "--to", &format!("out/{name}"), "--format", "json"]);
         assert_eq!(again.json()["rows_in"], 0);
     }
-    let unknown = elsewhere.run(&["run", "asp", "--from", "traces.jsonl", "--to", "out/x"]);
-    assert!(unknown.code == 2 && unknown.stderr.contains("it brings asap, recommended, without_anchor"), "{unknown:?}");
+    for name in ["asp", "recommended"] {
+        let unknown = elsewhere.run(&["run", name, "--from", "traces.jsonl", "--to", "out/x"]);
+        assert!(unknown.code == 2 && unknown.stderr.contains("it brings asap, without_anchor"), "{unknown:?}");
+    }
 }
 
 #[test]
@@ -119,6 +123,57 @@ fn baselines_bring_chains_to_the_budget_each_in_its_way() {
         kept.insert(rows.to_string());
     }
     assert!(kept.len() > 3, "{kept:?}");
+}
+
+/// A chain of which no pipeline that fits steps to the budget may keep a heading alone, or nothing because of one long step.
+#[test]
+fn headings_stay_with_what_they_announce_and_a_long_step_takes_no_other_along() {
+    let elsewhere = Elsewhere::new();
+    let equations = (2..8).map(|n| format!("So:\\n\\n{n} * 9 = {}, and the rest is as before.", n * 9));
+    let long = "then and ".repeat(90);
+    let chain = [long, equations.collect::<Vec<_>>().join("\\n\\n"), "That is 63.".to_string()].join("\\n\\n");
+    elsewhere.write("traces.jsonl", &format!(r#"{{"question": "What is 7 * 9?", "cot": "{chain}", "answer": "63"}}"#));
+    let steps = |name: &str| {
+        let run = ["run", name, "--from", "traces.jsonl", "--to", name, "--set", "asap.refine.max_tokens=80"];
+        elsewhere.run(&run).ok();
+        let table = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{name}'");
+        let sql = "SELECT unnest(cot_steps(cot)) AS step FROM t";
+        let rows = elsewhere.run(&["sql", "-q", "--format", "json", "-c", &table, "-c", sql]).json();
+        let text = |row: &serde_json::Value| row["step"].as_str().unwrap().to_string();
+        rows.as_array().unwrap().iter().map(text).collect::<Vec<_>>()
+    };
+    let kept = steps("perplexity_and_self_information");
+    assert!(kept.len() > 3 && kept.len() < 14, "{kept:?}");
+    for (place, step) in kept.iter().enumerate() {
+        assert!(step != "So:" || kept[place + 1].contains(" * 9 = "), "{kept:?}");
+        assert!(!step.contains(" * 9 = ") || kept[place - 1] == "So:", "{kept:?}");
+    }
+    assert_eq!(kept.last().map(String::as_str), Some("That is 63."));
+    for name in ["asap", "without_anchor", "without_surprisal"] {
+        let kept = steps(name);
+        assert!(!kept.is_empty() && kept.iter().all(|step| !step.starts_with("then")), "{name}: {kept:?}");
+    }
+}
+
+/// Runs of one input are compared by their ratios: what they divide by does not depend on which rows each rejects.
+#[test]
+fn original_chains_are_counted_alike_by_every_pipeline() {
+    let elsewhere = Elsewhere::new();
+    let middle = |n: usize| "then and ".repeat(if n.is_multiple_of(2) { 90 } else { 2 });
+    let chain = |n: usize| format!("So {n} + {n} is asked.\\n\\n{}\\n\\nIt is {}.", middle(n), 2 * n);
+    let row =
+        |n: usize| format!(r#"{{"question": "What is {n} + {n}?", "cot": "{}", "answer": "{}"}}"#, chain(n), 2 * n);
+    elsewhere.write("traces.jsonl", &(0..12).map(row).collect::<Vec<_>>().join("\n"));
+    let [all, random, asap, entropy] = ["truncate", "random", "asap", "step_entropy"].map(|name| {
+        let run = ["run", name, "--from", "traces.jsonl", "--to", name, "--set", "asap.refine.max_tokens=40"];
+        elsewhere.run(&[&run[..], &["--format", "json"]].concat()).json()
+    });
+    assert_eq!(all["rows_out"], 12, "{all}");
+    assert!(random["rejects"]["emptied"].as_u64().unwrap() > 0, "{random}");
+    assert!(asap["rejects"]["emptied"].is_null(), "{asap}");
+    for other in [random, asap, entropy] {
+        assert_eq!((&other["tokens_in"], &other["steps_in"]), (&all["tokens_in"], &all["steps_in"]), "{other}");
+    }
 }
 
 #[test]
@@ -165,7 +220,7 @@ fn chains_are_compressed_word_by_word() {
 fn baselines_are_brought_to_the_same_share_of_each_chain() {
     let elsewhere = Elsewhere::new();
     elsewhere.write("traces.jsonl", &traces(5));
-    for name in ["asap", "recommended", "without_surprisal"].into_iter().chain(BASELINES) {
+    for name in ["asap", "perplexity_and_self_information", "without_surprisal"].into_iter().chain(BASELINES) {
         let run = ["run", name, "--from", "traces.jsonl", "--to", name, "--set", "asap.refine.ratio=0.5"];
         elsewhere.run(&run).ok();
         let table = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{name}'");

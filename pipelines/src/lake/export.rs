@@ -127,6 +127,7 @@ async fn write(
         let mut batches = read(log, shard, None).await?;
         while let Some(batch) = batches.try_next().await? {
             let batch = whole(&batch, shard, schema, &exported)?;
+            counts.count_originals(&batch);
             counts.count_output(&batch);
             writer.write(&batch).await?;
         }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use asap_kernels::steps::steps;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
-use datafusion::arrow::compute::sum;
+use datafusion::arrow::compute::{cast, sum};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{Result, exec_datafusion_err};
 use deltalake_core::kernel::Add;
@@ -26,8 +27,9 @@ pub struct Receipt {
     pub seconds: BTreeMap<String, f64>,
 }
 
-/// What was counted of rows. Tokens and steps are of rows of the output, in the scoring model's tokenizer; they are None
-/// where the pipeline does not return the column that holds them.
+/// What was counted of rows. Tokens are those of the scoring model's tokenizer. Tokens and steps of original chains are of all
+/// rows that the pipeline returns, rejects too, so that they do not depend on the method; the others are of rows of the output.
+/// They are None where the pipeline does not return the column that holds them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Rows read. Equal to `rows_out + rows_rejected + rows_filtered`.
@@ -73,15 +75,18 @@ impl Receipt {
 }
 
 impl Counts {
+    /// Counts the original chains of rows, whatever became of them.
+    pub fn count_originals(&mut self, batch: &RecordBatch) {
+        add(&mut self.tokens_in, column_sum(batch, "original_tokens"));
+        add(&mut self.steps_in, count_original_steps(batch));
+    }
+
     /// Counts a batch of output rows.
     pub fn count_output(&mut self, batch: &RecordBatch) {
         self.rows_out += batch.num_rows() as u64;
-        add(&mut self.tokens_in, column_sum(batch, "original_tokens"));
         add(&mut self.tokens_coarse, column_sum(batch, "coarse_tokens"));
         add(&mut self.tokens_out, column_sum(batch, "pruned_tokens"));
-        let steps = count_steps(batch);
-        add(&mut self.steps_in, steps.map(|(all, _)| all));
-        add(&mut self.steps_out, steps.map(|(_, kept)| kept));
+        add(&mut self.steps_out, count_kept_steps(batch));
         self.rows_emptied += count_empty(batch);
     }
 
@@ -121,14 +126,27 @@ fn column_sum(batch: &RecordBatch, name: &str) -> Option<u64> {
     Some(sum(column).unwrap_or(0).max(0) as u64)
 }
 
-/// Steps in all and steps that no stage dropped, by the column `steps`.
-fn count_steps(batch: &RecordBatch) -> Option<(u64, u64)> {
+/// Steps of the original chains, by the column `steps`, and where a stage failed and left it NULL by the chain itself.
+fn count_original_steps(batch: &RecordBatch) -> Option<u64> {
+    let lists = batch.column_by_name("steps")?.as_list_opt::<i32>()?;
+    let chains = batch.column_by_name("original_cot").and_then(|chains| cast(chains, &DataType::Utf8View).ok());
+    let chains = chains.as_ref().map(|chains| chains.as_string_view());
+    let of_row = |row: usize| match chains {
+        _ if lists.is_valid(row) => lists.value_length(row) as usize,
+        Some(chains) if chains.is_valid(row) => steps(chains.value(row)).len(),
+        _ => 0,
+    };
+    Some((0..batch.num_rows()).map(of_row).sum::<usize>() as u64)
+}
+
+/// Steps that no stage dropped, by the column `steps`.
+fn count_kept_steps(batch: &RecordBatch) -> Option<u64> {
     let lists = batch.column_by_name("steps")?.as_list_opt::<i32>()?;
     let first = lists.value_offsets().first().copied().unwrap_or(0) as usize;
     let last = lists.value_offsets().last().copied().unwrap_or(0) as usize;
     let items = lists.values().slice(first, last - first);
     let dropped = items.as_struct_opt()?.column_by_name("dropped")?.clone();
-    Some((items.len() as u64, dropped.logical_null_count() as u64))
+    Some(dropped.logical_null_count() as u64)
 }
 
 fn count_empty(batch: &RecordBatch) -> u64 {

@@ -210,6 +210,7 @@ async fn write(
         let divided = writing.rows.divide(&batch)?;
         count_rejects(&divided.rejects, writing.fail_on_reject, &mut receipt)?;
         let tokens_before = receipt.counts.tokens_in.unwrap_or(0);
+        receipt.counts.count_originals(&batch);
         receipt.counts.count_output(&divided.output);
         progress.count_questions(&divided.output);
         output.write(&divided.output).await?;

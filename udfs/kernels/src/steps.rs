@@ -32,6 +32,11 @@ pub fn steps(chain: &str) -> Vec<&str> {
     found
 }
 
+/// Whether a step only announces the next one: it ends in a colon, behind which marks of emphasis may stand.
+pub fn is_heading(step: &str) -> bool {
+    step.trim_end_matches(|scalar| is_space(scalar) || ['*', '_'].contains(&scalar)).ends_with([':', '：'])
+}
+
 /// Without white space at both ends, as Python's `str.strip` does it.
 pub fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
@@ -105,6 +110,12 @@ mod tests {
     #[test]
     fn strips_as_python_does() {
         assert_eq!(strip("\u{1f}\u{85}\u{2028} a\u{200b}\u{1c}\t"), "a\u{200b}");
+    }
+
+    #[test]
+    fn a_step_that_ends_in_a_colon_is_a_heading() {
+        assert!(["So:", "**Simplify:**", "Then\nwe get: ", "所以："].into_iter().all(is_heading));
+        assert!(!["", "So", "a: b", "3:30 p.m.", "x := 2"].into_iter().any(is_heading));
     }
 
     /// What the documentation says, by a regular expression.

@@ -15,9 +15,9 @@ pub struct CotFit;
 impl RowFunction for CotFit {
     const DECLARATION: Declaration = Declaration {
         name: "cot_fit",
-        about: "Algorithm 2 with two mends: which steps (from 1, ascending) are left when, as in `cot_refine`, the step of the lowest score is removed until the rest has at most `max_tokens` tokens, but steps that alone have more than that go first, so that they do not take all others with them, and the last step, which states the result, goes last. Lists of different lengths give NULL.",
+        about: "Algorithm 2, except that a step of more than `max_tokens` tokens goes first: which steps (from 1, ascending) are left when, as in `cot_refine`, the step of the lowest score is removed until the rest has at most `max_tokens` tokens. A step that never fits would take all others of lower scores with it. Lists of different lengths give NULL.",
         arguments: STEPS_SCORES_AND_BUDGET,
-        example: "select cot_fit(['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 0.0], 12);\n-- [2, 3]",
+        example: "select cot_fit(['Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'], [0.1, 3.2, 1.4], 7);\n-- [1, 3]",
     };
     type Needs = (Arc<Tokenizer>, Budget);
     type Output<'a> = Numbers;
@@ -26,18 +26,27 @@ impl RowFunction for CotFit {
         let ToPrune { steps, scores, max_tokens: Some(max_tokens) } = ToPrune::read(row, default)? else {
             return Ok(Numbers(vec![]));
         };
-        let joined = Joined::new(tokenizer, &steps)?;
-        if joined.tokens() <= max_tokens {
-            return Ok(Numbers(joined.kept()));
-        }
-        let lengths = (0..steps.len()).map(|step| joined.tokens_alone(step)).collect::<asap_lm::Result<Vec<_>>>()?;
-        let (mut order, last) = (budget::by_score(&scores), steps.len() - 1);
-        // The sort is stable: within each third the order is that of the scores.
-        order.sort_by_key(|step| match lengths[*step] > max_tokens {
-            true => 0,
-            false if *step < last => 1,
-            false => 2,
-        });
-        Ok(Numbers(joined.prune(order, max_tokens)?))
+        Ok(Numbers(fit(tokenizer, &steps, max_tokens, budget::by_score(&scores), |_, is_too_long| {
+            u8::from(!is_too_long)
+        })?))
     }
+}
+
+/// The places of the steps that are left when steps go by their rank, and in this order within a rank, until the rest fits. The
+/// rank depends on a step's place and on whether it never fits.
+pub fn fit(
+    tokenizer: &Tokenizer,
+    steps: &[&str],
+    max_tokens: usize,
+    mut order: Vec<usize>,
+    rank: impl Fn(usize, bool) -> u8,
+) -> asap_lm::Result<Vec<usize>> {
+    let joined = Joined::new(tokenizer, steps)?;
+    if joined.tokens() <= max_tokens {
+        return Ok(joined.kept());
+    }
+    let lengths = (0..steps.len()).map(|step| joined.tokens_alone(step)).collect::<asap_lm::Result<Vec<_>>>()?;
+    // The sort is stable.
+    order.sort_by_key(|step| rank(*step, lengths[*step] > max_tokens));
+    joined.prune(order, max_tokens)
 }

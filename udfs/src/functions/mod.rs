@@ -43,11 +43,13 @@ mod cot_earliest_correct;
 mod cot_entropy;
 mod cot_example;
 mod cot_fit;
+mod cot_fit_with_headings;
 mod cot_llmlingua2;
 mod cot_match;
 mod cot_perplexity;
 mod cot_prompt;
 mod cot_random;
+mod cot_random_scores;
 mod cot_rank;
 mod cot_refine;
 mod cot_response;
@@ -118,11 +120,13 @@ fn all(session: SessionModels) -> Vec<Function> {
         scored::<cot_entropy::CotEntropy>(&session),
         rows::<cot_example::CotExample>(&session),
         rows::<cot_fit::CotFit>(&session),
+        rows::<cot_fit_with_headings::CotFitWithHeadings>(&session),
         llmlingua2(&session),
         rows::<cot_match::CotMatch>(&session),
         scored::<cot_perplexity::CotPerplexity>(&session),
         rows::<cot_prompt::CotPrompt>(&session),
         rows::<cot_random::CotRandom>(&session),
+        rows::<cot_random_scores::CotRandomScores>(&session),
         rows::<cot_rank::CotRank>(&session),
         rows::<cot_refine::CotRefine>(&session),
         rows::<cot_response::CotResponse>(&session),

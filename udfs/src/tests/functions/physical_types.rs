@@ -14,7 +14,7 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::tests::functions::session::{evaluated, query, registered, session, shown};
 
 /// Every function over the columns `generation`, `cot`, `coarse`, `steps`, `scores`, `numbers`, `ratio` and `seed`.
-const CALLS: [&str; 41] = [
+const CALLS: [&str; 43] = [
     "cot_think(generation)",
     "cot_response(generation)",
     "cot_answer(generation)",
@@ -27,10 +27,12 @@ const CALLS: [&str; 41] = [
     "cot_match(cot, coarse, ratio)",
     "cot_refine(steps, scores)",
     "cot_fit(steps, scores, 3)",
+    "cot_fit_with_headings(steps, scores, 3)",
     "cot_rank(scores)",
     "cot_refine(steps, scores, seed)",
     "cot_refine(steps, scores, 3)",
     "cot_random(steps, ratio, seed)",
+    "cot_random_scores(steps, seed)",
     "cot_truncate(steps, ratio)",
     "cot_select(steps, numbers)",
     "cot_trace(steps, numbers, scores, scores, numbers, coarse)",

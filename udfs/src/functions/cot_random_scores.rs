@@ -1,0 +1,30 @@
+use asap_kernels::budget;
+
+use super::by_row::RowFunction;
+use crate::columns::{Args, Cell};
+use crate::declaration::{Arg, Argument, Declaration};
+
+pub struct CotRandomScores;
+
+impl RowFunction for CotRandomScores {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_random_scores",
+        about: "A random score for each step, from 0 to below 1, no two alike: the order in which `cot_random` removes the same steps. It depends on `seed` and the steps alone.",
+        arguments: &[
+            Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
+            Argument::new("seed", Arg::Int, "A whole number; another seed draws other scores."),
+        ],
+        example: "select cot_random_scores(['Hm.', '2 + 2 is 4.'], 7);\n-- [0.0, 0.5]",
+    };
+    type Needs = ();
+    type Output<'a> = Vec<f64>;
+
+    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Vec<f64>> {
+        let (steps, seed) = (row.texts(0)?, row.int(1)?);
+        let mut scores = vec![0.0; steps.len()];
+        for (place, step) in budget::at_random(&steps, seed).into_iter().enumerate() {
+            scores[step] = place as f64 / steps.len() as f64;
+        }
+        Ok(scores)
+    }
+}
