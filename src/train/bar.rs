@@ -73,6 +73,14 @@ impl Bar {
         text
     }
 
+    /// Writes a line above the bar.
+    pub fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| complain(line)),
+            None => complain(line),
+        }
+    }
+
     /// Takes the bar off the terminal.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {

@@ -26,6 +26,8 @@ pub struct Manifest {
     pub learning: Learning,
     /// Steps of an epoch, once that is known.
     pub epoch_steps: Option<u64>,
+    /// The loss on rows that are held out: before the first step, and after each epoch that is over.
+    pub held_out: Vec<f64>,
     /// Its files.
     pub files: BTreeMap<String, Stored>,
 }

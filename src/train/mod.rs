@@ -22,7 +22,8 @@ use std::time::Instant;
 
 use asap_lm::train::Keep;
 use asap_pipelines::corpus::ColumnMapping;
-use asap_pipelines::feed::Position;
+use asap_pipelines::feed::{FeedConfig, Position};
+use asap_pipelines::location;
 use asap_pipelines::session::session;
 use asap_udfs::llm::Llm;
 use clap::{Args, ValueEnum};
@@ -38,7 +39,8 @@ use training::Training;
 
 /// Fine-tune all parameters of a model on a corpus, or train a new one from nothing but a config
 ///
-/// The same command goes on where it was stopped or killed, from the last checkpoint, to the same weights.
+/// The same command resumes from the last checkpoint, wherever it was stopped or killed, and gives the same weights. With other
+/// --pass-tokens it resumes too, and the weights may differ in their last bits.
 #[derive(Debug, Args)]
 #[command(
     group = clap::ArgGroup::new("base").required(true).args(["model", "init"]),
@@ -46,7 +48,7 @@ use training::Training;
 Examples:
   asap train --model Qwen/Qwen2.5-0.5B --data out/pruned --out out/model --epochs 3
   asap train --init config.json --data data/sample --out out/model --learning-rate 3e-3 --epochs 4
-  asap train --model models/base --data s3://lake/pruned --out s3://lake/model --held-back 0.02 --checkpoint-every 100"
+  asap train --model models/base --data s3://lake/pruned --out s3://lake/model --held-out 0.02 --checkpoint-every 100"
 )]
 pub struct TrainArgs {
     /// The model to begin with: a folder in Hugging Face's layout, or org/name in the Hub's cache
@@ -106,9 +108,9 @@ pub struct TrainArgs {
     /// Of the order of rows and a new model's first weights: the same seed gives the same model
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
-    /// The part of the rows that the model is measured on instead of trained
+    /// The part of the questions whose rows the model is not trained on: it is measured on them before, and after each epoch
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
-    held_back: f64,
+    held_out: f64,
     /// Steps between two checkpoints
     #[arg(long, value_name = "STEPS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     checkpoint_every: u64,
@@ -170,10 +172,10 @@ fn device(text: &str) -> Result<String, String> {
 }
 
 impl TrainArgs {
-    fn settings(&self, base: &Base) -> Settings {
-        Settings {
+    fn settings(&self, base: &Base) -> Result<Settings, Failure> {
+        Ok(Settings {
             base: base.hash.clone(),
-            data: self.data.clone(),
+            data: referred_to(&self.data)?,
             columns: self.columns.as_ref().map(|columns| format!("{columns:?}")),
             epochs: self.epochs,
             max_length: self.max_length.min(base.config.max_position_embeddings),
@@ -187,10 +189,33 @@ impl TrainArgs {
             step_examples: self.micro_batch * self.accumulate,
             pass_tokens: self.pass_tokens,
             seed: self.seed,
-            held_back: self.held_back,
+            held_out: self.held_out,
             follow: self.follow,
+        })
+    }
+
+    /// The rows to learn from, from the start or after a position.
+    fn feed(&self, resume: Option<Position>) -> FeedConfig {
+        FeedConfig {
+            location: self.data.clone(),
+            columns: self.columns.clone(),
+            epochs: self.epochs,
+            seed: self.seed,
+            follow: self.follow,
+            resume,
+            part: (0, 1),
         }
     }
+}
+
+/// What a location refers to, however it is spelled: a path of this machine without links, else the URL.
+fn referred_to(data: &str) -> Result<String, Failure> {
+    let url = location::parse(data)?;
+    let named = match location::local_path(&url) {
+        Some(path) => path.canonicalize().unwrap_or(path).display().to_string(),
+        None => location::redact(url.as_str()),
+    };
+    Ok(named.trim_end_matches('/').to_string())
 }
 
 /// Trains, or goes on training, until the model is whole.
@@ -211,8 +236,11 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     }
     let (checkpoint, whole) = (checkpoint::newest(&out).await?, model::trained(&out).await?);
     let base = Base::find(&args, &context, &out, held.is_some()).await?;
-    let settings = args.settings(&base);
-    let difference = held.as_ref().and_then(|held| settings.difference(&held.settings));
+    let settings = args.settings(&base)?;
+    let difference = match &held {
+        Some(held) => held.difference(&context, &args, &settings).await,
+        None => None,
+    };
     // Of a training that has neither there is nothing to lose.
     if let (Some(difference), true) = (&difference, checkpoint.is_some() || whole.is_some()) {
         return Err(Failure::Usage(format!(
@@ -224,6 +252,14 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
         complain(&format!("note: nothing to do, {} was trained before", out.shown()));
         return Ok(print_as(args.format, &summary, || summary.table())?);
     }
+    if let Some(before) = held.as_ref().map(|held| held.settings.pass_tokens).filter(|_| checkpoint.is_some())
+        && before != settings.pass_tokens
+    {
+        let now = settings.pass_tokens;
+        complain(&format!(
+            "note: --pass-tokens was {before}, and is {now} now: the weights may differ in their last bits"
+        ));
+    }
     // What it began with is not begun with again.
     let base = if difference.is_some() { Base::find(&args, &context, &out, false).await? } else { base };
     let version = held.filter(|_| difference.is_none()).map(|held| held.version);
@@ -232,7 +268,8 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
         None => version.map(|version| Position { version, epoch: 0, window: 0, row: 0 }),
     };
     let mut training = Training::prepare(&args, &context, out, base, settings, checkpoint, resume).await?;
-    let started = Started { settings: training.settings.clone(), version: training.position.version };
+    let (settings, version) = (training.settings.clone(), training.position.version);
+    let started = Started { settings, version, table: training.table.clone() };
     training.base.keep(&training.out).await?;
     started.hold(&training.out).await?;
     let end = training.run(&args, &stop).await;

@@ -28,7 +28,7 @@ pub async fn trained(out: &Folder) -> Result<Option<TrainingSummary>, Failure> {
 }
 
 /// Writes the weights in the base's type, its other files, and a generation config that names the learned end token; and
-/// measures what was stored on rows that were held back.
+/// measures what was stored on rows that were held out.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -37,7 +37,7 @@ pub async fn write(
     decoder: Decoder,
     base: &Base,
     end: u32,
-    held_back: &[Example],
+    held_out: &[Example],
 ) -> Result<Option<Measured>, Failure> {
     let work = out.work()?;
     tokio::task::block_in_place(|| write_weights(&decoder.weights, base.precision, work.path()))?;
@@ -54,13 +54,13 @@ pub async fn write(
     let generation = base.generation_config(end)?;
     std::fs::write(work.path().join("generation_config.json"), format!("{generation:#}\n"))?;
     // What was stored is measured: it is rounded to the base's type.
-    let measured = tokio::task::block_in_place(|| match held_back {
+    let measured = tokio::task::block_in_place(|| match held_out {
         [] => Ok(None),
         rows => measure(&Decoder::load(work.path())?, rows).map(Some),
     })?;
     if let Some(measured) = measured.as_ref().filter(|measured: &&Measured| !measured.surprisal.is_finite()) {
         return Err(Failure::Failed(format!(
-            "the model, stored as {:?}, gives {} rows that were held back no loss that is a number: its numbers are too large \
+            "the model, stored as {:?}, gives {} rows that were held out no loss that is a number: its numbers are too large \
              for this type; the last checkpoint holds them in f32",
             base.precision,
             count(measured.examples as u64)
@@ -90,11 +90,14 @@ pub async fn finish(
 }
 
 fn card(base: &Base, plan: &Plan, settings: &Settings, summary: &TrainingSummary) -> Result<String, Failure> {
-    let Settings { data, epochs, step_examples, .. } = settings;
-    let held_back = summary.held_back.as_ref().map_or(String::new(), |held| {
-        format!("\nOn {} rows that were held back: {:.3} nats a token.\n", count(held.traces as u64), held.surprisal)
+    let Settings { epochs, step_examples, .. } = settings;
+    let data = settings.data();
+    let held_out = summary.held_out.as_ref().map_or(String::new(), |held| {
+        let rows = count(held.traces as u64);
+        format!("\nNats a token on {rows} rows of questions that were held out: {}.\n", held.course())
     });
-    let all = serde_json::to_value(settings).map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut all = serde_json::to_value(settings).map_err(|error| Failure::Failed(error.to_string()))?;
+    all["data"] = data.as_str().into();
     let row = |(name, value): (&String, &Value)| {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
         format!("| `{name}` | {value} |\n")
@@ -105,7 +108,7 @@ fn card(base: &Base, plan: &Plan, settings: &Settings, summary: &TrainingSummary
         "{}# {name} trained on {data}\n\n\
          All {} parameters of `{name}` were trained by `asap train` (AdamW, cosine decay) on {} examples of `{data}` (version or \
          fingerprint {}), {}: {} of {step_examples} examples. The loss of the last epoch is {:.3} nats a token \
-         to learn.\n{held_back}\n| setting | |\n|---|---|\n{rows}\n`metrics.jsonl` holds every step.\n",
+         to learn.\n{held_out}\n| setting | |\n|---|---|\n{rows}\n`metrics.jsonl` holds every step.\n",
         base.front_matter(),
         count(plan.parameters),
         count(summary.traces),

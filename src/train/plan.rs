@@ -102,13 +102,13 @@ impl Plan {
     pub fn table(&self, settings: &Settings, survey: Option<&Survey>, args: &TrainArgs) -> String {
         let rows = match survey {
             Some(survey) => format!(
-                "{} examples ({} tokens, the longest {}), {} cut, {} too long, {} held back, {} without a chain",
+                "{} examples ({} tokens, the longest {}), {} cut, {} too long, {} held out, {} without a chain",
                 count(survey.learned),
                 count(survey.tokens),
                 count(survey.longest),
                 count(survey.cut),
                 count(survey.too_long),
-                count(survey.held_back.len() as u64),
+                count(survey.held_out.len() as u64),
                 count(survey.rejected)
             ),
             None => "as a run commits them".to_string(),

@@ -27,8 +27,8 @@ pub struct TrainingSummary {
     /// What was learned.
     #[serde(flatten)]
     pub learning: Learning,
-    /// The model as it was stored, on the rows that were held back.
-    pub held_back: Option<HeldBack>,
+    /// The model as it was stored, on the rows that were held out.
+    pub held_out: Option<HeldOut>,
     /// Tokens of training in a second, prompts included.
     pub tokens_per_second: f64,
     /// Seconds of the process that finished it.
@@ -65,21 +65,33 @@ impl Learning {
 
 /// A model measured on rows that it did not learn.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct HeldBack {
+pub struct HeldOut {
     /// Rows.
     pub traces: usize,
     /// Tokens of their chains and answers.
     pub tokens: usize,
-    /// Mean −ln P of a token, in nats.
+    /// Mean −ln P of a token, in nats, by the model as it was stored.
     pub surprisal: f64,
     /// Entropy of the tokens' frequencies, in nats.
     pub unigram_entropy: f64,
+    /// Mean −ln P of a token by the model before training.
+    pub before: f64,
+    /// The same after each epoch but the last. Empty where a table was followed: which rows are held out was known in the end.
+    pub after_epochs: Vec<f64>,
 }
 
-impl From<Measured> for HeldBack {
-    fn from(measured: Measured) -> Self {
+impl HeldOut {
+    /// What was measured in the end, and before: of the model that training began with, then after each epoch.
+    pub fn new(measured: Measured, before: f64, after_epochs: Vec<f64>) -> Self {
         let Measured { examples, tokens, surprisal, unigram_entropy } = measured;
-        Self { traces: examples, tokens, surprisal, unigram_entropy }
+        Self { traces: examples, tokens, surprisal, unigram_entropy, before, after_epochs }
+    }
+
+    /// The losses in their order, as a person reads them.
+    pub fn course(&self) -> String {
+        let epochs =
+            self.after_epochs.iter().enumerate().map(|(epoch, nats)| format!("{nats:.3} after epoch {}, ", epoch + 1));
+        format!("{:.3} before training, {}{:.3} in the end", self.before, epochs.collect::<String>(), self.surprisal)
     }
 }
 
@@ -103,10 +115,11 @@ impl TrainingSummary {
                 learning.loss
             ),
         ];
-        if let Some(HeldBack { traces, tokens, surprisal, unigram_entropy }) = &self.held_back {
+        if let Some(held @ HeldOut { traces, tokens, unigram_entropy, .. }) = &self.held_out {
             lines.push(format!(
-                "held back  {traces} rows, {} tokens: surprisal {surprisal:.3} nats a token, unigram entropy {unigram_entropy:.3}",
-                count(*tokens as u64)
+                "held out   {traces} rows, {} tokens: nats a token {}; unigram entropy {unigram_entropy:.3}",
+                count(*tokens as u64),
+                held.course()
             ));
         }
         lines.push(format!("time       {:.1} s, {:.0} tokens a second", self.seconds, self.tokens_per_second));

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use asap_lm::LmError;
 use asap_lm::example::Example;
-use asap_lm::train::{AdamWConfig, Keep, Step, Trainer, TrainerConfig, peak_flops};
+use asap_lm::train::{AdamWConfig, Keep, Step, Trainer, TrainerConfig, measure, peak_flops};
 use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Rows, Survey};
 use datafusion::prelude::SessionContext;
 
@@ -17,7 +17,7 @@ use super::metrics::{Line, Metrics};
 use super::plan::{Plan, Rates};
 use super::settings::Settings;
 use super::store::Folder;
-use super::summary::{Learning, TrainingSummary};
+use super::summary::{HeldOut, Learning, TrainingSummary};
 use super::{TrainArgs, model};
 use crate::failure::Failure;
 use crate::output::complain;
@@ -44,9 +44,13 @@ pub struct Training {
     trainer: Trainer,
     feed: Feed,
     rates: Rates,
-    /// The place behind the last row that was learned.
+    /// The place after the last row that was learned.
     pub position: Position,
+    /// The id of the table of its rows; None of other files.
+    pub table: Option<String>,
     learning: Learning,
+    /// The loss on rows that are held out: before the first step, and after each epoch that is over.
+    held_out: Vec<f64>,
     /// Of the last step that was made here.
     last: Option<Last>,
     /// The step of the newest checkpoint.
@@ -83,18 +87,11 @@ impl Training {
         resume: Option<Position>,
     ) -> Result<Self, Failure> {
         let encoder = Encoder::load(&base.folder, settings.max_length, args.long.into())?;
-        let encoder = Arc::new(Encoder { held_back: settings.held_back, ..encoder });
-        let config = FeedConfig {
-            location: args.data.clone(),
-            columns: args.columns.clone(),
-            epochs: settings.epochs,
-            seed: settings.seed,
-            follow: settings.follow,
-            resume,
-            part: (0, 1),
-        };
+        let encoder = Arc::new(Encoder { held_out: settings.held_out, ..encoder });
+        let config = args.feed(resume);
         let opening = Opening::of(std::slice::from_ref(&args.data), false);
         let rows = Rows::open(context, &config).await?;
+        let table = rows.table.clone();
         let survey = match settings.follow {
             true => None,
             false => Some(rows.survey(&encoder).await?),
@@ -121,7 +118,7 @@ impl Training {
         let rates = Rates::new(&settings, plan.steps, first);
         let (position, bar) = (feed.start, Bar::new(plan.steps, trainer.steps()));
         let saved = checkpoint.as_ref().map(|held| held.step);
-        let learning = checkpoint.map_or_else(Learning::default, |held| held.learning);
+        let (learning, held_out) = checkpoint.map_or_else(Default::default, |held| (held.learning, held.held_out));
         let (seconds, tokens) = (0.0, 0);
         Ok(Self {
             out,
@@ -135,7 +132,9 @@ impl Training {
             feed,
             rates,
             position,
+            table,
             learning,
+            held_out,
             last: None,
             saved,
             metrics,
@@ -168,7 +167,7 @@ impl Training {
                 () = stop.asked() => None,
             };
             let is_made = match step {
-                Some(step) => self.step(step, stop)?,
+                Some(step) => self.measure_before(&step, stop)? && self.step(step, stop)?,
                 None => false,
             };
             if stop.is_asked() {
@@ -190,6 +189,33 @@ impl Training {
                 written = Instant::now();
             }
         }
+    }
+
+    /// Measures the model on the rows that are held out, where this step begins training or an epoch, unless the process is
+    /// asked to end meanwhile. Says whether it is not.
+    fn measure_before(&mut self, step: &[Fed], stop: &Stop) -> Result<bool, Failure> {
+        let epoch = step.first().map_or(0, |fed| fed.position.epoch);
+        let rows = self.survey.as_ref().map_or(&[][..], |survey| &survey.held_out);
+        if rows.is_empty() || self.held_out.len() as u64 > epoch {
+            return Ok(true);
+        }
+        let (mut nats, mut tokens) = (0.0, 0);
+        for row in rows {
+            if stop.is_asked() {
+                return Ok(false);
+            }
+            let one = tokio::task::block_in_place(|| measure(self.trainer.decoder(), std::slice::from_ref(row)))?;
+            (nats, tokens) = (nats + one.surprisal * one.tokens as f64, tokens + one.tokens);
+        }
+        let loss = nats / tokens.max(1) as f64;
+        let when = if epoch == 0 { "before training".to_string() } else { format!("after epoch {epoch}") };
+        if !loss.is_finite() {
+            let sources = self.last.as_ref().map_or(&[][..], |last| &last.sources);
+            return Err(self.diverged(&format!("the loss on rows that are held out, {when},"), sources));
+        }
+        self.bar.say(&format!("held out   {loss:.3} nats a token {when}"));
+        self.held_out.push(loss);
+        Ok(true)
     }
 
     /// Makes a step, unless the process is asked to end meanwhile: then the weights are what they were. Says whether it did.
@@ -243,6 +269,7 @@ impl Training {
             position: self.position.to_string(),
             learning: self.learning.clone(),
             epoch_steps: self.rates.first(),
+            held_out: self.held_out.clone(),
             files: BTreeMap::new(),
         };
         checkpoint::save(&self.out, &self.trainer, manifest, args.checkpoints).await?;
@@ -266,7 +293,7 @@ impl Training {
     /// Writes the model, and removes the checkpoints.
     ///
     /// # Errors
-    /// If rows that were held back cannot be read, or the model cannot be written; the last checkpoint stays.
+    /// If rows that were held out cannot be read, or the model cannot be written; the last checkpoint stays.
     pub async fn finish(self, context: &SessionContext, begun: Instant) -> Result<TrainingSummary, Failure> {
         let survey = match self.survey {
             Some(survey) => survey,
@@ -277,7 +304,22 @@ impl Training {
             }
         };
         let end = self.encoder.template.end();
-        let measured = model::write(&self.out, self.trainer.into_decoder(), &self.base, end, &survey.held_back).await?;
+        let measured = model::write(&self.out, self.trainer.into_decoder(), &self.base, end, &survey.held_out).await?;
+        let held_out = match measured {
+            Some(measured) => {
+                let mut losses = self.held_out.into_iter();
+                let before = match losses.next() {
+                    Some(before) => before,
+                    // Which rows are held out is known only now.
+                    None => {
+                        let base = self.base.decoder()?;
+                        tokio::task::block_in_place(|| measure(&base, &survey.held_out))?.surprisal
+                    }
+                };
+                Some(HeldOut::new(measured, before, losses.collect()))
+            }
+            None => None,
+        };
         let summary = TrainingSummary {
             out: self.out.shown(),
             version: self.position.version,
@@ -288,7 +330,7 @@ impl Training {
             parameters: self.plan.parameters,
             vocabulary: self.base.config.vocab_size,
             learning: self.learning,
-            held_back: measured.map(Into::into),
+            held_out,
             tokens_per_second: self.tokens as f64 / self.seconds.max(1e-9),
             seconds: begun.elapsed().as_secs_f64(),
         };

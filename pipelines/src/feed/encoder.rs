@@ -20,8 +20,8 @@ pub struct Encoder {
     pub max_length: usize,
     /// What becomes of longer ones.
     pub long: Long,
-    /// The part of the rows that is not learned, from 0 to below 1.
-    pub held_back: f64,
+    /// The part of the questions whose rows are not learned, from 0 to below 1.
+    pub held_out: f64,
 }
 
 /// What became of a row.
@@ -32,7 +32,7 @@ pub enum Row {
     /// One that was cut.
     Cut(Example),
     /// One to measure the model on.
-    HeldBack(Example),
+    HeldOut(Example),
     /// It has too many tokens.
     TooLong,
     /// It has no question or chain, or the chat template refuses it.
@@ -40,7 +40,7 @@ pub enum Row {
 }
 
 impl Encoder {
-    /// For the tokenizer and chat template of the model in `folder`; no row is held back. An example has no more tokens than its
+    /// For the tokenizer and chat template of the model in `folder`; no row is held out. An example has no more tokens than its
     /// config.json says that the model reads (`max_position_embeddings`).
     ///
     /// # Errors
@@ -61,10 +61,11 @@ impl Encoder {
         }
         let template = ExampleTemplate::load(folder, None, &tokenizer)?;
         let max_length = max_length.min(count("max_position_embeddings"));
-        Ok(Self { template, tokenizer, max_length, long, held_back: 0.0 })
+        Ok(Self { template, tokenizer, max_length, long, held_out: 0.0 })
     }
 
-    /// What becomes of a row of question, chain and answer. Whether it is held back depends on its text alone.
+    /// What becomes of a row of question, chain and answer. Whether it is held out depends on its question alone, so that no
+    /// other chain of a question that is measured is learned.
     ///
     /// # Errors
     /// If a text cannot be tokenised.
@@ -75,19 +76,15 @@ impl Encoder {
         };
         Ok(match encoded {
             Encoded::TooLong(_) => Row::TooLong,
-            Encoded::Whole(example) | Encoded::Cut(example) if self.is_held_back(row) => Row::HeldBack(example),
+            Encoded::Whole(example) | Encoded::Cut(example) if self.is_held_out(row) => Row::HeldOut(example),
             Encoded::Whole(example) => Row::Learned(example),
             Encoded::Cut(example) => Row::Cut(example),
         })
     }
 
-    fn is_held_back(&self, row: [&str; 3]) -> bool {
-        let mut hash = Sha256::new();
-        for text in row {
-            hash.update((text.len() as u64).to_le_bytes());
-            hash.update(text);
-        }
-        let drawn = hash.finalize().iter().take(8).fold(0, |drawn: u64, byte| drawn << 8 | u64::from(*byte));
-        (drawn as f64) < self.held_back * 2f64.powi(64)
+    fn is_held_out(&self, [question, ..]: [&str; 3]) -> bool {
+        let hash = Sha256::digest(question);
+        let drawn = hash.iter().take(8).fold(0, |drawn: u64, byte| drawn << 8 | u64::from(*byte));
+        (drawn as f64) < self.held_out * 2f64.powi(64)
     }
 }

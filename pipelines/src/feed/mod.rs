@@ -7,7 +7,7 @@
 //!   position   version : epoch : window : row
 //! ```
 //!
-//! No buffer of rows belongs to a position: who goes on from it reads one window. A row that is no example (too long, held
+//! No buffer of rows belongs to a position: to resume after it, one window is read. A row that is no example (too long, held
 //! back, a reject) has a place all the same, so that settings of tokens move no other row.
 
 mod encoder;
@@ -83,7 +83,7 @@ pub struct Survey {
     /// Tokens of the longest example to learn.
     pub longest: u64,
     /// Examples that are not learned.
-    pub held_back: Vec<Example>,
+    pub held_out: Vec<Example>,
 }
 
 /// What became of the rows of the first epoch that was fed, as far as it was read: of all parts.
@@ -265,7 +265,7 @@ impl Survey {
                 self.cut += 1;
                 self.learn(&example);
             }
-            Row::HeldBack(example) => self.held_back.push(example),
+            Row::HeldOut(example) => self.held_out.push(example),
             Row::TooLong => self.too_long += 1,
             Row::Rejected => self.rejected += 1,
         }

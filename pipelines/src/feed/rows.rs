@@ -27,6 +27,8 @@ pub struct Rows {
     source: Source,
     mapping: Option<ColumnMapping>,
     segments: Vec<Segment>,
+    /// The id of the table; None of other files.
+    pub table: Option<String>,
     /// With which version of the table it began, or what stands for it.
     pub(super) version: u64,
     /// Up to which version of the table commits were read.
@@ -51,6 +53,7 @@ impl Rows {
             source: location.parse()?,
             mapping: mapping.clone(),
             segments: Vec::new(),
+            table: None,
             version: 0,
             known: 0,
             is_complete: !*follow,
@@ -77,6 +80,7 @@ impl Rows {
             return Ok(rows);
         };
         let log = table.log();
+        rows.table = Some(log.state.metadata.id.clone());
         rows.version = version.unwrap_or(log.state.version);
         rows.known = rows.version;
         let begun = if version.is_some() { &log.snapshot } else { &log.state };

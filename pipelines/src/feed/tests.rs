@@ -14,10 +14,10 @@ use crate::session::session;
 /// A window and a part of one; some rows are no examples.
 const ROWS: u64 = 9_000;
 
-fn encoder(max_length: usize, held_back: f64) -> Arc<Encoder> {
+fn encoder(max_length: usize, held_out: f64) -> Arc<Encoder> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/model");
     let encoder = Encoder::load(&folder, max_length, Long::Drop).unwrap();
-    Arc::new(Encoder { held_back, ..encoder })
+    Arc::new(Encoder { held_out, ..encoder })
 }
 
 /// A file of rows: every hundredth has no chain, every thousandth a long one.
@@ -125,12 +125,20 @@ async fn ranks_are_a_partition_of_the_examples() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_back_depends_on_a_row_alone() {
+async fn what_is_held_out_depends_on_the_question_alone() {
     let folder = tempfile::tempdir().unwrap();
     let context = corpus(folder.path()).await;
     let held = surveyed(folder.path(), &context, &encoder(64, 0.1)).await;
-    let share = held.held_back.len() as f64 / (held.held_back.len() as f64 + held.learned as f64);
+    let share = held.held_out.len() as f64 / (held.held_out.len() as f64 + held.learned as f64);
     assert!((share - 0.1).abs() < 0.01, "{share}");
     let more = surveyed(folder.path(), &context, &encoder(64, 0.2)).await;
-    assert!(held.held_back.iter().all(|example| more.held_back.contains(example)));
+    assert!(held.held_out.iter().all(|example| more.held_out.contains(example)));
+
+    // Several chains of a question are all held out or all learned.
+    let rows = encoder(64, 0.5);
+    for question in 0..20 {
+        let question = format!("q{question}");
+        let held = |cot: &str| matches!(rows.encode([&question, cot, "a"]).unwrap(), Row::HeldOut(_));
+        assert!((0..8).all(|chain| held(&format!("c{chain}")) == held("c0")), "{question}");
+    }
 }
