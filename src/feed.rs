@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use asap_lm::locate;
 use asap_pipelines::corpus::ColumnMapping;
-use asap_pipelines::feed::{Counts, Encoder, Fed, Feed, FeedConfig, Position, Rows};
+use asap_pipelines::feed::{Counts, Deciding, Encoder, Fed, Feed, FeedConfig, Mark, Rows};
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
@@ -22,13 +22,13 @@ use crate::progress::Opening;
 
 /// Write rows as the tokens to train on, to standard output, as Arrow's stream format: a batch a step
 ///
-/// A batch holds input_ids, labels (-100 on the prompt) and position, the place behind each row. Behind a position the same
-/// rows come again, whatever was read ahead: --resume takes it.
+/// A batch holds input_ids, labels (-100 on the prompt) and position, the place after each row. --resume takes a position, and
+/// the same rows come after it, whatever was read ahead.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asap feed --data out/pruned --model Qwen/Qwen2.5-0.5B --epochs 3 > steps.arrow
-  asap feed --data out/pruned --model Qwen/Qwen2.5-0.5B --rank 1 --world 4 --resume 12:0:3:512
+  asap feed --data out/pruned --model Qwen/Qwen2.5-0.5B --rank 1 --world 4 --resume \"$POSITION\"
 
 pipelines/python/asap_feed.py makes a PyTorch IterableDataset of it.")]
 pub struct FeedArgs {
@@ -65,9 +65,9 @@ pub struct FeedArgs {
     /// Take rows as a run commits them; the first epoch ends when the run is finished
     #[arg(long)]
     follow: bool,
-    /// Go on behind a position
+    /// Resume after a position that asap feed wrote for the same data and options (--epochs and --step may differ)
     #[arg(long, value_name = "POSITION")]
-    resume: Option<Position>,
+    resume: Option<Mark>,
 }
 
 /// Writes the steps.
@@ -84,12 +84,16 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
         epochs: args.epochs,
         seed: args.seed,
         follow: args.follow,
-        resume: args.resume,
+        resume: args.resume.as_ref().map(|mark| mark.position),
         part: (args.rank, args.world),
     };
     let opening = Opening::of(std::slice::from_ref(&args.data), false);
     let rows = Rows::open(&context, &config).await?;
     drop(opening);
+    let deciding = Deciding::of(&rows, &config, &encoder);
+    if let Some(mark) = &args.resume {
+        mark.check(&deciding)?;
+    }
     let mut feed = Feed::begin(rows, config, encoder)?;
     feed.notes.iter().for_each(|note| complain(&format!("note: {note}")));
     // A stream that begins is one that can be read: an error before the first step leaves nothing.
@@ -99,7 +103,7 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
             Some(begun) => begun,
             None => Writer::new()?,
         };
-        writer.insert(begun).write(&step)?;
+        writer.insert(begun).write(&step, &deciding)?;
     }
     let Counts { examples, cut, too_long, rejected } = feed.counts;
     let lost = format!(
@@ -127,13 +131,13 @@ struct Writer(StreamWriter<BufWriter<std::io::Stdout>>);
 
 impl Writer {
     fn new() -> Result<Self, Failure> {
-        let schema: SchemaRef = batch(&[])?.schema();
+        let schema: SchemaRef = batch(&[], "")?.schema();
         StreamWriter::try_new(BufWriter::new(std::io::stdout()), &schema).map(Self).map_err(failed)
     }
 
     /// Writes a step and hands it over.
-    fn write(&mut self, step: &[Fed]) -> Result<(), Failure> {
-        self.0.write(&batch(step)?).map_err(failed)?;
+    fn write(&mut self, step: &[Fed], deciding: &Deciding) -> Result<(), Failure> {
+        self.0.write(&batch(step, &deciding.to_string())?).map_err(failed)?;
         Ok(self.0.get_mut().flush()?)
     }
 
@@ -150,14 +154,14 @@ fn failed(error: ArrowError) -> Failure {
     }
 }
 
-/// A step as a batch.
-fn batch(step: &[Fed]) -> Result<RecordBatch, Failure> {
+/// A step as a batch; each position is written with what decides the rows.
+fn batch(step: &[Fed], deciding: &str) -> Result<RecordBatch, Failure> {
     let (mut ids, mut labels) = (ListBuilder::new(Int32Builder::new()), ListBuilder::new(Int32Builder::new()));
     for Fed { example, .. } in step {
         ids.append_value(example.input_ids().map(Some));
         labels.append_value(example.labels().map(Some));
     }
-    let positions = StringArray::from_iter_values(step.iter().map(|fed| fed.position.to_string()));
+    let positions = StringArray::from_iter_values(step.iter().map(|fed| format!("{}:{deciding}", fed.position)));
     let columns: [(&str, ArrayRef); 3] = [
         ("input_ids", Arc::new(ids.finish())),
         ("labels", Arc::new(labels.finish())),

@@ -57,9 +57,9 @@ fn steps_come_again_behind_a_position_and_ranks_share_them() {
 
     let parts =
         ["0", "1"].map(|rank| feed(&workplace, &["out", "--rank", rank, "--world", "2", "--step", "8"]).concat());
-    let shared: BTreeSet<Row> = parts.concat().into_iter().collect();
     assert_eq!((parts[0].len(), parts[1].len()), (20, 20));
-    assert_eq!(shared, all[..7].concat().into_iter().collect());
+    let ids = |rows: Vec<Row>| rows.into_iter().map(|row| row.ids).collect::<BTreeSet<_>>();
+    assert_eq!(ids(parts.concat()), ids(all[..7].concat()));
 
     // The order is that of the rows that were pruned, whatever the shards are called and wherever rows lie in them.
     workplace.run(&["run", "truncate", "--from", "traces", "--to", "again", "--slice-rows", "10"]).ok();
@@ -101,7 +101,7 @@ fn what_cannot_be_fed_is_an_error_that_says_why() {
         assert!(finished.stderr.contains(expected), "{}", finished.stderr);
     };
     fails(&["--model", "data/model", "--resume", "1:2"], 2, "version:epoch:window:row");
-    fails(&["--model", "data/model", "--resume", "1:0:0:0"], 1, "other files than when this began");
+    fails(&["--model", "data/model", "--resume", "1:0:0:0:seed=42"], 1, "other files than when this began");
     fails(&["--model", "data/model", "--rank", "2", "--world", "2"], 2, "counted from 0");
     fails(&["--model", "data/model", "--follow"], 1, "no Delta table");
     fails(&["--model", "data/model", "--max-length", "0"], 2, "a whole number above 0");
@@ -133,8 +133,10 @@ fn a_place_that_no_feed_wrote_is_an_error() {
     workplace.run(&["sample", "--rows", "4", "--seed", "9", "--to", "traces"]).ok();
     workplace.run(&["run", "truncate", "--from", "traces", "--to", "out"]).ok();
     let version = workplace.run(&["status", "out", "--format", "json"]).json()["table_version"].clone();
+    let written = feed(&workplace, &["out"])[0][0].position.clone();
+    let deciding = written.splitn(5, ':').nth(4).unwrap();
     let resume = |place: &str| {
-        let place = format!("{version}:{place}");
+        let place = format!("{version}:{place}:{deciding}");
         let feed = ["feed", "--data", "out", "--model", "data/model", "--epochs", "2", "--resume", &place];
         workplace.command(&feed).output().unwrap()
     };
@@ -149,4 +151,40 @@ fn a_place_that_no_feed_wrote_is_an_error() {
     }
     // Behind the last row there is nothing, and that is no fault.
     assert!(resume("1:0:4").status.success());
+}
+
+#[test]
+fn a_position_is_refused_where_other_rows_would_come_after_it() {
+    let workplace = Workplace::new();
+    workplace.run(&["sample", "--rows", "12", "--seed", "9", "--to", "traces"]).ok();
+    for out in ["out", "other"] {
+        workplace.run(&["run", "truncate", "--from", "traces", "--to", out]).ok();
+    }
+    let written = ["out", "--rank", "1", "--world", "2", "--epochs", "2", "--step", "2"];
+    let all = feed(&workplace, &written);
+    let position = all[1][1].position.clone();
+    // What only says how many rows come, and how many together, may be otherwise.
+    let more = ["out", "--rank", "1", "--world", "2", "--epochs", "3", "--step", "4", "--resume", &position];
+    assert_eq!(feed(&workplace, &more).concat()[..all.concat().len() - 4], all.concat()[4..]);
+    let refused = |data: &str, changed: &[&str], expected: &str| {
+        let base = ["feed", "--model", "data/model", "--data", data, "--epochs", "2", "--resume", &position];
+        let finished = workplace.run(&[&base[..], changed].concat());
+        assert_eq!(finished.code, 2, "{changed:?}: {}", finished.stderr);
+        assert!(finished.stdout.is_empty() && finished.stderr.contains(expected), "{}", finished.stderr);
+    };
+    let part = ["--rank", "1", "--world", "2"];
+    let with = |more: [&'static str; 2]| [&part[..], &more].concat();
+    refused("out", &with(["--seed", "43"]), "written with seed 42, and this feed has seed 43");
+    refused("out", &["--rank", "1", "--world", "3"], "written with world 2, and this feed has world 3");
+    refused("out", &["--rank", "0", "--world", "2"], "written with rank 1, and this feed has rank 0");
+    refused("out", &with(["--max-length", "4000"]), "this feed has max-length 4000");
+    refused("out", &with(["--long", "cut"]), "written with long drop");
+    refused("out", &[&part[..], &["--follow"]].concat(), "written with follow false");
+    refused("out", &with(["--columns", "question=question,cot=cot,answer=answer"]), "other --columns");
+    refused("other", &part, "written for other data");
+    // Another chat template.
+    workplace.shell("cp -r data/model model && sed -i 's/assistant/helper/' model/tokenizer_config.json").ok();
+    let model = ["feed", "--model", "model", "--data", "out", "--epochs", "2", "--resume", &position];
+    let finished = workplace.run(&[&model[..], &part].concat());
+    assert!(finished.code == 2 && finished.stderr.contains("another tokenizer"), "{}", finished.stderr);
 }

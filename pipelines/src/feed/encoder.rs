@@ -22,6 +22,8 @@ pub struct Encoder {
     pub long: Long,
     /// The part of the questions whose rows are not learned, from 0 to below 1.
     pub held_out: f64,
+    /// Another text for another tokenizer or chat template.
+    pub fingerprint: String,
 }
 
 /// What became of a row.
@@ -61,7 +63,7 @@ impl Encoder {
         }
         let template = ExampleTemplate::load(folder, None, &tokenizer)?;
         let max_length = max_length.min(count("max_position_embeddings"));
-        Ok(Self { template, tokenizer, max_length, long, held_out: 0.0 })
+        Ok(Self { template, tokenizer, max_length, long, held_out: 0.0, fingerprint: fingerprint(folder)? })
     }
 
     /// What becomes of a row of question, chain and answer. Whether it is held out depends on its question alone, so that no
@@ -87,4 +89,19 @@ impl Encoder {
         let drawn = hash.iter().take(8).fold(0, |drawn: u64, byte| drawn << 8 | u64::from(*byte));
         (drawn as f64) < self.held_out * 2f64.powi(64)
     }
+}
+
+/// The hash of the files that say how texts become tokens.
+fn fingerprint(folder: &Path) -> Result<String> {
+    let mut hash = Sha256::new();
+    for name in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"] {
+        let path = folder.join(name);
+        let content = match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(|source| LmError::Read { path, source })?,
+        };
+        hash.update((content.len() as u64).to_le_bytes());
+        hash.update(content);
+    }
+    Ok(format!("{:x}", hash.finalize()))
 }

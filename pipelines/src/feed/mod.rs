@@ -25,7 +25,7 @@ use datafusion::common::{Result, config_err};
 use tokio::sync::mpsc;
 
 pub use encoder::{Encoder, Row};
-pub use position::Position;
+pub use position::{Deciding, Mark, Position};
 pub use rows::{Rows, WINDOW_ROWS};
 
 use crate::corpus::ColumnMapping;
