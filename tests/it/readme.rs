@@ -250,6 +250,17 @@ fn trainers_find_their_columns() {
     assert!(
         line("axolotl").contains("field_messages: messages") && line("TRL").contains(r#"["prompt", "completion"]"#)
     );
+    // No trainer's default length: `tests/readers/trainers` trains with these lines.
+    for (trainer, length) in [
+        ("TRL", "SFTConfig(max_length=None)"),
+        ("TRL, tokens", "SFTConfig(max_length=None)"),
+        ("unsloth", "max_seq_length=32768"),
+        ("axolotl", "sequence_len: 32768, excess_length_strategy: raise"),
+        ("axolotl, tokens", "sequence_len: 32768, excess_length_strategy: raise"),
+        ("LLaMA-Factory", "cutoff_len: 32768"),
+    ] {
+        assert!(line(trainer).contains(length), "{trainer}: {}", line(trainer));
+    }
     let tags = &factory["pruned"]["tags"];
     let sql = format!("SELECT messages[1]['role'] AS first, messages[2]['role'] AS second FROM '{EXPORTED}' LIMIT 1");
     let row = workplace.run(&["sql", "-q", "--format", "json", "-c", &sql]).json();

@@ -1,14 +1,18 @@
-"""Whether others' trainers take what asap makes for them: a trained folder, a table of tokens, a stream of tokens.
+"""Whether others' trainers take what asap makes for them: a trained folder, an export, a table of tokens, a stream of tokens.
 
     python tests/readers/train.py target/debug/asap
 
 `tests/readers/trainers` installs the libraries and runs this, in a minute on one core.
 """
 
+import ast
 import collections
+import functools
+import importlib.util
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +20,8 @@ import warnings
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+# LLaMA-Factory wants older libraries than TRL; of it only the parser of options is used.
+os.environ["DISABLE_VERSION_CHECK"] = "1"
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "pipelines/python"))
 
@@ -24,7 +30,10 @@ import pyarrow.parquet
 import torch
 import transformers
 import trl
+import yaml
 from asap_feed import AsapFeed
+from axolotl.utils.schemas.config import AxolotlInputConfig
+from llamafactory.hparams.data_args import DataArguments
 
 ASAP = Path(sys.argv[1]).resolve()
 # Nats that transformers and asap may differ by in f32.
@@ -36,6 +45,9 @@ CONFIG = {
     "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 1024,
 }
 ROWS = 48
+# Tokens that TRL keeps of an example where nothing else is said, and that are to fit by each line of the README.
+DEFAULT = 1024
+LENGTH = 32768
 # Examples of a step, and steps of an epoch.
 STEP = 4
 STEPS = ROWS // STEP
@@ -54,10 +66,13 @@ def make(folder):
     asap(folder, "run", "truncate", "--from", "traces", "--to", "pruned", "--set", "asap.refine.max_tokens=160")
     asap(folder, "train", "--init", "config.json", "--data", "pruned", "--out", "model", "--epochs", "8",
          "--accumulate", str(STEP), "--learning-rate", "1e-2", "--clip", "1")
-    asap(folder, "run", "examples", "--from", "pruned", "--to", "table", "--originals", "none",
+    asap(folder, "run", "truncate", "--from", "traces", "--to", "long", "--set", "asap.scorer.model=model",
+         "--set", "asap.refine.max_tokens=2000")
+    asap(folder, "run", "examples", "--from", "long", "--to", "table", "--originals", "none",
          "--set", "asap.scorer.model=model")
     copy = "COPY (SELECT input_ids, attention_mask, labels FROM examples) TO 'examples/' STORED AS PARQUET"
     asap(folder, "sql", "-c", "CREATE EXTERNAL TABLE examples STORED AS DELTATABLE LOCATION 'table'", "-c", copy)
+    asap(folder, "export", "long", "--to", "export")
 
 
 def scores(folder):
@@ -94,10 +109,8 @@ def scores(folder):
     print(f"transformers: {steps} steps of {len(rows)} chains, surprisal and perplexity within {farthest:.1e} nats")
 
 
-def table(folder):
-    """The pipeline `examples` in TRL's SFTTrainer: each row reaches the model with our labels, nothing else does."""
-    rows = pyarrow.parquet.read_table(folder / "examples").to_pylist()
-    expected = collections.Counter((tuple(row["input_ids"]), tuple(row["labels"])) for row in rows)
+def trained(folder, expression):
+    """What reaches the model by an expression of a README that makes a TRL trainer: rows of tokens and labels."""
     found = collections.Counter()
 
     class Trainer(trl.SFTTrainer):
@@ -108,19 +121,73 @@ def table(folder):
                 found[tuple(ids[real].tolist()), tuple(labels[real].tolist())] += 1
             return super().compute_loss(model, inputs, *arguments, **more)
 
-    settings = trl.SFTConfig(
-        output_dir=folder / "trl", num_train_epochs=1, per_device_train_batch_size=STEP, max_length=None, use_cpu=True,
+    # What the test machine needs: the line's own options come on top.
+    config = functools.partial(
+        trl.SFTConfig, output_dir=folder / "trl", num_train_epochs=1, per_device_train_batch_size=STEP, use_cpu=True,
         bf16=False, report_to="none", save_strategy="no", disable_tqdm=True, logging_strategy="no",
     )
-    dataset = datasets.load_dataset(
-        "parquet", data_dir=str(folder / "examples"), split="train", cache_dir=str(folder / "cache")
-    )
-    trainer = Trainer(str(folder / "model"), args=settings, train_dataset=dataset)
-    trainer.remove_callback(transformers.PrinterCallback)
-    trainer.train()
+    load = functools.partial(datasets.load_dataset, cache_dir=str(folder / "cache"))
+    names = {"SFTTrainer": Trainer, "SFTConfig": config, "load_dataset": load, "model": str(folder / "model")}
+    here = os.getcwd()
+    os.chdir(folder)
+    try:
+        trainer = eval(expression, names)
+        trainer.remove_callback(transformers.PrinterCallback)
+        trainer.train()
+    finally:
+        os.chdir(here)
+    return found
+
+
+def line(name):
+    """The first code of a line of the READMEs."""
+    guide = (PROJECT / "pipelines/README.md").read_text()
+    return re.search(rf"^\| {name} \| `(.*?)`", guide, re.MULTILINE)[1]
+
+
+def table(folder):
+    """The pipeline `examples` in TRL, as the README's line has it: each row reaches the model with our labels, nothing else does."""
+    rows = pyarrow.parquet.read_table(folder / "examples").to_pylist()
+    expected = collections.Counter((tuple(row["input_ids"]), tuple(row["labels"])) for row in rows)
+    longest = max(len(row["input_ids"]) for row in rows)
+    assert longest > DEFAULT, f"no row is longer than the {DEFAULT} tokens that TRL keeps by default: {longest}"
+    found = trained(folder, line("TRL, tokens"))
     assert found == expected, f"{sum((expected - found).values())} of {len(rows)} rows did not come as they are"
     learned = sum(label != -100 for row in rows for label in row["labels"])
-    print(f"TRL: {len(rows)} rows as they are, {learned} tokens of them learned")
+    print(f"TRL: {len(rows)} rows as they are, the longest of {longest} tokens, {learned} tokens of them learned")
+
+
+def export(folder):
+    """An export in TRL, as the README's line has it: each row's chain, answer and end token are learned."""
+    rows = pyarrow.parquet.read_table(sorted((folder / "export").glob("*.parquet"))).to_pylist()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "model")
+    found = trained(folder, line("TRL").replace('"pruned"', '"export"'))
+    end = "<|im_end|>"
+    learned = sorted(tokenizer.decode([label for label in labels if label != -100]).strip() for _, labels in found)
+    assert max(len(ids) for ids, _ in found) > DEFAULT
+    assert learned == sorted(row["completion"][0]["content"] + end for row in rows), "a completion was cut or changed"
+    print(f"TRL: {len(rows)} rows of an export, each with its answer and {end}")
+
+
+def lengths():
+    """The lengths that the README's lines set, by the parsers of the trainers that need more than this machine has."""
+    needed = {"base_model": "model", "micro_batch_size": 1, "gradient_accumulation_steps": 1, "learning_rate": 1e-4}
+    for name in ["axolotl", "axolotl, tokens"]:
+        parsed = AxolotlInputConfig(**needed, **yaml.safe_load(line(name)))
+        assert parsed.sequence_len >= LENGTH and parsed.excess_length_strategy == "raise", parsed
+    options = yaml.safe_load(line("LLaMA-Factory"))
+    [parsed] = transformers.HfArgumentParser(DataArguments).parse_dict(options)
+    assert parsed.cutoff_len >= LENGTH, parsed
+    # It imports only where there is a GPU.
+    [unsloth] = importlib.util.find_spec("unsloth").submodule_search_locations
+    loader = ast.parse((Path(unsloth) / "models/loader.py").read_text())
+    [model] = [part for part in loader.body if isinstance(part, ast.ClassDef) and part.name == "FastLanguageModel"]
+    [load] = [part for part in model.body if isinstance(part, ast.FunctionDef) and part.name == "from_pretrained"]
+    call = ast.parse(line("unsloth")).body[0].value
+    assert ast.unparse(call.func) == "FastLanguageModel.from_pretrained"
+    given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    assert given.keys() <= {argument.arg for argument in load.args.args} and given["max_seq_length"] >= LENGTH, given
+    print(f"axolotl, LLaMA-Factory, unsloth: no example of up to {LENGTH} tokens is cut")
 
 
 class Training:
@@ -171,6 +238,34 @@ def stream(folder):
     print(f"asap_feed.py: {2 * STEPS} steps, stopped after {most}, the same weights; two ranks of {shares} rows")
 
 
+def passes(folder):
+    """A feed is iterated again and again: each time the next epoch, also after it was broken off or loaded."""
+    feed = lambda epochs: AsapFeed(folder / "pruned", folder / "model", step=STEP, epochs=epochs, asap=ASAP)
+    tokens = lambda steps: [step["input_ids"].tolist() for step in steps]
+    straight = tokens(feed(4))
+    epoch = lambda number: straight[number * STEPS:(number + 1) * STEPS]
+    again = feed(1)
+    assert [tokens(again) for _ in range(2)] == [epoch(0), epoch(1)], "an iteration is no epoch"
+    over = again.state_dict()
+    for _, step in zip(range(2), again):
+        last = step
+    # The third was broken off after two steps.
+    broken = again.state_dict()
+    assert last["input_ids"].tolist() == epoch(2)[1] and tokens(again) == epoch(3)
+    for state, rest in [(over, [epoch(2), epoch(3)]), (broken, [epoch(2)[2:], epoch(3)])]:
+        loaded = feed(1)
+        loaded.load_state_dict(state)
+        assert [tokens(loaded) for _ in range(2)] == rest, state
+    other = AsapFeed(folder / "pruned", folder / "model", step=STEP, seed=7, asap=ASAP)
+    other.load_state_dict(broken)
+    try:
+        tokens(other)
+    except (RuntimeError, pyarrow.ArrowInvalid):
+        print("asap_feed.py: four iterations, four epochs; a state of another seed is refused")
+    else:
+        raise AssertionError("a state of another seed was loaded")
+
+
 def examples(feed):
     """The examples of a feed, each as the tokens between two beginnings."""
     found = collections.Counter()
@@ -190,9 +285,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         make(folder)
+        lengths()
         scores(folder)
         table(folder)
+        export(folder)
         stream(folder)
+        passes(folder)
 
 
 if __name__ == "__main__":
