@@ -4,11 +4,15 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use asap_pipelines::location::redact;
+use asap_pipelines::run::plan::CORPUS;
 use asap_udfs::llm::Usage;
 use clap::ValueEnum;
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
 use serde::Serialize;
+
+use crate::typo;
 
 /// Writes lines to standard output.
 ///
@@ -133,10 +137,15 @@ fn message(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => message(inner),
         DataFusionError::Shared(inner) => message(inner),
-        DataFusionError::Plan(message) if message.contains("datafusion.public.corpus' not found") => {
-            "there is no table corpus: say with --from where it lies".to_string()
-        }
-        DataFusionError::Plan(message) => argument_error(message).unwrap_or(message).to_string(),
+        DataFusionError::Plan(message) => match missing_table(message) {
+            Some(CORPUS) => "there is no table corpus: say with --from where it lies".to_string(),
+            Some(table) => no_table(table, [CORPUS]),
+            None => with_near_hint(argument_error(message).unwrap_or(message)).to_string(),
+        },
+        DataFusionError::SQL(error, _) => match error.as_ref() {
+            ParserError::ParserError(said) | ParserError::TokenizerError(said) => format!("SQL: {said}"),
+            ParserError::RecursionLimitExceeded => "SQL: the statement is nested too deep".to_string(),
+        },
         DataFusionError::Configuration(message)
         | DataFusionError::Execution(message)
         | DataFusionError::NotImplemented(message) => message.clone(),
@@ -156,6 +165,31 @@ fn message(error: &DataFusionError) -> String {
             other => other.to_string(),
         },
         other => other.strip_backtrace(),
+    }
+}
+
+/// The table that a planner did not find: a name, or the path of a file or folder in quotes.
+pub fn missing_table(message: &str) -> Option<&str> {
+    message.strip_prefix("table 'datafusion.public.")?.strip_suffix("' not found")
+}
+
+/// What is said of a table that is not there; `known` are those that are.
+pub fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    if table.contains(['/', '.']) {
+        return format!("there is no table, file or folder '{table}' with rows in it");
+    }
+    format!("there is no table {table}{}", typo::hint(table, known))
+}
+
+/// A message without the engine's guess at the function that was meant, where the two names have little in common.
+fn with_near_hint(message: &str) -> &str {
+    let names = || {
+        let (typed, meant) = message.strip_prefix("Invalid function '")?.split_once("'.\nDid you mean '")?;
+        Some((typed, meant.split_once('\'')?.0))
+    };
+    match names() {
+        Some((typed, meant)) if typo::nearest(typed, [meant]).is_none() => message.lines().next().unwrap_or(message),
+        _ => message,
     }
 }
 

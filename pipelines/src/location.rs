@@ -71,6 +71,10 @@ pub fn folder(text: &str) -> Result<Url> {
             display(&url)
         );
     }
+    let file = local_path(&url).and_then(|path| path.ancestors().find(|path| path.is_file()).map(Path::to_path_buf));
+    if let Some(Ok(file)) = file.map(Url::from_file_path) {
+        return config_err!("expected a folder, found the file {}: choose another location", display(&file));
+    }
     if !url.path().ends_with('/') {
         url.set_path(&format!("{}/", url.path()));
     }

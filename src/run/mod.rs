@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use crate::builtin;
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, error_line, print, print_as};
+use crate::output::{SummaryFormat, at_least_one, complain, error_line, print, print_as};
 use crate::progress::Bar;
 use crate::signals::Stop;
 use metrics::Metrics;
@@ -60,8 +60,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "question=…,cot=…,answer=…")]
     columns: Option<String>,
     /// Make the output of at most so many input rows, those of earlier runs included
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    limit: Option<u64>,
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
+    limit: Option<usize>,
     /// The most rows of a slice, which is what is committed or done again as a whole
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     slice_rows: u64,
@@ -150,7 +150,7 @@ impl RunArgs {
             from: self.from,
             to: self.to.unwrap_or_default(),
             columns: self.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?,
-            limit: self.limit,
+            limit: self.limit.map(|limit| limit as u64),
             settings,
             slice_rows: self.slice_rows,
             commit_every: self.commit_every,

@@ -24,6 +24,7 @@ mod schedule;
 #[path = "../../udfs/src/tests/server.rs"]
 mod server;
 mod slt;
+mod sql;
 mod stores;
 mod support;
 mod tokenskip;

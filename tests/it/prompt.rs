@@ -89,6 +89,20 @@ fn the_prompt_helps_and_remembers() {
     terminal.line("\\x", &["rows are a table"]);
     terminal.line("SELECT no_such FROM corpus;", &["error: ", "no_such"]);
     terminal.line("\\nothing", &["there is no command \\nothing"]);
+    // After an error the next line begins anew.
+    terminal.line("SELCT 1;", &["error: SQL: ", "SELCT"]);
+    terminal.line("SELECT 41 + 2 AS n;", &["| 43 |"]);
+    // A statement that continues says so, until it ends or is dropped.
+    terminal.press("SELECT ';' ||\r");
+    terminal.wait_for("a semicolon ends the statement");
+    terminal.press("'\r");
+    terminal.wait_for("a semicolon ends the statement");
+    terminal.line("|' AS n;", &["| ;", "| |"]);
+    terminal.press("SELECT 1 +\r");
+    terminal.wait_for("a semicolon ends the statement");
+    terminal.press("\x03");
+    terminal.wait_for("> ");
+    terminal.line("SELECT 43 + 1 AS n;", &["| 44 |"]);
     // A statement that is not finished does not swallow commands.
     terminal.press("SELECT 1\r");
     terminal.line("\\?", &["functions of asap"]);
@@ -151,4 +165,12 @@ fn opening_what_takes_long_is_told() {
     terminal.wait_for("slow.jsonl");
     terminal.process.kill().unwrap();
     terminal.process.wait().unwrap();
+}
+
+#[test]
+fn steps_for_a_trainer_are_not_written_to_a_terminal() {
+    let workplace = Workplace::new();
+    let mut terminal = Terminal::start(&workplace, &["feed", "--data", "data/sample", "--model", "small"]);
+    terminal.wait_for("error: asap feed writes batches in Arrow's format, found a terminal");
+    assert_eq!(terminal.process.wait().unwrap().code(), Some(2));
 }

@@ -7,6 +7,7 @@ use asap::failure::Failure;
 use asap::output::{count, error_line};
 use asap::progress::Bar;
 use asap::sample::labelled::stated;
+use asap::typo;
 use asap_pipelines::run::Observer;
 use asap_udfs::llm::Usage;
 use asap_udfs::settings::OnError;
@@ -67,4 +68,17 @@ fn a_wrong_key_names_where_it_came_from() {
     let args = SettingArgs { set: vec!["asap.scorer.modle=x".into()], config: None };
     let Err(Failure::Usage(message)) = config::load(&args) else { panic!("accepted") };
     assert_eq!(message, "there is no setting asap.scorer.modle; did you mean asap.scorer.model? (from --set)");
+}
+
+#[test]
+fn only_a_name_that_is_near_is_meant() {
+    let known = ["run", "sql", "inspect", "recommended", "corpus"];
+    for (typed, meant) in [("rnu", "run"), ("recomended", "recommended"), ("corpsu", "corpus"), ("INSPECT", "inspect")] {
+        assert_eq!(typo::nearest(typed, known), Some(meant));
+    }
+    for typed in ["nope", "x", "prune", "width_bucket"] {
+        assert_eq!(typo::nearest(typed, known), None, "{typed}");
+    }
+    assert_eq!(typo::hint("rnu", known), " (did you mean run?)");
+    assert_eq!(typo::hint("nope", known), "");
 }

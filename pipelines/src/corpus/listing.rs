@@ -141,7 +141,7 @@ async fn list(store: &dyn ObjectStore, root: &Path) -> Result<Vec<(Vec<String>, 
     }
 }
 
-fn is_hidden(part: &str) -> bool {
+pub(super) fn is_hidden(part: &str) -> bool {
     part.starts_with(['_', '.'])
 }
 

@@ -121,6 +121,12 @@ pub(super) fn with_tags(schema: &Schema, generation: Path, file: &str) -> Option
     (is_apart && shape.check_types(schema, file).is_ok()).then_some(shape)
 }
 
+/// The shape of a schema in which a text of one of these names is the generation; None if there is none, or no question.
+pub(super) fn named_as(names: &[&str], schema: &Schema, file: &str) -> Option<Shape> {
+    let texts = ["generation", "completion"].iter().chain(names).filter_map(|name| find(schema, name));
+    texts.filter_map(|name| with_tags(schema, Path::column(name), file)).next()
+}
+
 impl Rule {
     /// The shape of a schema that has the columns of this rule, whatever their types.
     fn shape(&self, schema: &Schema) -> Option<Shape> {

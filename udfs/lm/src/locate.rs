@@ -54,7 +54,7 @@ fn locate_folder_with(named: &str, variable: &impl Fn(&str) -> Option<OsString>,
     match (repository(named), hub(variable)) {
         (Some((repository, revision)), Some(hub)) => snapshot(&hub, repository, revision),
         _ => Err(LmError::NoModel(format!(
-            "there is no such folder; a model is a folder in Hugging Face's layout, {others}"
+            "there is no folder {named}; a model is a folder in Hugging Face's layout, {others}"
         ))),
     }
 }
@@ -137,7 +137,7 @@ fn snapshot(hub: &Path, (organisation, name): (&str, &str), revision: &str) -> R
     }
     let at = if revision == "main" { String::new() } else { format!(" --revision {revision}") };
     Err(LmError::NoModel(format!(
-        "there is no such folder, and it is not in the cache {}: hf download {organisation}/{name}{at}",
+        "there is no folder {organisation}/{name}, and the model is not in the cache {}: hf download {organisation}/{name}{at}",
         hub.display()
     )))
 }
@@ -213,7 +213,7 @@ mod tests {
         }
         for nothing in ["nothing", "./a/b", "a/b/c", "/a/b", "../a"] {
             let error = locate_with(nothing, within(home.path(), &[])).unwrap_err().to_string();
-            assert!(error.contains("there is no such folder; a model is"), "{nothing}: {error}");
+            assert!(error.contains(&format!("there is no folder {nothing}; a model is")), "{nothing}: {error}");
         }
     }
 }
