@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, count, print_as};
+use crate::output::{SummaryFormat, complain, count, print_as, rough};
 
 /// How long is measured.
 const MEASURED: Duration = Duration::from_secs(2);
@@ -178,7 +178,6 @@ fn table(found: &Described) -> String {
         ..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
         _ => format!("{:.1} GB", bytes as f64 / 1e9),
     };
-    let time = Duration::from_secs(found.corpus_seconds.ceil() as u64);
     let mut lines = vec![
         found.folder.clone(),
         format!("family      {}, {} layers of {}", found.family, found.layers, count(found.hidden_size as u64)),
@@ -192,7 +191,7 @@ fn table(found: &Described) -> String {
             found.computed_as,
             count(found.row_tokens as u64)
         ),
-        format!("corpus      {} tokens take {}", count(found.corpus_tokens), humantime::format_duration(time)),
+        format!("corpus      {} tokens take {}", count(found.corpus_tokens), rough(found.corpus_seconds.ceil() as u64)),
         format!("prompt      what stands before the chain that answers '{QUESTION}':"),
     ];
     lines.extend(found.prompt.lines().map(|line| format!("  | {line}")));

@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use asap_pipelines::location::redact;
 use asap_pipelines::run::plan::CORPUS;
@@ -10,6 +12,7 @@ use clap::ValueEnum;
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::typo;
@@ -55,7 +58,7 @@ pub fn complain_as_json() {
 pub fn complain(text: &str) {
     let text = redact(text);
     if !AS_JSON.load(Ordering::Relaxed) {
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        above_the_bar(|| drop(writeln!(io::stderr().lock(), "{text}")));
         return;
     }
     let (level, message) = match text.split_once(": ") {
@@ -65,7 +68,24 @@ pub fn complain(text: &str) {
     };
     let timestamp = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
     let line = serde_json::json!({ "timestamp": timestamp, "level": level, "message": message });
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    above_the_bar(|| drop(writeln!(io::stderr().lock(), "{line}")));
+}
+
+/// The bar that a terminal shows.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// From now on lines on standard error stand above this bar.
+pub fn show_below(bar: &ProgressBar) {
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+}
+
+/// Writes a line. A bar is taken off the terminal meanwhile: else it would draw over the line.
+fn above_the_bar<T>(write: impl FnOnce() -> T) -> T {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar.filter(|bar| !bar.is_finished()) {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
 }
 
 /// Standard error as logs are written to it: as [`complain`], event by event.
@@ -73,7 +93,8 @@ pub struct Log;
 
 impl Write for Log {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        io::stderr().lock().write_all(redact(&String::from_utf8_lossy(event)).as_bytes())?;
+        let text = redact(&String::from_utf8_lossy(event));
+        above_the_bar(|| io::stderr().lock().write_all(text.as_bytes()))?;
         Ok(event.len())
     }
 
@@ -101,6 +122,16 @@ pub fn count(number: u64) -> String {
         grouped.push(digit);
     }
     grouped
+}
+
+/// A time in its two largest units.
+pub fn rough(seconds: u64) -> String {
+    let unit = match seconds {
+        0..3_600 => 1,
+        3_600..86_400 => 60,
+        _ => 3_600,
+    };
+    humantime::format_duration(Duration::from_secs(seconds / unit * unit)).to_string()
 }
 
 /// So many of a thing whose plural takes an s.

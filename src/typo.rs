@@ -4,7 +4,7 @@
 pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |name: &str| strsim::osa_distance(&typed.to_lowercase(), &name.to_lowercase());
     let near = known.into_iter().map(|name| (distance(name), name));
-    let most = typed.chars().count().div_ceil(3);
+    let most = (typed.chars().count() / 3).max(1);
     near.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 

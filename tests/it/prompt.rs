@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use nix::pty::openpty;
+use nix::pty::{Winsize, openpty};
 
 use crate::common::Workplace;
 
@@ -21,10 +21,16 @@ struct Terminal {
 
 impl Terminal {
     fn start(workplace: &Workplace, arguments: &[&str]) -> Self {
-        let pty = openpty(None, None).unwrap();
+        Self::with(workplace, arguments, 200)
+    }
+
+    /// The process on a terminal of `columns` columns.
+    fn with(workplace: &Workplace, arguments: &[&str], columns: u16) -> Self {
+        let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(Some(&size), None).unwrap();
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         let mut command = workplace.command(arguments);
-        command.env("XDG_STATE_HOME", workplace.path("state")).env("TERM", "xterm").env("COLUMNS", "200");
+        command.env("XDG_STATE_HOME", workplace.path("state")).env("TERM", "xterm");
         let process = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         let mut shown = File::from(pty.master.try_clone().unwrap());
         let screen = Arc::new(Mutex::new(String::new()));
@@ -58,6 +64,13 @@ impl Terminal {
             assert!(begun.elapsed() < Duration::from_secs(60), "no '{text}' in:\n{plain}");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// What the screen has shown until now, line by line, drawn over or not.
+    fn lines(&self) -> Vec<String> {
+        let screen = self.screen.lock().unwrap().clone();
+        let plain = regex::Regex::new("\x1b\\[[0-9;?]*[a-zA-Z]").unwrap().replace_all(&screen, "").into_owned();
+        plain.split(['\r', '\n']).map(str::to_string).collect()
     }
 
     /// Types a line and waits for what it shows.
@@ -132,11 +145,18 @@ fn a_long_query_shows_how_far_it_is_and_can_be_interrupted() {
     let workplace = Workplace::new();
     compute_on_one_core();
     let sql = "SELECT max(cot_similarity(repeat(md5(CAST(value AS VARCHAR)), 150), repeat(md5(CAST(value + 1 AS VARCHAR)), 150))) FROM range(80000)";
-    let mut terminal = Terminal::start(&workplace, &["sql", "-c", sql]);
+    let mut terminal = Terminal::with(&workplace, &["sql", "-c", sql], 36);
     terminal.wait_for("reading");
+    terminal.wait_for(" rows");
     let pid = nix::unistd::Pid::from_raw(terminal.process.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     terminal.wait_for("once more ends at once");
+    terminal.wait_for("reading");
+    // What is told stands above the bar, which fits the terminal.
+    let lines = terminal.lines();
+    assert!(lines.iter().any(|line| line.starts_with("interrupted: ")), "{lines:?}");
+    let bars: Vec<&String> = lines.iter().filter(|line| line.contains("rows")).collect();
+    assert!(!bars.is_empty() && bars.iter().all(|line| line.chars().count() <= 36), "{bars:?}");
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     assert_eq!(terminal.process.wait().unwrap().code(), Some(130));
 }

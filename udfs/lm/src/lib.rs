@@ -59,6 +59,7 @@ pub use greedy::GreedilyPruned;
 pub use joined::Joined;
 pub use loaded::LoadedModel;
 pub use locate::{SMALL, locate, locate_folder};
+pub use pass::tokens_read;
 pub use prompt::{Message, PromptTemplate};
 pub use row::{Over, Scores, Wanted};
 pub use scorer::{Left, Prepared, QuestionAndSteps, Reading, Scored, Scorer};
