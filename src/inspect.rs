@@ -90,6 +90,9 @@ fn table(location: &str, schemas: &[Inspected]) -> String {
         ] {
             lines.push(format!("  {what:<9}  {told}"));
         }
+        if let Some(system) = &schema.system {
+            lines.push(format!("  system     {system}"));
+        }
         if let Some(flag) = &schema.flag {
             lines.push(format!("  rejected   rows whose {flag} is false or 0"));
         }
@@ -102,6 +105,9 @@ fn show_row(lines: &mut Vec<String>, row: &InspectedRow) {
     lines.push(format!("  row {} of {}", row.row, row.file));
     for (what, text) in [("question", &row.question), ("chain", &row.cot), ("answer", &row.answer)] {
         lines.push(format!("    {what:<8}  {}", shortened(text.as_deref())));
+    }
+    if let Some(system) = &row.system {
+        lines.push(format!("    system    {}", shortened(Some(system))));
     }
     if let (Some(status), Some(error)) = (&row.status, &row.error) {
         lines.push(format!("    rejected  {status}: {error}"));

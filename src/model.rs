@@ -79,7 +79,7 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     let config = ModelConfig::load(&folder).map_err(wrong)?;
     config.notes.iter().for_each(|note| complain(&format!("note: {note}")));
     let prompt = PromptTemplate::load(&folder, settings.scorer_prompt.as_deref())
-        .and_then(|prompt| prompt.render(QUESTION))
+        .and_then(|prompt| prompt.render(QUESTION.into()))
         .map_err(wrong)?;
     let computed_as = format!("{:?} on {:?}", settings.scorer_dtype, settings.scorer_device).to_lowercase();
     let mut options = ConfigOptions::new();
@@ -151,7 +151,7 @@ async fn score(scorer: &Scorer, rows: usize, steps: usize, seed: &mut u64) -> as
     let chains: Vec<Vec<String>> = (0..rows).map(|_| (0..steps).map(|_| step(seed)).collect()).collect();
     let readings: Vec<Reading> = chains
         .iter()
-        .map(|steps| QuestionAndSteps { question: QUESTION, steps: steps.iter().map(String::as_str).collect() })
+        .map(|steps| QuestionAndSteps { question: QUESTION.into(), steps: steps.iter().map(String::as_str).collect() })
         .map(Reading::Chain)
         .collect();
     let prepared = scorer.prepare(&readings, Wanted::FirstTokens)?;

@@ -158,7 +158,7 @@ fn text_that_the_scoring_model_does_not_know_is_told_once() {
 fn models_that_cannot_be_loaded() {
     let workplace = Workplace::new();
     let missing = ["--from", "data/sample", "--set", "asap.scorer.model=nowhere"];
-    refused(&workplace, 2, &missing, &["asap.scorer.model = 'nowhere'", "there is no such folder", "'small'"]);
+    refused(&workplace, 2, &missing, &["asap.scorer.model = 'nowhere'", "there is no folder nowhere", "'small'"]);
     let absent = ["--from", "data/sample", "--set", "asap.scorer.model=org/absent"];
     refused(&workplace, 2, &absent, &["hf download org/absent"]);
     fs::create_dir(workplace.path("model")).unwrap();
@@ -189,7 +189,7 @@ fn outputs_that_are_not_ours() {
     fs::write(workplace.path("full/thesis.txt"), "do not touch").unwrap();
     check(&run("full"), 1, &["full exists and is not a table of asap", "thesis.txt"]);
     assert_eq!(fs::read_dir(workplace.path("full")).unwrap().count(), 1);
-    check(&run("full/thesis.txt"), 1, &["full/thesis.txt"]);
+    check(&run("full/thesis.txt"), 2, &["expected a folder, found the file full/thesis.txt"]);
     assert_eq!(fs::read_to_string(workplace.path("full/thesis.txt")).unwrap(), "do not touch");
     // An empty folder, and one with nothing but what asap keeps beside a table or left when it was killed, can be filled.
     fs::create_dir_all(workplace.path("ours/.asap")).unwrap();

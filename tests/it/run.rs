@@ -125,7 +125,7 @@ fn a_pipeline_that_says_only_which_steps_it_keeps_gives_a_whole_table() {
     assert_eq!(summary["rejects"], serde_json::json!({ "empty_chain": 1 }));
     let names = "SELECT string_agg(column_name, ' ' ORDER BY ordinal_position) AS c FROM information_schema.columns \
                  WHERE table_name = 't'";
-    let of_a_method = "source id question cot original_cot answer anchor original_tokens coarse_tokens pruned_tokens \
+    let of_a_method = "source id question cot original_cot answer system anchor original_tokens coarse_tokens pruned_tokens \
                        steps prompt completion messages perplexity";
     // Those that question, original_cot and answer say are left out.
     let of_the_files = "source_id source_prompt";
@@ -146,7 +146,7 @@ fn a_method_that_names_no_step_of_a_chain_rejects_its_row_and_one_that_lacks_a_c
     };
     for (query, named) in [
         ("SELECT * FROM corpus", "the query of pruned lacks kept"),
-        ("SELECT id, question, cot, answer, [1] AS kept FROM corpus", "lacks source, status, error of the corpus"),
+        ("SELECT id, question, cot, answer, [1] AS kept FROM corpus", "lacks source, system, status, error of the corpus"),
         ("SELECT *, [1] AS kept, 1 AS \"Steps\" FROM corpus", "the pipeline's columns Steps and steps"),
         ("SELECT *, [1] AS kept, 1 AS \"a b\", 2 AS a_b FROM corpus", "the pipeline's columns a_b and a b would"),
         ("SELECT *, [1] AS kept FROM corpus LIMIT 1", "cannot hold LIMIT"),

@@ -9,7 +9,7 @@ use datafusion::common::{DataFusionError, Result, exec_err};
 
 use super::mapping::ColumnMapping;
 use super::path::{Path, is_text, item};
-use super::rules::{BY_TAGS, BY_USER, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, TURN_CHAINS};
+use super::rules::{BY_TAGS, BY_USER, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS, TURN_CHAINS};
 
 /// Where the files of one schema hold question, chain and answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(super) struct Shape {
     pub rule: &'static str,
     pub question: Question,
     pub response: Response,
+    /// The column that holds the system prompt, beside that of a conversation or of a rendered prompt.
+    pub system: Option<String>,
     /// The column that says whether a row is correct.
     pub flag: Option<String>,
 }
@@ -86,7 +88,8 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
         }
         None => Response::Generation(cot),
     };
-    let shape = Shape { rule: BY_USER, question, response, flag: mapping.flag.clone() };
+    let system = mapping.system.as_ref().map(published).transpose()?.map(|path| path.to_string());
+    let shape = Shape { rule: BY_USER, question, response, system, flag: mapping.flag.clone() };
     shape.check_types(schema, file)?;
     Ok(shape)
 }
@@ -117,7 +120,7 @@ pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
 pub(super) fn with_tags(schema: &Schema, generation: Path, file: &str) -> Option<Shape> {
     let question = question(schema, QUESTIONS)?;
     let is_apart = question != Question::Text(generation.clone());
-    let shape = Shape { rule: BY_TAGS, question, response: Response::Generation(generation), flag: None };
+    let shape = Shape { rule: BY_TAGS, question, response: Response::Generation(generation), system: system(schema), flag: None };
     (is_apart && shape.check_types(schema, file).is_ok()).then_some(shape)
 }
 
@@ -166,7 +169,7 @@ impl Rule {
                 (Question::Turn(prompt), response)
             }
         };
-        Some(Shape { rule: self.name, question, response, flag: None })
+        Some(Shape { rule: self.name, question, response, system: system(schema), flag: None })
     }
 
     /// The question of what `chain` answers.
@@ -260,6 +263,11 @@ fn question(schema: &Schema, names: &[&str]) -> Option<Question> {
     })
 }
 
+/// The column that holds the system prompt.
+fn system(schema: &Schema) -> Option<String> {
+    held(schema, SYSTEMS).find(|name| has_type(schema, name, is_text))
+}
+
 /// The first column called so whose type fits, else the first called so.
 fn pick(schema: &Schema, names: &[&str], fits: fn(&DataType) -> bool) -> Option<String> {
     held(schema, names).find(|name| has_type(schema, name, fits)).or_else(|| held(schema, names).next())
@@ -344,6 +352,9 @@ impl Shape {
                 [instruction, input].into_iter().try_for_each(|name| column(name, is_text, "text"))?
             }
             Question::Turn(name) => turns(name)?,
+        }
+        if let Some(system) = &self.system {
+            column(system, is_text, "text")?;
         }
         if let Some(flag) = &self.flag {
             column(flag, is_flag, "a Boolean or a number")?;

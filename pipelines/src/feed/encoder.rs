@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use asap_lm::Tokenizer;
 use asap_lm::example::{Encoded, Example, ExampleTemplate, Long};
-use asap_lm::{LmError, Result};
+use asap_lm::{Asked, LmError, Result};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -64,12 +64,13 @@ impl Encoder {
         Ok(Self { template, tokenizer, max_length, long, held_back: 0.0 })
     }
 
-    /// What becomes of a row of question, chain and answer. Whether it is held back depends on its text alone.
+    /// What becomes of a row of what was asked, chain and answer. Whether it is held back depends on its question, chain and answer.
     ///
     /// # Errors
     /// If a text cannot be tokenised.
-    pub fn encode(&self, row: [&str; 3]) -> Result<Row> {
-        let encoded = match self.template.encode(&self.tokenizer, row, self.max_length, self.long) {
+    pub fn encode(&self, asked: Asked, [cot, answer]: [&str; 2]) -> Result<Row> {
+        let row = [asked.question, cot, answer];
+        let encoded = match self.template.encode(&self.tokenizer, asked, [cot, answer], self.max_length, self.long) {
             Err(LmError::Prompt(_)) => return Ok(Row::Rejected),
             encoded => encoded?,
         };

@@ -17,7 +17,7 @@ use super::request::Originals;
 use crate::corpus::ColumnMapping;
 
 /// Raised when the rules of asap itself (a function, `pruned`, the recognition of a shape) make something else of a row.
-const RULES: u32 = 4;
+const RULES: u32 = 5;
 
 /// The parts of a pipeline by their names. Settings at their defaults are none, so that a new one changes no table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -60,7 +60,7 @@ pub use joined::Joined;
 pub use loaded::LoadedModel;
 pub use locate::{SMALL, locate, locate_folder};
 pub use pass::tokens_read;
-pub use prompt::{Message, PromptTemplate};
+pub use prompt::{Asked, Message, PromptTemplate};
 pub use row::{Over, Scores, Wanted};
 pub use scorer::{Left, Prepared, QuestionAndSteps, Reading, Scored, Scorer};
 pub use tokenizer::{Encoded, EncodedChain, Tokenizer};
