@@ -199,6 +199,11 @@ async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>
     Ok(seen.collect())
 }
 
+/// Texts of which some rows hold think tags.
+fn some_tagged(samples: &[Sample]) -> Vec<&Sample> {
+    samples.iter().filter(|sample| sample.tagged > 0).collect()
+}
+
 /// Refuses files whose columns fit no shape, with as much of a mapping as is certain.
 fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]) -> Result<T> {
     let named = |names: &[&str]| {
@@ -208,6 +213,13 @@ fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]
     };
     let question = named(QUESTIONS);
     let (why, mapping) = match tagged {
+        [] if let [only] = some_tagged(samples).as_slice() => (
+            format!(
+                "{} of the first {} rows of {} hold think tags, which is too few to be sure",
+                only.tagged, only.rows, only.path
+            ),
+            format!("question={},cot={}", if only.path == Path::column(&question) { BLANK } else { &question }, only.path),
+        ),
         [] => {
             let cot = named(CHAINS);
             // Which column is the answer depends on which is the chain.

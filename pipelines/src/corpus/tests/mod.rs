@@ -6,6 +6,7 @@ mod json;
 mod published;
 mod refusals;
 mod shapes;
+mod sixteen;
 mod types;
 
 use std::path::Path;
