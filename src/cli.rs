@@ -116,9 +116,16 @@ fn unknown_command(error: &clap::Error) -> Option<String> {
     else {
         return None;
     };
-    let cli = Cli::command();
-    let known = cli.get_subcommands().map(|command| command.get_name());
-    Some(format!("error: there is no command {typed}{}; asap --help lists them", typo::hint(typed, known)))
+    let mut command = Cli::command();
+    let mut path = vec!["asap".to_string()];
+    for argument in std::env::args().skip(1) {
+        let Some(below) = command.find_subcommand(&argument).cloned() else { continue };
+        command = below;
+        path.push(argument);
+    }
+    let path = path.join(" ");
+    let known = command.get_subcommands().map(|command| command.get_name());
+    Some(format!("error: there is no command {path} {typed}{}; {path} --help lists them", typo::hint(typed, known)))
 }
 
 /// The steps of asap feed are for a program: on a terminal they would be noise.

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, count, print_as};
+use crate::output::{SummaryFormat, complain, count, failed_files, print_as};
 use crate::progress::Opening;
 
 /// Characters of a text that are shown.
@@ -67,7 +67,7 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     print_as(args.format, &found, || table(&shown, &found.schemas))?;
     match found.failures.as_slice() {
         [] => Ok(()),
-        failures => Err(Failure::Failed(format!("not recognised:\n  {}", failures.join("\n  ")))),
+        _ => Err(Failure::Failed(format!("not recognised:\n  {}", failed_files(&corpus.failures)))),
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use asap_pipelines::corpus::FileFailure;
 use asap_pipelines::location::redact;
 use asap_pipelines::run::plan::CORPUS;
 use asap_udfs::llm::Usage;
@@ -197,6 +198,22 @@ fn message(error: &DataFusionError) -> String {
         },
         other => other.strip_backtrace(),
     }
+}
+
+/// Files that failed, each in a line; those of the same columns in one.
+pub fn failed_files(failures: &[FileFailure]) -> String {
+    let mut reasons: Vec<(&FileFailure, Vec<&str>)> = Vec::new();
+    for failure in failures {
+        match reasons.iter_mut().find(|(first, _)| first.error == failure.error) {
+            Some((_, others)) => others.push(&failure.file),
+            None => reasons.push((failure, vec![])),
+        }
+    }
+    let line = |(first, others): (&FileFailure, Vec<&str>)| match others.as_slice() {
+        [] => first.to_string(),
+        others => format!("{first}\n  the same holds for {}", others.join(", ")),
+    };
+    reasons.into_iter().map(line).collect::<Vec<_>>().join("\n  ")
 }
 
 /// The table that a planner did not find: a name, or the path of a file or folder in quotes.

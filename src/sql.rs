@@ -296,7 +296,13 @@ impl CliSessionContext for Session {
                     *named = checked(named, &create.options)?;
                 }
             }
-            LogicalPlan::Copy(copy) => copy.output_url = checked(&copy.output_url, &copy.options)?,
+            LogicalPlan::Copy(copy) => {
+                copy.output_url = checked(&copy.output_url, &copy.options)?;
+                if copy.file_type.get_ext() == "csv" {
+                    let rows = DataFrame::new(self.context.state(), copy.input.as_ref().clone());
+                    copy.input = Arc::new(nested::as_json(rows)?.into_unoptimized_plan());
+                }
+            }
             _ => {}
         }
         let rows = self.context.execute_logical_plan(plan).await.map_err(|error| match error {

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use crate::builtin;
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, at_least_one, complain, error_line, print, print_as};
+use crate::output::{SummaryFormat, at_least_one, complain, error_line, failed_files, print, print_as};
 use crate::progress::Bar;
 use crate::signals::Stop;
 use metrics::Metrics;
@@ -298,17 +298,20 @@ fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
         return Err(Failure::TryLater(format!("interrupted: {done}; the same command goes on")));
     }
     if !summary.files_failed.is_empty() {
-        let failed: Vec<String> = summary.files_failed.iter().map(|failure| failure.to_string()).collect();
-        let files = if failed.len() == 1 { "a file" } else { &format!("{} files", failed.len()) };
+        let failed = summary.files_failed.len();
+        let files = if failed == 1 { "a file" } else { &format!("{failed} files") };
         let what = format!("{files} failed; the next run tries again");
-        return Err(Failure::TooManyRejects(format!("{what}:\n  {}", failed.join("\n  "))));
+        return Err(Failure::TooManyRejects(format!("{what}:\n  {}", failed_files(&summary.files_failed))));
     }
     if summary.slices == 0 && summary.slices_lost > 0 {
         return Err(Failure::OtherRun(format!("another run did all {} slices first", summary.slices_lost)));
     }
     // Rows that fail once more are no worse than before.
     if counts.rows_out == 0 && counts.rows_rejected > 0 && !retries {
-        return Err(Failure::TooManyRejects(format!("none of {} rows came through", counts.rows_in)));
+        let (rows, to) = (counts.rows_in, &summary.to);
+        return Err(Failure::TooManyRejects(format!(
+            "none of {rows} rows came through; asap inspect {to}/.asap/rejects shows why, row by row"
+        )));
     }
     Ok(())
 }

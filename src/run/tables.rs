@@ -129,5 +129,8 @@ fn stages(summary: &Summary) -> Vec<String> {
         let steps = steps.map(count).unwrap_or_default();
         lines.push(format!("{stage:<10}{:>14}{ratio:>7.1} %{steps:>12}", count(tokens)).trim_end().to_string());
     }
+    if counts.tokens_out == Some(original) && counts.steps_out.is_some() && counts.steps_out == counts.steps_in {
+        lines.push("every step was kept: no chain has more tokens than asap.refine.max_tokens allows".to_string());
+    }
     lines
 }

@@ -67,6 +67,7 @@ fn errors_say_what_to_do() {
         "asap",
         "asap rum",
         "asap nope",
+        "asap cache stast",
         "asap run",
         "asap run pipelines/sql/asap.sql --from nowhere --to out",
         "asap run nowhere.sql --from data/sample --to out",

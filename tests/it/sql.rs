@@ -38,7 +38,7 @@ fn rejects_are_read_by_every_command_that_reads_a_corpus() {
     let sql = "SELECT question, status, source_status FROM corpus";
     assert_eq!(rows(&workplace, &["--from", REJECTS, "-c", sql]), "question,status,source_status\nq3,no_tags,no_tags\n");
     let again = workplace.run(&["run", "truncate", "--from", REJECTS, "--to", "out/again"]);
-    assert!(again.code == 3 && again.stderr.contains("none of 1 rows came through"), "{again:?}");
+    assert!(again.code == 3 && again.stderr.contains("none of 1 rows came through; asap inspect out/again/.asap/rejects shows why"), "{again:?}");
     // Names that fit a shape only by the tags in their values.
     let rows_of = "(VALUES ('q1', '<think>a</think>b'), ('q2', '<think>a</think>b'), ('q3', 'none')) AS t (question, response)";
     let copy = format!("COPY (SELECT * FROM {rows_of}) TO 'other/a.parquet'");
@@ -54,6 +54,9 @@ fn nested_values_are_json_in_formats_without_them() {
     let sql = "SELECT 1 AS n, [1, NULL] AS list, {'a': 'x \"y\"', 'b': ['z']} AS object, CAST(NULL AS INT[]) AS nothing";
     let expected = "n,list,object,nothing\n1,\"[1,null]\",\"{\"\"a\"\":\"\"x \\\"\"y\\\"\"\"\",\"\"b\"\":[\"\"z\"\"]}\",\n";
     assert_eq!(rows(&workplace, &["-c", sql]), expected);
+    let copy = format!("COPY ({sql}) TO 'a.csv'");
+    workplace.run(&["sql", "-q", "-c", &copy]).ok();
+    assert_eq!(std::fs::read_to_string(workplace.path("a.csv")).unwrap(), expected);
     let same_names = "SELECT x.a, y.a FROM (VALUES ([2]), ([1])) x(a) CROSS JOIN (VALUES ([3])) y(a) ORDER BY x.a";
     let tabs = workplace.run(&["sql", "-q", "--format", "tsv", "-c", same_names]);
     assert_eq!(tabs.ok(), "a\ta\n[1]\t[3]\n[2]\t[3]\n");

@@ -67,7 +67,7 @@ impl Listing {
         }
         let found = list(store.as_ref(), &root).await?;
         if found.is_empty() && url.scheme() == "file" && !location::local_path(url).is_some_and(|path| path.is_dir()) {
-            return exec_err!("there is no file or folder {shown}");
+            return exec_err!("there is no file or folder {shown}{}", of_hub(&source.typed));
         }
         lake::refuse_tables(found.iter().map(|(parts, _)| parts.as_slice()), &shown)?;
         lake::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
@@ -98,6 +98,18 @@ impl Listing {
         }
         listing.files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(listing)
+    }
+}
+
+/// What to do where a location is called as a dataset of the Hub.
+fn of_hub(typed: &str) -> String {
+    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".parquet");
+    match typed.split('/').collect::<Vec<_>>().as_slice() {
+        [organisation, name] if is_part(organisation) && is_part(name) => format!(
+            "; a dataset of the Hugging Face Hub is read from where hf download --repo-type dataset {typed} --local-dir DIR puts it, \
+             or from hf://datasets/{typed}"
+        ),
+        _ => String::new(),
     }
 }
 

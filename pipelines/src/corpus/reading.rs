@@ -221,9 +221,12 @@ impl Reading {
 fn thinks_again(read: &Read) -> Expr {
     let holds = |tag: &str| contains(read.answer.clone(), lit(tag));
     let begins = |tag: &str| regexp_like(read.text.clone(), lit(format!(r"^\s*{tag}")), None);
-    let own =
-        tags::of_chains_that_begin().map(|(opening, closing)| holds(opening).or(holds(closing)).and(begins(opening)));
-    disjunction(tags::of_chains().map(holds).chain(own)).unwrap_or_else(|| lit(false))
+    // Tags that are words too: of the generation's own pair, and where an answer begins with one.
+    let words = tags::of_chains_that_begin().map(|(opening, closing)| {
+        let own = holds(opening).or(holds(closing)).and(begins(opening));
+        own.or(starts_with(read.answer.clone(), lit(opening)))
+    });
+    disjunction(tags::of_chains().map(holds).chain(words)).unwrap_or_else(|| lit(false))
 }
 
 /// The system prompt of a row: that of its conversation or of its rendered prompt, else of a column; NULL if it is blank.

@@ -306,7 +306,7 @@ pub(super) fn kind(found: &DataType) -> String {
     match found {
         DataType::Null => "no type".to_string(),
         found if is_text(found) => "text".to_string(),
-        found if are_turns(found) => "conversation".to_string(),
+        found if are_turns(found) && !item(found).is_some_and(DataType::is_null) => "conversation".to_string(),
         DataType::Struct(fields) => {
             let fields: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
             format!("struct of {}", fields.join(", "))
@@ -332,8 +332,15 @@ impl Shape {
     /// If what a name promises is not what a column holds.
     fn check_types(&self, schema: &Schema, file: &str) -> Result<()> {
         let misfit = |place: &dyn fmt::Display, expected: &str, found: Option<&DataType>| {
+            let cast = match found.is_some_and(DataType::is_binary) {
+                true => format!(
+                    "; if it is text, write it as such: asap sql -c \"COPY (SELECT * REPLACE (CAST(\\\"{place}\\\" AS VARCHAR) AS \
+                     \\\"{place}\\\") FROM '{file}') TO 'converted.parquet'\""
+                ),
+                false => String::new(),
+            };
             let found = found.map_or("nothing".to_string(), kind);
-            exec_err!("column {place} of {file} must be {expected}, found {found}")
+            exec_err!("column {place} of {file} must be {expected}, found {found}{cast}")
         };
         let path = |path: &Path, fits: fn(&DataType) -> bool, expected| match path.data_type(schema) {
             Some(found) if fits(found) => Ok(()),

@@ -76,7 +76,10 @@ fn small(variable: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     if is_whole(&folder) {
         return Ok(folder);
     }
-    let failed = |source| LmError::Write { path: folder.clone(), source };
+    let failed = |error| {
+        let folder = folder.display();
+        LmError::NoModel(format!("cannot write {folder}: {error}; set XDG_CACHE_HOME to a folder that can be written"))
+    };
     std::fs::create_dir_all(&models).map_err(failed)?;
     let written = tempfile::Builder::new().prefix(SMALL).tempdir_in(&models).map_err(failed)?;
     for (name, bytes) in SMALL_FILES {
