@@ -1,5 +1,6 @@
 //! `asap sql`: datafusion-cli with the functions of asap, its table `corpus` and Delta tables.
 
+mod json;
 mod nested;
 mod prompt;
 mod tables;
@@ -170,7 +171,13 @@ async fn execute(session: &Session, commands: Vec<String>, print: &PrintOptions)
     for command in commands {
         session.check_stores(&command)?;
         // Some damage to a file makes its reader panic.
-        let work = AssertUnwindSafe(exec::exec_from_commands(session, vec![command], print)).catch_unwind();
+        let run = async {
+            match print.format {
+                PrintFormat::Json | PrintFormat::NdJson => json::run(session, &command, print).await,
+                _ => exec::exec_from_commands(session, vec![command.clone()], print).await,
+            }
+        };
+        let work = AssertUnwindSafe(run).catch_unwind();
         let failed = match work.await {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error,
@@ -179,6 +186,12 @@ async fn execute(session: &Session, commands: Vec<String>, print: &PrintOptions)
         return Err(session.with_file(session.with_tables(failed)).await);
     }
     Ok(())
+}
+
+/// Whether a statement returns rows, so that these can be listed.
+fn is_query(sql: &str) -> bool {
+    let first = sql.split_whitespace().next().unwrap_or_default().to_uppercase();
+    ["SELECT", "WITH", "VALUES", "TABLE", "FROM", "SHOW", "DESCRIBE"].contains(&first.as_str())
 }
 
 /// The session as datafusion-cli sees it. Object stores stay the session's own: they know our credentials.

@@ -25,7 +25,7 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
 use super::watch::Watch;
-use super::{Session, execute};
+use super::{Session, execute, is_query};
 use crate::failure::Failure;
 use crate::output::{complain, error_line, print};
 
@@ -46,9 +46,35 @@ const CONTINUED: &str = "  … a semicolon ends the statement, Ctrl-C drops it";
 
 /// Words of SQL that Tab completes.
 const KEYWORDS: [&str; 29] = [
-    "AND", "AS", "BETWEEN", "CASE", "COPY", "CREATE EXTERNAL TABLE", "CROSS JOIN", "DESCRIBE", "DISTINCT", "EXCEPT", "EXPLAIN",
-    "FROM", "GROUP BY", "HAVING", "IS NOT NULL", "JOIN", "LEFT JOIN", "LIMIT", "LOCATION", "ORDER BY", "OVER", "PARTITION BY",
-    "SELECT", "SHOW TABLES", "STORED AS", "UNION ALL", "VALUES", "WHERE", "WITH",
+    "AND",
+    "AS",
+    "BETWEEN",
+    "CASE",
+    "COPY",
+    "CREATE EXTERNAL TABLE",
+    "CROSS JOIN",
+    "DESCRIBE",
+    "DISTINCT",
+    "EXCEPT",
+    "EXPLAIN",
+    "FROM",
+    "GROUP BY",
+    "HAVING",
+    "IS NOT NULL",
+    "JOIN",
+    "LEFT JOIN",
+    "LIMIT",
+    "LOCATION",
+    "ORDER BY",
+    "OVER",
+    "PARTITION BY",
+    "SELECT",
+    "SHOW TABLES",
+    "STORED AS",
+    "UNION ALL",
+    "VALUES",
+    "WHERE",
+    "WITH",
 ];
 
 /// What a session at the prompt needs.
@@ -254,12 +280,6 @@ fn is_whole(typed: &str) -> bool {
 fn command_of(typed: &str) -> Option<&str> {
     let last = typed.lines().last()?.trim();
     (last.starts_with('\\') || matches!(last, "exit" | "quit" | "help")).then_some(last)
-}
-
-/// Whether a statement returns rows, so that these can be listed.
-fn is_query(sql: &str) -> bool {
-    let first = sql.split_whitespace().next().unwrap_or_default().to_uppercase();
-    ["SELECT", "WITH", "VALUES", "TABLE", "FROM", "SHOW", "DESCRIBE"].contains(&first.as_str())
 }
 
 /// Rows as lists of their columns.

@@ -36,11 +36,19 @@ fn rejects_are_read_by_every_command_that_reads_a_corpus() {
     let found = workplace.run(&["inspect", REJECTS]);
     assert!(found.ok().contains("rejected  no_tags: no closing think tag in the 7 characters"), "{found:?}");
     let sql = "SELECT question, status, source_status FROM corpus";
-    assert_eq!(rows(&workplace, &["--from", REJECTS, "-c", sql]), "question,status,source_status\nq3,no_tags,no_tags\n");
+    assert_eq!(
+        rows(&workplace, &["--from", REJECTS, "-c", sql]),
+        "question,status,source_status\nq3,no_tags,no_tags\n"
+    );
     let again = workplace.run(&["run", "truncate", "--from", REJECTS, "--to", "out/again"]);
-    assert!(again.code == 3 && again.stderr.contains("none of 1 rows came through; asap inspect out/again/.asap/rejects shows why"), "{again:?}");
+    assert!(
+        again.code == 3
+            && again.stderr.contains("none of 1 rows came through; asap inspect out/again/.asap/rejects shows why"),
+        "{again:?}"
+    );
     // Names that fit a shape only by the tags in their values.
-    let rows_of = "(VALUES ('q1', '<think>a</think>b'), ('q2', '<think>a</think>b'), ('q3', 'none')) AS t (question, response)";
+    let rows_of =
+        "(VALUES ('q1', '<think>a</think>b'), ('q2', '<think>a</think>b'), ('q3', 'none')) AS t (question, response)";
     let copy = format!("COPY (SELECT * FROM {rows_of}) TO 'other/a.parquet'");
     workplace.run(&["sql", "-q", "-c", &copy]).ok();
     workplace.run(&["run", "truncate", "--from", "other", "--to", "out/other"]).ok();
@@ -51,8 +59,10 @@ fn rejects_are_read_by_every_command_that_reads_a_corpus() {
 #[test]
 fn nested_values_are_json_in_formats_without_them() {
     let workplace = Workplace::new();
-    let sql = "SELECT 1 AS n, [1, NULL] AS list, {'a': 'x \"y\"', 'b': ['z']} AS object, CAST(NULL AS INT[]) AS nothing";
-    let expected = "n,list,object,nothing\n1,\"[1,null]\",\"{\"\"a\"\":\"\"x \\\"\"y\\\"\"\"\",\"\"b\"\":[\"\"z\"\"]}\",\n";
+    let sql =
+        "SELECT 1 AS n, [1, NULL] AS list, {'a': 'x \"y\"', 'b': ['z']} AS object, CAST(NULL AS INT[]) AS nothing";
+    let expected =
+        "n,list,object,nothing\n1,\"[1,null]\",\"{\"\"a\"\":\"\"x \\\"\"y\\\"\"\"\",\"\"b\"\":[\"\"z\"\"]}\",\n";
     assert_eq!(rows(&workplace, &["-c", sql]), expected);
     let copy = format!("COPY ({sql}) TO 'a.csv'");
     workplace.run(&["sql", "-q", "-c", &copy]).ok();
@@ -77,4 +87,20 @@ fn a_byte_order_mark_is_no_part_of_a_statement() {
 fn help_may_come_first() {
     let workplace = Workplace::new();
     assert_eq!(workplace.run(&["help", "run"]).ok(), workplace.run(&["run", "--help"]).ok());
+}
+
+#[test]
+fn a_column_without_values_does_not_vanish_from_json() {
+    let workplace = Workplace::new();
+    let sql = "SET datafusion.execution.batch_size = 2; SELECT value AS n, NULL AS nothing, {'a': CAST(NULL AS INT)} AS held FROM range(3); \
+               SELECT 1 AS n WHERE false; SELECT 4 AS n";
+    let run = |format: &str| workplace.run(&["sql", "-q", "--format", format, "-c", sql]).ok().to_string();
+    let row = |n: u32| format!("{{\"n\":{n},\"nothing\":null,\"held\":{{\"a\":null}}}}");
+    let rows = [0, 1, 2].map(row);
+    assert_eq!(run("json"), format!("[{}]\n[{{\"n\":4}}]\n", rows.join(",")));
+    assert_eq!(run("nd-json"), format!("{}\n{{\"n\":4}}\n", rows.join("\n")));
+    let told = workplace.run(&["sql", "--format", "json", "-c", "SELECT 1 AS n; SELCT"]);
+    assert!(told.code == 1 && told.stderr.contains("error: SQL: Expected: an SQL statement"), "{told:?}");
+    let told = workplace.run(&["sql", "--format", "json", "-c", "SELECT 1 AS n"]);
+    assert!(told.ok().starts_with("[{\"n\":1}]\n1 row(s) fetched. \nElapsed "), "{told:?}");
 }
