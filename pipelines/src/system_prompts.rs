@@ -32,8 +32,12 @@ pub const OF_PROMPTS: [&str; 9] = [
 /// If the plan cannot be rebuilt.
 pub fn with_system_prompts(query: LogicalPlan, prompt: &Arc<ScalarUDF>) -> Result<LogicalPlan> {
     let rewritten = query.transform_up(|plan| {
-        let systems: Vec<Column> =
-            plan.inputs().iter().flat_map(|input| input.schema().columns()).filter(|held| held.name == SYSTEM).collect();
+        let systems: Vec<Column> = plan
+            .inputs()
+            .iter()
+            .flat_map(|input| input.schema().columns())
+            .filter(|held| held.name == SYSTEM)
+            .collect();
         if systems.is_empty() {
             return Ok(Transformed::no(plan));
         }
@@ -51,7 +55,9 @@ pub fn with_system_prompts(query: LogicalPlan, prompt: &Arc<ScalarUDF>) -> Resul
 fn with_system(expr: Expr, systems: &[Column], prompt: &Arc<ScalarUDF>) -> Transformed<Expr> {
     let Expr::ScalarFunction(mut call) = expr else { return Transformed::no(expr) };
     let asked = match call.args.first() {
-        Some(Expr::Column(column)) if column.name == QUESTION && OF_PROMPTS.contains(&call.func.name()) => column.clone(),
+        Some(Expr::Column(column)) if column.name == QUESTION && OF_PROMPTS.contains(&call.func.name()) => {
+            column.clone()
+        }
         _ => return Transformed::no(Expr::ScalarFunction(call)),
     };
     let Some(system) = systems.iter().find(|system| system.relation == asked.relation) else {
@@ -78,7 +84,8 @@ mod tests {
             let first = function.documentation().and_then(|told| told.arguments.as_ref()?.first().cloned());
             first.is_some_and(|(_, about)| about.contains("a conversation such as `cot_prompt` returns"))
         };
-        let mut found: Vec<&str> = state.scalar_functions().values().filter(takes_one).map(|function| function.name()).collect();
+        let mut found: Vec<&str> =
+            state.scalar_functions().values().filter(takes_one).map(|function| function.name()).collect();
         found.sort_unstable();
         assert_eq!(found, OF_PROMPTS);
     }

@@ -53,9 +53,9 @@ impl ScalarUDFImpl for Json {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [values] = ColumnarValue::values_to_arrays(&args.args)?.try_into().map_err(|found: Vec<ArrayRef>| {
-            exec_datafusion_err!("as_json takes one value, found {}", found.len())
-        })?;
+        let [values] = ColumnarValue::values_to_arrays(&args.args)?
+            .try_into()
+            .map_err(|found: Vec<ArrayRef>| exec_datafusion_err!("as_json takes one value, found {}", found.len()))?;
         Ok(ColumnarValue::Array(Arc::new(texts(&values)?)))
     }
 }

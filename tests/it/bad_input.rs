@@ -268,7 +268,16 @@ fn a_refusal_names_a_way_out() {
     let binary = inspect("binary.parquet");
     let command = format!("asap sql -q -c \"{}\"", binary.split("-c \"").nth(1).unwrap().rsplit_once('"').unwrap().0);
     workplace.shell(&command).ok();
-    let found = workplace.run(&["sql", "-q", "--format", "csv", "--from", "converted.parquet", "-c", "SELECT question FROM corpus"]);
+    let found = workplace.run(&[
+        "sql",
+        "-q",
+        "--format",
+        "csv",
+        "--from",
+        "converted.parquet",
+        "-c",
+        "SELECT question FROM corpus",
+    ]);
     assert_eq!(found.ok(), "question\nq\n");
 }
 

@@ -96,7 +96,10 @@ fn pipelines_that_are_brought_can_be_read_and_changed() {
         assert_eq!(again.json()["rows_in"], 0);
     }
     let unknown = elsewhere.run(&["run", "asp", "--from", "traces.jsonl", "--to", "out/x"]);
-    assert!(unknown.code == 2 && unknown.stderr.contains("asap includes asap, recommended, without_anchor"), "{unknown:?}");
+    assert!(
+        unknown.code == 2 && unknown.stderr.contains("asap includes asap, recommended, without_anchor"),
+        "{unknown:?}"
+    );
 }
 
 #[test]

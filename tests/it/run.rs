@@ -146,7 +146,10 @@ fn a_method_that_names_no_step_of_a_chain_rejects_its_row_and_one_that_lacks_a_c
     };
     for (query, named) in [
         ("SELECT * FROM corpus", "the query of pruned lacks kept"),
-        ("SELECT id, question, cot, answer, [1] AS kept FROM corpus", "lacks source, system, status, error of the corpus"),
+        (
+            "SELECT id, question, cot, answer, [1] AS kept FROM corpus",
+            "lacks source, system, status, error of the corpus",
+        ),
         ("SELECT *, [1] AS kept, 1 AS \"Steps\" FROM corpus", "the pipeline's columns Steps and steps"),
         ("SELECT *, [1] AS kept, 1 AS \"a b\", 2 AS a_b FROM corpus", "the pipeline's columns a_b and a b would"),
         ("SELECT *, [1] AS kept FROM corpus LIMIT 1", "cannot hold LIMIT"),

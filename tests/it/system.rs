@@ -41,7 +41,10 @@ fn a_system_prompt_is_part_of_the_prompt_and_of_what_is_scored() {
         assert_eq!((&row["question"], &row["system"]), (&"1 + 1?".into(), &system.into()));
         assert_eq!((&row["asked"][0], &row["said"][0], &row["turns"]), (&system.into(), &system.into(), &3.into()));
     }
-    assert_eq!((&none["system"], &none["asked"], &none["turns"]), (&serde_json::Value::Null, &serde_json::json!([]), &2.into()));
+    assert_eq!(
+        (&none["system"], &none["asked"], &none["turns"]),
+        (&serde_json::Value::Null, &serde_json::json!([]), &2.into())
+    );
     let scores = [terse, pirate, none].map(|row| row["scored"].as_f64().unwrap());
     assert!(scores[0] != scores[1] && scores[0] != scores[2], "{scores:?}");
     // The same as what is asked of the function itself; and the output, read as a corpus, has them still.
@@ -50,7 +53,16 @@ fn a_system_prompt_is_part_of_the_prompt_and_of_what_is_scored() {
         "SELECT cot_surprisal(prompt, cot_steps(original_cot))[1] AS scored FROM 'out' ORDER BY source['row']",
     );
     assert_eq!(direct.iter().map(|row| row["scored"].as_f64().unwrap()).collect::<Vec<_>>(), scores);
-    let again = workplace.run(&["sql", "-q", "--format", "csv", "--from", "out", "-c", "SELECT system FROM corpus ORDER BY source['row']"]);
+    let again = workplace.run(&[
+        "sql",
+        "-q",
+        "--format",
+        "csv",
+        "--from",
+        "out",
+        "-c",
+        "SELECT system FROM corpus ORDER BY source['row']",
+    ]);
     assert!(again.ok().contains("You are terse."), "{again:?}");
 }
 
@@ -70,7 +82,16 @@ fn a_system_prompt_is_part_of_an_example() {
     let fed = workplace.shell("asap feed --data in --model tests/goldens/qwen2 --step 3 > steps.arrow");
     fed.ok();
     let table = "CREATE EXTERNAL TABLE steps STORED AS ARROW LOCATION 'steps.arrow'";
-    let found = workplace.run(&["sql", "-q", "--format", "csv", "-c", table, "-c", "SELECT cardinality(input_ids) AS n FROM steps ORDER BY n"]);
+    let found = workplace.run(&[
+        "sql",
+        "-q",
+        "--format",
+        "csv",
+        "-c",
+        table,
+        "-c",
+        "SELECT cardinality(input_ids) AS n FROM steps ORDER BY n",
+    ]);
     let mut expected: Vec<u64> = tokens.iter().map(|row| row.0).collect();
     expected.sort_unstable();
     let found: Vec<u64> = found.ok().lines().skip(1).map(|line| line.parse().unwrap()).collect();

@@ -83,7 +83,8 @@ fn a_wrong_key_names_where_it_came_from() {
 #[test]
 fn only_a_name_that_is_near_is_meant() {
     let known = ["run", "sql", "inspect", "recommended", "corpus"];
-    for (typed, meant) in [("rnu", "run"), ("recomended", "recommended"), ("corpsu", "corpus"), ("INSPECT", "inspect")] {
+    for (typed, meant) in [("rnu", "run"), ("recomended", "recommended"), ("corpsu", "corpus"), ("INSPECT", "inspect")]
+    {
         assert_eq!(typo::nearest(typed, known), Some(meant));
     }
     for typed in ["nope", "x", "prune", "width_bucket"] {

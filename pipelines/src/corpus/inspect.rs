@@ -109,9 +109,11 @@ impl Corpus {
 }
 
 fn read(batch: &RecordBatch) -> Result<Vec<InspectedRow>> {
-    let texts = ["file", "question", "cot", "answer", "system", "status", "error"].map(|name| match batch.column_by_name(name) {
-        Some(column) => Ok(cast(column, &DataType::Utf8)?),
-        None => plan_err!("a row has no {name}"),
+    let texts = ["file", "question", "cot", "answer", "system", "status", "error"].map(|name| {
+        match batch.column_by_name(name) {
+            Some(column) => Ok(cast(column, &DataType::Utf8)?),
+            None => plan_err!("a row has no {name}"),
+        }
     });
     let [file, question, cot, answer, system, status, error] = texts;
     let (file, question, cot, answer) = (file?, question?, cot?, answer?);

@@ -218,7 +218,11 @@ fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]
                 "{} of the first {} rows of {} hold think tags, which is too few to be sure",
                 only.tagged, only.rows, only.path
             ),
-            format!("question={},cot={}", if only.path == Path::column(&question) { BLANK } else { &question }, only.path),
+            format!(
+                "question={},cot={}",
+                if only.path == Path::column(&question) { BLANK } else { &question },
+                only.path
+            ),
         ),
         [] => {
             let cot = named(CHAINS);

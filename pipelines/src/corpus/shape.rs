@@ -9,7 +9,9 @@ use datafusion::common::{DataFusionError, Result, exec_err};
 
 use super::mapping::ColumnMapping;
 use super::path::{Path, is_text, item};
-use super::rules::{BY_TAGS, BY_USER, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS, TURN_CHAINS};
+use super::rules::{
+    BY_TAGS, BY_USER, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS, TURN_CHAINS,
+};
 
 /// Where the files of one schema hold question, chain and answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,7 +122,13 @@ pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
 pub(super) fn with_tags(schema: &Schema, generation: Path, file: &str) -> Option<Shape> {
     let question = question(schema, QUESTIONS)?;
     let is_apart = question != Question::Text(generation.clone());
-    let shape = Shape { rule: BY_TAGS, question, response: Response::Generation(generation), system: system(schema), flag: None };
+    let shape = Shape {
+        rule: BY_TAGS,
+        question,
+        response: Response::Generation(generation),
+        system: system(schema),
+        flag: None,
+    };
     (is_apart && shape.check_types(schema, file).is_ok()).then_some(shape)
 }
 

@@ -251,7 +251,8 @@ mod tests {
             else {
                 panic!()
             };
-            let prompt: String = example.ids[..example.prompt].iter().map(|id| tokenizer.decode(&[*id]).unwrap()).collect();
+            let prompt: String =
+                example.ids[..example.prompt].iter().map(|id| tokenizer.decode(&[*id]).unwrap()).collect();
             assert_eq!(prompt, expected);
         }
     }
@@ -262,7 +263,8 @@ mod tests {
         let tokenizer = Tokenizer::load(folder.path()).unwrap();
         let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
         // An emptied chain: together they would be one token of two line ends, which no generation sees.
-        let Encoded::Whole(example) = template.encode(&tokenizer, "2?".into(), ["", "4"], 1_000, Long::Drop).unwrap() else {
+        let Encoded::Whole(example) = template.encode(&tokenizer, "2?".into(), ["", "4"], 1_000, Long::Drop).unwrap()
+        else {
             panic!()
         };
         let prompt = tokenizer.encode("<|im_start|>2?[bot]<think>\n", false).unwrap().ids;

@@ -7,6 +7,7 @@ mod published;
 mod refusals;
 mod shapes;
 mod sixteen;
+mod system_prompts;
 mod types;
 
 use std::path::Path;

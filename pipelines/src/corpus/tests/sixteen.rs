@@ -46,7 +46,11 @@ fn rollouts() -> Vec<(&'static str, String, Comes)> {
     vec![
         ("areal deepscaler", of(2, &chat("1.0 AS reward, 0 AS version_start")), Right),
         ("areal nemotron", of(2, &chat("CAST(1 AS FLOAT) AS reward")), Right),
-        ("areal salloc", of(3, &format!("{QUESTION} AS prompt, {cut} AS completion, 1.0 AS reward")), Rejects(&["no_tags", "NULL", "NULL"])),
+        (
+            "areal salloc",
+            of(3, &format!("{QUESTION} AS prompt, {cut} AS completion, 1.0 AS reward")),
+            Rejects(&["no_tags", "NULL", "NULL"]),
+        ),
         ("areal s1 parallel", of(2, &format!("{plain} AS conversations")), Rejects(&["no_tags"; 2])),
         ("farel-bench qwq", of(2, &format!("{plain} AS messages, 'm' AS model")), Rejects(&["no_tags"; 2])),
         ("farel-bench r1", of(2, &format!("{plain} AS messages, 7 AS seed")), Rejects(&["no_tags"; 2])),
@@ -58,7 +62,8 @@ fn columns() -> Vec<(&'static str, String, Comes)> {
     let chain = |question: &str, cot: &str, answer: &str, more: &str| {
         format!("{QUESTION} AS {question}, '2 and 2' AS {cot}, {ANSWER} AS {answer}{more}")
     };
-    let bangla = chain("formated_question", "reason", "gen_ans", ", 'two?' AS question, '4' AS answer, ['3', '4'] AS options");
+    let bangla =
+        chain("formated_question", "reason", "gen_ans", ", 'two?' AS question, '4' AS answer, ['3', '4'] AS options");
     let code = |more: &str| of(2, &chain("prompt", "reasoning", "output", more));
     vec![
         ("bangla r1", of(2, &bangla), Right),
@@ -66,10 +71,27 @@ fn columns() -> Vec<(&'static str, String, Comes)> {
         ("agriculture", of(2, &chain("question", "thinking", "answer", ", 'k' AS keywords")), Right),
         ("medicine", of(2, &chain("question", "think", "answer", ", 0.9 AS score, 'cardiology' AS department")), Right),
         ("translation", of(2, &chain("text", "thought", "trans", "")), Right),
-        ("finance", of(2, &format!("concat('[INST]<<SYS>>Be brief.<</SYS>> two? ', i, ' [/INST]') AS prompt, '2 and 2' AS cot, {ANSWER} AS answer")), Right),
+        (
+            "finance",
+            of(
+                2,
+                &format!(
+                    "concat('[INST]<<SYS>>Be brief.<</SYS>> two? ', i, ' [/INST]') AS prompt, '2 and 2' AS cot, {ANSWER} AS answer"
+                ),
+            ),
+            Right,
+        ),
         (
             "huatuo",
-            of(2, &chain("\"Question\"", "\"Complex_CoT\"", "\"Response\"", ", 'Which virus?' AS question, 'B19' AS answer")),
+            of(
+                2,
+                &chain(
+                    "\"Question\"",
+                    "\"Complex_CoT\"",
+                    "\"Response\"",
+                    ", 'Which virus?' AS question, 'B19' AS answer",
+                ),
+            ),
             Right,
         ),
         ("code 1", code(""), Right),
@@ -82,9 +104,16 @@ fn columns() -> Vec<(&'static str, String, Comes)> {
 
 /// A generation with tags, or several.
 fn generations() -> Vec<(&'static str, String, Comes)> {
-    let scored = |more: &str| of(2, &format!("{QUESTION} AS problem, [{WRONG}, {TAGGED}] AS code, [0.0, 1.0] AS score{more}"));
+    let scored =
+        |more: &str| of(2, &format!("{QUESTION} AS problem, [{WRONG}, {TAGGED}] AS code, [0.0, 1.0] AS score{more}"));
     let solutions = |flags: &str| {
-        of(2, &format!("{QUESTION} AS problem, [{{'solution': {WRONG}{flags}}}, {{'solution': {TAGGED}{}}}] AS solutions", flags.replace("false", "true")))
+        of(
+            2,
+            &format!(
+                "{QUESTION} AS problem, [{{'solution': {WRONG}{flags}}}, {{'solution': {TAGGED}{}}}] AS solutions",
+                flags.replace("false", "true")
+            ),
+        )
     };
     let full = |more: &str| of(2, &format!("{QUESTION} AS prompt, {TAGGED} AS full_response{more}"));
     let marco = "concat(E'<Thought>\\n2 and 2\\n</Thought>\\n<Output>\\nfour ', i) AS response";
@@ -95,13 +124,26 @@ fn generations() -> Vec<(&'static str, String, Comes)> {
         ("skythought amc23", scored(", 4.0 AS answer"), Right),
         ("skythought math500", scored(", '4' AS answer, 2 AS level"), Right),
         ("skythought minerva", scored(", '4' AS solution"), Right),
-        ("skythought short", of(2, &format!("{QUESTION} AS problem, [{ANSWER}] AS code, [1.0] AS score")), Rejects(&["no_tags"; 2])),
+        (
+            "skythought short",
+            of(2, &format!("{QUESTION} AS problem, [{ANSWER}] AS code, [1.0] AS score")),
+            Rejects(&["no_tags"; 2]),
+        ),
         (
             "skythought prompted",
-            of(2, &format!("{QUESTION} AS problem, 'Example: 1 + 1? 2' AS prompt, {{'0': [{{'0.0': {{'content': {TAGGED}}}}}]}} AS responses, '4' AS answer")),
+            of(
+                2,
+                &format!(
+                    "{QUESTION} AS problem, 'Example: 1 + 1? 2' AS prompt, {{'0': [{{'0.0': {{'content': {TAGGED}}}}}]}} AS responses, '4' AS answer"
+                ),
+            ),
             Right,
         ),
-        ("star-1", of(2, &format!("{QUESTION} AS question, {TAGGED} AS response, 'c' AS category, {{'a': 1}} AS score")), Right),
+        (
+            "star-1",
+            of(2, &format!("{QUESTION} AS question, {TAGGED} AS response, 'c' AS category, {{'a': 1}} AS score")),
+            Right,
+        ),
         ("thought-anchors math", solutions(", 'is_correct': false"), Right),
         ("thought-anchors general", solutions("").replace("'<think>1</think>five'", "'cut off'"), Right),
         ("trace-topology 1", full(""), Right),
@@ -114,7 +156,8 @@ fn generations() -> Vec<(&'static str, String, Comes)> {
 
 /// Files that no one can read without knowing what they hold.
 fn unknown() -> Vec<(&'static str, String, Comes)> {
-    let steering = |more: &str| of(2, &format!("{TAGGED} AS response, concat('[setup] ', {TAGGED}) AS annotated_response{more}"));
+    let steering =
+        |more: &str| of(2, &format!("{TAGGED} AS response, concat('[setup] ', {TAGGED}) AS annotated_response{more}"));
     let legacy = format!(
         "{QUESTION} AS question, CASE WHEN i % 4 = 0 THEN {TAGGED} ELSE concat('Solve. two? ', i) END AS full_response, 'c' AS category"
     );
@@ -123,16 +166,34 @@ fn unknown() -> Vec<(&'static str, String, Comes)> {
     vec![
         (
             "chat completions",
-            of(2, &format!("'c1' AS id, 'chat.completion' AS object, [{{'index': 0, 'message': {{'content': {ANSWER}}}}}] AS choices")),
+            of(
+                2,
+                &format!(
+                    "'c1' AS id, 'chat.completion' AS object, [{{'index': 0, 'message': {{'content': {ANSWER}}}}}] AS choices"
+                ),
+            ),
             Refused("question=?,cot=?,answer=?", None),
         ),
         (
             "livecodebench",
-            of(2, &format!("'t' AS question_title, {QUESTION} AS question_content, [{ANSWER}] AS code_list, ['x'] AS output_list")),
+            of(
+                2,
+                &format!(
+                    "'t' AS question_title, {QUESTION} AS question_content, [{ANSWER}] AS code_list, ['x'] AS output_list"
+                ),
+            ),
             Refused("question=?,cot=?,answer=?", None),
         ),
-        ("legacy messages", of(5, &legacy), Refused("question=question,cot=full_response", Some(("question=question,cot=full_response", read)))),
-        ("chunks", of(2, "'So 2 and 2.' AS chunk, i AS chunk_idx, ['plan'] AS function_tags"), Refused("question=?,cot=?,answer=?", None)),
+        (
+            "legacy messages",
+            of(5, &legacy),
+            Refused("question=question,cot=full_response", Some(("question=question,cot=full_response", read))),
+        ),
+        (
+            "chunks",
+            of(2, "'So 2 and 2.' AS chunk, i AS chunk_idx, ['plan'] AS function_tags"),
+            Refused("question=?,cot=?,answer=?", None),
+        ),
         ("steering 1", steering(""), of_steering()),
         ("steering 2", steering(", 'm' AS model"), of_steering()),
         ("steering 3", steering(", [1] AS labels"), of_steering()),

@@ -29,7 +29,10 @@ fn score(scorer: &Scorer, chains: &[QuestionAndSteps], wanted: Wanted) -> Vec<Sc
 }
 
 fn question_and_steps(chain: &ScoredChain) -> QuestionAndSteps<'_> {
-    QuestionAndSteps { question: chain.question.as_str().into(), steps: chain.steps.iter().map(String::as_str).collect() }
+    QuestionAndSteps {
+        question: chain.question.as_str().into(),
+        steps: chain.steps.iter().map(String::as_str).collect(),
+    }
 }
 
 fn steps(scored: Scored) -> Arc<Scores> {
@@ -297,7 +300,8 @@ fn prompts_are_part_of_a_row() {
     let scorer = self::scorer("qwen2", "{question}");
     let asked = |system, question| QuestionAndSteps { question: Asked { system, question }, ..chain.clone() };
     let asked = [asked(Some("Be brief."), "2?"), asked(None, "Be brief.\n\n2?"), asked(None, "2?")];
-    let [system, same, without] = asked.map(|chain| steps(score(&scorer, &[chain], Wanted::FirstTokens).remove(0)).first[0]);
+    let [system, same, without] =
+        asked.map(|chain| steps(score(&scorer, &[chain], Wanted::FirstTokens).remove(0)).first[0]);
     assert!(system == same && system != without);
 }
 
