@@ -81,18 +81,17 @@ fn table(location: &str, schemas: &[Inspected]) -> String {
         };
         lines.push(format!("{files}: {} rows, read as {}", count(schema.rows), schema.shape));
         let columns: Vec<String> = schema.columns.iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
-        for (what, told) in [
-            ("question", &schema.question),
-            ("chain", &schema.cot),
-            ("answer", &schema.answer),
-            ("columns", &columns.join(", ")),
-            ("to change", &format!("--columns '{}'", schema.mapping)),
-        ] {
-            lines.push(format!("  {what:<9}  {told}"));
-        }
-        if let Some(system) = &schema.system {
-            lines.push(format!("  system     {system}"));
-        }
+        let change = format!("--columns '{}'", schema.mapping);
+        let told = [
+            ("question", Some(schema.question.as_str())),
+            ("chain", Some(schema.cot.as_str())),
+            ("answer", Some(schema.answer.as_str())),
+            ("system", schema.system.as_deref()),
+            ("columns", Some(columns.join(", ").as_str())),
+            ("to change", Some(change.as_str())),
+        ]
+        .map(|(what, told)| told.map(|told| format!("  {what:<9}  {told}")));
+        lines.extend(told.into_iter().flatten());
         if let Some(flag) = &schema.flag {
             lines.push(format!("  rejected   rows whose {flag} is false or 0"));
         }

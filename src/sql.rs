@@ -190,7 +190,7 @@ async fn execute(session: &Session, commands: Vec<String>, print: &PrintOptions)
 
 /// Whether a statement returns rows, so that these can be listed.
 fn is_query(sql: &str) -> bool {
-    let first = sql.split_whitespace().next().unwrap_or_default().to_uppercase();
+    let first = sql.trim_start_matches('(').split_whitespace().next().unwrap_or_default().to_uppercase();
     ["SELECT", "WITH", "VALUES", "TABLE", "FROM", "SHOW", "DESCRIBE"].contains(&first.as_str())
 }
 

@@ -83,7 +83,7 @@ pub fn table(summary: &Summary) -> String {
     if !counts.rejects.is_empty() {
         let reasons: Vec<_> =
             counts.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
-        lines.push(format!("rejects   {} (see the Delta table {}/.asap/rejects)", reasons.join(", "), summary.to));
+        lines.push(format!("rejects   {} (asap inspect {}/.asap/rejects shows them)", reasons.join(", "), summary.to));
     }
     lines.extend(calls(&summary.anchor));
     lines.extend(stages(summary));

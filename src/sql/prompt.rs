@@ -194,7 +194,10 @@ impl Prompt<'_> {
                 execute(self.session, vec![sql], &self.print).await?;
                 continue;
             }
-            let mut batches = self.session.context.sql(&sql).await?.execute_stream().await?;
+            let rows = self.session.context.sql(&sql).await?;
+            // It holds the files that the rows are read from.
+            let _held = rows.logical_plan().clone();
+            let mut batches = rows.execute_stream().await?;
             let most = match self.print.maxrows {
                 MaxRows::Unlimited => usize::MAX,
                 MaxRows::Limited(most) => most,

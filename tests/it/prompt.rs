@@ -87,6 +87,8 @@ fn the_prompt_helps_and_remembers() {
     let workplace = Workplace::new();
     let rows = "SELECT 'two?' AS question, '2 and 2' AS cot, 'four' AS answer";
     workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'in/a.parquet'")]).ok();
+    let line = r#"{"question":"two?","cot":"2 and 3","answer":"five"}"#;
+    std::fs::write(workplace.path("a.jsonl"), line).unwrap();
     let mut terminal = Terminal::start(&workplace, &["sql", "--from", "in", "--maxrows", "5"]);
     terminal.wait_for("> ");
     terminal.line("SELECT 40 + 2 AS n;", &["| 42 |"]);
@@ -97,6 +99,7 @@ fn the_prompt_helps_and_remembers() {
     terminal.line("\\h nothing", &["there is no function nothing"]);
     terminal.line("\\x", &["column by column"]);
     terminal.line("SELECT question, cot FROM corpus;", &["-[ row 1 ]-", "question | two?", "cot      | 2 and 2"]);
+    terminal.line("SELECT cot FROM cot_corpus('a.jsonl');", &["cot | 2 and 3"]);
     let several = "SELECT 1 AS one; SELECT value FROM range(7);";
     terminal.line(several, &["-[ row 1 ]-", "one | 1", "-[ row 5 ]-", "value | 4", "note: 5 of 7 rows"]);
     terminal.line("\\x", &["rows are a table"]);

@@ -99,6 +99,18 @@ fn a_column_without_values_does_not_vanish_from_json() {
     let rows = [0, 1, 2].map(row);
     assert_eq!(run("json"), format!("[{}]\n[{{\"n\":4}}]\n", rows.join(",")));
     assert_eq!(run("nd-json"), format!("{}\n{{\"n\":4}}\n", rows.join("\n")));
+    // What is no query is run as it was written.
+    std::fs::write(workplace.path("a.csv"), "n;m\n1;ü\n").unwrap();
+    let table = "-- Ä; ü\nCREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'a.csv' OPTIONS ('format.delimiter' ';', 'format.has_header' 'true');\n\
+                 SELECT n, m, ';' AS s FROM t; /* ; */ SELECT 'ü;' AS u;";
+    let told = workplace.run(&["sql", "-q", "--format", "json", "-c", table]);
+    assert_eq!(told.ok(), "[{\"n\":1,\"m\":\"ü\",\"s\":\";\"}]\n[{\"u\":\"ü;\"}]\n");
+    // A file that is converted lives as long as its rows are read.
+    let lines = "{\"question\":\"q\",\"cot\":\"c\",\"answer\":\"a\"}\n".repeat(3);
+    std::fs::write(workplace.path("a.jsonl"), lines).unwrap();
+    let told =
+        workplace.run(&["sql", "-q", "--format", "json", "-c", "SELECT count(cot) AS n FROM cot_corpus('a.jsonl')"]);
+    assert_eq!(told.ok(), "[{\"n\":3}]\n");
     let told = workplace.run(&["sql", "--format", "json", "-c", "SELECT 1 AS n; SELCT"]);
     assert!(told.code == 1 && told.stderr.contains("error: SQL: Expected: an SQL statement"), "{told:?}");
     let told = workplace.run(&["sql", "--format", "json", "-c", "SELECT 1 AS n"]);
