@@ -82,11 +82,14 @@ fn dead() -> [Reply; 4] {
 fn a_run_whose_endpoint_dies_commits_nothing_wherever_it_does() {
     let quick = ["anchor.max_retries=0", "anchor.max_concurrent_requests=64"];
     for reply in dead() {
-        // The last calls of a fresh run: nothing is asked behind them.
+        // The last calls of a fresh run fail, after every other call was answered.
         let workplace = Workplace::new();
         corpus(&workplace, 30);
         let last = reply.clone();
-        let server = Server::start(move |call| if call.number < 45 { model(call) } else { last.clone() });
+        let server = Server::start(move |call| match call.number {
+            0..45 => model(call),
+            _ => Reply::After(Duration::from_millis(300), Box::new(last.clone())),
+        });
         let failed = run(&workplace, "out", &server, &quick);
         assert_eq!(failed.code, 1, "{reply:?}: {}{}", failed.stdout, failed.stderr);
         assert!(!workplace.path("out/_delta_log").exists(), "{reply:?}");
