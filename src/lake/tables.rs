@@ -85,15 +85,20 @@ pub fn history(commits: &[Commit]) -> String {
 
 /// Whether an output is sound.
 pub fn verified(found: &Verified) -> String {
-    let lines = [
+    let mut lines = vec![
         format!("version   {}", found.table_version),
         format!("shards    {}", count(found.shards)),
         format!("rows      {} in the output, {} rejected", count(found.rows), count(found.rejects)),
         format!("filtered  {} rows of done slices are in neither", count(found.filtered)),
+        format!("lost      {} rows", count(found.lost)),
         format!("doubled   {} rows", count(found.doubled)),
         format!("strange   {} rows belong to no finished slice", count(found.strange)),
         format!("faults    {}", count(found.faults.len() as u64)),
     ];
+    if found.files_not_compared > 0 {
+        let files = several(found.files_not_compared, "file");
+        lines.push(format!("note: the log no longer has the commits of {files}, so their rows were not counted"));
+    }
     lines.join("\n")
 }
 

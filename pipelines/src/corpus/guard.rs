@@ -35,7 +35,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, Str
 ///
 /// # Errors
 /// If polling it panics.
-pub(super) async fn guarded_next<S, T, E>(stream: &mut S) -> Result<Option<T>>
+pub(crate) async fn guarded_next<S, T, E>(stream: &mut S) -> Result<Option<T>>
 where
     S: futures::Stream<Item = Result<T, E>> + Unpin,
     DataFusionError: From<E>,

@@ -93,6 +93,7 @@ pub use delta::{FINGERPRINT, Former, Table};
 pub use failure::FileFailure;
 pub use file::{CorpusFile, InTable, Temporary};
 pub use function::CorpusFunction;
+pub(crate) use guard::guarded_next;
 pub use guard::is_guarded;
 pub use mapping::ColumnMapping;
 pub use originals::Fit;

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | [`status`] | what is done of which files |
 //! | [`history`] | what each commit did |
-//! | [`verify`] | whether every row is there once |
+//! | [`verify`] | whether every shard can be read, and every row is there once |
 //! | [`vacuum`] | what no log names any more, removed |
 //! | [`optimize`] | small shards made large ones |
 //! | [`export`] | the rows as a folder that any reader of Parquet opens |
 
+mod counted;
 pub mod export;
 pub mod history;
 pub mod optimize;

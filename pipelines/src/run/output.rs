@@ -28,7 +28,7 @@ use super::identity::Identity;
 use super::inputs::Mark;
 use super::ledger::{ATTEMPT, Attempt, Before, Ledger, SliceName};
 use super::provenance::Provenance;
-use super::receipt::{Counts, Receipt};
+use super::receipt::{Counts, Receipt, SliceRecord};
 use super::rejects::{Settled, Standing};
 use super::take_back::TakeBack;
 use crate::beside::{beside, join};
@@ -497,7 +497,7 @@ fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &
     let now = Utc::now().timestamp_millis();
     let slices: Vec<String> = finished.iter().map(|finished| finished.slice.to_string()).collect();
     let mut info = info.clone();
-    info["slices"] = json!(slices);
+    info["slices"] = finished.iter().map(|finished| json!(SliceRecord::of(finished))).collect();
     let mut counts = Counts::default();
     finished.iter().for_each(|finished| counts.add(&finished.receipt.counts));
     info["counts"] = json!(counts);
