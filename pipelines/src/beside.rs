@@ -24,7 +24,7 @@ pub async fn beside(table: &Url) -> Result<Url> {
     match found.try_next().await {
         Ok(Some(_)) => join(table, &format!("{older}/")),
         Ok(None) | Err(object_store::Error::NotFound { .. }) => join(table, &format!("{name}/")),
-        Err(error) => Err(exec_datafusion_err!("cannot read {}: {error}", location::display(table))),
+        Err(error) => Err(location::failed(&format!("cannot read {}", location::display(table)), error.into())),
     }
 }
 

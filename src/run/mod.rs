@@ -301,6 +301,9 @@ fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
         let failed: Vec<String> = summary.files_failed.iter().map(|failure| failure.to_string()).collect();
         let files = if failed.len() == 1 { "a file" } else { &format!("{} files", failed.len()) };
         let what = format!("{files} failed; the next run tries again");
+        if summary.files_failed.iter().any(|failure| failure.is_unavailable) {
+            return Err(Failure::TryLater(format!("{what}:\n  {}", failed.join("\n  "))));
+        }
         return Err(Failure::TooManyRejects(format!("{what}:\n  {}", failed.join("\n  "))));
     }
     if summary.slices == 0 && summary.slices_lost > 0 {

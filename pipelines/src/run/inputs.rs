@@ -352,7 +352,9 @@ impl Following<'_> {
                     && below(self.table.source(), path, self.sources).is_some()
             });
             let gone = held.filter(|(path, _)| !live.contains(path.as_str()));
-            inputs.gone.extend(gone.map(|(path, _)| Gone { path: path.clone(), why: why.clone() }));
+            let mut gone: Vec<Gone> = gone.map(|(path, _)| Gone { path: path.clone(), why: why.clone() }).collect();
+            gone.sort_by(|one, other| one.path.cmp(&other.path));
+            inputs.gone.append(&mut gone);
             return Ok(());
         }
         for Wanted { file, removed_in } in self.input.values() {

@@ -11,6 +11,7 @@ mod fifty;
 mod files;
 mod flags;
 mod identity;
+mod outage;
 pub mod place;
 mod refused;
 mod requests;
