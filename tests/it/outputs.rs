@@ -125,6 +125,38 @@ fn faults_are_named() {
     assert!(missing.code == 1 && missing.stderr.contains(&fault), "{}", missing.stderr);
 }
 
+#[test]
+fn an_output_is_finished_only_while_every_row_is_done() {
+    let is_finished = |place: &Place| {
+        let status = place.execute(&["status", "out", "--format", "json"]).json();
+        assert_eq!(status["finished"].as_bool().unwrap(), status["finished_at"].is_i64());
+        status["finished"].as_bool().unwrap()
+    };
+    // A file that cannot be read arrives after all was done.
+    let place = filled();
+    assert!(is_finished(&place) && place.execute(&["status", "out"]).ok().contains("yes: a run found every row"));
+    place.put_bytes("in/c.parquet", b"PAR1 but nothing else PAR1");
+    assert_eq!(place.run(&[]).code, 3);
+    assert!(!is_finished(&place));
+    std::fs::remove_file(place.path("in/c.parquet")).unwrap();
+    had_nothing_to_do(&place.run(&[]));
+    assert!(is_finished(&place));
+
+    // A file leaves the input when only some of its rows are done.
+    let place = Place::local();
+    place.put_all(&[OLD, B]);
+    place.run(&["--limit", "10"]).ok();
+    let (from, to) = (place.path("in/b.parquet"), place.path("b.parquet"));
+    std::fs::rename(&from, &to).unwrap();
+    let run = place.run(&[]);
+    assert!(run.stderr.contains("3 of 7 rows of b.parquet are done"), "{}", run.stderr);
+    assert!(!is_finished(&place));
+    std::fs::rename(&to, &from).unwrap();
+    place.run(&[]).ok();
+    assert!(is_finished(&place));
+    place.holds(&[OLD, B]);
+}
+
 /// Whether all columns of a shard can be read.
 fn is_readable(bytes: &[u8]) -> bool {
     let bytes = hyper::body::Bytes::copy_from_slice(bytes);

@@ -131,6 +131,18 @@ pub async fn keep_old_names(
     ))
 }
 
+/// A note about files that are no longer in the input and of which only some rows are done. With a limit, files are half done on
+/// purpose.
+pub fn half_done_and_gone(ledger: &Ledger, here: &HashSet<&str>, is_limited: bool) -> Option<String> {
+    let half_done = ledger.files().filter(|(path, held)| !here.contains(path.as_str()) && held.rows_done() < held.rows);
+    let (path, held) = half_done.min_by_key(|(path, _)| *path).filter(|_| !is_limited)?;
+    let (done, rows) = (held.rows_done(), held.rows);
+    Some(format!(
+        "{done} of {rows} rows of {path} are done, and the file is no longer in the input: the output is not finished. Put the \
+         file back, or fill the output anew with --new-generation"
+    ))
+}
+
 /// Whether nothing lies any more where `before` lay, seen from a file of the same source. A listing cannot tell: it may be of
 /// another pattern.
 async fn is_gone(file: &CorpusFile, before: &str, state: &SessionState) -> bool {

@@ -75,6 +75,8 @@ pub struct Job {
     pub ignored: Vec<String>,
     /// Files that have no rows any more, whose rows in the output are to be deleted.
     pub gone: Vec<Gone>,
+    /// Whether files of which some rows are done are no longer in the input.
+    pub lacks_half_done_files: bool,
     /// What the user should know about the input.
     pub notes: Vec<String>,
     corpus: Corpus,
@@ -180,6 +182,8 @@ impl Job {
         notes.extend(files::keep_old_names(&mut files, &ledger, &mut contents, &state).await);
         output.begin_inputs(inputs.marks);
         let here: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        let half_done = files::half_done_and_gone(&ledger, &here, request.limit.is_some());
+        notes.extend(half_done.clone());
         notes.extend(again.iter().filter(|again| !here.contains(again.slice.path.as_str())).map(|again| {
             format!("{} rejects of {} cannot be tried again: the file is gone", again.rows.len(), again.slice.path)
         }));
@@ -220,6 +224,7 @@ impl Job {
             failures,
             ignored,
             gone,
+            lacks_half_done_files: half_done.is_some(),
             notes,
             corpus,
             identity,

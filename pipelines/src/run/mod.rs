@@ -175,6 +175,9 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         _ => tidied.err(),
     };
     if let Some(error) = failure {
+        if let Err(error) = job.output.withdraw_finished().await {
+            tracing::warn!(%error, "the output may still say that it is finished");
+        }
         observer.failed(&summary);
         return Err(error);
     }
@@ -196,8 +199,8 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
 
 /// Says that nothing is left to do, if that is so.
 async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Result<()> {
-    if summary.slices_left > 0 || !summary.files_failed.is_empty() {
-        return Ok(());
+    if summary.slices_left > 0 || !summary.files_failed.is_empty() || job.lacks_half_done_files {
+        return job.output.withdraw_finished().await;
     }
     // Beyond a limit there are more rows; what another run did first may not be all of it.
     if request.limit.is_none() && summary.slices_lost == 0 {
