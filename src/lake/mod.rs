@@ -94,6 +94,8 @@ pub async fn verify(VerifyArgs { place, quick }: VerifyArgs) -> Result<(), Failu
     }
 }
 
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Remove what an output no longer names: replaced shards, and what killed runs left
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -112,15 +114,16 @@ pub struct VacuumArgs {
     /// Say what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
-    /// Confirm --retain 0s, which breaks a run that is under way
+    /// Confirm a --retain of less than a day, which deletes shards that a run in progress has not committed yet
     #[arg(long)]
     now: bool,
 }
 
 /// Removes what an output does not need.
 pub async fn vacuum(VacuumArgs { place, retain, dry_run, now }: VacuumArgs) -> Result<(), Failure> {
-    if retain.is_zero() && !now && !dry_run {
-        let what = "--retain 0s removes the shards of runs that are under way: add --now if there are none";
+    if retain < DAY && !now && !dry_run {
+        let what = "--retain of less than a day deletes shards that a run in progress has not committed yet: add --now if no run \
+                    is in progress";
         return Err(Failure::Usage(what.to_string()));
     }
     let done = lake::vacuum::vacuum(&place.location, retain, dry_run).await?;

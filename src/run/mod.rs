@@ -290,6 +290,9 @@ async fn run_once(request: &Request, talk: Talk, metrics: Option<&Metrics>, stop
     verdict(&summary, request.retry_rejects.is_some())
 }
 
+/// A run that adds to an output fails if it has at least this many rows and all of them are rejects.
+const MANY_REJECTS: u64 = 20;
+
 /// Whether what was done is what was asked for.
 fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
     let counts = &summary.counts;
@@ -306,11 +309,23 @@ fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
         }
         return Err(Failure::TooManyRejects(format!("{what}:\n  {}", failed.join("\n  "))));
     }
-    if summary.slices == 0 && summary.slices_lost > 0 {
-        return Err(Failure::OtherRun(format!("another run did all {} slices first", summary.slices_lost)));
+    if summary.slices_deleted > 0 {
+        let slices = summary.slices_deleted;
+        return Err(Failure::TryLater(format!(
+            "the shards of {slices} slices were deleted before they were committed, perhaps by asap vacuum --now; the same \
+             command makes them again"
+        )));
     }
-    // Rows that fail once more are no worse than before.
-    if counts.rows_out == 0 && counts.rows_rejected > 0 && !retries {
+    if summary.slices == 0 && summary.slices_lost > 0 {
+        let slices = summary.slices_lost;
+        return Err(Failure::OtherRun(format!(
+            "another run committed rows of all {slices} slices first; run the same command again if their files have changed \
+             since"
+        )));
+    }
+    // Rows that fail once more are no worse than before, and a few new rows may all be rejects.
+    let says_something = summary.began_empty || counts.rows_rejected >= MANY_REJECTS;
+    if counts.rows_out == 0 && counts.rows_rejected > 0 && says_something && !retries {
         return Err(Failure::TooManyRejects(format!("none of {} rows came through", counts.rows_in)));
     }
     Ok(())

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::contents::{Contents, hex};
 use super::inputs::Gone;
 use super::ledger::{Before, FileVersion, HeldFile, Ledger, RetriedSlice, SliceName};
+use super::missing::Missing;
 use super::request::{OnChange, Part, Request};
 use crate::corpus::slices::{cut, row_group_start};
 use crate::corpus::{Corpus, CorpusFile, FileFailure, FileRows, Slice};
@@ -202,6 +203,18 @@ pub fn emptied(corpus: &Corpus, divided: &Divided) -> Vec<Gone> {
     let empty = corpus.files().map(|(_, file)| file).filter(|file| file.rows() == 0).map(|file| &file.file.path);
     let replaced = empty.filter(|path| divided.replaced.contains(*path));
     replaced.map(|path| Gone { path: path.clone(), why: "the file has no rows any more".to_string() }).collect()
+}
+
+/// The files whose rows were in shards that no longer exist.
+pub fn lost(missing: &Missing) -> Vec<Gone> {
+    let why = match missing.shards.len() {
+        1 => "a shard that held some of them no longer exists; what the input still has of them is made again"
+            .to_string(),
+        shards => format!(
+            "{shards} shards that held some of them no longer exist; what the input still has of them is made again"
+        ),
+    };
+    missing.files.iter().map(|path| Gone { path: path.clone(), why: why.clone() }).collect()
 }
 
 /// What is to be done of recognised files.

@@ -30,7 +30,7 @@ use super::ledger::Ledger;
 use super::output::Output;
 use super::plan;
 use super::provenance::Provenance;
-use super::request::{OnSchemaChange, Originals, Request};
+use super::request::{OnChange, OnSchemaChange, Originals, Request};
 use super::retry;
 use super::rows::Rows;
 use super::shards::Layout;
@@ -115,6 +115,26 @@ fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
     Ok((sources, to))
 }
 
+/// Whether rows of Delta tables were in shards that no longer exist.
+///
+/// # Errors
+/// If it is not allowed to read these tables anew.
+fn lost_of_tables(output: &Output, on_change: OnChange) -> Result<bool> {
+    let is_of_table = |path: &&String| {
+        output.ledger().file(path).is_some_and(|held| held.version.fingerprint.starts_with(corpus::FINGERPRINT))
+    };
+    let Some(path) = output.missing().files.iter().find(is_of_table) else { return Ok(false) };
+    if on_change == OnChange::Reprocess {
+        return Ok(true);
+    }
+    exec_err!(
+        "{} shards of {} no longer exist, and held rows of {path}, a file of a Delta table: --on-change reprocess deletes what is \
+         left of the lost rows and makes them again",
+        output.missing().shards.len(),
+        location::display(output.url())
+    )
+}
+
 /// A path without links, as far as it exists.
 fn real_path(path: &Path) -> Option<PathBuf> {
     path.ancestors().find_map(|above| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?)))
@@ -162,21 +182,25 @@ impl Job {
             false => {
                 output.check_identity(&identity)?;
                 check_partition_by(&output, request)?;
-                output.ledger().clone()
+                let mut ledger = output.ledger().clone();
+                output.find_missing().await?.files.iter().for_each(|path| ledger.forget(path));
+                ledger
             }
         };
         let state = context.state();
         let pins = Pins::of(output.table().map(|log| log.state()), ledger.generation);
         let Files { mut files, tables, mut notes } =
             corpus::list(&state, &sources, |source| pins.since(source)).await?;
-        let again = match &request.retry_rejects {
+        let mut again = match &request.retry_rejects {
             Some(statuses) if !anew => retry::find(&output, statuses).await?,
             _ => vec![],
         };
+        again.retain(|again| ledger.file(&again.slice.path).is_some());
         if let Some(statuses) = request.retry_rejects.as_ref().filter(|asked| again.is_empty() && !asked.is_empty()) {
             notes.push(format!("no reject of the output has the status {}", statuses.join(" or ")));
         }
-        let inputs = Inputs::read(&tables, &sources, &pins, &ledger, &again, request.on_change).await?;
+        let lacks = lost_of_tables(&output, request.on_change)?;
+        let inputs = Inputs::read(&tables, &sources, &pins, &ledger, &again, request.on_change, lacks).await?;
         files.extend(inputs.files);
         corpus::check_paths(&mut files)?;
         notes.extend(files::keep_old_names(&mut files, &ledger, &mut contents, &state).await);
@@ -196,6 +220,7 @@ impl Job {
         corpus.set_batch_rows(&context);
         let Slices { open: slices, left, beyond } = files::slices(&corpus, &divided, &ledger, &again, request);
         let mut gone = inputs.gone;
+        gone.extend(files::lost(output.missing()));
         gone.extend(files::emptied(&corpus, &divided));
         let Divided { mut failures, mut ignored, .. } = divided;
         failures.extend(inputs.failures);

@@ -34,6 +34,7 @@ pub mod identity;
 pub mod inputs;
 pub mod job;
 pub mod ledger;
+mod missing;
 pub mod output;
 pub mod plan;
 pub mod progress;
@@ -115,6 +116,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         files_ignored: std::mem::take(&mut job.ignored),
         notes: std::mem::take(&mut job.notes),
         table_version: job.output.table().map(|log| log.state().version),
+        began_empty: job.anew || job.output.ledger().rows == 0,
         ..Summary::default()
     };
     let has_slices = !job.slices.is_empty() || job.anew;

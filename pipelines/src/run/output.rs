@@ -12,12 +12,13 @@ mod finished;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{DataFusionError, Result, exec_err};
 use deltalake_core::kernel::Add;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::{Value, json};
@@ -27,6 +28,7 @@ use super::design::{Design, HeldOriginals, PIPELINE, PROVENANCE, check_empty, ge
 use super::identity::Identity;
 use super::inputs::Mark;
 use super::ledger::{ATTEMPT, Attempt, Before, Ledger, SliceName};
+use super::missing::Missing;
 use super::provenance::Provenance;
 use super::receipt::{Counts, Receipt, SliceRecord};
 use super::rejects::{Settled, Standing};
@@ -35,6 +37,9 @@ use crate::beside::{beside, join};
 use crate::location;
 use crate::log::{self, Log, State, store_of};
 pub use finished::{is_finished, says_finished};
+
+/// Finished slices whose shards are looked for at the same time.
+const LOOKS_AT_ONCE: usize = 16;
 
 /// A slice that is written, and what it must find to become done.
 #[derive(Debug, Clone)]
@@ -45,6 +50,26 @@ pub struct Finished {
     pub before: Before,
     /// What is to be committed.
     pub receipt: Receipt,
+    /// When its first shard was begun.
+    pub begun_at: Instant,
+}
+
+impl Finished {
+    /// Whether all its shards still exist: a vacuum that does not know of this run may have deleted them.
+    async fn has_its_shards(&self, output: &dyn ObjectStore, rejects: &dyn ObjectStore) -> Result<bool> {
+        let Receipt { output: of_output, rejects: of_rejects, .. } = &self.receipt;
+        let shards =
+            of_output.iter().map(|shard| (output, shard)).chain(of_rejects.iter().map(|shard| (rejects, shard)));
+        for (store, shard) in shards {
+            let path = Path::from_url_path(&shard.path).map_err(object_store::Error::from)?;
+            match store.head(&path).await {
+                Ok(_) => {}
+                Err(object_store::Error::NotFound { .. }) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// What became of finished slices.
@@ -83,6 +108,8 @@ pub struct Output {
     marks: Vec<Mark>,
     /// Whether it is not known what became of a commit: it may name shards of this attempt.
     in_doubt: bool,
+    /// What it lacks, if that was looked for.
+    missing: Missing,
 }
 
 impl Output {
@@ -115,6 +142,7 @@ impl Output {
             attempt: Attempt::new(),
             marks: Vec::new(),
             in_doubt: false,
+            missing: Missing::default(),
         };
         output.follow();
         Ok(output)
@@ -282,13 +310,47 @@ impl Output {
         self.note(committed)
     }
 
+    /// Divides finished slices that are older than `age` into those that still have their shards and those that do not.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn by_shards(&self, finished: Vec<Finished>, age: Duration) -> Result<(Vec<Finished>, Vec<Finished>)> {
+        if finished.iter().all(|finished| finished.begun_at.elapsed() < age) {
+            return Ok((finished, vec![]));
+        }
+        let (output, rejects) = (store_of(&self.url)?, store_of(&self.rejects_url()?)?);
+        let looked = stream::iter(finished.into_iter().map(async |finished| {
+            let is_there =
+                finished.begun_at.elapsed() < age || finished.has_its_shards(output.as_ref(), rejects.as_ref()).await?;
+            Ok::<_, DataFusionError>((finished, is_there))
+        }));
+        let looked: Vec<_> = looked.buffered(LOOKS_AT_ONCE).try_collect().await?;
+        let (there, gone): (Vec<_>, Vec<_>) = looked.into_iter().partition(|(_, is_there)| *is_there);
+        let slices = |looked: Vec<(Finished, bool)>| looked.into_iter().map(|(finished, _)| finished).collect();
+        Ok((slices(there), slices(gone)))
+    }
+
+    /// Looks for shards that the logs name and that no longer exist.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn find_missing(&mut self) -> Result<&Missing> {
+        self.missing = Missing::find(self.table.as_ref(), self.rejects.as_ref(), &self.ledger).await?;
+        Ok(&self.missing)
+    }
+
+    /// What was missing when it was looked for.
+    pub fn missing(&self) -> &Missing {
+        &self.missing
+    }
+
     /// Deletes the rows of files that have none any more, all in one commit.
     ///
     /// # Errors
     /// As [`Self::commit`].
     pub async fn take_back(&mut self, paths: &[&str], info: &Value) -> Result<()> {
         loop {
-            let mut take_back = TakeBack::new(&self.ledger, paths.iter().copied());
+            let mut take_back = TakeBack::new(&self.ledger, paths.iter().copied()).without(&self.missing.shards);
             if take_back.is_empty() {
                 return Ok(());
             }

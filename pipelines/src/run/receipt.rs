@@ -74,7 +74,7 @@ pub struct SliceRecord {
 impl SliceRecord {
     /// What a commit says of a finished slice.
     pub fn of(finished: &Finished) -> Self {
-        let Finished { slice, before, receipt } = finished;
+        let Finished { slice, before, receipt, .. } = finished;
         Self {
             slice: slice.to_string(),
             rows_out: rows_of(&receipt.output),

@@ -33,6 +33,8 @@ use crate::stopping::Stopping;
 
 /// How often it is looked how far the slices are.
 const TICK: Duration = Duration::from_millis(200);
+/// Slices that were begun more recently are committed without looking for their shards.
+const YOUNG: Duration = Duration::from_secs(1);
 /// How much of the grace period the rows that were read may take, ...
 const DRAINING: f64 = 0.5;
 /// ... and how much the writing of what is finished. The rest is for commits and for answers to calls that were sent.
@@ -76,7 +78,7 @@ pub struct Work<'a> {
     /// Slices that were not begun, the first last.
     waiting: Vec<OpenSlice>,
     template: Option<(usize, Arc<dyn ExecutionPlan>)>,
-    running: JoinSet<(OpenSlice, Result<Receipt>)>,
+    running: JoinSet<(OpenSlice, Instant, Result<Receipt>)>,
     /// Rows of the slices under way.
     rows_running: u64,
     finished: Vec<Finished>,
@@ -184,8 +186,8 @@ impl<'a> Work<'a> {
             };
             tokio::select! {
                 Some(done) = self.running.join_next() => {
-                    let (slice, receipt) = done.map_err(|error| DataFusionError::External(Box::new(error)))?;
-                    self.take(slice, receipt, summary).await?;
+                    let (slice, begun_at, receipt) = done.map_err(|error| DataFusionError::External(Box::new(error)))?;
+                    self.take(slice, begun_at, receipt, summary).await?;
                 }
                 _ = tick.tick() => self.look(observer)?,
                 () = &mut *stop, if deadline.is_none() => {
@@ -236,19 +238,26 @@ impl<'a> Work<'a> {
         self.rows_running += slice.slice.rows();
         // Begun here and not in its task, so that slices of one row group are announced in their order.
         let mut receipts = plan.execute(0, Arc::clone(&self.context))?;
+        let begun_at = Instant::now();
         self.running.spawn(async move {
             let receipt = match receipts.next().await {
                 Some(Ok(batch)) => Receipt::decode(batch.column(0).as_string::<i32>().value(0)),
                 Some(Err(error)) => Err(error),
                 None => exec_err!("the slice {} left no receipt", slice.name),
             };
-            (slice, receipt)
+            (slice, begun_at, receipt)
         });
         Ok(())
     }
 
     /// Takes a slice that ended.
-    async fn take(&mut self, open: OpenSlice, receipt: Result<Receipt>, summary: &mut Summary) -> Result<()> {
+    async fn take(
+        &mut self,
+        open: OpenSlice,
+        begun_at: Instant,
+        receipt: Result<Receipt>,
+        summary: &mut Summary,
+    ) -> Result<()> {
         self.rows_running -= open.slice.rows();
         let path = open.name.path.clone();
         let mut receipt = match receipt {
@@ -296,7 +305,7 @@ impl<'a> Work<'a> {
             *left -= 1;
         }
         if !(open.replaces() && self.failed.contains(&path)) {
-            self.finished.push(Finished { slice, before: open.before, receipt });
+            self.finished.push(Finished { slice, before: open.before, receipt, begun_at });
         }
         Ok(())
     }
@@ -340,9 +349,9 @@ impl<'a> Work<'a> {
     async fn commit(&mut self, summary: &mut Summary, observer: &dyn Observer, is_last: bool) -> Result<()> {
         super::is_answered(&self.job.llm)?;
         self.committed_at = Instant::now();
-        let (together, alone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.finished)
-            .into_iter()
-            .partition(|finished| !self.replaced.contains_key(&finished.slice.path));
+        let finished = self.with_their_shards(summary).await?;
+        let (together, alone): (Vec<_>, Vec<_>) =
+            finished.into_iter().partition(|finished| !self.replaced.contains_key(&finished.slice.path));
         let mut by_file: HashMap<String, Vec<Finished>> = HashMap::new();
         for finished in alone {
             by_file.entry(finished.slice.path.clone()).or_default().push(finished);
@@ -359,6 +368,27 @@ impl<'a> Work<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The finished slices, without those whose shards were deleted before their commit. They stay open.
+    async fn with_their_shards(&mut self, summary: &mut Summary) -> Result<Vec<Finished>> {
+        let finished = std::mem::take(&mut self.finished);
+        let age = (2 * self.request.commit_every).max(YOUNG);
+        let (mut there, gone) = self.job.output.by_shards(finished, age).await?;
+        for slice in gone.iter().map(|finished| &finished.slice) {
+            tracing::warn!(%slice, "the shards of a slice were deleted before its commit");
+            // The slices of a file that is replaced are committed together.
+            if self.replaced.contains_key(&slice.path) {
+                self.failed.insert(slice.path.clone());
+            }
+        }
+        let before = there.len();
+        there.retain(|finished| {
+            !self.failed.contains(&finished.slice.path) || !self.replaced.contains_key(&finished.slice.path)
+        });
+        summary.slices_deleted += gone.len() as u64;
+        summary.slices_left += (gone.len() + before - there.len()) as u64;
+        Ok(there)
     }
 
     async fn commit_group(

@@ -11,6 +11,7 @@ mod fifty;
 mod files;
 mod flags;
 mod identity;
+mod missing;
 mod outage;
 pub mod place;
 mod refused;
