@@ -62,9 +62,9 @@ pub struct RunArgs {
     /// Make the output of at most so many input rows, those of earlier runs included
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// The most rows of a slice, which is what is committed or done again as a whole
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    slice_rows: u64,
+    /// Set the most rows of a slice, which is committed or done again as a whole [default: what takes about a minute]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    slice_rows: Option<u64>,
     /// How long finished slices may wait to be committed
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     commit_every: Duration,

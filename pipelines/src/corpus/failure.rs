@@ -6,7 +6,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use serde::{Deserialize, Serialize};
 
-use crate::location::is_unavailable;
+use crate::location::{Unavailable, is_unavailable};
 
 /// A file, and why it could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +78,11 @@ impl fmt::Display for FileFailure {
     }
 }
 
-impl std::error::Error for FileFailure {}
+impl std::error::Error for FileFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.is_unavailable.then_some(&Unavailable)
+    }
+}
 
 impl From<FileFailure> for DataFusionError {
     /// The failure as that of a whole query.

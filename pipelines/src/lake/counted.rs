@@ -7,8 +7,8 @@ use object_store::ObjectStoreExt;
 use serde_json::Value;
 
 use crate::log::{Log, commit_path};
+use crate::run::finished_slice::SliceRecord;
 use crate::run::ledger::{Attempt, Ledger, SliceName};
-use crate::run::receipt::SliceRecord;
 
 /// Rows of a file of the input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -41,10 +41,8 @@ pub(super) async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<Strin
             Err(object_store::Error::NotFound { .. }) => break,
             Err(error) => return Err(error.into()),
         };
-        let Some((attempt, records)) = records(&bytes, version)? else { continue };
-        for record in records {
-            let slice: SliceName = record.slice.parse()?;
-            let done = (slice, attempt);
+        for record in records(&bytes, version)? {
+            let done: Done = (record.slice.parse()?, record.attempt.parse()?);
             let is_last = wanted.remove(&done);
             if !is_last && !retried.remove(&done) {
                 continue;
@@ -63,17 +61,15 @@ pub(super) async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<Strin
     Ok(rows)
 }
 
-/// The attempt that made a commit and what it says of slices; None if it made no slice done.
-fn records(bytes: &[u8], version: u64) -> Result<Option<(Attempt, Vec<SliceRecord>)>> {
+/// What a commit says of the slices that it made done.
+fn records(bytes: &[u8], version: u64) -> Result<Vec<SliceRecord>> {
     let unreadable =
         |error: serde_json::Error| exec_datafusion_err!("version {version} of the log cannot be read: {error}");
     for line in serde_json::Deserializer::from_slice(bytes).into_iter::<Value>() {
         let mut line = line.map_err(unreadable)?;
         let Some(info) = line.get_mut("commitInfo").and_then(|info| info.get_mut("asap")) else { continue };
-        let (Some(attempt), slices) = (info["run"].as_str(), info["slices"].clone()) else { continue };
-        if slices.as_array().is_some_and(|slices| !slices.is_empty()) {
-            return Ok(Some((attempt.parse()?, serde_json::from_value(slices).map_err(unreadable)?)));
-        }
+        let slices = info["slices"].take();
+        return if slices.is_array() { serde_json::from_value(slices).map_err(unreadable) } else { Ok(vec![]) };
     }
-    Ok(None)
+    Ok(vec![])
 }

@@ -8,10 +8,13 @@ use datafusion::common::{DataFusionError, exec_datafusion_err};
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::{BackoffConfig, RetryConfig};
 
-use crate::corpus::FileFailure;
-
 /// The retry timeout in milliseconds.
 static TIMEOUT: AtomicU64 = AtomicU64::new(60_000);
+
+/// The cause of an error whose text says the rest: a store is unavailable.
+#[derive(Debug, thiserror::Error)]
+#[error("the store is unavailable")]
+pub(crate) struct Unavailable;
 
 /// Sets how long a request is retried that a store answers with a 5xx, 429 or not at all. It holds for stores that are opened
 /// later.
@@ -39,10 +42,7 @@ pub(super) fn patient() -> RetryConfig {
 pub fn is_unavailable(error: &DataFusionError) -> bool {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        if let Some(failure) = error.downcast_ref::<FileFailure>() {
-            return failure.is_unavailable;
-        }
-        if is_of_store(error) {
+        if error.is::<Unavailable>() || is_of_store(error) {
             return true;
         }
         cause = error.source();

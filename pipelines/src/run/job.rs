@@ -22,8 +22,9 @@ use asap_udfs::plan::asked;
 use asap_udfs::settings::OnError;
 
 use super::contents::Contents;
-use super::design::{Design, HeldOriginals};
+use super::design::{Design, HeldOriginals, slice_rows};
 use super::files::{self, Divided, OpenSlice, Slices};
+use super::finished_slice::Finished;
 use super::identity::Identity;
 use super::inputs::{Gone, Inputs, Pins};
 use super::ledger::Ledger;
@@ -34,6 +35,7 @@ use super::request::{OnChange, OnSchemaChange, Originals, Request};
 use super::retry;
 use super::rows::Rows;
 use super::shards::Layout;
+use super::slice_rows::of_cost;
 use super::write_shards::{WriteShards, Writing, Written};
 use crate::corpus::slices_table::source_of;
 use crate::corpus::{self, Corpus, FileFailure, Files, Fit, ReadSlices, Source};
@@ -65,6 +67,8 @@ pub struct Job {
     pub anew: bool,
     /// The slices that are this run's to do.
     pub slices: Vec<OpenSlice>,
+    /// Slices that earlier runs wrote and did not commit.
+    pub staged: Vec<Finished>,
     /// Open slices that are not, because they are another part's or beyond the limit.
     pub left: u64,
     /// Open rows that are beyond the limit.
@@ -80,6 +84,10 @@ pub struct Job {
     /// What the user should know about the input.
     pub notes: Vec<String>,
     corpus: Corpus,
+    /// The pipeline, if it is planned.
+    pipeline: Option<LogicalPlan>,
+    /// The most rows of a slice.
+    slice_rows: u64,
     identity: Identity,
     contents: Contents,
 }
@@ -113,6 +121,14 @@ fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
         }
     }
     Ok((sources, to))
+}
+
+/// A pipeline over a corpus, checked.
+async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -> Result<LogicalPlan> {
+    context.register_table(plan::CORPUS, Arc::new(plan::CorpusTable(corpus.schema())))?;
+    let pipeline = context.state().create_logical_plan(&request.sql).await?;
+    plan::check(&pipeline)?;
+    Ok(pipeline)
 }
 
 /// Whether rows of Delta tables were in shards that no longer exist.
@@ -218,7 +234,18 @@ impl Job {
         let fit = Fit::Table { held: &held, left_out: &left_out, may_grow };
         let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), fit).await?;
         corpus.set_batch_rows(&context);
-        let Slices { open: slices, left, beyond } = files::slices(&corpus, &divided, &ledger, &again, request);
+        let held = output.table().filter(|_| !anew).and_then(|log| slice_rows(log.state()));
+        let mut pipeline = None;
+        let slice_rows = match request.slice_rows.or(held) {
+            Some(rows) => rows,
+            None => {
+                let planned = pipeline.insert(planned(&context, &corpus, request).await?);
+                of_cost(asked(planned)?, &request.settings, &corpus)
+            }
+        };
+        let staged = files::staged(&corpus, &divided, &ledger, &output, request).await?;
+        let Slices { open: slices, left, beyond } =
+            files::slices(&corpus, &divided, &ledger, &again, request, slice_rows, &staged);
         let mut gone = inputs.gone;
         gone.extend(files::lost(output.missing()));
         gone.extend(files::emptied(&corpus, &divided));
@@ -244,6 +271,7 @@ impl Job {
             output,
             anew,
             slices,
+            staged,
             left,
             beyond,
             failures,
@@ -252,6 +280,8 @@ impl Job {
             lacks_half_done_files: half_done.is_some(),
             notes,
             corpus,
+            pipeline,
+            slice_rows,
             identity,
             contents,
         })
@@ -262,10 +292,10 @@ impl Job {
     /// # Errors
     /// A planning error that names what is wrong with it.
     pub async fn pipeline(&self, request: &Request) -> Result<LogicalPlan> {
-        self.context.register_table(plan::CORPUS, Arc::new(plan::CorpusTable(self.corpus.schema())))?;
-        let pipeline = self.context.state().create_logical_plan(&request.sql).await?;
-        plan::check(&pipeline)?;
-        Ok(pipeline)
+        match &self.pipeline {
+            Some(planned) => Ok(planned.clone()),
+            None => planned(&self.context, &self.corpus, request).await,
+        }
     }
 
     /// The pipeline over files of one schema, that carries the original columns.
@@ -328,7 +358,10 @@ impl Job {
         let (identity, provenance) = (self.identity.clone(), Provenance::of(request, asked(pipeline)?));
         self.notes.extend(provenance.warning());
         let (output, rejects) = (Arc::clone(&rows.output), Arc::clone(&rows.rejects));
-        Ok((Design { output, rejects, partition_by, identity, provenance, originals: rows.originals }, writing))
+        let slice_rows = self.slice_rows;
+        let design =
+            Design { output, rejects, partition_by, identity, provenance, originals: rows.originals, slice_rows };
+        Ok((design, writing))
     }
 
     /// The original columns, each with whether the output holds it.

@@ -30,6 +30,7 @@ pub mod contents;
 pub mod design;
 pub mod estimate;
 pub mod files;
+pub mod finished_slice;
 pub mod identity;
 pub mod inputs;
 pub mod job;
@@ -45,6 +46,8 @@ pub mod request;
 pub mod retry;
 pub mod rows;
 pub mod shards;
+mod slice_rows;
+pub mod staged;
 pub mod summary;
 pub mod take_back;
 pub mod work;
@@ -119,7 +122,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         began_empty: job.anew || job.output.ledger().rows == 0,
         ..Summary::default()
     };
-    let has_slices = !job.slices.is_empty() || job.anew;
+    let has_slices = !job.slices.is_empty() || !job.staged.is_empty() || job.anew;
     if !has_slices && !job.gone.is_empty() {
         job.output.check_writable().await?;
     }

@@ -9,68 +9,32 @@
 //! A kill between any two of these leaves nothing to repair before the next run, which does the rest.
 
 mod finished;
+mod written_shards;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{DataFusionError, Result, exec_err};
 use deltalake_core::kernel::Add;
-use futures::{StreamExt, TryStreamExt, stream};
-use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::{Value, json};
 use url::Url;
 
 use super::design::{Design, HeldOriginals, PIPELINE, PROVENANCE, check_empty, generation, properties, widen};
+use super::finished_slice::{Finished, SliceRecord};
 use super::identity::Identity;
 use super::inputs::Mark;
-use super::ledger::{ATTEMPT, Attempt, Before, Ledger, SliceName};
+use super::ledger::{Attempt, Before, Ledger, SliceName};
 use super::missing::Missing;
 use super::provenance::Provenance;
-use super::receipt::{Counts, Receipt, SliceRecord};
+use super::receipt::Counts;
 use super::rejects::{Settled, Standing};
 use super::take_back::TakeBack;
 use crate::beside::{beside, join};
 use crate::location;
 use crate::log::{self, Log, State, store_of};
 pub use finished::{is_finished, says_finished};
-
-/// Finished slices whose shards are looked for at the same time.
-const LOOKS_AT_ONCE: usize = 16;
-
-/// A slice that is written, and what it must find to become done.
-#[derive(Debug, Clone)]
-pub struct Finished {
-    /// The slice.
-    pub slice: SliceName,
-    /// What the output must hold when it is committed.
-    pub before: Before,
-    /// What is to be committed.
-    pub receipt: Receipt,
-    /// When its first shard was begun.
-    pub begun_at: Instant,
-}
-
-impl Finished {
-    /// Whether all its shards still exist: a vacuum that does not know of this run may have deleted them.
-    async fn has_its_shards(&self, output: &dyn ObjectStore, rejects: &dyn ObjectStore) -> Result<bool> {
-        let Receipt { output: of_output, rejects: of_rejects, .. } = &self.receipt;
-        let shards =
-            of_output.iter().map(|shard| (output, shard)).chain(of_rejects.iter().map(|shard| (rejects, shard)));
-        for (store, shard) in shards {
-            let path = Path::from_url_path(&shard.path).map_err(object_store::Error::from)?;
-            match store.head(&path).await {
-                Ok(_) => {}
-                Err(object_store::Error::NotFound { .. }) => return Ok(false),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(true)
-    }
-}
 
 /// What became of finished slices.
 #[derive(Debug, Default)]
@@ -110,6 +74,8 @@ pub struct Output {
     in_doubt: bool,
     /// What it lacks, if that was looked for.
     missing: Missing,
+    /// Shards of this attempt that a later run may commit, by their paths in the logs.
+    staged: HashSet<String>,
 }
 
 impl Output {
@@ -143,6 +109,7 @@ impl Output {
             marks: Vec::new(),
             in_doubt: false,
             missing: Missing::default(),
+            staged: HashSet::new(),
         };
         output.follow();
         Ok(output)
@@ -310,40 +277,6 @@ impl Output {
         self.note(committed)
     }
 
-    /// Divides finished slices that are older than `age` into those that still have their shards and those that do not.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn by_shards(&self, finished: Vec<Finished>, age: Duration) -> Result<(Vec<Finished>, Vec<Finished>)> {
-        if finished.iter().all(|finished| finished.begun_at.elapsed() < age) {
-            return Ok((finished, vec![]));
-        }
-        let (output, rejects) = (store_of(&self.url)?, store_of(&self.rejects_url()?)?);
-        let looked = stream::iter(finished.into_iter().map(async |finished| {
-            let is_there =
-                finished.begun_at.elapsed() < age || finished.has_its_shards(output.as_ref(), rejects.as_ref()).await?;
-            Ok::<_, DataFusionError>((finished, is_there))
-        }));
-        let looked: Vec<_> = looked.buffered(LOOKS_AT_ONCE).try_collect().await?;
-        let (there, gone): (Vec<_>, Vec<_>) = looked.into_iter().partition(|(_, is_there)| *is_there);
-        let slices = |looked: Vec<(Finished, bool)>| looked.into_iter().map(|(finished, _)| finished).collect();
-        Ok((slices(there), slices(gone)))
-    }
-
-    /// Looks for shards that the logs name and that no longer exist.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn find_missing(&mut self) -> Result<&Missing> {
-        self.missing = Missing::find(self.table.as_ref(), self.rejects.as_ref(), &self.ledger).await?;
-        Ok(&self.missing)
-    }
-
-    /// What was missing when it was looked for.
-    pub fn missing(&self) -> &Missing {
-        &self.missing
-    }
-
     /// Deletes the rows of files that have none any more, all in one commit.
     ///
     /// # Errors
@@ -390,7 +323,7 @@ impl Output {
                     if ours.is_empty() && !(finished.is_empty() && take_back.is_due(ledger)) {
                         return Ok(vec![]);
                     }
-                    let mut lines = lines(&ours, take_back, self.attempt, info);
+                    let mut lines = lines(&ours, take_back, info);
                     for mark in marks.iter() {
                         lines.extend(mark.begin(state, Utc::now().timestamp_millis())?);
                     }
@@ -406,12 +339,18 @@ impl Output {
 
     async fn commit_rejects(&mut self, finished: &[Finished], info: &Value) -> Result<()> {
         let Some(rejects) = &mut self.rejects else { return Ok(()) };
-        let adds: Vec<String> = finished.iter().flat_map(|slice| &slice.receipt.rejects).map(log::add).collect();
+        let shards: Vec<&Add> = finished.iter().flat_map(|slice| &slice.receipt.rejects).collect();
         let now = Utc::now().timestamp_millis();
         rejects
-            .commit(|_| {
+            .commit(|state| {
+                // A run that was killed may have committed those of staged slices.
+                let new = shards.iter().filter(|shard| !state.files.contains_key(&shard.path));
+                let adds: Vec<String> = new.map(|shard| log::add(shard)).collect();
+                if adds.is_empty() {
+                    return Ok(vec![]);
+                }
                 let first = log::commit_info("WRITE", "Append", now, info.clone());
-                Ok(std::iter::once(first).chain(adds.iter().cloned()).collect())
+                Ok(std::iter::once(first).chain(adds).collect())
             })
             .await?;
         Ok(())
@@ -486,40 +425,6 @@ impl Output {
         log::check_output(store_of(&self.url)?.as_ref(), &location::display(&self.url)).await
     }
 
-    /// Deletes the shards of this attempt that the logs do not name: slices that failed, and slices that another run did first.
-    /// After a commit whose outcome is not known nothing is deleted.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn sweep(&mut self) -> Result<()> {
-        if self.in_doubt {
-            return Ok(());
-        }
-        let folder = Path::from(format!("{ATTEMPT}{}", self.attempt));
-        for (root, log) in [(self.url.clone(), &mut self.table), (join(&self.beside, "rejects/")?, &mut self.rejects)] {
-            let store = store_of(&root)?;
-            let listed: Vec<_> = match store.list(Some(&folder)).try_collect().await {
-                Err(object_store::Error::NotFound { .. }) => continue,
-                listed => listed?,
-            };
-            if listed.is_empty() {
-                continue;
-            }
-            let mut named = HashSet::new();
-            if let Some(log) = log {
-                log.refresh().await?;
-                // Only in the log are paths written as in URLs.
-                let paths = log.state().files.keys().chain(log.state().removed.keys());
-                named.extend(paths.filter_map(|path| Path::from_url_path(path).ok()));
-            }
-            for object in listed.iter().filter(|object| !named.contains(&object.location)) {
-                store.delete(&object.location).await?;
-            }
-        }
-        self.follow();
-        Ok(())
-    }
-
     /// Remembers if it is not known what became of a commit.
     fn note<T>(&mut self, committed: Result<T>) -> Result<T> {
         if let Err(error) = &committed
@@ -555,9 +460,8 @@ fn is_open(ledger: &Ledger, take_back: &TakeBack, finished: &Finished) -> bool {
     }
 }
 
-fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &Value) -> Vec<String> {
+fn lines(finished: &[&Finished], take_back: &TakeBack, info: &Value) -> Vec<String> {
     let now = Utc::now().timestamp_millis();
-    let slices: Vec<String> = finished.iter().map(|finished| finished.slice.to_string()).collect();
     let mut info = info.clone();
     info["slices"] = finished.iter().map(|finished| json!(SliceRecord::of(finished))).collect();
     let mut counts = Counts::default();
@@ -569,6 +473,7 @@ fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &
     lines.extend(removes);
     let adds: Vec<&Add> = finished.iter().flat_map(|finished| &finished.receipt.output).collect();
     lines.extend(adds.into_iter().map(log::add));
-    lines.extend(slices.iter().map(|slice| log::transaction(slice, attempt.done(), now)));
+    let done = |finished: &&Finished| log::transaction(&finished.slice.to_string(), finished.attempt.done(), now);
+    lines.extend(finished.iter().map(done));
     lines
 }

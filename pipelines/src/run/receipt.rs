@@ -9,9 +9,6 @@ use datafusion::common::{Result, exec_datafusion_err};
 use deltalake_core::kernel::Add;
 use serde::{Deserialize, Serialize};
 
-use super::ledger::Before;
-use super::output::Finished;
-
 /// The receipt of a slice.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Receipt {
@@ -55,42 +52,6 @@ pub struct Counts {
     pub steps_in: Option<u64>,
     /// Steps of the pruned chains.
     pub steps_out: Option<u64>,
-}
-
-/// What a commit says of a slice that it makes done, so that lost rows can be told from filtered ones later.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct SliceRecord {
-    /// The slice's name.
-    pub slice: String,
-    /// Rows that its shards add to the output.
-    pub rows_out: u64,
-    /// Rows of all its rejects.
-    pub rows_rejected: u64,
-    /// Where rejects were retried: the attempt whose rows of the output stay.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retried_from: Option<String>,
-}
-
-impl SliceRecord {
-    /// What a commit says of a finished slice.
-    pub fn of(finished: &Finished) -> Self {
-        let Finished { slice, before, receipt, .. } = finished;
-        Self {
-            slice: slice.to_string(),
-            rows_out: rows_of(&receipt.output),
-            rows_rejected: rows_of(&receipt.rejects),
-            retried_from: match before {
-                Before::Done(attempt) => Some(attempt.to_string()),
-                Before::Open | Before::Other(_) => None,
-            },
-        }
-    }
-}
-
-fn rows_of(shards: &[Add]) -> u64 {
-    let rows =
-        |shard: &Add| serde_json::from_str::<serde_json::Value>(shard.stats.as_deref()?).ok()?["numRecords"].as_u64();
-    shards.iter().filter_map(rows).sum()
 }
 
 impl Receipt {

@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use super::Observer;
 use super::design::Design;
 use super::files::OpenSlice;
+use super::finished_slice::{Finished, Written};
 use super::job::{Job, over_slices};
 use super::ledger::{Before, SliceName};
-use super::output::Finished;
 use super::progress::{Progress, Reached};
 use super::receipt::Receipt;
 use super::request::{MaxRejects, Request};
@@ -107,6 +107,10 @@ impl<'a> Work<'a> {
         for slice in waiting.iter().filter(|slice| slice.replaces()) {
             *replaced.entry(slice.name.path.clone()).or_default() += 1;
         }
+        let finished = std::mem::take(&mut job.staged);
+        for staged in &finished {
+            replaced.entry(staged.slice.path.clone()).or_default();
+        }
         let (progress, stopping) = (Arc::new(Progress::default()), Arc::new(Stopping::default()));
         job.context.state_ref().write().config_mut().set_extension(Arc::clone(&progress));
         job.context.state_ref().write().config_mut().set_extension(Arc::clone(&stopping));
@@ -125,7 +129,7 @@ impl<'a> Work<'a> {
             template: Some((first, template)),
             running: JoinSet::new(),
             rows_running: 0,
-            finished: Vec::new(),
+            finished,
             replaced,
             failed: HashSet::new(),
             begun_at: Instant::now(),
@@ -305,7 +309,13 @@ impl<'a> Work<'a> {
             *left -= 1;
         }
         if !(open.replaces() && self.failed.contains(&path)) {
-            self.finished.push(Finished { slice, before: open.before, receipt, begun_at });
+            self.finished.push(Finished {
+                slice,
+                before: open.before,
+                attempt: self.job.output.attempt(),
+                receipt,
+                written: Written::Begun(begun_at),
+            });
         }
         Ok(())
     }
@@ -357,14 +367,21 @@ impl<'a> Work<'a> {
             by_file.entry(finished.slice.path.clone()).or_default().push(finished);
         }
         self.commit_group(together, &mut TakeBack::default(), summary, observer).await?;
-        for (path, slices) in by_file {
+        for (path, mut slices) in by_file {
             if self.replaced.get(&path) == Some(&0) && !self.failed.contains(&path) {
                 let mut take_back = TakeBack::new(self.job.output.ledger(), [path.as_str()]);
+                let of_file = slices.first().map(|finished| finished.slice.clone());
                 self.commit_group(slices, &mut take_back, summary, observer).await?;
-            } else if !is_last {
-                self.finished.extend(slices);
+                if let Some(slice) = of_file {
+                    self.job.output.unstage(&slice).await?;
+                }
             } else {
-                summary.slices_left += slices.len() as u64;
+                self.job.output.stage(&mut slices).await?;
+                if is_last {
+                    summary.slices_left += slices.len() as u64;
+                } else {
+                    self.finished.append(&mut slices);
+                }
             }
         }
         Ok(())
