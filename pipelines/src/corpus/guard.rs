@@ -20,7 +20,7 @@ pub fn is_guarded() -> bool {
 ///
 /// # Errors
 /// If it panics, with what it says, in words.
-pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
     let before = IS_GUARDED.replace(true);
     // What is left of the reader is dropped with the failure.
     let done = catch_unwind(AssertUnwindSafe(work));

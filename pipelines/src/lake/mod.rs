@@ -12,6 +12,7 @@
 mod counted;
 pub mod export;
 pub mod history;
+mod levels;
 pub mod optimize;
 mod shard_reader;
 pub mod status;

@@ -11,8 +11,8 @@ use object_store::ObjectStoreExt;
 use serde::Serialize;
 
 use super::counted::{Rows, expected};
-use super::{open, read, rejects_that_count, table, texts};
-use crate::corpus::guarded_next;
+use super::{levels, open, read, rejects_that_count, table, texts};
+use crate::corpus::{guarded, guarded_next};
 use crate::log::{LiveFile, Log};
 use crate::run::ledger::{ATTEMPT, Ledger};
 
@@ -114,6 +114,10 @@ impl Seen<'_> {
         let mut rows = 0;
         let column = self.is_quick.then_some("source");
         let read = async {
+            if !self.is_quick {
+                let bytes = log.store().get(&shard.location()?).await?.bytes().await?;
+                guarded(|| levels::check(bytes)).map_err(|panicked| exec_datafusion_err!("{panicked}"))??;
+            }
             let mut opening = Box::pin(stream::once(read(log, shard, column)));
             let mut batches =
                 guarded_next(&mut opening).await?.ok_or_else(|| exec_datafusion_err!("it has no reader"))?;
