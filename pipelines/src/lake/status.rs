@@ -70,7 +70,7 @@ pub async fn status(location: &str) -> Result<Status> {
     let mut files_in_part: Vec<_> =
         in_part.map(|(file, held)| InPart { file: file.clone(), done: held.rows_done(), rows: held.rows }).collect();
     files_in_part.sort_by(|one, other| one.file.cmp(&other.file));
-    let answers = paid_answers::survey(&paid_answers::of_output(output.url()).await?).await?;
+    let answers = paid_answers::survey(&paid_answers::of_output(output.url())?).await?;
     Ok(Status {
         output: location::display(output.url()),
         made_by: output.provenance(),

@@ -16,7 +16,7 @@ use super::identity::Identity;
 use super::ledger::ATTEMPT;
 use super::provenance::Provenance;
 use super::shards::BOUNDS;
-use crate::beside::FOLDERS;
+use crate::beside::FOLDER;
 use crate::location;
 use crate::log::{self, Log, State};
 
@@ -151,7 +151,7 @@ pub(super) async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()
     for folder in &found.common_prefixes {
         let name = folder.as_ref();
         let is_empty_log = name == log::FOLDER && is_empty_log(store, folder).await?;
-        if !FOLDERS.contains(&name) && !name.starts_with(ATTEMPT) && !is_empty_log {
+        if name != FOLDER && !name.starts_with(ATTEMPT) && !is_empty_log {
             others.push(name.to_string());
         }
     }

@@ -97,7 +97,7 @@ async fn open_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn Answ
     if !request.settings.anchor_provider.is_language_model() {
         return Ok(None);
     }
-    Ok(Some(Arc::new(AnswerFolder::open(&paid_answers::of_output(to).await?).await?)))
+    Ok(Some(Arc::new(AnswerFolder::open(&paid_answers::of_output(to)?).await?)))
 }
 
 /// Where rows come from and go to: apart from each other, since the next run would read its own output.
@@ -473,17 +473,4 @@ pub fn read_slices(template: &Arc<dyn ExecutionPlan>, slices: &[OpenSlice]) -> R
         Ok(Transformed::yes(replace_children_if_necessary(node, vec![source_of(&read)?])?))
     })?;
     Ok(filled.data)
-}
-
-/// The output of a location that must be one.
-///
-/// # Errors
-/// If there is no table.
-pub async fn existing(to: &str) -> Result<Output> {
-    let url = location::folder(to)?;
-    let output = Output::open(url).await?;
-    match output.table() {
-        Some(_) => Ok(output),
-        None => exec_err!("there is no output of a run at {to}"),
-    }
 }

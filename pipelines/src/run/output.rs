@@ -84,7 +84,7 @@ impl Output {
     /// # Errors
     /// If something other than a table of asap is there, or a table that a run cannot keep to.
     pub async fn open(url: Url) -> Result<Self> {
-        let beside = beside(&url).await?;
+        let beside = beside(&url)?;
         let table = Log::open(&url).await?;
         let rejects = Log::open(&join(&beside, "rejects/")?).await?;
         match &table {
