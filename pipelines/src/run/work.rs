@@ -358,6 +358,10 @@ impl<'a> Work<'a> {
     /// Commits what is finished.
     async fn commit(&mut self, summary: &mut Summary, observer: &dyn Observer, is_last: bool) -> Result<()> {
         super::is_answered(&self.job.llm)?;
+        if !is_last && self.job.llm.is_in_doubt() {
+            // Before the verdict that may follow, a row's failure is not known to be its own.
+            return Ok(());
+        }
         self.committed_at = Instant::now();
         let finished = self.with_their_shards(summary).await?;
         let (together, alone): (Vec<_>, Vec<_>) =

@@ -210,6 +210,13 @@ impl Llm {
         last.as_ref().and_then(|(_, model)| model.chat.verdict())
     }
 
+    /// Whether the last calls were turned down with the same words: enough of them are a [`Llm::verdict`].
+    pub fn is_in_doubt(&self) -> bool {
+        let last = self.session.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let may_all_fail = last.as_ref().is_some_and(|(settings, _)| settings.anchor_max_error_rate.0 >= 1.0);
+        !may_all_fail && self.session.meter.turned_down().is_some()
+    }
+
     /// The statement that is executed in this context.
     pub fn statement(&self, context: &Arc<TaskContext>) -> Arc<Statement> {
         self.session.statements.of(context)
