@@ -169,10 +169,10 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         }
     }
     summary.interrupted = matches!(ended, Ended::Stopped);
-    let given_back = job.llm.give_back().await.map_err(DataFusionError::from);
+    let settled = job.llm.settle().await.map_err(DataFusionError::from);
     // What fails here fails after the work, and must not hide why that ended.
     let mut tidied = job.output.sweep().await;
-    tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await).and(given_back);
+    tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await).and(settled);
     summary.anchor = job.llm.usage();
     summary.seconds = started.elapsed().as_secs_f64();
     let failure = match ended {

@@ -227,7 +227,10 @@ impl Meter {
                     return Ok(Tried::Later);
                 }
                 let spent = match state.total {
-                    Some(total) => format!("{total:.6} is spent on this output today"),
+                    Some(total) => {
+                        let above = (state.spent - state.taken).max(0.0);
+                        format!("{:.6} is spent on this output today", total + above)
+                    }
                     None => format!("{:.6} is spent", state.spent),
                 };
                 let message =
@@ -268,19 +271,20 @@ impl Meter {
         Ok(())
     }
 
-    /// Gives what was taken from the purse and not spent back to it.
+    /// Makes what was taken from the purse what is spent: gives back the rest, or takes what answers cost above their
+    /// reservations.
     ///
     /// # Errors
     /// If the purse cannot be written.
-    pub async fn give_back(&self) -> Result<(), StoreError> {
+    pub async fn settle(&self) -> Result<(), StoreError> {
         let Some(purse) = self.purse.get() else { return Ok(()) };
         let left = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let left = state.taken - state.spent - state.reserved;
-            state.taken -= left.max(0.0);
+            state.taken -= left;
             left
         };
-        if left > 0.0 { purse.give_back(left).await } else { Ok(()) }
+        if left == 0.0 { Ok(()) } else { purse.settle(left).await }
     }
 }
 

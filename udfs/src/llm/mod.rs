@@ -177,12 +177,12 @@ impl Llm {
         self.session.meter.spend_from(purse);
     }
 
-    /// Gives what was taken from the purse and not spent back to it.
+    /// Makes what was taken from the purse what is spent.
     ///
     /// # Errors
     /// If the purse cannot be written.
-    pub async fn give_back(&self) -> Result<()> {
-        Ok(self.session.meter.give_back().await?)
+    pub async fn settle(&self) -> Result<()> {
+        Ok(self.session.meter.settle().await?)
     }
 
     /// Waits until every request that is under way is answered and its answer kept.
