@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`answers`], [`store`] | each answer is paid once: in memory, by single flight, and beyond the session |
 //! | [`chat`], [`request`] | one question to a language model and its key |
-//! | [`openai`], `response`, `retry`, `secret` | an endpoint over HTTP |
+//! | [`openai`], `response`, `json`, `retry`, `secret` | an endpoint over HTTP |
 //! | [`local`] | a model in a folder |
 //! | `endpoint`, `throttle`, `breaker` | one object an endpoint: when calls may start, when to give it up |
 //! | [`meter`], [`purse`] | what is used, what it may cost |
@@ -22,6 +22,7 @@ mod breaker;
 pub mod chat;
 mod check;
 mod endpoint;
+mod json;
 pub mod local;
 pub mod meter;
 pub mod openai;

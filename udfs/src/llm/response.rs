@@ -8,6 +8,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
 use super::chat::{Answer, CallError, FailureKind};
+use super::json;
 use super::retry::retry_after;
 
 /// The most characters that an error quotes of a response.
@@ -95,7 +96,7 @@ pub fn read(
     if !status.is_success() {
         return Err(response.of_status(status));
     }
-    let completion: Value = serde_json::from_str(body)
+    let completion = json::parse(body)
         .map_err(|error| bad(format!("expected a chat completion, found ({error}): {}", response.quoted(body))))?;
     let error = &completion["error"];
     if !error.is_null() {
@@ -206,7 +207,7 @@ impl Body<'_> {
 
     /// The error; Null if it is not JSON. Gemini wraps it in a list.
     fn json(&self) -> Value {
-        match serde_json::from_str(self.text).unwrap_or_default() {
+        match json::parse(self.text).unwrap_or_default() {
             Value::Array(mut errors) if !errors.is_empty() => errors.swap_remove(0),
             json => json,
         }
@@ -281,6 +282,10 @@ mod tests {
         let without_usage = json!({ "choices": [{ "message": { "content": "hello" } }] });
         let answer = read_ok(&without_usage).unwrap();
         assert_eq!((answer.tokens_in, answer.tokens_out), (10, 2));
+        let of_python =
+            r#"{"choices": [{"message": {"content": "a \ud800"}}], "usage": {"x": NaN, "completion_tokens": 3}}"#;
+        let answer = read(StatusCode::OK, &HeaderMap::new(), &format!("\u{feff}{of_python}"), 4, &|text| text).unwrap();
+        assert_eq!((&*answer.text, answer.tokens_out), ("a \u{fffd}", 3));
     }
 
     #[test]
@@ -377,7 +382,11 @@ mod tests {
             // A pause, and an account whose owner may buy a shorter one.
             (429, error(limited), FailureKind::RateLimited),
             // The endpoint repeats a prompt about billing after its own words.
-            (422, json!({ "detail": [{ "msg": "no", "input": "Our billing API key not valid" }] }), FailureKind::Refused),
+            (
+                422,
+                json!({ "detail": [{ "msg": "no", "input": "Our billing API key not valid" }] }),
+                FailureKind::Refused,
+            ),
         ];
         for (status, body, kind) in cases {
             let status = StatusCode::from_u16(status).unwrap();
