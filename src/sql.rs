@@ -154,7 +154,8 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     telling.end().await;
     // Calls that were sent are paid, so their answers are kept.
     llm.landed().await;
-    let done = done.and_then(|()| llm.unanswered().map_or(Ok(()), |why| Err(Failure::Failed(why))));
+    let verdict = llm.unanswered().or_else(|| llm.verdict());
+    let done = done.and_then(|()| verdict.map_or(Ok(()), |why| Err(Failure::Failed(why))));
     if let Some(calls) = calls(&llm.usage()).filter(|_| !args.quiet) {
         complain(&calls);
     }

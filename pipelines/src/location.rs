@@ -9,6 +9,7 @@ mod http;
 mod machine;
 mod profile;
 mod redact;
+mod retry;
 mod s3;
 mod variables;
 
@@ -24,6 +25,8 @@ use object_store::local::LocalFileSystem;
 use url::{Position, Url};
 
 pub use redact::redact;
+pub(crate) use retry::{Unavailable, failed, retry_timeout};
+pub use retry::{is_unavailable, set_retry_timeout};
 
 /// The URL of a folder (or of a file) as typed: a path of this machine, or `scheme://…`.
 ///
