@@ -215,7 +215,8 @@ fn lost_rows_are_not_taken_for_filtered_ones() {
         let remove = json!({ "path": live(table)[0], "deletionTimestamp": 1, "dataChange": true });
         commit(table, json!({ "remove": remove }));
     };
-    let losses: [(&dyn Fn(&Place), u64); 3] = [
+    type Lose<'a> = &'a dyn Fn(&Place);
+    let losses: [(Lose, u64); 3] = [
         (&delete, 1),
         (&|place| remove(&place.path("out")), 5),
         (&|place| remove(&place.path("out").join(REJECTS)), 1),
