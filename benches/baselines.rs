@@ -58,7 +58,8 @@ fn score(folder: &Path, rows: &[Row], is_attribution: bool, dtype: Dtype) -> (f6
     let loaded = Arc::new(LoadedModel::load(&model, Computed::Cpu(dtype), &tokenizer, &memory).unwrap());
     let scorer = Scorer::new(&model, Some("{question}\n"), tokenizer, loaded, &memory).unwrap();
     let readings = rows.iter().map(|Row { question, steps, answer }| {
-        let chain = QuestionAndSteps { question, steps: steps.iter().map(String::as_str).collect() };
+        let chain =
+            QuestionAndSteps { question: question.as_str().into(), steps: steps.iter().map(String::as_str).collect() };
         match is_attribution {
             true => Reading::Answer { chain, answer, left: Left::AllButOne, over: Over::Answer },
             false => Reading::Chain(chain),

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::typo;
+
 /// Each pipeline's name and SQL.
 const PIPELINES: &[(&str, &str)] = &[
     ("asap", include_str!("../pipelines/sql/asap.sql")),
@@ -47,7 +49,10 @@ pub fn pipeline(named: &str) -> Result<String, String> {
         let brought = names().join(", ");
         match Path::new(named).exists() {
             true => format!("cannot read the pipeline {named}: {error}"),
-            false => format!("there is no file {named}, and asap brings no pipeline of that name: it brings {brought}"),
+            false => {
+                let hint = typo::hint(named, names());
+                format!("there is no file {named}, and no pipeline of that name{hint}; asap includes {brought}")
+            }
         }
     })
 }

@@ -6,13 +6,14 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
 use crate::output::{Log, complain, complain_as_json};
 use crate::signals::unless_interrupted;
-use crate::{cache, feed, generate, inspect, lake, model, run, sample, schedule, sql, train};
+use crate::{cache, feed, generate, inspect, lake, model, run, sample, schedule, sql, train, typo};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -20,7 +21,6 @@ use crate::{cache, feed, generate, inspect, lake, model, run, sample, schedule, 
     name = "asap",
     version,
     propagate_version = true,
-    disable_help_subcommand = true,
     after_help = "\
 Examples:
   asap inspect data/sample
@@ -80,7 +80,10 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Help and version are answers, not failures; if nobody reads them that is no failure either.
             let code = if error.use_stderr() { 2 } else { 0 };
-            let _ = error.print();
+            match unknown_command(&error) {
+                Some(message) => complain(&message),
+                None => drop(error.print()),
+            }
             return ExitCode::from(code);
         }
     };
@@ -99,11 +102,41 @@ pub fn main() -> ExitCode {
         Command::Cache(args) => block_on(cache::run(args)),
         Command::Sample(args) => block_on(sample::run(args)),
         Command::Schedule(args) => block_on(schedule::run(args)),
-        Command::Feed(args) => block_on(unless_interrupted(feed::run(args))),
+        Command::Feed(args) => refuse_terminal().and_then(|()| block_on(unless_interrupted(feed::run(args)))),
         Command::Train(args) => block_on(train::run(args)),
         Command::Generate(args) => block_on(unless_interrupted(generate::run(args))),
     };
     finish(result)
+}
+
+/// What is said of a command that asap does not have.
+fn unknown_command(error: &clap::Error) -> Option<String> {
+    let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) =
+        (error.kind(), error.get(ContextKind::InvalidSubcommand))
+    else {
+        return None;
+    };
+    let mut command = Cli::command();
+    let mut path = vec!["asap".to_string()];
+    for argument in std::env::args().skip(1) {
+        let Some(below) = command.find_subcommand(&argument).cloned() else { continue };
+        command = below;
+        path.push(argument);
+    }
+    let path = path.join(" ");
+    let known = command.get_subcommands().map(|command| command.get_name());
+    Some(format!("error: there is no command {path} {typed}{}; {path} --help lists them", typo::hint(typed, known)))
+}
+
+/// The steps of asap feed are for a program: on a terminal they would be noise.
+fn refuse_terminal() -> Result<(), Failure> {
+    match std::io::stdout().is_terminal() {
+        true => Err(Failure::Usage(
+            "asap feed writes batches in Arrow's format, found a terminal: write them to a file (> steps.arrow) or to a program"
+                .to_string(),
+        )),
+        false => Ok(()),
+    }
 }
 
 /// Tells events on standard error.

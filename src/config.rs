@@ -3,6 +3,7 @@
 use std::env::VarError;
 use std::path::{Path, PathBuf};
 
+use asap_pipelines::location::set_retry_timeout;
 use asap_udfs::Settings;
 use clap::Args;
 use datafusion::common::config::ExtensionOptions;
@@ -57,6 +58,7 @@ pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
         set(&mut settings, key.trim(), value, "--set")?;
     }
     refuse_typos(&settings)?;
+    set_retry_timeout(settings.store_retry_timeout.duration());
     Ok(settings)
 }
 

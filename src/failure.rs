@@ -2,6 +2,7 @@
 
 use asap_generator::SampleError;
 use asap_lm::LmError;
+use asap_pipelines::location::is_unavailable;
 use asap_pipelines::log::OutcomeUnknown;
 use asap_pipelines::run::{Interrupted, OtherSnapshot, Superseded, TooManyRejects};
 use datafusion::error::DataFusionError;
@@ -19,7 +20,7 @@ pub enum Failure {
     TooManyRejects(String),
     /// Another run did it first: exit code 4.
     OtherRun(String),
-    /// The same command later goes on: exit code 75.
+    /// The same command may succeed later: exit code 75.
     TryLater(String),
     /// Whoever read our output has seen enough: exit code 0.
     ReaderGone,
@@ -31,6 +32,9 @@ impl From<DataFusionError> for Failure {
             return Failure::ReaderGone;
         }
         let message = error_line(&error);
+        if is_unavailable(&error) {
+            return Failure::TryLater(format!("{message}. The store is unavailable; run the same command again later"));
+        }
         match error.find_root() {
             DataFusionError::Configuration(_) => Failure::Usage(message),
             DataFusionError::External(cause)

@@ -9,7 +9,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, count, print_as};
+use crate::output::{SummaryFormat, complain, count, failed_files, print_as};
 use crate::progress::Opening;
 
 /// Characters of a text that are shown.
@@ -67,7 +67,7 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     print_as(args.format, &found, || table(&shown, &found.schemas))?;
     match found.failures.as_slice() {
         [] => Ok(()),
-        failures => Err(Failure::Failed(format!("not recognised:\n  {}", failures.join("\n  ")))),
+        _ => Err(Failure::Failed(format!("not recognised:\n  {}", failed_files(&corpus.failures)))),
     }
 }
 
@@ -81,15 +81,17 @@ fn table(location: &str, schemas: &[Inspected]) -> String {
         };
         lines.push(format!("{files}: {} rows, read as {}", count(schema.rows), schema.shape));
         let columns: Vec<String> = schema.columns.iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
-        for (what, told) in [
-            ("question", &schema.question),
-            ("chain", &schema.cot),
-            ("answer", &schema.answer),
-            ("columns", &columns.join(", ")),
-            ("to change", &format!("--columns '{}'", schema.mapping)),
-        ] {
-            lines.push(format!("  {what:<9}  {told}"));
-        }
+        let change = format!("--columns '{}'", schema.mapping);
+        let told = [
+            ("question", Some(schema.question.as_str())),
+            ("chain", Some(schema.cot.as_str())),
+            ("answer", Some(schema.answer.as_str())),
+            ("system", schema.system.as_deref()),
+            ("columns", Some(columns.join(", ").as_str())),
+            ("to change", Some(change.as_str())),
+        ]
+        .map(|(what, told)| told.map(|told| format!("  {what:<9}  {told}")));
+        lines.extend(told.into_iter().flatten());
         if let Some(flag) = &schema.flag {
             lines.push(format!("  rejected   rows whose {flag} is false or 0"));
         }
@@ -102,6 +104,9 @@ fn show_row(lines: &mut Vec<String>, row: &InspectedRow) {
     lines.push(format!("  row {} of {}", row.row, row.file));
     for (what, text) in [("question", &row.question), ("chain", &row.cot), ("answer", &row.answer)] {
         lines.push(format!("    {what:<8}  {}", shortened(text.as_deref())));
+    }
+    if let Some(system) = &row.system {
+        lines.push(format!("    system    {}", shortened(Some(system))));
     }
     if let (Some(status), Some(error)) = (&row.status, &row.error) {
         lines.push(format!("    rejected  {status}: {error}"));

@@ -8,6 +8,7 @@
 //! | [`failure`] | why a command ended, and its exit code |
 //! | [`output`], [`progress`] | what people and machines read |
 //! | [`signals`] | being asked to stop |
+//! | [`typo`] | known names near a typed one |
 
 pub mod builtin;
 pub mod cache;
@@ -28,3 +29,4 @@ pub mod schedule;
 pub mod signals;
 pub mod sql;
 pub mod train;
+pub mod typo;

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, count, print_as};
+use crate::output::{SummaryFormat, complain, count, print_as, rough};
 
 /// Tokens of the chains that are scored, where no corpus says how long its own are.
 const CHAIN_TOKENS: usize = 4096;
@@ -93,7 +93,7 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     let config = ModelConfig::load(&folder).map_err(wrong)?;
     config.notes.iter().for_each(|note| complain(&format!("note: {note}")));
     let prompt = PromptTemplate::load(&folder, settings.scorer_prompt.as_deref())
-        .and_then(|prompt| prompt.render(QUESTION))
+        .and_then(|prompt| prompt.render(QUESTION.into()))
         .map_err(wrong)?;
     let computed_as = format!("{:?} on {:?}", settings.scorer_dtype, settings.scorer_device).to_lowercase();
     let corpus = match &args.from {
@@ -215,7 +215,7 @@ impl Clock {
 async fn score(scorer: &Scorer, steps: usize, seed: &mut u64) -> asap_lm::Result<Option<usize>> {
     let chain: Vec<String> = (0..steps).map(|_| step(seed)).collect();
     let steps = chain.iter().map(String::as_str).collect();
-    let reading = Reading::Chain(QuestionAndSteps { question: QUESTION, steps });
+    let reading = Reading::Chain(QuestionAndSteps { question: QUESTION.into(), steps });
     let prepared = scorer.prepare(&[reading], Wanted::FirstTokens)?;
     let (asked, tokens) = (prepared.calls(), prepared.tokens());
     scorer.score(prepared).await?;
@@ -237,7 +237,6 @@ fn table(found: &Described) -> String {
         ..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
         _ => format!("{:.1} GB", bytes as f64 / 1e9),
     };
-    let time = Duration::from_secs(found.corpus_seconds.ceil() as u64);
     let mut lines = vec![
         found.folder.clone(),
         format!("family      {}, {} layers of {}", found.family, found.layers, count(found.hidden_size as u64)),
@@ -251,7 +250,7 @@ fn table(found: &Described) -> String {
             found.computed_as,
             count(found.row_tokens as u64)
         ),
-        format!("corpus      {} tokens take {}", count(found.corpus_tokens), humantime::format_duration(time)),
+        format!("corpus      {} tokens take {}", count(found.corpus_tokens), rough(found.corpus_seconds.ceil() as u64)),
         format!("prompt      what stands before the chain that answers '{QUESTION}':"),
     ];
     lines.extend(found.prompt.lines().map(|line| format!("  | {line}")));

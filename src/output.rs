@@ -2,13 +2,21 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use asap_pipelines::corpus::FileFailure;
 use asap_pipelines::location::redact;
+use asap_pipelines::run::plan::CORPUS;
 use asap_udfs::llm::Usage;
 use clap::ValueEnum;
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
+use datafusion::sql::sqlparser::parser::ParserError;
+use indicatif::ProgressBar;
 use serde::Serialize;
+
+use crate::typo;
 
 /// Writes lines to standard output.
 ///
@@ -51,7 +59,7 @@ pub fn complain_as_json() {
 pub fn complain(text: &str) {
     let text = redact(text);
     if !AS_JSON.load(Ordering::Relaxed) {
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        above_the_bar(|| drop(writeln!(io::stderr().lock(), "{text}")));
         return;
     }
     let (level, message) = match text.split_once(": ") {
@@ -61,7 +69,24 @@ pub fn complain(text: &str) {
     };
     let timestamp = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
     let line = serde_json::json!({ "timestamp": timestamp, "level": level, "message": message });
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    above_the_bar(|| drop(writeln!(io::stderr().lock(), "{line}")));
+}
+
+/// The bar that a terminal shows.
+static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// From now on lines on standard error stand above this bar.
+pub fn show_below(bar: &ProgressBar) {
+    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+}
+
+/// Writes a line. A bar is taken off the terminal meanwhile: else it would draw over the line.
+fn above_the_bar<T>(write: impl FnOnce() -> T) -> T {
+    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match bar.filter(|bar| !bar.is_finished()) {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
 }
 
 /// Standard error as logs are written to it: as [`complain`], event by event.
@@ -69,7 +94,8 @@ pub struct Log;
 
 impl Write for Log {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        io::stderr().lock().write_all(redact(&String::from_utf8_lossy(event)).as_bytes())?;
+        let text = redact(&String::from_utf8_lossy(event));
+        above_the_bar(|| io::stderr().lock().write_all(text.as_bytes()))?;
         Ok(event.len())
     }
 
@@ -97,6 +123,16 @@ pub fn count(number: u64) -> String {
         grouped.push(digit);
     }
     grouped
+}
+
+/// A time in its two largest units.
+pub fn rough(seconds: u64) -> String {
+    let unit = match seconds {
+        0..3_600 => 1,
+        3_600..86_400 => 60,
+        _ => 3_600,
+    };
+    humantime::format_duration(Duration::from_secs(seconds / unit * unit)).to_string()
 }
 
 /// So many of a thing whose plural takes an s.
@@ -133,10 +169,15 @@ fn message(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => message(inner),
         DataFusionError::Shared(inner) => message(inner),
-        DataFusionError::Plan(message) if message.contains("datafusion.public.corpus' not found") => {
-            "there is no table corpus: say with --from where it lies".to_string()
-        }
-        DataFusionError::Plan(message) => argument_error(message).unwrap_or(message).to_string(),
+        DataFusionError::Plan(message) => match missing_table(message) {
+            Some(CORPUS) => "there is no table corpus: say with --from where it lies".to_string(),
+            Some(table) => no_table(table, [CORPUS]),
+            None => with_near_hint(argument_error(message).unwrap_or(message)).to_string(),
+        },
+        DataFusionError::SQL(error, _) => match error.as_ref() {
+            ParserError::ParserError(said) | ParserError::TokenizerError(said) => format!("SQL: {said}"),
+            ParserError::RecursionLimitExceeded => "SQL: the statement is nested too deep".to_string(),
+        },
         DataFusionError::Configuration(message)
         | DataFusionError::Execution(message)
         | DataFusionError::NotImplemented(message) => message.clone(),
@@ -156,6 +197,47 @@ fn message(error: &DataFusionError) -> String {
             other => other.to_string(),
         },
         other => other.strip_backtrace(),
+    }
+}
+
+/// Files that failed, each in a line; those of the same columns in one.
+pub fn failed_files(failures: &[FileFailure]) -> String {
+    let mut reasons: Vec<(&FileFailure, Vec<&str>)> = Vec::new();
+    for failure in failures {
+        match reasons.iter_mut().find(|(first, _)| first.error == failure.error) {
+            Some((_, others)) => others.push(&failure.file),
+            None => reasons.push((failure, vec![])),
+        }
+    }
+    let line = |(first, others): (&FileFailure, Vec<&str>)| match others.as_slice() {
+        [] => first.to_string(),
+        others => format!("{first}\n  the same holds for {}", others.join(", ")),
+    };
+    reasons.into_iter().map(line).collect::<Vec<_>>().join("\n  ")
+}
+
+/// The table that a planner did not find: a name, or the path of a file or folder in quotes.
+pub fn missing_table(message: &str) -> Option<&str> {
+    message.strip_prefix("table 'datafusion.public.")?.strip_suffix("' not found")
+}
+
+/// What is said of a table that is not there; `known` are those that are.
+pub fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    if table.contains(['/', '.']) {
+        return format!("there is no table, file or folder '{table}' with rows in it");
+    }
+    format!("there is no table {table}{}", typo::hint(table, known))
+}
+
+/// A message without the engine's guess at the function that was meant, where the two names have little in common.
+fn with_near_hint(message: &str) -> &str {
+    let names = || {
+        let (typed, meant) = message.strip_prefix("Invalid function '")?.split_once("'.\nDid you mean '")?;
+        Some((typed, meant.split_once('\'')?.0))
+    };
+    match names() {
+        Some((typed, meant)) if typo::nearest(typed, [meant]).is_none() => message.lines().next().unwrap_or(message),
+        _ => message,
     }
 }
 

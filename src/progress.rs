@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use asap_pipelines::location;
 use asap_pipelines::run::{Observer, Summary};
 use asap_udfs::llm::Usage;
+use console::Term;
 use indicatif::ProgressFinish::AndClear;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use tokio::task::JoinHandle;
 
-use crate::output::{complain, count};
+use crate::output::{complain, count, rough, show_below};
 
 /// How often a line is written where no terminal shows the bar.
 const LINES: Duration = Duration::from_secs(30);
@@ -41,6 +42,7 @@ impl Opening {
             spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             spinner.set_message(format!("opening {shown}"));
             spinner.enable_steady_tick(Duration::from_millis(200));
+            show_below(&spinner);
             return std::future::pending().await;
         }
         loop {
@@ -76,46 +78,69 @@ struct Reached {
     all_slices: AtomicU64,
     written_slices: AtomicU64,
     usage: Mutex<Usage>,
+    /// Tokens that models had read when work began.
+    read_before: AtomicU64,
 }
 
 impl Reached {
-    /// All of it in a line, after `elapsed`.
-    fn line(&self, elapsed: Duration) -> String {
+    /// Tokens that models have read since work began.
+    fn scored(&self) -> u64 {
+        asap_lm::tokens_read().saturating_sub(self.read_before.load(Ordering::Relaxed))
+    }
+
+    /// As much of it in a line as `width` has place for, after `elapsed`: what matters least goes first.
+    fn line(&self, elapsed: Duration, scored: u64, width: usize) -> String {
+        let mut parts = self.parts(elapsed, scored);
+        let length = |parts: &[(u8, String)]| parts.iter().map(|(_, part)| part.chars().count() + 2).sum::<usize>();
+        while parts.len() > 1 && length(&parts) > width + 2 {
+            let least = parts.iter().enumerate().max_by_key(|(_, (rank, _))| *rank).map_or(0, |(place, _)| place);
+            parts.remove(least);
+        }
+        let line = parts.into_iter().map(|(_, part)| part).collect::<Vec<_>>().join(", ");
+        line.chars().take(width).collect()
+    }
+
+    /// What is known, each with its rank: 0 matters most.
+    fn parts(&self, elapsed: Duration, scored: u64) -> Vec<(u8, String)> {
         let (rows, all) = (self.rows.load(Ordering::Relaxed), self.all_rows.load(Ordering::Relaxed));
         let seconds = elapsed.as_secs_f64().max(0.001);
-        let rate = self.tokens.load(Ordering::Relaxed) as f64 / seconds;
-        let mut line = match all {
+        let per_second = |tokens: u64| count((tokens as f64 / seconds) as u64);
+        let mut parts = vec![match all {
             // What is read does not say how much it is.
-            0 => format!("{} rows", count(rows)),
-            _ => format!("{} of {} rows", count(rows), count(all)),
-        };
+            0 => (0, format!("{} rows", count(rows))),
+            _ => (0, format!("{} of {} rows", count(rows), count(all))),
+        }];
         let all_slices = self.all_slices.load(Ordering::Relaxed);
         if all_slices > 1 {
-            line += &format!(", {} of {all_slices} slices", self.written_slices.load(Ordering::Relaxed));
+            parts.push((5, format!("{} of {all_slices} slices", self.written_slices.load(Ordering::Relaxed))));
         }
-        if self.all_slices.load(Ordering::Relaxed) > 0 {
-            line += &format!(", {} tokens/s", count(rate as u64));
+        // The tokens of rows are known when these are done; those that a model reads, at once.
+        if scored > 0 {
+            parts.push((2, format!("{} tokens scored", count(scored))));
+            parts.push((3, format!("{} tokens/s", per_second(scored))));
+        } else if all_slices > 0 {
+            parts.push((3, format!("{} tokens/s", per_second(self.tokens.load(Ordering::Relaxed)))));
         }
         let usage = *self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         if usage.calls > 0 {
-            line += &format!(", {} calls, {} failed", count(usage.calls), count(usage.failed));
+            parts.push((4, format!("{} calls, {} failed", count(usage.calls), count(usage.failed))));
         }
         if usage.cost > 0.0 {
-            line += &format!(", cost {:.4}", usage.cost);
+            parts.push((4, format!("cost {:.4}", usage.cost)));
         }
-        // Before a row is done nobody knows, nor what follows the last one.
+        // Before a row is done no one knows, nor what follows the last one.
         if rows > 0 && rows < all {
             let left = seconds / rows as f64 * all.saturating_sub(rows) as f64;
-            line += &format!(", {} left", humantime::format_duration(Duration::from_secs(left.ceil() as u64)));
+            parts.push((1, format!("{} left", rough(left.ceil() as u64))));
         }
-        line
+        parts
     }
 }
 
 impl Bar {
-    /// What it says after `elapsed`.
-    pub fn line(&self, elapsed: Duration) -> String {
-        self.reached.line(elapsed)
+    /// What it says after `elapsed` in which a model has read `scored` tokens, in a line of at most `width` characters.
+    pub fn line(&self, elapsed: Duration, scored: u64, width: usize) -> String {
+        self.reached.line(elapsed, scored, width)
     }
 
     /// A bar that appears when work begins, unless `is_quiet`. `verb` says what is being done.
@@ -129,6 +154,7 @@ impl Bar {
             all_slices: AtomicU64::new(0),
             written_slices: AtomicU64::new(0),
             usage: Mutex::default(),
+            read_before: AtomicU64::new(0),
         };
         let opening = Mutex::default();
         Self { is_quiet, reached: Arc::new(reached), bar: OnceLock::new(), lines: OnceLock::new(), opening }
@@ -155,12 +181,14 @@ impl Bar {
 
     fn style(&self) -> ProgressStyle {
         let reached = Arc::clone(&self.reached);
-        let style = ProgressStyle::with_template("{msg} {bar:30} {reached}");
+        // The bar has what the line leaves of the terminal.
+        let style = ProgressStyle::with_template("{msg} {wide_bar} {reached}");
         style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key(
             "reached",
             move |state: &ProgressState, line: &mut dyn std::fmt::Write| {
                 // A line that cannot be formatted is not drawn; there is nobody to tell.
-                let _ = write!(line, "{}", reached.line(state.elapsed()));
+                let width = usize::from(Term::stderr().size().1).saturating_sub(reached.verb.len() + 3);
+                let _ = write!(line, "{}", reached.line(state.elapsed(), reached.scored(), width));
             },
         )
     }
@@ -170,6 +198,7 @@ impl Bar {
         bar.set_style(self.style());
         bar.set_message(self.reached.verb);
         bar.enable_steady_tick(Duration::from_millis(200));
+        show_below(&bar);
         // Work begins once.
         drop(self.bar.set(bar));
     }
@@ -180,7 +209,8 @@ impl Bar {
         let lines = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(LINES).await;
-                complain(&format!("{}: {}", reached.verb, reached.line(begun.elapsed())));
+                let line = reached.line(begun.elapsed(), reached.scored(), usize::MAX - 2);
+                complain(&format!("{}: {line}", reached.verb));
             }
         });
         if let Err(lines) = self.lines.set(lines) {
@@ -198,6 +228,7 @@ impl Drop for Bar {
 impl Observer for Bar {
     fn begin(&self, rows: u64, slices: u64) {
         self.opened();
+        self.reached.read_before.store(asap_lm::tokens_read(), Ordering::Relaxed);
         self.reached.all_rows.store(rows, Ordering::Relaxed);
         self.reached.all_slices.store(slices, Ordering::Relaxed);
         match std::io::stderr().is_terminal() {

@@ -1,5 +1,7 @@
 //! `asap sql`: datafusion-cli with the functions of asap, its table `corpus` and Delta tables.
 
+mod json;
+mod nested;
 mod prompt;
 mod tables;
 mod watch;
@@ -9,6 +11,7 @@ use std::io::{IsTerminal, Read};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
 use asap_pipelines::location;
@@ -18,7 +21,7 @@ use asap_udfs::llm::Llm;
 use async_trait::async_trait;
 use clap::Args;
 use datafusion::arrow::error::ArrowError;
-use datafusion::common::{exec_datafusion_err, plan_err};
+use datafusion::common::{exec_datafusion_err, plan_datafusion_err, plan_err};
 use datafusion::dataframe::DataFrame;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SessionState, TaskContext};
@@ -38,9 +41,10 @@ use url::Url;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{calls, complain};
+use crate::output::{calls, complain, missing_table, no_table};
 use crate::progress::Opening;
 use crate::signals::{Stop, unless_interrupted};
+use crate::typo;
 use prompt::Prompt;
 use tables::is_remote;
 use watch::Watch;
@@ -52,7 +56,8 @@ Examples:
   asap sql -c \"SELECT cot_steps(E'one\\n\\ntwo')\"
   asap sql --from data/sample -c \"SELECT id, cot_tokens(cot) FROM corpus LIMIT 5\"
   asap sql -c \"SELECT count(*) FROM 'data/sample/openr1-math.parquet'\" --format json -q
-  asap sql -c \"CREATE EXTERNAL TABLE pruned STORED AS DELTATABLE LOCATION 'out/pruned'\" -c \"SELECT * FROM pruned\"")]
+  asap sql -c \"SELECT id, original_tokens, pruned_tokens FROM 'out/pruned'\"
+  asap sql -c \"SELECT status, count(*) FROM 'out/pruned/.asap/rejects' GROUP BY status\"")]
 pub struct SqlArgs {
     /// Define the table corpus: a folder, file or pattern of Parquet or JSON lines (asap inspect says how they are read)
     #[arg(long, value_name = "LOC")]
@@ -102,13 +107,13 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         context.register_table(CORPUS, Arc::new(opened.view(&context.state())?))?;
         corpus = Some(opened);
     }
-    let session = Session { context, corpus };
+    let session = Session { context, corpus, is_csv: AtomicBool::new(false) };
 
     let mut commands = Vec::new();
     for path in &args.files {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::Usage(format!("cannot read {}: {error}", path.display())))?;
-        commands.push(text);
+        commands.push(without_mark(text));
     }
     commands.extend(args.commands);
 
@@ -129,7 +134,7 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     if commands.is_empty() {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text)?;
-        commands.push(text);
+        commands.push(without_mark(text));
     }
     if let Some(command) =
         commands.iter().flat_map(|text| text.lines()).find(|line| line.trim_start().starts_with('\\'))
@@ -149,32 +154,53 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     telling.end().await;
     // Calls that were sent are paid, so their answers are kept.
     llm.landed().await;
-    let done = done.and_then(|()| llm.unanswered().map_or(Ok(()), |why| Err(Failure::Failed(why))));
+    let verdict = llm.unanswered().or_else(|| llm.verdict());
+    let done = done.and_then(|()| verdict.map_or(Ok(()), |why| Err(Failure::Failed(why))));
     if let Some(calls) = calls(&llm.usage()).filter(|_| !args.quiet) {
         complain(&calls);
     }
     done
 }
 
+/// Text without the byte order mark that some editors put before it.
+fn without_mark(text: String) -> String {
+    text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_string)
+}
+
 async fn execute(session: &Session, commands: Vec<String>, print: &PrintOptions) -> Result<()> {
+    session.is_csv.store(matches!(print.format, PrintFormat::Csv | PrintFormat::Tsv), Ordering::Relaxed);
     for command in commands {
         session.check_stores(&command)?;
         // Some damage to a file makes its reader panic.
-        let work = AssertUnwindSafe(exec::exec_from_commands(session, vec![command], print)).catch_unwind();
+        let run = async {
+            match print.format {
+                PrintFormat::Json | PrintFormat::NdJson => json::run(session, &command, print).await,
+                _ => exec::exec_from_commands(session, vec![command.clone()], print).await,
+            }
+        };
+        let work = AssertUnwindSafe(run).catch_unwind();
         let failed = match work.await {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error,
             Err(_) => exec_datafusion_err!("the query stopped by a panic, which is told above"),
         };
-        return Err(session.with_file(failed).await);
+        return Err(session.with_file(session.with_tables(failed)).await);
     }
     Ok(())
+}
+
+/// Whether a statement returns rows, so that these can be listed.
+fn is_query(sql: &str) -> bool {
+    let first = sql.trim_start_matches('(').split_whitespace().next().unwrap_or_default().to_uppercase();
+    ["SELECT", "WITH", "VALUES", "TABLE", "FROM", "SHOW", "DESCRIBE"].contains(&first.as_str())
 }
 
 /// The session as datafusion-cli sees it. Object stores stay the session's own: they know our credentials.
 struct Session {
     context: SessionContext,
     corpus: Option<Corpus>,
+    /// Whether rows are printed in a format that has no nested values.
+    is_csv: AtomicBool,
 }
 
 impl Session {
@@ -193,6 +219,25 @@ impl Session {
             _ => None,
         };
         damaged.map_or(error, DataFusionError::from)
+    }
+
+    /// A failure that a table is not there, with the name of the one that may be meant.
+    fn with_tables(&self, error: DataFusionError) -> DataFusionError {
+        let message = error.strip_backtrace();
+        let Some(table) = message.strip_prefix("Error during planning: ").and_then(missing_table) else { return error };
+        let known = self.table_names();
+        match known.is_empty() && typo::nearest(table, [CORPUS]).is_some() {
+            true => error,
+            false => plan_datafusion_err!("{}", no_table(table, known.iter().map(String::as_str))),
+        }
+    }
+
+    /// The tables that statements can name.
+    fn table_names(&self) -> Vec<String> {
+        let state = self.context.state();
+        let catalogs = state.catalog_list().catalog_names().into_iter();
+        let schemas = catalogs.filter_map(|name| state.catalog_list().catalog(&name)?.schema("public"));
+        schemas.flat_map(|schema| schema.table_names()).collect()
     }
 
     fn store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
@@ -265,13 +310,20 @@ impl CliSessionContext for Session {
                     *named = checked(named, &create.options)?;
                 }
             }
-            LogicalPlan::Copy(copy) => copy.output_url = checked(&copy.output_url, &copy.options)?,
+            LogicalPlan::Copy(copy) => {
+                copy.output_url = checked(&copy.output_url, &copy.options)?;
+                if copy.file_type.get_ext() == "csv" {
+                    let rows = DataFrame::new(self.context.state(), copy.input.as_ref().clone());
+                    copy.input = Arc::new(nested::as_json(rows)?.into_unoptimized_plan());
+                }
+            }
             _ => {}
         }
-        self.context.execute_logical_plan(plan).await.map_err(|error| match error {
+        let rows = self.context.execute_logical_plan(plan).await.map_err(|error| match error {
             // Where it sees one of these, datafusion-cli asks AWS for the region of the bucket and starts again.
             DataFusionError::ObjectStore(_) => error.context("the object store failed"),
             error => error,
-        })
+        })?;
+        if self.is_csv.load(Ordering::Relaxed) { nested::as_json(rows) } else { Ok(rows) }
     }
 }

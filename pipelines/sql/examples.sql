@@ -8,4 +8,4 @@ SELECT
     example['labels'] AS labels,
     CASE WHEN example IS NULL THEN coalesce(status, 'too_long') END AS status,
     CASE WHEN example IS NULL THEN coalesce(error, 'more than 16,384 tokens, or none by the chat template') END AS error
-FROM (SELECT *, cot_example(question, cot, answer, 16384) AS example FROM corpus)
+FROM (SELECT *, cot_example(cot_prompt(question, system), cot, answer, 16384) AS example FROM corpus)

@@ -2,7 +2,9 @@
 -- for its row from a seed, 42, question and chain, and the prompt says the share, so that a model learns to answer at any. The
 -- budget does not matter here. TokenSkip trains on right answers and chains of at most 500 tokens: choose them before.
 SELECT * EXCEPT (input, output)
-    REPLACE (cot_prompt(input) AS prompt, output AS completion, array_concat(cot_prompt(input), output) AS messages)
+    REPLACE (
+        cot_prompt(input, system) AS prompt, output AS completion, array_concat(cot_prompt(input, system), output) AS messages
+    )
 FROM pruned((
     WITH hashed AS (SELECT *, md5(concat('42', question, cot)) AS hash FROM corpus),
     drawn AS (

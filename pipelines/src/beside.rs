@@ -1,31 +1,17 @@
-//! The folder of what asap keeps beside a table: its rejects, paid answers, and what it remembers of files.
+//! The folder of what asap keeps next to a table: its rejects, paid answers, staged receipts, and what it remembers of files.
 
 use datafusion::common::{Result, exec_datafusion_err};
-use futures::TryStreamExt;
-use object_store::ObjectStore;
-use object_store::path::Path;
 use url::Url;
 
-use crate::location;
-use crate::log::store_of;
+/// Its name hides it from Delta's readers, from Delta's vacuum and from patterns of files.
+pub const FOLDER: &str = ".asap";
 
-/// Its name hides it from Delta's readers, from Delta's vacuum and from patterns of files; tables that were made under the
-/// second name, which patterns find, keep that.
-pub const FOLDERS: [&str; 2] = [".asap", "_asap"];
-
-/// The folder beside the table at a URL.
+/// The folder next to the table at a URL.
 ///
 /// # Errors
-/// If the store cannot be read.
-pub async fn beside(table: &Url) -> Result<Url> {
-    let [name, older] = FOLDERS;
-    let store = store_of(table)?;
-    let mut found = store.list(Some(&Path::from(older)));
-    match found.try_next().await {
-        Ok(Some(_)) => join(table, &format!("{older}/")),
-        Ok(None) | Err(object_store::Error::NotFound { .. }) => join(table, &format!("{name}/")),
-        Err(error) => Err(exec_datafusion_err!("cannot read {}: {error}", location::display(table))),
-    }
+/// If that is no URL.
+pub fn beside(table: &Url) -> Result<Url> {
+    join(table, &format!("{FOLDER}/"))
 }
 
 /// A folder in a folder; both end in a slash.

@@ -15,6 +15,7 @@
 //! | [`run`] | a pipeline over a corpus, committed to a table |
 //! | [`session`] | a session with the functions, settings and rules of asap |
 //! | `stopping` | how the slices under way end when a run is asked to stop |
+//! | [`system_prompts`] | the system prompt in what the scoring model reads |
 
 pub mod beside;
 pub mod corpus;
@@ -29,3 +30,4 @@ pub mod pruned;
 pub mod run;
 pub mod session;
 mod stopping;
+pub mod system_prompts;

@@ -9,6 +9,7 @@ mod http;
 mod machine;
 mod profile;
 mod redact;
+mod retry;
 mod s3;
 mod variables;
 
@@ -24,6 +25,8 @@ use object_store::local::LocalFileSystem;
 use url::{Position, Url};
 
 pub use redact::redact;
+pub(crate) use retry::{Unavailable, failed, retry_timeout};
+pub use retry::{is_unavailable, set_retry_timeout};
 
 /// The URL of a folder (or of a file) as typed: a path of this machine, or `scheme://…`.
 ///
@@ -70,6 +73,10 @@ pub fn folder(text: &str) -> Result<Url> {
              choose another output",
             display(&url)
         );
+    }
+    let file = local_path(&url).and_then(|path| path.ancestors().find(|path| path.is_file()).map(Path::to_path_buf));
+    if let Some(Ok(file)) = file.map(Url::from_file_path) {
+        return config_err!("expected a folder, found the file {}: choose another location", display(&file));
     }
     if !url.path().ends_with('/') {
         url.set_path(&format!("{}/", url.path()));

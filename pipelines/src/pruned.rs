@@ -9,7 +9,8 @@
 //!       the query
 //! ```
 //!
-//! It is planned as ordinary projections over the query, so that what is asked of a pipeline holds for it too.
+//! It is planned as ordinary projections over the query, so that what is asked of a pipeline holds for it too. A row's system
+//! prompt is part of `prompt` and `messages`, and of what the scoring model reads before the chain.
 
 use std::collections::HashSet;
 
@@ -26,9 +27,12 @@ use asap_udfs::plan::{Asked, asked};
 
 use crate::corpus::CorpusFunction;
 use crate::run::plan::CORPUS;
+use crate::system_prompts::{QUESTION, SYSTEM, with_system_prompts};
 
 /// The columns of `corpus` that it reads; the query may compute any of them anew.
-const READ: [&str; 7] = ["source", "id", "question", "cot", "answer", "status", "error"];
+const READ: [&str; 8] = ["source", "id", QUESTION, "cot", "answer", SYSTEM, "status", "error"];
+/// What the trained model will be asked, in SQL.
+const PROMPT: &str = "cot_prompt(question, system)";
 /// The columns by which a query says which steps it keeps.
 const OF_STEPS: [&str; 4] = ["kept", "direct", "coarse", "surprisal"];
 /// The columns by which a query gives the chain as a text.
@@ -59,6 +63,9 @@ impl RelationPlanner for Pruned {
                 let (query, stage) = arguments(&args.args)?;
                 let query = TableFactor::Derived { lateral: false, subquery: query, alias: None, sample: None };
                 let query = context.plan(query)?;
+                let prompt = context.context_provider().get_function_meta("cot_prompt");
+                let prompt = prompt.ok_or_else(|| plan_datafusion_err!("the session has no function cot_prompt"))?;
+                let query = with_system_prompts(query, &prompt)?;
                 let plan = plan(query, stage, context)?;
                 Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
             }
@@ -236,7 +243,7 @@ impl Method {
                 None => "compressed IS NULL",
             };
             // Only a row that came to nothing is tokenised again. A chain of which a step alone is too long is so as well.
-            columns.push(format!("CASE WHEN {nothing} THEN cot_too_long(question, {steps}{answer}) END AS __too_long"));
+            columns.push(format!("CASE WHEN {nothing} THEN cot_too_long({PROMPT}, {steps}{answer}) END AS __too_long"));
         }
         columns
     }
@@ -256,6 +263,7 @@ impl Method {
             "__pruned AS cot".to_string(),
             "cot AS original_cot".to_string(),
             "answer AS answer".to_string(),
+            "system AS system".to_string(),
         ];
         // Of a text there are no columns of stages that it did not go through.
         if self.direct || self.stage.is_some() {
@@ -281,9 +289,9 @@ impl Method {
             ));
         }
         columns.extend([
-            "cot_prompt(question) AS prompt".to_string(),
+            format!("{PROMPT} AS prompt"),
             "cot_completion(__pruned, answer) AS completion".to_string(),
-            "array_concat(cot_prompt(question), cot_completion(__pruned, answer)) AS messages".to_string(),
+            format!("array_concat({PROMPT}, cot_completion(__pruned, answer)) AS messages"),
         ]);
         columns.extend(self.fate());
         columns

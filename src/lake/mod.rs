@@ -62,28 +62,39 @@ pub async fn history(HistoryArgs { place, limit }: HistoryArgs) -> Result<(), Fa
     place.print(&found, || tables::history(&found))
 }
 
-/// Check that every shard of an output is there and every row once; exit code 1 if not
+/// Check that every shard of an output can be read and every row is there once; exit code 1 if not
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asap verify out/pruned
-  asap verify s3://lake/pruned --format json
+  asap verify s3://lake/pruned --quick --format json
 
-Rows that the pipeline filtered cannot be told from lost ones afterwards: they are counted, and are no fault.")]
+Checked are the output and its rejects:
+- every shard that the logs name is there with its size, and all its columns can be read (with --quick only the column source)
+- every row is there once, and belongs to a slice that is done
+- each file of the input has as many rows in the output and in the rejects as the commits of its slices say
+
+Values are not compared with the input. A changed byte that leaves a shard readable is not found: Parquet's pages have no
+checksums here.")]
 pub struct VerifyArgs {
     #[command(flatten)]
     place: PlaceArgs,
+    /// Read only the column source of each shard
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Checks an output.
-pub async fn verify(VerifyArgs { place }: VerifyArgs) -> Result<(), Failure> {
-    let found = lake::verify::verify(&place.location).await?;
+pub async fn verify(VerifyArgs { place, quick }: VerifyArgs) -> Result<(), Failure> {
+    let found = lake::verify::verify(&place.location, quick).await?;
     place.print(&found, || tables::verified(&found))?;
     match found.faults.len() {
         0 => Ok(()),
         _ => Err(Failure::Failed(format!("{} is not sound:\n  {}", place.location, found.faults.join("\n  ")))),
     }
 }
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Remove what an output no longer names: replaced shards, and what killed runs left
 #[derive(Debug, Args)]
@@ -103,15 +114,16 @@ pub struct VacuumArgs {
     /// Say what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
-    /// Confirm --retain 0s, which breaks a run that is under way
+    /// Confirm a --retain of less than a day, which deletes shards that a run in progress has not committed yet
     #[arg(long)]
     now: bool,
 }
 
 /// Removes what an output does not need.
 pub async fn vacuum(VacuumArgs { place, retain, dry_run, now }: VacuumArgs) -> Result<(), Failure> {
-    if retain.is_zero() && !now && !dry_run {
-        let what = "--retain 0s removes the shards of runs that are under way: add --now if there are none";
+    if retain < DAY && !now && !dry_run {
+        let what = "--retain of less than a day deletes shards that a run in progress has not committed yet: add --now if no run \
+                    is in progress";
         return Err(Failure::Usage(what.to_string()));
     }
     let done = lake::vacuum::vacuum(&place.location, retain, dry_run).await?;

@@ -14,12 +14,14 @@ use crate::output::{count, several};
 pub fn status(found: &Status) -> String {
     let rejects: Vec<_> = found.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
     let rejects = if rejects.is_empty() { "none".to_string() } else { rejects.join(", ") };
+    let at = found.finished_at.and_then(timestamp_ms_to_datetime);
+    let at = at.map_or(String::new(), |at| format!(" at {} UTC", at.format("%Y-%m-%d %H:%M:%S")));
     let finished = match (found.finished, found.rows_beyond_limit) {
-        (true, 0) => "yes: every row of its input is done".to_string(),
+        (true, 0) => format!("yes: a run found every row of its input done{at}"),
         (true, beyond) => {
-            format!("yes, up to the --limit of its last run: {} rows of the input are beyond it", count(beyond))
+            format!("yes, up to --limit: {} rows of the input are beyond it{at}", count(beyond))
         }
-        (false, _) => "no: rows are left, or a run has not said yet that none are".to_string(),
+        (false, _) => "no: the last run left rows, or did not end".to_string(),
     };
     let mut lines = vec![
         format!("{} (table version {}, generation {})", found.output, found.table_version, found.generation),
@@ -85,15 +87,20 @@ pub fn history(commits: &[Commit]) -> String {
 
 /// Whether an output is sound.
 pub fn verified(found: &Verified) -> String {
-    let lines = [
+    let mut lines = vec![
         format!("version   {}", found.table_version),
         format!("shards    {}", count(found.shards)),
         format!("rows      {} in the output, {} rejected", count(found.rows), count(found.rejects)),
         format!("filtered  {} rows of done slices are in neither", count(found.filtered)),
+        format!("lost      {} rows", count(found.lost)),
         format!("doubled   {} rows", count(found.doubled)),
         format!("strange   {} rows belong to no finished slice", count(found.strange)),
         format!("faults    {}", count(found.faults.len() as u64)),
     ];
+    if found.files_not_compared > 0 {
+        let files = several(found.files_not_compared, "file");
+        lines.push(format!("note: the log no longer has the commits of {files}, so their rows were not counted"));
+    }
     lines.join("\n")
 }
 

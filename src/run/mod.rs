@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use crate::builtin;
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, error_line, print, print_as};
+use crate::output::{SummaryFormat, at_least_one, complain, error_line, failed_files, print, print_as};
 use crate::progress::Bar;
 use crate::signals::Stop;
 use metrics::Metrics;
@@ -60,11 +60,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "question=…,cot=…,answer=…")]
     columns: Option<String>,
     /// Make the output of at most so many input rows, those of earlier runs included
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    limit: Option<u64>,
-    /// The most rows of a slice, which is what is committed or done again as a whole
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    slice_rows: u64,
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
+    limit: Option<usize>,
+    /// Set the most rows of a slice, which is committed or done again as a whole [default: what takes about a minute]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    slice_rows: Option<u64>,
     /// How long finished slices may wait to be committed
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     commit_every: Duration,
@@ -150,7 +150,7 @@ impl RunArgs {
             from: self.from,
             to: self.to.unwrap_or_default(),
             columns: self.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?,
-            limit: self.limit,
+            limit: self.limit.map(|limit| limit as u64),
             settings,
             slice_rows: self.slice_rows,
             commit_every: self.commit_every,
@@ -290,6 +290,9 @@ async fn run_once(request: &Request, talk: Talk, metrics: Option<&Metrics>, stop
     verdict(&summary, request.retry_rejects.is_some())
 }
 
+/// A run that adds to an output fails if it has at least this many rows and all of them are rejects.
+const MANY_REJECTS: u64 = 20;
+
 /// Whether what was done is what was asked for.
 fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
     let counts = &summary.counts;
@@ -298,17 +301,36 @@ fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
         return Err(Failure::TryLater(format!("interrupted: {done}; the same command goes on")));
     }
     if !summary.files_failed.is_empty() {
-        let failed: Vec<String> = summary.files_failed.iter().map(|failure| failure.to_string()).collect();
-        let files = if failed.len() == 1 { "a file" } else { &format!("{} files", failed.len()) };
+        let failed = summary.files_failed.len();
+        let files = if failed == 1 { "a file" } else { &format!("{failed} files") };
         let what = format!("{files} failed; the next run tries again");
-        return Err(Failure::TooManyRejects(format!("{what}:\n  {}", failed.join("\n  "))));
+        let files = failed_files(&summary.files_failed);
+        if summary.files_failed.iter().any(|failure| failure.is_unavailable) {
+            return Err(Failure::TryLater(format!("{what}:\n  {files}")));
+        }
+        return Err(Failure::TooManyRejects(format!("{what}:\n  {files}")));
+    }
+    if summary.slices_deleted > 0 {
+        let slices = summary.slices_deleted;
+        return Err(Failure::TryLater(format!(
+            "the shards of {slices} slices were deleted before they were committed, perhaps by asap vacuum --now; the same \
+             command makes them again"
+        )));
     }
     if summary.slices == 0 && summary.slices_lost > 0 {
-        return Err(Failure::OtherRun(format!("another run did all {} slices first", summary.slices_lost)));
+        let slices = summary.slices_lost;
+        return Err(Failure::OtherRun(format!(
+            "another run committed rows of all {slices} slices first; run the same command again if their files have changed \
+             since"
+        )));
     }
-    // Rows that fail once more are no worse than before.
-    if counts.rows_out == 0 && counts.rows_rejected > 0 && !retries {
-        return Err(Failure::TooManyRejects(format!("none of {} rows came through", counts.rows_in)));
+    // Rows that fail once more are no worse than before, and a few new rows may all be rejects.
+    let says_something = summary.began_empty || counts.rows_rejected >= MANY_REJECTS;
+    if counts.rows_out == 0 && counts.rows_rejected > 0 && says_something && !retries {
+        let (rows, to) = (counts.rows_in, &summary.to);
+        return Err(Failure::TooManyRejects(format!(
+            "none of {rows} rows came through; asap inspect {to}/.asap/rejects shows why, row by row"
+        )));
     }
     Ok(())
 }

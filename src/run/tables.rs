@@ -83,7 +83,7 @@ pub fn table(summary: &Summary) -> String {
     if !counts.rejects.is_empty() {
         let reasons: Vec<_> =
             counts.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
-        lines.push(format!("rejects   {} (see the Delta table {}/.asap/rejects)", reasons.join(", "), summary.to));
+        lines.push(format!("rejects   {} (asap inspect {}/.asap/rejects shows them)", reasons.join(", "), summary.to));
     }
     lines.extend(calls(&summary.anchor));
     lines.extend(stages(summary));
@@ -128,6 +128,9 @@ fn stages(summary: &Summary) -> Vec<String> {
         let ratio = if original == 0 { 0.0 } else { 100.0 * tokens as f64 / original as f64 };
         let steps = steps.map(count).unwrap_or_default();
         lines.push(format!("{stage:<10}{:>14}{ratio:>7.1} %{steps:>12}", count(tokens)).trim_end().to_string());
+    }
+    if counts.tokens_out == Some(original) && counts.steps_out.is_some() && counts.steps_out == counts.steps_in {
+        lines.push("every step was kept: no chain has more tokens than asap.refine.max_tokens allows".to_string());
     }
     lines
 }

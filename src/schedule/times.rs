@@ -23,7 +23,9 @@ impl Times {
     /// What is wrong with the expression, also if it names no time that ever comes.
     pub fn parse(cron: &str, zone: Tz) -> Result<Self, String> {
         let fault = |error: &dyn std::fmt::Display| {
-            format!("expected a cron expression such as \"0 2 * * *\", found \"{cron}\": {error}")
+            format!(
+                "expected a cron expression such as \"0 2 * * *\" (minute hour day month weekday), found \"{cron}\": {error}"
+            )
         };
         let parser = CronParser::builder().year(Year::Disallowed).build();
         let parsed = parser.parse(cron).map_err(|error| fault(&error))?;

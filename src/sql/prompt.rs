@@ -10,6 +10,8 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::sql::parser::DFParser;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use datafusion_cli::command::{Command, OutputFormat};
 use datafusion_cli::helper::CliHelper;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
@@ -20,10 +22,10 @@ use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
 use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
-use rustyline::{Context, Editor, Helper};
+use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
 use super::watch::Watch;
-use super::{Session, execute};
+use super::{Session, execute, is_query};
 use crate::failure::Failure;
 use crate::output::{complain, error_line, print};
 
@@ -38,6 +40,42 @@ const COMMANDS: &str = "\
 \\quiet on     rows only
 \\?            this
 \\q            the end; so does Ctrl-D";
+
+/// Stands on a line that continues a statement until something is typed there.
+const CONTINUED: &str = "  … a semicolon ends the statement, Ctrl-C drops it";
+
+/// Words of SQL that Tab completes.
+const KEYWORDS: [&str; 29] = [
+    "AND",
+    "AS",
+    "BETWEEN",
+    "CASE",
+    "COPY",
+    "CREATE EXTERNAL TABLE",
+    "CROSS JOIN",
+    "DESCRIBE",
+    "DISTINCT",
+    "EXCEPT",
+    "EXPLAIN",
+    "FROM",
+    "GROUP BY",
+    "HAVING",
+    "IS NOT NULL",
+    "JOIN",
+    "LEFT JOIN",
+    "LIMIT",
+    "LOCATION",
+    "ORDER BY",
+    "OVER",
+    "PARTITION BY",
+    "SELECT",
+    "SHOW TABLES",
+    "STORED AS",
+    "UNION ALL",
+    "VALUES",
+    "WHERE",
+    "WITH",
+];
 
 /// What a session at the prompt needs.
 pub struct Prompt<'a> {
@@ -56,7 +94,8 @@ impl Prompt<'_> {
     /// If the terminal fails.
     pub async fn run(mut self) -> std::result::Result<(), Failure> {
         let failed = |error: ReadlineError| Failure::Failed(format!("the terminal failed: {error}"));
-        let mut editor: Editor<Names, FileHistory> = Editor::new().map_err(failed)?;
+        let config = Config::builder().completion_type(CompletionType::List).build();
+        let mut editor: Editor<Names, FileHistory> = Editor::with_config(config).map_err(failed)?;
         let history = History::open();
         history.load(&mut editor);
         loop {
@@ -155,7 +194,10 @@ impl Prompt<'_> {
                 execute(self.session, vec![sql], &self.print).await?;
                 continue;
             }
-            let mut batches = self.session.context.sql(&sql).await?.execute_stream().await?;
+            let rows = self.session.context.sql(&sql).await?;
+            // It holds the files that the rows are read from.
+            let _held = rows.logical_plan().clone();
+            let mut batches = rows.execute_stream().await?;
             let most = match self.print.maxrows {
                 MaxRows::Unlimited => usize::MAX,
                 MaxRows::Limited(most) => most,
@@ -215,9 +257,8 @@ impl Prompt<'_> {
         let dialect = &state.config_options().sql_parser.dialect;
         let mut names: Vec<String> = state.udfs().into_iter().chain(state.udafs()).chain(state.udwfs()).collect();
         names.extend(state.table_functions().keys().cloned());
-        let catalogs = state.catalog_list().catalog_names().into_iter();
-        let schemas = catalogs.filter_map(|name| state.catalog_list().catalog(&name)?.schema("public"));
-        names.extend(schemas.flat_map(|schema| schema.table_names()));
+        names.extend(self.session.table_names());
+        names.extend(KEYWORDS.iter().map(ToString::to_string));
         let schema = self.session.corpus.as_ref().map(Corpus::schema);
         names.extend(schema.iter().flat_map(|schema| schema.fields()).map(|field| field.name().clone()));
         names.sort();
@@ -226,16 +267,22 @@ impl Prompt<'_> {
     }
 }
 
-/// A command on the last line of what was typed: it puts aside a statement that was not finished.
+/// Whether what was typed is to be run: a command, or statements up to the semicolon that ends them. Whether these are right is
+/// said when they are run, so that the next line begins anew.
+fn is_whole(typed: &str) -> bool {
+    if command_of(typed).is_some() || typed.trim().is_empty() {
+        return true;
+    }
+    // A quote or a comment that is still open is an error here.
+    let Ok(tokens) = Tokenizer::new(&GenericDialect, typed).tokenize() else { return false };
+    let last = tokens.into_iter().rfind(|token| !matches!(token, Token::Whitespace(_)));
+    last == Some(Token::SemiColon)
+}
+
+/// A command on the last line of what was typed: it drops a statement that was not finished.
 fn command_of(typed: &str) -> Option<&str> {
     let last = typed.lines().last()?.trim();
     (last.starts_with('\\') || matches!(last, "exit" | "quit" | "help")).then_some(last)
-}
-
-/// Whether a statement returns rows, so that these can be listed.
-fn is_query(sql: &str) -> bool {
-    let first = sql.split_whitespace().next().unwrap_or_default().to_uppercase();
-    ["SELECT", "WITH", "VALUES", "TABLE", "FROM", "SHOW", "DESCRIBE"].contains(&first.as_str())
 }
 
 /// Rows as lists of their columns.
@@ -318,6 +365,9 @@ impl Hinter for Names {
     type Hint = String;
 
     fn hint(&self, line: &str, place: usize, context: &Context<'_>) -> Option<String> {
+        if line.ends_with('\n') && place == line.len() {
+            return Some(CONTINUED.to_string());
+        }
         self.cli.hint(line, place, context)
     }
 }
@@ -338,9 +388,9 @@ impl Highlighter for Names {
 
 impl Validator for Names {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
-        match command_of(context.input()) {
-            Some(_) => Ok(ValidationResult::Valid(None)),
-            None => self.cli.validate(context),
+        match is_whole(context.input()) {
+            true => Ok(ValidationResult::Valid(None)),
+            false => Ok(ValidationResult::Incomplete),
         }
     }
 }

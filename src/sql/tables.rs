@@ -6,17 +6,19 @@ use std::sync::Arc;
 use asap_pipelines::location;
 use async_trait::async_trait;
 use datafusion::catalog::{DynamicFileCatalog, Session, TableProvider, TableProviderFactory, UrlTableFactory};
-use datafusion::common::{GetExt, plan_err};
+use datafusion::common::{DFSchema, GetExt, plan_err};
 use datafusion::datasource::dynamic_file::DynamicListTableFactory;
 use datafusion::datasource::file_format::json::JsonFormatFactory;
 use datafusion::datasource::file_format::{FileFormat, FileFormatFactory};
 use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::SessionContext;
 use deltalake_core::delta_datafusion::DeltaTableFactory;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
+use url::Url;
 
 /// The session with Delta tables as external ones, and with files and folders as tables: `FROM 's3://bucket/a.parquet'`.
 ///
@@ -71,8 +73,7 @@ impl TableProviderFactory for DeltaTables {
         command: &CreateExternalTable,
     ) -> Result<Arc<dyn TableProvider>, DataFusionError> {
         for named in command.locations.iter().filter(|named| !is_remote(named)) {
-            let path = location::local_path(&location::folder(named)?);
-            if path.is_some_and(|path| !path.join("_delta_log").is_dir()) {
+            if !is_delta_table(&location::folder(named)?) {
                 return plan_err!("there is no Delta table at {named}");
             }
         }
@@ -80,7 +81,18 @@ impl TableProviderFactory for DeltaTables {
     }
 }
 
-/// Files and folders as the engine finds them; but where a store fails, that is said and not that there is no table.
+/// Whether a folder of this machine is that of a Delta table; true for every other location.
+fn is_delta_table(folder: &Url) -> bool {
+    location::local_path(folder).is_none_or(|path| path.join("_delta_log").is_dir())
+}
+
+/// The Delta table in a folder.
+async fn delta(session: &dyn Session, folder: &str) -> Result<Arc<dyn TableProvider>> {
+    let create = CreateExternalTable::builder("delta", folder, "DELTATABLE", Arc::new(DFSchema::empty()));
+    DeltaTableFactory {}.create(session, &create.build()).await
+}
+
+/// Files, folders and Delta tables as the engine finds them; but where a store fails, that is said and not that there is no table.
 #[derive(Debug, Default)]
 struct UrlTables {
     files: DynamicListTableFactory,
@@ -89,13 +101,22 @@ struct UrlTables {
 #[async_trait]
 impl UrlTableFactory for UrlTables {
     async fn try_new(&self, named: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if !is_remote(named) {
-            return self.files.try_new(named).await;
-        }
         let url = location::parse(named)?;
         let session = self.files.session_store().get_session().upgrade();
-        let Some(runtime) = session.map(|session| session.read().runtime_env().clone()) else { return Ok(None) };
-        let store = runtime.object_store_registry.get_store(&url)?;
+        let state = session.and_then(|session| session.read().as_any().downcast_ref::<SessionState>().cloned());
+        let Some(state) = state else { return Ok(None) };
+        if !is_remote(named) {
+            return match url.path().ends_with('/') && is_delta_table(&url) {
+                true => delta(&state, named).await.map(Some),
+                false => self.files.try_new(named).await,
+            };
+        }
+        let store = state.runtime_env().object_store_registry.get_store(&url)?;
+        let log = Path::from_url_path(url.path()).map_err(Error::from)?.join("_delta_log");
+        // Where nothing can be listed, such as at a web server, there is no table.
+        if let Ok(Some(_)) = store.list(Some(&log)).try_next().await {
+            return delta(&state, url.as_str()).await.map(Some);
+        }
         if let Some(table) = self.files.try_new(url.as_str()).await? {
             return Ok(Some(table));
         }

@@ -158,7 +158,7 @@ fn text_that_the_scoring_model_does_not_know_is_told_once() {
 fn models_that_cannot_be_loaded() {
     let workplace = Workplace::new();
     let missing = ["--from", "data/sample", "--set", "asap.scorer.model=nowhere"];
-    refused(&workplace, 2, &missing, &["asap.scorer.model = 'nowhere'", "there is no such folder", "'small'"]);
+    refused(&workplace, 2, &missing, &["asap.scorer.model = 'nowhere'", "there is no folder nowhere", "'small'"]);
     let absent = ["--from", "data/sample", "--set", "asap.scorer.model=org/absent"];
     refused(&workplace, 2, &absent, &["hf download org/absent"]);
     fs::create_dir(workplace.path("model")).unwrap();
@@ -189,7 +189,7 @@ fn outputs_that_are_not_ours() {
     fs::write(workplace.path("full/thesis.txt"), "do not touch").unwrap();
     check(&run("full"), 1, &["full exists and is not a table of asap", "thesis.txt"]);
     assert_eq!(fs::read_dir(workplace.path("full")).unwrap().count(), 1);
-    check(&run("full/thesis.txt"), 1, &["full/thesis.txt"]);
+    check(&run("full/thesis.txt"), 2, &["expected a folder, found the file full/thesis.txt"]);
     assert_eq!(fs::read_to_string(workplace.path("full/thesis.txt")).unwrap(), "do not touch");
     // An empty folder, and one with nothing but what asap keeps beside a table or left when it was killed, can be filled.
     fs::create_dir_all(workplace.path("ours/.asap")).unwrap();
@@ -246,4 +246,51 @@ fn an_interrupted_run_commits_what_is_finished_and_the_same_command_goes_on() {
     let rows = |summary: &serde_json::Value| summary["rows_in"].as_u64().unwrap();
     assert!(rows(&done) > 0 && rows(&rest) > 0, "{done} {rest}");
     assert_eq!(rows(&done) + rows(&rest), 2000);
+}
+
+#[test]
+fn a_refusal_names_a_way_out() {
+    let workplace = Workplace::new();
+    let inspect = |named: &str| workplace.run(&["inspect", named]).stderr;
+    let of_hub = inspect("open-r1/OpenR1-Math-220k");
+    assert!(of_hub.contains("hf download --repo-type dataset open-r1/OpenR1-Math-220k"), "{of_hub}");
+    assert!(!inspect("./traces").contains("hf download") && !inspect("a/b.parquet").contains("hf download"));
+    // What datasets writes by save_to_disk.
+    fs::create_dir(workplace.path("saved")).unwrap();
+    for file in ["data-00000-of-00001.arrow", "state.json", "dataset_info.json"] {
+        fs::write(workplace.path("saved").join(file), "{}").unwrap();
+    }
+    let saved = inspect("saved");
+    assert!(saved.contains("load_from_disk('") && saved.contains("/saved').to_parquet("), "{saved}");
+    // Text that its writer did not mark as text.
+    let rows = "SELECT arrow_cast('q', 'Binary') AS question, 'c' AS cot, 'a' AS answer";
+    workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'binary.parquet'")]).ok();
+    let binary = inspect("binary.parquet");
+    let command = format!("asap sql -q -c \"{}\"", binary.split("-c \"").nth(1).unwrap().rsplit_once('"').unwrap().0);
+    workplace.shell(&command).ok();
+    let found = workplace.run(&[
+        "sql",
+        "-q",
+        "--format",
+        "csv",
+        "--from",
+        "converted.parquet",
+        "-c",
+        "SELECT question FROM corpus",
+    ]);
+    assert_eq!(found.ok(), "question\nq\n");
+}
+
+#[test]
+fn files_of_the_same_columns_fail_together() {
+    let workplace = Workplace::new();
+    for name in ["a", "b", "c"] {
+        let copy = format!("COPY (SELECT 'x' AS note, 1 AS n) TO 'in/{name}.parquet'");
+        workplace.run(&["sql", "-q", "-c", &copy]).ok();
+    }
+    let found = workplace.run(&["inspect", "in"]);
+    assert_eq!(found.stderr.matches("fit no shape").count(), 1, "{}", found.stderr);
+    assert!(found.stderr.contains("the same holds for b.parquet, c.parquet"), "{}", found.stderr);
+    let run = workplace.run(&["run", "truncate", "--from", "in", "--to", "out"]);
+    assert_eq!(run.stderr.matches("fit no shape").count(), 1, "{}", run.stderr);
 }

@@ -99,7 +99,7 @@ fn pipelines_that_are_brought_can_be_read_and_changed() {
     }
     for name in ["asp", "recommended"] {
         let unknown = elsewhere.run(&["run", name, "--from", "traces.jsonl", "--to", "out/x"]);
-        assert!(unknown.code == 2 && unknown.stderr.contains("it brings asap, without_anchor"), "{unknown:?}");
+        assert!(unknown.code == 2 && unknown.stderr.contains("asap includes asap, without_anchor"), "{unknown:?}");
     }
 }
 

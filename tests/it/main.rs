@@ -24,8 +24,10 @@ mod schedule;
 #[path = "../../udfs/src/tests/server.rs"]
 mod server;
 mod slt;
+mod sql;
 mod stores;
 mod support;
+mod system;
 mod tokenskip;
 mod train;
 mod words;

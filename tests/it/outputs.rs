@@ -5,7 +5,9 @@ use std::path::Path;
 use crate::lake::place::{File, Place, had_nothing_to_do};
 use crate::server::{Reply, Server};
 use crate::support::table::{REJECTS, log};
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
+use datafusion::prelude::{col, lit};
 use serde_json::json;
 
 const OLD: File = ("a.parquet", 1..=7, "step");
@@ -121,6 +123,167 @@ fn faults_are_named() {
     let missing = place.execute(&["verify", "out"]);
     let fault = format!("shard {} is missing", shards[1]);
     assert!(missing.code == 1 && missing.stderr.contains(&fault), "{}", missing.stderr);
+}
+
+#[test]
+fn an_output_is_finished_only_while_every_row_is_done() {
+    let is_finished = |place: &Place| {
+        let status = place.execute(&["status", "out", "--format", "json"]).json();
+        assert_eq!(status["finished"].as_bool().unwrap(), status["finished_at"].is_i64());
+        status["finished"].as_bool().unwrap()
+    };
+    // A file that cannot be read arrives after all was done.
+    let place = filled();
+    assert!(is_finished(&place) && place.execute(&["status", "out"]).ok().contains("yes: a run found every row"));
+    place.put_bytes("in/c.parquet", b"PAR1 but nothing else PAR1");
+    assert_eq!(place.run(&[]).code, 3);
+    assert!(!is_finished(&place));
+    std::fs::remove_file(place.path("in/c.parquet")).unwrap();
+    had_nothing_to_do(&place.run(&[]));
+    assert!(is_finished(&place));
+
+    // A file leaves the input when only some of its rows are done.
+    let place = Place::local();
+    place.put_all(&[OLD, B]);
+    place.run(&["--limit", "10"]).ok();
+    let (from, to) = (place.path("in/b.parquet"), place.path("b.parquet"));
+    std::fs::rename(&from, &to).unwrap();
+    let run = place.run(&[]);
+    assert!(run.stderr.contains("3 of 7 rows of b.parquet are done"), "{}", run.stderr);
+    assert!(!is_finished(&place));
+    std::fs::rename(&to, &from).unwrap();
+    place.run(&[]).ok();
+    assert!(is_finished(&place));
+    place.holds(&[OLD, B]);
+}
+
+/// Whether all columns of a shard can be read.
+fn is_readable(bytes: &[u8]) -> bool {
+    let bytes = hyper::body::Bytes::copy_from_slice(bytes);
+    let read = || {
+        let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).ok()?.build().ok()?;
+        reader.map(|batch| batch.ok()).collect::<Option<Vec<_>>>()
+    };
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).is_ok_and(|read| read.is_some())
+}
+
+#[test]
+fn a_shard_that_cannot_be_read_is_named() {
+    let place = filled();
+    let out = place.path("out");
+    let name = live(&out).remove(0);
+    let whole = std::fs::read(out.join(&name)).unwrap();
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        bytes
+    };
+    // The footer is read in any case.
+    let data = whole.len() - 8 - u32::from_le_bytes(whole[whole.len() - 8..][..4].try_into().unwrap()) as usize;
+    let broken: Vec<usize> = (4..data).filter(|at| !is_readable(&flipped(*at))).collect();
+    let mut unseen_by_quick = 0;
+    for at in broken.iter().step_by(broken.len().div_ceil(12)) {
+        std::fs::write(out.join(&name), flipped(*at)).unwrap();
+        let found = place.execute(&["verify", "out"]);
+        let fault = format!("shard {name} cannot be read");
+        assert!(found.code == 1 && found.stderr.contains(&fault), "byte {at}: {}", found.stderr);
+        unseen_by_quick += usize::from(place.execute(&["verify", "out", "--quick"]).code == 0);
+    }
+    assert!(unseen_by_quick > 0, "{broken:?}");
+    std::fs::write(out.join(&name), &whole).unwrap();
+    place.execute(&["verify", "out"]).ok();
+}
+
+/// Adds a version to a table.
+fn commit(table: &Path, action: serde_json::Value) {
+    let next = log(table).last().unwrap().0 + 1;
+    std::fs::write(table.join(format!("_delta_log/{next:020}.json")), action.to_string()).unwrap();
+}
+
+#[test]
+fn lost_rows_are_not_taken_for_filtered_ones() {
+    // A row deleted by another engine, a shard that is taken out of the log, and one of the rejects.
+    let delete = |place: &Place| {
+        let url = url::Url::from_directory_path(place.path("out")).unwrap();
+        let delete = async {
+            let table = deltalake_core::open_table(url).await.unwrap();
+            table.delete().with_predicate(col("id").eq(lit("12"))).await.unwrap()
+        };
+        tokio::runtime::Runtime::new().unwrap().block_on(delete);
+    };
+    let remove = |table: &Path| {
+        let remove = json!({ "path": live(table)[0], "deletionTimestamp": 1, "dataChange": true });
+        commit(table, json!({ "remove": remove }));
+    };
+    type Lose<'a> = &'a dyn Fn(&Place);
+    let losses: [(Lose, u64); 3] = [
+        (&delete, 1),
+        (&|place| remove(&place.path("out")), 5),
+        (&|place| remove(&place.path("out").join(REJECTS)), 1),
+    ];
+    for (lose, rows) in losses {
+        let place = filled();
+        lose(&place);
+        for more in [&[][..], &["--quick"]] {
+            let found = place.execute(&[&["verify", "out", "--format", "json"], more].concat());
+            assert_eq!(found.code, 1, "{}", found.stdout);
+            assert!(found.stderr.contains("the commits say"), "{}", found.stderr);
+            let found: serde_json::Value = serde_json::from_str(found.stdout.trim()).unwrap();
+            assert_eq!((&found["lost"], &found["filtered"]), (&json!(rows), &json!(2)));
+        }
+    }
+}
+
+#[test]
+fn a_reject_that_no_run_wrote_is_found() {
+    let place = filled();
+    let rejects = place.path("out").join(REJECTS);
+    let shard = live(&rejects).remove(0);
+    std::fs::copy(rejects.join(&shard), rejects.join("part-0.parquet")).unwrap();
+    let versions = log(&rejects);
+    let mut actions = versions.iter().flat_map(|(_, actions)| actions);
+    let mut add = actions.rfind(|action| action["add"]["path"].as_str() == Some(&shard)).unwrap().clone();
+    add["add"]["path"] = json!("part-0.parquet");
+    commit(&rejects, add);
+    let found = place.execute(&["verify", "out"]);
+    assert!(found.code == 1 && found.stderr.contains("part-0.parquet of the rejects"), "{}", found.stderr);
+}
+
+#[test]
+fn the_counts_of_commits_hold_whatever_replaced_slices() {
+    let place = Place::local();
+    let sound = |faults: u64| {
+        let found = place.execute(&["verify", "out", "--format", "json"]).json();
+        let counts = ["lost", "doubled", "strange", "files_not_compared"].map(|name| found[name].as_u64().unwrap());
+        assert_eq!(counts, [0, 0, 0, faults], "{found}");
+    };
+    place.put_all(&[OLD, B]);
+    place.run(&["--slice-rows", "2", "--limit", "9"]).ok();
+    sound(0);
+    place.run(&["--slice-rows", "3"]).ok();
+    place.put(NEW);
+    place.run(&["--on-change", "reprocess", "--slice-rows", "2"]).ok();
+    sound(0);
+    place.run(&["--retry-rejects"]).ok();
+    sound(0);
+    place.execute(&["optimize", "out"]).ok();
+    place.put(OLD);
+    place.run(&["--on-change", "reprocess"]).ok();
+    sound(0);
+    place.run(&["--new-generation", "--slice-rows", "3"]).ok();
+    sound(0);
+    place.holds(&[OLD, B]);
+    // The log's beginning is cleaned behind a checkpoint.
+    let (out, url) = (place.path("out"), url::Url::from_directory_path(place.path("out")).unwrap());
+    let last = log(&out).last().unwrap().0;
+    let checkpoint =
+        deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup(url, last, Some(false), None);
+    tokio::runtime::Runtime::new().unwrap().block_on(checkpoint).unwrap();
+    for version in 0..=last {
+        std::fs::remove_file(out.join(format!("_delta_log/{version:020}.json"))).unwrap();
+    }
+    sound(2);
+    assert!(place.execute(&["verify", "out"]).ok().contains("no longer has the commits of 2 files"));
 }
 
 #[test]

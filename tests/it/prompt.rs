@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use nix::pty::openpty;
+use nix::pty::{Winsize, openpty};
 
 use crate::common::Workplace;
 
@@ -21,10 +21,16 @@ struct Terminal {
 
 impl Terminal {
     fn start(workplace: &Workplace, arguments: &[&str]) -> Self {
-        let pty = openpty(None, None).unwrap();
+        Self::with(workplace, arguments, 200)
+    }
+
+    /// The process on a terminal of `columns` columns.
+    fn with(workplace: &Workplace, arguments: &[&str], columns: u16) -> Self {
+        let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(Some(&size), None).unwrap();
         let end = || Stdio::from(pty.slave.try_clone().unwrap());
         let mut command = workplace.command(arguments);
-        command.env("XDG_STATE_HOME", workplace.path("state")).env("TERM", "xterm").env("COLUMNS", "200");
+        command.env("XDG_STATE_HOME", workplace.path("state")).env("TERM", "xterm");
         let process = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         let mut shown = File::from(pty.master.try_clone().unwrap());
         let screen = Arc::new(Mutex::new(String::new()));
@@ -60,6 +66,13 @@ impl Terminal {
         }
     }
 
+    /// What the screen has shown until now, line by line, drawn over or not.
+    fn lines(&self) -> Vec<String> {
+        let screen = self.screen.lock().unwrap().clone();
+        let plain = regex::Regex::new("\x1b\\[[0-9;?]*[a-zA-Z]").unwrap().replace_all(&screen, "").into_owned();
+        plain.split(['\r', '\n']).map(str::to_string).collect()
+    }
+
     /// Types a line and waits for what it shows.
     #[track_caller]
     fn line(&mut self, typed: &str, shown: &[&str]) {
@@ -74,6 +87,8 @@ fn the_prompt_helps_and_remembers() {
     let workplace = Workplace::new();
     let rows = "SELECT 'two?' AS question, '2 and 2' AS cot, 'four' AS answer";
     workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'in/a.parquet'")]).ok();
+    let line = r#"{"question":"two?","cot":"2 and 3","answer":"five"}"#;
+    std::fs::write(workplace.path("a.jsonl"), line).unwrap();
     let mut terminal = Terminal::start(&workplace, &["sql", "--from", "in", "--maxrows", "5"]);
     terminal.wait_for("> ");
     terminal.line("SELECT 40 + 2 AS n;", &["| 42 |"]);
@@ -84,11 +99,26 @@ fn the_prompt_helps_and_remembers() {
     terminal.line("\\h nothing", &["there is no function nothing"]);
     terminal.line("\\x", &["column by column"]);
     terminal.line("SELECT question, cot FROM corpus;", &["-[ row 1 ]-", "question | two?", "cot      | 2 and 2"]);
+    terminal.line("SELECT cot FROM cot_corpus('a.jsonl');", &["cot | 2 and 3"]);
     let several = "SELECT 1 AS one; SELECT value FROM range(7);";
     terminal.line(several, &["-[ row 1 ]-", "one | 1", "-[ row 5 ]-", "value | 4", "note: 5 of 7 rows"]);
     terminal.line("\\x", &["rows are a table"]);
     terminal.line("SELECT no_such FROM corpus;", &["error: ", "no_such"]);
     terminal.line("\\nothing", &["there is no command \\nothing"]);
+    // After an error the next line begins anew.
+    terminal.line("SELCT 1;", &["error: SQL: ", "SELCT"]);
+    terminal.line("SELECT 41 + 2 AS n;", &["| 43 |"]);
+    // A statement that continues says so, until it ends or is dropped.
+    terminal.press("SELECT ';' ||\r");
+    terminal.wait_for("a semicolon ends the statement");
+    terminal.press("'\r");
+    terminal.wait_for("a semicolon ends the statement");
+    terminal.line("|' AS n;", &["| ;", "| |"]);
+    terminal.press("SELECT 1 +\r");
+    terminal.wait_for("a semicolon ends the statement");
+    terminal.press("\x03");
+    terminal.wait_for("> ");
+    terminal.line("SELECT 43 + 1 AS n;", &["| 44 |"]);
     // A statement that is not finished does not swallow commands.
     terminal.press("SELECT 1\r");
     terminal.line("\\?", &["functions of asap"]);
@@ -118,11 +148,18 @@ fn a_long_query_shows_how_far_it_is_and_can_be_interrupted() {
     let workplace = Workplace::new();
     compute_on_one_core();
     let sql = "SELECT max(cot_similarity(repeat(md5(CAST(value AS VARCHAR)), 150), repeat(md5(CAST(value + 1 AS VARCHAR)), 150))) FROM range(80000)";
-    let mut terminal = Terminal::start(&workplace, &["sql", "-c", sql]);
+    let mut terminal = Terminal::with(&workplace, &["sql", "-c", sql], 36);
     terminal.wait_for("reading");
+    terminal.wait_for(" rows");
     let pid = nix::unistd::Pid::from_raw(terminal.process.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     terminal.wait_for("once more ends at once");
+    terminal.wait_for("reading");
+    // What is told stands above the bar, which fits the terminal.
+    let lines = terminal.lines();
+    assert!(lines.iter().any(|line| line.starts_with("interrupted: ")), "{lines:?}");
+    let bars: Vec<&String> = lines.iter().filter(|line| line.contains("rows")).collect();
+    assert!(!bars.is_empty() && bars.iter().all(|line| line.chars().count() <= 36), "{bars:?}");
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     assert_eq!(terminal.process.wait().unwrap().code(), Some(130));
 }
@@ -151,4 +188,12 @@ fn opening_what_takes_long_is_told() {
     terminal.wait_for("slow.jsonl");
     terminal.process.kill().unwrap();
     terminal.process.wait().unwrap();
+}
+
+#[test]
+fn steps_for_a_trainer_are_not_written_to_a_terminal() {
+    let workplace = Workplace::new();
+    let mut terminal = Terminal::start(&workplace, &["feed", "--data", "data/sample", "--model", "small"]);
+    terminal.wait_for("error: asap feed writes batches in Arrow's format, found a terminal");
+    assert_eq!(terminal.process.wait().unwrap().code(), Some(2));
 }

@@ -195,7 +195,7 @@ fn a_log_shows_no_signature() {
     let select = "SELECT 'https://host/a.parquet?X-Amz-Signature=0a1b' AS url, a FROM nowhere";
     let mut logged = command(&workplace, &["sql", "-c", select]);
     logged.env("RUST_LOG", "trace");
-    let said = failed(logged, 1, &["https://host/a.parquet?X-Amz-Signature=…", "error: table"]);
+    let said = failed(logged, 1, &["https://host/a.parquet?X-Amz-Signature=…", "error: there is no table nowhere"]);
     assert!(!said.contains("0a1b"), "{said}");
 }
 

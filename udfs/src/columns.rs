@@ -1,5 +1,6 @@
 //! The arguments of a function, row by row: every physical form of a value is read as one.
 
+use asap_lm::Asked;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Float64Type, Int64Type};
@@ -160,6 +161,21 @@ impl<'a> Args<'a> {
     pub fn indices(self, place: usize, steps: usize) -> Cell<Vec<usize>> {
         let index = |number: Option<i64>| usize::try_from(number?).ok()?.checked_sub(1).filter(|index| *index < steps);
         self.ints(place)?.into_iter().map(index).collect::<Option<_>>().ok_or(NoValue::Null)
+    }
+
+    /// An [`Arg::Asked`]: a question, or of a conversation the first turn of the system, unless it is blank, and of the user.
+    pub fn asked(self, place: usize) -> Cell<Asked<'a>> {
+        let (array, row) = self.at(place)?;
+        if let Some(texts) = array.as_string_view_opt() {
+            return Ok(texts.value(row).into());
+        }
+        let turns = self.turns(place)?;
+        let first = |roles: [&str; 2]| {
+            let said = turns.iter().find(|(speaker, _)| speaker.is_some_and(|speaker| roles.contains(&speaker)));
+            said.and_then(|(_, text)| *text)
+        };
+        let system = first(["system", "developer"]).filter(|system| !system.trim().is_empty());
+        Ok(Asked { system, question: first(["user", "human"]).ok_or(NoValue::Null)? })
     }
 
     /// An [`Arg::Conversation`]: who speaks and what is said, turn by turn.

@@ -51,6 +51,8 @@ pub enum Arg {
     FloatList,
     /// A conversation in any form that [`messages`] knows.
     Conversation,
+    /// What is asked: a text, or a conversation of which system prompt and question are read.
+    Asked,
 }
 
 impl Argument {
@@ -151,7 +153,7 @@ impl Arg {
 
     pub(crate) fn physical(self) -> DataType {
         match self {
-            Arg::Text => DataType::Utf8View,
+            Arg::Text | Arg::Asked => DataType::Utf8View,
             Arg::Int => DataType::Int64,
             Arg::Ratio | Arg::Share => DataType::Float64,
             Arg::TextList => list_of(DataType::Utf8View),
@@ -166,6 +168,7 @@ impl Arg {
     fn read_as(self, given: &DataType) -> DataType {
         match (self, given) {
             (Arg::Int, DataType::UInt64) | (Arg::Conversation, _) => given.clone(),
+            (Arg::Asked, given) if !Arg::Text.accepts(given) => given.clone(),
             (Arg::IntList, DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _)) => {
                 list_of(Arg::Int.read_as(f.data_type()))
             }
@@ -186,6 +189,7 @@ impl Arg {
                 f.data_type().is_null() || f.data_type().is_numeric()
             }
             (Arg::Conversation, given) => messages::is_conversation(given),
+            (Arg::Asked, given) => Arg::Text.accepts(given) || messages::is_conversation(given),
             _ => false,
         }
     }
@@ -193,6 +197,7 @@ impl Arg {
     fn describe(self) -> &'static str {
         match self {
             Arg::Text => "a string",
+            Arg::Asked => "a string, or a list of structs with role and content",
             Arg::Int => "an integer",
             Arg::Ratio | Arg::Share => "a number",
             Arg::TextList => "a list of strings",

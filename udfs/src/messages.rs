@@ -22,13 +22,14 @@ pub fn conversation_type() -> DataType {
     DataType::List(item())
 }
 
-/// Conversations of one message each, by the same role; NULL where the content is NULL.
-pub fn single_messages(role: &str, contents: &[Option<String>]) -> ArrayRef {
-    let held: Vec<&str> = contents.iter().flatten().map(String::as_str).collect();
-    let roles = StringArray::from(vec![role; held.len()]);
-    let messages = StructArray::new(fields(), vec![Arc::new(roles), Arc::new(StringArray::from(held))], None);
-    let offsets = OffsetBuffer::from_lengths(contents.iter().map(|content| usize::from(content.is_some())));
-    let validity = NullBuffer::from_iter(contents.iter().map(Option::is_some));
+/// Conversations, each turn by who speaks and what is said; NULL where there is none.
+pub fn conversations(rows: &[Option<&[(&str, String)]>]) -> ArrayRef {
+    let turns: Vec<&(&str, String)> = rows.iter().flatten().copied().flatten().collect();
+    let roles = StringArray::from_iter_values(turns.iter().map(|(role, _)| role));
+    let contents = StringArray::from_iter_values(turns.iter().map(|(_, content)| content));
+    let messages = StructArray::new(fields(), vec![Arc::new(roles), Arc::new(contents)], None);
+    let offsets = OffsetBuffer::from_lengths(rows.iter().map(|row| row.map_or(0, <[_]>::len)));
+    let validity = NullBuffer::from_iter(rows.iter().map(Option::is_some));
     Arc::new(ListArray::new(item(), offsets, Arc::new(messages), Some(validity)))
 }
 
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     /// Two conversations (and a NULL one) as a list of structs.
-    fn conversations(names: [&str; 2], text: &DataType) -> ArrayRef {
+    fn written(names: [&str; 2], text: &DataType) -> ArrayRef {
         let speakers: ArrayRef =
             Arc::new(StringViewArray::from(vec![Some("system"), Some("user"), Some("gpt"), Some("human"), None]));
         let texts: ArrayRef = Arc::new(StringViewArray::from(vec![Some("s"), Some("q"), Some("a"), None, Some("x")]));
@@ -156,7 +157,7 @@ mod tests {
         let dictionary = DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
         for names in [["role", "content"], ["from", "value"]] {
             for text in [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View, dictionary.clone()] {
-                let list = conversations(names, &text);
+                let list = written(names, &text);
                 let item = Arc::new(Field::new_list_field(list.as_list::<i32>().value_type(), true));
                 let large = cast(&list, &DataType::LargeList(item)).unwrap();
                 for form in [as_struct(&list, names), list, large] {
@@ -176,7 +177,7 @@ mod tests {
         let item = Arc::new(Field::new_list_field(DataType::Null, true));
         let empty = ListArray::new(item, OffsetBuffer::new_zeroed(1), new_null_array(&DataType::Null, 0), None);
         assert_eq!(said(&(Arc::new(empty) as ArrayRef), "user"), [Some(vec![])]);
-        assert!(said(&conversations(["from", "value"], &DataType::Utf8).slice(0, 0), "user").is_empty());
+        assert!(said(&written(["from", "value"], &DataType::Utf8).slice(0, 0), "user").is_empty());
         assert!(!is_conversation(&DataType::Utf8));
     }
 }

@@ -9,7 +9,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
 use datafusion::common::Result;
 
-use crate::messages::{conversation_type, single_messages};
+use crate::messages::{conversation_type, conversations};
 
 /// What a function gives for a row.
 pub trait Output: Send + Sized {
@@ -127,16 +127,17 @@ impl Output for Numbers {
     }
 }
 
-/// A conversation of one message, by the user or by the assistant.
-pub struct Message<const BY_ASSISTANT: bool>(pub String);
+/// A conversation: who says what.
+pub struct Messages(pub Vec<(&'static str, String)>);
 
-impl<const BY_ASSISTANT: bool> Output for Message<BY_ASSISTANT> {
+impl Output for Messages {
     fn data_type() -> DataType {
         conversation_type()
     }
 
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let contents: Vec<Option<String>> = rows.into_iter().map(|row| row.map(|message| message.0)).collect();
-        Ok(single_messages(if BY_ASSISTANT { "assistant" } else { "user" }, &contents))
+        let rows: Vec<Option<&[(&str, String)]>> =
+            rows.iter().map(|row| row.as_ref().map(|messages| messages.0.as_slice())).collect();
+        Ok(conversations(&rows))
     }
 }

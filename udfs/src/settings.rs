@@ -204,6 +204,9 @@ settings! {
     /// What a session may remember, as `768M` or `2G`: tokens, scores, answers, and what a local language model has read. Of
     /// `datafusion.runtime.memory_limit` it takes a quarter at most.
     cache_memory: Bytes = Bytes(768 << 20), "cache.memory", Calls;
+    /// Seconds for which a request to a store is sent again that fails because the store is unavailable. After that the command
+    /// ends with exit code 75.
+    store_retry_timeout: Seconds = Seconds(60.0), "store.retry_timeout", Calls;
     /// What a row that fails does: `reject` (it gets a status, the query goes on) or `fail` (the query fails).
     on_error: OnError = OnError::Reject, "on_error", Calls;
 }

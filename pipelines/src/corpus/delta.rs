@@ -61,7 +61,10 @@ impl Table {
         if !lake::is_delta_table(store.as_ref(), &folder).await? {
             return Ok(None);
         }
-        lake::refuse_part_of_table(store.as_ref(), &folder, &location::display(url)).await?;
+        // A table in a hidden folder of another is no part of that: asap keeps the rejects of an output so.
+        if !folder.parts().rev().nth(1).is_some_and(|above| listing::is_hidden(above.as_ref())) {
+            lake::refuse_part_of_table(store.as_ref(), &folder, &location::display(url)).await?;
+        }
         let rooted = PrefixStore::new(Arc::clone(&store), folder.clone());
         let Some(log) = Followed::read(&rooted, url, since).await? else {
             return exec_err!("the log of {} holds no version of a table", location::display(url));

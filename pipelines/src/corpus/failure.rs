@@ -6,6 +6,8 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::DataFusionError;
 use serde::{Deserialize, Serialize};
 
+use crate::location::{Unavailable, is_unavailable};
+
 /// A file, and why it could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFailure {
@@ -16,6 +18,9 @@ pub struct FileFailure {
     /// Whether what was typed or set is to blame.
     #[serde(skip)]
     pub is_usage: bool,
+    /// Whether the store was unavailable, so that the same may succeed later.
+    #[serde(skip)]
+    pub is_unavailable: bool,
 }
 
 impl FileFailure {
@@ -26,7 +31,12 @@ impl FileFailure {
             DataFusionError::Execution(message) | DataFusionError::Configuration(message) => message.clone(),
             other => other.strip_backtrace(),
         };
-        Self { file: file.to_string(), error, is_usage: matches!(found, DataFusionError::Configuration(_)) }
+        Self {
+            file: file.to_string(),
+            error,
+            is_usage: matches!(found, DataFusionError::Configuration(_)),
+            is_unavailable: is_unavailable(found),
+        }
     }
 
     /// The failure of a file that is at the bottom of an error.
@@ -68,7 +78,11 @@ impl fmt::Display for FileFailure {
     }
 }
 
-impl std::error::Error for FileFailure {}
+impl std::error::Error for FileFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.is_unavailable.then_some(&Unavailable)
+    }
+}
 
 impl From<FileFailure> for DataFusionError {
     /// The failure as that of a whole query.

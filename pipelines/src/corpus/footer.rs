@@ -118,6 +118,13 @@ pub(super) async fn refuse<T>(store: &dyn ObjectStore, file: &ObjectMeta, name: 
         return exec_err!("{name} is compressed otherwise than by gzip: decompress it first");
     }
     let is_named = |ending: &str| name.ends_with(ending) || name.ends_with(&format!("{ending}.gz"));
+    let (folder, file) = name.rsplit_once('/').unwrap_or((".", name));
+    if file.ends_with(".arrow") || ["state.json", "dataset_info.json"].contains(&file) {
+        return exec_err!(
+            "{name} is of a dataset that was saved by save_to_disk, not Parquet; convert it first: python -c \"from datasets import \
+             load_from_disk; load_from_disk('{folder}').to_parquet('converted.parquet')\""
+        );
+    }
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{' | b'[') => exec_err!(
             "{name} holds JSON, not Parquet: of a folder only *.jsonl is read, for others often describe it; name the file, or a \

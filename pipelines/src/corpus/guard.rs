@@ -20,7 +20,7 @@ pub fn is_guarded() -> bool {
 ///
 /// # Errors
 /// If it panics, with what it says, in words.
-pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
     let before = IS_GUARDED.replace(true);
     // What is left of the reader is dropped with the failure.
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -35,7 +35,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, Str
 ///
 /// # Errors
 /// If polling it panics.
-pub(super) async fn guarded_next<S, T, E>(stream: &mut S) -> Result<Option<T>>
+pub(crate) async fn guarded_next<S, T, E>(stream: &mut S) -> Result<Option<T>>
 where
     S: futures::Stream<Item = Result<T, E>> + Unpin,
     DataFusionError: From<E>,

@@ -35,6 +35,8 @@ pub struct Inspected {
     pub cot: String,
     /// What the answer is read from.
     pub answer: String,
+    /// What the system prompt is read from.
+    pub system: Option<String>,
     /// The column that says which rows are correct; the others are rejects.
     pub flag: Option<String>,
     /// The mapping that says the same, to be changed.
@@ -56,6 +58,8 @@ pub struct InspectedRow {
     pub cot: Option<String>,
     /// The answer.
     pub answer: Option<String>,
+    /// The system prompt.
+    pub system: Option<String>,
     /// Why the row cannot be pruned, as a word.
     pub status: Option<String>,
     /// The same as a sentence.
@@ -79,7 +83,7 @@ impl Corpus {
         let Recognised { table, shape, .. } = group;
         let provider: Arc<dyn TableProvider> = Arc::new(table.clone());
         let plan = view::plan(&context.state(), provider, table, shape, &[])?;
-        let shown = ["question", "cot", "answer", "status", "error"].map(col);
+        let shown = ["question", "cot", "answer", "system", "status", "error"].map(col);
         let place = [get_field(col("source"), "file").alias("file"), get_field(col("source"), "row").alias("row")];
         let sample = DataFrame::new(context.state(), plan)
             .limit(0, Some(rows))?
@@ -96,6 +100,7 @@ impl Corpus {
             question,
             cot,
             answer,
+            system: shape.told_system(),
             flag: shape.flag.clone(),
             mapping: shape.mapping().to_string(),
             sample: sample.iter().map(read).collect::<Result<Vec<_>>>()?.concat(),
@@ -104,12 +109,15 @@ impl Corpus {
 }
 
 fn read(batch: &RecordBatch) -> Result<Vec<InspectedRow>> {
-    let texts = ["file", "question", "cot", "answer", "status", "error"].map(|name| match batch.column_by_name(name) {
-        Some(column) => Ok(cast(column, &DataType::Utf8)?),
-        None => plan_err!("a row has no {name}"),
+    let texts = ["file", "question", "cot", "answer", "system", "status", "error"].map(|name| {
+        match batch.column_by_name(name) {
+            Some(column) => Ok(cast(column, &DataType::Utf8)?),
+            None => plan_err!("a row has no {name}"),
+        }
     });
-    let [file, question, cot, answer, status, error] = texts;
-    let (file, question, cot, answer, status, error) = (file?, question?, cot?, answer?, status?, error?);
+    let [file, question, cot, answer, system, status, error] = texts;
+    let (file, question, cot, answer) = (file?, question?, cot?, answer?);
+    let (system, status, error) = (system?, status?, error?);
     let text =
         |column: &Arc<dyn Array>, row| column.is_valid(row).then(|| column.as_string::<i32>().value(row).to_string());
     let places = batch.column_by_name("row").map(|column| column.as_primitive::<Int64Type>().clone());
@@ -119,6 +127,7 @@ fn read(batch: &RecordBatch) -> Result<Vec<InspectedRow>> {
         question: text(&question, row),
         cot: text(&cot, row),
         answer: text(&answer, row),
+        system: text(&system, row),
         status: text(&status, row),
         error: text(&error, row),
     });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, exec_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
-use futures::TryStreamExt;
+use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use url::{Position, Url};
@@ -65,13 +65,13 @@ impl Listing {
             let parts = [root.filename().unwrap_or_default().to_string()];
             return Ok(Self { files: vec![file(meta, &parts)], left_out: vec![] });
         }
-        let found = list(store.as_ref(), &root).await?;
+        let (found, unnameable) = list(store.as_ref(), &root).await?;
         if found.is_empty() && url.scheme() == "file" && !location::local_path(url).is_some_and(|path| path.is_dir()) {
-            return exec_err!("there is no file or folder {shown}");
+            return exec_err!("there is no file or folder {shown}{}", of_hub(&source.typed));
         }
         lake::refuse_tables(found.iter().map(|(parts, _)| parts.as_slice()), &shown)?;
         lake::refuse_part_of_table(store.as_ref(), &root, &shown).await?;
-        let mut listing = Self { files: vec![], left_out: vec![] };
+        let mut listing = Self { files: vec![], left_out: unnameable };
         let mut lines = Vec::new();
         let mut other = None;
         for (parts, meta) in found.into_iter().filter(|(parts, _)| !parts.iter().any(|part| is_hidden(part))) {
@@ -98,6 +98,18 @@ impl Listing {
         }
         listing.files.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(listing)
+    }
+}
+
+/// What to do where a location is called as a dataset of the Hub.
+fn of_hub(typed: &str) -> String {
+    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".parquet");
+    match typed.split('/').collect::<Vec<_>>().as_slice() {
+        [organisation, name] if is_part(organisation) && is_part(name) => format!(
+            "; a dataset of the Hugging Face Hub is read from where hf download --repo-type dataset {typed} --local-dir DIR puts it, \
+             or from hf://datasets/{typed}"
+        ),
+        _ => String::new(),
     }
 }
 
@@ -129,19 +141,29 @@ async fn head(store: &dyn ObjectStore, path: &Path) -> Result<Option<ObjectMeta>
     }
 }
 
-/// Every file below a folder, with the parts of its path from there.
-async fn list(store: &dyn ObjectStore, root: &Path) -> Result<Vec<(Vec<String>, ObjectMeta)>> {
-    let listed = store.list(Some(root)).try_filter_map(async |file| {
+/// Every file below a folder, with the parts of its path from there, and the files whose names no store can have.
+async fn list(store: &dyn ObjectStore, root: &Path) -> Result<(Vec<(Vec<String>, ObjectMeta)>, Vec<String>)> {
+    let mut listed = store.list(Some(root));
+    let (mut found, mut unnameable) = (Vec::new(), Vec::new());
+    while let Some(file) = listed.next().await {
+        let file = match file {
+            Ok(file) => file,
+            Err(object_store::Error::NotFound { .. }) => break,
+            Err(object_store::Error::InvalidPath { source: object_store::path::Error::BadSegment { path, .. } }) => {
+                unnameable.push(format!("{:?}, whose name has a character that no store can name", format!("/{path}")));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let parts = file.location.prefix_match(root).map(|parts| parts.map(|part| part.as_ref().to_string()).collect());
-        Ok(parts.filter(|parts: &Vec<String>| !parts.is_empty()).map(|parts| (parts, file)))
-    });
-    match listed.try_collect().await {
-        Err(object_store::Error::NotFound { .. }) => Ok(vec![]),
-        listed => Ok(listed?),
+        if let Some(parts) = parts.filter(|parts: &Vec<String>| !parts.is_empty()) {
+            found.push((parts, file));
+        }
     }
+    Ok((found, unnameable))
 }
 
-fn is_hidden(part: &str) -> bool {
+pub(super) fn is_hidden(part: &str) -> bool {
     part.starts_with(['_', '.'])
 }
 

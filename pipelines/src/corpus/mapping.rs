@@ -6,12 +6,12 @@ use std::str::FromStr;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
 
 /// How a mapping is written.
-pub(super) const SYNTAX: &str = "question=…[,input=…],cot=…[,answer=…][,flag=…]";
+pub(super) const SYNTAX: &str = "question=…[,input=…],cot=…[,answer=…][,system=…][,flag=…]";
 /// Stands in a printed mapping for a column that only the user knows; no mapping holds it.
 pub(super) const BLANK: &str = "?";
 
 /// What a mapping names, in the order in which it is written.
-const KEYS: [&str; 5] = ["question", "input", "cot", "answer", "flag"];
+const KEYS: [&str; 6] = ["question", "input", "cot", "answer", "system", "flag"];
 
 /// The columns that hold question, chain and answer, by the names that they have in the files.
 ///
@@ -27,6 +27,8 @@ pub struct ColumnMapping {
     pub cot: String,
     /// The column that holds the answer.
     pub answer: Option<String>,
+    /// The column that holds the system prompt; that of a conversation is read anyway.
+    pub system: Option<String>,
     /// The column that says whether a row is correct; a row where it is false or 0 is a reject.
     pub flag: Option<String>,
 }
@@ -60,7 +62,7 @@ impl FromStr for ColumnMapping {
                 (None, None) => return config_err!("a column mapping is written {SYNTAX}, found '{text}'"),
             }
         }
-        let [question, input, cot, answer, flag] = named.map(|(key, name)| match name.as_deref().map(str::trim) {
+        let [question, input, cot, answer, system, flag] = named.map(|(key, name)| match name.as_deref().map(str::trim) {
             Some("") => config_err!("the column mapping leaves {key} empty: {text}"),
             Some(BLANK) => config_err!(
                 "the column mapping leaves {key} open: write a column of the files in place of {BLANK} in {key}={BLANK}, or \
@@ -77,6 +79,7 @@ impl FromStr for ColumnMapping {
             input: input?,
             cot: required("cot", cot)?,
             answer: answer?,
+            system: system?,
             flag: flag?,
         })
     }
@@ -85,8 +88,8 @@ impl FromStr for ColumnMapping {
 impl fmt::Display for ColumnMapping {
     /// As it is read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { question, input, cot, answer, flag } = self;
-        let names = [Some(question), input.as_ref(), Some(cot), answer.as_ref(), flag.as_ref()];
+        let Self { question, input, cot, answer, system, flag } = self;
+        let names = [Some(question), input.as_ref(), Some(cot), answer.as_ref(), system.as_ref(), flag.as_ref()];
         let written = KEYS.iter().zip(names).filter_map(|(key, name)| Some(format!("{key}={}", name?)));
         f.write_str(&written.collect::<Vec<_>>().join(","))
     }
@@ -107,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_mapping_is_written_as_it_is_read() {
-        for text in ["question=q,cot=c", "question=i,input=x, y,cot=c.0,answer=a,flag=reward"] {
+        for text in ["question=q,cot=c", "question=i,input=x, y,cot=c.0,answer=a,system=s,flag=reward"] {
             assert_eq!(text.parse::<ColumnMapping>().unwrap().to_string(), text);
         }
     }

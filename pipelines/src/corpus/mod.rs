@@ -13,6 +13,7 @@
 //! | `question` | Utf8 | what was asked |
 //! | `cot` | Utf8 | the chain of thought, without its tags |
 //! | `answer` | Utf8 | what follows the chain in a generation, else the column that holds it |
+//! | `system` | Utf8 | the system prompt, NULL if there is none |
 //! | `status` | Utf8 | NULL, or why the row cannot be pruned |
 //! | `error` | Utf8 | the same as a sentence that names what was found |
 //!
@@ -22,8 +23,8 @@
 //!
 //! Which columns are which is told by their names (table function `corpus_shapes()`), else by think tags in their values. Of
 //! several generations the first is taken that a flag calls correct and that its model ended; of a list of structs without
-//! flags, the first that has think tags. A system prompt stays in its
-//! original column and is part of nothing else. A `prompt` that is a whole chat template is read as the user's words in it.
+//! flags, the first that has think tags. A `prompt` that is a whole chat template is read as the user's and the system's words
+//! in it.
 //!
 //! | `status` | the row |
 //! |---|---|
@@ -94,6 +95,7 @@ pub use failure::FileFailure;
 pub use file::{CorpusFile, InTable, Temporary};
 pub use function::CorpusFunction;
 pub use guard::is_guarded;
+pub(crate) use guard::{guarded, guarded_next};
 pub use mapping::ColumnMapping;
 pub use originals::Fit;
 pub use read_slices::ReadSlices;

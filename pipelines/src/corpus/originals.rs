@@ -9,7 +9,7 @@ use super::view::{INNER, Original};
 use crate::delta_types::{UNNAMED, can_hold, delta_name, delta_type};
 
 /// The columns that a corpus has beside the original ones, in this order.
-pub(super) const COLUMNS: [&str; 7] = ["source", "id", "question", "cot", "answer", "status", "error"];
+pub(super) const COLUMNS: [&str; 8] = ["source", "id", "question", "cot", "answer", "system", "status", "error"];
 
 /// What rows are for, which their original columns must fit.
 #[derive(Debug, Clone, Copy)]

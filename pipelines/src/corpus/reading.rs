@@ -73,6 +73,8 @@ pub(super) struct Read {
 /// What a shape says about a row, before tags are read.
 pub(super) struct Reading {
     pub question: Expr,
+    /// The system prompt.
+    pub system: Expr,
     /// The generation, or the chain where that has a column of its own.
     pub text: Expr,
     /// The chain where a message has a field for it, which may be empty.
@@ -114,6 +116,7 @@ impl Reading {
         }
         let mut reading = Self {
             question,
+            system: system(schema, shape, functions)?,
             text: null_text(),
             chain: None,
             answer: None,
@@ -218,9 +221,33 @@ impl Reading {
 fn thinks_again(read: &Read) -> Expr {
     let holds = |tag: &str| contains(read.answer.clone(), lit(tag));
     let begins = |tag: &str| regexp_like(read.text.clone(), lit(format!(r"^\s*{tag}")), None);
-    let own =
-        tags::of_chains_that_begin().map(|(opening, closing)| holds(opening).or(holds(closing)).and(begins(opening)));
-    disjunction(tags::of_chains().map(holds).chain(own)).unwrap_or_else(|| lit(false))
+    // Tags that are words too: of the generation's own pair, and where an answer begins with one.
+    let words = tags::of_chains_that_begin().map(|(opening, closing)| {
+        let own = holds(opening).or(holds(closing)).and(begins(opening));
+        own.or(starts_with(read.answer.clone(), lit(opening)))
+    });
+    disjunction(tags::of_chains().map(holds).chain(words)).unwrap_or_else(|| lit(false))
+}
+
+/// The system prompt of a row: that of its conversation or of its rendered prompt, else of a column; NULL if it is blank.
+fn system(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Expr> {
+    let mut found = Vec::new();
+    if let Some(turns) = shape.conversation() {
+        found.push(text(array_element(functions.turns_of(turns, "system"), lit(1))));
+    }
+    if let Question::Text(path) = &shape.question
+        && path.name().eq_ignore_ascii_case(RENDERED)
+    {
+        found.push(rendered::system(text(path.expr(schema)))?);
+    }
+    found.extend(shape.system.iter().map(|name| text(column(name))));
+    let found = found.into_iter().map(|held| when(is_blank(&held), null_text()).otherwise(held));
+    let mut found = found.collect::<Result<Vec<_>>>()?;
+    Ok(match found.len() {
+        0 => null_text(),
+        1 => found.remove(0),
+        _ => coalesce(found),
+    })
 }
 
 fn is_blank(text: &Expr) -> Expr {

@@ -134,6 +134,13 @@ async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &
     let are_tagged: Vec<&Sample> = samples.iter().filter(|sample| sample.tagged * 2 > sample.rows).collect();
     let (columns, within): (Vec<&Sample>, Vec<_>) = are_tagged.into_iter().partition(|sample| sample.path.is_column());
     let tagged = if columns.is_empty() { within } else { columns };
+    // Rejects are often those without tags, and are to be looked at all the same.
+    if tagged.is_empty()
+        && is_rejects(schema)
+        && let Some(shape) = shape::named_as(ANSWERS, schema, file)
+    {
+        return Ok(shape);
+    }
     let Some(shape) = tagged.first().and_then(|only| shape::with_tags(schema, only.path.clone(), file)) else {
         return refuse(schema, file, &samples, &tagged);
     };
@@ -146,6 +153,12 @@ async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &
         tagged[0].path
     ));
     Ok(shape)
+}
+
+/// Whether a table holds the rejects of an output.
+fn is_rejects(schema: &Schema) -> bool {
+    let first = schema.fields().iter().take(3).map(|field| field.name().as_str());
+    first.eq(["source", "status", "error"])
 }
 
 async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>> {
@@ -186,6 +199,11 @@ async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>
     Ok(seen.collect())
 }
 
+/// Texts of which some rows hold think tags.
+fn some_tagged(samples: &[Sample]) -> Vec<&Sample> {
+    samples.iter().filter(|sample| sample.tagged > 0).collect()
+}
+
 /// Refuses files whose columns fit no shape, with as much of a mapping as is certain.
 fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]) -> Result<T> {
     let named = |names: &[&str]| {
@@ -195,6 +213,17 @@ fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]
     };
     let question = named(QUESTIONS);
     let (why, mapping) = match tagged {
+        [] if let [only] = some_tagged(samples).as_slice() => (
+            format!(
+                "{} of the first {} rows of {} hold think tags, which is too few to be sure",
+                only.tagged, only.rows, only.path
+            ),
+            format!(
+                "question={},cot={}",
+                if only.path == Path::column(&question) { BLANK } else { &question },
+                only.path
+            ),
+        ),
         [] => {
             let cot = named(CHAINS);
             // Which column is the answer depends on which is the chain.

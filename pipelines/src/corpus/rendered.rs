@@ -21,6 +21,13 @@ const TURNS: [(&str, &str); 5] = [
     (r"<start_of_turn>user\n", "<end_of_turn>"),
     (r"\[INST\](?:\s*<<SYS>>.*?<</SYS>>)?", r"\[/INST\]"),
 ];
+/// What opens the system's words, and what ends them.
+const SYSTEMS: [(&str, &str); 4] = [
+    (r"<\|im_start\|>system\n", r"<\|im_end\|>"),
+    (r"<\|start_header_id\|>system<\|end_header_id\|>\n", r"<\|eot_id\|>"),
+    ("<｜begin▁of▁sentence｜>", "<｜User｜>"),
+    ("<<SYS>>", "<</SYS>>"),
+];
 /// What such prompts begin with; any other is not searched.
 const BEGINNINGS: [&str; 9] = [
     "<|im_start|>",
@@ -36,12 +43,22 @@ const BEGINNINGS: [&str; 9] = [
 
 /// What the user says in a rendered prompt, and any other prompt as it is.
 pub(super) fn question(prompt: Expr) -> Result<Expr> {
-    let turns = TURNS.map(|(opening, end)| format!("{opening}(.*?){end}"));
+    let user = first_of(&TURNS, &prompt);
+    when(is_rendered(&prompt), coalesce(vec![user, prompt.clone()])).otherwise(prompt)
+}
+
+/// The system prompt in a rendered prompt, else NULL.
+pub(super) fn system(prompt: Expr) -> Result<Expr> {
+    when(is_rendered(&prompt), first_of(&SYSTEMS, &prompt)).end()
+}
+
+/// What stands first between one of these pairs.
+fn first_of(pairs: &[(&str, &str)], prompt: &Expr) -> Expr {
+    let turns: Vec<String> = pairs.iter().map(|(opening, end)| format!("{opening}(.*?){end}")).collect();
     let groups = regexp_match(prompt.clone(), lit(format!("(?s){}", turns.join("|"))), None);
     // Of one match only one turn is not NULL.
-    let user = (1..=TURNS.len() as i64).map(|group| array_element(groups.clone(), lit(group)));
-    let user = btrim(vec![coalesce(user.collect()), lit(" \n\r\t")]);
-    when(is_rendered(&prompt), coalesce(vec![user, prompt.clone()])).otherwise(prompt)
+    let said = (1..=pairs.len() as i64).map(|group| array_element(groups.clone(), lit(group)));
+    btrim(vec![coalesce(said.collect()), lit(" \n\r\t")])
 }
 
 /// Why a rendered prompt is no single question, else NULL.

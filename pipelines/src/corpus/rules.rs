@@ -96,6 +96,9 @@ pub(super) const FLAGS: &[&str] = &[
 /// Boolean, 0 or 1.
 pub(super) const ROW_FLAGS: &[&str] = &["is_correct", "correct", "correctness", "verified", "reward", "score"];
 
+/// Columns that hold a system prompt, the likeliest first.
+pub(super) const SYSTEMS: &[&str] = &["system", "system_prompt"];
+
 /// Flags of which either suffices; of the others the likeliest that is there decides.
 pub(super) const EITHER: &[&str] = &["correctness_math_verify", "correctness_llama"];
 

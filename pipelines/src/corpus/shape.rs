@@ -9,7 +9,9 @@ use datafusion::common::{DataFusionError, Result, exec_err};
 
 use super::mapping::ColumnMapping;
 use super::path::{Path, is_text, item};
-use super::rules::{BY_TAGS, BY_USER, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, TURN_CHAINS};
+use super::rules::{
+    BY_TAGS, BY_USER, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS, TURN_CHAINS,
+};
 
 /// Where the files of one schema hold question, chain and answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub(super) struct Shape {
     pub rule: &'static str,
     pub question: Question,
     pub response: Response,
+    /// The column that holds the system prompt, beside that of a conversation or of a rendered prompt.
+    pub system: Option<String>,
     /// The column that says whether a row is correct.
     pub flag: Option<String>,
 }
@@ -86,7 +90,8 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
         }
         None => Response::Generation(cot),
     };
-    let shape = Shape { rule: BY_USER, question, response, flag: mapping.flag.clone() };
+    let system = mapping.system.as_ref().map(published).transpose()?.map(|path| path.to_string());
+    let shape = Shape { rule: BY_USER, question, response, system, flag: mapping.flag.clone() };
     shape.check_types(schema, file)?;
     Ok(shape)
 }
@@ -117,8 +122,20 @@ pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
 pub(super) fn with_tags(schema: &Schema, generation: Path, file: &str) -> Option<Shape> {
     let question = question(schema, QUESTIONS)?;
     let is_apart = question != Question::Text(generation.clone());
-    let shape = Shape { rule: BY_TAGS, question, response: Response::Generation(generation), flag: None };
+    let shape = Shape {
+        rule: BY_TAGS,
+        question,
+        response: Response::Generation(generation),
+        system: system(schema),
+        flag: None,
+    };
     (is_apart && shape.check_types(schema, file).is_ok()).then_some(shape)
+}
+
+/// The shape of a schema in which a text of one of these names is the generation; None if there is none, or no question.
+pub(super) fn named_as(names: &[&str], schema: &Schema, file: &str) -> Option<Shape> {
+    let texts = ["generation", "completion"].iter().chain(names).filter_map(|name| find(schema, name));
+    texts.filter_map(|name| with_tags(schema, Path::column(name), file)).next()
 }
 
 impl Rule {
@@ -160,7 +177,7 @@ impl Rule {
                 (Question::Turn(prompt), response)
             }
         };
-        Some(Shape { rule: self.name, question, response, flag: None })
+        Some(Shape { rule: self.name, question, response, system: system(schema), flag: None })
     }
 
     /// The question of what `chain` answers.
@@ -254,6 +271,11 @@ fn question(schema: &Schema, names: &[&str]) -> Option<Question> {
     })
 }
 
+/// The column that holds the system prompt.
+fn system(schema: &Schema) -> Option<String> {
+    held(schema, SYSTEMS).find(|name| has_type(schema, name, is_text))
+}
+
 /// The first column called so whose type fits, else the first called so.
 fn pick(schema: &Schema, names: &[&str], fits: fn(&DataType) -> bool) -> Option<String> {
     held(schema, names).find(|name| has_type(schema, name, fits)).or_else(|| held(schema, names).next())
@@ -292,7 +314,7 @@ pub(super) fn kind(found: &DataType) -> String {
     match found {
         DataType::Null => "no type".to_string(),
         found if is_text(found) => "text".to_string(),
-        found if are_turns(found) => "conversation".to_string(),
+        found if are_turns(found) && !item(found).is_some_and(DataType::is_null) => "conversation".to_string(),
         DataType::Struct(fields) => {
             let fields: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
             format!("struct of {}", fields.join(", "))
@@ -318,8 +340,15 @@ impl Shape {
     /// If what a name promises is not what a column holds.
     fn check_types(&self, schema: &Schema, file: &str) -> Result<()> {
         let misfit = |place: &dyn fmt::Display, expected: &str, found: Option<&DataType>| {
+            let cast = match found.is_some_and(DataType::is_binary) {
+                true => format!(
+                    "; if it is text, write it as such: asap sql -c \"COPY (SELECT * REPLACE (CAST(\\\"{place}\\\" AS VARCHAR) AS \
+                     \\\"{place}\\\") FROM '{file}') TO 'converted.parquet'\""
+                ),
+                false => String::new(),
+            };
             let found = found.map_or("nothing".to_string(), kind);
-            exec_err!("column {place} of {file} must be {expected}, found {found}")
+            exec_err!("column {place} of {file} must be {expected}, found {found}{cast}")
         };
         let path = |path: &Path, fits: fn(&DataType) -> bool, expected| match path.data_type(schema) {
             Some(found) if fits(found) => Ok(()),
@@ -338,6 +367,9 @@ impl Shape {
                 [instruction, input].into_iter().try_for_each(|name| column(name, is_text, "text"))?
             }
             Question::Turn(name) => turns(name)?,
+        }
+        if let Some(system) = &self.system {
+            column(system, is_text, "text")?;
         }
         if let Some(flag) = &self.flag {
             column(flag, is_flag, "a Boolean or a number")?;

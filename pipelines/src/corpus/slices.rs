@@ -39,22 +39,29 @@ impl Slice {
     }
 }
 
-/// Cuts the open ranges of a file into slices of at most `most` rows, whose borders do not depend on what is open: at
-/// multiples of `most` and, where row groups are not smaller than a slice, between row groups.
-pub fn cut(file: &FileRows, open: &[(u64, u64)], most: u64) -> Vec<Slice> {
+/// Cuts the open ranges of a file into slices of at most `most` rows, by a grid that does not depend on what is open: its cells
+/// begin at multiples of `most` and, where row groups are not smaller than a slice, at row groups. Returns each slice after the
+/// first row of its cell.
+pub fn cut(file: &FileRows, open: &[(u64, u64)], most: u64) -> Vec<(u64, Slice)> {
     let mut slices = Vec::new();
-    for (first, last) in grid(&file.row_groups, most) {
+    for (cell, last) in grid(&file.row_groups, most) {
         for (start, end) in open {
-            let (start, end) = (first.max(*start), last.min(*end));
+            let (start, end) = (cell.max(*start), last.min(*end));
             if start < end {
                 let row_group_start = row_group_start(&file.row_groups, start);
                 let only = file.left_of(start, end);
-                slices.push(Slice { file: Arc::clone(&file.file), start, end, row_group_start, only });
+                slices.push((cell, Slice { file: Arc::clone(&file.file), start, end, row_group_start, only }));
             }
         }
     }
-    slices.sort_by_key(|slice| slice.start);
+    slices.sort_by_key(|(_, slice)| slice.start);
     slices
+}
+
+/// The first row of the cell that holds a row, in the grid by which [`cut`] cuts.
+pub fn cell_start(row_groups: &[u64], most: u64, row: u64) -> u64 {
+    let cells = grid(row_groups, most);
+    cells.iter().rev().map(|(start, _)| *start).find(|start| *start <= row).unwrap_or(0)
 }
 
 /// The first row of the row group that holds a row.

@@ -33,6 +33,23 @@ impl Shape {
         [question, cot, answer]
     }
 
+    /// What the system prompt is read from, for people; None if a row has none.
+    pub fn told_system(&self) -> Option<String> {
+        let turns = self.conversation().map(|turns| format!("{turns}: the system's turn"));
+        match (turns, &self.system) {
+            (Some(turns), Some(column)) => Some(format!("{turns}, else {column}")),
+            (turns, column) => turns.or(column.clone()),
+        }
+    }
+
+    /// The conversation of which the system's turn is read.
+    pub fn conversation(&self) -> Option<&str> {
+        match (&self.question, &self.response) {
+            (Question::Turn(turns), _) | (_, Response::Turn { turns, .. }) => Some(turns),
+            _ => None,
+        }
+    }
+
     /// The columns of a corpus that are read from the column `name` alone, of which nothing else is kept than tags and what
     /// stands outside of them; None if it is no source of them.
     pub fn said_by(&self, schema: &Schema, name: &str) -> Option<&'static [&'static str]> {
@@ -43,6 +60,9 @@ impl Shape {
             && !name.eq_ignore_ascii_case(RENDERED)
         {
             return Some(&["question"]);
+        }
+        if self.system.as_deref().is_some_and(|system| is(&Path::column(system))) {
+            return Some(&["system"]);
         }
         match &self.response {
             Response::Columns { cot, .. } if is(cot) => Some(&["cot"]),
@@ -65,7 +85,7 @@ impl Shape {
             Response::Generations(generations) => (generations.list.clone(), None),
             Response::Turn { turns, .. } => (turns.clone(), None),
         };
-        ColumnMapping { question, input, cot, answer, flag: self.flag.clone() }
+        ColumnMapping { question, input, cot, answer, system: self.system.clone(), flag: self.flag.clone() }
     }
 
     /// The list of which a row's first fitting text is read, and how that is chosen.
@@ -87,9 +107,10 @@ impl Shape {
         if [OWN, BY_USER].contains(&self.rule) {
             return vec![];
         }
-        let ColumnMapping { question, input, cot, answer, flag } = self.mapping();
+        let ColumnMapping { question, input, cot, answer, system, flag } = self.mapping();
         let is_read = |name: &String| {
-            [Some(&question), input.as_ref(), Some(&cot), answer.as_ref(), flag.as_ref()].contains(&Some(name))
+            let read = [Some(&question), input.as_ref(), Some(&cot), answer.as_ref(), system.as_ref(), flag.as_ref()];
+            read.contains(&Some(name))
         };
         let others = |part: &'static str, read: &String, names: &[&str], fits: fn(&_) -> bool| {
             let is_named = |name: &String| names.iter().any(|known| known.eq_ignore_ascii_case(name));

@@ -1,7 +1,7 @@
 //! The logical view of the files of one schema: recognised columns by ordinary expressions over the scan.
 //!
 //! ```text
-//!   Projection       source, id, question, cot, answer, status, error, originals    what is said of a row
+//!   Projection       source, id, question, cot, answer, system, status, error, originals    what is said of a row
 //!     Projection     __corpus_cot, __corpus_answer, …                               tags are read
 //!       SubqueryAlias
 //!         Projection   __corpus_source, __corpus_text, …, __corpus_original_…       columns are chosen
@@ -62,6 +62,7 @@ pub(super) fn plan(
         named("source", source),
         named("id", published_id.unwrap_or_else(null_text)),
         named("question", reading.question.clone()),
+        named("system", reading.system.clone()),
         named("text", reading.text.clone()),
         named("chain_column", reading.chain.clone().unwrap_or_else(null_text)),
         named("answer_column", reading.answer.clone().unwrap_or_else(null_text)),
@@ -78,7 +79,7 @@ pub(super) fn plan(
     };
     let [held, chain, answer] = ["text", "chain_column", "answer_column"].map(inner);
     let Tagged { cot, answer } = reading.tagged(&functions, held, chain, answer, may_lack_answer)?;
-    let mut tagged = ["source", "id", "question", "text"].map(inner).to_vec();
+    let mut tagged = ["source", "id", "question", "system", "text"].map(inner).to_vec();
     tagged.extend(fault_names.iter().map(|name| inner(name)));
     tagged.extend([named("cot", cot), named("answer", answer)]);
     tagged.extend(originals.iter().map(|original| inner(&inner_name(original))));
@@ -99,6 +100,7 @@ pub(super) fn plan(
         inner("question").alias("question"),
         inner("cot").alias("cot"),
         inner("answer").alias("answer"),
+        inner("system").alias("system"),
         first_of(&faults, |fault| lit(fault.status))?.alias("status"),
         first_of(&faults, |fault| fault.error.clone())?.alias("error"),
     ];

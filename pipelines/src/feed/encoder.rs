@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use asap_lm::Tokenizer;
 use asap_lm::example::{Encoded, Example, ExampleTemplate, Long};
-use asap_lm::{LmError, Result};
+use asap_lm::{Asked, LmError, Result};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -66,25 +66,26 @@ impl Encoder {
         Ok(Self { template, tokenizer, max_length, long, held_out: 0.0, fingerprint: fingerprint(folder)? })
     }
 
-    /// What becomes of a row of question, chain and answer. Whether it is held out depends on its question alone, so that no
+    /// What becomes of a row of what was asked, chain and answer. Whether it is held out depends on its question alone, so that no
     /// other chain of a question that is measured is learned.
     ///
     /// # Errors
     /// If a text cannot be tokenised.
-    pub fn encode(&self, row: [&str; 3]) -> Result<Row> {
-        let encoded = match self.template.encode(&self.tokenizer, row, self.max_length, self.long) {
+    pub fn encode(&self, asked: Asked, [cot, answer]: [&str; 2]) -> Result<Row> {
+        let is_held_out = self.is_held_out(asked.question);
+        let encoded = match self.template.encode(&self.tokenizer, asked, [cot, answer], self.max_length, self.long) {
             Err(LmError::Prompt(_)) => return Ok(Row::Rejected),
             encoded => encoded?,
         };
         Ok(match encoded {
             Encoded::TooLong(_) => Row::TooLong,
-            Encoded::Whole(example) | Encoded::Cut(example) if self.is_held_out(row) => Row::HeldOut(example),
+            Encoded::Whole(example) | Encoded::Cut(example) if is_held_out => Row::HeldOut(example),
             Encoded::Whole(example) => Row::Learned(example),
             Encoded::Cut(example) => Row::Cut(example),
         })
     }
 
-    fn is_held_out(&self, [question, ..]: [&str; 3]) -> bool {
+    fn is_held_out(&self, question: &str) -> bool {
         let hash = Sha256::digest(question);
         let drawn = hash.iter().take(8).fold(0, |drawn: u64, byte| drawn << 8 | u64::from(*byte));
         (drawn as f64) < self.held_out * 2f64.powi(64)

@@ -122,7 +122,7 @@ impl Rows {
                 self.add(files, &table.shown()).await?;
             }
             self.known = version.version;
-            self.is_complete = version.transactions.iter().any(|name| is_finished(name));
+            self.is_complete = version.transactions.iter().any(is_finished);
         }
         Ok(())
     }

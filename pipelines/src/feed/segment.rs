@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+use asap_lm::Asked;
 use asap_udfs::models;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -105,6 +106,7 @@ impl Segment {
             text_of(col("question")),
             text_of(col("cot")),
             text_of(col("answer")),
+            text_of(col("system")),
             col("status").is_null(),
         ])?;
         let numbers: HashMap<&str, u32> = self.files.iter().map(|file| file.as_ref()).zip(0..).collect();
@@ -136,16 +138,18 @@ fn text_of(expr: Expr) -> Expr {
     cast(expr, DataType::Utf8View)
 }
 
-/// What is learned of the rows of a batch: file, row, question, chain, answer, and whether it can be learned.
+/// What is learned of the rows of a batch: file, row, question, chain, answer, system prompt, and whether it can be learned.
 fn encode(encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<Row>> {
-    let [questions, cots, answers] = [2, 3, 4].map(|column| batch.column(column).as_string_view());
-    let is_good = batch.column(5).as_boolean();
+    let [questions, cots, answers, systems] = [2, 3, 4, 5].map(|column| batch.column(column).as_string_view());
+    let is_good = batch.column(6).as_boolean();
     let row = |row: usize| {
         if !is_good.value(row) || questions.is_null(row) || cots.is_null(row) {
             return Ok(Row::Rejected);
         }
         let answer = if answers.is_valid(row) { answers.value(row) } else { "" };
-        encoder.encode([questions.value(row), cots.value(row), answer]).map_err(models::failed)
+        let system = systems.is_valid(row).then(|| systems.value(row));
+        let asked = Asked { system, question: questions.value(row) };
+        encoder.encode(asked, [cots.value(row), answer]).map_err(models::failed)
     };
     (0..batch.num_rows()).into_par_iter().map(row).collect()
 }

@@ -37,8 +37,10 @@ pub struct Status {
     pub files_done: u64,
     /// Files of the input some of whose rows are done.
     pub files_in_part: Vec<InPart>,
-    /// Whether a run said that nothing of its input was left for it to do.
+    /// Whether the last run found that nothing of its input is left to do.
     pub finished: bool,
+    /// When a run found that, in milliseconds since 1970 (UTC).
+    pub finished_at: Option<i64>,
     /// Rows of the input that it left because they are beyond its limit.
     pub rows_beyond_limit: u64,
     /// Paid answers that are kept.
@@ -68,7 +70,7 @@ pub async fn status(location: &str) -> Result<Status> {
     let mut files_in_part: Vec<_> =
         in_part.map(|(file, held)| InPart { file: file.clone(), done: held.rows_done(), rows: held.rows }).collect();
     files_in_part.sort_by(|one, other| one.file.cmp(&other.file));
-    let answers = paid_answers::survey(&paid_answers::of_output(output.url()).await?).await?;
+    let answers = paid_answers::survey(&paid_answers::of_output(output.url())?).await?;
     Ok(Status {
         output: location::display(output.url()),
         made_by: output.provenance(),
@@ -83,6 +85,7 @@ pub async fn status(location: &str) -> Result<Status> {
         files_done: ledger.files().count() as u64 - files_in_part.len() as u64,
         files_in_part,
         finished: output.is_finished(),
+        finished_at: output.finished_at(),
         rows_beyond_limit: output.rows_beyond_limit(),
         answers: Totals::of(&answers),
     })

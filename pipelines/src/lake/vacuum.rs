@@ -20,6 +20,7 @@ use crate::location;
 use crate::log::{self, Log, store_of};
 use crate::paid_answers;
 use crate::run::ledger::ATTEMPT;
+use crate::run::staged;
 
 /// What was removed, or would be.
 #[derive(Debug, Default, Serialize)]
@@ -67,14 +68,16 @@ pub async fn vacuum(location: &str, retain: Duration, dry_run: bool) -> Result<V
         }
     }
     let beside = store_of(output.beside())?;
-    for probe in probes(beside.as_ref(), &Path::from(paid_answers::CACHE)).await? {
-        if before < probe.last_modified.into() {
-            continue;
-        }
+    let mut others = probes(beside.as_ref(), &Path::from(paid_answers::CACHE)).await?;
+    match beside.list(Some(&Path::from(staged::FOLDER))).try_collect::<Vec<_>>().await {
+        Err(object_store::Error::NotFound { .. }) => {}
+        staged => others.extend(staged?),
+    }
+    for other in others.iter().filter(|other| before >= other.last_modified.into()) {
         if !dry_run {
-            beside.delete(&probe.location).await?;
+            beside.delete(&other.location).await?;
         }
-        done.add("", probe.location.as_ref(), probe.size);
+        done.add("", other.location.as_ref(), other.size);
     }
     if let Some(root) = location::local_path(output.url()) {
         let mut found = Vec::new();

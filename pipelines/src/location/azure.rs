@@ -8,6 +8,7 @@ use object_store::{ClientConfigKey, ObjectStore};
 use url::{Position, Url};
 
 use super::machine::{Machine, PATIENCE, quick};
+use super::retry::patient;
 use super::variables::variables;
 
 const ADVICE: &str = "no credentials: set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or AZURE_TENANT_ID, \
@@ -16,7 +17,7 @@ const ADVICE: &str = "no credentials: set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STO
 
 /// The store of a container, by the variables `AZURE_…`.
 pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
-    let mut builder = MicrosoftAzureBuilder::new().with_url(url.as_str());
+    let mut builder = MicrosoftAzureBuilder::new().with_url(url.as_str()).with_retry(patient());
     let mut settings = variables("AZURE_", std::env::vars_os())?;
     // Where a container app of Azure asks for its identity; the one name of Azure's without the prefix.
     if let Some(endpoint) = std::env::var_os("IDENTITY_ENDPOINT").and_then(|endpoint| endpoint.into_string().ok()) {

@@ -8,6 +8,7 @@ use object_store::{ClientConfigKey, ObjectStore};
 use url::{Position, Url};
 
 use super::machine::{Machine, PATIENCE, quick};
+use super::retry::patient;
 use super::variables::variables;
 
 /// Where the tools of Google Cloud keep a user's credentials, below the home folder.
@@ -17,7 +18,7 @@ const ADVICE: &str = "no credentials: set GOOGLE_APPLICATION_CREDENTIALS to a ke
 
 /// The store of a bucket, by the variables `GOOGLE_…` and the user's default credentials.
 pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
-    let mut builder = GoogleCloudStorageBuilder::new().with_url(url.as_str());
+    let mut builder = GoogleCloudStorageBuilder::new().with_url(url.as_str()).with_retry(patient());
     for (name, value) in variables("GOOGLE_", std::env::vars_os())? {
         if let Ok(key) = name.to_ascii_lowercase().parse() {
             builder = builder.with_config(key, value);

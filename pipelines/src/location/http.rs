@@ -15,6 +15,7 @@ use object_store::{
 use url::{Position, Url};
 
 use super::address;
+use super::retry::patient;
 
 /// The files of a host.
 pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
@@ -24,7 +25,7 @@ pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
         return config_err!("{host} is Azure's blob storage, whose containers are written {form} here");
     }
     let options = ClientOptions::new().with_allow_http(url.scheme() == "http");
-    let files = HttpBuilder::new().with_url(host).with_client_options(options).build()?;
+    let files = HttpBuilder::new().with_url(host).with_client_options(options).with_retry(patient()).build()?;
     Ok(Arc::new(Files { host: host.to_string(), files }))
 }
 

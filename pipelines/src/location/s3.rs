@@ -9,6 +9,7 @@ use url::{Position, Url};
 
 use super::machine::{Machine, PATIENCE, quick};
 use super::profile;
+use super::retry::patient;
 use super::variables::{Variables, variables};
 
 const ADVICE: &str = "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (with AWS_SESSION_TOKEN where they \
@@ -37,7 +38,7 @@ pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
 }
 
 fn builder(url: &Url, variables: &Variables) -> Result<AmazonS3Builder> {
-    let mut builder = AmazonS3Builder::new().with_url(url.as_str());
+    let mut builder = AmazonS3Builder::new().with_url(url.as_str()).with_retry(patient());
     for (name, value) in variables {
         match name.to_ascii_lowercase().parse() {
             // The URL says where the bucket is.

@@ -1,7 +1,7 @@
 //! A log as one who reads its table version by version finds it.
 
 use super::State;
-use super::actions::{Line, LiveFile, Removed};
+use super::actions::{Line, LiveFile, Removed, Transaction};
 
 /// From where on a log is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +41,8 @@ pub struct Version {
     pub added: Vec<LiveFile>,
     /// Files that it removed.
     pub removed: Vec<Removed>,
-    /// The applications of its transactions.
-    pub transactions: Vec<String>,
+    /// Its transactions.
+    pub transactions: Vec<Transaction>,
 }
 
 impl Followed {
@@ -60,7 +60,7 @@ impl Version {
             version,
             added: lines.iter().filter_map(|line| line.add.clone()).collect(),
             removed: lines.iter().filter_map(|line| line.remove.clone()).collect(),
-            transactions: lines.iter().filter_map(|line| Some(line.txn.as_ref()?.app_id.clone())).collect(),
+            transactions: lines.iter().filter_map(|line| line.txn.clone()).collect(),
         }
     }
 }

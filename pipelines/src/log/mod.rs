@@ -20,7 +20,7 @@ mod protocol;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
@@ -106,7 +106,7 @@ impl Log {
     /// If the store fails, or if the log has a gap or holds what cannot be read.
     pub async fn open(url: &Url) -> Result<Option<Self>> {
         let store = store_of(url)?;
-        let found = open::read(store.as_ref(), None).await.map_err(|error| unreadable(url, &error))?;
+        let found = open::read(store.as_ref(), None).await.map_err(|error| unreadable(url, error))?;
         Ok(found.map(|found| Self { url: url.clone(), store, state: found.state }))
     }
 
@@ -150,7 +150,7 @@ impl Log {
     pub async fn refresh(&mut self) -> Result<()> {
         while let Some(lines) = read_commit(self.store.as_ref(), self.state.version + 1)
             .await
-            .map_err(|error| unreadable(&self.url, &error))?
+            .map_err(|error| unreadable(&self.url, error))?
         {
             self.state.version += 1;
             lines.into_iter().for_each(|line| self.state.apply(line));
@@ -233,6 +233,8 @@ async fn read_commit(store: &dyn ObjectStore, version: u64) -> Result<Option<Vec
 async fn put_or_look(store: &dyn ObjectStore, url: &Url, version: u64, bytes: bytes::Bytes) -> Result<Put> {
     let path = commit_path(version);
     let mut cause = None;
+    // The store itself retries each request until this timeout.
+    let deadline = Instant::now() + location::retry_timeout();
     for pause in LOOK_AGAIN.iter().map(Some).chain([None]) {
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match store.put_opts(&path, PutPayload::from(bytes.clone()), options).await {
@@ -247,6 +249,7 @@ async fn put_or_look(store: &dyn ObjectStore, url: &Url, version: u64, bytes: by
             Ok(found) if found == bytes => return Ok(Put::Created),
             Ok(_) => return Ok(Put::Taken),
             Err(object_store::Error::NotFound { .. }) if cause.as_ref().is_some_and(is_refusal) => break,
+            Err(_) if Instant::now() > deadline => break,
             // A commit that is not there yet may still come, so it is put again, which cannot make it twice.
             Err(_) => {
                 if let Some(pause) = pause {
@@ -269,8 +272,8 @@ fn is_refusal(error: &object_store::Error) -> bool {
     matches!(error, NotImplemented { .. } | PermissionDenied { .. } | Unauthenticated { .. })
 }
 
-fn unreadable(url: &Url, error: &DataFusionError) -> DataFusionError {
-    exec_datafusion_err!("cannot read the log of {}: {}", location::display(url), error.strip_backtrace())
+fn unreadable(url: &Url, error: DataFusionError) -> DataFusionError {
+    location::failed(&format!("cannot read the log of {}", location::display(url)), error)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl Followed {
     /// # Errors
     /// If the store fails, if the log holds what cannot be read, or if a version is gone that is needed.
     pub async fn read(store: &dyn ObjectStore, url: &Url, since: Option<Since>) -> Result<Option<Self>> {
-        read(store, since).await.map_err(|error| unreadable(url, &error))
+        read(store, since).await.map_err(|error| unreadable(url, error))
     }
 }
 

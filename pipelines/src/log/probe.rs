@@ -5,6 +5,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
 use super::FOLDER;
+use crate::location;
 
 /// What the names of probes begin with. In a log the names that mean something begin with a digit; these sort before
 /// them, so that readers, who list from a version on, do not even see one that a killed process left.
@@ -42,7 +43,7 @@ async fn check_create(store: &dyn ObjectStore, log: &str, probe: &Path) -> Resul
         // A reply can be lost and the request sent again; then what is there is our own.
         Err(error @ (Error::AlreadyExists { .. } | Error::Precondition { .. })) => {
             if !holds_first(store, log, probe).await? {
-                return Err(not_written(log, &error));
+                return Err(not_written(log, error));
             }
         }
         Err(error) => return Err(not_created(store, log, probe, error).await),
@@ -50,7 +51,7 @@ async fn check_create(store: &dyn ObjectStore, log: &str, probe: &Path) -> Resul
     match create(store, probe, SECOND).await {
         Ok(()) => return Err(ignored(log)),
         Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {}
-        Err(error) => return Err(not_written(log, &error)),
+        Err(error) => return Err(not_written(log, error)),
     }
     if holds_first(store, log, probe).await? { Ok(()) } else { Err(ignored(log)) }
 }
@@ -74,11 +75,18 @@ async fn not_created(store: &dyn ObjectStore, log: &str, probe: &Path, error: Er
     if !is_forbidden && store.put(probe, PutPayload::from_static(FIRST)).await.is_ok() {
         return refused(log, &error);
     }
-    not_written(log, &error)
+    not_written(log, error)
 }
 
-fn not_written(log: &str, error: &Error) -> DataFusionError {
-    exec_datafusion_err!("cannot write to {log}: {error}; create the bucket, allow writing, or choose another output")
+fn not_written(log: &str, error: Error) -> DataFusionError {
+    let error = DataFusionError::from(error);
+    if location::is_unavailable(&error) {
+        return error;
+    }
+    exec_datafusion_err!(
+        "cannot write to {log}: {}; create the bucket, allow writing, or choose another output",
+        error.strip_backtrace()
+    )
 }
 
 fn ignored(log: &str) -> DataFusionError {

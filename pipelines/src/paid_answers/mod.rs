@@ -186,12 +186,12 @@ impl AnswerStore for AnswerFolder {
     }
 }
 
-/// Where a run keeps its answers: in the folder of what asap keeps beside its output.
+/// Where a run keeps its answers: in the folder of what asap keeps next to its output.
 ///
 /// # Errors
-/// If the output's store cannot be read.
-pub async fn of_output(output: &Url) -> Result<Url> {
-    beside::join(&beside::beside(output).await?, CACHE)
+/// If that is no URL.
+pub fn of_output(output: &Url) -> Result<Url> {
+    beside::join(&beside::beside(output)?, CACHE)
 }
 
 /// Where answers are kept that belong to no output: `asap.cache.dir`, else the user's cache folder.
@@ -219,10 +219,8 @@ pub async fn find(text: &str) -> Result<Url> {
         url.set_path(&format!("{}/", url.path()));
     }
     let folder = Folder::new(&url)?;
-    for name in beside::FOLDERS {
-        if folder.holds_folder(name).await.map_err(external)? {
-            return of_output(&url).await;
-        }
+    if folder.holds_folder(beside::FOLDER).await.map_err(external)? {
+        return of_output(&url);
     }
     if folder.list().await.map_err(external)?.is_empty() {
         return exec_err!(

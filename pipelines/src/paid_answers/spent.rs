@@ -117,8 +117,8 @@ impl Purse for Spent {
         .await
     }
 
-    async fn give_back(&self, amount: f64) -> Result<(), StoreError> {
-        self.add(|_| -amount).await.map(drop)
+    async fn settle(&self, left: f64) -> Result<(), StoreError> {
+        self.add(|_| -left).await.map(drop)
     }
 }
 
@@ -137,8 +137,11 @@ mod tests {
         assert_eq!(one.take(1.0, 100.0).await.unwrap(), Taken { amount: 5.0, total: 5.0 });
         assert_eq!(other.take(90.0, 100.0).await.unwrap(), Taken { amount: 90.0, total: 95.0 });
         assert_eq!(one.take(6.0, 100.0).await.unwrap(), Taken { amount: 0.0, total: 95.0 });
-        other.give_back(10.0).await.unwrap();
+        other.settle(10.0).await.unwrap();
         assert_eq!(one.take(6.0, 100.0).await.unwrap(), Taken { amount: 6.0, total: 91.0 });
+        // What answers cost above their reservations is spent, however much is left.
+        other.settle(-50.0).await.unwrap();
+        assert_eq!(one.take(1.0, 100.0).await.unwrap(), Taken { amount: 0.0, total: 141.0 });
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use super::identity::Identity;
 use super::ledger::ATTEMPT;
 use super::provenance::Provenance;
 use super::shards::BOUNDS;
-use crate::beside::FOLDERS;
+use crate::beside::FOLDER;
 use crate::location;
 use crate::log::{self, Log, State};
 
@@ -26,6 +26,8 @@ pub(super) const PIPELINE: &str = "asap.pipeline";
 pub(super) const PROVENANCE: &str = "asap.provenance";
 /// The property that holds the generation of the rows.
 pub(super) const GENERATION: &str = "asap.generation";
+/// The property that holds the rows of a slice.
+const SLICE_ROWS: &str = "asap.sliceRows";
 /// The property that says which columns hold the original ones: a list of name in the files and column of the table, which
 /// is empty where that is left out.
 const ORIGINALS: &str = "asap.originals";
@@ -44,6 +46,8 @@ pub struct Design {
     pub provenance: Provenance,
     /// Name in the files, and column of the output, of each original column; empty where that is left out.
     pub originals: Vec<(String, String)>,
+    /// The most rows of a slice.
+    pub slice_rows: u64,
 }
 
 /// The original columns that a table knows.
@@ -83,12 +87,18 @@ pub fn generation(state: &State) -> u64 {
     state.metadata.configuration.get(GENERATION).and_then(|generation| generation.parse().ok()).unwrap_or(0)
 }
 
+/// The most rows of a slice of a table, if it was created with that.
+pub fn slice_rows(state: &State) -> Option<u64> {
+    state.metadata.configuration.get(SLICE_ROWS)?.parse().ok().filter(|rows| *rows > 0)
+}
+
 /// The properties of an output.
 pub(super) fn properties(design: &Design, generation: u64) -> Result<HashMap<String, String>> {
     Ok(HashMap::from([
         (PIPELINE.to_string(), design.identity.encode()?),
         (PROVENANCE.to_string(), design.provenance.encode()?),
         (GENERATION.to_string(), generation.to_string()),
+        (SLICE_ROWS.to_string(), design.slice_rows.to_string()),
         (ORIGINALS.to_string(), json!(design.originals).to_string()),
         // So that whoever rewrites shards keeps what finds the rows of a file again.
         ("delta.dataSkippingStatsColumns".to_string(), format!("source.{BOUNDS}")),
@@ -141,7 +151,7 @@ pub(super) async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()
     for folder in &found.common_prefixes {
         let name = folder.as_ref();
         let is_empty_log = name == log::FOLDER && is_empty_log(store, folder).await?;
-        if !FOLDERS.contains(&name) && !name.starts_with(ATTEMPT) && !is_empty_log {
+        if name != FOLDER && !name.starts_with(ATTEMPT) && !is_empty_log {
             others.push(name.to_string());
         }
     }

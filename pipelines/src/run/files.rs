@@ -11,10 +11,13 @@ use object_store::path::Path as StorePath;
 use sha2::{Digest, Sha256};
 
 use super::contents::{Contents, hex};
+use super::finished_slice::Finished;
 use super::inputs::Gone;
 use super::ledger::{Before, FileVersion, HeldFile, Ledger, RetriedSlice, SliceName};
+use super::missing::Missing;
+use super::output::Output;
 use super::request::{OnChange, Part, Request};
-use crate::corpus::slices::{cut, row_group_start};
+use crate::corpus::slices::{cell_start, cut, row_group_start};
 use crate::corpus::{Corpus, CorpusFile, FileFailure, FileRows, Slice};
 
 /// A slice that is to be done.
@@ -24,6 +27,8 @@ pub struct OpenSlice {
     pub slice: Slice,
     /// What it is called in the log.
     pub name: SliceName,
+    /// The first row of the cell of the file's grid in which it lies: parts share slices out by it.
+    pub cell: u64,
     /// The schema of its file.
     pub group: usize,
     /// What the output must hold when it is committed.
@@ -131,6 +136,18 @@ pub async fn keep_old_names(
     ))
 }
 
+/// A note about files that are no longer in the input and of which only some rows are done. With a limit, files are half done on
+/// purpose.
+pub fn half_done_and_gone(ledger: &Ledger, here: &HashSet<&str>, is_limited: bool) -> Option<String> {
+    let half_done = ledger.files().filter(|(path, held)| !here.contains(path.as_str()) && held.rows_done() < held.rows);
+    let (path, held) = half_done.min_by_key(|(path, _)| *path).filter(|_| !is_limited)?;
+    let (done, rows) = (held.rows_done(), held.rows);
+    Some(format!(
+        "{done} of {rows} rows of {path} are done, and the file is no longer in the input: the output is not finished. Put the \
+         file back, or fill the output anew with --new-generation"
+    ))
+}
+
 /// Whether nothing lies any more where `before` lay, seen from a file of the same source. A listing cannot tell: it may be of
 /// another pattern.
 async fn is_gone(file: &CorpusFile, before: &str, state: &SessionState) -> bool {
@@ -192,6 +209,18 @@ pub fn emptied(corpus: &Corpus, divided: &Divided) -> Vec<Gone> {
     replaced.map(|path| Gone { path: path.clone(), why: "the file has no rows any more".to_string() }).collect()
 }
 
+/// The files whose rows were in shards that no longer exist.
+pub fn lost(missing: &Missing) -> Vec<Gone> {
+    let why = match missing.shards.len() {
+        1 => "a shard that held some of them no longer exists; what the input still has of them is made again"
+            .to_string(),
+        shards => format!(
+            "{shards} shards that held some of them no longer exist; what the input still has of them is made again"
+        ),
+    };
+    missing.files.iter().map(|path| Gone { path: path.clone(), why: why.clone() }).collect()
+}
+
 /// What is to be done of recognised files.
 #[derive(Debug, Default)]
 pub struct Slices {
@@ -210,19 +239,20 @@ pub fn slices(
     ledger: &Ledger,
     again: &[RetriedSlice],
     request: &Request,
+    slice_rows: u64,
+    staged: &[Finished],
 ) -> Slices {
     let mut open: Vec<OpenSlice> = Vec::new();
     let mut tried: Vec<OpenSlice> = Vec::new();
     for (group, file) in corpus.files() {
         let path = &file.file.path;
         let Some(version) = divided.versions.get(path) else { continue };
-        let before = match ledger.file(path).filter(|_| divided.replaced.contains(path)) {
-            Some(HeldFile { version, rows, .. }) => Before::Other(version.key(*rows)),
-            None => Before::Open,
+        let before = before_of(path, divided, ledger);
+        let ranges = match ledger.file(path).filter(|_| before == Before::Open) {
+            Some(held) => held.open(),
+            None => without(file.rows(), staged.iter().map(|staged| &staged.slice).filter(|slice| slice.path == *path)),
         };
-        let held = ledger.file(path).filter(|_| before == Before::Open);
-        let ranges = held.map_or(vec![(0, file.rows())], |held| held.open());
-        for slice in cut(file, &ranges, request.slice_rows) {
+        for (cell, slice) in cut(file, &ranges, slice_rows) {
             let name = SliceName {
                 generation: ledger.generation,
                 version: version.clone(),
@@ -231,14 +261,16 @@ pub fn slices(
                 end: slice.end,
                 path: path.clone(),
             };
-            open.push(OpenSlice { slice, name, group, before: before.clone() });
+            open.push(OpenSlice { slice, name, cell, group, before: before.clone() });
         }
         for again in again.iter().filter(|again| again.slice.path == *path && again.slice.version == *version) {
-            tried.push(again_of(again, file, group));
+            let cell = cell_start(&file.row_groups, slice_rows, again.slice.start);
+            tried.push(again_of(again, file, cell, group));
         }
     }
     open.sort_by(|a, b| (&a.name.path, a.name.start).cmp(&(&b.name.path, b.name.start)));
-    let beyond = limit(&mut open, ledger, divided, request);
+    let rows_staged = staged.iter().map(|staged| staged.slice.rows()).sum();
+    let beyond = limit(&mut open, ledger, divided, request, rows_staged);
     open.append(&mut tried);
     let all = open.len();
     if let Some(part) = request.part {
@@ -249,8 +281,61 @@ pub fn slices(
     Slices { open, left, beyond }
 }
 
+/// What the output holds of a file before its open slices are done.
+fn before_of(path: &str, divided: &Divided, ledger: &Ledger) -> Before {
+    match ledger.file(path).filter(|_| divided.replaced.contains(path)) {
+        Some(HeldFile { version, rows, .. }) => Before::Other(version.key(*rows)),
+        None => Before::Open,
+    }
+}
+
+/// The rows of a file that are in none of these slices, which are ascending.
+fn without<'a>(rows: u64, slices: impl Iterator<Item = &'a SliceName>) -> Vec<(u64, u64)> {
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    for slice in slices {
+        ranges.push((at, slice.start));
+        at = slice.end;
+    }
+    ranges.push((at, rows));
+    ranges.retain(|(start, end)| start < end);
+    ranges
+}
+
+/// The slices of replaced files that earlier runs wrote and did not commit. Of a part's run, those of its files.
+///
+/// # Errors
+/// If the store fails.
+pub async fn staged(
+    corpus: &Corpus,
+    divided: &Divided,
+    ledger: &Ledger,
+    output: &Output,
+    request: &Request,
+) -> Result<Vec<Finished>> {
+    let mut staged = Vec::new();
+    for (_, file) in corpus.files() {
+        let path = &file.file.path;
+        let Some(version) = divided.versions.get(path).filter(|_| divided.replaced.contains(path)) else { continue };
+        if request.part.is_some_and(|part| !is_in(part, path)) {
+            continue;
+        }
+        let (rows, version) = (file.rows(), version.clone());
+        let whole = SliceName {
+            generation: ledger.generation,
+            version,
+            file_rows: rows,
+            start: 0,
+            end: rows,
+            path: path.clone(),
+        };
+        staged.extend(output.staged(&whole, &before_of(path, divided, ledger)).await?);
+    }
+    Ok(staged)
+}
+
 /// The rows of a slice that are tried again.
-fn again_of(again: &RetriedSlice, file: &FileRows, group: usize) -> OpenSlice {
+fn again_of(again: &RetriedSlice, file: &FileRows, cell: u64, group: usize) -> OpenSlice {
     let RetriedSlice { slice: name, before, rows } = again;
     let slice = Slice {
         file: Arc::clone(&file.file),
@@ -259,15 +344,15 @@ fn again_of(again: &RetriedSlice, file: &FileRows, group: usize) -> OpenSlice {
         row_group_start: row_group_start(&file.row_groups, name.start),
         only: Some(Arc::clone(rows)),
     };
-    OpenSlice { slice, name: name.clone(), group, before: Before::Done(*before) }
+    OpenSlice { slice, name: name.clone(), cell, group, before: Before::Done(*before) }
 }
 
 /// Keeps the first rows of the open ones, so many that the output is of no more than the limit; how many others there are.
-fn limit(open: &mut Vec<OpenSlice>, ledger: &Ledger, divided: &Divided, request: &Request) -> u64 {
+fn limit(open: &mut Vec<OpenSlice>, ledger: &Ledger, divided: &Divided, request: &Request, rows_staged: u64) -> u64 {
     let mut beyond = 0;
     if let Some(limit) = request.limit {
         let replaced = divided.replaced.iter().filter_map(|path| ledger.file(path)).map(|held| held.rows_done());
-        let mut left = limit.saturating_sub(ledger.rows - replaced.sum::<u64>());
+        let mut left = limit.saturating_sub(ledger.rows - replaced.sum::<u64>() + rows_staged);
         open.retain_mut(|slice| {
             let rows = slice.name.rows().min(left);
             left -= rows;
@@ -283,8 +368,11 @@ fn limit(open: &mut Vec<OpenSlice>, ledger: &Ledger, divided: &Divided, request:
 /// Whether a slice is of a part: what is asked of it does not depend on which rows are open. A file that is replaced is
 /// replaced at once, so all of it is of one part.
 fn is_of(part: Part, slice: &OpenSlice) -> bool {
-    let SliceName { path, start, .. } = &slice.name;
-    let key = if slice.replaces() { path.clone() } else { format!("{start}/{path}") };
+    let path = &slice.name.path;
+    if slice.replaces() { is_in(part, path) } else { is_in(part, &format!("{}/{path}", slice.cell)) }
+}
+
+fn is_in(part: Part, key: &str) -> bool {
     let hash = Sha256::digest(key);
     let number = hash.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     number % part.of + 1 == part.number

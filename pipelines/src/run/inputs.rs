@@ -172,7 +172,7 @@ pub struct Inputs {
 
 impl Inputs {
     /// What the tables of a run bring, by what its output holds. `again` are rejected rows that are tried again, whose files
-    /// may have left the tables.
+    /// may have left the tables. Where the output lost rows of tables, all rows are compared again.
     ///
     /// # Errors
     /// If a table is another one than before, if a file lies outside of its table, or if a store fails.
@@ -183,6 +183,7 @@ impl Inputs {
         ledger: &Ledger,
         again: &[RetriedSlice],
         on_change: OnChange,
+        lacks_rows: bool,
     ) -> Result<Self> {
         let mut inputs = Self::default();
         for table in tables {
@@ -190,7 +191,10 @@ impl Inputs {
             let app_id = format!("{PREFIX}/{}/{}/{}", ledger.generation, table.log().state.metadata.id, name_of(table));
             inputs.marks.push(Mark { app_id, shown: table.shown(), held, newest: table.log().state.version });
             let mut following =
-                Following { table, sources, ledger, input: BTreeMap::new(), gone: BTreeMap::new(), rewritten_in: None };
+                Following { table, sources, ledger, input: BTreeMap::new(), gone: BTreeMap::new(), compares_all: None };
+            if lacks_rows {
+                following.compares_all = Some(format!("{} no longer has them", table.shown()));
+            }
             following.begin(held)?;
             for version in &table.log().later {
                 // What comes after a version that failed may replace what it removed.
@@ -234,8 +238,9 @@ struct Following<'a> {
     input: BTreeMap<String, Wanted>,
     /// Files whose rows are not to be there any more, by their path in the log, and the versions that removed them.
     gone: BTreeMap<String, u64>,
-    /// The version that changed rows of a rewritten file, if one did.
-    rewritten_in: Option<u64>,
+    /// Why the output is compared with all files of the table, if it is: a version changed rows of a rewritten file, or the
+    /// output lost rows.
+    compares_all: Option<String>,
 }
 
 struct Wanted {
@@ -295,7 +300,10 @@ impl Following<'_> {
             }
             (Some(_), OnChange::Reprocess) => {
                 if self.has_rewritten(&removed)? {
-                    self.rewritten_in = Some(version.version);
+                    let (version, shown) = (version.version, self.table.shown());
+                    let why =
+                        format!("version {version} of {shown} changed rows of a file into which others were merged");
+                    self.compares_all = Some(why);
                 }
                 true
             }
@@ -343,16 +351,17 @@ impl Following<'_> {
 
     fn end(self, inputs: &mut Inputs) -> Result<()> {
         let shown = self.table.shown();
-        if let Some(version) = self.rewritten_in {
+        if let Some(why) = self.compares_all {
             inputs.files.extend(self.table.files()?);
             let live: HashSet<&str> = inputs.files.iter().map(|file| file.path.as_str()).collect();
-            let why = format!("version {version} of {shown} changed rows of a file into which others were merged");
             let held = self.ledger.files().filter(|(path, held)| {
                 held.version.fingerprint.starts_with(FINGERPRINT)
                     && below(self.table.source(), path, self.sources).is_some()
             });
             let gone = held.filter(|(path, _)| !live.contains(path.as_str()));
-            inputs.gone.extend(gone.map(|(path, _)| Gone { path: path.clone(), why: why.clone() }));
+            let mut gone: Vec<Gone> = gone.map(|(path, _)| Gone { path: path.clone(), why: why.clone() }).collect();
+            gone.sort_by(|one, other| one.path.cmp(&other.path));
+            inputs.gone.append(&mut gone);
             return Ok(());
         }
         for Wanted { file, removed_in } in self.input.values() {

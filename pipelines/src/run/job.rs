@@ -22,18 +22,20 @@ use asap_udfs::plan::asked;
 use asap_udfs::settings::OnError;
 
 use super::contents::Contents;
-use super::design::{Design, HeldOriginals};
+use super::design::{Design, HeldOriginals, slice_rows};
 use super::files::{self, Divided, OpenSlice, Slices};
+use super::finished_slice::Finished;
 use super::identity::Identity;
 use super::inputs::{Gone, Inputs, Pins};
 use super::ledger::Ledger;
 use super::output::Output;
 use super::plan;
 use super::provenance::Provenance;
-use super::request::{OnSchemaChange, Originals, Request};
+use super::request::{OnChange, OnSchemaChange, Originals, Request};
 use super::retry;
 use super::rows::Rows;
 use super::shards::Layout;
+use super::slice_rows::of_cost;
 use super::write_shards::{WriteShards, Writing, Written};
 use crate::corpus::slices_table::source_of;
 use crate::corpus::{self, Corpus, FileFailure, Files, Fit, ReadSlices, Source};
@@ -65,6 +67,8 @@ pub struct Job {
     pub anew: bool,
     /// The slices that are this run's to do.
     pub slices: Vec<OpenSlice>,
+    /// Slices that earlier runs wrote and did not commit.
+    pub staged: Vec<Finished>,
     /// Open slices that are not, because they are another part's or beyond the limit.
     pub left: u64,
     /// Open rows that are beyond the limit.
@@ -75,9 +79,15 @@ pub struct Job {
     pub ignored: Vec<String>,
     /// Files that have no rows any more, whose rows in the output are to be deleted.
     pub gone: Vec<Gone>,
+    /// Whether files of which some rows are done are no longer in the input.
+    pub lacks_half_done_files: bool,
     /// What the user should know about the input.
     pub notes: Vec<String>,
     corpus: Corpus,
+    /// The pipeline, if it is planned.
+    pipeline: Option<LogicalPlan>,
+    /// The most rows of a slice.
+    slice_rows: u64,
     identity: Identity,
     contents: Contents,
 }
@@ -87,7 +97,7 @@ async fn open_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn Answ
     if !request.settings.anchor_provider.is_language_model() {
         return Ok(None);
     }
-    Ok(Some(Arc::new(AnswerFolder::open(&paid_answers::of_output(to).await?).await?)))
+    Ok(Some(Arc::new(AnswerFolder::open(&paid_answers::of_output(to)?).await?)))
 }
 
 /// Where rows come from and go to: apart from each other, since the next run would read its own output.
@@ -111,6 +121,34 @@ fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
         }
     }
     Ok((sources, to))
+}
+
+/// A pipeline over a corpus, checked.
+async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -> Result<LogicalPlan> {
+    context.register_table(plan::CORPUS, Arc::new(plan::CorpusTable(corpus.schema())))?;
+    let pipeline = context.state().create_logical_plan(&request.sql).await?;
+    plan::check(&pipeline)?;
+    Ok(pipeline)
+}
+
+/// Whether rows of Delta tables were in shards that no longer exist.
+///
+/// # Errors
+/// If it is not allowed to read these tables anew.
+fn lost_of_tables(output: &Output, on_change: OnChange) -> Result<bool> {
+    let is_of_table = |path: &&String| {
+        output.ledger().file(path).is_some_and(|held| held.version.fingerprint.starts_with(corpus::FINGERPRINT))
+    };
+    let Some(path) = output.missing().files.iter().find(is_of_table) else { return Ok(false) };
+    if on_change == OnChange::Reprocess {
+        return Ok(true);
+    }
+    exec_err!(
+        "{} shards of {} no longer exist, and held rows of {path}, a file of a Delta table: --on-change reprocess deletes what is \
+         left of the lost rows and makes them again",
+        output.missing().shards.len(),
+        location::display(output.url())
+    )
 }
 
 /// A path without links, as far as it exists.
@@ -160,26 +198,32 @@ impl Job {
             false => {
                 output.check_identity(&identity)?;
                 check_partition_by(&output, request)?;
-                output.ledger().clone()
+                let mut ledger = output.ledger().clone();
+                output.find_missing().await?.files.iter().for_each(|path| ledger.forget(path));
+                ledger
             }
         };
         let state = context.state();
         let pins = Pins::of(output.table().map(|log| log.state()), ledger.generation);
         let Files { mut files, tables, mut notes } =
             corpus::list(&state, &sources, |source| pins.since(source)).await?;
-        let again = match &request.retry_rejects {
+        let mut again = match &request.retry_rejects {
             Some(statuses) if !anew => retry::find(&output, statuses).await?,
             _ => vec![],
         };
+        again.retain(|again| ledger.file(&again.slice.path).is_some());
         if let Some(statuses) = request.retry_rejects.as_ref().filter(|asked| again.is_empty() && !asked.is_empty()) {
             notes.push(format!("no reject of the output has the status {}", statuses.join(" or ")));
         }
-        let inputs = Inputs::read(&tables, &sources, &pins, &ledger, &again, request.on_change).await?;
+        let lacks = lost_of_tables(&output, request.on_change)?;
+        let inputs = Inputs::read(&tables, &sources, &pins, &ledger, &again, request.on_change, lacks).await?;
         files.extend(inputs.files);
         corpus::check_paths(&mut files)?;
         notes.extend(files::keep_old_names(&mut files, &ledger, &mut contents, &state).await);
         output.begin_inputs(inputs.marks);
         let here: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        let half_done = files::half_done_and_gone(&ledger, &here, request.limit.is_some());
+        notes.extend(half_done.clone());
         notes.extend(again.iter().filter(|again| !here.contains(again.slice.path.as_str())).map(|again| {
             format!("{} rejects of {} cannot be tried again: the file is gone", again.rows.len(), again.slice.path)
         }));
@@ -190,8 +234,20 @@ impl Job {
         let fit = Fit::Table { held: &held, left_out: &left_out, may_grow };
         let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), fit).await?;
         corpus.set_batch_rows(&context);
-        let Slices { open: slices, left, beyond } = files::slices(&corpus, &divided, &ledger, &again, request);
+        let held = output.table().filter(|_| !anew).and_then(|log| slice_rows(log.state()));
+        let mut pipeline = None;
+        let slice_rows = match request.slice_rows.or(held) {
+            Some(rows) => rows,
+            None => {
+                let planned = pipeline.insert(planned(&context, &corpus, request).await?);
+                of_cost(asked(planned)?, &request.settings, &corpus)
+            }
+        };
+        let staged = files::staged(&corpus, &divided, &ledger, &output, request).await?;
+        let Slices { open: slices, left, beyond } =
+            files::slices(&corpus, &divided, &ledger, &again, request, slice_rows, &staged);
         let mut gone = inputs.gone;
+        gone.extend(files::lost(output.missing()));
         gone.extend(files::emptied(&corpus, &divided));
         let Divided { mut failures, mut ignored, .. } = divided;
         failures.extend(inputs.failures);
@@ -215,13 +271,17 @@ impl Job {
             output,
             anew,
             slices,
+            staged,
             left,
             beyond,
             failures,
             ignored,
             gone,
+            lacks_half_done_files: half_done.is_some(),
             notes,
             corpus,
+            pipeline,
+            slice_rows,
             identity,
             contents,
         })
@@ -232,10 +292,10 @@ impl Job {
     /// # Errors
     /// A planning error that names what is wrong with it.
     pub async fn pipeline(&self, request: &Request) -> Result<LogicalPlan> {
-        self.context.register_table(plan::CORPUS, Arc::new(plan::CorpusTable(self.corpus.schema())))?;
-        let pipeline = self.context.state().create_logical_plan(&request.sql).await?;
-        plan::check(&pipeline)?;
-        Ok(pipeline)
+        match &self.pipeline {
+            Some(planned) => Ok(planned.clone()),
+            None => planned(&self.context, &self.corpus, request).await,
+        }
     }
 
     /// The pipeline over files of one schema, that carries the original columns.
@@ -298,7 +358,10 @@ impl Job {
         let (identity, provenance) = (self.identity.clone(), Provenance::of(request, asked(pipeline)?));
         self.notes.extend(provenance.warning());
         let (output, rejects) = (Arc::clone(&rows.output), Arc::clone(&rows.rejects));
-        Ok((Design { output, rejects, partition_by, identity, provenance, originals: rows.originals }, writing))
+        let slice_rows = self.slice_rows;
+        let design =
+            Design { output, rejects, partition_by, identity, provenance, originals: rows.originals, slice_rows };
+        Ok((design, writing))
     }
 
     /// The original columns, each with whether the output holds it.
@@ -410,17 +473,4 @@ pub fn read_slices(template: &Arc<dyn ExecutionPlan>, slices: &[OpenSlice]) -> R
         Ok(Transformed::yes(replace_children_if_necessary(node, vec![source_of(&read)?])?))
     })?;
     Ok(filled.data)
-}
-
-/// The output of a location that must be one.
-///
-/// # Errors
-/// If there is no table.
-pub async fn existing(to: &str) -> Result<Output> {
-    let url = location::folder(to)?;
-    let output = Output::open(url).await?;
-    match output.table() {
-        Some(_) => Ok(output),
-        None => exec_err!("there is no output of a run at {to}"),
-    }
 }

@@ -319,6 +319,11 @@ impl Ledger {
         }
     }
 
+    /// Leaves out a file whose rows are to be deleted.
+    pub fn forget(&mut self, path: &str) {
+        self.rows -= self.files.remove(path).map_or(0, |held| held.rows_done());
+    }
+
     /// What is held of a file.
     pub fn file(&self, path: &str) -> Option<&HeldFile> {
         self.files.get(path)

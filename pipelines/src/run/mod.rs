@@ -30,10 +30,12 @@ pub mod contents;
 pub mod design;
 pub mod estimate;
 pub mod files;
+pub mod finished_slice;
 pub mod identity;
 pub mod inputs;
 pub mod job;
 pub mod ledger;
+mod missing;
 pub mod output;
 pub mod plan;
 pub mod progress;
@@ -44,6 +46,8 @@ pub mod request;
 pub mod retry;
 pub mod rows;
 pub mod shards;
+mod slice_rows;
+pub mod staged;
 pub mod summary;
 pub mod take_back;
 pub mod work;
@@ -115,9 +119,10 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         files_ignored: std::mem::take(&mut job.ignored),
         notes: std::mem::take(&mut job.notes),
         table_version: job.output.table().map(|log| log.state().version),
+        began_empty: job.anew || job.output.ledger().rows == 0,
         ..Summary::default()
     };
-    let has_slices = !job.slices.is_empty() || job.anew;
+    let has_slices = !job.slices.is_empty() || !job.staged.is_empty() || job.anew;
     if !has_slices && !job.gone.is_empty() {
         job.output.check_writable().await?;
     }
@@ -164,10 +169,10 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         }
     }
     summary.interrupted = matches!(ended, Ended::Stopped);
-    let given_back = job.llm.give_back().await.map_err(DataFusionError::from);
+    let settled = job.llm.settle().await.map_err(DataFusionError::from);
     // What fails here fails after the work, and must not hide why that ended.
     let mut tidied = job.output.sweep().await;
-    tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await).and(given_back);
+    tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await).and(settled);
     summary.anchor = job.llm.usage();
     summary.seconds = started.elapsed().as_secs_f64();
     let failure = match ended {
@@ -175,6 +180,9 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         _ => tidied.err(),
     };
     if let Some(error) = failure {
+        if let Err(error) = job.output.withdraw_finished().await {
+            tracing::warn!(%error, "the output may still say that it is finished");
+        }
         observer.failed(&summary);
         return Err(error);
     }
@@ -196,8 +204,8 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
 
 /// Says that nothing is left to do, if that is so.
 async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Result<()> {
-    if summary.slices_left > 0 || !summary.files_failed.is_empty() {
-        return Ok(());
+    if summary.slices_left > 0 || !summary.files_failed.is_empty() || job.lacks_half_done_files {
+        return job.output.withdraw_finished().await;
     }
     // Beyond a limit there are more rows; what another run did first may not be all of it.
     if request.limit.is_none() && summary.slices_lost == 0 {

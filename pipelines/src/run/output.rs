@@ -9,6 +9,7 @@
 //! A kill between any two of these leaves nothing to repair before the next run, which does the rest.
 
 mod finished;
+mod written_shards;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,35 +18,23 @@ use chrono::Utc;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{DataFusionError, Result, exec_err};
 use deltalake_core::kernel::Add;
-use futures::TryStreamExt;
-use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
 use serde_json::{Value, json};
 use url::Url;
 
 use super::design::{Design, HeldOriginals, PIPELINE, PROVENANCE, check_empty, generation, properties, widen};
+use super::finished_slice::{Finished, SliceRecord};
 use super::identity::Identity;
 use super::inputs::Mark;
-use super::ledger::{ATTEMPT, Attempt, Before, Ledger, SliceName};
+use super::ledger::{Attempt, Before, Ledger, SliceName};
+use super::missing::Missing;
 use super::provenance::Provenance;
-use super::receipt::{Counts, Receipt};
+use super::receipt::Counts;
 use super::rejects::{Settled, Standing};
 use super::take_back::TakeBack;
 use crate::beside::{beside, join};
 use crate::location;
 use crate::log::{self, Log, State, store_of};
 pub use finished::{is_finished, says_finished};
-
-/// A slice that is written, and what it must find to become done.
-#[derive(Debug, Clone)]
-pub struct Finished {
-    /// The slice.
-    pub slice: SliceName,
-    /// What the output must hold when it is committed.
-    pub before: Before,
-    /// What is to be committed.
-    pub receipt: Receipt,
-}
 
 /// What became of finished slices.
 #[derive(Debug, Default)]
@@ -83,6 +72,10 @@ pub struct Output {
     marks: Vec<Mark>,
     /// Whether it is not known what became of a commit: it may name shards of this attempt.
     in_doubt: bool,
+    /// What it lacks, if that was looked for.
+    missing: Missing,
+    /// Shards of this attempt that a later run may commit, by their paths in the logs.
+    staged: HashSet<String>,
 }
 
 impl Output {
@@ -91,7 +84,7 @@ impl Output {
     /// # Errors
     /// If something other than a table of asap is there, or a table that a run cannot keep to.
     pub async fn open(url: Url) -> Result<Self> {
-        let beside = beside(&url).await?;
+        let beside = beside(&url)?;
         let table = Log::open(&url).await?;
         let rejects = Log::open(&join(&beside, "rejects/")?).await?;
         match &table {
@@ -115,6 +108,8 @@ impl Output {
             attempt: Attempt::new(),
             marks: Vec::new(),
             in_doubt: false,
+            missing: Missing::default(),
+            staged: HashSet::new(),
         };
         output.follow();
         Ok(output)
@@ -288,7 +283,7 @@ impl Output {
     /// As [`Self::commit`].
     pub async fn take_back(&mut self, paths: &[&str], info: &Value) -> Result<()> {
         loop {
-            let mut take_back = TakeBack::new(&self.ledger, paths.iter().copied());
+            let mut take_back = TakeBack::new(&self.ledger, paths.iter().copied()).without(&self.missing.shards);
             if take_back.is_empty() {
                 return Ok(());
             }
@@ -328,7 +323,7 @@ impl Output {
                     if ours.is_empty() && !(finished.is_empty() && take_back.is_due(ledger)) {
                         return Ok(vec![]);
                     }
-                    let mut lines = lines(&ours, take_back, self.attempt, info);
+                    let mut lines = lines(&ours, take_back, info);
                     for mark in marks.iter() {
                         lines.extend(mark.begin(state, Utc::now().timestamp_millis())?);
                     }
@@ -344,12 +339,18 @@ impl Output {
 
     async fn commit_rejects(&mut self, finished: &[Finished], info: &Value) -> Result<()> {
         let Some(rejects) = &mut self.rejects else { return Ok(()) };
-        let adds: Vec<String> = finished.iter().flat_map(|slice| &slice.receipt.rejects).map(log::add).collect();
+        let shards: Vec<&Add> = finished.iter().flat_map(|slice| &slice.receipt.rejects).collect();
         let now = Utc::now().timestamp_millis();
         rejects
-            .commit(|_| {
+            .commit(|state| {
+                // A run that was killed may have committed those of staged slices.
+                let new = shards.iter().filter(|shard| !state.files.contains_key(&shard.path));
+                let adds: Vec<String> = new.map(|shard| log::add(shard)).collect();
+                if adds.is_empty() {
+                    return Ok(vec![]);
+                }
                 let first = log::commit_info("WRITE", "Append", now, info.clone());
-                Ok(std::iter::once(first).chain(adds.iter().cloned()).collect())
+                Ok(std::iter::once(first).chain(adds).collect())
             })
             .await?;
         Ok(())
@@ -424,40 +425,6 @@ impl Output {
         log::check_output(store_of(&self.url)?.as_ref(), &location::display(&self.url)).await
     }
 
-    /// Deletes the shards of this attempt that the logs do not name: slices that failed, and slices that another run did first.
-    /// After a commit whose outcome is not known nothing is deleted.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn sweep(&mut self) -> Result<()> {
-        if self.in_doubt {
-            return Ok(());
-        }
-        let folder = Path::from(format!("{ATTEMPT}{}", self.attempt));
-        for (root, log) in [(self.url.clone(), &mut self.table), (join(&self.beside, "rejects/")?, &mut self.rejects)] {
-            let store = store_of(&root)?;
-            let listed: Vec<_> = match store.list(Some(&folder)).try_collect().await {
-                Err(object_store::Error::NotFound { .. }) => continue,
-                listed => listed?,
-            };
-            if listed.is_empty() {
-                continue;
-            }
-            let mut named = HashSet::new();
-            if let Some(log) = log {
-                log.refresh().await?;
-                // Only in the log are paths written as in URLs.
-                let paths = log.state().files.keys().chain(log.state().removed.keys());
-                named.extend(paths.filter_map(|path| Path::from_url_path(path).ok()));
-            }
-            for object in listed.iter().filter(|object| !named.contains(&object.location)) {
-                store.delete(&object.location).await?;
-            }
-        }
-        self.follow();
-        Ok(())
-    }
-
     /// Remembers if it is not known what became of a commit.
     fn note<T>(&mut self, committed: Result<T>) -> Result<T> {
         if let Err(error) = &committed
@@ -493,11 +460,10 @@ fn is_open(ledger: &Ledger, take_back: &TakeBack, finished: &Finished) -> bool {
     }
 }
 
-fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &Value) -> Vec<String> {
+fn lines(finished: &[&Finished], take_back: &TakeBack, info: &Value) -> Vec<String> {
     let now = Utc::now().timestamp_millis();
-    let slices: Vec<String> = finished.iter().map(|finished| finished.slice.to_string()).collect();
     let mut info = info.clone();
-    info["slices"] = json!(slices);
+    info["slices"] = finished.iter().map(|finished| json!(SliceRecord::of(finished))).collect();
     let mut counts = Counts::default();
     finished.iter().for_each(|finished| counts.add(&finished.receipt.counts));
     info["counts"] = json!(counts);
@@ -507,6 +473,7 @@ fn lines(finished: &[&Finished], take_back: &TakeBack, attempt: Attempt, info: &
     lines.extend(removes);
     let adds: Vec<&Add> = finished.iter().flat_map(|finished| &finished.receipt.output).collect();
     lines.extend(adds.into_iter().map(log::add));
-    lines.extend(slices.iter().map(|slice| log::transaction(slice, attempt.done(), now)));
+    let done = |finished: &&Finished| log::transaction(&finished.slice.to_string(), finished.attempt.done(), now);
+    lines.extend(finished.iter().map(done));
     lines
 }

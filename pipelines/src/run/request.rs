@@ -28,8 +28,8 @@ pub struct Request {
     pub limit: Option<u64>,
     /// All settings.
     pub settings: Settings,
-    /// The most rows of a slice.
-    pub slice_rows: u64,
+    /// The most rows of a slice; None: as many as the table was created with, which then depends on the pipeline's cost.
+    pub slice_rows: Option<u64>,
     /// How long finished slices may wait to be committed.
     pub commit_every: Duration,
     /// What becomes of files that have changed since they were read.
@@ -67,7 +67,7 @@ impl Request {
             columns: None,
             limit: None,
             settings,
-            slice_rows: 10_000,
+            slice_rows: None,
             commit_every: Duration::from_secs(60),
             on_change: OnChange::Fail,
             on_schema_change: OnSchemaChange::Add,

@@ -32,6 +32,9 @@ pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSli
     let slices: HashMap<_, (SliceName, Attempt)> = slices.map(|(slice, by)| (key(&slice), (slice, by))).collect();
     let mut found: BTreeMap<(String, u64), Vec<u64>> = BTreeMap::new();
     for shard in rejects.state().files.values().filter(|shard| settled.standing(shard) == Standing::Valid) {
+        if output.missing().shards.contains(&shard.path) {
+            continue;
+        }
         let Some(path) = ShardPath::parse(&shard.path) else { continue };
         for batch in read(rejects, shard).await? {
             let batch = batch?;

@@ -28,6 +28,8 @@ pub struct Summary {
     pub slices_left: u64,
     /// Rows that are open and beyond the limit.
     pub rows_beyond_limit: u64,
+    /// Slices that are still open because their shards were deleted before they were committed.
+    pub slices_deleted: u64,
     /// Slices that another run committed first.
     pub slices_lost: u64,
     /// Files that were not taken, and why; the next run tries them again.
@@ -40,6 +42,9 @@ pub struct Summary {
     pub seconds_by_part: BTreeMap<String, f64>,
     /// The version of the output table after the run.
     pub table_version: Option<u64>,
+    /// True if no row of the input was done when the run began.
+    #[serde(skip)]
+    pub began_empty: bool,
     /// True if there was no open slice.
     pub nothing_to_do: bool,
     /// True if the run was asked to stop before it was through.

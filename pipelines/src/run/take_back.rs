@@ -1,6 +1,6 @@
 //! Deletes the rows of files that have changed or are gone. They are found by their source, whichever shards hold them by now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -23,6 +23,8 @@ use crate::log::{self, LiveFile, Log, State};
 pub struct TakeBack {
     /// By file: the slices that are done of it.
     files: BTreeMap<String, Vec<(SliceName, Attempt)>>,
+    /// Shards that no longer exist: all their rows are of these files.
+    missing: HashSet<String>,
     found: Option<Found>,
 }
 
@@ -37,7 +39,12 @@ impl TakeBack {
     /// Deletes what a ledger says of files; those that it does not hold are left out.
     pub fn new<'a>(ledger: &Ledger, paths: impl IntoIterator<Item = &'a str>) -> Self {
         let held = paths.into_iter().map(|path| (path.to_string(), ledger.slices(path)));
-        Self { files: held.filter(|(_, slices)| !slices.is_empty()).collect(), found: None }
+        Self { files: held.filter(|(_, slices)| !slices.is_empty()).collect(), ..Self::default() }
+    }
+
+    /// Knows that shards are missing, all of whose rows are of these files.
+    pub fn without(self, missing: &HashSet<String>) -> Self {
+        Self { missing: missing.clone(), ..self }
     }
 
     /// Whether no file is meant.
@@ -69,6 +76,10 @@ impl TakeBack {
         }
         let mut found = Found { removed: vec![], rewritten: vec![] };
         for shard in log.state().files.values().filter(|shard| self.may_be_in(shard)) {
+            if self.missing.contains(&shard.path) {
+                found.removed.push(shard.clone());
+                continue;
+            }
             let (rows, of_files) = self.count(log, shard).await?;
             if of_files == 0 {
                 continue;

@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 use super::Observer;
 use super::design::Design;
 use super::files::OpenSlice;
+use super::finished_slice::{Finished, Written};
 use super::job::{Job, over_slices};
 use super::ledger::{Before, SliceName};
-use super::output::Finished;
 use super::progress::{Progress, Reached};
 use super::receipt::Receipt;
 use super::request::{MaxRejects, Request};
@@ -33,6 +33,8 @@ use crate::stopping::Stopping;
 
 /// How often it is looked how far the slices are.
 const TICK: Duration = Duration::from_millis(200);
+/// Slices that were begun more recently are committed without looking for their shards.
+const YOUNG: Duration = Duration::from_secs(1);
 /// How much of the grace period the rows that were read may take, ...
 const DRAINING: f64 = 0.5;
 /// ... and how much the writing of what is finished. The rest is for commits and for answers to calls that were sent.
@@ -76,7 +78,7 @@ pub struct Work<'a> {
     /// Slices that were not begun, the first last.
     waiting: Vec<OpenSlice>,
     template: Option<(usize, Arc<dyn ExecutionPlan>)>,
-    running: JoinSet<(OpenSlice, Result<Receipt>)>,
+    running: JoinSet<(OpenSlice, Instant, Result<Receipt>)>,
     /// Rows of the slices under way.
     rows_running: u64,
     finished: Vec<Finished>,
@@ -105,6 +107,10 @@ impl<'a> Work<'a> {
         for slice in waiting.iter().filter(|slice| slice.replaces()) {
             *replaced.entry(slice.name.path.clone()).or_default() += 1;
         }
+        let finished = std::mem::take(&mut job.staged);
+        for staged in &finished {
+            replaced.entry(staged.slice.path.clone()).or_default();
+        }
         let (progress, stopping) = (Arc::new(Progress::default()), Arc::new(Stopping::default()));
         job.context.state_ref().write().config_mut().set_extension(Arc::clone(&progress));
         job.context.state_ref().write().config_mut().set_extension(Arc::clone(&stopping));
@@ -123,7 +129,7 @@ impl<'a> Work<'a> {
             template: Some((first, template)),
             running: JoinSet::new(),
             rows_running: 0,
-            finished: Vec::new(),
+            finished,
             replaced,
             failed: HashSet::new(),
             begun_at: Instant::now(),
@@ -184,8 +190,8 @@ impl<'a> Work<'a> {
             };
             tokio::select! {
                 Some(done) = self.running.join_next() => {
-                    let (slice, receipt) = done.map_err(|error| DataFusionError::External(Box::new(error)))?;
-                    self.take(slice, receipt, summary).await?;
+                    let (slice, begun_at, receipt) = done.map_err(|error| DataFusionError::External(Box::new(error)))?;
+                    self.take(slice, begun_at, receipt, summary).await?;
                 }
                 _ = tick.tick() => self.look(observer)?,
                 () = &mut *stop, if deadline.is_none() => {
@@ -236,19 +242,26 @@ impl<'a> Work<'a> {
         self.rows_running += slice.slice.rows();
         // Begun here and not in its task, so that slices of one row group are announced in their order.
         let mut receipts = plan.execute(0, Arc::clone(&self.context))?;
+        let begun_at = Instant::now();
         self.running.spawn(async move {
             let receipt = match receipts.next().await {
                 Some(Ok(batch)) => Receipt::decode(batch.column(0).as_string::<i32>().value(0)),
                 Some(Err(error)) => Err(error),
                 None => exec_err!("the slice {} left no receipt", slice.name),
             };
-            (slice, receipt)
+            (slice, begun_at, receipt)
         });
         Ok(())
     }
 
     /// Takes a slice that ended.
-    async fn take(&mut self, open: OpenSlice, receipt: Result<Receipt>, summary: &mut Summary) -> Result<()> {
+    async fn take(
+        &mut self,
+        open: OpenSlice,
+        begun_at: Instant,
+        receipt: Result<Receipt>,
+        summary: &mut Summary,
+    ) -> Result<()> {
         self.rows_running -= open.slice.rows();
         let path = open.name.path.clone();
         let mut receipt = match receipt {
@@ -296,7 +309,13 @@ impl<'a> Work<'a> {
             *left -= 1;
         }
         if !(open.replaces() && self.failed.contains(&path)) {
-            self.finished.push(Finished { slice, before: open.before, receipt });
+            self.finished.push(Finished {
+                slice,
+                before: open.before,
+                attempt: self.job.output.attempt(),
+                receipt,
+                written: Written::Begun(begun_at),
+            });
         }
         Ok(())
     }
@@ -339,26 +358,58 @@ impl<'a> Work<'a> {
     /// Commits what is finished.
     async fn commit(&mut self, summary: &mut Summary, observer: &dyn Observer, is_last: bool) -> Result<()> {
         super::is_answered(&self.job.llm)?;
+        if !is_last && self.job.llm.is_in_doubt() {
+            // Before the verdict that may follow, a row's failure is not known to be its own.
+            return Ok(());
+        }
         self.committed_at = Instant::now();
-        let (together, alone): (Vec<_>, Vec<_>) = std::mem::take(&mut self.finished)
-            .into_iter()
-            .partition(|finished| !self.replaced.contains_key(&finished.slice.path));
+        let finished = self.with_their_shards(summary).await?;
+        let (together, alone): (Vec<_>, Vec<_>) =
+            finished.into_iter().partition(|finished| !self.replaced.contains_key(&finished.slice.path));
         let mut by_file: HashMap<String, Vec<Finished>> = HashMap::new();
         for finished in alone {
             by_file.entry(finished.slice.path.clone()).or_default().push(finished);
         }
         self.commit_group(together, &mut TakeBack::default(), summary, observer).await?;
-        for (path, slices) in by_file {
+        for (path, mut slices) in by_file {
             if self.replaced.get(&path) == Some(&0) && !self.failed.contains(&path) {
                 let mut take_back = TakeBack::new(self.job.output.ledger(), [path.as_str()]);
+                let of_file = slices.first().map(|finished| finished.slice.clone());
                 self.commit_group(slices, &mut take_back, summary, observer).await?;
-            } else if !is_last {
-                self.finished.extend(slices);
+                if let Some(slice) = of_file {
+                    self.job.output.unstage(&slice).await?;
+                }
             } else {
-                summary.slices_left += slices.len() as u64;
+                self.job.output.stage(&mut slices).await?;
+                if is_last {
+                    summary.slices_left += slices.len() as u64;
+                } else {
+                    self.finished.append(&mut slices);
+                }
             }
         }
         Ok(())
+    }
+
+    /// The finished slices, without those whose shards were deleted before their commit. They stay open.
+    async fn with_their_shards(&mut self, summary: &mut Summary) -> Result<Vec<Finished>> {
+        let finished = std::mem::take(&mut self.finished);
+        let age = (2 * self.request.commit_every).max(YOUNG);
+        let (mut there, gone) = self.job.output.by_shards(finished, age).await?;
+        for slice in gone.iter().map(|finished| &finished.slice) {
+            tracing::warn!(%slice, "the shards of a slice were deleted before its commit");
+            // The slices of a file that is replaced are committed together.
+            if self.replaced.contains_key(&slice.path) {
+                self.failed.insert(slice.path.clone());
+            }
+        }
+        let before = there.len();
+        there.retain(|finished| {
+            !self.failed.contains(&finished.slice.path) || !self.replaced.contains_key(&finished.slice.path)
+        });
+        summary.slices_deleted += gone.len() as u64;
+        summary.slices_left += (gone.len() + before - there.len()) as u64;
+        Ok(there)
     }
 
     async fn commit_group(

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{corpus, model, run, run_silent, settings, silent_pipeline, sql};
+use super::{corpus, execute, model, query, run, run_arguments, run_silent, settings, silent_pipeline, sql};
 use crate::common::{Finished, Workplace};
 use crate::server::{Call, Reply, Server};
 
@@ -68,9 +68,10 @@ fn a_query_that_is_interrupted_twice_ends_at_once() {
 }
 
 /// Replies of an endpoint that denies or is down.
-fn dead() -> [Reply; 4] {
+fn dead() -> [Reply; 5] {
     let quota = json!({ "error": { "message": "no money", "code": "insufficient_quota" } }).to_string();
     [
+        Reply::error(400, "API key not valid. Please pass a valid API key."),
         Reply::error(402, "pay first"),
         Reply::error(401, "wrong key"),
         Reply::error(503, "gone fishing"),
@@ -82,11 +83,14 @@ fn dead() -> [Reply; 4] {
 fn a_run_whose_endpoint_dies_commits_nothing_wherever_it_does() {
     let quick = ["anchor.max_retries=0", "anchor.max_concurrent_requests=64"];
     for reply in dead() {
-        // The last calls of a fresh run: nothing is asked behind them.
+        // The last calls of a fresh run fail, after every other call was answered.
         let workplace = Workplace::new();
         corpus(&workplace, 30);
         let last = reply.clone();
-        let server = Server::start(move |call| if call.number < 45 { model(call) } else { last.clone() });
+        let server = Server::start(move |call| match call.number {
+            0..45 => model(call),
+            _ => Reply::After(Duration::from_millis(300), Box::new(last.clone())),
+        });
         let failed = run(&workplace, "out", &server, &quick);
         assert_eq!(failed.code, 1, "{reply:?}: {}{}", failed.stdout, failed.stderr);
         assert!(!workplace.path("out/_delta_log").exists(), "{reply:?}");
@@ -149,12 +153,56 @@ fn rows_that_are_refused_do_not_keep_a_run_from_going_on() {
     let workplace = Workplace::new();
     corpus(&workplace, 40);
     silent_pipeline(&workplace);
-    // The first rows of the corpus are too long for the endpoint, today and tomorrow.
+    // The endpoint does not like the first rows of the corpus, today and tomorrow.
     let refuses = |call: &Call| (1..=25).any(|number| call.prompt() == format!("What is twice {number}?"));
-    let server = Server::start(move |call| if refuses(call) { Reply::error(400, "no") } else { Reply::text("yes") });
+    let server =
+        Server::start(move |call| if refuses(call) { Reply::error(400, "content_filter") } else { Reply::text("yes") });
     let one = ["anchor.max_concurrent_requests=1"];
     let summary = run_silent(&workplace, &server, &one).json();
     assert_eq!((summary["rows_out"].as_u64(), summary["anchor"]["failed"].as_u64()), (Some(40), Some(25)));
+}
+
+#[test]
+fn what_is_turned_down_alike_is_not_committed_before_the_verdict() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 60);
+    let server = Server::start(|call| match call.number {
+        0..45 => model(call),
+        number => {
+            Reply::After(Duration::from_millis(20), Box::new(Reply::error(400, &format!("no, request {number}"))))
+        }
+    });
+    let settings = ["anchor.max_concurrent_requests=2"];
+    let mut arguments = run_arguments("asap", "out", &server, &settings);
+    arguments.extend(["--slice-rows", "2", "--commit-every", "10ms"].map(str::to_string));
+    let failed = execute(&workplace, &arguments);
+    assert!(failed.code == 1 && failed.stderr.contains("the last 20 calls to http://127.0.0.1"), "{}", failed.stderr);
+    assert!(failed.stderr.contains("with the same words") && failed.stderr.contains("400: no, request"));
+    assert!(server.count() < 45 + 25, "{} requests", server.count());
+    assert!(!workplace.path("out/.asap/rejects/_delta_log").exists());
+    // The same command, repaired, does what is left.
+    let server = Server::start(model);
+    let mut arguments = run_arguments("asap", "out", &server, &settings);
+    arguments.extend(["--slice-rows", "2"].map(str::to_string));
+    execute(&workplace, &arguments).ok();
+    assert_eq!(query(&workplace, "out", "csv", "SELECT count(*) AS n FROM t"), "n\n60\n");
+}
+
+#[test]
+fn sql_ends_with_an_error_where_the_account_is_not_served() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 60);
+    let count = ["SELECT count(ai_complete(question)) AS n FROM corpus"];
+    for (reply, answered, said) in [
+        (Reply::error(400, "the workspace is suspended"), 20, "were turned down with the same words"),
+        // Two calls are left for it.
+        (Reply::error(400, "Your credit balance is too low"), 58, "are denied"),
+    ] {
+        let server = Server::start(move |call| if call.number < answered { Reply::text("yes") } else { reply.clone() });
+        std::fs::remove_dir_all(workplace.path("caches")).unwrap_or_default();
+        let failed = sql(&workplace, &server, &["anchor.max_concurrent_requests=1"], &count);
+        assert!(failed.code == 1 && failed.stderr.contains(said), "{}{}", failed.stdout, failed.stderr);
+    }
 }
 
 #[test]

@@ -430,3 +430,34 @@ fn what_may_be_spent_holds_for_all_runs_of_an_output_on_a_day() {
     attempt("200").ok();
     assert_eq!(server.count(), 80);
 }
+
+#[test]
+fn what_answers_cost_above_their_reservations_counts_for_the_day() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 40);
+    // Thinking that max_tokens does not limit: each answer costs 10 times the most that is reserved for it.
+    let server = Server::start(|call| match model(call) {
+        Reply::Text(text) => {
+            let answer = serde_json::json!({
+                "choices": [{ "message": { "content": text }, "finish_reason": "stop" }],
+                "usage": { "prompt_tokens": 100, "completion_tokens": 200 },
+            });
+            Reply::After(Duration::from_millis(100), Box::new(Reply::Json(answer)))
+        }
+        reply => reply,
+    });
+    let settings = [
+        "anchor.price_per_million_output_tokens=50000",
+        "anchor.max_tokens=20",
+        "anchor.max_concurrent_requests=8",
+        "anchor.max_cost=11",
+    ];
+    for _ in 0..3 {
+        let failed = run(&workplace, "a", &server, &settings);
+        assert!(failed.code == 1 && failed.stderr.contains("is spent on this output today"), "{}", failed.stderr);
+        // What the first 8 calls cost is known only when they are answered.
+        assert_eq!(server.count(), 8);
+    }
+    let failed = run(&workplace, "a", &server, &settings);
+    assert!(failed.stderr.contains("80.000000 is spent"), "{}", failed.stderr);
+}

@@ -185,7 +185,7 @@ fn partitions_and_columns_are_those_that_the_log_says() {
         assert_eq!(rows.sources(), ["b.parquet:0", "day=2026-01-02/level=3/a b.parquet:0"]);
         let [new, old] = rows.output.values().collect::<Vec<_>>()[..] else { panic!("two rows") };
         let of = |row: &Value| ["day", "level", "size", "note", "detail"].map(|name| row[name].clone());
-        assert_eq!(of(old), [json!("2026-01-02"), json!(3), json!(5), json!(null), json!({ "a": "x" })]);
+        assert_eq!(of(old), [json!("2026-01-02"), json!(3), json!(5), json!(null), json!({ "a": "x", "b": null })]);
         assert_eq!(of(new), [json!(null), json!(null), json!(null), json!("new"), json!(null)]);
         assert!(new.get("gone").is_none(), "{new}");
         let log = crate::support::table::log(&place.path("out"));
@@ -206,8 +206,9 @@ fn partitions_and_columns_are_those_that_the_log_says() {
             row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             row
         };
-        let first = json!({ "of_day": "2026-01-02", "of_level": 4, "of_size": 5, "a": "x" });
-        assert_eq!(found, [typed(types.clone(), first), typed(types, json!({ "note": "new" }))]);
+        let first = json!({ "of_day": "2026-01-02", "of_level": 4, "of_size": 5, "note": null, "a": "x", "b": null });
+        let second = json!({ "of_day": null, "of_level": null, "of_size": null, "note": "new", "a": null, "b": null });
+        assert_eq!(found, [typed(types.clone(), first), typed(types, second)]);
     }
 }
 

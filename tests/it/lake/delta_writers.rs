@@ -275,7 +275,7 @@ fn what_another_engine_writes_is_followed() {
         let version = now(async { open().await.version().unwrap() });
         clean(&place, version);
         now(async { open().await.delete().with_predicate(col("id").eq(lit(deleted))).await.unwrap() });
-        let next = left[left.len() - 1] as u32;
+        let next = left[left.len() - 1];
         write(next..=next);
         summary(&place.run(&[]), 3);
         place.run(&["--on-change=reprocess"]).ok();

@@ -328,3 +328,14 @@ fn reads_that_break_off_are_made_again() {
         place.holds(&[A, B]);
     }
 }
+
+#[test]
+fn a_file_whose_name_no_store_can_have_is_left_out_by_name() {
+    let place = Place::local();
+    place.put_all(&[A, B]);
+    std::fs::copy(place.path("in/a.parquet"), place.path("in/a\nb.parquet")).unwrap();
+    let run = place.run(&[]);
+    summary(&run, 0);
+    assert!(run.stderr.contains(r"in/a\nb.parquet"), "{}", run.stderr);
+    place.holds(&[A, B]);
+}

@@ -126,11 +126,13 @@ fn rejects_that_are_tried_again_move_to_the_output() {
         // Those that fail again stay, once.
         ask_to_the_end(&place, &is_mended, &["--retry-rejects"]).ok();
         assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
+        place.execute(&["verify", &place.location("out")]).ok();
         is_mended.store(true, Ordering::SeqCst);
         ask_to_the_end(&place, &is_mended, &["--retry-rejects=empty_chain,too_long"]).ok();
         assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
         ask_to_the_end(&place, &is_mended, &["--retry-rejects=unanswered"]).ok();
         place.holds(&[FIRST, LATER]);
+        place.execute(&["verify", &place.location("out")]).ok();
         ask_to_the_end(&place, &is_mended, &["--retry-rejects"]).ok();
         place.holds(&[FIRST, LATER]);
     }

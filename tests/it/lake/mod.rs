@@ -11,6 +11,8 @@ mod fifty;
 mod files;
 mod flags;
 mod identity;
+mod missing;
+mod outage;
 pub mod place;
 mod refused;
 mod requests;

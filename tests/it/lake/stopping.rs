@@ -1,5 +1,6 @@
 //! Runs that are asked to end.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -144,4 +145,85 @@ fn the_rows_that_are_through_are_committed_though_their_slice_is_not() {
     assert_eq!((rows.output.len() + rows.rejects.len(), rows.rejects.len()), (299, 60));
     had_nothing_to_do(&asking_in_slices(&place, &server, &whole).finish());
     place.execute(&["verify", "out"]).ok();
+}
+
+/// A pipeline that asks about every row, and a server that answers the first calls only.
+fn silent_after(place: &Place, calls: usize) -> Server {
+    let pipeline = "SELECT source, id, ai_complete(question) AS cot, status, error FROM corpus";
+    std::fs::write(place.path("mine.sql"), pipeline).unwrap();
+    Server::start(move |call| match call.number < calls {
+        true => Reply::text(&call.prompt().replace("question", "answer")),
+        false => Reply::Hang,
+    })
+}
+
+#[test]
+fn a_kill_loses_the_slices_in_progress_and_no_others() {
+    let place = Place::local();
+    place.put(("a.parquet", 1..=60, "step"));
+    let server = silent_after(&place, 30);
+    // Slices have twice as many rows as may be asked for at once.
+    let few = ["--set", "asap.anchor.max_concurrent_requests=4", "--commit-every", "0s"];
+    let out = place.path("out");
+    let mut run = asking_in_slices(&place, &server, &few);
+    run.wait_until("a call without an answer", || server.count() > 30 && has_rows(&out));
+    run.kill();
+    let before = place.rows().output.len();
+    assert!((10..30).contains(&before), "{before} rows");
+    let created = &log(&out)[0].1;
+    let properties = created.iter().find_map(|action| action.get("metaData")).unwrap();
+    assert_eq!(properties["configuration"]["asap.sliceRows"], "5");
+
+    let server = silent_after(&place, usize::MAX);
+    // The table keeps the slices that it was created with.
+    let rest = asking_in_slices(&place, &server, &["--set", "asap.anchor.max_concurrent_requests=64"]).finish();
+    assert!(summary(&rest, 0)["rows_in"].as_u64().unwrap() <= 60 - before as u64);
+    assert_eq!(place.rows().output.len() + place.rows().rejects.len(), 60);
+}
+
+#[test]
+fn a_file_that_is_replaced_resumes_after_a_kill() {
+    for is_killed in [true, false] {
+        let place = Place::local();
+        place.put(("a.parquet", 1..=60, "walk"));
+        place.put(("b.parquet", 101..=104, "step"));
+        asking(&place, &silent_after(&place, usize::MAX), &[]).finish().ok();
+        place.put(("a.parquet", 201..=260, "step"));
+        let server = silent_after(&place, 30);
+        let more = ["--on-change", "reprocess", "--grace", "1s", "--set", "asap.anchor.max_concurrent_requests=4"];
+        let staged = place.path("out/.asap/staged");
+        let mut run = asking(&place, &server, &more);
+        let receipts = || {
+            std::fs::read_dir(&staged).map_or(0, |folders| {
+                folders.map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count()).sum()
+            })
+        };
+        run.wait_until("slices that wait for the others of their file", || server.count() > 30 && receipts() >= 3);
+        if is_killed {
+            run.kill();
+        } else {
+            run.terminate();
+            assert_eq!(run.finish().code, 75);
+        }
+        // Readers still see the old rows.
+        let is_new = |id: &&str| id.parse::<u32>().unwrap() > 200;
+        assert_eq!(place.rows().texts("id").iter().filter(|id| is_new(id)).count(), 0);
+
+        let ended = asking(&place, &silent_after(&place, usize::MAX), &more).finish();
+        assert_eq!(summary(&ended, 0)["rows_in"], 60);
+        let rows = place.rows();
+        assert_eq!(rows.output.len() + rows.rejects.len(), 64);
+        assert_eq!(rows.texts("id").iter().filter(|id| is_new(id)).count(), rows.output.len() - 4);
+        // One commit replaces the rows: with shards of the first run and of the second.
+        let replacing = log(&place.path("out"))
+            .into_iter()
+            .find(|(_, actions)| actions.iter().any(|action| action.get("remove").is_some()));
+        let (_, actions) = replacing.unwrap();
+        let added = actions.iter().filter_map(|action| action["add"]["path"].as_str()?.split('/').next());
+        assert_eq!(added.collect::<BTreeSet<_>>().len(), 2);
+        assert_eq!(receipts(), 0);
+        place.execute(&["verify", "out"]).ok();
+        place.is_whole();
+        had_nothing_to_do(&asking(&place, &silent_after(&place, usize::MAX), &[]).finish());
+    }
 }

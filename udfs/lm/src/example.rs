@@ -6,7 +6,7 @@ use std::path::Path;
 use asap_kernels::tags;
 use serde_json::Value;
 
-use crate::prompt::{Message, PromptTemplate, read_json, special_token};
+use crate::prompt::{Asked, Message, PromptTemplate, read_json, special_token};
 use crate::{LmError, Result, Tokenizer};
 
 /// A prompt with the response to learn.
@@ -60,7 +60,7 @@ pub enum Encoded {
 
 /// How the rows of a corpus become examples for one model.
 ///
-/// The question is the user's turn in the model's chat template, with the generation prompt behind it. The response is what the
+/// The question is the user's turn in the model's chat template, after its system prompt, with the generation prompt behind it. The response is what the
 /// model is to write from there: the opening think tag, unless the template has written it, the chain, the closing tag, the
 /// answer and the token that ends the turn. Prompt and response are tokenised apart, as generation sees them: no token
 /// reaches from one into the other.
@@ -109,11 +109,12 @@ impl ExampleTemplate {
     pub fn encode(
         &self,
         tokenizer: &Tokenizer,
-        [question, cot, answer]: [&str; 3],
+        asked: Asked,
+        [cot, answer]: [&str; 2],
         max_length: usize,
         long: Long,
     ) -> Result<Encoded> {
-        let prompt = self.prompt.render_generation(question)?;
+        let prompt = self.prompt.render_generation(asked)?;
         let opened = prompt.rfind(OPENING).map(|tag| &prompt[tag + OPENING.len()..]);
         let continuation = tags::continuation(cot, &self.before_answer, answer);
         let response = match opened.filter(|behind| behind.trim().is_empty()) {
@@ -210,12 +211,17 @@ mod tests {
         folder
     }
 
+    fn encode(template: &ExampleTemplate, tokenizer: &Tokenizer, row: [&str; 3], most: usize, long: Long) -> Encoded {
+        let [question, cot, answer] = row;
+        template.encode(tokenizer, question.into(), [cot, answer], most, long).unwrap()
+    }
+
     /// The prompt, what is learned, and the end token of a row.
     fn texts(tokenizer_config: &Value, row: [&str; 3]) -> (String, String, u32) {
         let folder = folder(tokenizer_config, &json!({ "eos_token_id": [1700, 1702] }));
         let tokenizer = Tokenizer::load(folder.path()).unwrap();
         let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
-        let Encoded::Whole(example) = template.encode(&tokenizer, row, 1_000, Long::Drop).unwrap() else { panic!() };
+        let Encoded::Whole(example) = encode(&template, &tokenizer, row, 1_000, Long::Drop) else { panic!() };
         let (end, learned) = example.response().split_last().unwrap();
         assert_eq!(*end, template.end());
         let plain = |ids: &[u32]| ids.iter().map(|id| tokenizer.decode(&[*id]).unwrap()).collect::<String>();
@@ -287,7 +293,7 @@ mod tests {
             let all = prompt + &learned;
             assert_eq!((all.matches("<think>").count(), all.matches("</think>").count()), (1, 1), "{all}");
             let folder = folder(&json!({ "chat_template": template }), &json!({}));
-            let scored = PromptTemplate::load(folder.path(), None).unwrap().render("q").unwrap();
+            let scored = PromptTemplate::load(folder.path(), None).unwrap().render("q".into()).unwrap();
             assert!(scored.ends_with("assistant\n<think>\n") && !scored.contains("</think>"), "{scored}");
         }
     }
@@ -304,12 +310,33 @@ mod tests {
     }
 
     #[test]
+    fn a_system_prompt_is_part_of_the_prompt() {
+        for (config, expected) in [
+            (json!({ "chat_template": LEAVES_OPEN }), "system\nBe brief.\nuser\n2?\nassistant\n"),
+            (json!({ "eos_token": "<|im_end|>" }), "Be brief.\n\n2?\n<think>\n"),
+        ] {
+            let folder = folder(&config, &json!({}));
+            let tokenizer = Tokenizer::load(folder.path()).unwrap();
+            let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
+            let asked = Asked { system: Some("Be brief."), question: "2?" };
+            let Encoded::Whole(example) = template.encode(&tokenizer, asked, ["a", "4"], 1_000, Long::Drop).unwrap()
+            else {
+                panic!()
+            };
+            let prompt: String =
+                example.ids[..example.prompt].iter().map(|id| tokenizer.decode(&[*id]).unwrap()).collect();
+            assert_eq!(prompt, expected);
+        }
+    }
+
+    #[test]
     fn no_token_reaches_from_the_prompt_into_the_response() {
         let folder = folder(&json!({ "chat_template": OPENS }), &json!({}));
         let tokenizer = Tokenizer::load(folder.path()).unwrap();
         let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
         // An emptied chain: together they would be one token of two line ends, which no generation sees.
-        let Encoded::Whole(example) = template.encode(&tokenizer, ["2?", "", "4"], 1_000, Long::Drop).unwrap() else {
+        let Encoded::Whole(example) = template.encode(&tokenizer, "2?".into(), ["", "4"], 1_000, Long::Drop).unwrap()
+        else {
             panic!()
         };
         let prompt = tokenizer.encode("<|im_start|>2?[bot]<think>\n", false).unwrap().ids;
@@ -323,7 +350,7 @@ mod tests {
         let folder = folder(&json!({ "chat_template": OPENS }), &json!({}));
         let tokenizer = Tokenizer::load(folder.path()).unwrap();
         let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
-        let encode = |most, long| template.encode(&tokenizer, ROW, most, long).unwrap();
+        let encode = |most, long| encode(&template, &tokenizer, ROW, most, long);
         let Encoded::Whole(whole) = encode(1_000, Long::Drop) else { panic!() };
         let (all, prompt) = (whole.ids.len(), whole.prompt);
         assert_eq!(encode(all, Long::Drop), Encoded::Whole(whole.clone()));

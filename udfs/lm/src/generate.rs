@@ -275,7 +275,7 @@ impl<Q: Iterator<Item = (u64, String)>> Questions<Q> {
     fn next(&mut self, generator: &mut Generator, is_wanted: &IsWanted) -> Option<(Place, Result<Text>)> {
         if self.sample == self.samples {
             let (question, text) = self.questions.next()?;
-            let prompt = generator.prompt.render_generation(&text);
+            let prompt = generator.prompt.render_generation(text.as_str().into());
             let ids = prompt.and_then(|text| generator.tokenizer.encode(&text, generator.prompt.adds_special()));
             match ids.and_then(|tokens| Ok((generator.read_prompt(&tokens.ids, is_wanted)?, tokens.ids))) {
                 Ok((read, ids)) => (self.read, self.sample) = (Some((question, ids, read)), 0),
@@ -456,7 +456,7 @@ mod tests {
         let lengths: std::collections::BTreeSet<usize> = found.values().map(|answer| answer.tokens_out).collect();
         assert!(lengths.len() > 5, "{lengths:?}");
         for place in [0, 1, 2, 40, 89].map(|place| places[place]) {
-            let prompt = generator.prompt.render_generation(&question(place.question as usize)).unwrap();
+            let prompt = generator.prompt.render_generation(question(place.question as usize).as_str().into()).unwrap();
             let prompt = generator.tokenizer.encode(&prompt, generator.prompt.adds_special()).unwrap().ids;
             let sampling = Sampling { seed: place.seed(sampling.seed), ..sampling };
             let alone = generator.continue_prompt(&prompt, sampling, &|| true).unwrap().unwrap();

@@ -54,7 +54,7 @@ fn locate_folder_with(named: &str, variable: &impl Fn(&str) -> Option<OsString>,
     match (repository(named), hub(variable)) {
         (Some((repository, revision)), Some(hub)) => snapshot(&hub, repository, revision),
         _ => Err(LmError::NoModel(format!(
-            "there is no such folder; a model is a folder in Hugging Face's layout, {others}"
+            "there is no folder {named}; a model is a folder in Hugging Face's layout, {others}"
         ))),
     }
 }
@@ -76,7 +76,10 @@ fn small(variable: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
     if is_whole(&folder) {
         return Ok(folder);
     }
-    let failed = |source| LmError::Write { path: folder.clone(), source };
+    let failed = |error| {
+        let folder = folder.display();
+        LmError::NoModel(format!("cannot write {folder}: {error}; set XDG_CACHE_HOME to a folder that can be written"))
+    };
     std::fs::create_dir_all(&models).map_err(failed)?;
     let written = tempfile::Builder::new().prefix(SMALL).tempdir_in(&models).map_err(failed)?;
     for (name, bytes) in SMALL_FILES {
@@ -137,7 +140,7 @@ fn snapshot(hub: &Path, (organisation, name): (&str, &str), revision: &str) -> R
     }
     let at = if revision == "main" { String::new() } else { format!(" --revision {revision}") };
     Err(LmError::NoModel(format!(
-        "there is no such folder, and it is not in the cache {}: hf download {organisation}/{name}{at}",
+        "there is no folder {organisation}/{name}, and the model is not in the cache {}: hf download {organisation}/{name}{at}",
         hub.display()
     )))
 }
@@ -213,7 +216,7 @@ mod tests {
         }
         for nothing in ["nothing", "./a/b", "a/b/c", "/a/b", "../a"] {
             let error = locate_with(nothing, within(home.path(), &[])).unwrap_err().to_string();
-            assert!(error.contains("there is no such folder; a model is"), "{nothing}: {error}");
+            assert!(error.contains(&format!("there is no folder {nothing}; a model is")), "{nothing}: {error}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tokens on their way through all layers: chains together, long ones in parts.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Result;
 use super::layer::{LeftByMlp, Run};
@@ -9,6 +10,19 @@ use super::weights::Weights;
 
 /// Tokens that go through the layers together: chains up to as many, or a part of a longer chain.
 pub const TOKENS_PER_PASS: usize = 8192;
+
+/// Tokens that models of this process have read to score or to generate.
+static READ: AtomicU64 = AtomicU64::new(0);
+
+/// How many tokens the models of this process have read so far. It grows layer by layer, so also within a long pass.
+pub fn tokens_read() -> u64 {
+    READ.load(Ordering::Relaxed)
+}
+
+/// Counts tokens that were read.
+pub(crate) fn count_read(tokens: usize) {
+    READ.fetch_add(tokens as u64, Ordering::Relaxed);
+}
 
 /// The rotated keys and the values of the tokens of one chain, in every layer.
 #[derive(Debug, Clone)]
@@ -97,6 +111,7 @@ pub(super) fn pass<M: Projection>(
     let mut log_sums = vec![0.0; tokens * heads.query];
     let mut keys = vec![0.0; tokens * heads.key_width()];
     let mut values = keys.clone();
+    let layers = weights.layers.len();
     for (index, layer) in weights.layers.iter().enumerate() {
         run.project(layer, x, [&mut q, &mut keys, &mut values])?;
         let (qkv, results) = ([&*q, &*keys, &*values], [&mut *gathered, &mut *log_sums]);
@@ -105,12 +120,13 @@ pub(super) fn pass<M: Projection>(
             Before::Own(before) => attend_after(&run, index, before, qkv, results)?,
             Before::Shared(before) => attend_from(&run, &before.layers[index], qkv, results)?,
         }
-        if let Some(asked) = asked.filter(|_| index + 1 == weights.layers.len()) {
+        if let Some(asked) = asked.filter(|_| index + 1 == layers) {
             keep_rows(x, asked, run.config.hidden_size);
             keep_rows(&mut gathered, asked, heads.query_width());
             run.share_rows(asked.len());
         }
         run.finish(layer, x, &gathered, LeftByMlp::default())?;
+        count_read(tokens * (index + 1) / layers - tokens * index / layers);
     }
     if let Before::Own(before) = before {
         before.iter_mut().zip(run.chains).for_each(|(before, chain)| before.tokens += chain.tokens);

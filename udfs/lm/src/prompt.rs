@@ -28,7 +28,7 @@ pub enum PromptTemplate {
         /// What templates know as `bos_token` and `eos_token`.
         special_tokens: [Option<String>; 2],
     },
-    /// A text in which `{question}` is replaced. The tokenizer's own special tokens are added.
+    /// A text in which `{question}` is replaced, by the system prompt too where there is one, a blank line between them. The tokenizer's own special tokens are added.
     Plain(String),
 }
 
@@ -39,6 +39,22 @@ pub struct Message<'a> {
     pub role: &'a str,
     /// What is said.
     pub content: &'a str,
+}
+
+/// What a model is asked: a question, and the system prompt that stands before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The system prompt.
+    pub system: Option<&'a str>,
+    /// What the user says.
+    pub question: &'a str,
+}
+
+impl<'a> From<&'a str> for Asked<'a> {
+    /// A question without a system prompt.
+    fn from(question: &'a str) -> Self {
+        Self { system: None, question }
+    }
 }
 
 impl PromptTemplate {
@@ -84,12 +100,12 @@ impl PromptTemplate {
         Ok(Self::Chat { environment: Box::new(environment), special_tokens })
     }
 
-    /// The text before the first step of a chain that answers `question`.
+    /// The text before the first step of a chain that answers what was asked.
     ///
     /// # Errors
     /// If the chat template fails on it.
-    pub fn render(&self, question: &str) -> Result<String> {
-        let mut text = self.render_generation(question)?;
+    pub fn render(&self, asked: Asked) -> Result<String> {
+        let mut text = self.render_generation(asked)?;
         if matches!(self, Self::Chat { .. }) {
             match text.trim_end().strip_suffix(TAGS[0]) {
                 None => text += &[TAGS[0], "\n"].concat(),
@@ -100,16 +116,18 @@ impl PromptTemplate {
         Ok(text)
     }
 
-    /// The text before what a model generates for `question`: as [`PromptTemplate::render`], but a chat template alone says
+    /// The text before what a model generates: as [`PromptTemplate::render`], but a chat template alone says
     /// whether the chain is opened. A thought that it closes itself is left out: the model is to write one.
     ///
     /// # Errors
     /// If the chat template fails on it.
-    pub fn render_generation(&self, question: &str) -> Result<String> {
+    pub fn render_generation(&self, Asked { system, question }: Asked) -> Result<String> {
+        let system = system.map(|content| Message { role: "system", content });
+        let messages: Vec<Message> = system.into_iter().chain([Message { role: "user", content: question }]).collect();
         match self {
-            Self::Plain(template) => Ok(template.replace("{question}", question)),
+            Self::Plain(template) => Ok(template.replace("{question}", &self.render_messages(&messages)?)),
             Self::Chat { .. } => {
-                let mut text = self.render_chat(&[Message { role: "user", content: question }], true, true)?;
+                let mut text = self.render_chat(&messages, true, true)?;
                 text.truncate(before_closed_thought(&text));
                 Ok(text)
             }
@@ -276,7 +294,7 @@ mod tests {
     }
 
     fn rendered(config: &Value, setting: Option<&str>) -> Result<String> {
-        PromptTemplate::load(folder(config).path(), setting)?.render("1 + 1 = {{ 2 }}?")
+        PromptTemplate::load(folder(config).path(), setting)?.render("1 + 1 = {{ 2 }}?".into())
     }
 
     const CHAT_ML: &str = "{% for message in messages %}\n{{- '<|im_start|>' + message['role'] + '\n' + \
@@ -309,11 +327,11 @@ mod tests {
             "chat_template": [{ "name": "tool", "template": "x" }, { "name": "default", "template": template }],
         });
         let folder = folder(&config);
-        let by_config = PromptTemplate::load(folder.path(), None).unwrap().render("q").unwrap();
+        let by_config = PromptTemplate::load(folder.path(), None).unwrap().render("q".into()).unwrap();
         assert_eq!(by_config, "<s>q</s><think>\n\n");
         std::fs::write(folder.path().join("chat_template.jinja"), "{{ messages[0].content }}<think>{{ '\\n' }}")
             .unwrap();
-        assert_eq!(PromptTemplate::load(folder.path(), None).unwrap().render("q").unwrap(), "q<think>\n");
+        assert_eq!(PromptTemplate::load(folder.path(), None).unwrap().render("q".into()).unwrap(), "q<think>\n");
     }
 
     #[test]

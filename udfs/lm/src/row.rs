@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::output::{Target, TokenScore};
-use super::{PromptTemplate, Result, Tokenizer};
+use super::{Asked, PromptTemplate, Result, Tokenizer};
 use asap_kernels::steps::{SEPARATOR, join};
 
 /// What stands between a chain and its answer.
@@ -99,7 +99,7 @@ impl Row {
     ///
     /// # Errors
     /// If the prompt cannot be rendered or the tokenizer fails.
-    pub fn encode(tokenizer: &Tokenizer, prompt: &PromptTemplate, question: &str, steps: &[&str]) -> Result<Self> {
+    pub fn encode(tokenizer: &Tokenizer, prompt: &PromptTemplate, question: Asked, steps: &[&str]) -> Result<Self> {
         let prompt_text = prompt.render(question)?;
         let mut start = prompt_text.len();
         let span = |step: &&str| {
@@ -121,7 +121,7 @@ impl Row {
     pub fn with_answer(
         tokenizer: &Tokenizer,
         prompt: &PromptTemplate,
-        question: &str,
+        question: Asked,
         chains: impl Iterator<Item = String>,
         answer: &str,
         over: Over,

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::loaded::LoadedModel;
 use super::row::{Over, Row, Scores, Wanted};
 use super::thread::{Request, RowKey};
-use super::{LmError, PromptTemplate, Result, Tokenizer, prompt};
+use super::{Asked, LmError, PromptTemplate, Result, Tokenizer, prompt};
 use crate::memo::{Memo, Memory, share};
 use asap_kernels::steps::join;
 
@@ -30,8 +30,8 @@ pub struct Scorer {
 /// A question and the steps of its chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuestionAndSteps<'a> {
-    /// The question.
-    pub question: &'a str,
+    /// The question, with its system prompt.
+    pub question: Asked<'a>,
     /// The steps; they are read joined by a blank line.
     pub steps: Vec<&'a str>,
 }
@@ -120,7 +120,7 @@ impl Scorer {
     ) -> Result<Self> {
         let prompt = PromptTemplate::load(folder, setting)?;
         // A template that fails on every question fails here, before any row is read.
-        prompt.render("1 + 1 = ?")?;
+        prompt.render("1 + 1 = ?".into())?;
         let prompt_key = Sha256::digest(format!("{setting:?}")).into();
         let start = prompt::start(folder, &tokenizer)?;
         Ok(Self { tokenizer, prompt, model, rows: Memo::new(memory, share::ROWS), prompt_key, start })
@@ -260,7 +260,8 @@ impl Scorer {
             }
         };
         if let Some(chain) = chain {
-            add(chain.question);
+            add(chain.question.system.unwrap_or_default());
+            add(chain.question.question);
             chain.steps.iter().for_each(|step| add(step));
         }
         // No text is that long: what is read otherwise than as a chain has keys of its own.

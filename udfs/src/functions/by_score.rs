@@ -24,9 +24,16 @@ use crate::settings::{OnError, Settings};
 /// Rows that wait for the model at once: enough to fill its runs.
 const ROWS_IN_FLIGHT: usize = 64;
 
+/// The argument that says what is asked.
+pub const WHAT_IS_ASKED: Argument = Argument::new(
+    "question",
+    Arg::Asked,
+    "What the chain answers: a text, or a conversation such as `cot_prompt` returns, with its system prompt; it is put into `asap.scorer.prompt`.",
+);
+
 /// The arguments of these functions.
 pub const QUESTION_AND_STEPS: &[Argument] = &[
-    Argument::new("question", Arg::Text, "What the chain answers; it is put into `asap.scorer.prompt`."),
+    WHAT_IS_ASKED,
     Argument::new(
         "steps",
         Arg::TextList,
@@ -36,14 +43,14 @@ pub const QUESTION_AND_STEPS: &[Argument] = &[
 
 /// Those of functions that score steps by what they do for the answer.
 pub const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
-    Argument::new("question", Arg::Text, "What the chain answers; it is put into `asap.scorer.prompt`."),
+    WHAT_IS_ASKED,
     Argument::new("steps", Arg::TextList, "The steps of a chain of thought, joined by a blank line."),
     Argument::new("answer", Arg::Text, "The answer, as it stands behind `</think>`; an empty one gives NULL."),
 ];
 
 /// What the model reads for these.
 pub fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
-    let (chain, answer) = (QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? }, row.text(2)?);
+    let (chain, answer) = (QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? }, row.text(2)?);
     if answer.is_empty() {
         Err(NoValue::Null)
     } else {
@@ -61,7 +68,7 @@ pub trait StepScore: Send + Sync + 'static {
 
     /// What the model reads for a row: a chain behind its question, unless it says otherwise.
     fn readings(row: Args) -> Cell<Vec<Reading>> {
-        Ok(vec![Reading::Chain(QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? })])
+        Ok(vec![Reading::Chain(QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? })])
     }
 
     /// Its score of each step of a reading; those of a row's readings follow each other.

@@ -3,7 +3,7 @@ use asap_kernels::tags;
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::output::Message;
+use crate::output::Messages;
 
 pub struct CotCompletion;
 
@@ -18,10 +18,10 @@ impl RowFunction for CotCompletion {
         example: "select cot_completion('2 and 2 is 4', '4');\n-- [{role: assistant, content: <think>\\n2 and 2 is 4\\n</think>\\n\\n4}]",
     };
     type Needs = ();
-    type Output<'a> = Message<true>;
+    type Output<'a> = Messages;
 
-    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Message<true>> {
+    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Messages> {
         let answer = row.text(1).unwrap_or_default();
-        Ok(Message(tags::wrap(row.text(0)?, answer)))
+        Ok(Messages(vec![("assistant", tags::wrap(row.text(0)?, answer))]))
     }
 }

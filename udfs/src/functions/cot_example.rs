@@ -17,9 +17,13 @@ pub struct CotExample;
 impl RowFunction for CotExample {
     const DECLARATION: Declaration = Declaration {
         name: "cot_example",
-        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model: a struct of input_ids, attention_mask and labels. The question is the user's turn, the labels (-100 on the prompt) are the chain in think tags, what the template writes behind these (a blank line where it does not say), the answer and the token that ends the turn; an opening think tag that the template writes is part of the prompt. Prompt and response are tokenised apart, as generation sees them. A NULL answer is left out; a NULL chain or an example of more than max_length tokens gives NULL.",
+        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model: a struct of input_ids, attention_mask and labels. The question is the user's turn, after its system prompt where it has one; the labels (-100 on the prompt) are the chain in think tags, what the template writes behind these (a blank line where it does not say), the answer and the token that ends the turn; an opening think tag that the template writes is part of the prompt. Prompt and response are tokenised apart, as generation sees them. A NULL answer is left out; a NULL chain or an example of more than max_length tokens gives NULL.",
         arguments: &[
-            Argument::new("question", Arg::Text, "The question."),
+            Argument::new(
+                "question",
+                Arg::Asked,
+                "The question: a text, or a conversation such as `cot_prompt` returns, with its system prompt.",
+            ),
             Argument::new("cot", Arg::Text, "The chain of thought."),
             Argument::new("answer", Arg::Text, "What follows the chain."),
             Argument::optional("max_length", Arg::Int, "The most tokens of an example; any number if it is left out."),
@@ -30,12 +34,12 @@ impl RowFunction for CotExample {
     type Output<'a> = Example;
 
     fn row<'a>((tokenizer, template): &mut Self::Needs, row: Args<'a>) -> Cell<Example> {
-        let texts = [row.text(0)?, row.text(1)?, row.text(2).unwrap_or_default()];
+        let (asked, texts) = (row.asked(0)?, [row.text(1)?, row.text(2).unwrap_or_default()]);
         let max_length = match row.is_given(3) {
             true => usize::try_from(row.int(3)?).map_err(|_| NoValue::Null)?,
             false => usize::MAX,
         };
-        match template.encode(tokenizer, texts, max_length, Long::Drop) {
+        match template.encode(tokenizer, asked, texts, max_length, Long::Drop) {
             Ok(Encoded::Whole(example) | Encoded::Cut(example)) => Ok(example),
             // A template that refuses a question is that row's failure.
             Ok(Encoded::TooLong(_)) | Err(LmError::Prompt(_)) => Err(NoValue::Null),

@@ -1,21 +1,26 @@
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::output::Message;
+use crate::output::Messages;
 
 pub struct CotPrompt;
 
 impl RowFunction for CotPrompt {
     const DECLARATION: Declaration = Declaration {
         name: "cot_prompt",
-        about: "The prompt of a training example: the question as the user's message, in a list of structs with role and content.",
-        arguments: &[Argument::new("question", Arg::Text, "The question.")],
-        example: "select cot_prompt('2 + 2?');\n-- [{role: user, content: 2 + 2?}]",
+        about: "The prompt of a training example: the system prompt, unless it is NULL or blank, and the question as the user's message, in a list of structs with role and content.",
+        arguments: &[
+            Argument::new("question", Arg::Text, "The question."),
+            Argument::optional("system", Arg::Text, "The system prompt."),
+        ],
+        example: "select cot_prompt('2 + 2?', 'Be brief.');\n-- [{role: system, content: Be brief.}, {role: user, content: 2 + 2?}]",
     };
     type Needs = ();
-    type Output<'a> = Message<false>;
+    type Output<'a> = Messages;
 
-    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Message<false>> {
-        Ok(Message(row.text(0)?.to_string()))
+    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Messages> {
+        let question = ("user", row.text(0)?.to_string());
+        let system = row.text(1).ok().filter(|system| !system.trim().is_empty());
+        Ok(Messages(system.map(|system| ("system", system.to_string())).into_iter().chain([question]).collect()))
     }
 }

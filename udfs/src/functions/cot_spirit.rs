@@ -9,7 +9,7 @@ use datafusion::common::{Result, exec_err};
 use datafusion::execution::TaskContext;
 use futures::future::try_join_all;
 
-use super::by_score::why;
+use super::by_score::{WHAT_IS_ASKED, why};
 use super::needs::{Budget, Needs, SessionModels};
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, nullable};
@@ -34,7 +34,7 @@ impl CotSpirit {
         name: "cot_spirit",
         about: "SPIRIT (Cui and others 2025), without its merging of steps by a language model: which steps (from 1, ascending) are left when, round by round, the step goes without which question, remaining steps, `</think>` and answer have the lowest perplexity by the scoring model (`asap.scorer.model`, behind the question), until the rest, joined by a blank line, has at most `max_tokens` tokens. A chain of K steps is read K times and more (K²/6 times its tokens); `cot_perplexity` in `cot_refine` reads it once. A chain that fits keeps all steps and is not read; one longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: &[
-            Argument::new("question", Arg::Text, "What the chain answers; it is put into `asap.scorer.prompt`."),
+            WHAT_IS_ASKED,
             Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
             Argument::new("answer", Arg::Text, "The answer, as it stands behind `</think>`."),
             Argument::optional(
@@ -49,7 +49,7 @@ impl CotSpirit {
 
 /// What a row is pruned by: the chain, the answer and the most tokens.
 fn arguments<'a>(row: Args<'a>, default: Budget) -> Cell<(QuestionAndSteps<'a>, &'a str, usize)> {
-    let chain = QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? };
+    let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
     let max_tokens = if row.is_given(3) { row.int(3)? } else { default.max_tokens };
     // Of fewer than no tokens nothing can stay.
     Ok((chain, row.text(2)?, usize::try_from(max_tokens).unwrap_or(0)))

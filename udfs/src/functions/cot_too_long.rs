@@ -3,6 +3,7 @@ use std::sync::Arc;
 use asap_lm::{QuestionAndSteps, Scorer};
 
 use super::by_row::RowFunction;
+use super::by_score::WHAT_IS_ASKED;
 use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
@@ -14,7 +15,7 @@ impl RowFunction for CotTooLong {
         name: "cot_too_long",
         about: "Why the scoring model (`asap.scorer.model`) cannot read a chain, or a chain and its answer: their tokens with the prompt and the window of the model, in words. NULL if they fit.",
         arguments: &[
-            Argument::new("question", Arg::Text, "What the chain answers; it is put into `asap.scorer.prompt`."),
+            WHAT_IS_ASKED,
             Argument::new(
                 "steps",
                 Arg::TextList,
@@ -32,7 +33,7 @@ impl RowFunction for CotTooLong {
     type Output<'a> = String;
 
     fn row<'a>(scorer: &mut Arc<Scorer>, row: Args<'a>) -> Cell<String> {
-        let chain = QuestionAndSteps { question: row.text(0)?, steps: row.texts(1)? };
+        let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
         let answer = if row.is_given(2) { Some(row.text(2)?) } else { None };
         scorer.too_long(&chain, answer)?.ok_or(NoValue::Null)
     }

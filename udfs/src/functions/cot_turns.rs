@@ -7,7 +7,7 @@ pub struct CotTurns;
 impl RowFunction for CotTurns {
     const DECLARATION: Declaration = Declaration {
         name: "cot_turns",
-        about: "What one role says in a conversation, turn by turn. The roles `human` and `gpt` are `user` and `assistant` by other names. A conversation is a list of structs with `role` and `content` (or `from` and `value`), or a struct of such lists.",
+        about: "What one role says in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are `user`, `assistant` and `system` by other names. A conversation is a list of structs with `role` and `content` (or `from` and `value`), or a struct of such lists.",
         arguments: &[
             Argument::new("messages", Arg::Conversation, "The conversation."),
             Argument::new("role", Arg::Text, "Whose turns: `user`, `assistant`, `system`, or any other role."),
@@ -29,6 +29,7 @@ fn is_same(a: &str, b: &str) -> bool {
     let plain = |role| match role {
         "human" => "user",
         "gpt" => "assistant",
+        "developer" => "system",
         other => other,
     };
     plain(a) == plain(b)

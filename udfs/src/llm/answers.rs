@@ -7,7 +7,7 @@ use std::time::Duration;
 use asap_lm::memo::{Memo, Memory, share};
 
 use super::chat::{CallError, Chat, FailureKind, Outcome, Reply};
-use super::meter::Meter;
+use super::meter::{ALIKE, Meter};
 use super::request::ChatRequest;
 use super::statement::Statement;
 use super::store::{AnswerStore, RequestKey};
@@ -170,6 +170,11 @@ impl Shared {
                 Err(LlmError::EndpointDown(message.clone()))
             }
             Err(error) if !is_final(error) => {
+                if let Some(verdict) =
+                    self.meter.turned_down().filter(|(calls, _)| *calls >= ALIKE).and_then(|_| chat.verdict())
+                {
+                    return Err(LlmError::EndpointDown(verdict));
+                }
                 let outcome = Arc::new(outcome);
                 // Before it can be asked again.
                 statement.iter().for_each(|statement| statement.fail(key, &outcome));

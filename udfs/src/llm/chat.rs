@@ -85,12 +85,16 @@ pub struct CallError {
     pub tokens_in: u64,
     /// Tokens of the useless answer that were paid.
     pub tokens_out: u64,
+    /// Whether the endpoint turned the request down for a reason other than the text's content or length: many in a row
+    /// with the same words are no row's own fault.
+    #[serde(skip)]
+    pub is_turned_down: bool,
 }
 
 impl CallError {
     /// A failure that nothing was paid for.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), tokens_in: 0, tokens_out: 0 }
+        Self { kind, message: message.into(), tokens_in: 0, tokens_out: 0, is_turned_down: false }
     }
 
     /// Whether the model said something, useless or not: that was paid.

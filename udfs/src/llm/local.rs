@@ -144,7 +144,7 @@ fn generate(
                 "the answer was cut off after {tokens_out} tokens (asap.anchor.max_tokens is {}, the prompt has {tokens_in})",
                 request.max_tokens
             );
-            Err(CallError { kind: FailureKind::TooLong, message, tokens_in, tokens_out })
+            Err(CallError { tokens_in, tokens_out, ..CallError::new(FailureKind::TooLong, message) })
         }
     }
 }

@@ -10,6 +10,10 @@ use super::store::StoreError;
 use super::usage::Usage;
 use crate::settings::Settings;
 
+/// This many requests in a row that are turned down with the same words are a verdict: key, account, model or a setting is
+/// wrong, not the rows.
+pub const ALIKE: u64 = 20;
+
 /// What tokens cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prices {
@@ -82,6 +86,23 @@ struct State {
     /// How many requests were denied, and the last of them until a request that was made later is answered.
     denials: u64,
     denial: Option<String>,
+    turned_down: Option<TurnedDown>,
+}
+
+/// Requests that the endpoint turned down with the same words, without an answer in between.
+#[derive(Debug)]
+struct TurnedDown {
+    /// What was said, without what differs between requests.
+    words: String,
+    calls: u64,
+    last: String,
+}
+
+/// What an endpoint said, without numbers and names of requests: whatever holds a digit.
+fn words(said: &str) -> String {
+    let is_inner = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
+    let parts = said.split_inclusive(|c: char| !is_inner(c));
+    parts.map(|part| if part.contains(|c: char| c.is_ascii_digit()) { "# " } else { part }).collect()
 }
 
 impl Meter {
@@ -106,7 +127,7 @@ impl Meter {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let error = outcome.as_ref().err();
         if error.is_none_or(CallError::is_answer) {
-            (state.is_answered, state.failed_in_a_row) = (true, 0);
+            (state.is_answered, state.failed_in_a_row, state.turned_down) = (true, 0, None);
             // A denial is quick: what was asked for before it and is answered behind it is no sign that it is over.
             if denials == state.denials {
                 state.denial = None;
@@ -126,7 +147,18 @@ impl Meter {
             state.denials += 1;
             state.denial = Some(error.to_string());
         }
+        if error.is_turned_down {
+            let (words, last) = (words(&error.message), error.to_string());
+            let before = state.turned_down.take().filter(|before| before.words == words);
+            state.turned_down = Some(TurnedDown { words, calls: before.map_or(0, |before| before.calls) + 1, last });
+        }
         used
+    }
+
+    /// How many requests were turned down with the same words since the last answer, and the last of them.
+    pub fn turned_down(&self) -> Option<(u64, String)> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.turned_down.as_ref().map(|found| (found.calls, found.last.clone()))
     }
 
     /// How the last request was denied, unless one that was made after it is answered.
@@ -195,7 +227,10 @@ impl Meter {
                     return Ok(Tried::Later);
                 }
                 let spent = match state.total {
-                    Some(total) => format!("{total:.6} is spent on this output today"),
+                    Some(total) => {
+                        let above = (state.spent - state.taken).max(0.0);
+                        format!("{:.6} is spent on this output today", total + above)
+                    }
                     None => format!("{:.6} is spent", state.spent),
                 };
                 let message =
@@ -236,19 +271,20 @@ impl Meter {
         Ok(())
     }
 
-    /// Gives what was taken from the purse and not spent back to it.
+    /// Makes what was taken from the purse what is spent: gives back the rest, or takes what answers cost above their
+    /// reservations.
     ///
     /// # Errors
     /// If the purse cannot be written.
-    pub async fn give_back(&self) -> Result<(), StoreError> {
+    pub async fn settle(&self) -> Result<(), StoreError> {
         let Some(purse) = self.purse.get() else { return Ok(()) };
         let left = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let left = state.taken - state.spent - state.reserved;
-            state.taken -= left.max(0.0);
+            state.taken -= left;
             left
         };
-        if left > 0.0 { purse.give_back(left).await } else { Ok(()) }
+        if left == 0.0 { Ok(()) } else { purse.settle(left).await }
     }
 }
 
@@ -352,6 +388,23 @@ mod tests {
         assert!(error.message.starts_with("90.000000 is spent, this call could cost 60.000000"), "{error}");
         meter.reserve(hundred, 10.0, false).await.unwrap().settle(0, 0, PRICES);
         assert_eq!((meter.usage().calls, meter.usage().cost), (3, 30.0));
+    }
+
+    #[test]
+    fn requests_that_are_turned_down_alike_are_counted_until_one_is_answered() {
+        let meter = Meter::default();
+        let turned_down = |message: &str| {
+            let error = CallError { is_turned_down: true, ..CallError::new(FailureKind::Refused, message) };
+            meter.finish(&Err(error), 0);
+            meter.turned_down().map(|(calls, _)| calls)
+        };
+        assert_eq!(turned_down("400: no (request req_01ab-7f, 17 ms)"), Some(1));
+        assert_eq!(turned_down("400: no (request req_9-02, 4 ms)"), Some(2));
+        meter.finish(&Err(CallError::new(FailureKind::Refused, "the filter held the answer back")), 0);
+        assert_eq!(turned_down("400: no (request req_3, 5 ms)"), Some(3));
+        assert_eq!(turned_down("400: not that"), Some(1));
+        meter.finish(&Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1 }), 0);
+        assert_eq!(meter.turned_down(), None);
     }
 
     #[test]

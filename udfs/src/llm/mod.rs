@@ -10,7 +10,7 @@
 //! |---|---|
 //! | [`answers`], [`store`] | each answer is paid once: in memory, by single flight, and beyond the session |
 //! | [`chat`], [`request`] | one question to a language model and its key |
-//! | [`openai`], `response`, `retry`, `secret` | an endpoint over HTTP |
+//! | [`openai`], `response`, `json`, `retry`, `secret` | an endpoint over HTTP |
 //! | [`local`] | a model in a folder |
 //! | `endpoint`, `throttle`, `breaker` | one object an endpoint: when calls may start, when to give it up |
 //! | [`meter`], [`purse`] | what is used, what it may cost |
@@ -22,6 +22,7 @@ mod breaker;
 pub mod chat;
 mod check;
 mod endpoint;
+mod json;
 pub mod local;
 pub mod meter;
 pub mod openai;
@@ -177,12 +178,12 @@ impl Llm {
         self.session.meter.spend_from(purse);
     }
 
-    /// Gives what was taken from the purse and not spent back to it.
+    /// Makes what was taken from the purse what is spent.
     ///
     /// # Errors
     /// If the purse cannot be written.
-    pub async fn give_back(&self) -> Result<()> {
-        Ok(self.session.meter.give_back().await?)
+    pub async fn settle(&self) -> Result<()> {
+        Ok(self.session.meter.settle().await?)
     }
 
     /// Waits until every request that is under way is answered and its answer kept.
@@ -208,6 +209,13 @@ impl Llm {
         }
         let last = self.session.model.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().and_then(|(_, model)| model.chat.verdict())
+    }
+
+    /// Whether the last calls were turned down with the same words: enough of them are a [`Llm::verdict`].
+    pub fn is_in_doubt(&self) -> bool {
+        let last = self.session.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let may_all_fail = last.as_ref().is_some_and(|(settings, _)| settings.anchor_max_error_rate.0 >= 1.0);
+        !may_all_fail && self.session.meter.turned_down().is_some()
     }
 
     /// The statement that is executed in this context.

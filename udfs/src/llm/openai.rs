@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::breaker::{Account, IN_A_ROW, down};
 use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
 use super::endpoint::{CONNECT_TIMEOUT, Endpoint};
-use super::meter::{Budget, Meter, Prices};
+use super::meter::{ALIKE, Budget, Meter, Prices};
 use super::request::{ChatRequest, Message};
 use super::response::{self, Failure};
 use super::retry;
@@ -342,6 +342,11 @@ impl Chat for OpenAi {
         // Key, account, address and model are the same for all rows, so none is to blame for a denial.
         if let Some(last) = self.meter.denial() {
             return Some(down(&format!("calls to {url} are denied, and none that was made since is answered"), &last));
+        }
+        if let Some((calls, last)) = self.meter.turned_down().filter(|(calls, _)| *calls >= ALIKE) {
+            let what =
+                format!("the last {calls} calls to {url} were turned down with the same words, and none was answered");
+            return Some(down(&what, &last));
         }
         let (failed, last) = self.meter.failed_in_a_row()?;
         (failed >= IN_A_ROW as u64).then(|| down(&format!("the last {failed} calls to {url} failed"), &last))

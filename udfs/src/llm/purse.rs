@@ -15,11 +15,11 @@ pub trait Purse: Debug + Send + Sync {
     /// If it is not known what is left.
     async fn take(&self, needed: f64, most: f64) -> Result<Taken, StoreError>;
 
-    /// Gives back what was taken and not spent.
+    /// Gives back what was taken and not spent. Below 0, takes what was spent and not taken, however much is left.
     ///
     /// # Errors
-    /// If it cannot be noted down; then it counts as spent.
-    async fn give_back(&self, amount: f64) -> Result<(), StoreError>;
+    /// If it cannot be written; then what was taken counts as spent.
+    async fn settle(&self, left: f64) -> Result<(), StoreError>;
 }
 
 /// What was taken.

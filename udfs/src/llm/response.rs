@@ -8,6 +8,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
 use super::chat::{Answer, CallError, FailureKind};
+use super::json;
 use super::retry::retry_after;
 
 /// The most characters that an error quotes of a response.
@@ -25,6 +26,31 @@ const TOO_LONG: [&str; 7] = [
 /// What endpoints say when they forbid a prompt by what it holds, and not whoever sends it.
 const HELD_BACK: [&str; 5] =
     ["input was flagged", "content_filter", "content filter", "content_policy", "content policy"];
+/// The same from endpoints that inspect texts under other names.
+const INSPECTED: [&str; 5] = [
+    "content management policy",
+    "inappropriate content",
+    "content exists risk",
+    "considered high risk",
+    "safety system",
+];
+/// What endpoints say when they do not serve the account or know the key, under whatever status.
+const NO_ACCOUNT: [&str; 12] = [
+    "insufficient_quota",
+    "exceeded_current_quota",
+    "credit balance",
+    "insufficient balance",
+    "arrearage",
+    "api key not valid",
+    "api key expired",
+    "invalid api key",
+    "incorrect api key",
+    "invalid_api_key",
+    "api_key_invalid",
+    "account is not active",
+];
+/// The same, but a word that endpoints also use where they only ask for a pause (429).
+const BILLING: &str = "billing";
 
 /// A request that failed, and whether to send it again.
 #[derive(Debug, PartialEq)]
@@ -70,7 +96,7 @@ pub fn read(
     if !status.is_success() {
         return Err(response.of_status(status));
     }
-    let completion: Value = serde_json::from_str(body)
+    let completion = json::parse(body)
         .map_err(|error| bad(format!("expected a chat completion, found ({error}): {}", response.quoted(body))))?;
     let error = &completion["error"];
     if !error.is_null() {
@@ -78,6 +104,7 @@ pub fn read(
         let inner = code.and_then(|code| StatusCode::from_u16(code.try_into().ok()?).ok());
         return Err(match inner.filter(|inner| !inner.is_success()) {
             Some(inner) => response.of_status(inner),
+            None if response.is_of_account(StatusCode::OK) => Failure::lasting(FailureKind::Denied, response.message()),
             None => bad(format!("the response is an error: {}", response.message())),
         });
     }
@@ -87,7 +114,7 @@ pub fn read(
     let tokens_in = paid_in.unwrap_or_else(|| asked.div_ceil(4) as u64);
     let tokens_out = paid_out.unwrap_or_else(|| text.as_ref().map_or(0, |text| text.len().div_ceil(4) as u64));
     let useless = |kind, message: String| {
-        let error = CallError { kind, message, tokens_in, tokens_out };
+        let error = CallError { tokens_in, tokens_out, ..CallError::new(kind, message) };
         // Nobody pays twice for what a model said, useless or not.
         Failure { error, is_passing: kind == FailureKind::BadResponse && paid_out.unwrap_or(0) == 0, after: None }
     };
@@ -143,31 +170,63 @@ impl Body<'_> {
                 FailureKind::Denied,
                 format!("{}: the endpoint redirects; set asap.anchor.base_url to where it is", status.as_u16()),
             ),
-            // OpenAI's word for an account without money, which no wait fills.
-            429 if body.contains("insufficient_quota") => Failure::lasting(FailureKind::Denied, said),
+            429 if self.is_of_account(status) => Failure::lasting(FailureKind::Denied, said),
             429 => Failure { after: asked_for(headers), ..Failure::passing(FailureKind::RateLimited, said) },
             408 => Failure::passing(FailureKind::Timeout, said),
-            400 | 403 | 413 | 422 if says(body, &TOO_LONG) => Failure::lasting(FailureKind::TooLong, said),
+            400 | 403 | 422 if says(body, &TOO_LONG) => Failure::lasting(FailureKind::TooLong, said),
+            413 => Failure::lasting(FailureKind::TooLong, said),
             403 if says(body, &HELD_BACK) => Failure::lasting(FailureKind::Refused, said),
+            400.. if status.is_client_error() && self.is_of_account(status) => {
+                Failure::lasting(FailureKind::Denied, said)
+            }
             401..=405 | 407 | 410 => Failure::lasting(FailureKind::Denied, said),
             409 | 425 | 500.. => {
                 Failure { after: asked_for(headers), ..Failure::passing(FailureKind::Unavailable, said) }
             }
-            _ => Failure::lasting(FailureKind::Refused, said),
+            _ => {
+                let mut refused = Failure::lasting(FailureKind::Refused, said);
+                refused.error.is_turned_down = !says(body, &HELD_BACK) && !says(body, &INSPECTED);
+                refused
+            }
+        }
+    }
+
+    /// Whether an error is about the account or its key. Only what the endpoint says itself is searched: the rest of an
+    /// error may repeat the prompt.
+    fn is_of_account(&self, status: StatusCode) -> bool {
+        let said = match self.json() {
+            Value::Null => self.text.to_string(),
+            json => {
+                let error = if json["error"].is_object() { &json["error"] } else { &json };
+                let names = ["code", "type"].iter().filter_map(|name| error[name].as_str());
+                names.chain(own_words(&json)).collect::<Vec<_>>().join(" ")
+            }
+        };
+        says(&said, &NO_ACCOUNT) || status != StatusCode::TOO_MANY_REQUESTS && says(&said, &[BILLING])
+    }
+
+    /// The error; Null if it is not JSON. Gemini wraps it in a list.
+    fn json(&self) -> Value {
+        match json::parse(self.text).unwrap_or_default() {
+            Value::Array(mut errors) if !errors.is_empty() => errors.swap_remove(0),
+            json => json,
         }
     }
 
     /// What an error response says: its message, else its beginning.
     fn message(&self) -> String {
-        let json: Value = serde_json::from_str(self.text).unwrap_or_default();
-        let places = [&json["error"]["message"], &json["message"], &json["error"], &json["detail"]];
-        self.quoted(places.iter().find_map(|place| place.as_str()).unwrap_or(self.text))
+        self.quoted(own_words(&self.json()).unwrap_or(self.text))
     }
 
     /// The beginning of a text, on one line. What may not be shown is taken out before the text is cut.
     fn quoted(&self, text: &str) -> String {
         quoted(&(self.redact)(text.to_string()))
     }
+}
+
+/// The message of an error.
+fn own_words(json: &Value) -> Option<&str> {
+    [&json["error"]["message"], &json["message"], &json["error"], &json["detail"]].into_iter().find_map(Value::as_str)
 }
 
 fn bad(message: String) -> Failure {
@@ -223,6 +282,10 @@ mod tests {
         let without_usage = json!({ "choices": [{ "message": { "content": "hello" } }] });
         let answer = read_ok(&without_usage).unwrap();
         assert_eq!((answer.tokens_in, answer.tokens_out), (10, 2));
+        let of_python =
+            r#"{"choices": [{"message": {"content": "a \ud800"}}], "usage": {"x": NaN, "completion_tokens": 3}}"#;
+        let answer = read(StatusCode::OK, &HeaderMap::new(), &format!("\u{feff}{of_python}"), 4, &|text| text).unwrap();
+        assert_eq!((&*answer.text, answer.tokens_out), ("a \u{fffd}", 3));
     }
 
     #[test]
@@ -285,6 +348,7 @@ mod tests {
             (403, "Your chosen model requires moderation and your input was flagged", FailureKind::Refused, false),
             (403, window, FailureKind::TooLong, false),
             (400, "", FailureKind::Refused, false),
+            (413, "Payload Too Large", FailureKind::TooLong, false),
             (400, window, FailureKind::TooLong, false),
             (418, "", FailureKind::Refused, false),
         ];
@@ -296,6 +360,61 @@ mod tests {
         let body = json!({ "error": { "message": window } }).to_string();
         let failure = read(StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, &|text| text).unwrap_err();
         assert_eq!(failure.error.message, format!("400: {window}"));
+    }
+
+    #[test]
+    fn an_account_or_key_that_is_not_served_is_denied_under_any_status() {
+        let error =
+            |message: &str| json!({ "error": { "message": message, "code": 400, "status": "INVALID_ARGUMENT" } });
+        let quota = json!({ "error": { "message": "You exceeded your current quota", "code": "insufficient_quota" } });
+        let arrears = json!({ "code": "Arrearage", "message": "Access denied, your account is not in good standing." });
+        let limited = "Rate limit reached. Need more? Upgrade at https://console.example.org/settings/billing";
+        let cases = [
+            (400, error("API key not valid. Please pass a valid API key."), FailureKind::Denied),
+            (400, error("Your credit balance is too low to access the API."), FailureKind::Denied),
+            (400, error("Billing hard limit has been reached"), FailureKind::Denied),
+            (400, quota.clone(), FailureKind::Denied),
+            (422, quota.clone(), FailureKind::Denied),
+            (429, quota.clone(), FailureKind::Denied),
+            (200, quota, FailureKind::Denied),
+            (400, arrears, FailureKind::Denied),
+            (400, json!([error("API key not valid. Please pass a valid API key.")]), FailureKind::Denied),
+            // A pause, and an account whose owner may buy a shorter one.
+            (429, error(limited), FailureKind::RateLimited),
+            // The endpoint repeats a prompt about billing after its own words.
+            (
+                422,
+                json!({ "detail": [{ "msg": "no", "input": "Our billing API key not valid" }] }),
+                FailureKind::Refused,
+            ),
+        ];
+        for (status, body, kind) in cases {
+            let status = StatusCode::from_u16(status).unwrap();
+            let failure = read(status, &HeaderMap::new(), &body.to_string(), 1, &|text| text).unwrap_err();
+            assert_eq!((failure.error.kind, failure.is_passing), (kind, kind == FailureKind::RateLimited), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_turned_down_is_known_from_a_text_that_is() {
+        let cases = [
+            (400, "temperature is not supported", true),
+            (418, "I am a teapot", true),
+            (400, "The prompt triggered our content management policy", false),
+            (400, "Input data may contain inappropriate content", false),
+            (403, "your input was flagged", false),
+            (400, "maximum context length is 10", false),
+            (413, "entity too large", false),
+            (401, "wrong key", false),
+        ];
+        for (status, message, is_turned_down) in cases {
+            let body = json!({ "error": { "message": message } }).to_string();
+            let status = StatusCode::from_u16(status).unwrap();
+            let failure = read(status, &HeaderMap::new(), &body, 1, &|text| text).unwrap_err();
+            assert_eq!(failure.error.is_turned_down, is_turned_down, "{status} {message}");
+        }
+        let refusal = json!({ "choices": [{ "message": { "refusal": "I won't" } }] });
+        assert!(!read_ok(&refusal).unwrap_err().error.is_turned_down);
     }
 
     #[test]

@@ -6,6 +6,8 @@ mod json;
 mod published;
 mod refusals;
 mod shapes;
+mod sixteen;
+mod system_prompts;
 mod types;
 
 use std::path::Path;

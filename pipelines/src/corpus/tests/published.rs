@@ -2,8 +2,8 @@
 
 use super::*;
 
-const TAGGED: &str = "'<think>\n2 and 2\n</think>\nfour'";
-const READ: &str = "two? | 2 and 2 | four | NULL";
+pub const TAGGED: &str = "'<think>\n2 and 2\n</think>\nfour'";
+pub const READ: &str = "two? | 2 and 2 | four | NULL";
 
 /// One row of each corpus that is recognised by itself.
 fn recognised_corpora() -> Vec<(&'static str, String)> {
@@ -331,6 +331,8 @@ async fn an_answer_that_holds_a_think_tag_is_a_reject() {
         ("<Thought>a</Thought>x<Thought>b</Thought>d", "x<Thought>b</Thought>d"),
         (" <thinking>a</thinking>x</thinking>d", "x</thinking>d"),
         ("<think>a</think>x<|end_of_thought|>d", "x<|end_of_thought|>d"),
+        ("<think>a</think> <thinking>b</thinking>d", "<thinking>b</thinking>d"),
+        ("<|begin_of_thought|>a<|end_of_thought|><Thought>b</Thought>d", "<Thought>b</Thought>d"),
     ] {
         let rows = format!("SELECT 'two?' AS prompt, '{generation}' AS generation");
         assert_eq!(recognised(&rows, None).await, [format!("two? | a | {read} | tags_in_answer")]);

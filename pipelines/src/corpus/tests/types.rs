@@ -40,7 +40,7 @@ async fn the_columns_of_a_corpus_come_first_and_have_one_type_each() {
     let corpus = open(folder.path(), None).await.unwrap();
     let schema: &Schema = &corpus.schema();
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-    assert_eq!(names[..7], ["source", "id", "question", "cot", "answer", "status", "error"]);
+    assert_eq!(names[..8], ["source", "id", "question", "cot", "answer", "system", "status", "error"]);
     let originals = [
         "source_question",
         "source_cot",
@@ -54,11 +54,11 @@ async fn the_columns_of_a_corpus_come_first_and_have_one_type_each() {
         "__file",
         "text",
     ];
-    assert_eq!(names[7..], originals);
+    assert_eq!(names[8..], originals);
     assert_eq!(corpus.original_columns(), originals);
     assert_eq!(corpus.original_names()[3..6], ["id", "source", "source_source"]);
-    let types: Vec<&DataType> = schema.fields().iter().take(7).map(|field| field.data_type()).collect();
-    assert_eq!(types[1..], [&DataType::Utf8; 6]);
+    let types: Vec<&DataType> = schema.fields().iter().take(8).map(|field| field.data_type()).collect();
+    assert_eq!(types[1..], [&DataType::Utf8; 7]);
     let DataType::Struct(source) = types[0] else { panic!("{}", types[0]) };
     let fields: Vec<String> = source.iter().map(|field| format!("{} {}", field.name(), field.data_type())).collect();
     assert_eq!(fields, ["file Utf8", "row Int64"]);

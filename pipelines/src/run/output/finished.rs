@@ -16,9 +16,13 @@ const FINISHED: &str = "asap/finished";
 /// they are beyond a limit.
 const BEYOND_LIMIT: &str = "asap/beyond-limit";
 
-/// Whether the application of a transaction is the one that says that an output is complete.
-pub fn is_finished(application: &str) -> bool {
-    application.strip_prefix(FINISHED).is_some_and(|generation| generation.starts_with('/'))
+/// The version of a finished transaction that a later run withdrew: it found rows that are not done.
+const WITHDRAWN: i64 = -1;
+
+/// Whether a transaction says that an output is complete.
+pub fn is_finished(said: &log::Transaction) -> bool {
+    let generation = said.app_id.strip_prefix(FINISHED);
+    generation.is_some_and(|generation| generation.starts_with('/')) && said.version != WITHDRAWN
 }
 
 /// Whether a run said that every row of its input is in the table, of as many rows as are there.
@@ -58,6 +62,32 @@ impl Output {
         })
         .await?;
         Ok(())
+    }
+
+    /// Withdraws what an earlier run said, after a run that found rows that are not done and could not do them.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn withdraw_finished(&mut self) -> Result<()> {
+        let Self { table: Some(log), generation, attempt, .. } = self else { return Ok(()) };
+        let run = attempt.to_string();
+        log.commit(|state| {
+            if generation_of(state) != *generation || !says_finished(state) {
+                return Ok(vec![]);
+            }
+            let now = Utc::now().timestamp_millis();
+            let info = log::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": null }));
+            Ok(vec![info, log::transaction(&format!("{FINISHED}/{generation}"), WITHDRAWN, now)])
+        })
+        .await?;
+        self.follow();
+        Ok(())
+    }
+
+    /// When a run said that every row of the input is in the output, in milliseconds since 1970 (UTC).
+    pub fn finished_at(&self) -> Option<i64> {
+        let log = self.table.as_ref().filter(|log| says_finished(log.state()))?;
+        log.state().transactions.get(&format!("{FINISHED}/{}", self.ledger.generation))?.last_updated
     }
 
     /// Whether a run said that every row of the input is in the output, of as many rows as are there.

@@ -143,6 +143,7 @@ impl CudaModel {
                 return Err(LmError::Abandoned);
             }
             self.pass(&ids[part.tokens.clone()], &part.chains, before.as_deref_mut())?;
+            crate::pass::count_read(part.tokens.len());
             let (places, own) = targets_in(&part.tokens, targets);
             for (place, score) in places.into_iter().zip(self.score_rows(&own)?) {
                 scores[place] = score;

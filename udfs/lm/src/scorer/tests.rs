@@ -29,7 +29,10 @@ fn score(scorer: &Scorer, chains: &[QuestionAndSteps], wanted: Wanted) -> Vec<Sc
 }
 
 fn question_and_steps(chain: &ScoredChain) -> QuestionAndSteps<'_> {
-    QuestionAndSteps { question: &chain.question, steps: chain.steps.iter().map(String::as_str).collect() }
+    QuestionAndSteps {
+        question: chain.question.as_str().into(),
+        steps: chain.steps.iter().map(String::as_str).collect(),
+    }
 }
 
 fn steps(scored: Scored) -> Arc<Scores> {
@@ -288,17 +291,24 @@ fn prompts_are_part_of_a_row() {
         Arc::clone(&short.model),
         &Arc::default(),
     );
-    let chain = QuestionAndSteps { question: "2 + 2?\n", steps: vec!["It is 4.", "", "Done."] };
+    let chain = QuestionAndSteps { question: "2 + 2?\n".into(), steps: vec!["It is 4.", "", "Done."] };
     let first = |scorer: &Scorer| steps(score(scorer, std::slice::from_ref(&chain), Wanted::FirstTokens).remove(0));
     let (short, long) = (first(&short), first(&long.unwrap()));
     assert!(short.first[0].is_some() && short.first[2].is_some() && short.first[0] != long.first[0]);
     assert_eq!((short.first[1], long.first[1]), (None, None), "a step without text has no first token");
+    // So is a system prompt, which stands before the question.
+    let scorer = self::scorer("qwen2", "{question}");
+    let asked = |system, question| QuestionAndSteps { question: Asked { system, question }, ..chain.clone() };
+    let asked = [asked(Some("Be brief."), "2?"), asked(None, "Be brief.\n\n2?"), asked(None, "2?")];
+    let [system, same, without] =
+        asked.map(|chain| steps(score(&scorer, &[chain], Wanted::FirstTokens).remove(0)).first[0]);
+    assert!(system == same && system != without);
 }
 
 #[test]
 fn a_chain_beyond_the_window_says_so_in_numbers() {
     let scorer = scorer("qwen2", "{question}");
-    let chain = QuestionAndSteps { question: "Count.", steps: vec!["7 "; 2500] };
+    let chain = QuestionAndSteps { question: "Count.".into(), steps: vec!["7 "; 2500] };
     let why = "7,503 tokens with its prompt, the model's window is 4,096";
     let text = format!("Count.{}", ["7 "; 2500].join("\n\n"));
     assert_eq!(scorer.tokenizer.encode(&text, true).unwrap().ids.len(), 7503);
@@ -306,7 +316,7 @@ fn a_chain_beyond_the_window_says_so_in_numbers() {
     let scored = score(&scorer, &[chain], Wanted::FirstTokens);
     assert_eq!(scored, [Scored::TooLong(why.to_string())]);
     assert_eq!(scorer.prefills(), 0);
-    let fits = QuestionAndSteps { question: "Count.", steps: vec!["1", "2"] };
+    let fits = QuestionAndSteps { question: "Count.".into(), steps: vec!["1", "2"] };
     assert_eq!(scorer.too_long(&fits, None).unwrap(), None);
     assert_eq!(scorer.too_long(&fits, Some("7")).unwrap(), None);
 }

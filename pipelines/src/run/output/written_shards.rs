@@ -1,0 +1,120 @@
+//! The shards of an output that are not committed: which of them still exist, which wait for a later run, and which are deleted.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use datafusion::common::{DataFusionError, Result};
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+
+use super::Output;
+use crate::beside::join;
+use crate::log::store_of;
+use crate::run::finished_slice::Finished;
+use crate::run::ledger::{ATTEMPT, Before, SliceName};
+use crate::run::missing::Missing;
+use crate::run::staged;
+
+/// Finished slices whose shards are looked for at the same time.
+const LOOKS_AT_ONCE: usize = 16;
+
+impl Output {
+    /// Divides finished slices that are older than `age` into those that still have their shards and those that do not.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn by_shards(&self, finished: Vec<Finished>, age: Duration) -> Result<(Vec<Finished>, Vec<Finished>)> {
+        if finished.iter().all(|finished| !finished.written.is_older_than(age)) {
+            return Ok((finished, vec![]));
+        }
+        let (output, rejects) = (store_of(&self.url)?, store_of(&self.rejects_url()?)?);
+        let looked = stream::iter(finished.into_iter().map(async |finished| {
+            let is_young = !finished.written.is_older_than(age);
+            let is_there = is_young || finished.has_its_shards(output.as_ref(), rejects.as_ref()).await?;
+            Ok::<_, DataFusionError>((finished, is_there))
+        }));
+        let looked: Vec<_> = looked.buffered(LOOKS_AT_ONCE).try_collect().await?;
+        let (there, gone): (Vec<_>, Vec<_>) = looked.into_iter().partition(|(_, is_there)| *is_there);
+        let slices = |looked: Vec<(Finished, bool)>| looked.into_iter().map(|(finished, _)| finished).collect();
+        Ok((slices(there), slices(gone)))
+    }
+
+    /// Keeps the receipts of slices that wait for others of their file, for the run that commits them.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn stage(&mut self, finished: &mut [Finished]) -> Result<()> {
+        staged::keep(store_of(&self.beside)?.as_ref(), finished).await?;
+        let shards =
+            finished.iter().flat_map(|finished| finished.receipt.output.iter().chain(&finished.receipt.rejects));
+        self.staged.extend(shards.map(|shard| shard.path.clone()));
+        Ok(())
+    }
+
+    /// Slices of a replaced file that earlier runs staged, and whose shards still exist.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn staged(&self, whole: &SliceName, before: &Before) -> Result<Vec<Finished>> {
+        let found = staged::find(store_of(&self.beside)?.as_ref(), whole, &before.to_string()).await?;
+        Ok(self.by_shards(found, Duration::ZERO).await?.0)
+    }
+
+    /// Forgets the staged slices of a file whose slices are committed, here or by another run.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn unstage(&self, slice: &SliceName) -> Result<()> {
+        staged::remove(store_of(&self.beside)?.as_ref(), slice).await
+    }
+
+    /// Looks for shards that the logs name and that no longer exist.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn find_missing(&mut self) -> Result<&Missing> {
+        self.missing = Missing::find(self.table.as_ref(), self.rejects.as_ref(), &self.ledger).await?;
+        Ok(&self.missing)
+    }
+
+    /// What was missing when it was looked for.
+    pub fn missing(&self) -> &Missing {
+        &self.missing
+    }
+
+    /// Deletes the shards of this attempt that the logs do not name: slices that failed, and slices that another run did first.
+    /// After a commit whose outcome is not known nothing is deleted.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn sweep(&mut self) -> Result<()> {
+        if self.in_doubt {
+            return Ok(());
+        }
+        let folder = Path::from(format!("{ATTEMPT}{}", self.attempt));
+        for (root, log) in [(self.url.clone(), &mut self.table), (join(&self.beside, "rejects/")?, &mut self.rejects)] {
+            let store = store_of(&root)?;
+            let listed: Vec<_> = match store.list(Some(&folder)).try_collect().await {
+                Err(object_store::Error::NotFound { .. }) => continue,
+                listed => listed?,
+            };
+            if listed.is_empty() {
+                continue;
+            }
+            let mut named = HashSet::new();
+            if let Some(log) = log {
+                log.refresh().await?;
+                // Only in the log are paths written as in URLs.
+                let paths = log.state().files.keys().chain(log.state().removed.keys());
+                named.extend(paths.filter_map(|path| Path::from_url_path(path).ok()));
+            }
+            named.extend(self.staged.iter().filter_map(|path| Path::from_url_path(path).ok()));
+            for object in listed.iter().filter(|object| !named.contains(&object.location)) {
+                store.delete(&object.location).await?;
+            }
+        }
+        self.follow();
+        Ok(())
+    }
+}

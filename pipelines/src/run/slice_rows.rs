@@ -1,0 +1,89 @@
+//! How many rows a slice has: as many as take about a minute, by the cost of the pipeline and its models. What a kill costs is the
+//! slices in progress.
+//!
+//! The number depends on nothing that is measured, because all parts of a run must cut the same slices. A table keeps the number
+//! that it was created with.
+
+use asap_lm::config::ModelConfig;
+use asap_lm::locate;
+use asap_udfs::Settings;
+use asap_udfs::plan::Asked;
+use asap_udfs::settings::{Provider, ScorerDevice};
+
+use crate::corpus::Corpus;
+
+/// The most rows of a slice, which a pipeline without models has.
+const MOST: u64 = 10_000;
+/// Seconds for which a slice would have the machine alone. Three slices are in progress on two cores, so a slice takes a minute.
+const SECONDS: f64 = 20.0;
+/// Floating-point operations a second of two cores, and of a GPU.
+const FLOPS: [f64; 2] = [100e9, 50e12];
+/// Tokens per byte of a compressed file: text compresses to a third, and has four bytes a token.
+const TOKENS_PER_BYTE: f64 = 0.75;
+/// Forward passes of methods that read a chain again for each step, on average.
+const PASSES: f64 = 10.0;
+/// Parameters of the largest published encoder that compresses texts.
+const COMPRESSOR_PARAMETERS: f64 = 560e6;
+/// Rows of a slice that a language model on this machine answers: each takes minutes.
+const LOCAL_ROWS: u64 = 2;
+
+/// The rows of a slice of a pipeline that asks these, over this corpus.
+pub fn of_cost(asked: Asked, settings: &Settings, corpus: &Corpus) -> u64 {
+    let (bytes, rows) =
+        corpus.files().fold((0, 0), |(bytes, rows), (_, file)| (bytes + file.file.meta.size, rows + file.rows()));
+    let tokens = TOKENS_PER_BYTE * bytes as f64 / rows.max(1) as f64;
+    let scored = scored_rows(asked, settings, tokens);
+    let answered = match settings.anchor_provider {
+        Provider::Openai if asked.anchorer => 2 * settings.anchor_max_concurrent_requests.0 as u64,
+        Provider::Local if asked.anchorer => LOCAL_ROWS,
+        _ => MOST,
+    };
+    round(scored.min(answered))
+}
+
+/// Rows with this many tokens that the models of this machine read in the time of a slice.
+fn scored_rows(asked: Asked, settings: &Settings, tokens: f64) -> u64 {
+    let passes = if asked.reads_by_scores || asked.reads_answers { PASSES } else { 1.0 };
+    // A model that cannot be read is reported when the pipeline is planned.
+    let config = asked.scorer.then(|| ModelConfig::load(&locate(&settings.scorer_model).ok()?).ok()).flatten();
+    let scorer = config.map_or(0.0, |config| passes * config.parameters() as f64);
+    let compressor = if settings.compressor_model.is_some() { COMPRESSOR_PARAMETERS } else { 0.0 };
+    let flops = FLOPS[usize::from(settings.scorer_device == ScorerDevice::Cuda)];
+    let seconds = 2.0 * tokens * (scorer + compressor) / flops;
+    (SECONDS / seconds).clamp(1.0, MOST as f64) as u64
+}
+
+/// The largest of 1, 2, 5, 10, 20, 50, … that is not above `rows`, so that a few more files change nothing.
+fn round(rows: u64) -> u64 {
+    let decades = (0..5).map(|power| 10_u64.pow(power));
+    let steps = decades.flat_map(|power| [power, 2 * power, 5 * power]);
+    steps.filter(|step| *step <= rows.min(MOST)).max().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_takes_about_a_minute_whatever_reads_it() {
+        let settings = Settings::default();
+        let asked = Asked { scorer: true, ..Asked::default() };
+        assert_eq!(round(scored_rows(Asked::default(), &settings, 2_000.0)), 10_000);
+        let config = ModelConfig::load(&locate(&settings.scorer_model).unwrap()).unwrap();
+        let rows = scored_rows(asked, &settings, 2_000.0);
+        let flops = 2.0 * 2_000.0 * config.parameters() as f64 * rows as f64;
+        assert!(rows == MOST || (flops / FLOPS[0] - SECONDS).abs() < 1.0, "{rows} rows");
+        let again = Asked { reads_answers: true, ..asked };
+        assert!(scored_rows(again, &settings, 2_000.0) < MOST / 5);
+        let on_gpu = Settings { scorer_device: ScorerDevice::Cuda, ..settings };
+        assert!(
+            scored_rows(again, &on_gpu, 2_000.0) >= 100 * scored_rows(again, &Settings::default(), 2_000.0).min(100)
+        );
+    }
+
+    #[test]
+    fn rows_are_rounded_down_in_steps() {
+        let rounded = [(0, 1), (1, 1), (4, 2), (9, 5), (128, 100), (499, 200), (10_001, 10_000)];
+        rounded.iter().for_each(|(rows, expected)| assert_eq!(round(*rows), *expected));
+    }
+}

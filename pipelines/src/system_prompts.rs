@@ -1,0 +1,92 @@
+//! System prompts of a pipeline: what is asked of the scoring model is what the trained model will be asked.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, Result};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
+
+/// The columns of a corpus that hold question and system prompt.
+pub(crate) const QUESTION: &str = "question";
+pub(crate) const SYSTEM: &str = "system";
+
+/// The functions that put their first argument before what a model reads; each takes a conversation there too.
+pub const OF_PROMPTS: [&str; 9] = [
+    "cot_answer_gain",
+    "cot_attribution",
+    "cot_entropy",
+    "cot_example",
+    "cot_perplexity",
+    "cot_spirit",
+    "cot_step_entropy",
+    "cot_surprisal",
+    "cot_too_long",
+];
+
+/// The query, in which each of these functions that is given the column `question` is given the row's system prompt too, where
+/// the query has it. `prompt` is the function that makes a conversation of both.
+///
+/// # Errors
+/// If the plan cannot be rebuilt.
+pub fn with_system_prompts(query: LogicalPlan, prompt: &Arc<ScalarUDF>) -> Result<LogicalPlan> {
+    let rewritten = query.transform_up(|plan| {
+        let systems: Vec<Column> = plan
+            .inputs()
+            .iter()
+            .flat_map(|input| input.schema().columns())
+            .filter(|held| held.name == SYSTEM)
+            .collect();
+        if systems.is_empty() {
+            return Ok(Transformed::no(plan));
+        }
+        let names = NamePreserver::new(&plan);
+        let changed = plan.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let changed = expr.transform_up(|expr| Ok(with_system(expr, &systems, prompt)))?;
+            Ok(changed.update_data(|expr| name.restore(expr)))
+        })?;
+        changed.map_data(LogicalPlan::recompute_schema)
+    })?;
+    Ok(rewritten.data)
+}
+
+fn with_system(expr: Expr, systems: &[Column], prompt: &Arc<ScalarUDF>) -> Transformed<Expr> {
+    let Expr::ScalarFunction(mut call) = expr else { return Transformed::no(expr) };
+    let asked = match call.args.first() {
+        Some(Expr::Column(column)) if column.name == QUESTION && OF_PROMPTS.contains(&call.func.name()) => {
+            column.clone()
+        }
+        _ => return Transformed::no(Expr::ScalarFunction(call)),
+    };
+    let Some(system) = systems.iter().find(|system| system.relation == asked.relation) else {
+        return Transformed::no(Expr::ScalarFunction(call));
+    };
+    let both = vec![Expr::Column(asked), Expr::Column(system.clone())];
+    call.args[0] = Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(prompt), both));
+    Transformed::yes(Expr::ScalarFunction(call))
+}
+
+#[cfg(test)]
+mod tests {
+    use asap_udfs::Settings;
+    use asap_udfs::llm::Llm;
+
+    use super::*;
+    use crate::session::session;
+
+    #[test]
+    fn every_function_that_takes_a_conversation_for_a_question_is_known() {
+        let session = session(Settings::default(), &Llm::default()).unwrap();
+        let state = session.state();
+        let takes_one = |function: &&Arc<ScalarUDF>| {
+            let first = function.documentation().and_then(|told| told.arguments.as_ref()?.first().cloned());
+            first.is_some_and(|(_, about)| about.contains("a conversation such as `cot_prompt` returns"))
+        };
+        let mut found: Vec<&str> =
+            state.scalar_functions().values().filter(takes_one).map(|function| function.name()).collect();
+        found.sort_unstable();
+        assert_eq!(found, OF_PROMPTS);
+    }
+}

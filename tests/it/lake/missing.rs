@@ -1,0 +1,116 @@
+//! Shards that are deleted, before their commit or after it: a run commits none that is gone, and makes their rows again.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::support::proxy::{Action, Gate};
+use crate::support::table::REJECTS;
+
+use super::delta_table::Table;
+use super::place::{File, Place, had_nothing_to_do, summary};
+
+const A: File = ("a.parquet", 1..=9, "step");
+const B: File = ("b.parquet", 11..=19, "step");
+const C: File = ("c.parquet", 21..=29, "step");
+
+/// The shards that a log of the output names now.
+fn live(place: &Place, table: &str) -> Vec<String> {
+    let status = deltalake_core::open_table(url::Url::from_directory_path(place.path(table)).unwrap());
+    let table = tokio::runtime::Runtime::new().unwrap().block_on(status).unwrap();
+    let mut live: Vec<String> = table.get_file_uris().unwrap().collect();
+    live.sort();
+    live
+}
+
+#[test]
+fn a_short_retention_is_confirmed() {
+    let place = Place::local();
+    place.put(A);
+    place.run(&[]).ok();
+    for retain in ["0s", "1s", "23h"] {
+        let refused = place.execute(&["vacuum", "out", "--retain", retain]);
+        assert!(refused.code == 2 && refused.stderr.contains("--now"), "{}", refused.stderr);
+        place.execute(&["vacuum", "out", "--retain", retain, "--now"]).ok();
+        place.execute(&["vacuum", "out", "--retain", retain, "--dry-run"]).ok();
+    }
+    place.execute(&["vacuum", "out", "--retain", "24h"]).ok();
+    place.holds(&[A]);
+}
+
+#[test]
+fn shards_that_are_gone_before_their_commit_are_not_committed() {
+    // The slices of a replaced file are committed together, so the first ones wait.
+    for replaces in [false, true] {
+        let place = Place::s3();
+        if replaces {
+            place.put(("a.parquet", 1..=9, "walk"));
+            place.run(&[]).ok();
+        }
+        place.put(A);
+        let before = if replaces { place.shards() } else { BTreeSet::new() };
+        // The rejects of a slice are written after its rows.
+        let gate = Gate::new();
+        let (held, rejects) = (gate.clone(), format!("out/{REJECTS}"));
+        place.proxy().follow(move |head| match head.puts(&rejects) && head.path.ends_with(".parquet") {
+            true => Action::Hold(held.clone()),
+            false => Action::Pass,
+        });
+        let mut run = place.start(&["--on-change", "reprocess", "--commit-every", "0s"]);
+        run.wait_until("rejects that wait", || gate.held() > 0);
+        let written: Vec<String> = place.shards().difference(&before).cloned().collect();
+        assert_eq!(written.len(), 1);
+        std::fs::remove_file(place.path("out").join(&written[0])).unwrap();
+        // Slices that were just begun are committed without a look.
+        std::thread::sleep(Duration::from_millis(1100));
+        gate.open();
+        let ended = run.finish();
+        assert_eq!(ended.code, 75, "{}", ended.stderr);
+        assert!(summary(&ended, 75)["slices_deleted"].as_u64().unwrap() > 0);
+        place.is_whole();
+        place.proxy().calm();
+        place.run(&["--on-change", "reprocess"]).ok();
+        place.holds(&[A]);
+    }
+}
+
+#[test]
+fn rows_of_lost_shards_are_made_again() {
+    for (table, is_merged) in [("out", false), ("out", true), (&*format!("out/{REJECTS}"), false)] {
+        let place = Place::local();
+        place.put_all(&[A, B, C]);
+        place.run(&["--slice-rows", "4"]).ok();
+        if is_merged {
+            place.execute(&["optimize", "out"]).ok();
+        }
+        let lost = live(&place, table).remove(0);
+        std::fs::remove_file(lost.strip_prefix("file://").unwrap_or(&lost)).unwrap();
+        let status = place.execute(&["verify", "out"]);
+        assert_eq!(status.code, 1, "{}", status.stdout);
+        let again = place.run(&[]);
+        assert!(again.stderr.contains("no longer exists"), "{}", again.stderr);
+        // Only the files that had rows in the shard are read again.
+        let rows = if is_merged { 27 } else { 9 };
+        assert_eq!(summary(&again, 0)["rows_in"], rows, "{}", again.stderr);
+        place.holds(&[A, B, C]);
+        place.is_whole();
+        place.execute(&["verify", "out"]).ok();
+        had_nothing_to_do(&place.run(&[]));
+    }
+}
+
+#[test]
+fn lost_rows_of_a_table_are_made_again_where_rows_may_be_replaced() {
+    let place = Place::local();
+    let table = Table::new(&place);
+    table.append(&[A, B]);
+    place.run(&[]).ok();
+    table.append(&[C]);
+    place.run(&[]).ok();
+    let lost = live(&place, "out").remove(0);
+    std::fs::remove_file(lost.strip_prefix("file://").unwrap_or(&lost)).unwrap();
+    let refused = place.run(&[]);
+    assert!(refused.code == 1 && refused.stderr.contains("--on-change reprocess"), "{}", refused.stderr);
+    place.run(&["--on-change", "reprocess"]).ok();
+    place.holds(&[A, B, C]);
+    had_nothing_to_do(&place.run(&[]));
+}

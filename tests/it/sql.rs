@@ -1,0 +1,118 @@
+//! What `asap sql` reads and prints.
+
+use crate::common::Workplace;
+
+/// An output of three rows, of which one is a reject.
+fn pruned() -> Workplace {
+    let workplace = Workplace::new();
+    let rows = "(VALUES ('q1', '<think>a</think>b'), ('q2', '<think>a</think>b'), ('q3', 'no tags')) AS t (prompt, completion)";
+    let copy = format!("COPY (SELECT * FROM {rows}) TO 'in/a.parquet'");
+    workplace.run(&["sql", "-q", "-c", &copy]).ok();
+    workplace.run(&["run", "truncate", "--from", "in", "--to", "out/pruned"]).ok();
+    workplace
+}
+
+/// Where the rejects of that output lie.
+const REJECTS: &str = "out/pruned/.asap/rejects";
+
+fn rows(workplace: &Workplace, arguments: &[&str]) -> String {
+    workplace.run(&[&["sql", "-q", "--format", "csv"], arguments].concat()).ok().to_string()
+}
+
+#[test]
+fn an_output_and_its_rejects_are_tables_by_their_path() {
+    let workplace = pruned();
+    let sql = format!(
+        "SELECT p.question, r.prompt, r.status FROM 'out/pruned' p CROSS JOIN '{REJECTS}' r ORDER BY p.question"
+    );
+    assert_eq!(rows(&workplace, &["-c", &sql]), "question,prompt,status\nq1,q3,no_tags\nq2,q3,no_tags\n");
+    // A run without rows to read left nothing that would be read as files.
+    assert_eq!(rows(&workplace, &["-c", "SELECT count(*) AS n FROM 'out/pruned/'"]), "n\n2\n");
+}
+
+#[test]
+fn rejects_are_read_by_every_command_that_reads_a_corpus() {
+    let workplace = pruned();
+    let found = workplace.run(&["inspect", REJECTS]);
+    assert!(found.ok().contains("rejected  no_tags: no closing think tag in the 7 characters"), "{found:?}");
+    let sql = "SELECT question, status, source_status FROM corpus";
+    assert_eq!(
+        rows(&workplace, &["--from", REJECTS, "-c", sql]),
+        "question,status,source_status\nq3,no_tags,no_tags\n"
+    );
+    let again = workplace.run(&["run", "truncate", "--from", REJECTS, "--to", "out/again"]);
+    assert!(
+        again.code == 3
+            && again.stderr.contains("none of 1 rows came through; asap inspect out/again/.asap/rejects shows why"),
+        "{again:?}"
+    );
+    // Names that fit a shape only by the tags in their values.
+    let rows_of =
+        "(VALUES ('q1', '<think>a</think>b'), ('q2', '<think>a</think>b'), ('q3', 'none')) AS t (question, response)";
+    let copy = format!("COPY (SELECT * FROM {rows_of}) TO 'other/a.parquet'");
+    workplace.run(&["sql", "-q", "-c", &copy]).ok();
+    workplace.run(&["run", "truncate", "--from", "other", "--to", "out/other"]).ok();
+    let found = workplace.run(&["inspect", "out/other/.asap/rejects"]);
+    assert!(found.ok().contains("in the 4 characters of column response"), "{found:?}");
+}
+
+#[test]
+fn nested_values_are_json_in_formats_without_them() {
+    let workplace = Workplace::new();
+    let sql =
+        "SELECT 1 AS n, [1, NULL] AS list, {'a': 'x \"y\"', 'b': ['z']} AS object, CAST(NULL AS INT[]) AS nothing";
+    let expected =
+        "n,list,object,nothing\n1,\"[1,null]\",\"{\"\"a\"\":\"\"x \\\"\"y\\\"\"\"\",\"\"b\"\":[\"\"z\"\"]}\",\n";
+    assert_eq!(rows(&workplace, &["-c", sql]), expected);
+    let copy = format!("COPY ({sql}) TO 'a.csv'");
+    workplace.run(&["sql", "-q", "-c", &copy]).ok();
+    assert_eq!(std::fs::read_to_string(workplace.path("a.csv")).unwrap(), expected);
+    let same_names = "SELECT x.a, y.a FROM (VALUES ([2]), ([1])) x(a) CROSS JOIN (VALUES ([3])) y(a) ORDER BY x.a";
+    let tabs = workplace.run(&["sql", "-q", "--format", "tsv", "-c", same_names]);
+    assert_eq!(tabs.ok(), "a\ta\n[1]\t[3]\n[2]\t[3]\n");
+    workplace.run(&["sample", "--rows", "3", "--seed", "1", "--to", "traces"]).ok();
+    let all = rows(&workplace, &["--from", "traces", "-c", "SELECT * FROM corpus"]);
+    assert!(all.contains("\"{\"\"file\"\":\"\"codeforces-cots.parquet\"\",\"\"row\"\":0}\""), "{all}");
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_statement() {
+    let workplace = Workplace::new();
+    std::fs::write(workplace.path("a.sql"), "\u{feff}SELECT 42 AS n;\n").unwrap();
+    assert_eq!(rows(&workplace, &["-f", "a.sql"]), "n\n42\n");
+    assert_eq!(workplace.shell("asap sql -q --format csv < a.sql").ok(), "n\n42\n");
+}
+
+#[test]
+fn help_may_come_first() {
+    let workplace = Workplace::new();
+    assert_eq!(workplace.run(&["help", "run"]).ok(), workplace.run(&["run", "--help"]).ok());
+}
+
+#[test]
+fn a_column_without_values_does_not_vanish_from_json() {
+    let workplace = Workplace::new();
+    let sql = "SET datafusion.execution.batch_size = 2; SELECT value AS n, NULL AS nothing, {'a': CAST(NULL AS INT)} AS held FROM range(3); \
+               SELECT 1 AS n WHERE false; SELECT 4 AS n";
+    let run = |format: &str| workplace.run(&["sql", "-q", "--format", format, "-c", sql]).ok().to_string();
+    let row = |n: u32| format!("{{\"n\":{n},\"nothing\":null,\"held\":{{\"a\":null}}}}");
+    let rows = [0, 1, 2].map(row);
+    assert_eq!(run("json"), format!("[{}]\n[{{\"n\":4}}]\n", rows.join(",")));
+    assert_eq!(run("nd-json"), format!("{}\n{{\"n\":4}}\n", rows.join("\n")));
+    // What is no query is run as it was written.
+    std::fs::write(workplace.path("a.csv"), "n;m\n1;ü\n").unwrap();
+    let table = "-- Ä; ü\nCREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'a.csv' OPTIONS ('format.delimiter' ';', 'format.has_header' 'true');\n\
+                 SELECT n, m, ';' AS s FROM t; /* ; */ SELECT 'ü;' AS u;";
+    let told = workplace.run(&["sql", "-q", "--format", "json", "-c", table]);
+    assert_eq!(told.ok(), "[{\"n\":1,\"m\":\"ü\",\"s\":\";\"}]\n[{\"u\":\"ü;\"}]\n");
+    // A file that is converted lives as long as its rows are read.
+    let lines = "{\"question\":\"q\",\"cot\":\"c\",\"answer\":\"a\"}\n".repeat(3);
+    std::fs::write(workplace.path("a.jsonl"), lines).unwrap();
+    let told =
+        workplace.run(&["sql", "-q", "--format", "json", "-c", "SELECT count(cot) AS n FROM cot_corpus('a.jsonl')"]);
+    assert_eq!(told.ok(), "[{\"n\":3}]\n");
+    let told = workplace.run(&["sql", "--format", "json", "-c", "SELECT 1 AS n; SELCT"]);
+    assert!(told.code == 1 && told.stderr.contains("error: SQL: Expected: an SQL statement"), "{told:?}");
+    let told = workplace.run(&["sql", "--format", "json", "-c", "SELECT 1 AS n"]);
+    assert!(told.ok().starts_with("[{\"n\":1}]\n1 row(s) fetched. \nElapsed "), "{told:?}");
+}
