@@ -4,7 +4,7 @@ use asap_generator::SampleError;
 use asap_lm::LmError;
 use asap_pipelines::location::is_unavailable;
 use asap_pipelines::log::OutcomeUnknown;
-use asap_pipelines::run::{Interrupted, OtherSnapshot, Superseded, TooManyRejects};
+use asap_pipelines::run::{AllRejected, Interrupted, OtherSnapshot, Superseded, TooManyRejects};
 use datafusion::error::DataFusionError;
 
 use crate::output::{error_line, is_broken_pipe};
@@ -43,7 +43,9 @@ impl From<DataFusionError> for Failure {
                 Failure::TryLater(message)
             }
             DataFusionError::External(cause) if cause.is::<Superseded>() => Failure::OtherRun(message),
-            DataFusionError::External(cause) if cause.is::<TooManyRejects>() => Failure::TooManyRejects(message),
+            DataFusionError::External(cause) if cause.is::<TooManyRejects>() || cause.is::<AllRejected>() => {
+                Failure::TooManyRejects(message)
+            }
             _ => Failure::Failed(message),
         }
     }

@@ -68,7 +68,7 @@ use job::{Effort, Job};
 pub use output::{Superseded, is_finished, says_finished};
 pub use request::{MaxRejects, OnChange, OnSchemaChange, Originals, Part, Request};
 pub use summary::Summary;
-pub use work::TooManyRejects;
+pub use work::{AllRejected, TooManyRejects};
 use work::{Ended, Work};
 
 /// How long a run that ends early waits for the answers to calls that were sent, if it was not asked to be quicker.
@@ -100,7 +100,7 @@ pub trait Observer: Sync {
 ///
 /// # Errors
 /// Wrong settings, locations, tables or pipelines before any row is read; afterwards, failures of stores, a spent budget, an
-/// endpoint that is down, [`TooManyRejects`], [`crate::log::OutcomeUnknown`], [`OtherSnapshot`]. Slices that were committed stay, and paid
+/// endpoint that is down, [`TooManyRejects`], [`AllRejected`], [`crate::log::OutcomeUnknown`], [`OtherSnapshot`]. Slices that were committed stay, and paid
 /// answers are kept. Files that cannot be read are no error of the run, but of the summary.
 pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
     let started = Instant::now();

@@ -1,6 +1,6 @@
 //! The work of a run: slices under way, and what is committed of them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,20 @@ pub struct TooManyRejects {
     rejected: u64,
     rows: u64,
     most: MaxRejects,
+    reasons: String,
+}
+
+/// A run whose language model answered is stopped when its first rows, this many, are all rejected.
+const ALL_REJECTED: u64 = 200;
+
+/// No answer of the language model was of use.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the first {rows} rows are all rejected ({reasons}), so the answers of the language model are of no use. Nothing of them is \
+     committed, and the answers are kept: change asap.anchor.model or its prompts (asap.anchor.prompt_dir), or try --limit 20 first"
+)]
+pub struct AllRejected {
+    rows: u64,
     reasons: String,
 }
 
@@ -327,24 +341,36 @@ impl<'a> Work<'a> {
         self.reached = reached;
         observer.slices(self.running.len() as u64, self.waiting.len() as u64, self.job.llm.usage());
         let is_last = self.running.is_empty() && self.waiting.is_empty();
+        let (rejected, rows) = (reached.rejected, reached.rows);
+        if rows >= ALL_REJECTED && self.may_be_useless() {
+            let reasons = self.reasons();
+            self.finished.clear();
+            return Err(DataFusionError::External(Box::new(AllRejected { rows, reasons })));
+        }
         match self.request.max_rejects {
-            Some(most) if most.is_exceeded(reached.rejected, reached.rows, is_last) => {
-                let mut by_status: HashMap<&str, u64> = HashMap::new();
-                for (status, rows) in self.finished.iter().flat_map(|finished| &finished.receipt.counts.rejects) {
-                    *by_status.entry(status).or_default() += rows;
-                }
-                let mut reasons: Vec<String> =
-                    by_status.iter().map(|(status, rows)| format!("{status} {rows}")).collect();
-                reasons.sort();
-                if reasons.is_empty() {
-                    reasons.push("in slices that are not finished".to_string());
-                }
+            Some(most) if most.is_exceeded(rejected, rows, is_last) => {
+                let reasons = self.reasons();
                 self.finished.clear();
-                let (rejected, rows, reasons) = (reached.rejected, reached.rows, reasons.join(", "));
                 Err(DataFusionError::External(Box::new(TooManyRejects { rejected, rows, most, reasons })))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether a language model is asked, and no row has come through. Rows that are tried again may all fail again.
+    fn may_be_useless(&self) -> bool {
+        let reached = self.progress.reached();
+        reached.rejected == reached.rows && self.request.retry_rejects.is_none() && self.job.llm.usage().calls > 0
+    }
+
+    /// The rejects of finished slices by status.
+    fn reasons(&self) -> String {
+        let mut by_status: BTreeMap<&str, u64> = BTreeMap::new();
+        for (status, rows) in self.finished.iter().flat_map(|finished| &finished.receipt.counts.rejects) {
+            *by_status.entry(status).or_default() += rows;
+        }
+        let reasons: Vec<String> = by_status.iter().map(|(status, rows)| format!("{status} {rows}")).collect();
+        if reasons.is_empty() { "in slices that are not finished".to_string() } else { reasons.join(", ") }
     }
 
     /// After a failure: a slice with rejects may owe them to what failed, so it is done again.
@@ -358,8 +384,8 @@ impl<'a> Work<'a> {
     /// Commits what is finished.
     async fn commit(&mut self, summary: &mut Summary, observer: &dyn Observer, is_last: bool) -> Result<()> {
         super::is_answered(&self.job.llm)?;
-        if !is_last && self.job.llm.is_in_doubt() {
-            // Before the verdict that may follow, a row's failure is not known to be its own.
+        // Before the verdict that may follow, a row's failure is not known to be its own.
+        if !is_last && (self.job.llm.is_in_doubt() || self.may_be_useless()) {
             return Ok(());
         }
         self.committed_at = Instant::now();

@@ -279,3 +279,33 @@ fn a_query_that_no_call_answers_is_an_error() {
         assert!(failed.stderr.contains("error: none of 2 calls was answered"), "{}", failed.stderr);
     }
 }
+
+#[test]
+fn a_language_model_whose_answers_are_all_rejected_ends_the_run_after_200_rows() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 400);
+    // Prunings that match no step of their chains.
+    let server = Server::start(|call| match model(call) {
+        _ if call.prompt().contains("chain_of_thought") => Reply::text("xyzzy\n\nplugh"),
+        other => other,
+    });
+    let few = ["anchor.max_concurrent_requests=4", "anchor.max_attempts=1"];
+    let mut arguments = run_arguments("asap", "out", &server, &few);
+    arguments.extend(["--slice-rows", "20", "--commit-every", "0s"].map(str::to_string));
+    let failed = execute(&workplace, &arguments);
+    assert!(failed.code == 3 && failed.stderr.contains("rows are all rejected (no_match "), "{}", failed.stderr);
+    assert!(server.count() < 2 * 300, "{} requests", server.count());
+    assert!(!workplace.path("out/.asap/rejects/_delta_log").exists());
+
+    // One that is of use now and then does not end it.
+    let server = Server::start(|call| match call.number % 40 {
+        0 => model(call),
+        _ if call.prompt().contains("chain_of_thought") => Reply::text("xyzzy"),
+        _ => model(call),
+    });
+    let mut arguments = run_arguments("asap", "other", &server, &few);
+    arguments.extend(["--slice-rows", "20"].map(str::to_string));
+    let summary = execute(&workplace, &arguments).json();
+    assert_eq!(summary["rows_in"], 400);
+    assert!(summary["rows_out"].as_u64().unwrap() > 0);
+}
