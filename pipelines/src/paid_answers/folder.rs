@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use asap_udfs::llm::store::StoreError;
@@ -12,6 +12,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use url::Url;
 use uuid::Uuid;
 
+use super::claims::Claims;
 use super::segment::{self, GROUP_ANSWERS, Record, Table};
 use crate::location;
 use crate::log::PROBE;
@@ -21,6 +22,8 @@ const ENDING: &str = ".answers";
 /// Bytes of a segment that are read first: header and table of one full group.
 const HEAD_BYTES: u64 = segment::table_bytes(GROUP_ANSWERS) as u64;
 
+/// The clock of file systems is finer than this.
+const CLOCK: Duration = Duration::from_millis(50);
 /// After so long nobody is still writing a segment.
 const UNFINISHED: Duration = Duration::from_secs(3600);
 
@@ -32,6 +35,8 @@ pub struct Folder {
     prefix: Path,
     /// The folder on this machine, if it is on this machine.
     local: Option<PathBuf>,
+    /// When the folder was changed last, as far as that was seen.
+    modified: Arc<Mutex<Option<SystemTime>>>,
     /// The folder as people read it.
     pub shown: String,
 }
@@ -60,13 +65,13 @@ impl Folder {
     pub fn new(url: &Url) -> Result<Self> {
         let prefix = Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
         let (local, shown) = (location::local_path(url), location::display(url));
-        Ok(Self { store: location::store(url)?, prefix, local, shown })
+        Ok(Self { store: location::store(url)?, prefix, local, modified: Arc::default(), shown })
     }
 
     /// A folder of a store that has no URL.
     #[cfg(test)]
     pub fn of_store(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
-        Self { store, prefix: Path::from(prefix), local: None, shown: prefix.to_string() }
+        Self { store, prefix: Path::from(prefix), local: None, modified: Arc::default(), shown: prefix.to_string() }
     }
 
     /// All segments, in the order of their names. Folders below and other files are left alone.
@@ -83,6 +88,23 @@ impl Folder {
         let mut segments: Vec<_> = found.objects.into_iter().filter_map(segment).collect();
         segments.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(segments)
+    }
+
+    /// The claims in the folder, if it is on this machine and they can be opened.
+    pub fn claims(&self) -> Option<Claims> {
+        let opened = Claims::open(self.local.as_ref()?);
+        opened.inspect_err(|error| tracing::debug!(folder = self.shown, %error, "answers cannot be claimed")).ok()
+    }
+
+    /// Whether segments may have come since this was asked last: the folder's time says so. Times are as coarse as the clock
+    /// that sets them, so a young one says nothing.
+    pub fn may_have_changed(&self) -> bool {
+        let modified = self.local.as_ref().and_then(|folder| folder.metadata().ok()?.modified().ok());
+        let mut seen = self.modified.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > CLOCK);
+        let is_known = is_old && *seen == modified;
+        *seen = modified.filter(|_| is_old);
+        !is_known
     }
 
     /// Whether a folder of this name lies below.

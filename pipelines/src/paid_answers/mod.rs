@@ -12,13 +12,15 @@
 //! What is torn or changed is found by its checks ([`segment`]) and dropped with a warning. Of two answers to one
 //! request the first wins, in the order of the segments' names, which is the order of their writing.
 //!
-//! Any number of processes may use a folder at once, since each writes names of its own and none changes an object. A
-//! process sees the answers that were there when it opened the folder, and its own.
+//! Any number of processes may use a folder at once, since each writes names of its own and none changes an object. Before it
+//! pays for a call, a process looks for answers that others have kept since. On this machine it also claims the request, so that
+//! processes that ask for the same at the same time pay once ([`claims`]).
 //!
 //! [`compact`] may run beside them: it writes what it keeps as a new segment before it removes the old ones, and touches
 //! no segment that was not there when it began. A process that misses a segment lists the folder again. At worst an
 //! answer that was removed on purpose is asked for and paid again.
 
+mod claims;
 mod compact;
 mod folder;
 mod groups;
@@ -33,9 +35,10 @@ mod tests;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use asap_udfs::Settings;
-use asap_udfs::llm::store::{AnswerStore, RequestKey, StoreError};
+use asap_udfs::llm::store::{AnswerStore, Claim, RequestKey, StoreError};
 use async_trait::async_trait;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_err};
@@ -44,6 +47,7 @@ use tokio::sync::{OnceCell, mpsc, oneshot};
 use url::Url;
 
 use crate::{beside, location};
+use claims::Claims;
 pub use compact::{Compacted, compact};
 use folder::{Folder, now};
 use groups::Waiting;
@@ -54,6 +58,10 @@ pub use survey::{SegmentSummary, State, Totals, survey};
 
 /// The folder of the answers in that of what is kept beside an output.
 pub const CACHE: &str = "cache/";
+/// How old a listing of a folder on an object store may be before a call is made.
+const LISTED: Duration = Duration::from_secs(1);
+/// How often it is looked whether another process has an answer.
+const CLAIMED: Duration = Duration::from_millis(100);
 /// Tables that are read at the same time.
 const TABLES_AT_ONCE: usize = 16;
 
@@ -62,8 +70,10 @@ const TABLES_AT_ONCE: usize = 16;
 pub struct AnswerFolder {
     folder: Folder,
     index: Arc<Mutex<Index>>,
-    /// Held while the folder is listed again, so that many who miss a segment list it once.
-    listing: tokio::sync::Mutex<()>,
+    /// Held while the folder is listed again, so that many who miss a segment list it once; when it was listed last.
+    listing: tokio::sync::Mutex<Instant>,
+    /// None where the folder is not on this machine, or its file system has no locks.
+    claims: OnceCell<Option<Claims>>,
     is_writable: OnceCell<()>,
     groups: mpsc::Sender<Waiting>,
     _gatherer: SpawnedTask<()>,
@@ -82,8 +92,9 @@ impl AnswerFolder {
         let index = Arc::new(Mutex::new(Index::default()));
         let (groups, waiting) = mpsc::channel(GROUP_ANSWERS);
         let gatherer = SpawnedTask::spawn(groups::gather(waiting, folder.clone(), Arc::clone(&index)));
-        let (listing, is_writable) = (tokio::sync::Mutex::default(), OnceCell::new());
-        let answers = Self { folder, index, listing, is_writable, groups, _gatherer: gatherer };
+        let (listing, claims) = (tokio::sync::Mutex::new(Instant::now()), OnceCell::new());
+        let answers =
+            Self { folder, index, listing, claims, is_writable: OnceCell::new(), groups, _gatherer: gatherer };
         answers.list().await?;
         Ok(answers)
     }
@@ -126,6 +137,18 @@ impl AnswerFolder {
         }
     }
 
+    /// Lists the folder again, unless it was listed less than `age` ago.
+    async fn look_again(&self, age: Duration) -> std::result::Result<(), StoreError> {
+        let asked = Instant::now();
+        let mut listed = self.listing.lock().await;
+        // Who waited for the lock finds a listing that began after it asked.
+        if *listed > asked || listed.elapsed() < age {
+            return Ok(());
+        }
+        *listed = Instant::now();
+        self.list().await
+    }
+
     fn add(&self, name: &str, table: &Table) {
         let shown = &self.folder.shown;
         match table {
@@ -151,8 +174,9 @@ impl AnswerStore for AnswerFolder {
         loop {
             let Some((place, segment)) = self.index().find(key) else { return Ok(None) };
             let Some(body) = self.folder.read(&segment, place.body()).await? else {
-                let _one = self.listing.lock().await;
+                let mut listed = self.listing.lock().await;
                 if self.index().find(key) == Some((place, Arc::clone(&segment))) {
+                    *listed = Instant::now();
                     self.list().await?;
                     self.index().forget_segments(&BTreeSet::from([segment]));
                 }
@@ -168,6 +192,33 @@ impl AnswerStore for AnswerFolder {
 
     async fn check(&self) -> std::result::Result<(), StoreError> {
         self.is_writable.get_or_try_init(|| self.folder.check_writable()).await.map(|_| ())
+    }
+
+    async fn claim(&self, key: &RequestKey) -> std::result::Result<Option<Claim>, StoreError> {
+        let claims = self.claims.get_or_init(async || self.folder.claims()).await;
+        let Some(claims) = claims else {
+            self.look_again(LISTED).await?;
+            return Ok(None);
+        };
+        loop {
+            match claims.claim(key) {
+                Ok(Some(claim)) => {
+                    if self.folder.may_have_changed() {
+                        self.look_again(Duration::ZERO).await?;
+                    }
+                    return Ok(Some(Box::new(claim)));
+                }
+                Ok(None) => tokio::time::sleep(CLAIMED).await,
+                Err(error) => {
+                    tracing::debug!(folder = self.folder.shown, %error, "answers cannot be claimed");
+                    return Ok(None);
+                }
+            }
+            self.look_again(CLAIMED).await?;
+            if self.index().find(key).is_some() {
+                return Ok(None);
+            }
+        }
     }
 
     async fn keep(&self, key: RequestKey, answer: Vec<u8>, may_wait: bool) -> std::result::Result<(), StoreError> {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asap_udfs::Settings;
-use asap_udfs::llm::store::{AnswerStore, RequestKey, StoreError};
+use asap_udfs::llm::store::{AnswerStore, Claim, RequestKey, StoreError};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
@@ -53,6 +53,10 @@ impl AnswerStore for SharedAnswers {
 
     async fn check(&self) -> Result<(), StoreError> {
         self.opened().answers().await?.check().await
+    }
+
+    async fn claim(&self, key: &RequestKey) -> Result<Option<Claim>, StoreError> {
+        self.opened().answers().await?.claim(key).await
     }
 
     fn configure(&self, settings: &Settings) {

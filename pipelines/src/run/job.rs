@@ -19,7 +19,7 @@ use asap_udfs::Models;
 use asap_udfs::llm::Llm;
 use asap_udfs::llm::store::AnswerStore;
 use asap_udfs::plan::asked;
-use asap_udfs::settings::OnError;
+use asap_udfs::settings::{OnError, Provider};
 
 use super::contents::Contents;
 use super::design::{Design, HeldOriginals, slice_rows};
@@ -246,6 +246,13 @@ impl Job {
         let staged = files::staged(&corpus, &divided, &ledger, &output, request).await?;
         let Slices { open: slices, left, beyond } =
             files::slices(&corpus, &divided, &ledger, &again, request, slice_rows, &staged);
+        let mut slices = slices;
+        // Runs that fill one output at the same time begin at different slices, and skip those that others have committed. On this
+        // machine they claim each call instead.
+        if request.settings.anchor_provider == Provider::Openai && to.scheme() != "file" && request.part.is_none() {
+            let first = output.attempt().spread(slices.len());
+            slices.rotate_left(first);
+        }
         let mut gone = inputs.gone;
         gone.extend(files::lost(output.missing()));
         gone.extend(files::emptied(&corpus, &divided));

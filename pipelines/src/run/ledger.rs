@@ -42,6 +42,11 @@ impl Attempt {
         Self((uuid::Uuid::new_v4().as_u128() as u64) >> (u64::BITS - Self::BITS))
     }
 
+    /// A number that differs between attempts, below `end`.
+    pub fn spread(self, end: usize) -> usize {
+        (self.0 % end.max(1) as u64) as usize
+    }
+
     /// The version of a transaction by which this attempt says that a slice is done.
     pub fn done(self) -> i64 {
         (self.0 as i64) << 1 | 1

@@ -99,6 +99,8 @@ pub struct Work<'a> {
     /// Files whose slices are committed together, with how many of them are still to come.
     replaced: HashMap<String, usize>,
     failed: HashSet<String>,
+    /// Slices that were not begun because another run has committed them.
+    done_by_others: u64,
     begun_at: Instant,
     committed_at: Instant,
     reached: Reached,
@@ -146,6 +148,7 @@ impl<'a> Work<'a> {
             finished,
             replaced,
             failed: HashSet::new(),
+            done_by_others: 0,
             begun_at: Instant::now(),
             committed_at: Instant::now(),
             reached: Reached::default(),
@@ -174,6 +177,7 @@ impl<'a> Work<'a> {
             ended = Ended::Failed(error);
         }
         summary.slices_left += self.waiting.len() as u64;
+        summary.slices_lost += self.done_by_others;
         summary.notes.extend(self.progress.repeated_question());
         ended
     }
@@ -239,9 +243,20 @@ impl<'a> Work<'a> {
         self.running.len() <= cores || self.rows_running < rows
     }
 
+    /// Whether another run has committed rows of a slice, as far as the last commit showed.
+    fn is_done_by_another(&self, slice: &OpenSlice) -> bool {
+        let SliceName { path, version, start, end, .. } = &slice.name;
+        let held = self.job.output.ledger().file(path).filter(|held| held.version == *version);
+        slice.before == Before::Open && held.is_some_and(|held| held.overlaps(*start, *end))
+    }
+
     async fn begin_next(&mut self) -> Result<()> {
         let Some(slice) = self.waiting.pop() else { return Ok(()) };
         if self.failed.contains(&slice.name.path) {
+            return Ok(());
+        }
+        if self.is_done_by_another(&slice) {
+            self.done_by_others += 1;
             return Ok(());
         }
         let template = match &self.template {

@@ -176,7 +176,10 @@ fn what_is_turned_down_alike_is_not_committed_before_the_verdict() {
     let mut arguments = run_arguments("asap", "out", &server, &settings);
     arguments.extend(["--slice-rows", "2", "--commit-every", "10ms"].map(str::to_string));
     let failed = execute(&workplace, &arguments);
-    assert!(failed.code == 1 && failed.stderr.contains("the last 20 calls to http://127.0.0.1"), "{}", failed.stderr);
+    // Another call may be in flight when the twentieth is turned down.
+    let is_said =
+        [20, 21].iter().any(|calls| failed.stderr.contains(&format!("the last {calls} calls to http://127.0.0.1")));
+    assert!(failed.code == 1 && is_said, "{}", failed.stderr);
     assert!(failed.stderr.contains("with the same words") && failed.stderr.contains("400: no, request"));
     assert!(server.count() < 45 + 25, "{} requests", server.count());
     assert!(!workplace.path("out/.asap/rejects/_delta_log").exists());
@@ -298,9 +301,8 @@ fn a_language_model_whose_answers_are_all_rejected_ends_the_run_after_200_rows()
     assert!(!workplace.path("out/.asap/rejects/_delta_log").exists());
 
     // One that is of use now and then does not end it.
-    let server = Server::start(|call| match call.number % 40 {
-        0 => model(call),
-        _ if call.prompt().contains("chain_of_thought") => Reply::text("xyzzy"),
+    let server = Server::start(|call| match call.between("chain_of_thought") {
+        chain if !chain.is_empty() && !chain.contains('7') => Reply::text("xyzzy"),
         _ => model(call),
     });
     let mut arguments = run_arguments("asap", "other", &server, &few);

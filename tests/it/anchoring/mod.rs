@@ -461,3 +461,50 @@ fn what_answers_cost_above_their_reservations_counts_for_the_day() {
     let failed = run(&workplace, "a", &server, &settings);
     assert!(failed.stderr.contains("80.000000 is spent"), "{}", failed.stderr);
 }
+
+/// Two processes at once, both to their end.
+fn both(workplace: &Workplace, arguments: &[String]) -> [i32; 2] {
+    let start = || {
+        let mut command = workplace.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        command.env("XDG_CACHE_HOME", workplace.path("caches"));
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap()
+    };
+    [start(), start()].map(|mut child| child.wait().unwrap().code().unwrap())
+}
+
+#[test]
+fn two_processes_pay_for_a_request_once() {
+    let slow = |call: &Call| Reply::After(std::time::Duration::from_millis(100), Box::new(model(call)));
+    let workplace = Workplace::new();
+    corpus(&workplace, 60);
+    let server = Server::start(move |call| slow(call));
+    // One slice, so both ask for the same rows at the same time.
+    let codes = both(&workplace, &run_arguments("asap", "out", &server, &["anchor.max_concurrent_requests=8"]));
+    assert!(codes.contains(&0) && codes.iter().all(|code| [0, 4].contains(code)), "{codes:?}");
+    assert_eq!(server.count(), 120);
+
+    let server = Server::start(move |call| slow(call));
+    let query = ["sql", "-q", "--from", "in", "-c", "SELECT count(ai_complete(question)) AS n FROM corpus"];
+    let mut arguments = query.map(str::to_string).to_vec();
+    arguments.extend(settings(&server, &["anchor.max_concurrent_requests=8"]));
+    assert_eq!(both(&workplace, &arguments), [0, 0]);
+    assert_eq!(server.count(), 60);
+}
+
+#[test]
+fn a_request_that_a_killed_process_claimed_is_asked_for_again() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 4);
+    let silent = Server::start(|_| Reply::Hang);
+    let arguments = run_arguments("asap", "out", &silent, &[]);
+    let mut command = workplace.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    while silent.count() < 4 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let server = Server::start(model);
+    run(&workplace, "out", &server, &[]).ok();
+    assert_eq!(server.count(), 8);
+}

@@ -156,8 +156,14 @@ impl Shared {
         if let Some(outcome) = self.stored(&key).await? {
             return Ok(Answered::without_call(self.remember(key, outcome), Source::Kept));
         }
+        let mut claim = None;
         if let Some(store) = &self.store {
             store.check().await?;
+            claim = store.claim(&key).await?;
+            // Another process may have been answered meanwhile.
+            if let Some(outcome) = self.stored(&key).await? {
+                return Ok(Answered::without_call(self.remember(key, outcome), Source::Kept));
+            }
         }
         let (call, denials) = (UnderWay::begin(&self.under_way), self.meter.denials());
         // What is paid is held until it is kept.
@@ -187,6 +193,7 @@ impl Shared {
                     store.keep(key, bytes, may_wait).await?;
                 }
                 drop(paying);
+                drop(claim);
                 Ok(Answered { outcome: self.remember(key, outcome), used, source })
             }
         }

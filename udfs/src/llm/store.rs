@@ -10,6 +10,9 @@ use crate::settings::Settings;
 /// What an answer is found by: the SHA-256 of the whole request that it answers.
 pub type RequestKey = [u8; 32];
 
+/// Holds a request that this process is about to pay for, until it is dropped.
+pub type Claim = Box<dyn Send + Sync>;
+
 /// Why an answer could not be read or kept.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the store of answers: {0}")]
@@ -32,6 +35,15 @@ pub trait AnswerStore: Debug + Send + Sync {
     /// # Errors
     /// If they cannot.
     async fn check(&self) -> Result<(), StoreError>;
+
+    /// Waits until no other process asks for the same request, and looks for answers that came since. Until the claim is dropped,
+    /// no other process asks for it. None where processes cannot know of each other.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    async fn claim(&self, _key: &RequestKey) -> Result<Option<Claim>, StoreError> {
+        Ok(None)
+    }
 
     /// Takes settings that changed: where answers are kept may be one.
     fn configure(&self, _settings: &Settings) {}
