@@ -4,7 +4,7 @@ pub mod labelled;
 
 use std::path::PathBuf;
 
-use asap_generator::{Cue, LEAST_SUPPORT, Labelled, MOST_PRECISION, Openers, Voice, cues, generate, judge};
+use asap_generator::{Cue, LEAST_SUPPORT, Labelled, MOST_PRECISION, Openers, cues, generate, judge};
 use clap::Args;
 
 use self::labelled::Read;
@@ -31,9 +31,6 @@ pub struct SampleArgs {
     /// The same seed gives the same bytes
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Which of two complete sets of wordings
-    #[arg(long, value_enum, default_value_t = Voice::Plain)]
-    voice: Voice,
     /// How the steps of a chain begin, and whether it goes on behind the answer
     #[arg(long, value_enum, default_value_t = Openers::Even)]
     openers: Openers,
@@ -41,7 +38,7 @@ pub struct SampleArgs {
     #[arg(long, value_name = "DIR", required_unless_present = "cues")]
     to: Option<PathBuf>,
     /// Say what words tell of the labels of a corpus instead; fails above 70 % precision
-    #[arg(long, value_name = "LOC", conflicts_with_all = ["rows", "seed", "voice", "openers", "to"])]
+    #[arg(long, value_name = "LOC", conflicts_with_all = ["rows", "seed", "openers", "to"])]
     cues: Option<String>,
     /// The column with a label for each step, texts or booleans, of a corpus that is no sample; then nothing fails
     #[arg(long, value_name = "COLUMN", requires = "cues")]
@@ -56,7 +53,7 @@ pub async fn run(args: SampleArgs) -> Result<(), Failure> {
     let Some(to) = &args.to else {
         return tell(&args.cues.unwrap_or_default(), args.labels.as_deref()).await;
     };
-    for path in generate(args.rows as usize, args.seed, args.voice, args.openers, to)? {
+    for path in generate(args.rows as usize, args.seed, args.openers, to)? {
         print(&path.display().to_string())?;
     }
     Ok(())

@@ -40,15 +40,6 @@ pub enum ScorerDevice {
     Cuda,
 }
 
-/// What a row becomes for which no answer passes Algorithm 1 (`asap.anchor.on_no_match`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnNoMatch {
-    /// The row gets the status `no_match`.
-    Reject,
-    /// The row keeps its original chain.
-    KeepOriginal,
-}
-
 /// What a failed row does (`asap.on_error`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnError {
@@ -174,10 +165,6 @@ settings! {
     anchor_max_error_rate: Ratio = Ratio(0.5), "anchor.max_error_rate", Calls;
     /// How often a coarse pruning is sampled until Algorithm 1 accepts it.
     anchor_max_attempts: Positive = Positive(5), "anchor.max_attempts", Results;
-    /// What a row becomes for which no attempt is accepted: `reject` (status `no_match`) or `keep_original`.
-    anchor_on_no_match: OnNoMatch = OnNoMatch::Reject, "anchor.on_no_match", Results;
-    /// Whether each accepted step is replaced by the original step that it matched: `true` or `false`.
-    anchor_snap: bool = false, "anchor.snap", Results;
     /// Folder with anchor.md and coarse.md, which replace the prompts that asap comes with.
     anchor_prompt_dir: Option<String> = None, "anchor.prompt_dir", Files;
     /// The least Gestalt similarity at which a step of the coarse chain matches a step of the original (tau of
@@ -268,7 +255,6 @@ macro_rules! choice {
 choice!(Provider, "'extractive', 'openai' or 'local'", "extractive" => Extractive, "openai" => Openai, "local" => Local);
 choice!(Dtype, "'f32' or 'bf16'", "f32" => F32, "bf16" => Bf16);
 choice!(ScorerDevice, "'cpu' or 'cuda'", "cpu" => Cpu, "cuda" => Cuda);
-choice!(OnNoMatch, "'reject' or 'keep_original'", "reject" => Reject, "keep_original" => KeepOriginal);
 choice!(OnError, "'reject' or 'fail'", "reject" => Reject, "fail" => Fail);
 
 impl fmt::Display for Provider {
@@ -312,8 +298,6 @@ mod tests {
             ("anchor.max_requests_per_minute", "-1"),
             ("anchor.max_cost", "inf"),
             ("anchor.max_error_rate", "50%"),
-            ("anchor.on_no_match", "keep"),
-            ("anchor.snap", "yes"),
             ("refine.ratio", "0"),
             ("compressor.force_tokens", "Step"),
             ("compressor.force_tokens", "[\"\"]"),

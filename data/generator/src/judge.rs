@@ -129,7 +129,7 @@ fn distance(words: &[String]) -> f64 {
 mod tests {
     use super::*;
     use crate::testing::labelled;
-    use crate::{Function, Openers, SampleRow, Voice, rows};
+    use crate::{Function, Openers, SampleRow, rows};
 
     fn step(text: &str, label: &str) -> Labelled {
         Labelled { text: text.to_string(), label: label.to_string(), function: None }
@@ -178,21 +178,21 @@ mod tests {
     #[test]
     fn real_openers_tell_what_real_traces_tell_and_even_ones_next_to_nothing() {
         for seed in [1, 2, 3] {
-            let rows = rows(2000, seed, Voice::Plain, Openers::Real);
+            let rows = rows(2000, seed, Openers::Real);
             let (found, places) = (judge(&labelled(&rows)), places(&rows));
             assert!((0.03..=0.07).contains(&found.of_need), "{found:?}");
             assert!((0.5..=0.9).contains(&found.of_function.unwrap()), "{found:?}");
             assert!(found.distance <= 0.05, "{found:?}");
             assert!((0.4..=0.6).contains(&places[1000]), "{}", places[1000]);
         }
-        let even = rows(2000, 1, Voice::Plain, Openers::Even);
+        let even = rows(2000, 1, Openers::Even);
         let found = judge(&labelled(&even));
         assert!(found.of_need < 0.02 && found.distance > 0.2, "{found:?}");
     }
 
     #[test]
     fn what_real_openers_leave_open_begins_with_many_words() {
-        let rows = rows(2000, 1, Voice::Plain, Openers::Real);
+        let rows = rows(2000, 1, Openers::Real);
         let steps = rows.iter().flat_map(|row| &row.chosen().steps);
         let words = steps.filter(|step| step.function == Some(Function::Computation));
         let words: Vec<_> = words.filter_map(|step| first_word(&step.text)).collect();

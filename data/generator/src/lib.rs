@@ -27,4 +27,3 @@ pub use problems::Family;
 pub use rows::{Generation, Openers, SampleRow, rows};
 pub use shapes::{SampleError, generate};
 pub use trace::{Label, Step};
-pub use voice::Voice;

@@ -1,7 +1,7 @@
 //! Quantities that are computed from each other: what a problem is made of, whatever its story.
 
 use crate::dice::Dice;
-use crate::voice::{Voice, fill, phrases};
+use crate::voice::{fill, phrases};
 
 /// An operation on two whole numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -207,14 +207,13 @@ pub struct Draft<'a> {
     /// The trace's chance.
     pub dice: &'a mut Dice,
     /// The trace's wordings.
-    pub voice: Voice,
     quantities: Vec<Quantity>,
 }
 
 impl<'a> Draft<'a> {
     /// A problem without quantities.
-    pub fn new(dice: &'a mut Dice, voice: Voice) -> Self {
-        Self { dice, voice, quantities: Vec::new() }
+    pub fn new(dice: &'a mut Dice) -> Self {
+        Self { dice, quantities: Vec::new() }
     }
 
     /// A number that the question gives. Returns its place.
@@ -250,7 +249,7 @@ impl<'a> Draft<'a> {
         let parts = [(phrases::TENS_PART, factor - ones), (phrases::ONES_PART, ones)].map(|(template, part)| {
             let from = left.clone() * Expr::Number(part);
             let value = from.value(&values).unwrap_or_default();
-            let name = fill(self.voice.of(template), &[("name", name)]);
+            let name = fill(template, &[("name", name)]);
             self.quantities.push(Quantity { name, unit, value, from: Some(from) });
             Expr::Quantity(self.quantities.len() - 1)
         });

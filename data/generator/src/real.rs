@@ -14,7 +14,7 @@ use crate::cues::first_word;
 use crate::functions::{FORMULA, Function, is_named};
 use crate::trace::{Label, Step, capital, paragraph};
 use crate::voice::openers::opener;
-use crate::voice::{Words, phrases};
+use crate::voice::phrases;
 use crate::work::{Say, Work};
 
 /// In a hundred places: those with a detour, with an idle step, and derivations that are checked straight away.
@@ -135,7 +135,7 @@ impl Writer<'_> {
     /// The first sentence by the step's function; `None` where what it derives comes first.
     fn lead(&mut self, place: usize, has_content: bool) -> Option<String> {
         let is_first = self.steps.is_empty();
-        let (drawn, voice) = (self.say.dice.below(100), self.say.voice);
+        let drawn = self.say.dice.below(100);
         let text = match self.function {
             Function::Computation if has_content => return None,
             Function::Answer if has_content && place == self.work.derivations() => return None,
@@ -143,13 +143,11 @@ impl Writer<'_> {
             Function::Answer => self.work.confirm(&mut self.say),
             Function::Plan if place < self.work.derivations() => self.work.plan(place, &mut self.say),
             Function::Uncertainty | Function::SelfChecking if drawn < 60 => {
-                voice.pick(&mut self.say.dice, &phrases::DOUBT).to_string()
+                self.say.dice.pick(&phrases::DOUBT).to_string()
             }
-            Function::Uncertainty | Function::SelfChecking => {
-                voice.pick(&mut self.say.dice, &phrases::MUSE).to_string()
-            }
-            Function::Consolidation if drawn < 70 => voice.pick(&mut self.say.dice, &phrases::APPROVE).to_string(),
-            Function::SetUp if is_first => voice.pick(&mut self.say.dice, &phrases::OPENINGS).to_string(),
+            Function::Uncertainty | Function::SelfChecking => self.say.dice.pick(&phrases::MUSE).to_string(),
+            Function::Consolidation if drawn < 70 => self.say.dice.pick(&phrases::APPROVE).to_string(),
+            Function::SetUp if is_first => self.say.dice.pick(&phrases::OPENINGS).to_string(),
             _ => self.work.restate(self.done, &mut self.say),
         };
         Some(text)
@@ -174,8 +172,8 @@ impl Writer<'_> {
         }
     }
 
-    fn pick(&mut self, among: &[Words]) -> String {
-        self.say.voice.pick(&mut self.say.dice, among).to_string()
+    fn pick(&mut self, among: &[&str]) -> String {
+        self.say.dice.pick(among).to_string()
     }
 }
 
@@ -183,7 +181,6 @@ impl Writer<'_> {
 mod tests {
     use super::*;
     use crate::dice::Dice;
-    use crate::voice::Voice;
 
     /// Three derivations that say which they are.
     struct Named;
@@ -236,7 +233,7 @@ mod tests {
 
     /// Chains about the work above.
     fn chains() -> impl Iterator<Item = Vec<Step>> {
-        (0..300).map(|row| write(&Named, Say::new(Voice::Plain, Dice::new(9, row))))
+        (0..300).map(|row| write(&Named, Say::new(Dice::new(9, row))))
     }
 
     /// The places of the steps that say something.
@@ -274,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_wrong_way_is_given_up_before_the_next_derivation() {
-        let drops: Vec<_> = phrases::DROP.iter().map(|words| words[0].to_lowercase()).collect();
+        let drops: Vec<_> = phrases::DROP.iter().map(|text| text.to_lowercase()).collect();
         for steps in chains() {
             for (place, step) in steps.iter().enumerate().filter(|(_, step)| step.label == Label::DeadEnd) {
                 let next = &steps[place + 1];

@@ -8,7 +8,7 @@ use crate::problems::{Family, Program, computed};
 use crate::real;
 use crate::sums::Sums;
 use crate::trace::{self, Label, Step};
-use crate::voice::{Voice, phrases};
+use crate::voice::phrases;
 use crate::work::{Say, Work};
 
 /// How the steps of a chain begin.
@@ -93,13 +93,12 @@ impl SampleRow {
     }
 }
 
-/// So many rows, each of which depends on the seed, its place, the voice and the openers alone; ids and labels not on the
-/// voice. The first half are programming problems.
-pub fn rows(count: usize, seed: u64, voice: Voice, openers: Openers) -> Vec<SampleRow> {
+/// `count` rows, each of which depends on the seed, its place and the openers alone. The first half are programming problems.
+pub fn rows(count: usize, seed: u64, openers: Openers) -> Vec<SampleRow> {
     let programs = count / 2;
     let row = |row| match row {
-        row if row < programs => program_row(row, seed, voice, openers),
-        row => computed_row(row - programs, seed, voice, openers),
+        row if row < programs => program_row(row, seed, openers),
+        row => computed_row(row - programs, seed, openers),
     };
     (0..count).map(row).collect()
 }
@@ -109,11 +108,11 @@ fn dice(seed: u64, row: usize, is_program: bool, part: u64) -> Dice {
     Dice::new(seed, row as u64 * 8 + 4 * u64::from(is_program) + part)
 }
 
-fn program_row(row: usize, seed: u64, voice: Voice, openers: Openers) -> SampleRow {
-    let program = Program::draw(&mut dice(seed, row, true, 0), voice);
-    let mut say = Say::new(voice, dice(seed, row, true, 1));
+fn program_row(row: usize, seed: u64, openers: Openers) -> SampleRow {
+    let program = Program::draw(&mut dice(seed, row, true, 0));
+    let mut say = Say::new(dice(seed, row, true, 1));
     let answer = format!("```python\n{}\n```", program.solution());
-    let response = format!("{}\n\n{answer}", say.voice.pick(&mut say.dice, &phrases::RESPONSE_CODE));
+    let response = format!("{}\n\n{answer}", say.dice.pick(&phrases::RESPONSE_CODE));
     let steps = openers.write(&program, say);
     SampleRow {
         id: format!("{}/{}", 1000 + row / 6, char::from(b'A' + (row % 6) as u8)),
@@ -125,17 +124,17 @@ fn program_row(row: usize, seed: u64, voice: Voice, openers: Openers) -> SampleR
     }
 }
 
-fn computed_row(row: usize, seed: u64, voice: Voice, openers: Openers) -> SampleRow {
+fn computed_row(row: usize, seed: u64, openers: Openers) -> SampleRow {
     let family = Family::COMPUTED[row % Family::COMPUTED.len()];
     let mut dice_of_row = dice(seed, row, false, 0);
-    let problem = computed(family, &mut dice_of_row, voice);
+    let problem = computed(family, &mut dice_of_row);
     // Which of the generations are right: a reader must look at the flags.
     let plans: [&[bool]; 6] = [&[true], &[true], &[true, true], &[true, false], &[false, true], &[false, true, true]];
     let plan = plans[dice_of_row.weighted(&[5, 5, 3, 2, 3, 2])];
     let id = uuid::Builder::from_random_bytes(dice_of_row.bytes()).into_uuid().to_string();
     let sums = Sums::new(&problem, &mut dice_of_row);
     let generations = plan.iter().enumerate().map(|(part, is_right)| {
-        let mut say = Say::new(voice, dice(seed, row, false, 1 + part as u64));
+        let mut say = Say::new(dice(seed, row, false, 1 + part as u64));
         let mistaken = if *is_right { None } else { sums.mistaken(&mut say) };
         let is_verified = mistaken.is_none();
         let problem = mistaken.as_ref().unwrap_or(&problem);
@@ -145,7 +144,7 @@ fn computed_row(row: usize, seed: u64, voice: Voice, openers: Openers) -> Sample
         Generation { steps: openers.write(&sums, say), response, is_verified }
     });
     let generations = generations.collect();
-    let solution = sums.response(problem.quantities.len(), &mut Say::new(voice, dice_of_row));
+    let solution = sums.response(problem.quantities.len(), &mut Say::new(dice_of_row));
     let answer = problem.answer(&problem.values());
     SampleRow { id, family, question: problem.question, answer, solution, generations }
 }
@@ -156,15 +155,15 @@ mod tests {
 
     #[test]
     fn a_row_does_not_depend_on_how_many_there_are() {
-        let (few, many) = (rows(8, 3, Voice::Plain, Openers::Even), rows(20, 3, Voice::Plain, Openers::Even));
+        let (few, many) = (rows(8, 3, Openers::Even), rows(20, 3, Openers::Even));
         assert_eq!(few[3].cot(), many[3].cot());
         assert_eq!(few[4].id, many[10].id);
-        assert_ne!(rows(8, 4, Voice::Plain, Openers::Even)[3].cot(), few[3].cot());
+        assert_ne!(rows(8, 4, Openers::Even)[3].cot(), few[3].cot());
     }
 
     #[test]
     fn openers_change_the_chains_and_nothing_else() {
-        let openers = [Openers::Even, Openers::Real].map(|openers| rows(60, 5, Voice::Plain, openers));
+        let openers = [Openers::Even, Openers::Real].map(|openers| rows(60, 5, openers));
         for (even, real) in openers[0].iter().zip(&openers[1]) {
             assert_eq!((&even.id, &even.question, &even.answer), (&real.id, &real.question, &real.answer));
             assert_eq!((even.functions().len(), real.functions().len()), (0, real.labels().len()));
@@ -173,22 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn both_voices_have_the_same_structure_and_other_words() {
-        for openers in [Openers::Even, Openers::Real] {
-            let voices = [Voice::Plain, Voice::Reworded].map(|voice| rows(120, 5, voice, openers));
-            for (plain, reworded) in voices[0].iter().zip(&voices[1]) {
-                assert_eq!((&plain.id, plain.labels()), (&reworded.id, reworded.labels()));
-                assert_eq!(plain.functions(), reworded.functions());
-                assert_ne!(plain.question, reworded.question);
-                assert_ne!(plain.cot(), reworded.cot());
-                assert_eq!(plain.answer, reworded.answer);
-            }
-        }
-    }
-
-    #[test]
     fn every_row_is_verified_and_ends_its_core_with_the_answer() {
-        let of = |openers| rows(300, 5, Voice::Plain, openers);
+        let of = |openers| rows(300, 5, openers);
         for row in [Openers::Even, Openers::Real].into_iter().flat_map(of) {
             let chosen = row.chosen();
             assert!(chosen.is_verified);
@@ -210,7 +195,7 @@ mod tests {
 
     #[test]
     fn some_first_generations_are_not_verified_and_say_so() {
-        let rows = rows(240, 5, Voice::Plain, Openers::Even);
+        let rows = rows(240, 5, Openers::Even);
         let unverified: Vec<_> = rows.iter().filter(|row| !row.generations[0].is_verified).collect();
         assert!(unverified.len() > 15, "{}", unverified.len());
         for row in unverified {

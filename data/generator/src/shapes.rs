@@ -19,7 +19,6 @@ use crate::functions::Function;
 use crate::problems::Family;
 use crate::rows::{Generation, Openers, SampleRow, rows};
 use crate::trace::Label;
-use crate::voice::Voice;
 
 /// The file of programming problems, shaped like open-r1/codeforces-cots.
 const PROGRAMS: &str = "codeforces-cots.parquet";
@@ -45,15 +44,9 @@ pub enum SampleError {
 ///
 /// # Errors
 /// If the folder is not empty, or cannot be written to.
-pub fn generate(
-    count: usize,
-    seed: u64,
-    voice: Voice,
-    openers: Openers,
-    folder: &Path,
-) -> Result<Vec<PathBuf>, SampleError> {
+pub fn generate(count: usize, seed: u64, openers: Openers, folder: &Path) -> Result<Vec<PathBuf>, SampleError> {
     prepare(folder)?;
-    let rows = rows(count, seed, voice, openers);
+    let rows = rows(count, seed, openers);
     let (programs, computed): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.family == Family::Program);
     let mut paths = Vec::new();
     for (name, rows, batch) in [(PROGRAMS, programs, program_batch as Shape), (COMPUTED, computed, computed_batch)] {

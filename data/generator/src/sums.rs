@@ -51,13 +51,13 @@ impl<'a> Sums<'a> {
                 Op::Multiply => &phrases::MULTIPLY,
                 Op::Divide => &phrases::DIVIDE,
                 Op::Quotient | Op::Remainder => {
-                    return say.signs.in_math(say.voice.pick(&mut say.dice, &phrases::DERIVE), &texts);
+                    return say.signs.in_math(say.dice.pick(&phrases::DERIVE), &texts);
                 }
             };
             texts.extend([("a", &*self.problem.quantities[*left].name), ("b", &*self.problem.quantities[*right].name)]);
-            return say.signs.in_math(say.voice.pick(&mut say.dice, templates), &texts);
+            return say.signs.in_math(say.dice.pick(templates), &texts);
         }
-        say.signs.in_math(say.voice.pick(&mut say.dice, &phrases::DERIVE), &texts)
+        say.signs.in_math(say.dice.pick(&phrases::DERIVE), &texts)
     }
 
     /// Another computation than `from`, of quantities that are `known`.
@@ -106,16 +106,16 @@ impl<'a> Sums<'a> {
 
     /// What is told to the user: the last `lines` derivations and the answer.
     pub fn response(&self, lines: usize, say: &mut Say) -> String {
-        let mut texts = vec![say.voice.pick(&mut say.dice, &phrases::RESPONSE).to_string()];
+        let mut texts = vec![say.dice.pick(&phrases::RESPONSE).to_string()];
         for place in &self.derived[self.derived.len().saturating_sub(lines)..] {
             let quantity = &self.problem.quantities[*place];
             let unit = unit(quantity);
             let (expr, value) = (self.from(*place).text(&self.values, &say.signs), quantity.value.to_string());
             let keys = [("name", &*quantity.name), ("expr", &*expr), ("value", &*value), ("unit", &*unit)];
-            texts.push(say.signs.in_math(say.voice.pick(&mut say.dice, &phrases::RESPONSE_LINE), &keys));
+            texts.push(say.signs.in_math(say.dice.pick(&phrases::RESPONSE_LINE), &keys));
         }
         let answer = self.problem.answer(&self.values);
-        let end = fill(say.voice.pick(&mut say.dice, &phrases::RESPONSE_END), &[("answer", &answer)]);
+        let end = fill(say.dice.pick(&phrases::RESPONSE_END), &[("answer", &answer)]);
         format!(
             "{}
 
@@ -201,7 +201,7 @@ impl Work for Sums<'_> {
             known.push(next);
         }
         let concludes = say.dice.chance(60);
-        let template = say.voice.pick(&mut say.dice, &phrases::CONCLUDE);
+        let template = say.dice.pick(&phrases::CONCLUDE);
         if let (true, Some(answer)) = (concludes, self.wrong_answer(&wrong, values)) {
             texts.push(fill(template, &[("answer", &answer)]));
         }
@@ -242,14 +242,14 @@ impl Work for Sums<'_> {
 
     fn plan(&self, place: usize, say: &mut Say) -> String {
         let name = &self.problem.quantities[self.derived[place]].name;
-        fill(say.voice.pick(&mut say.dice, &phrases::PLAN), &[("name", name)])
+        fill(say.dice.pick(&phrases::PLAN), &[("name", name)])
     }
 
     fn restate(&self, done: usize, say: &mut Say) -> String {
         let quantity = self.draw_known(done, &mut say.dice);
         let unit = unit(quantity);
         let texts = [("name", &*quantity.name), ("value", &*quantity.value.to_string()), ("unit", &*unit)];
-        fill(say.voice.pick(&mut say.dice, &phrases::RESTATE), &texts)
+        fill(say.dice.pick(&phrases::RESTATE), &texts)
     }
 
     fn known(&self, done: usize, dice: &mut Dice) -> (String, String) {
@@ -267,7 +267,7 @@ impl Work for Sums<'_> {
     }
 
     fn confirm(&self, say: &mut Say) -> String {
-        fill(say.voice.pick(&mut say.dice, &phrases::CONCLUDE), &[("answer", &self.problem.answer(&self.values))])
+        fill(say.dice.pick(&phrases::CONCLUDE), &[("answer", &self.problem.answer(&self.values))])
     }
 }
 
@@ -281,15 +281,14 @@ mod tests {
     use super::*;
     use crate::problems::{Family, computed};
     use crate::testing::numbers;
-    use crate::voice::Voice;
 
     /// Runs a check over problems of all families.
     fn over_problems(check: impl Fn(&Sums, &mut Say)) {
         for (row, family) in Family::COMPUTED.iter().cycle().take(240).enumerate() {
             let mut dice = Dice::new(11, row as u64);
-            let problem = computed(*family, &mut dice, Voice::Plain);
+            let problem = computed(*family, &mut dice);
             let sums = Sums::new(&problem, &mut dice);
-            check(&sums, &mut Say::new(Voice::Plain, dice));
+            check(&sums, &mut Say::new(dice));
         }
     }
 

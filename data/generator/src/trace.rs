@@ -1,7 +1,7 @@
 //! Writes a chain of thought about some work, and says of each of its steps what it is for.
 
 use crate::functions::Function;
-use crate::voice::{Words, phrases};
+use crate::voice::phrases;
 use crate::work::{Say, Work};
 
 /// What a step is for. Words do not tell; what it derives, and who uses that, does.
@@ -176,7 +176,7 @@ impl<'a> Writer<'a> {
 
     /// The texts as a list under a heading.
     fn list(&mut self, texts: Vec<String>) -> String {
-        let heading = self.say.voice.pick(&mut self.say.dice, &phrases::LIST);
+        let heading = self.say.dice.pick(&phrases::LIST);
         let lines: Vec<_> = texts.iter().map(|text| format!("- {}", finish(capital(text)))).collect();
         format!("{heading}\n{}", lines.join("\n"))
     }
@@ -251,7 +251,7 @@ impl<'a> Writer<'a> {
     /// Adds a sentence of this kind, unless the step says it already; most kinds occur once in a step.
     fn add(&mut self, kind: Idle, sentences: &mut Vec<(Idle, String)>) {
         let Self { work, say, done, .. } = self;
-        let pick = |say: &mut Say, templates: &[Words]| say.voice.pick(&mut say.dice, templates).to_string();
+        let pick = |say: &mut Say, templates: &[&str]| say.dice.pick(templates).to_string();
         let text = match kind {
             Idle::None => return,
             Idle::Opening => pick(say, &phrases::OPENINGS),
@@ -285,7 +285,7 @@ impl<'a> Writer<'a> {
             if self.say.dice.chance(chance) {
                 let is_link = !matches!(kind, Idle::Muse | Idle::Doubt | Idle::Drop | Idle::Approve);
                 let openers = if is_link && self.say.dice.chance(60) { &phrases::LINKS } else { &phrases::ASIDES };
-                let opener = self.say.voice.pick(&mut self.say.dice, openers);
+                let opener = self.say.dice.pick(openers);
                 return capital(&format!("{opener} {sentence}"));
             }
             capital(&sentence)

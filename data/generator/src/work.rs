@@ -2,13 +2,10 @@
 
 use crate::dice::Dice;
 use crate::quantities::Signs;
-use crate::voice::Voice;
 
-/// How one trace speaks: its wordings, its chance, its signs.
+/// How one trace is worded: its random numbers and its signs.
 pub struct Say {
-    /// The wordings.
-    pub voice: Voice,
-    /// The trace's chance.
+    /// The trace's random numbers.
     pub dice: Dice,
     /// How operations are written.
     pub signs: Signs,
@@ -16,9 +13,9 @@ pub struct Say {
 
 impl Say {
     /// A way of speaking drawn from the dice.
-    pub fn new(voice: Voice, mut dice: Dice) -> Self {
+    pub fn new(mut dice: Dice) -> Self {
         let signs = Signs::draw(&mut dice);
-        Self { voice, dice, signs }
+        Self { dice, signs }
     }
 }
 

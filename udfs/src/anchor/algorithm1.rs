@@ -8,9 +8,8 @@ use super::Pruned;
 /// The most characters that an error quotes of a step.
 const QUOTED: usize = 80;
 
-/// The pruning that an answer is, or why it is none. A step matches one that is at least `threshold` similar; with `snap`
-/// each is replaced by the step that it matched.
-pub fn accept(original: &[&str], answer: &str, threshold: f64, snap: bool) -> Result<Pruned, String> {
+/// The pruning that an answer is, or the reason why it is not one. A step matches one that is at least `threshold` similar.
+pub fn accept(original: &[&str], answer: &str, threshold: f64) -> Result<Pruned, String> {
     let coarse = steps::steps(answer);
     if coarse.is_empty() {
         return Err("it has no step".to_string());
@@ -23,12 +22,9 @@ pub fn accept(original: &[&str], answer: &str, threshold: f64, snap: bool) -> Re
         let place = failed + 1;
         return Err(format!("its step {place} matches no step of the chain that is still to come: {step:?}"));
     }
-    let cot = match snap {
-        true => steps::join(walk.matches.iter().map(|found| original[found.step])),
-        false => steps::join(coarse),
-    };
     let kept = walk.matches.iter().map(|found| found.step as i64 + 1).collect();
-    Ok(Pruned { cot, kept, similarity: walk.matches.iter().map(|found| found.similarity).collect() })
+    let similarity = walk.matches.iter().map(|found| found.similarity).collect();
+    Ok(Pruned { cot: steps::join(coarse), kept, similarity })
 }
 
 /// Some steps of a chain as a pruning of it. Each is known to be its own match: a walk could take an earlier one that is

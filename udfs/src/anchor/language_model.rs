@@ -6,14 +6,14 @@ use asap_kernels::code_fences::{language, unfenced};
 use asap_kernels::{steps, tags};
 use async_trait::async_trait;
 
-use super::algorithm1::{accept, of_steps};
+use super::algorithm1::accept;
 use super::prompts::{Prompts, Template};
 use super::{Anchorer, NO_MATCH, Pruned, Refusal, Row, Spent, chain_and_thought, question_and_answer};
 use crate::llm::answers::Answers;
 use crate::llm::chat::{Chat, FailureKind, Outcome};
 use crate::llm::request::{ChatRequest, Message};
 use crate::llm::{Llm, Result, Statement};
-use crate::settings::{OnNoMatch, Settings};
+use crate::settings::Settings;
 
 /// A language model that stage 1 asks under one set of settings.
 #[derive(Debug)]
@@ -27,8 +27,6 @@ pub struct LanguageModel {
     max_tokens: u32,
     max_attempts: u32,
     threshold: f64,
-    on_no_match: OnNoMatch,
-    snap: bool,
 }
 
 /// Who answers requests, and the statement that they are of.
@@ -54,8 +52,6 @@ impl LanguageModel {
             max_tokens: settings.anchor_max_tokens.0,
             max_attempts: settings.anchor_max_attempts.0,
             threshold: settings.match_threshold.0,
-            on_no_match: settings.anchor_on_no_match,
-            snap: settings.anchor_snap,
         })
     }
 
@@ -90,7 +86,7 @@ impl LanguageModel {
             match &*self.ask(request.clone(), way, &mut spent).await? {
                 Ok(said) => {
                     let answer = self.prompts.coarse.restore(reply(&said.text));
-                    match accept(original, &answer, self.threshold, self.snap) {
+                    match accept(original, &answer, self.threshold) {
                         Ok(pruned) => return Ok(Row { outcome: Ok(pruned), spent }),
                         Err(why) => reason = why,
                     }
@@ -100,15 +96,9 @@ impl LanguageModel {
                 Err(error) => return Ok(Row { outcome: Err(Refusal::of_call(error.kind, &error.message)), spent }),
             }
         }
-        let outcome = match self.on_no_match {
-            OnNoMatch::KeepOriginal => Ok(of_steps(original, &(0..original.len()).collect::<Vec<_>>())),
-            OnNoMatch::Reject => {
-                let tried = self.max_attempts;
-                let error = format!("of {tried} answers none is made of steps of the chain; the last one: {reason}");
-                Err(Refusal::new(NO_MATCH, error))
-            }
-        };
-        Ok(Row { outcome, spent })
+        let tried = self.max_attempts;
+        let error = format!("none of {tried} answers is made of steps of the chain; the last one: {reason}");
+        Ok(Row { outcome: Err(Refusal::new(NO_MATCH, error)), spent })
     }
 
     /// The answer to a prompt, which is sent as it is, at temperature 0, as `way` answers.

@@ -1,39 +1,26 @@
 //! Two equations with two unknowns, and an expression of both that is asked for.
 
 use crate::quantities::{Draft, Goal, Problem, at};
-use crate::voice::{Words, fill};
+use crate::voice::fill;
 
-const LETTERS: [Words; 4] = [["xy", "pq"], ["ab", "rs"], ["mn", "uv"], ["st", "jk"]];
+const LETTERS: [&str; 4] = ["xy", "ab", "mn", "st"];
 
-const SYSTEM: [Words; 4] = [
-    [
-        "Let \\( {x} \\) and \\( {y} \\) satisfy \\( {a}{x} + {b}{y} = {c} \\) and \\( {x} - {y} = {d} \\).",
-        "Suppose \\( {a}{x} + {b}{y} = {c} \\) while \\( {x} - {y} = {d} \\).",
-    ],
-    [
-        "Two numbers {x} > {y} differ by {d}, and {a} times {x} together with {b} times {y} makes {c}.",
-        "The numbers {x} and {y} have difference {d}, {x} being larger; moreover {a}{x} + {b}{y} equals {c}.",
-    ],
-    [
-        "Solve the system\n\\[ {a}{x} + {b}{y} = {c}, \\qquad {x} - {y} = {d}. \\]",
-        "Consider\n\\[ {x} - {y} = {d}, \\qquad {a}{x} + {b}{y} = {c}. \\]",
-    ],
-    [
-        "A ticket of the dear kind costs {d} coins more than a cheap one. {a} dear and {b} cheap tickets cost {c} coins. Call the prices {x} and {y}.",
-        "One pays {c} coins for {a} large boxes priced {x} and {b} small ones priced {y}; a large box is {d} coins above a small one.",
-    ],
+const SYSTEM: [&str; 4] = [
+    "Let \\( {x} \\) and \\( {y} \\) satisfy \\( {a}{x} + {b}{y} = {c} \\) and \\( {x} - {y} = {d} \\).",
+    "Two numbers {x} > {y} differ by {d}, and {a} times {x} together with {b} times {y} makes {c}.",
+    "Solve the system\n\\[ {a}{x} + {b}{y} = {c}, \\qquad {x} - {y} = {d}. \\]",
+    "A ticket of the dear kind costs {d} coins more than a cheap one. {a} dear and {b} cheap tickets cost {c} coins. Call the prices {x} and {y}.",
 ];
 
-const ASK: [Words; 3] = [
-    ["What is \\( {x}^2 + {k}{y} \\)?", "Compute \\( {x}^2 + {k}{y} \\)."],
-    ["Find the value of \\( {x}^2 + {k} \\cdot {y} \\).", "Determine \\( {x}^2 + {k} \\cdot {y} \\)."],
-    ["How large is {x}² + {k}{y}?", "Give {x}² + {k}{y} as a number."],
+const ASK: [&str; 3] = [
+    "What is \\( {x}^2 + {k}{y} \\)?",
+    "Find the value of \\( {x}^2 + {k} \\cdot {y} \\).",
+    "How large is {x}² + {k}{y}?",
 ];
 
 /// Draws a problem; `None` if its numbers do not work out.
 pub fn draw(mut draft: Draft) -> Option<Problem> {
-    let voice = draft.voice;
-    let letters = voice.pick(draft.dice, &LETTERS);
+    let letters = draft.dice.pick(&LETTERS);
     let (x, y) = letters.split_at(1);
     let range = [(2, 9), (2, 9), (12, 39), (3, 25), (11, 28)];
     let [a, b, x_value, d, k] = range.map(|(first, last)| draft.dice.between(first, last));
@@ -42,28 +29,23 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
         return None;
     }
     let c = a * x_value + b * y_value;
-    let coefficient = voice.of(["the coefficient of {x}", "the count of {x}"]);
+    let coefficient = "the coefficient of {x}";
     let math = |text: String| format!("\\( {text} \\)");
-    let c_at =
-        draft.given(voice.of(["the right side of the first equation", "the constant of the long equation"]), "", c);
+    let c_at = draft.given("the right side of the first equation", "", c);
     let d_at = draft.given(math(format!("{x} - {y}")), "", d);
     let a_at = draft.given(fill(coefficient, &[("x", x)]), "", a);
     let b_at = draft.given(fill(coefficient, &[("x", y)]), "", b);
-    let k_at = draft.given(voice.of(["the factor in the question", "the requested multiplier"]), "", k);
+    let k_at = draft.given("the factor in the question", "", k);
     let scaled = draft.derived(math(format!("{b}({x} - {y})")), "", at(b_at) * at(d_at))?;
     let many = draft.derived(math(format!("{}{x}", a + b)), "", at(c_at) + at(scaled))?;
-    let both = draft.derived(
-        voice.of(["the sum of the coefficients", "both coefficients in one"]),
-        "",
-        at(a_at) + at(b_at),
-    )?;
+    let both = draft.derived("the sum of the coefficients", "", at(a_at) + at(b_at))?;
     let x_at = draft.derived(math(x.to_string()), "", at(many) / at(both))?;
     let y_at = draft.derived(math(y.to_string()), "", at(x_at) - at(d_at))?;
     let square = draft.derived(math(format!("{x}^2")), "", at(x_at) * at(x_at))?;
     let multiple = draft.derived(math(format!("{k}{y}")), "", at(k_at) * at(y_at))?;
     let goal_name = math(format!("{x}^2 + {k}{y}"));
     let goal = draft.derived(goal_name, "", at(square) + at(multiple))?;
-    let clauses = [&SYSTEM[..], &ASK].map(|texts| voice.pick(draft.dice, texts));
+    let clauses = [&SYSTEM[..], &ASK].map(|texts| draft.dice.pick(texts));
     let numbers = [a, b, c, d, k].map(|number| number.to_string());
     let mut texts = vec![("x", x), ("y", y)];
     texts.extend(["a", "b", "c", "d", "k"].into_iter().zip(numbers.iter().map(String::as_str)));
@@ -74,12 +56,11 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
 mod tests {
     use crate::dice::Dice;
     use crate::problems::{Family, computed};
-    use crate::voice::Voice;
 
     #[test]
     fn trying_all_pairs_finds_the_answer() {
         for row in 0..200 {
-            let problem = computed(Family::Algebra, &mut Dice::new(7, row), Voice::Plain);
+            let problem = computed(Family::Algebra, &mut Dice::new(7, row));
             let given: Vec<_> = problem.quantities.iter().filter(|q| q.from.is_none()).map(|q| q.value).collect();
             let [c, d, a, b, k] = given[..] else { panic!("five numbers are given") };
             let pairs = (0..100).flat_map(|x| (0..100).map(move |y| (x, y)));

@@ -11,7 +11,6 @@ mod stages;
 
 use crate::dice::Dice;
 use crate::quantities::{Draft, Problem};
-use crate::voice::Voice;
 
 pub use program::Program;
 
@@ -55,7 +54,7 @@ fn names(dice: &mut Dice, count: usize) -> Vec<&'static str> {
 }
 
 /// A problem of a computed kind. Numbers are drawn until all quantities are whole and differ where they must.
-pub fn computed(family: Family, dice: &mut Dice, voice: Voice) -> Problem {
+pub fn computed(family: Family, dice: &mut Dice) -> Problem {
     let draw = match family {
         Family::Market => market::draw,
         Family::Schedule => schedule::draw,
@@ -65,7 +64,7 @@ pub fn computed(family: Family, dice: &mut Dice, voice: Voice) -> Problem {
         Family::Race => race::draw,
     };
     loop {
-        if let Some(problem) = draw(Draft::new(dice, voice)) {
+        if let Some(problem) = draw(Draft::new(dice)) {
             return problem;
         }
     }

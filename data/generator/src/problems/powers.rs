@@ -1,30 +1,18 @@
 //! Powers by squaring and linear sequences, modulo a number.
 
 use crate::quantities::{Draft, Expr, Goal, Problem, at};
-use crate::voice::{Words, fill};
+use crate::voice::fill;
 
-const POWER: [Words; 3] = [
-    ["What is the remainder of \\( {b}^{{e}} \\) on division by {m}?", "Compute \\( {b}^{{e}} \\bmod {m} \\)."],
-    ["Find \\( {b}^{{e}} \\) modulo {m}.", "Dividing \\( {b}^{{e}} \\) by {m} leaves which remainder?"],
-    [
-        "A counter with {m} positions (0 to {m} − 1) is turned {b}^{e} steps from 0. Where does it stop?",
-        "Which number 0 ≤ r < {m} is congruent to {b}^{e} modulo {m}?",
-    ],
+const POWER: [&str; 3] = [
+    "What is the remainder of \\( {b}^{{e}} \\) on division by {m}?",
+    "Find \\( {b}^{{e}} \\) modulo {m}.",
+    "A counter with {m} positions (0 to {m} − 1) is turned {b}^{e} steps from 0. Where does it stop?",
 ];
 
-const SEQUENCE: [Words; 3] = [
-    [
-        "A sequence starts with \\( {u}_1 = {s} \\), and \\( {u}_{n+1} \\) is the remainder of \\( {k} {u}_n + {c} \\) on division by {m}. What is \\( {u}_{l} + {u}_{n} \\)?",
-        "Define \\( {u}_1 = {s} \\) and \\( {u}_{n+1} = ({k}{u}_n + {c}) \\bmod {m} \\). Determine \\( {u}_{l} + {u}_{n} \\).",
-    ],
-    [
-        "A machine shows {s}. Each push replaces the number shown by {k} times itself plus {c}, reduced modulo {m}. What is the sum of the last two numbers shown after {pushes} pushes?",
-        "Beginning at {s}, repeat {pushes} times: multiply with {k}, add {c}, keep the remainder modulo {m}. Add the final two numbers.",
-    ],
-    [
-        "Put \\( {u}_1 = {s} \\) and let each following term be {k} times the one before plus {c}, taken mod {m}. Find the sum of terms {l} and {n}.",
-        "Term one is {s}; a later term is its predecessor times {k}, plus {c}, modulo {m}. Terms {l} and {n} add up to what?",
-    ],
+const SEQUENCE: [&str; 3] = [
+    "A sequence starts with \\( {u}_1 = {s} \\), and \\( {u}_{n+1} \\) is the remainder of \\( {k} {u}_n + {c} \\) on division by {m}. What is \\( {u}_{l} + {u}_{n} \\)?",
+    "A machine shows {s}. Each push replaces the number shown by {k} times itself plus {c}, reduced modulo {m}. What is the sum of the last two numbers shown after {pushes} pushes?",
+    "Put \\( {u}_1 = {s} \\) and let each following term be {k} times the one before plus {c}, taken mod {m}. Find the sum of terms {l} and {n}.",
 ];
 
 /// Draws a problem; `None` if a value occurs twice.
@@ -38,12 +26,11 @@ pub fn draw(draft: Draft) -> Option<Problem> {
 }
 
 fn power(mut draft: Draft) -> Option<Problem> {
-    let voice = draft.voice;
     let (base, m) = (draft.dice.between(3, 29), draft.dice.between(31, 240));
     let squarings = draft.dice.between(3, 5) as usize;
     let math = |exponent: i64| format!("\\( {base}^{{{exponent}}} \\)");
-    let base_at = draft.given(voice.of(["the base", "the number raised"]), "", base);
-    let m_at = draft.given(voice.of(["the modulus", "the divisor"]), "", m);
+    let base_at = draft.given("the base", "", base);
+    let m_at = draft.given("the modulus", "", m);
     let mut powers = vec![(1, base_at)];
     for _ in 0..squarings {
         let (exponent, place) = powers[powers.len() - 1];
@@ -58,22 +45,21 @@ fn power(mut draft: Draft) -> Option<Problem> {
         let product = (at(place) * at(powers[power].1)).modulo(at(m_at));
         place = draft.derived(math(exponent), "", product)?;
     }
-    let template = voice.pick(draft.dice, &POWER);
+    let template = draft.dice.pick(&POWER);
     let [b, e, m] = [base, exponent, m].map(|number| number.to_string());
     Some(draft.ask(fill(template, &[("b", &b), ("e", &e), ("m", &m)]), Goal::Value(place)))
 }
 
 fn sequence(mut draft: Draft) -> Option<Problem> {
-    let voice = draft.voice;
     let range = [(3, 40), (2, 9), (3, 30), (50, 260)];
     let [s, k, c, m] = range.map(|(first, last)| draft.dice.between(first, last));
     let terms = draft.dice.between(6, 9);
-    let u = voice.of([["u", "v"], ["a", "t"], ["x", "z"]][draft.dice.below(3)]);
+    let u = ["u", "a", "x"][draft.dice.below(3)];
     let math = |term: i64| format!("\\( {u}_{term} \\)");
     let mut last = draft.given(math(1), "", s);
-    let k_at = draft.given(voice.of(["the factor", "the multiplier"]), "", k);
-    let c_at = draft.given(voice.of(["the constant", "the summand"]), "", c);
-    let m_at = draft.given(voice.of(["the modulus", "the divisor"]), "", m);
+    let k_at = draft.given("the factor", "", k);
+    let c_at = draft.given("the constant", "", c);
+    let m_at = draft.given("the modulus", "", m);
     let mut before = last;
     for term in 2..=terms {
         before = last;
@@ -82,7 +68,7 @@ fn sequence(mut draft: Draft) -> Option<Problem> {
     }
     let goal_name = format!("\\( {u}_{} + {u}_{terms} \\)", terms - 1);
     let goal = draft.derived(goal_name, "", at(before) + at(last))?;
-    let template = voice.pick(draft.dice, &SEQUENCE);
+    let template = draft.dice.pick(&SEQUENCE);
     let [s, k, c, m] = [s, k, c, m].map(|number| number.to_string());
     let [l, n, pushes] = [terms - 1, terms, terms - 1].map(|number| number.to_string());
     let texts =
@@ -95,12 +81,11 @@ mod tests {
     use crate::dice::Dice;
     use crate::problems::{Family, computed};
     use crate::testing::numbers;
-    use crate::voice::Voice;
 
     #[test]
     fn multiplying_one_at_a_time_gives_the_answer() {
         for row in 0..200 {
-            let problem = computed(Family::Powers, &mut Dice::new(7, row), Voice::Plain);
+            let problem = computed(Family::Powers, &mut Dice::new(7, row));
             let given: Vec<_> = problem.quantities.iter().filter(|q| q.from.is_none()).map(|q| q.value).collect();
             let text = numbers(&problem.question);
             let expected = match given[..] {

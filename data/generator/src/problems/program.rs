@@ -2,33 +2,24 @@
 
 use super::stages::ListOperation;
 use crate::dice::Dice;
-use crate::voice::{Voice, Words, fill, phrases};
+use crate::voice::{fill, phrases};
 use crate::work::{Say, Work};
 
-const THINGS: [Words; 8] = [
-    ["parcel weights", "masses of packages"],
-    ["daily temperatures", "degrees per day"],
-    ["scores of a game", "points of rounds"],
-    ["house numbers", "door plates"],
-    ["delays in minutes", "minutes of lateness"],
-    ["page counts", "lengths of books"],
-    ["ticket prices", "admission fees"],
-    ["sensor readings", "measured values"],
+const THINGS: [&str; 8] = [
+    "parcel weights",
+    "daily temperatures",
+    "scores of a game",
+    "house numbers",
+    "delays in minutes",
+    "page counts",
+    "ticket prices",
+    "sensor readings",
 ];
 
-const TASK: [Words; 3] = [
-    [
-        "You are given a list `{list}` of {things}. Write a Python function `{name}({list})` that works in these stages:\n{stages}\nReturn the number.\n\nExample: `{name}({example})` returns `{result}`.",
-        "`{list}` holds {things}. Implement `{name}({list})` in Python as follows:\n{stages}\nThe number is the return value.\n\nSample: `{name}({example})` equals `{result}`.",
-    ],
-    [
-        "A list of {things} is processed as described below. Implement `{name}({list})` in Python, returning the final number.\n\n{stages}\n\n**Example**\n\nInput: `{list} = {example}`\nOutput: `{result}`",
-        "Somebody collected {things}. Provide `{name}({list})`, written in Python, whose return value is found thus.\n\n{stages}\n\n**Sample**\n\nGiven: `{list} = {example}`\nExpected: `{result}`",
-    ],
-    [
-        "Implement `{name}` for a list `{list}` of {things} (Python 3). The steps, in this order:\n{stages}\n\n```\n>>> {name}({example})\n{result}\n```",
-        "Python 3 task. With {things} in `{list}`, `{name}` performs, one after the other:\n{stages}\n\n```\n>>> {name}({example})\n{result}\n```",
-    ],
+const TASK: [&str; 3] = [
+    "You are given a list `{list}` of {things}. Write a Python function `{name}({list})` that works in these stages:\n{stages}\nReturn the number.\n\nExample: `{name}({example})` returns `{result}`.",
+    "A list of {things} is processed as described below. Implement `{name}({list})` in Python, returning the final number.\n\n{stages}\n\n**Example**\n\nInput: `{list} = {example}`\nOutput: `{result}`",
+    "Implement `{name}` for a list `{list}` of {things} (Python 3). The steps, in this order:\n{stages}\n\n```\n>>> {name}({example})\n{result}\n```",
 ];
 
 const IDENTIFIERS: [&str; 26] = [
@@ -38,7 +29,6 @@ const IDENTIFIERS: [&str; 26] = [
 
 /// A function as stages, with the names that its code uses and an example.
 pub struct Program {
-    voice: Voice,
     /// The question as text.
     pub question: String,
     name: &'static str,
@@ -58,7 +48,7 @@ pub struct Program {
 
 impl Program {
     /// Draws a function; stages are drawn until the example keeps something to work on.
-    pub fn draw(dice: &mut Dice, voice: Voice) -> Self {
+    pub fn draw(dice: &mut Dice) -> Self {
         let (stages, results) = loop {
             if let Some(drawn) = stages(dice) {
                 break drawn;
@@ -68,7 +58,6 @@ impl Program {
         dice.shuffle(&mut identifiers);
         let styles = (0..stages.len()).map(|_| dice.below(2)).collect();
         let mut program = Self {
-            voice,
             question: String::new(),
             name: dice.pick(&["solve", "f", "compute", "process", "run"]),
             list: dice.pick(&["a", "arr", "values", "lst"]),
@@ -85,18 +74,17 @@ impl Program {
     }
 
     fn describe(&self, dice: &mut Dice) -> String {
-        let numbered =
-            |(place, stage): (usize, &ListOperation)| format!("{}. {}", place + 1, sentence(&stage.what(self.voice)));
+        let numbered = |(place, stage): (usize, &ListOperation)| format!("{}. {}", place + 1, sentence(&stage.what()));
         let stages = self.stages.iter().enumerate().map(numbered).collect::<Vec<_>>().join("\n");
         let texts = [
             ("list", self.list),
             ("name", self.name),
-            ("things", self.voice.pick(dice, &THINGS)),
+            ("things", dice.pick(&THINGS)),
             ("stages", &stages),
             ("example", &shown(&self.results[0], false)),
             ("result", &shown(&self.results[self.stages.len()], true)),
         ];
-        fill(self.voice.pick(dice, &TASK), &texts)
+        fill(dice.pick(&TASK), &texts)
     }
 
     /// The function as code without fences, for the right stages or those of a detour.
@@ -129,20 +117,16 @@ impl Program {
         say: &mut Say,
     ) -> String {
         let is_last = place + 1 == self.stages.len();
-        let (what, result) = (stages[place].what(self.voice), format!("`{}`", shown(result, is_last)));
+        let (what, result) = (stages[place].what(), format!("`{}`", shown(result, is_last)));
         let line = self.line(stages, identifiers, place);
         let quoted = format!("`{line}`");
         let texts = [("what", &*what), ("result", &*result), ("code", &*quoted)];
         match say.dice.weighted(&[12, 5, 3]) {
-            0 => fill(say.voice.pick(&mut say.dice, &phrases::INLINE_CODE), &texts),
-            1 => format!(
-                "{}:\n{}",
-                fill(say.voice.pick(&mut say.dice, &phrases::BLOCK_CODE), &texts),
-                block(&[line], say)
-            ),
+            0 => fill(say.dice.pick(&phrases::INLINE_CODE), &texts),
+            1 => format!("{}:\n{}", fill(say.dice.pick(&phrases::BLOCK_CODE), &texts), block(&[line], say)),
             _ => {
-                let by_hand = fill(say.voice.pick(&mut say.dice, &phrases::BY_HAND), &texts);
-                format!("{by_hand} — {}", fill(say.voice.pick(&mut say.dice, &phrases::INLINE_CODE), &texts))
+                let by_hand = fill(say.dice.pick(&phrases::BY_HAND), &texts);
+                format!("{by_hand} — {}", fill(say.dice.pick(&phrases::INLINE_CODE), &texts))
             }
         }
     }
@@ -152,7 +136,7 @@ impl Program {
         if let Some(place) = self.blank_after {
             lines.insert(place + 2, String::new());
         }
-        let sentence = say.voice.pick(&mut say.dice, &phrases::PROGRAM);
+        let sentence = say.dice.pick(&phrases::PROGRAM);
         let code = if self.fenced { format!("```python\n{}\n```", lines.join("\n")) } else { lines.join("\n") };
         format!("{sentence}:\n{code}")
     }
@@ -202,7 +186,7 @@ impl Work for Program {
         match say.dice.below(8) {
             0 | 1 if is_other => texts.push(self.whole(self.code(&stages, &identifiers), say)),
             2 | 3 if is_other => {
-                let template = say.voice.pick(&mut say.dice, &phrases::CONCLUDE);
+                let template = say.dice.pick(&phrases::CONCLUDE);
                 texts.push(fill(template, &[("answer", &self.quoted_result(&result))]));
             }
             _ => {}
@@ -225,17 +209,17 @@ impl Work for Program {
 
     fn plan(&self, place: usize, say: &mut Say) -> String {
         let name = format!("`{}`", self.identifiers[place]);
-        fill(say.voice.pick(&mut say.dice, &phrases::PLAN), &[("name", &name)])
+        fill(say.dice.pick(&phrases::PLAN), &[("name", &name)])
     }
 
     fn restate(&self, done: usize, say: &mut Say) -> String {
         if say.dice.chance(50) {
-            let what = self.stages[say.dice.below(self.stages.len())].what(self.voice);
-            return fill(say.voice.pick(&mut say.dice, &phrases::TASK), &[("what", &what)]);
+            let what = self.stages[say.dice.below(self.stages.len())].what();
+            return fill(say.dice.pick(&phrases::TASK), &[("what", &what)]);
         }
         let (name, value) = self.known(done, &mut say.dice);
         let texts = [("name", &*format!("`{name}`")), ("value", &*format!("`{value}`")), ("unit", "")];
-        fill(say.voice.pick(&mut say.dice, &phrases::RESTATE), &texts)
+        fill(say.dice.pick(&phrases::RESTATE), &texts)
     }
 
     fn known(&self, done: usize, dice: &mut Dice) -> (String, String) {
@@ -259,7 +243,7 @@ impl Work for Program {
 
     fn confirm(&self, say: &mut Say) -> String {
         let answer = self.quoted_result(&self.results[self.stages.len()]);
-        fill(say.voice.pick(&mut say.dice, &phrases::CONCLUDE), &[("answer", &answer)])
+        fill(say.dice.pick(&phrases::CONCLUDE), &[("answer", &answer)])
     }
 }
 
@@ -311,7 +295,7 @@ mod tests {
     #[test]
     fn the_stages_take_the_example_to_the_result_that_the_question_names() {
         for row in 0..200 {
-            let program = Program::draw(&mut Dice::new(7, row), Voice::Plain);
+            let program = Program::draw(&mut Dice::new(7, row));
             let result = program.stages.iter().fold(program.results[0].clone(), |list, stage| stage.apply(&list));
             assert_eq!(numbers(&program.question).last(), result.last(), "{}", program.question);
             let code = program.solution();

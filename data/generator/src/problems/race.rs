@@ -2,54 +2,40 @@
 
 use super::names;
 use crate::quantities::{Draft, Goal, Problem, at};
-use crate::voice::{Words, fill};
+use crate::voice::fill;
 
 const EVENTS: [&str; 6] =
     ["a sack race", "a swimming lesson", "a cooking contest", "an obstacle run", "a quiz", "a ski slalom"];
 
-const BEGIN: [Words; 3] = [
-    [
-        "{count} friends took part in {event}. {first} needed {t} seconds.",
-        "{count} children joined {event}, where {first} was clocked at {t} seconds.",
-    ],
-    [
-        "After {event} with {count} people the notes got mixed up. For sure, {first} took {t} seconds.",
-        "Of {count} results in {event} only one survived: {first}, {t} seconds.",
-    ],
-    [
-        "In {event}, {first}'s time was {t} seconds; {count} took part.",
-        "{first} finished {event} in {t} seconds, among {count} people.",
-    ],
+const BEGIN: [&str; 3] = [
+    "{count} friends took part in {event}. {first} needed {t} seconds.",
+    "After {event} with {count} people the notes got mixed up. For sure, {first} took {t} seconds.",
+    "In {event}, {first}'s time was {t} seconds; {count} took part.",
 ];
 
-const SLOWER: [Words; 3] = [
-    ["{who} was {k} seconds slower than {other}.", "It took {who} {k} seconds longer than {other}."],
-    ["{who} came in {k} seconds after {other}.", "{other} beat {who} by {k} seconds."],
-    ["{who} needed {k} seconds more than {other}.", "Behind {other} by {k} seconds: {who}."],
+const SLOWER: [&str; 3] = [
+    "{who} was {k} seconds slower than {other}.",
+    "{who} came in {k} seconds after {other}.",
+    "{who} needed {k} seconds more than {other}.",
 ];
 
-const FASTER: [Words; 3] = [
-    ["{who} was {k} seconds faster than {other}.", "It took {who} {k} seconds less than {other}."],
-    ["{who} came in {k} seconds before {other}.", "{other} lost to {who} by {k} seconds."],
-    ["{who} needed {k} seconds fewer than {other}.", "Ahead of {other} by {k} seconds: {who}."],
+const FASTER: [&str; 3] = [
+    "{who} was {k} seconds faster than {other}.",
+    "{who} came in {k} seconds before {other}.",
+    "{who} needed {k} seconds fewer than {other}.",
 ];
 
-const ASK: [Words; 2] = [
-    ["List all names from the fastest to the slowest.", "Give everyone in order, quickest first."],
-    ["What is the order of finish?", "In which order did they finish?"],
-];
+const ASK: [&str; 2] = ["List all names from the fastest to the slowest.", "What is the order of finish?"];
 
 /// Draws a problem; `None` if two took the same time.
 pub fn draw(mut draft: Draft) -> Option<Problem> {
-    let voice = draft.voice;
     let count = draft.dice.between(7, 10) as usize;
     let people = names(draft.dice, count);
     let event = EVENTS[draft.dice.below(EVENTS.len())];
-    let begin = voice.pick(draft.dice, &BEGIN);
-    let ask = voice.pick(draft.dice, &ASK);
-    let time_name = voice
-        .of([["{who}'s time", "the seconds of {who}"], ["the time of {who}", "{who}'s result"]][draft.dice.below(2)]);
-    let gap_name = voice.of(["the gap between {who} and {other}", "the margin of {who} and {other}"]);
+    let begin = draft.dice.pick(&BEGIN);
+    let ask = draft.dice.pick(&ASK);
+    let time_name = ["{who}'s time", "the time of {who}"][draft.dice.below(2)];
+    let gap_name = "the gap between {who} and {other}";
     let t = draft.dice.between(80, 190);
     let [count_text, t_text] = [count.to_string(), t.to_string()];
     let texts = [("count", &*count_text), ("event", event), ("first", people[0]), ("t", &*t_text)];
@@ -63,7 +49,7 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
         let k_text = k.to_string();
         let texts = [("who", *who), ("other", people[other]), ("k", &*k_text)];
         let pool = if slower { &SLOWER } else { &FASTER };
-        clues.push(fill(voice.pick(draft.dice, pool), &texts));
+        clues.push(fill(draft.dice.pick(pool), &texts));
         let gap = draft.given(fill(gap_name, &texts), "seconds", k);
         let from = if slower { at(times[other]) + at(gap) } else { at(times[other]) - at(gap) };
         times.push(draft.derived(fill(time_name, &texts), "seconds", from)?);
@@ -84,12 +70,11 @@ pub fn draw(mut draft: Draft) -> Option<Problem> {
 mod tests {
     use crate::dice::Dice;
     use crate::problems::{Family, computed};
-    use crate::voice::Voice;
 
     #[test]
     fn the_order_of_the_answer_agrees_with_every_clue() {
         for row in 0..200 {
-            let problem = computed(Family::Race, &mut Dice::new(7, row), Voice::Plain);
+            let problem = computed(Family::Race, &mut Dice::new(7, row));
             let answer = problem.answer(&problem.values());
             let order: Vec<_> = answer.split(", ").collect();
             let place = |name: &str| order.iter().position(|other| *other == name).unwrap();

@@ -1,7 +1,7 @@
 //! What a program does to a list, stage by stage.
 
 use crate::dice::Dice;
-use crate::voice::{Voice, fill};
+use crate::voice::fill;
 
 /// One operation. All but the last kind turn a list into a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,35 +126,27 @@ impl ListOperation {
     }
 
     /// What the stage does, as a request.
-    pub fn what(&self, voice: Voice) -> String {
+    pub fn what(&self) -> String {
         let (words, k) = match *self {
-            ListOperation::Divisible(k) => {
-                (["keep only the numbers divisible by {k}", "discard all that {k} does not divide"], k)
-            }
-            ListOperation::NotDivisible(k) => (["remove the multiples of {k}", "discard all that {k} divides"], k),
-            ListOperation::Above(k) => (["keep the numbers above {k}", "discard all that is ≤ {k}"], k),
-            ListOperation::Below(k) => (["keep the numbers below {k}", "discard all that is ≥ {k}"], k),
-            ListOperation::AddEach(k) => (["add {k} to every number", "raise each entry by {k}"], k),
-            ListOperation::TimesEach(k) => (["multiply every number by {k}", "scale each entry with {k}"], k),
-            ListOperation::ModuloEach(k) => {
-                (["reduce every number modulo {k}", "leave the remainder on division by {k}"], k)
-            }
-            ListOperation::SquareEach => (["square every number", "raise each entry to its second power"], 0),
-            ListOperation::Ascending => (["sort the list upwards", "bring entries into rising order"], 0),
-            ListOperation::Descending => (["sort the list downwards", "bring entries into falling order"], 0),
-            ListOperation::Reverse => (["reverse the list", "turn the order around"], 0),
-            ListOperation::First(k) => (["take the first {k} numbers", "hold on to {k} leading entries"], k),
-            ListOperation::Skip(k) => (["skip the first {k} of the list", "cut off {k} leading entries"], k),
-            ListOperation::EverySecond => {
-                (["take every second number, from the first", "leave out entries two, four and so on"], 0)
-            }
-            ListOperation::RunningTotals => (["form the running totals", "accumulate from the left"], 0),
-            ListOperation::Gaps => {
-                (["form the gaps between neighbours", "measure how far adjacent entries are apart"], 0)
-            }
+            ListOperation::Divisible(k) => ("keep only the numbers divisible by {k}", k),
+            ListOperation::NotDivisible(k) => ("remove the multiples of {k}", k),
+            ListOperation::Above(k) => ("keep the numbers above {k}", k),
+            ListOperation::Below(k) => ("keep the numbers below {k}", k),
+            ListOperation::AddEach(k) => ("add {k} to every number", k),
+            ListOperation::TimesEach(k) => ("multiply every number by {k}", k),
+            ListOperation::ModuloEach(k) => ("reduce every number modulo {k}", k),
+            ListOperation::SquareEach => ("square every number", 0),
+            ListOperation::Ascending => ("sort the list upwards", 0),
+            ListOperation::Descending => ("sort the list downwards", 0),
+            ListOperation::Reverse => ("reverse the list", 0),
+            ListOperation::First(k) => ("take the first {k} numbers", k),
+            ListOperation::Skip(k) => ("skip the first {k} of the list", k),
+            ListOperation::EverySecond => ("take every second number, from the first", 0),
+            ListOperation::RunningTotals => ("form the running totals", 0),
+            ListOperation::Gaps => ("form the gaps between neighbours", 0),
             ListOperation::Reduce(reduction) => reduction.what(),
         };
-        fill(voice.of(words), &[("k", &k.to_string())])
+        fill(words, &[("k", &k.to_string())])
     }
 
     /// The line of Python that sets `out` from `list`, in one of two styles.
@@ -222,26 +214,14 @@ impl Reduction {
         }
     }
 
-    fn what(self) -> ([&'static str; 2], i64) {
+    fn what(self) -> (&'static str, i64) {
         match self {
-            Reduction::Sum => (["add up what is left", "total all entries"], 0),
-            Reduction::Largest => {
-                (["find the largest number (0 if there is none)", "pick the maximum, zero when empty"], 0)
-            }
-            Reduction::Smallest => {
-                (["find the smallest number (0 if there is none)", "pick the minimum, zero when empty"], 0)
-            }
-            Reduction::Count => (["count what is left", "tell how many entries survive"], 0),
-            Reduction::SumModulo(k) => {
-                (["add up the rest modulo {k}", "total all entries and take the remainder by {k}"], k)
-            }
-            Reduction::Range => (
-                [
-                    "subtract the smallest from the largest (0 for an empty list)",
-                    "measure maximum less minimum, zero when empty",
-                ],
-                0,
-            ),
+            Reduction::Sum => ("add up what is left", 0),
+            Reduction::Largest => ("find the largest number (0 if there is none)", 0),
+            Reduction::Smallest => ("find the smallest number (0 if there is none)", 0),
+            Reduction::Count => ("count what is left", 0),
+            Reduction::SumModulo(k) => ("add up the rest modulo {k}", k),
+            Reduction::Range => ("subtract the smallest from the largest (0 for an empty list)", 0),
         }
     }
 

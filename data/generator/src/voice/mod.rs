@@ -1,41 +1,7 @@
-//! How the traces speak: every text stands in two wordings.
-//!
-//! Nothing in the structure of a trace depends on the voice. The same seed gives the same problems, steps and labels in
-//! both, so whatever a pruner loses from one to the other it owes to words.
+//! The wordings of the traces.
 
 pub mod openers;
 pub mod phrases;
-
-use clap::ValueEnum;
-
-use crate::dice::Dice;
-
-/// Which set of wordings a trace is written in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Voice {
-    /// The first set.
-    Plain,
-    /// The second set: every template of the first in other words.
-    Reworded,
-}
-
-/// A text in both voices, the plain one first.
-pub type Words = [&'static str; 2];
-
-impl Voice {
-    /// The text in this voice.
-    pub fn of(self, words: Words) -> &'static str {
-        match self {
-            Voice::Plain => words[0],
-            Voice::Reworded => words[1],
-        }
-    }
-
-    /// One of several texts, in this voice; the voice does not change which.
-    pub fn pick(self, dice: &mut Dice, among: &[Words]) -> &'static str {
-        self.of(among[dice.below(among.len())])
-    }
-}
 
 /// The template with each `{key}` replaced by its text.
 pub fn fill(template: &str, texts: &[(&str, &str)]) -> String {
@@ -68,8 +34,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_voices_share_no_template_and_repeat_none() {
-        let pools: [&[Words]; 25] = [
+    fn no_template_is_repeated() {
+        let pools: [&[&str]; 25] = [
             &phrases::ASIDES,
             &phrases::LINKS,
             &phrases::OPENINGS,
@@ -96,8 +62,8 @@ mod tests {
             &phrases::RESPONSE_END,
             &phrases::RESPONSE_CODE,
         ];
-        let mut texts = pools.concat().concat();
-        texts.extend(phrases::TENS_PART);
+        let mut texts = pools.concat();
+        texts.push(phrases::TENS_PART);
         let count = texts.len();
         texts.sort_unstable();
         let before = texts.clone();

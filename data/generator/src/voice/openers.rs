@@ -1,6 +1,6 @@
 //! What a step begins with where first words are drawn by real shares.
 
-/// What follows a first word, the word itself included. Both voices begin alike: the words are what was measured.
+/// What follows a first word, the word itself included.
 const OPENERS: [(&str, &str); 36] = [
     ("so", "so"),
     ("compute", "compute:"),

@@ -105,26 +105,19 @@ async fn after_the_last_attempt_the_row_is_rejected_or_kept() {
     assert_eq!((rejected.status(), rejected.spent.attempts, server.count()), ("no_match", 3, 3));
     let error = rejected.error().unwrap();
     assert!(
-        error.starts_with("of 3 answers none is made of steps of the chain") && error.contains("its step 1"),
+        error.starts_with("none of 3 answers is made of steps of the chain") && error.contains("its step 1"),
         "{error}"
     );
-
-    let original = coarse(&server, &[("max_attempts", "2"), ("on_no_match", "keep_original")]).await;
-    assert_eq!(kept(&original), Some((COT, [1, 2, 3, 4].as_slice())));
-    assert_eq!((original.status(), original.spent.attempts), ("ok", 2));
 }
 
 #[tokio::test]
-async fn snapping_takes_the_words_of_the_chain() {
+async fn a_step_that_nearly_matches_keeps_its_own_words() {
     let nearly = "12 * 8 = 96 rolls in one crate.\n\n3 * 96 = 288, so 3 crates hold 288 rolls!";
     let server =
         Server::start(|_| Reply::text("12 * 8 = 96 rolls in one crate.\n\n3 * 96 = 288, so 3 crates hold 288 rolls!"));
     let as_said = coarse(&server, &[]).await;
     assert_eq!(kept(&as_said), Some((nearly, [2, 4].as_slice())));
-    let snapped = coarse(&server, &[("snap", "true")]).await;
-    assert_eq!(kept(&snapped), Some((TWO, [2, 4].as_slice())));
-    let similarity = snapped.outcome.unwrap().similarity;
-    assert_eq!(similarity, as_said.outcome.unwrap().similarity);
+    let similarity = as_said.outcome.unwrap().similarity;
     assert!(similarity.iter().all(|similarity| (0.6..1.0).contains(similarity)), "{similarity:?}");
 }
 
