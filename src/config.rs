@@ -1,12 +1,14 @@
 //! Settings from a file, the environment and flags, in this order; the later wins, and SQL's SET comes last.
 
 use std::env::VarError;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use asap_pipelines::location::set_retry_timeout;
 use asap_udfs::Settings;
 use clap::Args;
 use datafusion::common::config::ExtensionOptions;
+use etcetera::BaseStrategy;
+use etcetera::base_strategy::Xdg;
 
 use crate::failure::Failure;
 use crate::output::error_line;
@@ -89,8 +91,7 @@ fn settings_file(args: &SettingArgs) -> Result<Option<PathBuf>, Failure> {
         }
         return Ok(Some(path.clone()));
     }
-    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".config"));
-    let shared = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home);
+    let shared = Xdg::new().ok().map(|user| user.config_dir());
     let candidates = [Some(PathBuf::from("asap.toml")), shared.map(|folder| folder.join("asap/config.toml"))];
     Ok(candidates.into_iter().flatten().find(|path| path.is_file()))
 }

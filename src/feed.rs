@@ -3,6 +3,7 @@
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
+use asap_lm::example::Long;
 use asap_lm::locate;
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::feed::{Counts, Deciding, Encoder, Fed, Feed, FeedConfig, Mark, Rows};
@@ -16,7 +17,6 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::StreamWriter;
 
 use crate::failure::Failure;
-use crate::long_rows::LongRows;
 use crate::output::{at_least_one, complain, count};
 use crate::progress::Opening;
 
@@ -47,9 +47,9 @@ pub struct FeedArgs {
     /// The most tokens of an example, at most the model's window
     #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one)]
     max_length: usize,
-    /// What becomes of longer ones
-    #[arg(long, value_enum, default_value_t = LongRows::Drop)]
-    long: LongRows,
+    /// Leave out longer examples, or cut them (a cut chain teaches a model not to end)
+    #[arg(long, value_name = "drop|cut", default_value = "drop")]
+    long: Long,
     /// Examples of a step
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     step: u32,
@@ -75,7 +75,7 @@ pub struct FeedArgs {
 /// # Errors
 /// If rows or model cannot be read, or if nobody reads what is written.
 pub async fn run(args: FeedArgs) -> Result<(), Failure> {
-    let encoder = Arc::new(Encoder::load(&locate(&args.model)?, args.max_length, args.long.into())?);
+    let encoder = Arc::new(Encoder::load(&locate(&args.model)?, args.max_length, args.long)?);
     let max_length = count(encoder.max_length as u64);
     let context = session(Settings::default(), &Llm::default())?;
     let config = FeedConfig {

@@ -19,7 +19,6 @@ pub mod feed;
 pub mod generate;
 pub mod inspect;
 pub mod lake;
-pub mod long_rows;
 pub mod model;
 pub mod output;
 pub mod progress;

@@ -65,7 +65,7 @@ pub struct SqlArgs {
     /// Say which columns are question, cot and answer, where that cannot be recognised; without an answer, cot is the
     /// whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…", requires = "from")]
-    columns: Option<String>,
+    columns: Option<ColumnMapping>,
     /// Run a command and exit; may be repeated, all in one session
     #[arg(short = 'c', long = "command", value_name = "SQL", allow_hyphen_values = true)]
     commands: Vec<String>,
@@ -96,10 +96,9 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let context = tables::with_tables(watch.over(asap_pipelines::session::session(settings, &llm)?))?;
     let mut corpus = None;
     if let Some(from) = &args.from {
-        let mapping = args.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?;
         let state = context.state();
         let opening = Opening::of(std::slice::from_ref(from), args.quiet);
-        let opened = unless_interrupted(async { Ok(Corpus::open(&state, from, mapping.as_ref()).await?) }).await?;
+        let opened = unless_interrupted(async { Ok(Corpus::open(&state, from, args.columns.as_ref()).await?) }).await?;
         drop(opening);
         if !args.quiet {
             opened.notes.iter().for_each(|note| complain(&format!("note: {note}")));

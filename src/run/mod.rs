@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::run::{
-    MaxRejects, Observer, OnChange, OnSchemaChange, Part, Request, Summary, estimate, run as run_pipeline,
+    MaxRejects, Observer, OnChange, OnSchemaChange, Originals, Part, Request, Summary, estimate, run as run_pipeline,
 };
 use asap_udfs::llm::Usage;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::builtin;
 use crate::config::{self, SettingArgs};
@@ -58,7 +58,7 @@ pub struct RunArgs {
     /// Say which columns are question, cot and answer, where that cannot be recognised; without an answer, cot is the
     /// whole generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…")]
-    columns: Option<String>,
+    columns: Option<ColumnMapping>,
     /// Make the output of at most so many input rows, those of earlier runs included
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
     limit: Option<usize>,
@@ -68,12 +68,13 @@ pub struct RunArgs {
     /// How long finished slices may wait to be committed
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     commit_every: Duration,
-    /// What becomes of a file that has changed, or was removed from its table, since its rows were read
-    #[arg(long, value_enum, default_value_t = Change::Fail)]
-    on_change: Change,
-    /// What becomes of a file with a column that the output does not have
-    #[arg(long, value_enum, default_value_t = SchemaChange::Add)]
-    on_schema_change: SchemaChange,
+    /// Choose what happens to a file that has changed, or was removed from its table, since its rows were read: the file
+    /// fails and its old rows stay; its new rows replace the old ones in one commit; or its old rows stay
+    #[arg(long, value_name = "fail|reprocess|ignore", default_value = "fail")]
+    on_change: OnChange,
+    /// Choose what happens to a file with a column that the output does not have: the output gets the column, or the file fails
+    #[arg(long, value_name = "add|fail", default_value = "add")]
+    on_schema_change: OnSchemaChange,
     /// Take all rows of the output back in one commit, and fill it anew with this pipeline; readers see it fill
     #[arg(long)]
     new_generation: bool,
@@ -86,10 +87,10 @@ pub struct RunArgs {
     retry_rejects: Option<String>,
     /// End the run when more rows are rejected: a number of rows, or a share such as 2%
     #[arg(long, value_name = "N|P%")]
-    max_rejects: Option<String>,
+    max_rejects: Option<MaxRejects>,
     /// Do only the slices of one of several parts, such as 3/8, so that eight processes fill one output
     #[arg(long, value_name = "K/N")]
-    part: Option<String>,
+    part: Option<Part>,
     /// How long the run may take to end when it is asked to (SIGTERM, Ctrl-C)
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = humantime::parse_duration)]
     grace: Duration,
@@ -100,7 +101,7 @@ pub struct RunArgs {
     /// Which of the input's columns the output holds beside the pipeline's own: needed (all but those from which
     /// question, chain and answer were read), all, none, or their names; rejects hold all
     #[arg(long, value_name = "needed|all|none|COLUMNS", default_value = "needed")]
-    originals: String,
+    originals: Originals,
     /// Bytes at which a shard is closed
     #[arg(long, value_name = "BYTES", default_value_t = asap_pipelines::run::shards::SHARD_BYTES)]
     target_shard_bytes: NonZeroU64,
@@ -121,26 +122,6 @@ pub struct RunArgs {
     settings: SettingArgs,
 }
 
-/// What becomes of a changed file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Change {
-    /// It fails, by name; its old rows stay
-    Fail,
-    /// Its old rows go when its new ones come, in one commit
-    Reprocess,
-    /// Its old rows stay
-    Ignore,
-}
-
-/// What becomes of a file with a new column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SchemaChange {
-    /// The output gets the column
-    Add,
-    /// It fails, by name
-    Fail,
-}
-
 impl RunArgs {
     fn request(self) -> Result<Request, Failure> {
         let settings = config::load(&self.settings)?;
@@ -149,30 +130,23 @@ impl RunArgs {
             name: self.pipeline,
             from: self.from,
             to: self.to.unwrap_or_default(),
-            columns: self.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?,
+            columns: self.columns,
             limit: self.limit.map(|limit| limit as u64),
             settings,
             slice_rows: self.slice_rows,
             commit_every: self.commit_every,
-            on_change: match self.on_change {
-                Change::Fail => OnChange::Fail,
-                Change::Reprocess => OnChange::Reprocess,
-                Change::Ignore => OnChange::Ignore,
-            },
-            on_schema_change: match self.on_schema_change {
-                SchemaChange::Add => OnSchemaChange::Add,
-                SchemaChange::Fail => OnSchemaChange::Fail,
-            },
+            on_change: self.on_change,
+            on_schema_change: self.on_schema_change,
             new_generation: self.new_generation,
             retry_rejects: self
                 .retry_rejects
                 .map(|statuses| statuses.split(',').filter(|status| !status.is_empty()).map(str::to_string).collect()),
-            max_rejects: self.max_rejects.as_deref().map(str::parse::<MaxRejects>).transpose()?,
-            part: self.part.as_deref().map(str::parse::<Part>).transpose()?,
+            max_rejects: self.max_rejects,
+            part: self.part,
             grace: self.grace,
             partition_by: self.partition_by,
             shard_bytes: self.target_shard_bytes,
-            originals: self.originals.parse()?,
+            originals: self.originals,
             says_finished: self.watch.is_none(),
         })
     }

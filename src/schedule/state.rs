@@ -6,6 +6,9 @@ use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use etcetera::BaseStrategy;
+use etcetera::base_strategy::Xdg;
+
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 
@@ -95,11 +98,10 @@ impl State {
 /// # Errors
 /// If the environment names neither.
 pub fn folder() -> Result<PathBuf, Failure> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let states = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-    let states = states.ok_or_else(|| {
-        Failure::Usage("there is no folder to remember in when jobs last ran: set XDG_STATE_HOME or HOME".to_string())
-    })?;
+    let states = Xdg::new()
+        .ok()
+        .and_then(|user| user.state_dir())
+        .ok_or_else(|| Failure::Usage("there is no folder to remember in when jobs last ran: set HOME".to_string()))?;
     Ok(states.join("asap/schedule"))
 }
 

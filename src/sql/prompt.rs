@@ -15,6 +15,8 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use datafusion_cli::command::{Command, OutputFormat};
 use datafusion_cli::helper::CliHelper;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
+use etcetera::BaseStrategy;
+use etcetera::base_strategy::Xdg;
 use futures::StreamExt;
 use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
@@ -312,9 +314,7 @@ struct History(Option<PathBuf>);
 
 impl History {
     fn open() -> Self {
-        let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-        let file = state.map(|state| state.join("asap/history"));
+        let file = Xdg::new().ok().and_then(|user| Some(user.state_dir()?.join("asap/history")));
         let folder = file.as_ref().and_then(|file| file.parent());
         match folder.map(std::fs::create_dir_all) {
             Some(Err(error)) => {

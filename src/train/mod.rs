@@ -20,16 +20,16 @@ mod training;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use asap_lm::example::Long;
 use asap_lm::train::Keep;
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::feed::{FeedConfig, Position};
 use asap_pipelines::location;
 use asap_pipelines::session::session;
 use asap_udfs::llm::Llm;
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::failure::Failure;
-use crate::long_rows::LongRows;
 use crate::output::{SummaryFormat, at_least_one, complain, print_as};
 use crate::signals::Stop;
 use base::Base;
@@ -72,9 +72,9 @@ pub struct TrainArgs {
     /// The most tokens of an example
     #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one)]
     max_length: usize,
-    /// What becomes of longer ones
-    #[arg(long, value_enum, default_value_t = LongRows::Drop)]
-    long: LongRows,
+    /// Leave out longer examples, or cut them (a cut chain teaches a model not to end)
+    #[arg(long, value_name = "drop|cut", default_value = "drop")]
+    long: Long,
     /// The highest learning rate
     #[arg(long, value_name = "RATE", default_value_t = 4e-5, value_parser = above_zero)]
     learning_rate: f64,
@@ -103,8 +103,8 @@ pub struct TrainArgs {
     #[arg(long, value_name = "TOKENS", default_value_t = 4096, value_parser = at_least_one)]
     pass_tokens: usize,
     /// What is kept of the way through the model; more is faster and gives the same weights [default: the most that fits]
-    #[arg(long, value_enum)]
-    keep: Option<Kept>,
+    #[arg(long, value_name = "inputs|attention|all")]
+    keep: Option<Keep>,
     /// Of the order of rows and a new model's first weights: the same seed gives the same model
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
@@ -126,27 +126,6 @@ pub struct TrainArgs {
     /// How the summary is printed
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
-}
-
-/// What `--keep` takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kept {
-    /// The inputs of layers
-    Inputs,
-    /// Also what attention read and gave
-    Attention,
-    /// All that the gradient needs
-    All,
-}
-
-impl From<Kept> for Keep {
-    fn from(kept: Kept) -> Self {
-        match kept {
-            Kept::Inputs => Self::Inputs,
-            Kept::Attention => Self::Attention,
-            Kept::All => Self::All,
-        }
-    }
 }
 
 fn above_zero(text: &str) -> Result<f64, String> {
@@ -179,7 +158,7 @@ impl TrainArgs {
             columns: self.columns.as_ref().map(|columns| format!("{columns:?}")),
             epochs: self.epochs,
             max_length: self.max_length.min(base.config.max_position_embeddings),
-            long: format!("{:?}", self.long).to_lowercase(),
+            long: self.long.to_string(),
             learning_rate: self.learning_rate,
             warmup: self.warmup,
             warmup_steps: self.warmup_steps,

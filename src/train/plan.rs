@@ -67,7 +67,7 @@ impl Plan {
                 "not enough memory: {} are needed with --keep {}, and {} are free; leave --keep out for the most that fits, or \
                  lower --max-length and --pass-tokens",
                 shown(state + pass),
-                name_of(kept),
+                kept,
                 shown(free)
             )));
         }
@@ -139,7 +139,7 @@ impl Plan {
                 self.parameters as f64 / 1e6,
                 shown(self.pass),
                 count(self.pass_tokens as u64),
-                name_of(self.keep)
+                self.keep
             ),
             format!(
                 "disk       {} for {} and one in the making, each {}",
@@ -213,15 +213,6 @@ impl Rates {
             Self::Planned(_) => None,
             Self::Followed { first, .. } => *first,
         }
-    }
-}
-
-/// What `--keep` calls it.
-pub fn name_of(keep: Keep) -> &'static str {
-    match keep {
-        Keep::Inputs => "inputs",
-        Keep::Attention => "attention",
-        Keep::All => "all",
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use asap_lm::LmError;
 use asap_lm::example::Example;
-use asap_lm::train::{AdamWConfig, Keep, Step, Trainer, TrainerConfig, measure, peak_flops};
+use asap_lm::train::{AdamWConfig, Step, Trainer, TrainerConfig, measure, peak_flops};
 use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Rows, Survey};
 use datafusion::prelude::SessionContext;
 
@@ -86,7 +86,7 @@ impl Training {
         checkpoint: Option<Manifest>,
         resume: Option<Position>,
     ) -> Result<Self, Failure> {
-        let encoder = Encoder::load(&base.folder, settings.max_length, args.long.into())?;
+        let encoder = Encoder::load(&base.folder, settings.max_length, args.long)?;
         let encoder = Arc::new(Encoder { held_out: settings.held_out, ..encoder });
         let config = args.feed(resume);
         let opening = Opening::of(std::slice::from_ref(&args.data), false);
@@ -97,7 +97,7 @@ impl Training {
             false => Some(rows.survey(&encoder).await?),
         };
         drop(opening);
-        let plan = Plan::new(&settings, &base.config, survey.as_ref(), args.keep.map(Keep::from))?;
+        let plan = Plan::new(&settings, &base.config, survey.as_ref(), args.keep)?;
         complain(&plan.table(&settings, survey.as_ref(), args));
         plan.check_disk(&out, args.checkpoints).await?;
         if survey.as_ref().is_some_and(|survey| survey.learned == 0) {

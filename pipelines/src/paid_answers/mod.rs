@@ -33,7 +33,6 @@ mod survey;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -42,6 +41,8 @@ use asap_udfs::llm::store::{AnswerStore, Claim, RequestKey, StoreError};
 use async_trait::async_trait;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_err};
+use etcetera::BaseStrategy;
+use etcetera::base_strategy::Xdg;
 use futures::{StreamExt, TryStreamExt};
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use url::Url;
@@ -253,11 +254,9 @@ pub fn shared(settings: &Settings) -> Result<Url> {
     if let Some(folder) = &settings.cache_dir {
         return location::parse(folder);
     }
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let caches = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache"))).ok_or_else(|| {
-        config_datafusion_err!("there is no folder for answers: set asap.cache.dir, XDG_CACHE_HOME or HOME")
-    })?;
-    location::parse(&caches.join("asap").to_string_lossy())
+    let user =
+        Xdg::new().map_err(|_| config_datafusion_err!("there is no folder for answers: set asap.cache.dir or HOME"))?;
+    location::parse(&user.cache_dir().join("asap").to_string_lossy())
 }
 
 /// The folder of answers that a location means: an output's own, or itself.

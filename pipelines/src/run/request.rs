@@ -104,6 +104,31 @@ pub enum OnSchemaChange {
     Fail,
 }
 
+impl FromStr for OnChange {
+    type Err = DataFusionError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "fail" => Ok(Self::Fail),
+            "reprocess" => Ok(Self::Reprocess),
+            "ignore" => Ok(Self::Ignore),
+            _ => config_err!("expected fail, reprocess or ignore"),
+        }
+    }
+}
+
+impl FromStr for OnSchemaChange {
+    type Err = DataFusionError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "add" => Ok(Self::Add),
+            "fail" => Ok(Self::Fail),
+            _ => config_err!("expected add or fail"),
+        }
+    }
+}
+
 /// Which original columns an output holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Originals {

@@ -1,7 +1,9 @@
 //! A row as the tokens that a model is trained on.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 use std::path::Path;
+use std::str::FromStr;
 
 use asap_kernels::tags;
 use serde_json::Value;
@@ -45,6 +47,27 @@ pub enum Long {
     Drop,
     /// It is cut, and left out if nothing to learn would be left.
     Cut,
+}
+
+impl FromStr for Long {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text {
+            "drop" => Ok(Self::Drop),
+            "cut" => Ok(Self::Cut),
+            _ => Err("expected drop or cut".to_string()),
+        }
+    }
+}
+
+impl Display for Long {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Drop => "drop",
+            Self::Cut => "cut",
+        })
+    }
 }
 
 /// A row as an example.

@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use etcetera::BaseStrategy;
+use etcetera::base_strategy::Xdg;
+
 use super::{LmError, Result};
 
 /// The name of the model that asap brings.
@@ -24,18 +27,10 @@ const SMALL_FILES: [(&str, &[u8]); 5] = [
 /// # Errors
 /// If nothing is there; it says what to do.
 pub fn locate(named: &str) -> Result<PathBuf> {
-    locate_with(named, set_variable)
-}
-
-fn set_variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
-}
-
-fn locate_with(named: &str, variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
-    if named == SMALL {
-        return small(&variable);
+    match named {
+        SMALL => small(&user_folders()?.cache_dir()),
+        _ => folder(named, hub, &format!("org/name in its cache, or '{SMALL}'")),
     }
-    locate_folder_with(named, &variable, &format!("org/name in its cache, or '{SMALL}'"))
 }
 
 /// The folder of a model that is not one of texts, such as an encoder: as [`locate`] finds it, but for `small`.
@@ -43,34 +38,29 @@ fn locate_with(named: &str, variable: impl Fn(&str) -> Option<OsString>) -> Resu
 /// # Errors
 /// If nothing is there; it says what to do.
 pub fn locate_folder(named: &str) -> Result<PathBuf> {
-    locate_folder_with(named, &set_variable, "or org/name in its cache")
+    folder(named, hub, "or org/name in its cache")
 }
 
-fn locate_folder_with(named: &str, variable: &impl Fn(&str) -> Option<OsString>, others: &str) -> Result<PathBuf> {
+fn folder(named: &str, hub: impl FnOnce() -> Option<PathBuf>, others: &str) -> Result<PathBuf> {
     let folder = PathBuf::from(named);
     if folder.exists() {
         return Ok(folder);
     }
-    match (repository(named), hub(variable)) {
-        (Some((repository, revision)), Some(hub)) => snapshot(&hub, repository, revision),
-        _ => Err(LmError::NoModel(format!(
+    match repository(named).and_then(|found| Some((found, hub()?))) {
+        Some(((repository, revision), hub)) => snapshot(&hub, repository, revision),
+        None => Err(LmError::NoModel(format!(
             "there is no folder {named}; a model is a folder in Hugging Face's layout, {others}"
         ))),
     }
 }
 
-/// Where programs keep what can be made again.
-fn caches(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
+fn user_folders() -> Result<Xdg> {
+    Xdg::new().map_err(|_| LmError::NoModel("there is no place for it: set XDG_CACHE_HOME and HOME".to_string()))
 }
 
 /// The folder of the small model, written where it is not whole: by several processes at once, too, for it gets its name when
 /// it is.
-fn small(variable: &impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
-    let Some(caches) = caches(variable) else {
-        return Err(LmError::NoModel("there is no place for it: set XDG_CACHE_HOME or HOME".to_string()));
-    };
+fn small(caches: &Path) -> Result<PathBuf> {
     let models = caches.join("asap/models");
     let folder = models.join(format!("{SMALL}-{SMALL_FINGERPRINT}"));
     if is_whole(&folder) {
@@ -121,12 +111,16 @@ fn repository(named: &str) -> Option<((&str, &str), &str)> {
 }
 
 /// The cache as the Hub's own client finds it.
-fn hub(variable: &impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+fn hub() -> Option<PathBuf> {
+    hub_of(|name| std::env::var_os(name).filter(|value| !value.is_empty()))
+}
+
+fn hub_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| variable(name).map(PathBuf::from);
     path("HF_HUB_CACHE")
         .or_else(|| path("HUGGINGFACE_HUB_CACHE"))
         .or_else(|| Some(path("HF_HOME")?.join("hub")))
-        .or_else(|| Some(caches(variable)?.join("huggingface/hub")))
+        .or_else(|| Some(user_folders().ok()?.cache_dir().join("huggingface/hub")))
 }
 
 /// The snapshot of a revision: the commit that a branch or a tag points to, or the commit itself.
@@ -149,33 +143,25 @@ fn snapshot(hub: &Path, (organisation, name): (&str, &str), revision: &str) -> R
 mod tests {
     use super::*;
 
-    fn within<'a>(home: &'a Path, others: &'a [(&str, PathBuf)]) -> impl Fn(&str) -> Option<OsString> + 'a {
-        move |name| {
-            let other = others.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-            other.or_else(|| (name == "HOME").then(|| home.into()))
-        }
-    }
-
     #[test]
     fn the_small_model_is_the_one_in_the_repository() {
         let home = tempfile::tempdir().unwrap();
-        let found = locate_with(SMALL, within(home.path(), &[])).unwrap();
-        assert!(found.starts_with(home.path().join(".cache/asap/models")), "{}", found.display());
+        let found = small(home.path()).unwrap();
+        assert!(found.starts_with(home.path().join("asap/models")), "{}", found.display());
         let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../data/model");
         let fingerprint = crate::fingerprint(&repository).unwrap();
         assert_eq!(crate::fingerprint(&found).unwrap(), fingerprint);
         assert!(fingerprint.starts_with(SMALL_FINGERPRINT), "{fingerprint}");
-        assert_eq!(locate_with(SMALL, within(home.path(), &[])).unwrap(), found);
-        assert!(locate_with(SMALL, |_| None).unwrap_err().to_string().contains("XDG_CACHE_HOME"));
+        assert_eq!(small(home.path()).unwrap(), found);
     }
 
     #[test]
     fn what_somebody_removed_is_written_again() {
         let home = tempfile::tempdir().unwrap();
-        let found = locate_with(SMALL, within(home.path(), &[])).unwrap();
+        let found = small(home.path()).unwrap();
         std::fs::remove_file(found.join("tokenizer.json")).unwrap();
         std::fs::write(found.join("model.safetensors"), "cut").unwrap();
-        assert_eq!(locate_with(SMALL, within(home.path(), &[])).unwrap(), found);
+        assert_eq!(small(home.path()).unwrap(), found);
         assert!(crate::fingerprint(&found).unwrap().starts_with(SMALL_FINGERPRINT));
         assert_eq!(found.parent().unwrap().read_dir().unwrap().count(), 1);
     }
@@ -184,7 +170,7 @@ mod tests {
     fn many_may_write_the_small_model_at_once() {
         let home = tempfile::tempdir().unwrap();
         let found: Vec<PathBuf> = std::thread::scope(|scope| {
-            let each = (0..8).map(|_| scope.spawn(|| locate_with(SMALL, within(home.path(), &[])).unwrap()));
+            let each = (0..8).map(|_| scope.spawn(|| small(home.path()).unwrap()));
             each.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(found.windows(2).all(|pair| pair[0] == pair[1]));
@@ -205,17 +191,18 @@ mod tests {
             [("HUGGINGFACE_HUB_CACHE", hub.clone())],
             [("HF_HOME", home.path().join("elsewhere"))],
         ] {
-            let variables = within(home.path(), &others);
+            let of = |name: &str| others.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+            let located = |named| folder(named, || hub_of(of), "");
             for named in ["Qwen/Qwen2.5-0.5B", "Qwen/Qwen2.5-0.5B@main", "Qwen/Qwen2.5-0.5B@abc"] {
-                assert_eq!(locate_with(named, &variables).unwrap(), repository.join("snapshots/abc"), "{named}");
+                assert_eq!(located(named).unwrap(), repository.join("snapshots/abc"), "{named}");
             }
-            let error = locate_with("Qwen/Qwen3-8B", &variables).unwrap_err().to_string();
+            let error = located("Qwen/Qwen3-8B").unwrap_err().to_string();
             assert!(error.contains("hf download Qwen/Qwen3-8B") && error.contains("elsewhere/hub"), "{error}");
-            let error = locate_with("Qwen/Qwen2.5-0.5B@v2", &variables).unwrap_err().to_string();
+            let error = located("Qwen/Qwen2.5-0.5B@v2").unwrap_err().to_string();
             assert!(error.contains("hf download Qwen/Qwen2.5-0.5B --revision v2"), "{error}");
         }
         for nothing in ["nothing", "./a/b", "a/b/c", "/a/b", "../a"] {
-            let error = locate_with(nothing, within(home.path(), &[])).unwrap_err().to_string();
+            let error = folder(nothing, || Some(hub.clone()), "").unwrap_err().to_string();
             assert!(error.contains(&format!("there is no folder {nothing}; a model is")), "{nothing}: {error}");
         }
     }

@@ -1,5 +1,8 @@
 //! What the forward pass keeps for the gradient, and the bytes that it takes.
 
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
+
 use candle_core::{DType, Device, Tensor};
 
 use super::loss::chunk_rows;
@@ -18,6 +21,25 @@ pub enum Keep {
     Attention,
     /// All that the gradient needs.
     All,
+}
+
+impl FromStr for Keep {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let named = Self::ALL.into_iter().find(|keep| keep.to_string() == text);
+        named.ok_or_else(|| "expected inputs, attention or all".to_string())
+    }
+}
+
+impl Display for Keep {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Inputs => "inputs",
+            Self::Attention => "attention",
+            Self::All => "all",
+        })
+    }
 }
 
 impl Keep {
