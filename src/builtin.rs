@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::typo;
+use asap_udfs::typo;
 
 /// Each pipeline's name and SQL.
 const PIPELINES: &[(&str, &str)] = &[

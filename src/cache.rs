@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, count, print_as};
+use crate::output::{SummaryFormat, count, print_as, table};
 
 const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 
@@ -103,30 +103,21 @@ fn list(segments: &[SegmentSummary]) -> String {
     let row = |segment: &SegmentSummary| {
         let state = match segment.state {
             State::Whole => "whole",
-            State::Torn => "torn",
-            State::Newer => "newer",
+            State::Damaged => "damaged",
         };
         let (answers, bytes) = (count(segment.answers), count(segment.bytes));
         [segment.segment.clone(), time(segment.written), answers, bytes, state.to_string()]
     };
-    let header = ["segment", "written (UTC)", "answers", "bytes", "state"].map(str::to_string);
-    let rows: Vec<_> = std::iter::once(header).chain(segments.iter().map(row)).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: [usize; 4] = std::array::from_fn(width);
-    let line = |[segment, written, answers, bytes, state]: &[String; 5]| {
-        let [w0, w1, w2, w3] = widths;
-        format!("{segment:w0$}  {written:w1$}  {answers:>w2$}  {bytes:>w3$}  {state}")
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    table(["segment", "written (UTC)", "answers", "bytes", "state"], segments.iter().map(row))
 }
 
 fn stats(url: &Url, totals: &Totals) -> String {
-    let torn = if totals.torn == 0 { String::new() } else { format!(", {} torn", count(totals.torn)) };
+    let damaged = if totals.damaged == 0 { String::new() } else { format!(", {} damaged", count(totals.damaged)) };
     let lines = [
         location::display(url),
         format!("answers   {}", count(totals.answers)),
         format!("bytes     {}", count(totals.bytes)),
-        format!("segments  {}{torn}", count(totals.segments)),
+        format!("segments  {}{damaged}", count(totals.segments)),
         format!("oldest    {}", time(totals.oldest)),
         format!("newest    {}", time(totals.newest)),
     ];
@@ -140,7 +131,7 @@ fn compacted(url: &Url, done: &Compacted) -> String {
         format!("bytes     {} -> {}", count(done.bytes_before), count(done.bytes_after)),
         format!("answers   {} kept", count(done.answers)),
         format!("removed   {} too old, {} repeated", count(done.answers_too_old), count(done.answers_repeated)),
-        format!("torn      {} segments, whose whole answers are kept", count(done.segments_torn)),
+        format!("damaged   {} segments, whose whole answers are kept", count(done.segments_damaged)),
         format!("killed    {} unfinished files of killed processes removed", count(done.unfinished_removed)),
     ];
     lines.join("\n")

@@ -6,6 +6,7 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use asap_udfs::typo;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
@@ -13,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 use crate::failure::Failure;
 use crate::output::{Log, complain, complain_as_json};
 use crate::signals::unless_interrupted;
-use crate::{cache, feed, generate, inspect, lake, model, run, sample, schedule, sql, train, typo};
+use crate::{cache, feed, generate, inspect, lake, model, run, sample, schedule, sql, train};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
 #[derive(Debug, Parser)]

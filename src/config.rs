@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use asap_pipelines::location::set_retry_timeout;
 use asap_udfs::Settings;
+use asap_udfs::typo;
 use clap::Args;
 use datafusion::common::config::ExtensionOptions;
 use etcetera::BaseStrategy;
@@ -13,8 +14,8 @@ use etcetera::base_strategy::Xdg;
 use crate::failure::Failure;
 use crate::output::error_line;
 
-/// How like a setting's variable another must be to be taken for it, from 0 to 1.
-const NEARLY: f64 = 0.92;
+/// How the environment variable of a setting begins.
+const PREFIX: &str = "ASAP_";
 
 /// Where settings come from beside SQL: a file, the environment, flags.
 #[derive(Debug, Clone, Default, Args)]
@@ -66,14 +67,15 @@ pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
 
 /// Refuses a variable that is nearly one of a setting.
 fn refuse_typos(settings: &Settings) -> Result<(), Failure> {
-    let variables: Vec<String> = Settings::KEYS.iter().map(|key| variable_name(key)).collect();
+    let known: Vec<String> = Settings::KEYS.iter().map(|key| variable_name(key)).collect();
     let given = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for name in given.filter(|name| name.starts_with("ASAP_") && !variables.contains(name)) {
-        let like = |variable: &&String| strsim::jaro(&name, variable);
-        let nearest = variables.iter().max_by(|a, b| like(a).total_cmp(&like(b)));
+    for name in given.filter(|name| name.starts_with(PREFIX) && !known.contains(name)) {
+        let nearest = typo::nearest(&name[PREFIX.len()..], known.iter().map(|name| &name[PREFIX.len()..]));
         let is_key = settings.anchor_api_key_env.as_ref() == Some(&name);
-        if let Some(nearest) = nearest.filter(|nearest| like(nearest) > NEARLY && !is_key) {
-            return Err(Failure::Usage(format!("the variable {name} is no setting; did you mean {nearest}?")));
+        if let Some(nearest) = nearest.filter(|_| !is_key) {
+            return Err(Failure::Usage(format!(
+                "the variable {name} is not a setting; did you mean {PREFIX}{nearest}?"
+            )));
         }
     }
     Ok(())
@@ -81,7 +83,7 @@ fn refuse_typos(settings: &Settings) -> Result<(), Failure> {
 
 /// The environment variable of a setting: `scorer.model` is `ASAP_SCORER_MODEL`.
 fn variable_name(key: &str) -> String {
-    format!("ASAP_{}", key.replace('.', "_").to_uppercase())
+    format!("{PREFIX}{}", key.replace('.', "_").to_uppercase())
 }
 
 fn settings_file(args: &SettingArgs) -> Result<Option<PathBuf>, Failure> {

@@ -28,4 +28,3 @@ pub mod schedule;
 pub mod signals;
 pub mod sql;
 pub mod train;
-pub mod typo;

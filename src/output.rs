@@ -9,14 +9,13 @@ use asap_pipelines::corpus::FileFailure;
 use asap_pipelines::location::redact;
 use asap_pipelines::run::plan::CORPUS;
 use asap_udfs::llm::Usage;
+use asap_udfs::typo;
 use clap::ValueEnum;
 use datafusion::arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
 use indicatif::ProgressBar;
 use serde::Serialize;
-
-use crate::typo;
 
 /// Writes lines to standard output.
 ///
@@ -102,6 +101,22 @@ impl Write for Log {
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
     }
+}
+
+/// Rows under a header as aligned text, two spaces apart; numbers stand to the right. A cell of digits and separators is a number.
+pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_preset(comfy_table::presets::NOTHING).set_header(header);
+    let rows: Vec<[String; N]> = rows.into_iter().collect();
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 2));
+        let is_number = |cell: &str| cell.chars().all(|each| each.is_ascii_digit() || "+- ,.%".contains(each));
+        if !rows.is_empty() && rows.iter().all(|row| is_number(&row[index])) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+    table.add_rows(rows);
+    table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")
 }
 
 /// What clap reads as a whole number above 0.

@@ -44,7 +44,7 @@ use crate::failure::Failure;
 use crate::output::{calls, complain, missing_table, no_table};
 use crate::progress::Opening;
 use crate::signals::{Stop, unless_interrupted};
-use crate::typo;
+use asap_udfs::typo;
 use prompt::Prompt;
 use tables::is_remote;
 use watch::Watch;

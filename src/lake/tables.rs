@@ -8,7 +8,7 @@ use asap_pipelines::lake::vacuum::Vacuumed;
 use asap_pipelines::lake::verify::Verified;
 use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
 
-use crate::output::{count, several};
+use crate::output::{count, several, table};
 
 /// What an output holds.
 pub fn status(found: &Status) -> String {
@@ -55,8 +55,6 @@ pub fn status(found: &Status) -> String {
 
 /// The commits of an output.
 pub fn history(commits: &[Commit]) -> String {
-    let header =
-        ["version", "time (UTC)", "operation", "run", "slices", "rows in", "rejected", "rows", "shards", "bytes"];
     let row = |commit: &Commit| {
         let time = commit.time.and_then(timestamp_ms_to_datetime);
         [
@@ -72,17 +70,9 @@ pub fn history(commits: &[Commit]) -> String {
             count(commit.bytes_added),
         ]
     };
-    let rows: Vec<[String; 10]> = std::iter::once(header.map(str::to_string)).chain(commits.iter().map(row)).collect();
-    let widths: [usize; 10] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or_default());
-    let line = |row: &[String; 10]| {
-        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
-            1..=3 => format!("{cell:width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        cells.collect::<Vec<_>>().join("  ")
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    let header =
+        ["version", "time (UTC)", "operation", "run", "slices", "rows in", "rejected", "rows", "shards", "bytes"];
+    table(header, commits.iter().map(row))
 }
 
 /// Whether an output is sound.

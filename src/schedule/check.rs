@@ -4,8 +4,9 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
 use super::jobs::Job;
+use crate::output;
 
-/// So many next times of each job are told.
+/// How many upcoming run times to show per job.
 const NEXT: usize = 3;
 
 /// When a job runs next.
@@ -39,19 +40,11 @@ pub fn outlook(jobs: &[Job], now: DateTime<Utc>) -> Vec<Outlook> {
 
 /// The outlook as a person reads it: a line for each time.
 pub fn table(outlook: &[Outlook]) -> String {
-    let mut rows = vec![["job", "timezone", "next", "in UTC"]];
-    for Outlook { job, timezone, next, next_utc } in outlook {
-        let times = next.iter().zip(next_utc).enumerate();
-        rows.extend(times.map(|(index, (local, utc))| match index {
-            0 => [job.as_str(), timezone, local, utc],
-            _ => ["", "", local, utc],
-        }));
-    }
-    let widths: [usize; 4] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0));
-    let line = |[job, timezone, local, utc]: &[&str; 4]| {
-        let [w0, w1, w2, _] = widths;
-        format!("{job:w0$}  {timezone:w1$}  {local:w2$}  {utc}")
-    };
-    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+    let rows = outlook.iter().flat_map(|Outlook { job, timezone, next, next_utc }| {
+        next.iter().zip(next_utc).enumerate().map(move |(index, (local, utc))| {
+            let first = |text: &str| if index == 0 { text.to_string() } else { String::new() };
+            [first(job), first(timezone), local.clone(), utc.clone()]
+        })
+    });
+    output::table(["job", "timezone", "next", "in UTC"], rows)
 }

@@ -4,10 +4,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use toml::{Table, Value};
 
-use super::nearest;
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
 use crate::run::RunArgs;
+use asap_udfs::typo;
 
 /// Set for every job: the scheduler reads summaries as JSON.
 const FORMAT: &str = "format";
@@ -56,7 +56,7 @@ impl Flags {
         let fault = |found: &String| match found.as_str() {
             FORMAT => Some("json for every job; leave it out".to_string()),
             found if known.contains(&found) => None,
-            found => Some(format!("asap run has no such flag{}", nearest(found, known.iter().copied()))),
+            found => Some(format!("asap run has no such flag{}", typo::hint(found, known.iter().copied()))),
         };
         job.keys().filter_map(|key| Some((key.clone(), fault(key)?))).collect()
     }

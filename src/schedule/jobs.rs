@@ -6,10 +6,10 @@ use chrono_tz::{TZ_VARIANTS, Tz};
 use toml::{Table, Value};
 
 use super::flags::Flags;
-use super::nearest;
 use super::times::Times;
 use crate::builtin;
 use crate::failure::Failure;
+use asap_udfs::typo;
 
 /// The keys of a job that are no flags of `asap run`.
 const CRON: &str = "cron";
@@ -96,8 +96,7 @@ fn zone(value: Option<&Value>) -> Result<Tz, String> {
     match value {
         None => Ok(Tz::UTC),
         Some(Value::String(name)) => name.parse().map_err(|_| {
-            let near = nearest(name, TZ_VARIANTS.iter().map(|zone| zone.name()));
-            format!("there is no time zone {name}{near}")
+            format!("there is no time zone {name}{}", typo::hint(name, TZ_VARIANTS.iter().map(|zone| zone.name())))
         }),
         Some(other) => Err(format!("expected a text such as \"Europe/Berlin\", found {other}")),
     }

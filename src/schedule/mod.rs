@@ -66,12 +66,3 @@ pub async fn run(args: ScheduleArgs) -> Result<(), Failure> {
     let state = State::open(&state::folder()?, &args.jobs)?;
     Service::new(std::env::current_exe()?, jobs, state)?.run().await
 }
-
-/// What was probably meant by a word that is none of these.
-fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let likeness = |known: &str| strsim::jaro(&word.to_lowercase(), &known.to_lowercase());
-    match known.max_by(|a, b| likeness(a).total_cmp(&likeness(b))) {
-        Some(nearest) if likeness(nearest) > 0.7 => format!("; did you mean {nearest}?"),
-        _ => String::new(),
-    }
-}

@@ -120,7 +120,7 @@ fn variables_that_are_nearly_settings() {
     let typo = given("ASAP_REFINE_MAX_TOKEN", "5", &[]);
     assert_eq!(typo.code, 2);
     assert!(
-        typo.stderr.contains("ASAP_REFINE_MAX_TOKEN is no setting; did you mean ASAP_REFINE_MAX_TOKENS?"),
+        typo.stderr.contains("ASAP_REFINE_MAX_TOKEN is not a setting; did you mean ASAP_REFINE_MAX_TOKENS?"),
         "{typo:?}"
     );
     let secret = given("ASAP_ANCHOR_API_KEY", "hunter2", &[]);

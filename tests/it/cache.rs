@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::common::Workplace;
 use asap_pipelines::paid_answers::AnswerFolder;
+use asap_udfs::llm::chat::Answer;
 use asap_udfs::llm::store::AnswerStore;
 use url::Url;
 
@@ -13,7 +14,10 @@ fn fill(folder: &Path, answers: u8) {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let store = AnswerFolder::open(&url).await.unwrap();
         for number in 0..answers {
-            store.keep([number; 32], vec![number; 1000], false).await.unwrap();
+            store
+                .keep([number; 32], Ok(Answer { text: "yes".repeat(300), tokens_in: 9, tokens_out: 300 }), false)
+                .await
+                .unwrap();
         }
     });
 }
@@ -40,13 +44,13 @@ fn an_output_is_listed_summed_and_compacted() {
     let header: Vec<_> = lines[0].split_whitespace().collect();
     assert_eq!(header, ["segment", "written", "(UTC)", "answers", "bytes", "state"]);
     let states: Vec<_> = lines[1..].iter().map(|line| line.split_whitespace().last().unwrap()).collect();
-    assert_eq!(states, ["whole", "torn", "whole"]);
-    let ends = |line: &&str| line.find(" whole").or_else(|| line.find(" torn"));
+    assert_eq!(states, ["whole", "damaged", "whole"]);
+    let ends = |line: &&str| line.find(" whole").or_else(|| line.find(" damaged"));
     assert!(lines[1..].iter().all(|line| ends(line) == ends(&lines[1])), "{lines:?}");
 
     let stats = workplace.run(&["cache", "stats", "out", "--format", "json"]).json();
     assert_eq!(
-        (stats["segments"].as_u64(), stats["answers"].as_u64(), stats["torn"].as_u64()),
+        (stats["segments"].as_u64(), stats["answers"].as_u64(), stats["damaged"].as_u64()),
         (Some(3), Some(2), Some(1))
     );
     assert!(stats["oldest"].as_i64() <= stats["newest"].as_i64());

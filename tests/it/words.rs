@@ -7,10 +7,10 @@ use asap::failure::Failure;
 use asap::output::{count, error_line, rough};
 use asap::progress::Bar;
 use asap::sample::labelled::stated;
-use asap::typo;
 use asap_pipelines::run::Observer;
 use asap_udfs::llm::Usage;
 use asap_udfs::settings::OnError;
+use asap_udfs::typo;
 use datafusion::error::DataFusionError;
 
 #[test]

@@ -13,7 +13,7 @@
 //! | `cache_reservation` | what is remembered, counted in the engine's memory |
 //! | [`messages`] | conversations as trainers take them |
 //! | [`plan`] | what happens to a query plan before and while it runs |
-//! | [`settings`] | `SET asap.…` |
+//! | [`settings`], [`typo`] | `SET asap.…`, suggestions for misspelled names |
 //!
 //! What the functions compute is plain Rust, in the crate `asap-kernels`. Nothing here knows of object stores, tables or a
 //! command line.
@@ -33,6 +33,7 @@ pub mod models;
 pub mod output;
 pub mod plan;
 pub mod settings;
+pub mod typo;
 
 // In the crate's one test binary, under the name that its users know.
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::fmt;
 
+use crate::typo;
 use asap_lm::Dtype;
 use asap_lm::compressor::Options;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
@@ -224,13 +225,8 @@ impl Settings {
     }
 }
 
-/// The similarity from which on a name is taken for a slip of another one.
-const ALIKE: f64 = 0.7;
-
 fn unknown_setting(key: &str) -> Result<()> {
-    let nearness = |known: &&&str| strsim::jaro(key, known);
-    let nearest = Settings::KEYS.iter().max_by(|a, b| nearness(a).total_cmp(&nearness(b)));
-    match nearest.filter(|known| nearness(known) >= ALIKE) {
+    match typo::nearest(key, Settings::KEYS.iter().copied()) {
         Some(nearest) => config_err!("there is no setting asap.{key}; did you mean asap.{nearest}?"),
         None => {
             config_err!("there is no setting asap.{key}; information_schema.df_settings lists those that there are")

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_err};
 use futures::StreamExt;
 
 thread_local! {
@@ -31,7 +31,21 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, Str
     })
 }
 
-/// What comes next of a stream.
+/// The output of a future.
+///
+/// # Errors
+/// If polling it panics, with what it says, in words.
+pub(crate) async fn guarded_future<T>(future: impl Future<Output = T>) -> std::result::Result<T, String> {
+    let mut future = std::pin::pin!(future);
+    let poll = move |context: &mut Context<'_>| match guarded(|| future.as_mut().poll(context)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+        Err(panicked) => Poll::Ready(Err(panicked)),
+    };
+    std::future::poll_fn(poll).await
+}
+
+/// The next item of a stream.
 ///
 /// # Errors
 /// If polling it panics.
@@ -40,10 +54,8 @@ where
     S: futures::Stream<Item = Result<T, E>> + Unpin,
     DataFusionError: From<E>,
 {
-    let poll = move |context: &mut Context<'_>| match guarded(|| stream.poll_next_unpin(context)) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(next)) => Poll::Ready(next.transpose().map_err(DataFusionError::from)),
-        Err(panicked) => Poll::Ready(Err(exec_datafusion_err!("{panicked}"))),
-    };
-    std::future::poll_fn(poll).await
+    match guarded_future(stream.next()).await {
+        Ok(next) => Ok(next.transpose()?),
+        Err(panicked) => exec_err!("{panicked}"),
+    }
 }

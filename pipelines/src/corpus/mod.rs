@@ -95,7 +95,7 @@ pub use failure::FileFailure;
 pub use file::{CorpusFile, InTable, Temporary};
 pub use function::CorpusFunction;
 pub use guard::is_guarded;
-pub(crate) use guard::{guarded, guarded_next};
+pub(crate) use guard::{guarded, guarded_future, guarded_next};
 pub use mapping::ColumnMapping;
 pub use originals::Fit;
 pub use read_slices::ReadSlices;

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use asap_udfs::typo;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use datafusion::common::{DataFusionError, Result, exec_err};
 
@@ -69,7 +70,7 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
     let published = |name: &String| {
         Path::resolve(schema, name).ok_or_else(|| {
             let columns = names(schema);
-            let hint = nearest(schema, name);
+            let hint = typo::hint(name, schema.fields().iter().map(|field| field.name().as_str()));
             DataFusionError::Configuration(format!("{file} has no column {name}{hint}; its columns are {columns}"))
         })
     };
@@ -323,15 +324,6 @@ pub(super) fn kind(found: &DataType) -> String {
             Some(item) => format!("list of {}", kind(item)),
             None => found.to_string(),
         },
-    }
-}
-
-fn nearest(schema: &Schema, name: &str) -> String {
-    let likeness = |held: &FieldRef| strsim::jaro(&held.name().to_lowercase(), &name.to_lowercase());
-    let best = schema.fields().iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    match best {
-        Some(field) if likeness(field) > 0.7 => format!(" (did you mean {}?)", field.name()),
-        _ => String::new(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Few large segments in the place of many small ones, without what is torn, asked twice or too old.
+//! Few large segments instead of many small ones, without what is damaged, asked twice or too old.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use serde::Serialize;
 use url::Url;
 
 use super::external;
-use super::folder::{Folder, Segment};
-use super::segment::{self, Record, Table};
+use super::folder::{Folder, Found, Segment};
+use super::segment::Record;
 
 /// A segment of so many bytes is left as it is, unless something in it goes.
 const LARGE_BYTES: u64 = 16 << 20;
@@ -33,8 +33,8 @@ pub struct Compacted {
     pub answers_too_old: u64,
     /// Answers that are gone because an earlier one answers the same request.
     pub answers_repeated: u64,
-    /// Segments that were torn; their whole answers are kept.
-    pub segments_torn: u64,
+    /// Segments that were damaged; the answers in them that are whole are kept.
+    pub segments_damaged: u64,
     /// Files that killed processes left of segments that they were writing.
     pub unfinished_removed: u64,
 }
@@ -88,36 +88,37 @@ impl Compaction {
 
     /// Adds a segment to the open batch, unless it is to stay.
     async fn take(&mut self, segment: Segment) -> std::result::Result<(), StoreError> {
-        // One that is gone was compacted by another process.
-        let Some(bytes) = self.folder.read(&segment.name, 0..segment.size).await? else { return Ok(()) };
-        let Table::Read { entries, mut torn } = segment::table(&bytes, bytes.len() as u64) else {
-            self.stay(&segment);
-            return Ok(());
+        let read = match self.folder.entries(&segment).await? {
+            Found::Whole((metadata, entries)) => self.folder.records(&segment, metadata, 0..entries.len()).await?,
+            Found::Damaged(why) => Found::Damaged(why),
+            Found::Gone => Found::Gone,
         };
-        let all = entries.len();
+        let (read, mut is_damaged) = match read {
+            Found::Whole(records) => (records, false),
+            Found::Damaged(_) => (vec![], true),
+            // Another process compacted it.
+            Found::Gone => return Ok(()),
+        };
+        let all = read.len();
         let mut records = Vec::with_capacity(all);
-        for entry in entries {
-            let body = bytes.get(entry.body().start as usize..entry.body().end as usize).unwrap_or_default();
-            let Some(answer) = segment::answer(&entry.key, body) else {
-                torn = true;
-                continue;
-            };
-            if self.oldest.is_some_and(|oldest| entry.time < oldest) {
-                self.done.answers_too_old += 1;
-            } else if !self.seen.insert(entry.key) {
-                self.done.answers_repeated += 1;
-            } else {
-                records.push(Record { key: entry.key, time: entry.time, answer: answer.to_vec() });
+        for record in read {
+            match record {
+                None => is_damaged = true,
+                Some(record) if self.oldest.is_some_and(|oldest| record.time < oldest) => {
+                    self.done.answers_too_old += 1;
+                }
+                Some(record) if !self.seen.insert(record.key) => self.done.answers_repeated += 1,
+                Some(record) => records.push(record),
             }
         }
-        self.done.segments_torn += u64::from(torn);
+        self.done.segments_damaged += u64::from(is_damaged);
         self.done.answers += records.len() as u64;
-        let shrinks = torn || records.len() < all;
+        let shrinks = is_damaged || records.len() < all;
         if segment.size >= LARGE_BYTES && !shrinks {
             self.stay(&segment);
             return Ok(());
         }
-        self.open.bytes += records.iter().map(|record| record.answer.len()).sum::<usize>();
+        self.open.bytes += records.iter().map(Record::bytes).sum::<usize>();
         self.open.records.append(&mut records);
         self.open.segments.push(segment);
         self.open.shrinks |= shrinks;

@@ -1,27 +1,33 @@
 //! A folder of segments on an object store.
 
+use std::fmt::Display;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use asap_udfs::llm::store::StoreError;
-use datafusion::common::Result;
+use bytes::Bytes;
+use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use datafusion::parquet::arrow::async_reader::AsyncFileReader;
+use datafusion::parquet::errors::ParquetError;
+use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use futures::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use url::Url;
 use uuid::Uuid;
 
 use super::claims::Claims;
-use super::segment::{self, GROUP_ANSWERS, Record, Table};
+use super::segment::{self, Entry, Record};
+use crate::corpus::guarded_future;
 use crate::location;
 use crate::log::PROBE;
 
 /// What the name of a segment ends in.
-const ENDING: &str = ".answers";
-/// Bytes of a segment that are read first: header and table of one full group.
-const HEAD_BYTES: u64 = segment::table_bytes(GROUP_ANSWERS) as u64;
-
+pub const ENDING: &str = ".answers.parquet";
+/// Bytes that are read with a footer, so that most segments are read at once.
+const FOOTER_BYTES: usize = 64 << 10;
 /// The clock of file systems is finer than this.
 const CLOCK: Duration = Duration::from_millis(50);
 /// After so long nobody is still writing a segment.
@@ -57,12 +63,53 @@ impl Segment {
     }
 }
 
+/// What reading a segment gives.
+#[derive(Debug)]
+pub enum Found<T> {
+    /// What was asked for.
+    Whole(T),
+    /// The segment is not what was written; why.
+    Damaged(String),
+    /// The segment is no longer there.
+    Gone,
+}
+
+/// A segment that was read, unless its store failed.
+pub type Read<T> = Result<Found<T>, StoreError>;
+
+/// A segment as Parquet reads it. What a damaged footer claims to lie beyond the end is not asked of the store.
+struct Object {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    size: u64,
+}
+
+impl AsyncFileReader for Object {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, ParquetError>> {
+        Box::pin(async move {
+            if range.start >= range.end || range.end > self.size {
+                return Err(ParquetError::EOF(format!("expected bytes {range:?}, found {}", self.size)));
+            }
+            self.store.get_range(&self.path, range).await.map_err(ParquetError::from)
+        })
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>, ParquetError>> {
+        let size = self.size;
+        let reader = ParquetMetaDataReader::new().with_prefetch_hint(Some(FOOTER_BYTES));
+        Box::pin(async move { Ok(Arc::new(reader.load_and_finish(self, size).await?)) })
+    }
+}
+
 impl Folder {
     /// The folder at a URL; it need not exist.
     ///
     /// # Errors
     /// If no store knows the URL.
-    pub fn new(url: &Url) -> Result<Self> {
+    pub fn new(url: &Url) -> datafusion::common::Result<Self> {
         let prefix = Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
         let (local, shown) = (location::local_path(url), location::display(url));
         Ok(Self { store: location::store(url)?, prefix, local, modified: Arc::default(), shown })
@@ -78,7 +125,7 @@ impl Folder {
     ///
     /// # Errors
     /// If the folder cannot be listed.
-    pub async fn list(&self) -> std::result::Result<Vec<Segment>, StoreError> {
+    pub async fn list(&self) -> Result<Vec<Segment>, StoreError> {
         let found =
             self.store.list_with_delimiter(Some(&self.prefix)).await.map_err(|error| self.failed("list", error))?;
         let segment = |object: object_store::ObjectMeta| {
@@ -111,57 +158,68 @@ impl Folder {
     ///
     /// # Errors
     /// If the folder cannot be listed.
-    pub async fn holds_folder(&self, name: &str) -> std::result::Result<bool, StoreError> {
+    pub async fn holds_folder(&self, name: &str) -> Result<bool, StoreError> {
         let found =
             self.store.list_with_delimiter(Some(&self.prefix)).await.map_err(|error| self.failed("list", error))?;
         Ok(found.common_prefixes.iter().any(|folder| folder.filename() == Some(name)))
     }
 
-    /// Bytes of a segment; None if it is no longer there.
+    /// What a segment holds, without its texts.
     ///
     /// # Errors
-    /// If it cannot be read.
-    pub async fn read(&self, name: &str, range: Range<u64>) -> std::result::Result<Option<Vec<u8>>, StoreError> {
-        if range.is_empty() {
-            return Ok(Some(vec![]));
-        }
-        match self.store.get_range(&self.path(name), range).await {
-            Ok(bytes) => Ok(Some(bytes.into())),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(error) => Err(self.failed(&format!("read {name} in"), error)),
+    /// If the store cannot be read.
+    pub async fn entries(&self, segment: &Segment) -> Read<(ArrowReaderMetadata, Vec<Entry>)> {
+        self.read(segment, segment::entries(self.object(segment))).await
+    }
+
+    /// The answers in `rows` of a segment; `None` in the place of one that is not what was stored.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn records(
+        &self,
+        segment: &Segment,
+        metadata: ArrowReaderMetadata,
+        rows: Range<usize>,
+    ) -> Read<Vec<Option<Record>>> {
+        self.read(segment, segment::records(self.object(segment), metadata, rows)).await
+    }
+
+    async fn read<T>(&self, segment: &Segment, read: impl Future<Output = Result<T, ParquetError>>) -> Read<T> {
+        let error = match guarded_future(read).await {
+            Ok(Ok(found)) => return Ok(Found::Whole(found)),
+            Ok(Err(error)) => error,
+            Err(panicked) => ParquetError::General(panicked),
+        };
+        match error {
+            ParquetError::External(external) => match external.downcast::<object_store::Error>() {
+                Ok(error) if matches!(*error, object_store::Error::NotFound { .. }) => Ok(Found::Gone),
+                Ok(error) => Err(self.failed(&format!("read {} in", segment.name), *error)),
+                Err(other) => Ok(Found::Damaged(other.to_string())),
+            },
+            damage => Ok(Found::Damaged(damage.to_string())),
         }
     }
 
-    /// The table of a segment; None if the segment is no longer there.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub async fn table(&self, segment: &Segment) -> std::result::Result<Option<Table>, StoreError> {
-        let Some(mut head) = self.read(&segment.name, 0..segment.size.min(HEAD_BYTES)).await? else { return Ok(None) };
-        let end = segment::table_end(&head).min(segment.size);
-        if end > head.len() as u64 {
-            let Some(longer) = self.read(&segment.name, 0..end).await? else { return Ok(None) };
-            head = longer;
-        }
-        Ok(Some(segment::table(&head, segment.size)))
+    fn object(&self, segment: &Segment) -> Object {
+        Object { store: Arc::clone(&self.store), path: self.path(&segment.name), size: segment.size }
     }
 
-    /// Writes records as a new segment that sorts as of `time` (milliseconds since 1970), and returns its name and bytes
-    /// when it is durable.
+    /// Writes records as a new segment that sorts as of `time` (milliseconds since 1970), and returns it when it is durable.
     ///
     /// # Errors
     /// If it is not durable; the message names the folder.
-    pub async fn write(&self, time: i64, records: &[Record]) -> std::result::Result<Segment, StoreError> {
+    pub async fn write(&self, time: i64, records: &[Record]) -> Result<Segment, StoreError> {
         let name = format!("{time:013}-{}{ENDING}", Uuid::new_v4().simple());
-        let bytes = segment::encode(records);
+        let failed = |error: &dyn Display| StoreError(format!("cannot write answers to {}: {error}", self.shown));
+        let bytes = segment::encode(records).map_err(|error| failed(&error))?;
         let size = bytes.len() as u64;
-        let failed = |error| self.failed("write answers to", error);
-        self.store.put(&self.path(&name), bytes.into()).await.map_err(failed)?;
+        self.store.put(&self.path(&name), bytes.into()).await.map_err(|error| failed(&error))?;
         if let Some(folder) = &self.local {
             // A local store returns when the system has the bytes; a power cut would still lose them.
             for path in [folder.join(&name), folder.clone()] {
                 let synced = async { tokio::fs::File::open(path).await?.sync_all().await };
-                synced.await.map_err(|error| StoreError(format!("cannot write answers to {}: {error}", self.shown)))?;
+                synced.await.map_err(|error| failed(&error))?;
             }
         }
         Ok(Segment { name, size })
@@ -171,7 +229,7 @@ impl Folder {
     ///
     /// # Errors
     /// If one of the two fails; the message names the folder.
-    pub async fn check_writable(&self) -> std::result::Result<(), StoreError> {
+    pub async fn check_writable(&self) -> Result<(), StoreError> {
         let probe = self.path(&format!("{PROBE}{}", Uuid::new_v4().simple()));
         let failed = |error| self.failed("write answers to", error);
         self.store.put(&probe, PutPayload::new()).await.map_err(failed)?;
@@ -183,7 +241,7 @@ impl Folder {
     ///
     /// # Errors
     /// If the folder cannot be read or a file cannot be removed.
-    pub async fn remove_unfinished(&self) -> std::result::Result<u64, StoreError> {
+    pub async fn remove_unfinished(&self) -> Result<u64, StoreError> {
         let Some(folder) = &self.local else { return Ok(0) };
         let failed = |error: std::io::Error| StoreError(format!("cannot remove from {}: {error}", self.shown));
         let mut files = match tokio::fs::read_dir(folder).await {
@@ -208,7 +266,7 @@ impl Folder {
     ///
     /// # Errors
     /// If it is still there.
-    pub async fn remove(&self, name: &str) -> std::result::Result<(), StoreError> {
+    pub async fn remove(&self, name: &str) -> Result<(), StoreError> {
         match self.store.delete(&self.path(name)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(self.failed(&format!("remove {name} from"), error)),

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::folder::{Folder, now};
 use super::index::Index;
-use super::segment::{self, GROUP_ANSWERS, Record};
+use super::segment::{GROUP_ANSWERS, Record};
 
 /// How long a group waits for more answers after its first.
 pub const GROUP_TIME: Duration = Duration::from_millis(250);
@@ -49,7 +49,8 @@ async fn store(group: Vec<Waiting>, folder: Folder, index: Arc<Mutex<Index>>) {
     let written = folder.write(now(), &records).await;
     let result = written.map(|segment| {
         let mut index = index.lock().unwrap_or_else(PoisonError::into_inner);
-        index.add(&segment.name, &segment::entries(&records));
+        let entries: Vec<_> = records.iter().map(Record::entry).collect();
+        index.add(segment, None, &entries);
     });
     for stored in waiting {
         // Whoever gave up waiting needs no word.

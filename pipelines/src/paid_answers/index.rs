@@ -2,34 +2,39 @@
 
 use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeSet, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 
 use asap_udfs::llm::store::RequestKey;
+use datafusion::parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use tokio::sync::OnceCell;
 
-use super::segment::{self, Entry};
+use super::folder::Segment;
+use super::segment::Entry;
 
 /// Where an answer lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    segment: u32,
-    length: u32,
-    offset: u64,
+    /// The number of its segment.
+    pub segment: u32,
+    /// Its row in the segment.
+    pub row: u32,
 }
 
-impl Place {
-    /// The bytes of its body in its segment.
-    pub fn body(&self) -> Range<u64> {
-        segment::body(self.offset, self.length)
-    }
+/// A segment whose answers are known.
+#[derive(Debug)]
+pub struct Indexed {
+    /// Name and bytes.
+    pub segment: Segment,
+    /// Its footer, once it was read.
+    pub metadata: OnceCell<ArrowReaderMetadata>,
 }
 
-/// The answers of a folder by their keys, some 70 bytes for each.
+/// The answers of a folder by their keys, some 60 bytes for each.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// Names of segments; a place holds the number of its segment.
-    names: Vec<Arc<str>>,
-    numbers: HashMap<Arc<str>, u32>,
+    /// A place holds the number of its segment.
+    segments: Vec<Arc<Indexed>>,
+    numbers: HashMap<String, u32>,
     places: HashMap<RequestKey, Place>,
     /// Answers whose key has a place already, in order: two writers asked the same, or the first answer was torn.
     others: HashMap<RequestKey, Vec<Place>>,
@@ -37,20 +42,20 @@ pub struct Index {
 
 impl Index {
     /// The names of all segments that are indexed.
-    pub fn segments(&self) -> BTreeSet<Arc<str>> {
+    pub fn segments(&self) -> BTreeSet<String> {
         self.numbers.keys().cloned().collect()
     }
 
-    /// Adds the answers of a segment behind those that are there; a segment that is there is not added again.
-    pub fn add(&mut self, name: &str, entries: &[Entry]) {
-        if self.numbers.contains_key(name) {
+    /// Adds the answers of a segment after those that are there; a segment that is there is not added again.
+    pub fn add(&mut self, segment: Segment, metadata: Option<ArrowReaderMetadata>, entries: &[Entry]) {
+        if self.numbers.contains_key(&segment.name) {
             return;
         }
-        let (name, number) = (Arc::<str>::from(name), self.names.len() as u32);
-        self.names.push(Arc::clone(&name));
-        self.numbers.insert(name, number);
-        for entry in entries {
-            let place = Place { segment: number, length: entry.length, offset: entry.offset };
+        let number = self.segments.len() as u32;
+        self.numbers.insert(segment.name.clone(), number);
+        self.segments.push(Arc::new(Indexed { segment, metadata: OnceCell::new_with(metadata) }));
+        for (row, entry) in entries.iter().enumerate() {
+            let place = Place { segment: number, row: row as u32 };
             match self.places.entry(entry.key) {
                 Vacant(first) => {
                     first.insert(place);
@@ -60,10 +65,10 @@ impl Index {
         }
     }
 
-    /// The first place of an answer, and the name of its segment.
-    pub fn find(&self, key: &RequestKey) -> Option<(Place, Arc<str>)> {
+    /// The first place of an answer, and its segment.
+    pub fn find(&self, key: &RequestKey) -> Option<(Place, Arc<Indexed>)> {
         let place = self.places.get(key).or_else(|| self.others.get(key)?.first())?;
-        Some((*place, Arc::clone(self.names.get(place.segment as usize)?)))
+        Some((*place, Arc::clone(self.segments.get(place.segment as usize)?)))
     }
 
     /// Forgets one place of an answer.
@@ -76,8 +81,15 @@ impl Index {
         }
     }
 
+    /// Forgets the answers of a damaged segment, but not the segment: it is not read again.
+    pub fn forget_answers(&mut self, name: &str) {
+        let Some(number) = self.numbers.get(name).copied() else { return };
+        self.places.retain(|_, place| place.segment != number);
+        self.others.values_mut().for_each(|places| places.retain(|place| place.segment != number));
+    }
+
     /// Forgets all answers of segments.
-    pub fn forget_segments(&mut self, names: &BTreeSet<Arc<str>>) {
+    pub fn forget_segments(&mut self, names: &BTreeSet<String>) {
         let gone: BTreeSet<u32> = names.iter().filter_map(|name| self.numbers.remove(name)).collect();
         if gone.is_empty() {
             return;

@@ -1,15 +1,15 @@
-//! Paid answers, kept beside what they were paid for: a log of segments in a folder on any object store.
+//! Paid answers, kept next to what they were paid for: Parquet files in a folder on any object store.
 //!
 //! ```text
 //!   keep ──┐
 //!   keep ──┼─ group: 64 answers, 250 ms, or all that are under way ── one object, written once ── all keeps return
 //!   keep ──┘
-//!   open ── list ── the table of each segment ── index: key -> segment, offset, length
-//!   get  ── index ── the answer's own bytes
+//!   open ── list ── the keys of each segment ── index: key -> segment, row
+//!   get  ── index ── the answer's own row
 //! ```
 //!
 //! An answer is durable when [`keep`](AnswerStore::keep) returns: its object is on the store, and on a disk of this machine synced.
-//! What is torn or changed is found by its checks ([`segment`]) and dropped with a warning. Of two answers to one
+//! A damaged segment is left out with a warning, and so is an answer whose bytes have changed ([`segment`]). Of two answers to one
 //! request the first wins, in the order of the segments' names, which is the order of their writing.
 //!
 //! Any number of processes may use a folder at once, since each writes names of its own and none changes an object. Before it
@@ -33,10 +33,12 @@ mod survey;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use asap_udfs::Settings;
+use asap_udfs::llm::chat::Outcome;
 use asap_udfs::llm::store::{AnswerStore, Claim, RequestKey, StoreError};
 use async_trait::async_trait;
 use datafusion::common::runtime::SpawnedTask;
@@ -44,16 +46,17 @@ use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_er
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
 use futures::{StreamExt, TryStreamExt};
+use lru::LruCache;
 use tokio::sync::{OnceCell, mpsc, oneshot};
 use url::Url;
 
 use crate::{beside, location};
 use claims::Claims;
 pub use compact::{Compacted, compact};
-use folder::{Folder, now};
+use folder::{ENDING, Folder, Found, Read, Segment, now};
 use groups::Waiting;
-use index::Index;
-use segment::{GROUP_ANSWERS, Record, Table};
+use index::{Index, Indexed, Place};
+use segment::{GROUP_ANSWERS, Record};
 pub use shared::SharedAnswers;
 pub use survey::{SegmentSummary, State, Totals, survey};
 
@@ -63,8 +66,10 @@ pub const CACHE: &str = "cache/";
 const LISTED: Duration = Duration::from_secs(1);
 /// How often it is looked whether another process has an answer.
 const CLAIMED: Duration = Duration::from_millis(100);
-/// Tables that are read at the same time.
-const TABLES_AT_ONCE: usize = 16;
+/// Row groups that are held in memory.
+const READ_GROUPS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
+/// Segments that are read at the same time.
+const SEGMENTS_AT_ONCE: usize = 16;
 
 /// The answers in one folder.
 #[derive(Debug)]
@@ -76,6 +81,8 @@ pub struct AnswerFolder {
     /// None where the folder is not on this machine, or its file system has no locks.
     claims: OnceCell<Option<Claims>>,
     is_writable: OnceCell<()>,
+    /// The row groups that were read last, by segment and place.
+    read_groups: Mutex<LruCache<(u32, usize), Arc<OnceCell<Vec<Option<Record>>>>>>,
     groups: mpsc::Sender<Waiting>,
     _gatherer: SpawnedTask<()>,
 }
@@ -94,8 +101,16 @@ impl AnswerFolder {
         let (groups, waiting) = mpsc::channel(GROUP_ANSWERS);
         let gatherer = SpawnedTask::spawn(groups::gather(waiting, folder.clone(), Arc::clone(&index)));
         let (listing, claims) = (tokio::sync::Mutex::new(Instant::now()), OnceCell::new());
-        let answers =
-            Self { folder, index, listing, claims, is_writable: OnceCell::new(), groups, _gatherer: gatherer };
+        let answers = Self {
+            folder,
+            index,
+            listing,
+            claims,
+            is_writable: OnceCell::new(),
+            read_groups: Mutex::new(LruCache::new(READ_GROUPS)),
+            groups,
+            _gatherer: gatherer,
+        };
         answers.list().await?;
         Ok(answers)
     }
@@ -117,19 +132,22 @@ impl AnswerFolder {
             let indexed = self.index().segments();
             let listed = self.folder.list().await?;
             let names: BTreeSet<_> = listed.iter().map(|segment| segment.name.as_str()).collect();
-            let gone = indexed.iter().filter(|name| !names.contains(name.as_ref())).cloned().collect();
+            let gone = indexed.iter().filter(|name| !names.contains(name.as_str())).cloned().collect();
             self.index().forget_segments(&gone);
 
-            let new: Vec<_> =
-                listed.iter().filter(|segment| !indexed.contains(segment.name.as_str())).cloned().collect();
-            let read = async |segment: folder::Segment| Ok((self.folder.table(&segment).await?, segment));
-            let mut tables = futures::stream::iter(new).map(read).buffered(TABLES_AT_ONCE);
+            let new: Vec<_> = listed.iter().filter(|segment| !indexed.contains(&segment.name)).cloned().collect();
+            let read = async |segment: Segment| Ok((self.folder.entries(&segment).await?, segment));
+            let mut found = futures::stream::iter(new).map(read).buffered(SEGMENTS_AT_ONCE);
             let mut missed = false;
-            while let Some((table, segment)) = tables.try_next().await? {
-                match table {
-                    Some(table) => self.add(&segment.name, &table),
+            while let Some((found, segment)) = found.try_next().await? {
+                match found {
+                    Found::Whole((metadata, entries)) => self.index().add(segment, Some(metadata), &entries),
+                    Found::Damaged(why) => {
+                        self.warn_of_damage(&segment, &why);
+                        self.index().add(segment, None, &[]);
+                    }
                     // Compacted since it was listed: its answers are in a segment that the next listing shows.
-                    None => missed = true,
+                    Found::Gone => missed = true,
                 }
             }
             if !missed {
@@ -150,18 +168,41 @@ impl AnswerFolder {
         self.list().await
     }
 
-    fn add(&self, name: &str, table: &Table) {
-        let shown = &self.folder.shown;
-        match table {
-            Table::Newer => tracing::warn!(segment = name, folder = shown, "a later version wrote this; left alone"),
-            Table::Read { entries, torn } => {
-                if *torn {
-                    let whole = entries.len();
-                    tracing::warn!(segment = name, folder = shown, whole, "answers are torn; the whole ones are used");
-                }
-                self.index().add(name, entries);
-            }
+    fn warn_of_damage(&self, segment: &Segment, why: &str) {
+        let (name, folder) = (&segment.name, &self.folder.shown);
+        tracing::warn!(segment = name, folder, why, "a file of answers is damaged; its answers are asked for again");
+    }
+
+    /// The answer at a place. A row group is read at once, since a run that resumes asks for neighbours.
+    async fn read(&self, place: Place, found: &Indexed) -> Read<Option<Record>> {
+        let (group, row) = (place.row as usize / GROUP_ANSWERS, place.row as usize % GROUP_ANSWERS);
+        let cell = {
+            let mut groups = self.read_groups.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(groups.get_or_insert((place.segment, group), Arc::default))
+        };
+        let read = async || match self.read_group(group, found).await {
+            Ok(Found::Whole(records)) => Ok(records),
+            other => Err(other),
+        };
+        match cell.get_or_try_init(read).await {
+            Ok(records) => Ok(Found::Whole(records.get(row).cloned().flatten())),
+            Err(Ok(Found::Damaged(why))) => Ok(Found::Damaged(why)),
+            Err(Ok(_)) => Ok(Found::Gone),
+            Err(Err(error)) => Err(error),
         }
+    }
+
+    async fn read_group(&self, group: usize, found: &Indexed) -> Read<Vec<Option<Record>>> {
+        let metadata = match found.metadata.get() {
+            Some(metadata) => metadata.clone(),
+            None => match self.folder.entries(&found.segment).await? {
+                Found::Whole((metadata, _)) => found.metadata.get_or_init(async || metadata).await.clone(),
+                Found::Damaged(why) => return Ok(Found::Damaged(why)),
+                Found::Gone => return Ok(Found::Gone),
+            },
+        };
+        let first = group * GROUP_ANSWERS;
+        self.folder.records(&found.segment, metadata, first..first + GROUP_ANSWERS).await
     }
 
     fn index(&self) -> MutexGuard<'_, Index> {
@@ -171,23 +212,28 @@ impl AnswerFolder {
 
 #[async_trait]
 impl AnswerStore for AnswerFolder {
-    async fn get(&self, key: &RequestKey) -> std::result::Result<Option<Vec<u8>>, StoreError> {
+    async fn get(&self, key: &RequestKey) -> std::result::Result<Option<Outcome>, StoreError> {
         loop {
-            let Some((place, segment)) = self.index().find(key) else { return Ok(None) };
-            let Some(body) = self.folder.read(&segment, place.body()).await? else {
-                let mut listed = self.listing.lock().await;
-                if self.index().find(key) == Some((place, Arc::clone(&segment))) {
-                    *listed = Instant::now();
-                    self.list().await?;
-                    self.index().forget_segments(&BTreeSet::from([segment]));
+            let Some((place, found)) = self.index().find(key) else { return Ok(None) };
+            match self.read(place, &found).await? {
+                Found::Whole(Some(record)) if record.key == *key => return Ok(Some(record.outcome)),
+                Found::Whole(_) => {
+                    self.warn_of_damage(&found.segment, "an answer is not the one that was stored");
+                    self.index().forget_place(key, place);
                 }
-                continue;
-            };
-            if let Some(answer) = segment::answer(key, &body) {
-                return Ok(Some(answer.to_vec()));
+                Found::Damaged(why) => {
+                    self.warn_of_damage(&found.segment, &why);
+                    self.index().forget_answers(&found.segment.name);
+                }
+                Found::Gone => {
+                    let mut listed = self.listing.lock().await;
+                    if self.index().find(key).is_some_and(|(again, _)| again == place) {
+                        *listed = Instant::now();
+                        self.list().await?;
+                        self.index().forget_segments(&BTreeSet::from([found.segment.name.clone()]));
+                    }
+                }
             }
-            tracing::warn!(segment = &*segment, folder = self.folder.shown, "an answer is torn and not used");
-            self.index().forget_place(key, place);
         }
     }
 
@@ -222,17 +268,14 @@ impl AnswerStore for AnswerFolder {
         }
     }
 
-    async fn keep(&self, key: RequestKey, answer: Vec<u8>, may_wait: bool) -> std::result::Result<(), StoreError> {
+    async fn keep(&self, key: RequestKey, outcome: Outcome, may_wait: bool) -> std::result::Result<(), StoreError> {
         let failed = |why: &str| StoreError(format!("cannot write answers to {}: {why}", self.folder.shown));
-        if u32::try_from(answer.len()).is_err() {
-            return Err(failed(&format!("an answer has {} bytes, the most is {}", answer.len(), u32::MAX)));
-        }
         if self.index().find(&key).is_some() {
             return Ok(());
         }
         let (stored, result) = oneshot::channel();
         let ended = |()| failed("the process is ending");
-        let waiting = Waiting { record: Record { key, time: now(), answer }, may_wait, stored };
+        let waiting = Waiting { record: Record { key, time: now(), outcome }, may_wait, stored };
         self.groups.send(waiting).await.map_err(|_| ended(()))?;
         result.await.map_err(|_| ended(()))?
     }
@@ -274,7 +317,7 @@ pub async fn find(text: &str) -> Result<Url> {
     }
     if folder.list().await.map_err(external)?.is_empty() {
         return exec_err!(
-            "{} is neither the output of a run (which has a folder .asap) nor a folder of answers (*.answers)",
+            "{} is neither the output of a run (which has a folder .asap) nor a folder of answers (*{ENDING})",
             folder.shown
         );
     }

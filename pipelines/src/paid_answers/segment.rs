@@ -1,35 +1,42 @@
-//! The format of a segment: answers that were stored together, in one object that is written once.
+//! A segment: answers that were stored together, as one Parquet file that is written once.
 //!
-//! ```text
-//! header   16 bytes                "asapans" 7 | version 1 | check 8
-//! table    64 bytes for an answer  key 32 | time 8 | offset 8 | length 4 | answers 4 | check 8
-//! bodies                           check 8 | the answer, `length` bytes
-//! ```
+//! | column | type | holds |
+//! |---|---|---|
+//! | `key` | FixedSizeBinary(32) | the SHA-256 of the whole request |
+//! | `time` | Timestamp(ms, UTC) | when the answer came |
+//! | `tokens_in`, `tokens_out` | UInt64 | what was paid |
+//! | `status` | Utf8 | `ok`, or why there is no answer |
+//! | `answer` | Utf8 | the answer, or the message of the failure |
+//! | `sha256` | FixedSizeBinary(32) | of the other fields: Parquet does not notice a changed byte |
 //!
-//! Numbers are little-endian. `time` is when the answer came, in milliseconds since 1970 (UTC). `offset` is where its
-//! body begins in the segment. `answers` is how many entries the table has, said by each of them, so that any whole one
-//! tells where the table ends. A check is the first 8 bytes of a SHA-256: of all that stands before it in the header or
-//! in the entry; of a body, over key and answer.
-//!
-//! The table stands first, so that a folder is opened without reading its answers, and bodies stand in its order. A
-//! segment that was cut short keeps the answers before the cut; a changed byte costs at most the answer that it belongs
-//! to. What fails its check is never returned.
+//! A row group holds at most [`GROUP_ANSWERS`] rows, so an answer is read without the rest of a large file.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use asap_udfs::llm::FailureKind;
+use asap_udfs::llm::chat::{Answer, CallError, Outcome};
 use asap_udfs::llm::store::RequestKey;
+use datafusion::arrow::array::{
+    Array, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray, TimestampMillisecondArray, UInt64Array,
+};
+use datafusion::arrow::datatypes::{TimestampMillisecondType, UInt64Type};
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::arrow::ProjectionMask;
+use datafusion::parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use datafusion::parquet::arrow::async_reader::{AsyncFileReader, ParquetRecordBatchStreamBuilder};
+use datafusion::parquet::basic::{Compression, ZstdLevel};
+use datafusion::parquet::errors::ParquetError;
+use datafusion::parquet::file::properties::WriterProperties;
+use futures::TryStreamExt;
 use sha2::{Digest, Sha256};
 
-/// The most answers that are stored together: the table of a full group is read at once.
+/// The most answers of a group that is stored at once, and of a row group.
 pub const GROUP_ANSWERS: usize = 64;
-
-const MAGIC: &[u8] = b"asapans";
-const VERSION: u8 = 1;
-const HEADER_BYTES: usize = 16;
-const ENTRY_BYTES: usize = 64;
-const CHECK_BYTES: usize = 8;
-
-type Check = [u8; CHECK_BYTES];
+/// The status of an answer.
+const OK: &str = "ok";
+/// The columns that say which answers a segment holds.
+const INDEXED: [&str; 2] = ["key", "time"];
 
 /// An answer to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,239 +45,155 @@ pub struct Record {
     pub key: RequestKey,
     /// When it came, in milliseconds since 1970 (UTC).
     pub time: i64,
-    /// The answer.
-    pub answer: Vec<u8>,
+    /// The answer, or why there is none though it was paid.
+    pub outcome: Outcome,
 }
 
-/// An entry of a segment's table.
+/// What a segment says of one of its answers without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// What the answer is found by.
     pub key: RequestKey,
     /// When it came, in milliseconds since 1970 (UTC).
     pub time: i64,
-    /// Where its body begins, in bytes.
-    pub offset: u64,
-    /// Bytes of the answer.
-    pub length: u32,
 }
 
-impl Entry {
-    /// The body's bytes in the segment.
-    pub fn body(&self) -> Range<u64> {
-        body(self.offset, self.length)
+impl Record {
+    /// What the index holds of it.
+    pub fn entry(&self) -> Entry {
+        Entry { key: self.key, time: self.time }
+    }
+
+    /// Bytes of its text.
+    pub fn bytes(&self) -> usize {
+        self.fields().3.len()
+    }
+
+    fn fields(&self) -> (u64, u64, &'static str, &str) {
+        match &self.outcome {
+            Ok(answer) => (answer.tokens_in, answer.tokens_out, OK, &answer.text),
+            Err(error) => (error.tokens_in, error.tokens_out, error.kind.name(), &error.message),
+        }
+    }
+
+    fn sha256(&self) -> RequestKey {
+        let (tokens_in, tokens_out, status, answer) = self.fields();
+        let mut hash = Sha256::new();
+        hash.update(self.key);
+        [self.time as u64, tokens_in, tokens_out, status.len() as u64]
+            .iter()
+            .for_each(|n| hash.update(n.to_le_bytes()));
+        hash.update(status);
+        hash.update(answer);
+        hash.finalize().into()
     }
 }
 
-/// The bytes of a body that begins at `offset` and holds an answer of `length` bytes.
-pub fn body(offset: u64, length: u32) -> Range<u64> {
-    offset..offset.saturating_add(CHECK_BYTES as u64 + u64::from(length))
+/// A segment of records.
+///
+/// # Errors
+/// If Parquet cannot hold them: an answer of 2 GiB or more.
+pub fn encode(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
+    let batch = batch(records)?;
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_dictionary_enabled(false)
+        .set_max_row_group_row_count(Some(GROUP_ANSWERS))
+        .build();
+    let mut segment = Vec::new();
+    let mut writer = ArrowWriter::try_new(&mut segment, batch.schema(), Some(properties))?;
+    writer.write(&batch)?;
+    writer.close()?;
+    Ok(segment)
 }
 
-/// What the beginning of a segment tells.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Table {
-    /// The entries whose bodies are in the segment.
-    Read {
-        /// In the order of the bodies.
-        entries: Vec<Entry>,
-        /// Whether something of header, table or bodies is missing or changed. A changed byte in a body shows only
-        /// when the body is read.
-        torn: bool,
-    },
-    /// A later version of asap wrote the segment.
-    Newer,
+fn batch(records: &[Record]) -> Result<RecordBatch, ParquetError> {
+    let hashes = |each: fn(&Record) -> RequestKey| FixedSizeBinaryArray::try_from_iter(records.iter().map(each));
+    let fields: Vec<_> = records.iter().map(Record::fields).collect();
+    let times =
+        TimestampMillisecondArray::from_iter_values(records.iter().map(|record| record.time)).with_timezone("UTC");
+    let columns: [(&str, Arc<dyn Array>); 7] = [
+        ("key", Arc::new(hashes(|record| record.key)?)),
+        ("time", Arc::new(times)),
+        ("tokens_in", Arc::new(UInt64Array::from_iter_values(fields.iter().map(|field| field.0)))),
+        ("tokens_out", Arc::new(UInt64Array::from_iter_values(fields.iter().map(|field| field.1)))),
+        ("status", Arc::new(StringArray::from_iter_values(fields.iter().map(|field| field.2)))),
+        ("answer", Arc::new(StringArray::from_iter_values(fields.iter().map(|field| field.3)))),
+        ("sha256", Arc::new(hashes(Record::sha256)?)),
+    ];
+    Ok(RecordBatch::try_from_iter(columns)?)
 }
 
-/// Bytes of header and table for so many answers.
-pub const fn table_bytes(answers: usize) -> usize {
-    HEADER_BYTES + ENTRY_BYTES * answers
-}
-
-/// The entries of records, in their order.
-pub fn entries(records: &[Record]) -> Vec<Entry> {
-    let mut offset = table_bytes(records.len()) as u64;
-    let entry = |record: &Record| {
-        let entry = Entry { key: record.key, time: record.time, offset, length: record.answer.len() as u32 };
-        offset = entry.body().end;
-        entry
-    };
-    records.iter().map(entry).collect()
-}
-
-/// A segment of records, each of whose answers has less than 4 GiB.
-pub fn encode(records: &[Record]) -> Vec<u8> {
-    let entries = entries(records);
-    let mut segment = Vec::with_capacity(entries.last().map_or(HEADER_BYTES, |entry| entry.body().end as usize));
-    segment.extend_from_slice(MAGIC);
-    segment.push(VERSION);
-    seal(&mut segment, 0);
-    for entry in &entries {
-        let start = segment.len();
-        segment.extend_from_slice(&entry.key);
-        segment.extend_from_slice(&entry.time.to_le_bytes());
-        segment.extend_from_slice(&entry.offset.to_le_bytes());
-        segment.extend_from_slice(&entry.length.to_le_bytes());
-        segment.extend_from_slice(&(entries.len() as u32).to_le_bytes());
-        seal(&mut segment, start);
-    }
-    for record in records {
-        segment.extend_from_slice(&check(&[&record.key, &record.answer]));
-        segment.extend_from_slice(&record.answer);
-    }
-    segment
-}
-
-/// How many bytes of a segment hold its header and table, as far as its first bytes tell.
-pub fn table_end(head: &[u8]) -> u64 {
-    let first = head.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(ENTRY_BYTES).find_map(parse);
-    first.map_or(0, |(_, answers)| table_bytes(answers as usize) as u64)
-}
-
-/// Reads the table of a segment of `size` bytes from its first bytes.
-pub fn table(head: &[u8], size: u64) -> Table {
-    let header_is_whole = match parse_header(head) {
-        Some(version) if version != VERSION => return Table::Newer,
-        version => version.is_some(),
-    };
+/// The answers of a segment, without their texts.
+///
+/// # Errors
+/// If it cannot be read, or is not a segment.
+pub async fn entries(
+    reader: impl AsyncFileReader + Send + Unpin + 'static,
+) -> Result<(ArrowReaderMetadata, Vec<Entry>), ParquetError> {
+    let builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
+    let metadata = ArrowReaderMetadata::try_new(Arc::clone(builder.metadata()), Default::default())?;
+    let indexed = ProjectionMask::columns(builder.parquet_schema(), INDEXED);
+    let batches: Vec<_> = builder.with_projection(indexed).build()?.try_collect().await?;
     let mut entries = Vec::new();
-    let mut answers = None;
-    for (index, bytes) in head.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(ENTRY_BYTES).enumerate() {
-        if answers.is_some_and(|answers| index >= answers) {
-            break;
-        }
-        let Some((entry, of_all)) = parse(bytes) else { continue };
-        answers = Some(of_all as usize);
-        if entry.body().end <= size {
-            entries.push(entry);
+    for batch in &batches {
+        let (keys, times) = (column(batch, "key")?.as_fixed_size_binary_opt(), column(batch, "time")?);
+        let (keys, times) = keys.zip(times.as_primitive_opt::<TimestampMillisecondType>()).ok_or_else(not_ours)?;
+        for (key, time) in keys.iter().zip(times) {
+            let (key, time) = key.zip(time).ok_or_else(not_ours)?;
+            entries.push(Entry { key: key.try_into().map_err(|_| not_ours())?, time });
         }
     }
-    let torn = !header_is_whole || answers != Some(entries.len());
-    Table::Read { entries, torn }
+    Ok((metadata, entries))
 }
 
-/// The answer in a body, if it is the whole answer to `key`.
-pub fn answer<'a>(key: &RequestKey, body: &'a [u8]) -> Option<&'a [u8]> {
-    let (held, answer) = body.split_first_chunk()?;
-    (*held == check(&[key, answer])).then_some(answer)
-}
-
-/// The version in a header, if the header is whole.
-fn parse_header(head: &[u8]) -> Option<u8> {
-    let (said, held) = head.get(..HEADER_BYTES)?.split_last_chunk()?;
-    let (version, magic) = said.split_last()?;
-    (magic == MAGIC && *held == check(&[said])).then_some(*version)
-}
-
-/// An entry and the number of entries that its table has, if the entry is whole.
-fn parse(bytes: &[u8]) -> Option<(Entry, u32)> {
-    let (said, held) = bytes.split_last_chunk()?;
-    if *held != check(&[said]) {
-        return None;
+/// The answers in `rows` of a segment; `None` in the place of one that is not what was stored.
+///
+/// # Errors
+/// If it cannot be read, or is not a segment.
+pub async fn records(
+    reader: impl AsyncFileReader + Send + Unpin + 'static,
+    metadata: ArrowReaderMetadata,
+    rows: Range<usize>,
+) -> Result<Vec<Option<Record>>, ParquetError> {
+    let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(reader, metadata);
+    let batches = builder.with_offset(rows.start).with_limit(rows.len()).build()?.try_collect::<Vec<_>>().await?;
+    let mut records = Vec::with_capacity(rows.len());
+    for batch in &batches {
+        records.extend(read(batch)?);
     }
-    let (key, said) = said.split_first_chunk()?;
-    let (time, said) = said.split_first_chunk()?;
-    let (offset, said) = said.split_first_chunk()?;
-    let (length, answers) = said.split_first_chunk()?;
-    let entry = Entry {
-        key: *key,
-        time: i64::from_le_bytes(*time),
-        offset: u64::from_le_bytes(*offset),
-        length: u32::from_le_bytes(*length),
-    };
-    Some((entry, u32::from_le_bytes(answers.try_into().ok()?)))
+    Ok(records)
 }
 
-/// Appends the check of all that stands behind `start`.
-fn seal(segment: &mut Vec<u8>, start: usize) {
-    let check = check(&[&segment[start..]]);
-    segment.extend_from_slice(&check);
-}
-
-fn check(parts: &[&[u8]]) -> Check {
-    let mut hash = Sha256::new();
-    parts.iter().for_each(|part| hash.update(part));
-    let mut check = Check::default();
-    check.copy_from_slice(&hash.finalize()[..CHECK_BYTES]);
-    check
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn records() -> impl Strategy<Value = Vec<Record>> {
-        let record = (any::<RequestKey>(), 0..i64::MAX, prop::collection::vec(any::<u8>(), 0..40));
-        prop::collection::vec(record.prop_map(|(key, time, answer)| Record { key, time, answer }), 1..6)
-    }
-
-    /// What a reader gets from a segment.
-    fn decode(segment: &[u8]) -> (Vec<Record>, bool) {
-        let head = &segment[..segment.len().min(table_end(segment) as usize)];
-        let Table::Read { entries, torn } = table(head, segment.len() as u64) else { panic!("newer") };
-        let read = |entry: &Entry| {
-            let body = &segment[entry.body().start as usize..entry.body().end as usize];
-            let answer = answer(&entry.key, body)?.to_vec();
-            Some(Record { key: entry.key, time: entry.time, answer })
+fn read(batch: &RecordBatch) -> Result<Vec<Option<Record>>, ParquetError> {
+    let hashes = |name| column(batch, name).and_then(|found| found.as_fixed_size_binary_opt().ok_or_else(not_ours));
+    let numbers =
+        |name| column(batch, name).and_then(|found| found.as_primitive_opt::<UInt64Type>().ok_or_else(not_ours));
+    let texts = |name| column(batch, name).and_then(|found| found.as_string_opt::<i32>().ok_or_else(not_ours));
+    let (keys, sha256) = (hashes("key")?, hashes("sha256")?);
+    let times = column(batch, "time")?.as_primitive_opt::<TimestampMillisecondType>().ok_or_else(not_ours)?;
+    let (tokens_in, tokens_out) = (numbers("tokens_in")?, numbers("tokens_out")?);
+    let (statuses, answers) = (texts("status")?, texts("answer")?);
+    let record = |row: usize| {
+        let (text, tokens_in, tokens_out) =
+            (answers.value(row).to_string(), tokens_in.value(row), tokens_out.value(row));
+        let outcome = match statuses.value(row) {
+            OK => Ok(Answer { text, tokens_in, tokens_out }),
+            status => {
+                let kind = FailureKind::named(status)?;
+                Err(CallError { tokens_in, tokens_out, ..CallError::new(kind, text) })
+            }
         };
-        (entries.iter().filter_map(read).collect(), torn)
-    }
+        let record = Record { key: keys.value(row).try_into().ok()?, time: times.value(row), outcome };
+        (record.sha256() == *sha256.value(row)).then_some(record)
+    };
+    Ok((0..batch.num_rows()).map(record).collect())
+}
 
-    /// Where each body lies.
-    fn bodies(segment: &[u8]) -> Vec<Range<usize>> {
-        let Table::Read { entries, .. } = table(segment, segment.len() as u64) else { panic!("newer") };
-        entries.iter().map(|entry| entry.body().start as usize..entry.body().end as usize).collect()
-    }
+fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a Arc<dyn Array>, ParquetError> {
+    batch.column_by_name(name).ok_or_else(not_ours)
+}
 
-    #[test]
-    fn a_later_version_is_not_read() {
-        let mut segment = encode(&[Record { key: [7; 32], time: 1, answer: b"yes".to_vec() }]);
-        assert!(matches!(table(&segment, segment.len() as u64), Table::Read { torn: false, .. }));
-        segment[MAGIC.len()] = VERSION + 1;
-        let held = check(&[&segment[..8]]);
-        segment[8..16].copy_from_slice(&held);
-        assert_eq!(table(&segment, segment.len() as u64), Table::Newer);
-    }
-
-    #[test]
-    fn bytes_that_are_no_segment_hold_nothing() {
-        for bytes in [&[][..], &[0; 5000], &[255; 80], b"asapans"] {
-            assert_eq!(decode(bytes), (vec![], true));
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
-
-        #[test]
-        fn a_segment_cut_anywhere_keeps_the_answers_before_the_cut(records in records()) {
-            let segment = encode(&records);
-            prop_assert_eq!(decode(&segment), (records.clone(), false));
-            let bodies = bodies(&segment);
-            for length in 0..segment.len() {
-                let whole = bodies.iter().filter(|body| body.end <= length).count();
-                prop_assert_eq!(decode(&segment[..length]), (records[..whole].to_vec(), true));
-            }
-        }
-
-        #[test]
-        fn a_changed_byte_costs_at_most_the_answer_that_it_belongs_to(records in records(), change in 1..=255u8) {
-            let mut segment = encode(&records);
-            let bodies = bodies(&segment);
-            for at in 0..segment.len() {
-                segment[at] ^= change;
-                let mut kept = records.clone();
-                let lost = match at.checked_sub(HEADER_BYTES) {
-                    Some(behind) if at < bodies[0].start => Some(behind / ENTRY_BYTES),
-                    _ => bodies.iter().position(|body| body.contains(&at)),
-                };
-                lost.map(|lost| kept.remove(lost));
-                let (read, torn) = decode(&segment);
-                prop_assert_eq!(read, kept);
-                prop_assert_eq!(torn, at < bodies[0].start);
-                segment[at] ^= change;
-            }
-        }
-    }
+fn not_ours() -> ParquetError {
+    ParquetError::General("it does not hold answers".to_string())
 }

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use asap_udfs::Settings;
+use asap_udfs::llm::chat::Outcome;
 use asap_udfs::llm::store::{AnswerStore, Claim, RequestKey, StoreError};
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
@@ -47,7 +48,7 @@ impl SharedAnswers {
 
 #[async_trait]
 impl AnswerStore for SharedAnswers {
-    async fn get(&self, key: &RequestKey) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn get(&self, key: &RequestKey) -> Result<Option<Outcome>, StoreError> {
         self.opened().answers().await?.get(key).await
     }
 
@@ -66,7 +67,7 @@ impl AnswerStore for SharedAnswers {
         }
     }
 
-    async fn keep(&self, key: RequestKey, answer: Vec<u8>, may_wait: bool) -> Result<(), StoreError> {
-        self.opened().answers().await?.keep(key, answer, may_wait).await
+    async fn keep(&self, key: RequestKey, outcome: Outcome, may_wait: bool) -> Result<(), StoreError> {
+        self.opened().answers().await?.keep(key, outcome, may_wait).await
     }
 }

@@ -1,24 +1,22 @@
-//! What a folder of answers holds, from its listing and the tables of its segments.
+//! What a folder of answers holds, from its listing and the keys of its segments.
 
 use datafusion::common::Result;
 use futures::{StreamExt, TryStreamExt};
 use serde::Serialize;
 use url::Url;
 
-use super::folder::{Folder, Segment};
-use super::segment::Table;
-use super::{TABLES_AT_ONCE, external};
+use super::folder::{Folder, Found, Segment};
+use super::segment::Entry;
+use super::{SEGMENTS_AT_ONCE, external};
 
 /// Whether a segment is as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Its table and the length of its bodies are; bodies are checked when they are read.
+    /// Its keys can be read; an answer is checked when it is read.
     Whole,
-    /// Something is missing or changed.
-    Torn,
-    /// A later version of asap wrote it.
-    Newer,
+    /// It cannot be read.
+    Damaged,
 }
 
 /// One segment.
@@ -45,8 +43,8 @@ pub struct SegmentSummary {
 pub struct Totals {
     /// Segments in the folder.
     pub segments: u64,
-    /// Segments that are torn.
-    pub torn: u64,
+    /// Segments that are damaged.
+    pub damaged: u64,
     /// Whole answers; those to the same request count each.
     pub answers: u64,
     /// Bytes of all segments.
@@ -64,19 +62,19 @@ pub struct Totals {
 pub async fn survey(url: &Url) -> Result<Vec<SegmentSummary>> {
     let folder = Folder::new(url)?;
     let segments = folder.list().await.map_err(external)?;
-    let look =
-        async |segment: Segment| Ok(folder.table(&segment).await.map_err(external)?.map(|table| (segment, table)));
-    let found = futures::stream::iter(segments).map(look).buffered(TABLES_AT_ONCE);
-    // A segment that is gone since the listing was compacted.
-    found.try_filter_map(async |found| Ok(found.map(|(segment, table)| summary(segment, &table)))).try_collect().await
+    let look = async |segment: Segment| {
+        Ok(match folder.entries(&segment).await.map_err(external)? {
+            Found::Whole((_, entries)) => Some(summary(segment, &entries, State::Whole)),
+            Found::Damaged(_) => Some(summary(segment, &[], State::Damaged)),
+            // Compacted since the listing.
+            Found::Gone => None,
+        })
+    };
+    let found = futures::stream::iter(segments).map(look).buffered(SEGMENTS_AT_ONCE);
+    found.try_filter_map(async |summary| Ok(summary)).try_collect().await
 }
 
-fn summary(segment: Segment, table: &Table) -> SegmentSummary {
-    let (entries, state) = match table {
-        Table::Newer => (&[][..], State::Newer),
-        Table::Read { entries, torn: true } => (entries.as_slice(), State::Torn),
-        Table::Read { entries, torn: false } => (entries.as_slice(), State::Whole),
-    };
+fn summary(segment: Segment, entries: &[Entry], state: State) -> SegmentSummary {
     SegmentSummary {
         written: segment.written(),
         segment: segment.name,
@@ -93,7 +91,7 @@ impl Totals {
     pub fn of(segments: &[SegmentSummary]) -> Self {
         Self {
             segments: segments.len() as u64,
-            torn: segments.iter().filter(|segment| segment.state == State::Torn).count() as u64,
+            damaged: segments.iter().filter(|segment| segment.state == State::Damaged).count() as u64,
             answers: segments.iter().map(|segment| segment.answers).sum(),
             bytes: segments.iter().map(|segment| segment.bytes).sum(),
             oldest: segments.iter().filter_map(|segment| segment.oldest).min(),

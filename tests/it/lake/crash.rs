@@ -32,7 +32,7 @@ const POINTS: [Point; 10] = [
         head.commits(REJECTS_TABLE) && head.path.ends_with("/00000000000000000000.json")
     }),
     ("slices are committed", |head| head.commits_rows("out")),
-    ("an answer is kept", |head| head.puts("out/.asap/cache") && head.path.ends_with(".answers")),
+    ("an answer is kept", |head| head.puts("out/.asap/cache") && head.path.ends_with(".answers.parquet")),
     ("a shard of the output", |head| head.method == "PUT" && head.path.starts_with("/lake/out/asap-")),
     ("a shard of the rejects", |head| head.puts("out/.asap/rejects") && head.path.contains("/asap-")),
     ("rejects are committed", |head| head.commits_rows(REJECTS_TABLE)),
@@ -107,7 +107,7 @@ fn orphans(out: &Path) -> BTreeSet<String> {
         let name = path.rsplit('/').next().unwrap_or_default();
         let is_log =
             path.contains("_delta_log/") && name.starts_with(|first: char| first == '_' || first.is_ascii_digit());
-        let is_answer = path.starts_with(".asap/cache/") && name.ends_with(".answers");
+        let is_answer = path.starts_with(".asap/cache/") && name.ends_with(".answers.parquet");
         is_log || is_answer || path == ".asap/hashes.json"
     };
     found.into_iter().filter(|path| !is_kept(path)).collect()

@@ -188,9 +188,8 @@ impl Shared {
             }
             _ => {
                 if let Some(store) = &self.store {
-                    let bytes = serde_json::to_vec(&outcome).map_err(|error| LlmError::Request(error.to_string()))?;
                     let may_wait = self.under_way.load(Ordering::Relaxed) > 0;
-                    store.keep(key, bytes, may_wait).await?;
+                    store.keep(key, outcome.clone(), may_wait).await?;
                 }
                 drop(paying);
                 drop(claim);
@@ -199,11 +198,12 @@ impl Shared {
         }
     }
 
-    /// What the store holds; an answer in a layout that is not known is asked for anew.
+    /// What the store holds.
     async fn stored(&self, key: &RequestKey) -> Result<Option<Outcome>> {
-        let Some(store) = &self.store else { return Ok(None) };
-        let bytes = store.get(key).await?;
-        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+        match &self.store {
+            Some(store) => Ok(store.get(key).await?),
+            None => Ok(None),
+        }
     }
 
     fn remember(&self, key: RequestKey, outcome: Outcome) -> Arc<Outcome> {

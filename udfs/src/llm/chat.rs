@@ -4,14 +4,13 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
 use super::request::ChatRequest;
 use super::usage::Usage;
 use crate::flights::{Callers, Paying};
 
 /// What a language model said.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The text.
     pub text: String,
@@ -22,8 +21,7 @@ pub struct Answer {
 }
 
 /// Why a call gave no answer; its name is the row's status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// `timeout`: no complete answer within the time.
     Timeout,
@@ -46,6 +44,18 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
+    const ALL: [Self; 9] = [
+        Self::Timeout,
+        Self::RateLimited,
+        Self::Unavailable,
+        Self::Denied,
+        Self::Refused,
+        Self::BadResponse,
+        Self::TooLong,
+        Self::Budget,
+        Self::EndpointDown,
+    ];
+
     /// Its name, as rows show it.
     pub fn name(self) -> &'static str {
         match self {
@@ -61,6 +71,11 @@ impl FailureKind {
         }
     }
 
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
     /// Whether the endpoint is to blame, and not this one request or a limit of ours.
     pub fn blames_endpoint(self) -> bool {
         matches!(self, Self::Timeout | Self::RateLimited | Self::Unavailable | Self::Denied | Self::BadResponse)
@@ -74,7 +89,7 @@ impl fmt::Display for FailureKind {
 }
 
 /// A call without an answer. It may have been paid all the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct CallError {
     /// What kind of failure it is.
@@ -87,7 +102,6 @@ pub struct CallError {
     pub tokens_out: u64,
     /// Whether the endpoint turned the request down for a reason other than the text's content or length: many in a row
     /// with the same words are no row's own fault.
-    #[serde(skip)]
     pub is_turned_down: bool,
 }
 

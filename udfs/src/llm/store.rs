@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::chat::Outcome;
 use crate::settings::Settings;
 
 /// What an answer is found by: the SHA-256 of the whole request that it answers.
@@ -28,7 +29,7 @@ pub trait AnswerStore: Debug + Send + Sync {
     ///
     /// # Errors
     /// If the store cannot be read.
-    async fn get(&self, key: &RequestKey) -> Result<Option<Vec<u8>>, StoreError>;
+    async fn get(&self, key: &RequestKey) -> Result<Option<Outcome>, StoreError>;
 
     /// Makes sure that answers can be kept; it is asked before anything is paid.
     ///
@@ -48,12 +49,12 @@ pub trait AnswerStore: Debug + Send + Sync {
     /// Takes settings that changed: where answers are kept may be one.
     fn configure(&self, _settings: &Settings) {}
 
-    /// Keeps an answer, and returns when it is durable: only then is the answer used. If it `may_wait`, other answers are
+    /// Keeps an answer, or a failure that was paid, and returns when it is durable: only then is it used. If it `may_wait`, other answers are
     /// under way, and it may be held for a moment to be written together with them.
     ///
     /// # Errors
     /// If the answer is not durable.
-    async fn keep(&self, key: RequestKey, answer: Vec<u8>, may_wait: bool) -> Result<(), StoreError>;
+    async fn keep(&self, key: RequestKey, outcome: Outcome, may_wait: bool) -> Result<(), StoreError>;
 }
 
 /// A store that is read only.
@@ -62,7 +63,7 @@ pub struct ReadOnly(pub Arc<dyn AnswerStore>);
 
 #[async_trait]
 impl AnswerStore for ReadOnly {
-    async fn get(&self, key: &RequestKey) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn get(&self, key: &RequestKey) -> Result<Option<Outcome>, StoreError> {
         self.0.get(key).await
     }
 
@@ -74,7 +75,7 @@ impl AnswerStore for ReadOnly {
         self.0.configure(settings);
     }
 
-    async fn keep(&self, _: RequestKey, _: Vec<u8>, _: bool) -> Result<(), StoreError> {
+    async fn keep(&self, _: RequestKey, _: Outcome, _: bool) -> Result<(), StoreError> {
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ async fn small_segments_become_one_and_an_open_store_goes_on() {
     keep(&other, 150..210).await;
     std::fs::write(folder.path().join("notes.txt"), "not ours").unwrap();
     let before = Totals::of(&survey(&url).await.unwrap());
-    assert_eq!((before.segments, before.answers, before.torn), (5, 260, 0));
+    assert_eq!((before.segments, before.answers, before.damaged), (5, 260, 0));
 
     let done = compact(&url, None).await.unwrap();
     assert_eq!((done.segments_before, done.segments_after), (5, 1));
@@ -38,23 +38,23 @@ async fn small_segments_become_one_and_an_open_store_goes_on() {
 }
 
 #[tokio::test]
-async fn torn_segments_and_old_answers_go() {
+async fn damaged_segments_and_old_answers_go() {
     let (folder, url) = folder();
     let segments = Folder::new(&url).unwrap();
     let day = 24 * 3600 * 1000;
     for age in [40, 20, 1, 0] {
         let time = now() - age * day;
-        segments.write(time, &[Record { key: key(age as u64), time, answer: answer(age as u64) }]).await.unwrap();
+        segments.write(time, &[Record { key: key(age as u64), time, outcome: answer(age as u64) }]).await.unwrap();
     }
-    let torn = &files(folder.path())[2];
-    let bytes = std::fs::read(torn).unwrap();
-    std::fs::write(torn, &bytes[..bytes.len() - 1]).unwrap();
+    let damaged = &files(folder.path())[2];
+    let bytes = std::fs::read(damaged).unwrap();
+    std::fs::write(damaged, &bytes[..bytes.len() - 1]).unwrap();
     let states: Vec<_> = survey(&url).await.unwrap().iter().map(|segment| segment.state).collect();
-    assert_eq!(states, [State::Whole, State::Whole, State::Torn, State::Whole]);
+    assert_eq!(states, [State::Whole, State::Whole, State::Damaged, State::Whole]);
 
     let store = AnswerFolder::open(&url).await.unwrap();
     let done = compact(&url, Some(now() - 30 * day)).await.unwrap();
-    assert_eq!((done.answers, done.answers_too_old, done.segments_torn), (2, 1, 1));
+    assert_eq!((done.answers, done.answers_too_old, done.segments_damaged), (2, 1, 1));
     assert_holds(&get(&store, [20, 0]).await);
     assert_eq!(store.get(&key(40)).await.unwrap(), None);
     assert_eq!(survey(&url).await.unwrap().len(), 1);
@@ -95,7 +95,8 @@ async fn what_a_killed_writer_left_goes_when_it_is_old() {
     let (folder, url) = folder();
     let store = AnswerFolder::open(&url).await.unwrap();
     keep(&store, 0..3).await;
-    let [old, new, other] = ["1-a.answers#1", "2-b.answers#1", "notes#1"].map(|name| folder.path().join(name));
+    let [old, new, other] =
+        ["1-a.answers.parquet#1", "2-b.answers.parquet#1", "notes#1"].map(|name| folder.path().join(name));
     for path in [&old, &new, &other] {
         std::fs::write(path, "half").unwrap();
     }

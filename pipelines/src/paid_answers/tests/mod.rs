@@ -6,6 +6,8 @@ mod storing;
 
 use std::path::{Path, PathBuf};
 
+use asap_udfs::llm::FailureKind;
+use asap_udfs::llm::chat::{Answer, CallError, Outcome};
 use asap_udfs::llm::store::{AnswerStore, RequestKey};
 use futures::future::try_join_all;
 use sha2::{Digest, Sha256};
@@ -18,9 +20,13 @@ fn key(number: u64) -> RequestKey {
     Sha256::digest(number.to_le_bytes()).into()
 }
 
-/// The answer to a numbered request, up to 3,000 bytes long.
-fn answer(number: u64) -> Vec<u8> {
-    format!("answer {number}; ").bytes().cycle().take(20 + (number * 37 % 3000) as usize).collect()
+/// The answer to a numbered request, up to 3,000 bytes long; every seventh is a failure that was paid.
+fn answer(number: u64) -> Outcome {
+    let text: String = format!("answer {number}; ").chars().cycle().take(20 + (number * 37 % 3000) as usize).collect();
+    match number % 7 {
+        0 => Err(CallError { tokens_in: number, tokens_out: 1, ..CallError::new(FailureKind::TooLong, text) }),
+        _ => Ok(Answer { text, tokens_in: number, tokens_out: 2 }),
+    }
 }
 
 /// A folder and its URL.
@@ -37,14 +43,14 @@ async fn keep(store: &AnswerFolder, numbers: impl IntoIterator<Item = u64>) {
 
 /// Finds every one of some answers.
 #[track_caller]
-fn assert_holds(found: &[(u64, Option<Vec<u8>>)]) {
+fn assert_holds(found: &[(u64, Option<Outcome>)]) {
     for (number, found) in found {
-        assert_eq!(found.as_deref(), Some(answer(*number).as_slice()), "answer {number}");
+        assert_eq!(found.as_ref(), Some(&answer(*number)), "answer {number}");
     }
 }
 
 /// What a store has under numbers.
-async fn get(store: &AnswerFolder, numbers: impl IntoIterator<Item = u64>) -> Vec<(u64, Option<Vec<u8>>)> {
+async fn get(store: &AnswerFolder, numbers: impl IntoIterator<Item = u64>) -> Vec<(u64, Option<Outcome>)> {
     let mut found = Vec::new();
     for number in numbers {
         found.push((number, store.get(&key(number)).await.unwrap()));

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use asap_udfs::llm::Llm;
+use asap_udfs::llm::chat::Outcome;
 use asap_udfs::llm::store::{AnswerStore, RequestKey, StoreError};
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -16,13 +17,13 @@ use crate::tests::server::{Reply, Server};
 /// A store in memory that can be broken.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    pub kept: Mutex<HashMap<RequestKey, Vec<u8>>>,
+    pub kept: Mutex<HashMap<RequestKey, Outcome>>,
     is_broken: AtomicBool,
 }
 
 #[async_trait]
 impl AnswerStore for MemoryStore {
-    async fn get(&self, key: &RequestKey) -> Result<Option<Vec<u8>>, StoreError> {
+    async fn get(&self, key: &RequestKey) -> Result<Option<Outcome>, StoreError> {
         Ok(self.kept.lock().unwrap().get(key).cloned())
     }
 
@@ -30,12 +31,12 @@ impl AnswerStore for MemoryStore {
         Ok(())
     }
 
-    async fn keep(&self, key: RequestKey, answer: Vec<u8>, _: bool) -> Result<(), StoreError> {
+    async fn keep(&self, key: RequestKey, outcome: Outcome, _: bool) -> Result<(), StoreError> {
         tokio::time::sleep(Duration::from_millis(5)).await;
         if self.is_broken.load(Ordering::SeqCst) {
             return Err(StoreError("the disk is full".to_string()));
         }
-        self.kept.lock().unwrap().insert(key, answer);
+        self.kept.lock().unwrap().insert(key, outcome);
         Ok(())
     }
 }
