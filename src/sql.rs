@@ -1,52 +1,37 @@
-//! `asap sql`: datafusion-cli with the functions of asap, its table `corpus` and Delta tables.
+//! `asap sql`: SQL with the functions of asap, its table `corpus`, Delta tables, and files and folders as tables.
 
-mod json;
 mod nested;
+mod print;
 mod prompt;
+mod statements;
 mod tables;
 mod watch;
 
-use std::collections::HashMap;
 use std::io::{IsTerminal, Read};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
-use asap_pipelines::location;
 use asap_pipelines::paid_answers::SharedAnswers;
 use asap_pipelines::run::plan::CORPUS;
 use asap_udfs::llm::Llm;
-use async_trait::async_trait;
+use asap_udfs::typo;
 use clap::Args;
 use datafusion::arrow::error::ArrowError;
-use datafusion::common::{exec_datafusion_err, plan_datafusion_err, plan_err};
-use datafusion::dataframe::DataFrame;
+use datafusion::common::{exec_datafusion_err, plan_datafusion_err};
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::{SessionState, TaskContext};
-use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::{DFParser, Statement};
-use datafusion_cli::cli_context::CliSessionContext;
-use datafusion_cli::exec;
-use datafusion_cli::object_storage::AwsOptions;
-use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
-use datafusion_cli::print_format::PrintFormat;
-use datafusion_cli::print_options::{MaxRows, PrintOptions};
 use futures::FutureExt;
-use object_store::ObjectStore;
-use url::Url;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
 use crate::output::{calls, complain, missing_table, no_table};
 use crate::progress::Opening;
 use crate::signals::{Stop, unless_interrupted};
-use asap_udfs::typo;
+use print::{MaxRows, Print, RowFormat};
 use prompt::Prompt;
-use tables::is_remote;
 use watch::Watch;
 
 /// Query chain-of-thought datasets by SQL
@@ -72,9 +57,9 @@ pub struct SqlArgs {
     /// Run the commands of a file and exit; may be repeated
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// How rows are printed
-    #[arg(long, value_enum, default_value_t = PrintFormat::Automatic)]
-    format: PrintFormat,
+    /// Output format of rows
+    #[arg(long, value_enum, default_value_t = RowFormat::Automatic)]
+    format: RowFormat,
     /// The most rows that a table shows: a number, or inf
     #[arg(long, default_value = "40")]
     maxrows: MaxRows,
@@ -106,7 +91,7 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         context.register_table(CORPUS, Arc::new(opened.view(&context.state())?))?;
         corpus = Some(opened);
     }
-    let session = Session { context, corpus, is_csv: AtomicBool::new(false) };
+    let session = Session { context, corpus };
 
     let mut commands = Vec::new();
     for path in &args.files {
@@ -116,17 +101,9 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     }
     commands.extend(args.commands);
 
-    let is_table = matches!(args.format, PrintFormat::Table | PrintFormat::Automatic);
-    let print = PrintOptions {
-        format: args.format,
-        quiet: args.quiet,
-        // What a program reads is never cut.
-        maxrows: if is_table { args.maxrows } else { MaxRows::Unlimited },
-        color: args.color,
-        instrumented_registry: Arc::new(InstrumentedObjectStoreRegistry::new()),
-    };
+    let print = Print { format: args.format, max_rows: args.maxrows, quiet: args.quiet, is_expanded: false };
     if commands.is_empty() && std::io::stdin().is_terminal() {
-        let done = Prompt { session: &session, print, llm: &llm, watch: &watch, is_expanded: false }.run().await;
+        let done = Prompt { session: &session, print, llm: &llm, watch: &watch, has_color: args.color }.run().await;
         llm.landed().await;
         return done;
     }
@@ -147,7 +124,7 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let stop = Stop::listen("keeping what was asked");
     let telling = watch.tell(&llm, args.quiet);
     let done = tokio::select! {
-        done = execute(&session, commands, &print) => done.map_err(Failure::from),
+        done = execute(&session, &commands, &print) => done.map_err(Failure::from),
         () = stop.asked() => Err(Failure::TryLater("interrupted".to_string())),
     };
     telling.end().await;
@@ -166,40 +143,24 @@ fn without_mark(text: String) -> String {
     text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_string)
 }
 
-async fn execute(session: &Session, commands: Vec<String>, print: &PrintOptions) -> Result<()> {
-    session.is_csv.store(matches!(print.format, PrintFormat::Csv | PrintFormat::Tsv), Ordering::Relaxed);
+async fn execute(session: &Session, commands: &[String], print: &Print) -> Result<()> {
     for command in commands {
-        session.check_stores(&command)?;
         // Some damage to a file makes its reader panic.
-        let run = async {
-            match print.format {
-                PrintFormat::Json | PrintFormat::NdJson => json::run(session, &command, print).await,
-                _ => exec::exec_from_commands(session, vec![command.clone()], print).await,
-            }
-        };
-        let work = AssertUnwindSafe(run).catch_unwind();
+        let work = AssertUnwindSafe(statements::run(&session.context, command, print)).catch_unwind();
         let failed = match work.await {
             Ok(Ok(())) => continue,
             Ok(Err(error)) => error,
-            Err(_) => exec_datafusion_err!("the query stopped by a panic, which is told above"),
+            Err(_) => exec_datafusion_err!("the query panicked; see the message above"),
         };
         return Err(session.with_file(session.with_tables(failed)).await);
     }
     Ok(())
 }
 
-/// Whether a statement returns rows, so that these can be listed.
-fn is_query(sql: &str) -> bool {
-    let first = sql.trim_start_matches('(').split_whitespace().next().unwrap_or_default().to_uppercase();
-    ["SELECT", "WITH", "VALUES", "TABLE", "FROM", "SHOW", "DESCRIBE"].contains(&first.as_str())
-}
-
-/// The session as datafusion-cli sees it. Object stores stay the session's own: they know our credentials.
+/// What statements run in.
 struct Session {
     context: SessionContext,
     corpus: Option<Corpus>,
-    /// Whether rows are printed in a format that has no nested values.
-    is_csv: AtomicBool,
 }
 
 impl Session {
@@ -237,92 +198,5 @@ impl Session {
         let catalogs = state.catalog_list().catalog_names().into_iter();
         let schemas = catalogs.filter_map(|name| state.catalog_list().catalog(&name)?.schema("public"));
         schemas.flat_map(|schema| schema.table_names()).collect()
-    }
-
-    fn store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
-        self.context.runtime_env().object_store_registry.get_store(url)
-    }
-
-    /// Asks for the stores of a command's tables and files, for datafusion-cli does not say why it gets none.
-    fn check_stores(&self, command: &str) -> Result<()> {
-        // What cannot be parsed is said better where it is executed.
-        let Ok(statements) = DFParser::parse_sql(command) else { return Ok(()) };
-        for statement in statements {
-            let named = match statement {
-                Statement::CreateExternalTable(create) => create.locations,
-                Statement::CopyTo(copy) => vec![copy.target],
-                _ => continue,
-            };
-            for named in named.iter().filter(|named| is_remote(named)) {
-                self.store(&location::parse(named)?)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A location in a statement as the rest of asap knows it.
-fn checked(named: &str, options: &HashMap<String, String>) -> Result<String> {
-    if let Some(option) = options.keys().find(|key| key.starts_with("aws.") || key.starts_with("gcp.")) {
-        return plan_err!(
-            "the option {option}: what an object store asks for is taken from the environment, under the names that its \
-             own tools use (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, …)"
-        );
-    }
-    if is_remote(named) { Ok(location::parse(named)?.into()) } else { Ok(named.to_string()) }
-}
-
-#[async_trait]
-impl CliSessionContext for Session {
-    fn task_ctx(&self) -> Arc<TaskContext> {
-        self.context.task_ctx()
-    }
-
-    fn session_state(&self) -> SessionState {
-        self.context.state()
-    }
-
-    fn register_object_store(&self, url: &Url, store: Arc<dyn ObjectStore>) -> Option<Arc<dyn ObjectStore>> {
-        // Standard input can be read once, and this store has.
-        if url.scheme() == "stdin" {
-            return self.context.register_object_store(url, store);
-        }
-        self.store(url).ok()
-    }
-
-    fn register_table_options_extension_from_scheme(&self, scheme: &str) {
-        CliSessionContext::register_table_options_extension_from_scheme(&self.context, scheme);
-        if scheme == "s3" {
-            // datafusion-cli makes a store before it asks for ours. With these it asks neither AWS nor the machine for
-            // credentials and the bucket's region, which would fail, or take its time, where ours need not.
-            let set = |value: &str| Some(value.to_string());
-            let (access_key_id, secret_access_key, region) = (set("unused"), set("unused"), set("us-east-1"));
-            let options = AwsOptions { access_key_id, secret_access_key, region, ..AwsOptions::default() };
-            self.context.register_table_options_extension(options);
-        }
-    }
-
-    async fn execute_logical_plan(&self, mut plan: LogicalPlan) -> Result<DataFrame, DataFusionError> {
-        match &mut plan {
-            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)) => {
-                for named in &mut create.locations {
-                    *named = checked(named, &create.options)?;
-                }
-            }
-            LogicalPlan::Copy(copy) => {
-                copy.output_url = checked(&copy.output_url, &copy.options)?;
-                if copy.file_type.get_ext() == "csv" {
-                    let rows = DataFrame::new(self.context.state(), copy.input.as_ref().clone());
-                    copy.input = Arc::new(nested::as_json(rows)?.into_unoptimized_plan());
-                }
-            }
-            _ => {}
-        }
-        let rows = self.context.execute_logical_plan(plan).await.map_err(|error| match error {
-            // Where it sees one of these, datafusion-cli asks AWS for the region of the bucket and starts again.
-            DataFusionError::ObjectStore(_) => error.context("the object store failed"),
-            error => error,
-        })?;
-        if self.is_csv.load(Ordering::Relaxed) { nested::as_json(rows) } else { Ok(rows) }
     }
 }

@@ -5,20 +5,15 @@ use std::path::PathBuf;
 
 use asap_pipelines::corpus::Corpus;
 use asap_udfs::llm::Llm;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::error::Result;
+use clap::ValueEnum;
+use console::style;
 use datafusion::execution::FunctionRegistry;
-use datafusion::sql::parser::DFParser;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
-use datafusion_cli::command::{Command, OutputFormat};
-use datafusion_cli::helper::CliHelper;
-use datafusion_cli::print_options::{MaxRows, PrintOptions};
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
-use futures::StreamExt;
-use rustyline::completion::{Completer, Pair};
+use rustyline::completion::{Completer, FilenameCompleter, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::Hinter;
@@ -26,8 +21,9 @@ use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
+use super::print::{Print, RowFormat};
 use super::watch::Watch;
-use super::{Session, execute, is_query};
+use super::{Session, execute};
 use crate::failure::Failure;
 use crate::output::{complain, error_line, print};
 
@@ -43,6 +39,8 @@ const COMMANDS: &str = "\
 \\?            this
 \\q            the end; so does Ctrl-D";
 
+/// Stands on an empty line.
+const HELP: &str = " \\? for help, \\q to quit";
 /// Stands on a line that continues a statement until something is typed there.
 const CONTINUED: &str = "  … a semicolon ends the statement, Ctrl-C drops it";
 
@@ -82,11 +80,11 @@ const KEYWORDS: [&str; 29] = [
 /// What a session at the prompt needs.
 pub struct Prompt<'a> {
     pub session: &'a Session,
-    pub print: PrintOptions,
+    pub print: Print,
     pub llm: &'a Llm,
     pub watch: &'a Watch,
-    /// Whether rows are shown column by column.
-    pub is_expanded: bool,
+    /// Whether what is typed is highlighted.
+    pub has_color: bool,
 }
 
 impl Prompt<'_> {
@@ -142,39 +140,24 @@ impl Prompt<'_> {
             ("h", "") => print(&self.functions())?,
             ("h", function) => print(&self.function(function))?,
             ("x", _) => {
-                self.is_expanded = !self.is_expanded;
-                print(if self.is_expanded { "rows are listed column by column" } else { "rows are a table" })?;
+                self.print.is_expanded = !self.print.is_expanded;
+                print(if self.print.is_expanded { "rows are listed column by column" } else { "rows are a table" })?;
             }
-            _ => self.other(command).await,
+            ("quiet", "on" | "true") => self.print.quiet = true,
+            ("quiet", "off" | "false") => self.print.quiet = false,
+            ("pset", setting) => match setting.strip_prefix("format").map(|format| RowFormat::from_str(format.trim(), true)) {
+                Some(Ok(format)) => self.print.format = format,
+                _ => complain("expected \\pset format table, csv, tsv, json, nd-json or automatic"),
+            },
+            _ => complain(&format!("there is no command \\{command}; \\? lists them")),
         }
         Ok(true)
     }
 
-    /// A command that datafusion-cli knows.
-    async fn other(&mut self, command: &str) {
-        let unknown = || complain(&format!("there is no command \\{command}; \\? lists them"));
-        match command.parse::<Command>() {
-            Ok(Command::OutputFormat(Some(setting))) => match setting.parse::<OutputFormat>() {
-                Ok(format) => format.execute(&mut self.print).unwrap_or_else(|error| complain(&error_line(&error))),
-                Err(()) => unknown(),
-            },
-            Ok(Command::OutputFormat(None)) => complain(&format!("rows are printed as {:?}", self.print.format)),
-            Ok(command) => {
-                let done = command.execute(self.session, &mut self.print).await;
-                done.unwrap_or_else(|error| complain(&error_line(&error)));
-            }
-            Err(()) => unknown(),
-        }
-    }
-
-    /// Runs statements; what fails is told, and Ctrl-C ends them alone.
+    /// Runs statements and reports what fails. Ctrl-C ends the statements, not the session.
     async fn statements(&self, sql: &str) {
-        let work = async {
-            match self.is_expanded {
-                true => self.expanded(sql).await,
-                false => execute(self.session, vec![sql.to_string()], &self.print).await,
-            }
-        };
+        let commands = [sql.to_string()];
+        let work = execute(self.session, &commands, &self.print);
         let telling = self.watch.tell(self.llm, self.print.quiet);
         let done = tokio::select! {
             done = work => Some(done),
@@ -186,37 +169,6 @@ impl Prompt<'_> {
             Some(Err(error)) => complain(&format!("error: {}", error_line(&error))),
             None => complain("interrupted"),
         }
-    }
-
-    /// Runs statements; the rows of those that return any are listed, as many as a table would show.
-    async fn expanded(&self, sql: &str) -> Result<()> {
-        for statement in DFParser::parse_sql(sql)? {
-            let sql = statement.to_string();
-            if !is_query(&sql) {
-                execute(self.session, vec![sql], &self.print).await?;
-                continue;
-            }
-            let rows = self.session.context.sql(&sql).await?;
-            // It holds the files that the rows are read from.
-            let _held = rows.logical_plan().clone();
-            let mut batches = rows.execute_stream().await?;
-            let most = match self.print.maxrows {
-                MaxRows::Unlimited => usize::MAX,
-                MaxRows::Limited(most) => most,
-            };
-            let (mut shown, mut rows) = (0, 0);
-            while let Some(batch) = batches.next().await {
-                let batch = batch?;
-                rows += batch.num_rows();
-                for text in listed(&batch.slice(0, batch.num_rows().min(most - shown)), &mut shown)? {
-                    print(&text)?;
-                }
-            }
-            if rows > shown {
-                complain(&format!("note: {shown} of {rows} rows; --maxrows inf shows all"));
-            }
-        }
-        Ok(())
     }
 
     fn functions(&self) -> String {
@@ -256,7 +208,6 @@ impl Prompt<'_> {
 
     fn names(&self) -> Names {
         let state = self.session.context.state();
-        let dialect = &state.config_options().sql_parser.dialect;
         let mut names: Vec<String> = state.udfs().into_iter().chain(state.udafs()).chain(state.udwfs()).collect();
         names.extend(state.table_functions().keys().cloned());
         names.extend(self.session.table_names());
@@ -265,7 +216,7 @@ impl Prompt<'_> {
         names.extend(schema.iter().flat_map(|schema| schema.fields()).map(|field| field.name().clone()));
         names.sort();
         names.dedup();
-        Names { cli: CliHelper::new(dialect, self.print.color), names }
+        Names { files: FilenameCompleter::new(), names, has_color: self.has_color }
     }
 }
 
@@ -285,28 +236,6 @@ fn is_whole(typed: &str) -> bool {
 fn command_of(typed: &str) -> Option<&str> {
     let last = typed.lines().last()?.trim();
     (last.starts_with('\\') || matches!(last, "exit" | "quit" | "help")).then_some(last)
-}
-
-/// Rows as lists of their columns.
-fn listed(batch: &RecordBatch, row: &mut usize) -> Result<Vec<String>> {
-    let options = FormatOptions::new().with_null("NULL");
-    let schema = batch.schema();
-    let names: Vec<&String> = schema.fields().iter().map(|field| field.name()).collect();
-    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
-    let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
-    let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
-    let mut rows = Vec::new();
-    for index in 0..batch.num_rows() {
-        *row += 1;
-        let mut lines = vec![format!("-[ row {row} ]-")];
-        for (name, column) in names.iter().zip(&columns) {
-            // What has several lines stays under its column.
-            let value = column.value(index).to_string().replace('\n', &format!("\n{:width$}   ", ""));
-            lines.push(format!("{name:<width$} | {value}"));
-        }
-        rows.push(lines.join("\n"));
-    }
-    Ok(rows)
 }
 
 /// Where what was typed is kept, line by line: the user's folder for state. Sessions at once add to it side by side.
@@ -336,10 +265,11 @@ impl History {
     }
 }
 
-/// The line editor's helper: that of datafusion-cli, and names that complete what is typed.
+/// The line editor's helper: names and files that complete what is typed, colors, and hints.
 struct Names {
-    cli: CliHelper,
+    files: FilenameCompleter,
     names: Vec<String>,
+    has_color: bool,
 }
 
 impl Helper for Names {}
@@ -348,9 +278,9 @@ impl Completer for Names {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, place: usize, context: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let (start, files) = self.cli.complete(line, place, context)?;
-        if !files.is_empty() {
-            return Ok((start, files));
+        // A location, between quotes that are still open.
+        if line[..place].matches('\'').count() % 2 == 1 {
+            return self.files.complete(line, place, context);
         }
         let is_word = |character: char| character.is_alphanumeric() || character == '_';
         let before = line[..place].char_indices().rev().find(|(_, character)| !is_word(*character));
@@ -364,25 +294,33 @@ impl Completer for Names {
 impl Hinter for Names {
     type Hint = String;
 
-    fn hint(&self, line: &str, place: usize, context: &Context<'_>) -> Option<String> {
-        if line.ends_with('\n') && place == line.len() {
-            return Some(CONTINUED.to_string());
+    fn hint(&self, line: &str, place: usize, _: &Context<'_>) -> Option<String> {
+        match line {
+            "" => Some(HELP.to_string()),
+            line if line.ends_with('\n') && place == line.len() => Some(CONTINUED.to_string()),
+            _ => None,
         }
-        self.cli.hint(line, place, context)
     }
 }
 
 impl Highlighter for Names {
-    fn highlight<'l>(&self, line: &'l str, place: usize) -> Cow<'l, str> {
-        self.cli.highlight(line, place)
+    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
+        let tokens = Tokenizer::new(&GenericDialect, line).with_unescape(false).tokenize();
+        let Some(tokens) = tokens.ok().filter(|_| self.has_color) else { return Cow::Borrowed(line) };
+        let colored = tokens.iter().map(|token| match token {
+            Token::Word(word) if word.keyword != Keyword::NoKeyword => style(token).red().bright().to_string(),
+            Token::SingleQuotedString(_) => style(token).green().bright().to_string(),
+            _ => token.to_string(),
+        });
+        Cow::Owned(colored.collect())
     }
 
-    fn highlight_char(&self, line: &str, place: usize, kind: CmdKind) -> bool {
-        self.cli.highlight_char(line, place, kind)
+    fn highlight_char(&self, line: &str, _: usize, _: CmdKind) -> bool {
+        self.has_color && !line.is_empty()
     }
 
     fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
-        self.cli.highlight_hint(hint)
+        Cow::Owned(style(hint).black().bright().force_styling(true).to_string())
     }
 }
 

@@ -101,7 +101,8 @@ fn the_prompt_helps_and_remembers() {
     terminal.line("SELECT question, cot FROM corpus;", &["-[ row 1 ]-", "question | two?", "cot      | 2 and 2"]);
     terminal.line("SELECT cot FROM cot_corpus('a.jsonl');", &["cot | 2 and 3"]);
     let several = "SELECT 1 AS one; SELECT value FROM range(7);";
-    terminal.line(several, &["-[ row 1 ]-", "one | 1", "-[ row 5 ]-", "value | 4", "note: 5 of 7 rows"]);
+    terminal
+        .line(several, &["-[ row 1 ]-", "one | 1", "-[ row 5 ]-", "value | 4", "7 row(s) fetched. (First 5 displayed"]);
     terminal.line("\\x", &["rows are a table"]);
     terminal.line("SELECT no_such FROM corpus;", &["error: ", "no_such"]);
     terminal.line("\\nothing", &["there is no command \\nothing"]);

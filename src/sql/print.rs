@@ -1,0 +1,192 @@
+//! How the rows of statements are printed.
+
+use std::io::Write;
+use std::str::FromStr;
+use std::time::Instant;
+
+use clap::ValueEnum;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::csv::WriterBuilder as CsvWriterBuilder;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::json::WriterBuilder as JsonWriterBuilder;
+use datafusion::arrow::json::writer::{JsonArray, JsonFormat, LineDelimited};
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use datafusion::arrow::util::pretty::pretty_format_batches_with_options;
+use datafusion::error::Result;
+
+/// What `--format` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RowFormat {
+    Csv,
+    Tsv,
+    Table,
+    Json,
+    NdJson,
+    Automatic,
+}
+
+impl RowFormat {
+    /// Whether it has no lists and structs.
+    pub fn is_flat(self) -> bool {
+        matches!(self, Self::Csv | Self::Tsv)
+    }
+
+    fn is_table(self) -> bool {
+        matches!(self, Self::Table | Self::Automatic)
+    }
+}
+
+/// The most rows that a table shows; `None` is no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MaxRows(Option<usize>);
+
+impl FromStr for MaxRows {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        match text.to_lowercase().as_str() {
+            "inf" | "infinite" | "none" => Ok(Self(None)),
+            number => number.parse().map(|most| Self(Some(most))).map_err(|_| "expected a number, or inf".to_string()),
+        }
+    }
+}
+
+/// How rows are printed.
+#[derive(Debug, Clone)]
+pub struct Print {
+    pub format: RowFormat,
+    pub max_rows: MaxRows,
+    /// Rows only.
+    pub quiet: bool,
+    /// A row as a list of its columns.
+    pub is_expanded: bool,
+}
+
+/// The rows of a statement, as far as they are shown.
+pub struct Rows {
+    pub schema: SchemaRef,
+    /// At least as many as [`Print::shown`].
+    pub batches: Vec<RecordBatch>,
+    /// All that there were.
+    pub count: usize,
+    pub begun: Instant,
+}
+
+impl Print {
+    /// How many rows of a result are shown; what a program reads is never cut.
+    pub fn shown(&self) -> usize {
+        match self.max_rows {
+            MaxRows(Some(most)) if self.format.is_table() => most,
+            _ => usize::MAX,
+        }
+    }
+
+    /// These options, but all rows are shown.
+    pub fn unlimited(&self) -> Self {
+        Self { max_rows: MaxRows(None), ..self.clone() }
+    }
+
+    /// Prints the rows of a statement.
+    ///
+    /// # Errors
+    /// If a value cannot be formatted, or nothing reads what is printed.
+    pub fn print(&self, rows: &Rows, options: &FormatOptions) -> Result<()> {
+        let mut text = Vec::new();
+        match self.format {
+            RowFormat::Csv => delimited(&rows.batches, b',', &mut text)?,
+            RowFormat::Tsv => delimited(&rows.batches, b'\t', &mut text)?,
+            RowFormat::Json => json::<JsonArray>(&rows.batches, &mut text)?,
+            RowFormat::NdJson => json::<LineDelimited>(&rows.batches, &mut text)?,
+            RowFormat::Table | RowFormat::Automatic if self.is_expanded => self.expanded(rows, &mut text)?,
+            RowFormat::Table | RowFormat::Automatic => self.table(rows, options, &mut text)?,
+        }
+        if !self.quiet {
+            let seconds = rows.begun.elapsed().as_secs_f64();
+            let cut = match rows.count > self.shown() {
+                true => format!("(First {} displayed. Use --maxrows to adjust)", self.shown()),
+                false => String::new(),
+            };
+            writeln!(text, "{} row(s) fetched. {cut}\nElapsed {seconds:.3} seconds.\n", rows.count)?;
+        }
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(&text)?;
+        Ok(stdout.flush()?)
+    }
+
+    /// The first rows, as many as are shown.
+    fn first(&self, rows: &Rows) -> Vec<RecordBatch> {
+        let mut left = self.shown();
+        let cut = rows.batches.iter().map(|batch| {
+            let cut = batch.slice(0, batch.num_rows().min(left));
+            left -= cut.num_rows();
+            cut
+        });
+        cut.filter(|batch| batch.num_rows() > 0).collect()
+    }
+
+    fn table(&self, rows: &Rows, options: &FormatOptions, text: &mut Vec<u8>) -> Result<()> {
+        if rows.schema.fields().is_empty() || self.shown() == 0 && rows.count > 0 {
+            return Ok(());
+        }
+        let mut shown = self.first(rows);
+        if shown.is_empty() {
+            shown.push(RecordBatch::new_empty(rows.schema.clone()));
+        }
+        let table = pretty_format_batches_with_options(&shown, options)?.to_string();
+        match table.rsplit_once('\n') {
+            Some((above, border)) if rows.count > self.shown() => {
+                let dots = format!("| .{}|", " ".repeat(border.len().saturating_sub(4)));
+                writeln!(text, "{above}\n{dots}\n{dots}\n{dots}\n{border}")?;
+            }
+            _ => writeln!(text, "{table}")?,
+        }
+        Ok(())
+    }
+
+    /// Rows as lists of their columns.
+    fn expanded(&self, rows: &Rows, text: &mut Vec<u8>) -> Result<()> {
+        let options = FormatOptions::new().with_null("NULL");
+        let names: Vec<&String> = rows.schema.fields().iter().map(|field| field.name()).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let mut row = 0;
+        for batch in self.first(rows) {
+            let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
+            let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+            for index in 0..batch.num_rows() {
+                row += 1;
+                writeln!(text, "-[ row {row} ]-")?;
+                for (name, column) in names.iter().zip(&columns) {
+                    // What has several lines stays under its column.
+                    let value = column.value(index).to_string().replace('\n', &format!("\n{:width$}   ", ""));
+                    writeln!(text, "{name:<width$} | {value}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn delimited(batches: &[RecordBatch], delimiter: u8, text: &mut Vec<u8>) -> Result<()> {
+    let mut writer = CsvWriterBuilder::new().with_header(true).with_delimiter(delimiter).build(text);
+    for batch in batches {
+        writer.write(batch)?;
+    }
+    Ok(())
+}
+
+/// Rows as JSON, NULL as null: left out, a column without values would vanish.
+fn json<F: JsonFormat>(batches: &[RecordBatch], text: &mut Vec<u8>) -> Result<()> {
+    if batches.is_empty() {
+        return Ok(());
+    }
+    let mut writer = JsonWriterBuilder::new().with_explicit_nulls(true).build::<_, F>(&mut *text);
+    for batch in batches {
+        writer.write(batch)?;
+    }
+    writer.finish()?;
+    drop(writer);
+    if !text.ends_with(b"\n") {
+        text.push(b'\n');
+    }
+    Ok(())
+}

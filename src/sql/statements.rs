@@ -1,0 +1,127 @@
+//! One statement after another: planned, run, and its rows printed.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Instant;
+
+use asap_pipelines::location;
+use datafusion::arrow::util::display::FormatOptions;
+use datafusion::common::{plan_datafusion_err, plan_err};
+use datafusion::dataframe::DataFrame;
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::physical_plan::spill::get_record_batch_memory_size;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::{DFParser, Statement};
+use datafusion::sql::sqlparser::ast::Statement as SqlStatement;
+use datafusion::sql::sqlparser::dialect::dialect_from_str;
+use futures::StreamExt;
+use object_store::memory::InMemory;
+use object_store::{ObjectStoreExt, PutPayload};
+use url::Url;
+
+use super::nested;
+use super::print::{Print, Rows};
+use super::tables::is_remote;
+
+/// Names of standard input as a file.
+const STDIN: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
+/// The store that holds what was read from it, once it was read.
+const STDIN_STORE: &str = "stdin://stdin/";
+
+/// Runs the statements of a text, and prints the rows of each.
+///
+/// # Errors
+/// If one cannot be parsed, or fails; those after it do not run.
+pub async fn run(context: &SessionContext, text: &str, print: &Print) -> Result<()> {
+    let dialect = context.state().config_options().sql_parser.dialect;
+    let dialect = dialect_from_str(dialect).ok_or_else(|| plan_datafusion_err!("there is no SQL dialect {dialect}"))?;
+    for statement in DFParser::parse_sql_with_dialect(text, dialect.as_ref())? {
+        run_one(context, statement, print).await?;
+    }
+    Ok(())
+}
+
+async fn run_one(context: &SessionContext, statement: Statement, print: &Print) -> Result<()> {
+    let begun = Instant::now();
+    let is_show = matches!(&statement, Statement::Statement(sql) if matches!(**sql, SqlStatement::ShowVariable { .. }));
+    let plan = context.state().statement_to_plan(statement).await?;
+    let is_about_queries =
+        matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::DescribeTable(_) | LogicalPlan::Analyze(_));
+    let print = if is_show || is_about_queries { print.unlimited() } else { print.clone() };
+
+    let mut rows = context.execute_logical_plan(checked(context, plan).await?).await?;
+    if print.format.is_flat() {
+        rows = nested::as_json(rows)?;
+    }
+    // The plan holds the files that the rows are read from.
+    let _held = rows.logical_plan().clone();
+    let mut found = rows.execute_stream().await?;
+    let task = context.task_ctx();
+    let memory = MemoryConsumer::new("rows to print").register(task.memory_pool());
+    let mut rows = Rows { schema: found.schema(), batches: vec![], count: 0, begun };
+    while let Some(batch) = found.next().await {
+        let batch = batch?;
+        if batch.num_rows() > 0 && rows.count < print.shown() {
+            memory.try_grow(get_record_batch_memory_size(&batch))?;
+            rows.batches.push(batch.clone());
+        }
+        rows.count += batch.num_rows();
+    }
+    let options = FormatOptions::try_from(&task.session_config().options().format)?;
+    print.print(&rows, &options)
+}
+
+/// The plan with its locations as the rest of asap knows them.
+async fn checked(context: &SessionContext, mut plan: LogicalPlan) -> Result<LogicalPlan> {
+    match &mut plan {
+        LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)) => {
+            for named in &mut create.locations {
+                *named = match STDIN.contains(&named.as_str()) {
+                    true => stdin(context, &create.file_type).await?,
+                    false => location_of(context, named, &create.options)?,
+                };
+            }
+        }
+        LogicalPlan::Copy(copy) => {
+            copy.output_url = location_of(context, &copy.output_url, &copy.options)?;
+            if copy.file_type.get_ext() == "csv" {
+                let rows = DataFrame::new(context.state(), copy.input.as_ref().clone());
+                copy.input = Arc::new(nested::as_json(rows)?.into_unoptimized_plan());
+            }
+        }
+        _ => {}
+    }
+    Ok(plan)
+}
+
+fn location_of(context: &SessionContext, named: &str, options: &HashMap<String, String>) -> Result<String> {
+    if let Some(option) = options.keys().find(|key| key.starts_with("aws.") || key.starts_with("gcp.")) {
+        return plan_err!(
+            "the option {option}: what an object store asks for is taken from the environment, under the names that its \
+             own tools use (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, …)"
+        );
+    }
+    if !is_remote(named) {
+        return Ok(named.to_string());
+    }
+    let url = location::parse(named)?;
+    context.runtime_env().object_store_registry.get_store(&url)?;
+    Ok(url.into())
+}
+
+/// Standard input as a file of a store in memory: it can be read once, and a table more often.
+async fn stdin(context: &SessionContext, file_type: &str) -> Result<String> {
+    let file = format!("stdin.{}", file_type.to_lowercase());
+    let url = Url::parse(STDIN_STORE).map_err(|error| plan_datafusion_err!("{error}"))?;
+    if context.runtime_env().object_store_registry.get_store(&url).is_err() {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes)?;
+        let store = InMemory::new();
+        store.put(&file.as_str().into(), PutPayload::from(bytes)).await?;
+        context.register_object_store(&url, Arc::new(store));
+    }
+    Ok(format!("{STDIN_STORE}{file}"))
+}
