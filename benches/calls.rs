@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use asap_pipelines::paid_answers::SharedAnswers;
+use asap_pipelines::answers::SharedAnswers;
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;

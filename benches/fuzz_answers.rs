@@ -10,7 +10,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use asap_kernels::final_answers::verify;
+use asap_verify::verify;
 use cpu_time::ProcessTime;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};

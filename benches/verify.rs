@@ -8,7 +8,7 @@ mod common;
 use std::hint::black_box;
 use std::path::Path;
 
-use asap_kernels::final_answers::verify;
+use asap_verify::verify;
 use common::CpuTime;
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde::Deserialize;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use asap_pipelines::answers::{self, Compacted, SegmentSummary, State, Totals};
 use asap_pipelines::location;
-use asap_pipelines::paid_answers::{self, Compacted, SegmentSummary, State, Totals};
 use clap::{Args, Subcommand};
 use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
 use serde::Serialize;
@@ -62,8 +62,8 @@ impl PlaceArgs {
     async fn url(&self) -> Result<Url, Failure> {
         let settings = config::load(&self.settings)?;
         Ok(match &self.location {
-            Some(location) => paid_answers::find(location).await?,
-            None => paid_answers::shared(&settings)?,
+            Some(location) => answers::find(location).await?,
+            None => answers::shared(&settings)?,
         })
     }
 
@@ -76,17 +76,17 @@ impl PlaceArgs {
 pub async fn run(args: CacheArgs) -> Result<(), Failure> {
     match args.command {
         CacheCommand::Ls(place) => {
-            let segments = paid_answers::survey(&place.url().await?).await?;
+            let segments = answers::survey(&place.url().await?).await?;
             place.print(&segments, || list(&segments))
         }
         CacheCommand::Stats(place) => {
             let url = place.url().await?;
-            let totals = Totals::of(&paid_answers::survey(&url).await?);
+            let totals = Totals::of(&answers::survey(&url).await?);
             place.print(&totals, || stats(&url, &totals))
         }
         CacheCommand::Gc { place, older_than } => {
             let url = place.url().await?;
-            let done = paid_answers::compact(&url, older_than.map(days_ago)).await?;
+            let done = answers::compact(&url, older_than.map(days_ago)).await?;
             place.print(&done, || compacted(&url, &done))
         }
     }

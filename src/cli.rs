@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 use crate::failure::Failure;
 use crate::output::{Log, complain, complain_as_json};
 use crate::signals::unless_interrupted;
-use crate::{cache, feed, generate, inspect, lake, model, run, sample, schedule, sql, train};
+use crate::{cache, feed, generate, inspect, model, outputs, run, sample, schedule, sql, train};
 
 /// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
 #[derive(Debug, Parser)]
@@ -45,12 +45,12 @@ enum Command {
     Model(model::ModelArgs),
     Run(run::RunArgs),
     Sql(sql::SqlArgs),
-    Status(lake::StatusArgs),
-    History(lake::HistoryArgs),
-    Verify(lake::VerifyArgs),
-    Vacuum(lake::VacuumArgs),
-    Optimize(lake::OptimizeArgs),
-    Export(lake::ExportArgs),
+    Status(outputs::StatusArgs),
+    History(outputs::HistoryArgs),
+    Verify(outputs::VerifyArgs),
+    Vacuum(outputs::VacuumArgs),
+    Optimize(outputs::OptimizeArgs),
+    Export(outputs::ExportArgs),
     Cache(cache::CacheArgs),
     Sample(sample::SampleArgs),
     Schedule(schedule::ScheduleArgs),
@@ -94,12 +94,12 @@ pub fn main() -> ExitCode {
         Command::Model(args) => block_on(model::run(args)),
         Command::Run(args) => block_on(run::run(args)),
         Command::Sql(args) => block_on(sql::run(args)),
-        Command::Status(args) => block_on(lake::status(args)),
-        Command::History(args) => block_on(lake::history(args)),
-        Command::Verify(args) => block_on(lake::verify(args)),
-        Command::Vacuum(args) => block_on(lake::vacuum(args)),
-        Command::Optimize(args) => block_on(lake::optimize(args)),
-        Command::Export(args) => block_on(lake::export(args)),
+        Command::Status(args) => block_on(outputs::status(args)),
+        Command::History(args) => block_on(outputs::history(args)),
+        Command::Verify(args) => block_on(outputs::verify(args)),
+        Command::Vacuum(args) => block_on(outputs::vacuum(args)),
+        Command::Optimize(args) => block_on(outputs::optimize(args)),
+        Command::Export(args) => block_on(outputs::export(args)),
         Command::Cache(args) => block_on(cache::run(args)),
         Command::Sample(args) => block_on(sample::run(args)),
         Command::Schedule(args) => block_on(schedule::run(args)),

@@ -2,8 +2,8 @@
 
 use asap_generator::SampleError;
 use asap_lm::LmError;
+use asap_pipelines::delta::OutcomeUnknown;
 use asap_pipelines::location::is_unavailable;
-use asap_pipelines::log::OutcomeUnknown;
 use asap_pipelines::run::{AllRejected, Interrupted, OtherSnapshot, Superseded, TooManyRejects};
 use datafusion::error::DataFusionError;
 

@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`cli`] | the commands, each in a module of its name: [`inspect`], [`run`], [`sql`], [`lake`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`] |
+//! | [`cli`] | the commands, each in a module of its name: [`inspect`], [`run`], [`sql`], [`outputs`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`] |
 //! | [`builtin`] | the pipelines that asap brings |
 //! | [`config`] | settings from files, variables and the command line |
 //! | [`failure`] | why a command ended, and its exit code |
@@ -10,7 +10,6 @@
 //! | [`signals`] | being asked to stop |
 //! | [`typo`] | known names near a typed one |
 
-pub mod builtin;
 pub mod cache;
 pub mod cli;
 pub mod config;
@@ -18,9 +17,9 @@ pub mod failure;
 pub mod feed;
 pub mod generate;
 pub mod inspect;
-pub mod lake;
 pub mod model;
 pub mod output;
+pub mod outputs;
 pub mod progress;
 pub mod run;
 pub mod sample;

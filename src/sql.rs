@@ -12,8 +12,8 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use asap_pipelines::answers::SharedAnswers;
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
-use asap_pipelines::paid_answers::SharedAnswers;
 use asap_pipelines::run::plan::CORPUS;
 use asap_udfs::llm::Llm;
 use asap_udfs::typo;

@@ -2,30 +2,28 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`beside`] | the folder of what asap keeps beside a table |
+//! | [`answers`] | answers of a language model, kept next to what they were paid for |
+//! | [`beside`] | the folder `.asap` next to a table |
+//! | [`builtin`] | the pipelines that asap ships |
 //! | [`corpus`] | files of any published shape, read as one table |
-//! | `delta_stores` | how Delta tables reach object stores |
-//! | [`delta_types`] | what a table can hold |
+//! | [`delta`] | the log of a Delta table, and how a commit gets into it |
 //! | [`feed`] | rows as examples, in an order that a position finds again |
-//! | [`lake`] | what an output holds, and how it is kept in order |
 //! | [`location`] | what a user types becomes a URL and a store |
-//! | [`log`] | the log of a Delta table, and how a commit gets into it |
-//! | [`paid_answers`] | paid answers, kept beside what they were paid for |
+//! | [`outputs`] | commands over an output: status, history, verify, vacuum, optimize, export |
 //! | [`pruned`] | what every method has in common, around a query that says which steps it keeps |
 //! | [`run`] | a pipeline over a corpus, committed to a table |
 //! | [`session`] | a session with the functions, settings and rules of asap |
-//! | `stopping` | how the slices under way end when a run is asked to stop |
+//! | `stopping` | how the slices in progress end when a run is asked to stop |
 //! | [`system_prompts`] | the system prompt in what the scoring model reads |
 
+pub mod answers;
 pub mod beside;
+pub mod builtin;
 pub mod corpus;
-mod delta_stores;
-pub mod delta_types;
+pub mod delta;
 pub mod feed;
-pub mod lake;
 pub mod location;
-pub mod log;
-pub mod paid_answers;
+pub mod outputs;
 pub mod pruned;
 pub mod run;
 pub mod session;

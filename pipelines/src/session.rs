@@ -13,7 +13,7 @@ use asap_udfs::{Models, Settings, plan, register_all};
 
 use crate::corpus::inspect::ShapesFunction;
 use crate::corpus::{CorpusFunction, SmallBatches};
-use crate::delta_stores;
+use crate::delta::stores;
 use crate::location::Stores;
 use crate::pruned::Pruned;
 
@@ -30,7 +30,7 @@ pub fn session(settings: Settings, llm: &Llm) -> Result<SessionContext> {
 /// # Errors
 /// As [`session`].
 pub fn session_of(settings: Settings, llm: &Llm, models: &Models) -> Result<SessionContext> {
-    delta_stores::register();
+    stores::register();
     Ok(SessionContext::new_with_state(session_state(settings, llm, models)?))
 }
 

@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use asap_pipelines::builtin;
 use asap_pipelines::corpus::ColumnMapping;
 use asap_pipelines::run::{
     MaxRejects, Observer, OnChange, OnSchemaChange, Originals, Part, Request, Summary, estimate, run as run_pipeline,
@@ -15,7 +16,6 @@ use asap_pipelines::run::{
 use asap_udfs::llm::Usage;
 use clap::Args;
 
-use crate::builtin;
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, at_least_one, complain, error_line, failed_files, print, print_as};
@@ -103,7 +103,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "needed|all|none|COLUMNS", default_value = "needed")]
     originals: Originals,
     /// Bytes at which a shard is closed
-    #[arg(long, value_name = "BYTES", default_value_t = asap_pipelines::run::shards::SHARD_BYTES)]
+    #[arg(long, value_name = "BYTES", default_value_t = asap_pipelines::run::output::shards::SHARD_BYTES)]
     target_shard_bytes: NonZeroU64,
     /// Say what the run would ask of a language model and what that would cost; nothing is asked, paid or written. An
     /// answer of ai_complete counts with asap.anchor.max_tokens, and what a model thinks before it answers is not known

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use asap_generator::{Labelled, answer_place};
 use asap_kernels::code_fences::{Blocks, Turn};
-use asap_kernels::final_answers::answer;
 use asap_kernels::steps::steps;
 use asap_pipelines::corpus::Corpus;
 use asap_pipelines::session::session;
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
+use asap_verify::answer;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type};
 use datafusion::functions::core::expr_ext::FieldAccessor;

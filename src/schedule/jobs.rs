@@ -1,5 +1,6 @@
 //! The jobs file: which runs there are and when.
 
+use asap_pipelines::builtin;
 use std::path::Path;
 
 use chrono_tz::{TZ_VARIANTS, Tz};
@@ -7,7 +8,6 @@ use toml::{Table, Value};
 
 use super::flags::Flags;
 use super::times::Times;
-use crate::builtin;
 use crate::failure::Failure;
 use asap_udfs::typo;
 

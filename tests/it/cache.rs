@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::common::Workplace;
-use asap_pipelines::paid_answers::AnswerFolder;
+use asap_pipelines::answers::AnswerFolder;
 use asap_udfs::llm::chat::Answer;
 use asap_udfs::llm::store::AnswerStore;
 use url::Url;

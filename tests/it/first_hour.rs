@@ -243,7 +243,7 @@ fn a_model_says_what_it_is_and_how_fast() {
     assert!(speed > 0.0 && (seconds * speed - 1e6).abs() < 1.0, "{small}");
     // Chains are as long as in a corpus of reasoning models, or as those of the one that is named.
     let about =
-        |found: &serde_json::Value, tokens: u64| found["row_tokens"].as_u64().unwrap().abs_diff(tokens) * 20 < tokens;
+        |found: &serde_json::Value, tokens: u64| found["row_tokens"].as_u64().unwrap().abs_diff(tokens) * 8 < tokens;
     assert!(about(&small, 4096), "{small}");
     let chains = [10, 30].map(|steps| "So 1 + 1 = 2, and that is that.\\n\\n".repeat(steps));
     let rows = chains.map(|cot| format!(r#"{{"question": "q", "cot": "{cot}", "answer": "2"}}"#));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::lake::place::{File, Place, had_nothing_to_do};
+use crate::runs::place::{File, Place, had_nothing_to_do};
 use crate::server::{Reply, Server};
 use crate::support::table::{REJECTS, log};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;

@@ -225,7 +225,11 @@ fn pipelines_that_are_brought_are_short_and_named() {
         let sql = fs::read_to_string(&path).unwrap();
         let lines = sql.lines().filter(|line| !line.starts_with("--")).count();
         assert!(lines <= 20, "{name} has {lines} lines besides its comment: what many methods do is pruned's");
-        assert_eq!(workplace.run(&["run", name, "--print"]).ok(), sql, "src/builtin.rs has no line for {name}");
+        assert_eq!(
+            workplace.run(&["run", name, "--print"]).ok(),
+            sql,
+            "pipelines/src/builtin.rs has no line for {name}"
+        );
         assert!(table.contains(&format!("`{name}`")), "the table of pipelines/README.md has no line for {name}");
     }
 }

@@ -10,7 +10,7 @@ use crate::common::{Finished, Workplace};
 use crate::support::objects::serve_hub;
 use crate::support::objects::{Condition, serve_memory};
 use crate::support::s3::{KEY, serve};
-use asap_pipelines::log::check_output;
+use asap_pipelines::delta::check_output;
 use futures::TryStreamExt;
 use object_store::aws::{AmazonS3, AmazonS3Builder, S3ConditionalPut};
 use object_store::local::LocalFileSystem;
@@ -314,7 +314,7 @@ async fn readers_of_a_table_do_not_see_a_probe_that_was_left() {
     let (workplace, s3) = lake();
     let create = ["run", "pipelines/sql/truncate.sql", "--from", "s3://lake/corpus/", "--to", "s3://lake/out"];
     run(with_keys(&workplace, s3, &create)).ok();
-    let left = Path::from(format!("out/_delta_log/{}{}", asap_pipelines::log::PROBE, uuid::Uuid::new_v4()));
+    let left = Path::from(format!("out/_delta_log/{}{}", asap_pipelines::delta::PROBE, uuid::Uuid::new_v4()));
     bucket(s3, KEY.1, S3ConditionalPut::ETagMatch).put(&left, "first".into()).await.unwrap();
     let table = "CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION 's3://lake/out'";
     let count = ["sql", "-q", "--format", "csv", "-c", table, "-c", "SELECT count(*) AS n FROM t"];

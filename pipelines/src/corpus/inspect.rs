@@ -13,8 +13,9 @@ use datafusion::logical_expr::col;
 use datafusion::prelude::{DataFrame, SessionContext};
 use serde::Serialize;
 
-use super::rules::RULES;
-use super::{Corpus, Recognised, shape, view};
+use crate::corpus::shape::rules::RULES;
+use crate::corpus::shape::view;
+use crate::corpus::{Corpus, Recognised, shape};
 
 /// Files of one schema, and what was recognised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

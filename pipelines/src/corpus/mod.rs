@@ -39,42 +39,11 @@
 //!
 //! A row with a status still carries what could be read of it.
 
-mod deletion_vector;
-mod delta;
-mod doubts;
-mod expressions;
-mod failure;
-mod file;
-mod first_rows;
-mod flags;
-mod footer;
+pub(crate) mod files;
 mod function;
-mod generations;
-mod groups;
-mod guard;
 pub mod inspect;
-mod json;
-mod lake;
-mod listing;
-mod mapping;
-mod open_files;
-mod originals;
-mod path;
-mod read_slices;
-mod reading;
-mod recognise;
-mod rendered;
-mod repeats;
-mod rows;
-mod rules;
-mod shape;
-pub mod slices;
-pub mod slices_table;
-mod small_batches;
-pub mod source;
-mod table;
-mod told;
-mod view;
+pub(crate) mod scan;
+pub(crate) mod shape;
 
 #[cfg(test)]
 mod tests;
@@ -90,30 +59,30 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
 
-pub use delta::{FINGERPRINT, Former, Table};
-pub use failure::FileFailure;
-pub use file::{CorpusFile, InTable, Temporary};
+pub use crate::corpus::files::delta::{FINGERPRINT, Former, Table};
+pub use crate::corpus::files::failure::FileFailure;
+pub use crate::corpus::files::file::{CorpusFile, InTable, Temporary};
+pub use crate::corpus::files::file_rows::FileRows;
+pub use crate::corpus::files::source::Source;
+pub use crate::corpus::scan::guard::is_guarded;
+pub(crate) use crate::corpus::scan::guard::{guarded, guarded_future, guarded_next};
+pub use crate::corpus::scan::read_slices::ReadSlices;
+pub use crate::corpus::scan::slices::Slice;
+pub use crate::corpus::scan::slices_table::SlicesTable;
+pub use crate::corpus::scan::small_batches::SmallBatches;
+pub use crate::corpus::shape::mapping::ColumnMapping;
+pub use crate::corpus::shape::originals::Fit;
+pub use crate::corpus::shape::repeats::Repeats;
 pub use function::CorpusFunction;
-pub use guard::is_guarded;
-pub(crate) use guard::{guarded, guarded_future, guarded_next};
-pub use mapping::ColumnMapping;
-pub use originals::Fit;
-pub use read_slices::ReadSlices;
-pub use repeats::Repeats;
-pub use rows::FileRows;
-pub use slices::Slice;
-pub use slices_table::SlicesTable;
-pub use small_batches::SmallBatches;
-pub use source::Source;
 
-use groups::{group, read_footers};
-use listing::Listing;
-use originals::LeftOut;
+use crate::corpus::files::groups::{group, read_footers};
+use crate::corpus::files::listing::Listing;
+use crate::corpus::scan::table::FilesTable;
+use crate::corpus::shape::originals::LeftOut;
+use crate::corpus::shape::view::Original;
 use shape::Shape;
-use table::FilesTable;
-use view::Original;
 
-use crate::log::Since;
+use crate::delta::Since;
 
 /// The files of all sources.
 pub struct Files {
@@ -161,7 +130,7 @@ pub async fn list(
     sources: &[Source],
     since: impl Fn(&Source) -> Option<Since>,
 ) -> Result<Files> {
-    source::check(sources)?;
+    files::source::check(sources)?;
     let mut all = Files { files: vec![], tables: vec![], notes: vec![] };
     for source in sources {
         if let Some(table) = Table::find(session, source, since(source)).await? {
@@ -209,7 +178,7 @@ pub fn check_paths(files: &mut [CorpusFile]) -> Result<()> {
 impl Corpus {
     /// Makes all batches of a session that does nothing else as small as those of the corpus.
     pub fn set_batch_rows(&self, context: &SessionContext) {
-        let rows = rows::of_batch(self.groups.iter().flat_map(|group| group.table.files()));
+        let rows = files::file_rows::of_batch(self.groups.iter().flat_map(|group| group.table.files()));
         let state = context.state_ref();
         let mut state = state.write();
         *state.config_mut() = state.config().clone().with_batch_size(rows);
@@ -266,14 +235,14 @@ impl Corpus {
         let groups = group(footers, &mut failures);
         let schemas: Vec<(SchemaRef, String)> =
             groups.iter().map(|group| (group.published(), group.files[0].file.name.clone())).collect();
-        let (originals, united) = originals::unite(fit, &schemas);
+        let (originals, united) = shape::originals::unite(fit, &schemas);
         let mut recognised = Vec::new();
         for ((group, (schema, file)), left_out) in groups.into_iter().zip(&schemas).zip(united) {
             let table = FilesTable::new(group);
             let read = match left_out {
                 Err(refusal) => Err(refusal),
                 Ok(left_out) => {
-                    let shape = recognise::shape_of(session, &table, schema, mapping, file, &mut notes).await;
+                    let shape = shape::recognise::shape_of(session, &table, schema, mapping, file, &mut notes).await;
                     shape.map(|shape| (shape, left_out))
                 }
             };
@@ -336,7 +305,7 @@ impl Corpus {
         let tables = self.groups.iter().map(|group| {
             let provider: Arc<dyn TableProvider> = Arc::new(group.table.clone());
             let originals = group.of(&self.originals);
-            view::plan(session, provider, &group.table, &group.shape, &originals).map(Arc::new)
+            shape::view::plan(session, provider, &group.table, &group.shape, &originals).map(Arc::new)
         });
         let plans = tables.collect::<Result<Vec<_>>>()?;
         let plan = match plans.as_slice() {
@@ -358,7 +327,7 @@ impl Corpus {
     /// If the session lacks the functions of asap.
     pub fn view_of_slices(&self, session: &dyn Session, group: usize, open: SlicesTable) -> Result<LogicalPlan> {
         let group = &self.groups[group];
-        view::plan(session, Arc::new(open), &group.table, &group.shape, &group.of(&self.originals))
+        shape::view::plan(session, Arc::new(open), &group.table, &group.shape, &group.of(&self.originals))
     }
 
     /// What reads slices of the files of one schema.
@@ -370,7 +339,7 @@ impl Corpus {
     pub fn schema(&self) -> SchemaRef {
         let source =
             Fields::from(vec![Field::new("file", DataType::Utf8, true), Field::new("row", DataType::Int64, true)]);
-        let own = originals::COLUMNS.map(|name| match name {
+        let own = shape::originals::COLUMNS.map(|name| match name {
             "source" => Field::new(name, DataType::Struct(source.clone()), true),
             _ => Field::new(name, DataType::Utf8, true),
         });
@@ -413,13 +382,13 @@ impl Corpus {
 
     /// A sentence for each original column that a Delta table holds under another name or as another kind of value.
     pub fn delta_notes(&self) -> Vec<String> {
-        originals::delta_notes(&self.originals)
+        shape::originals::delta_notes(&self.originals)
     }
 }
 
 /// Reads all rows, and keeps none.
 async fn read_all(plan: Arc<dyn ExecutionPlan>, session: &dyn Session) -> Result<()> {
     let mut batches = execute_stream(plan, session.task_ctx())?;
-    while guard::guarded_next(&mut batches).await?.is_some() {}
+    while guarded_next(&mut batches).await?.is_some() {}
     Ok(())
 }

@@ -11,9 +11,9 @@ use sha2::{Digest, Sha256};
 use super::encoder::Encoder;
 use super::segment::{Found, Segment};
 use super::{FeedConfig, Survey};
-use crate::corpus::source::Source;
+use crate::corpus::files::source::Source;
 use crate::corpus::{self, ColumnMapping, Corpus, CorpusFile, Files, Fit};
-use crate::log::{Followed, Since};
+use crate::delta::{Followed, Since};
 use crate::run::{is_finished, says_finished};
 
 /// Rows of a window: within it they are shuffled, and a feed that goes on reads one.

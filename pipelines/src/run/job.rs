@@ -21,27 +21,29 @@ use asap_udfs::llm::store::AnswerStore;
 use asap_udfs::plan::asked;
 use asap_udfs::settings::{OnError, Provider};
 
-use super::contents::Contents;
-use super::design::{Design, HeldOriginals, slice_rows};
-use super::files::{self, Divided, OpenSlice, Slices};
-use super::finished_slice::Finished;
-use super::identity::Identity;
-use super::inputs::{Gone, Inputs, Pins};
-use super::ledger::Ledger;
 use super::output::Output;
 use super::plan;
-use super::provenance::Provenance;
 use super::request::{OnChange, OnSchemaChange, Originals, Request};
 use super::retry;
-use super::rows::Rows;
-use super::shards::Layout;
 use super::slice_rows::of_cost;
-use super::write_shards::{WriteShards, Writing, Written};
-use crate::corpus::slices_table::source_of;
+use crate::answers;
+use crate::answers::AnswerFolder;
+use crate::corpus::scan::slices_table::source_of;
 use crate::corpus::{self, Corpus, FileFailure, Files, Fit, ReadSlices, Source};
+use crate::delta::store_of;
 use crate::location;
-use crate::log::store_of;
-use crate::paid_answers::{self, AnswerFolder};
+use crate::run::input::content_hashes::Contents;
+use crate::run::input::delta_inputs::{Gone, Inputs, Pins};
+use crate::run::input::files;
+use crate::run::input::files::{Divided, OpenSlice, Slices};
+use crate::run::output::finished_slice::Finished;
+use crate::run::output::identity::Identity;
+use crate::run::output::ledger::Ledger;
+use crate::run::output::outcomes::Rows;
+use crate::run::output::provenance::Provenance;
+use crate::run::output::shards::Layout;
+use crate::run::output::table_properties::{Design, HeldOriginals, slice_rows};
+use crate::run::output::write_shards::{WriteShards, Writing, Written};
 use crate::session::session_of;
 
 /// What a job is opened for.
@@ -97,7 +99,7 @@ async fn open_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn Answ
     if !request.settings.anchor_provider.is_language_model() {
         return Ok(None);
     }
-    Ok(Some(Arc::new(AnswerFolder::open(&paid_answers::of_output(to)?).await?)))
+    Ok(Some(Arc::new(AnswerFolder::open(&answers::of_output(to)?).await?)))
 }
 
 /// Where rows come from and go to: apart from each other, since the next run would read its own output.

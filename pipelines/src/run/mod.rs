@@ -26,32 +26,17 @@
 //! | [`design`] | what the tables are made with |
 //! | [`output`], [`rejects`], [`take_back`], [`retry`] | commits, and what they replace |
 
-pub mod contents;
-pub mod design;
 pub mod estimate;
-pub mod files;
-pub mod finished_slice;
-pub mod identity;
-pub mod inputs;
+pub mod input;
 pub mod job;
-pub mod ledger;
-mod missing;
 pub mod output;
 pub mod plan;
 pub mod progress;
-pub mod provenance;
-pub mod receipt;
-pub mod rejects;
 pub mod request;
 pub mod retry;
-pub mod rows;
-pub mod shards;
 mod slice_rows;
-pub mod staged;
 pub mod summary;
-pub mod take_back;
 pub mod work;
-pub mod write_shards;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -60,10 +45,10 @@ use datafusion::common::{DataFusionError, Result, exec_err};
 
 use asap_udfs::llm::{Llm, Usage};
 
+use crate::answers::spent::Spent;
 use crate::location;
-use crate::paid_answers::spent::Spent;
+pub use crate::run::input::delta_inputs::OtherSnapshot;
 pub use estimate::{Estimate, estimate};
-pub use inputs::OtherSnapshot;
 use job::{Effort, Job};
 pub use output::{Superseded, is_finished, says_finished};
 pub use request::{MaxRejects, OnChange, OnSchemaChange, Originals, Part, Request};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use asap_udfs::Settings;
 use datafusion::common::{DataFusionError, Result, config_err};
 
-use super::shards::SHARD_BYTES;
 use crate::corpus::ColumnMapping;
+use crate::run::output::shards::SHARD_BYTES;
 
 /// What to run.
 #[derive(Debug, Clone)]

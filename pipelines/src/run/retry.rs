@@ -14,11 +14,11 @@ use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use deltalake_core::kernel::Add;
 use object_store::ObjectStoreExt;
 
-use super::ledger::{Attempt, Before, RetriedSlice, SliceName};
 use super::output::Output;
-use super::rejects::{Settled, ShardPath, Standing};
-use super::shards::{Layout, SHARD_BYTES, Shards};
-use crate::log::{LiveFile, Log};
+use crate::delta::{LiveFile, Log};
+use crate::run::output::ledger::{Attempt, Before, RetriedSlice, SliceName};
+use crate::run::output::rejects::{Settled, ShardPath, Standing};
+use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
 
 /// The rejected rows of an output that have one of these statuses; all if there are none.
 ///
@@ -73,7 +73,7 @@ pub async fn carry(output: &Output, slice: &SliceName, before: Attempt, tried: &
             let batch = batch?;
             let others: BooleanArray = numbers(&batch)?.iter().map(|row| Some(!tried.contains(row))).collect();
             let others = filter_record_batch(&batch, &others)?;
-            shards.write(&super::rows::with_columns(&others, &schema)?).await?;
+            shards.write(&crate::run::output::outcomes::with_columns(&others, &schema)?).await?;
         }
     }
     shards.finish().await

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use asap_udfs::llm::Usage;
 
-use super::receipt::Counts;
 use crate::corpus::FileFailure;
+use crate::run::output::receipt::Counts;
 
 /// The figures of a run: of slices that it committed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]

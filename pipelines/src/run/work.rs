@@ -16,19 +16,19 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::Observer;
-use super::design::Design;
-use super::files::OpenSlice;
-use super::finished_slice::{Finished, Written};
 use super::job::{Job, over_slices};
-use super::ledger::{Before, SliceName};
 use super::progress::{Progress, Reached};
-use super::receipt::Receipt;
 use super::request::{MaxRejects, Request};
 use super::retry;
 use super::summary::Summary;
-use super::take_back::TakeBack;
-use super::write_shards::Writing;
 use crate::corpus::FileFailure;
+use crate::run::input::files::OpenSlice;
+use crate::run::output::delete_files::TakeBack;
+use crate::run::output::finished_slice::{Finished, Written};
+use crate::run::output::ledger::{Before, SliceName};
+use crate::run::output::receipt::Receipt;
+use crate::run::output::table_properties::Design;
+use crate::run::output::write_shards::Writing;
 use crate::stopping::Stopping;
 
 /// How often it is looked how far the slices are.

@@ -4,7 +4,6 @@
 //! | module | holds |
 //! |---|---|
 //! | [`steps`], [`tags`], [`code_fences`] | how a text is cut: into steps, chain and answer, fenced blocks |
-//! | [`final_answers`] | the final answer of a response, and whether it is the right one |
 //! | [`gestalt`], [`matching`] | how similar texts are, and the steps of one chain in another (Algorithm 1) |
 //! | [`budget`] | which steps go until a chain fits its budget (Algorithm 2) |
 //! | [`trace`] | which stage dropped which step |
@@ -14,7 +13,6 @@
 pub mod budget;
 pub mod code_fences;
 pub mod extractive;
-pub mod final_answers;
 pub mod gestalt;
 pub mod matching;
 pub mod steps;

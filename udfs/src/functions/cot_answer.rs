@@ -1,7 +1,5 @@
 use std::borrow::Cow;
 
-use asap_kernels::final_answers;
-
 use super::by_row::RowFunction;
 use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
@@ -20,6 +18,6 @@ impl RowFunction for CotAnswer {
     type Output<'a> = Cow<'a, str>;
 
     fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Cow<'a, str>> {
-        final_answers::answer(row.text(0)?).ok_or(NoValue::Null)
+        asap_verify::answer(row.text(0)?).ok_or(NoValue::Null)
     }
 }

@@ -1,5 +1,3 @@
-use asap_kernels::final_answers;
-
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
@@ -22,7 +20,7 @@ impl RowFunction for CotEarliestCorrect {
 
     fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Numbers> {
         let (steps, answer) = (row.texts(0)?, row.text(1)?);
-        let first = final_answers::first_stating(answer, &steps);
+        let first = asap_verify::first_stating(answer, &steps);
         Ok(Numbers((0..first.map_or(steps.len(), |step| step + 1)).collect()))
     }
 }

@@ -1,5 +1,3 @@
-use asap_kernels::final_answers;
-
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
@@ -24,6 +22,6 @@ impl RowFunction for CotVerify {
     type Output<'a> = bool;
 
     fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<bool> {
-        Ok(final_answers::verify(row.text(0)?, row.text(1)?))
+        Ok(asap_verify::verify(row.text(0)?, row.text(1)?))
     }
 }

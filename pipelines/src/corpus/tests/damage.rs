@@ -7,8 +7,8 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-use super::super::footer;
 use super::*;
+use crate::corpus::files::footer;
 
 /// Files that are tried, each with one to four flipped bits in its footer.
 const FLIPS: u64 = 10_000;

@@ -5,9 +5,9 @@ use datafusion::common::Result;
 use serde_json::{Value, json};
 
 use super::Output;
-use crate::log;
-use crate::run::design::generation as generation_of;
-use crate::run::ledger::Ledger;
+use crate::delta;
+use crate::run::output::ledger::Ledger;
+use crate::run::output::table_properties::generation as generation_of;
 
 /// The application whose transaction says that the output is complete: its version is the rows of the input that are done.
 const FINISHED: &str = "asap/finished";
@@ -20,13 +20,13 @@ const BEYOND_LIMIT: &str = "asap/beyond-limit";
 const WITHDRAWN: i64 = -1;
 
 /// Whether a transaction says that an output is complete.
-pub fn is_finished(said: &log::Transaction) -> bool {
+pub fn is_finished(said: &delta::Transaction) -> bool {
     let generation = said.app_id.strip_prefix(FINISHED);
     generation.is_some_and(|generation| generation.starts_with('/')) && said.version != WITHDRAWN
 }
 
 /// Whether a run said that every row of its input is in the table, of as many rows as are there.
-pub fn says_finished(state: &log::State) -> bool {
+pub fn says_finished(state: &delta::State) -> bool {
     let generation = generation_of(state);
     let Some(said) = state.transactions.get(&format!("{FINISHED}/{generation}")) else { return false };
     let mut ledger = Ledger::default();
@@ -57,8 +57,8 @@ impl Output {
             }
             let now = Utc::now().timestamp_millis();
             let info =
-                log::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": rows, "summary": summary }));
-            Ok(vec![info, log::transaction(&name, rows, now), log::transaction(&limit, beyond, now)])
+                delta::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": rows, "summary": summary }));
+            Ok(vec![info, delta::transaction(&name, rows, now), delta::transaction(&limit, beyond, now)])
         })
         .await?;
         Ok(())
@@ -76,8 +76,8 @@ impl Output {
                 return Ok(vec![]);
             }
             let now = Utc::now().timestamp_millis();
-            let info = log::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": null }));
-            Ok(vec![info, log::transaction(&format!("{FINISHED}/{generation}"), WITHDRAWN, now)])
+            let info = delta::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": null }));
+            Ok(vec![info, delta::transaction(&format!("{FINISHED}/{generation}"), WITHDRAWN, now)])
         })
         .await?;
         self.follow();

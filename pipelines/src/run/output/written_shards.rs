@@ -10,11 +10,11 @@ use object_store::path::Path;
 
 use super::Output;
 use crate::beside::join;
-use crate::log::store_of;
-use crate::run::finished_slice::Finished;
-use crate::run::ledger::{ATTEMPT, Before, SliceName};
-use crate::run::missing::Missing;
-use crate::run::staged;
+use crate::delta::store_of;
+use crate::run::output::finished_slice::Finished;
+use crate::run::output::ledger::{ATTEMPT, Before, SliceName};
+use crate::run::output::missing::Missing;
+use crate::run::output::staged;
 
 /// Finished slices whose shards are looked for at the same time.
 const LOOKS_AT_ONCE: usize = 16;

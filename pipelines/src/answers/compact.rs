@@ -1,0 +1,153 @@
+//! Few large segments instead of many small ones, without what is damaged, asked twice or too old.
+
+use std::collections::HashSet;
+
+use asap_udfs::llm::store::{RequestKey, StoreError};
+use datafusion::common::Result;
+use serde::Serialize;
+use url::Url;
+
+use crate::answers::external;
+use crate::answers::folder::{Folder, Found, Segment};
+use crate::answers::segment::Record;
+
+/// A segment of so many bytes is left as it is, unless something in it goes.
+const LARGE_BYTES: u64 = 16 << 20;
+/// Bytes of answers at which a new segment is written; they are in memory until then.
+const TARGET_BYTES: usize = 64 << 20;
+
+/// What a compaction did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Compacted {
+    /// Segments before.
+    pub segments_before: u64,
+    /// Segments after.
+    pub segments_after: u64,
+    /// Bytes before.
+    pub bytes_before: u64,
+    /// Bytes after.
+    pub bytes_after: u64,
+    /// Answers that are kept.
+    pub answers: u64,
+    /// Answers that were too old and are gone.
+    pub answers_too_old: u64,
+    /// Answers that are gone because an earlier one answers the same request.
+    pub answers_repeated: u64,
+    /// Segments that were damaged; the answers in them that are whole are kept.
+    pub segments_damaged: u64,
+    /// Files that killed processes left of segments that they were writing.
+    pub unfinished_removed: u64,
+}
+
+/// Compacts a folder of answers. With `oldest` (milliseconds since 1970, UTC) answers that came before it go. It may run
+/// beside processes that read and write the folder, and may be stopped at any moment: nothing is removed before what
+/// it holds is stored elsewhere.
+///
+/// # Errors
+/// If the store fails; the answers are then all still there.
+pub async fn compact(url: &Url, oldest: Option<i64>) -> Result<Compacted> {
+    let folder = Folder::new(url)?;
+    let mut compaction =
+        Compaction { folder, oldest, seen: HashSet::new(), open: Batch::default(), done: Compacted::default() };
+    compaction.run().await.map_err(external)?;
+    compaction.done.unfinished_removed = compaction.folder.remove_unfinished().await.map_err(external)?;
+    Ok(compaction.done)
+}
+
+struct Compaction {
+    folder: Folder,
+    oldest: Option<i64>,
+    /// Requests that an earlier segment answers.
+    seen: HashSet<RequestKey>,
+    open: Batch,
+    done: Compacted,
+}
+
+/// Segments that become one.
+#[derive(Default)]
+struct Batch {
+    segments: Vec<Segment>,
+    records: Vec<Record>,
+    bytes: usize,
+    /// Whether a segment held something that goes.
+    shrinks: bool,
+}
+
+impl Compaction {
+    async fn run(&mut self) -> std::result::Result<(), StoreError> {
+        for segment in self.folder.list().await? {
+            self.done.segments_before += 1;
+            self.done.bytes_before += segment.size;
+            self.take(segment).await?;
+            if self.open.bytes >= TARGET_BYTES {
+                self.close().await?;
+            }
+        }
+        self.close().await
+    }
+
+    /// Adds a segment to the open batch, unless it is to stay.
+    async fn take(&mut self, segment: Segment) -> std::result::Result<(), StoreError> {
+        let read = match self.folder.entries(&segment).await? {
+            Found::Whole((metadata, entries)) => self.folder.records(&segment, metadata, 0..entries.len()).await?,
+            Found::Damaged(why) => Found::Damaged(why),
+            Found::Gone => Found::Gone,
+        };
+        let (read, mut is_damaged) = match read {
+            Found::Whole(records) => (records, false),
+            Found::Damaged(_) => (vec![], true),
+            // Another process compacted it.
+            Found::Gone => return Ok(()),
+        };
+        let all = read.len();
+        let mut records = Vec::with_capacity(all);
+        for record in read {
+            match record {
+                None => is_damaged = true,
+                Some(record) if self.oldest.is_some_and(|oldest| record.time < oldest) => {
+                    self.done.answers_too_old += 1;
+                }
+                Some(record) if !self.seen.insert(record.key) => self.done.answers_repeated += 1,
+                Some(record) => records.push(record),
+            }
+        }
+        self.done.segments_damaged += u64::from(is_damaged);
+        self.done.answers += records.len() as u64;
+        let shrinks = is_damaged || records.len() < all;
+        if segment.size >= LARGE_BYTES && !shrinks {
+            self.stay(&segment);
+            return Ok(());
+        }
+        self.open.bytes += records.iter().map(Record::bytes).sum::<usize>();
+        self.open.records.append(&mut records);
+        self.open.segments.push(segment);
+        self.open.shrinks |= shrinks;
+        Ok(())
+    }
+
+    /// Writes the open batch, and then removes the segments that it came from.
+    async fn close(&mut self) -> std::result::Result<(), StoreError> {
+        let batch = std::mem::take(&mut self.open);
+        if let [segment] = batch.segments.as_slice()
+            && !batch.shrinks
+        {
+            self.stay(segment);
+            return Ok(());
+        }
+        let Some(first) = batch.segments.first() else { return Ok(()) };
+        if !batch.records.is_empty() {
+            // It stands where its first segment stood, so that first answers stay first.
+            let written = self.folder.write(first.written().unwrap_or(0), &batch.records).await?;
+            self.stay(&written);
+        }
+        for segment in &batch.segments {
+            self.folder.remove(&segment.name).await?;
+        }
+        Ok(())
+    }
+
+    fn stay(&mut self, segment: &Segment) {
+        self.done.segments_after += 1;
+        self.done.bytes_after += segment.size;
+    }
+}

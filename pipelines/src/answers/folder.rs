@@ -1,0 +1,304 @@
+//! A folder of segments on an object store.
+
+use std::fmt::Display;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use asap_udfs::llm::store::StoreError;
+use bytes::Bytes;
+use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use datafusion::parquet::arrow::async_reader::AsyncFileReader;
+use datafusion::parquet::errors::ParquetError;
+use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use futures::future::BoxFuture;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use url::Url;
+use uuid::Uuid;
+
+use crate::answers::claims::Claims;
+use crate::answers::segment;
+use crate::answers::segment::{Entry, Record};
+use crate::corpus::guarded_future;
+use crate::delta::PROBE;
+use crate::location;
+
+/// What the name of a segment ends in.
+pub const ENDING: &str = ".answers.parquet";
+/// Bytes that are read with a footer, so that most segments are read at once.
+const FOOTER_BYTES: usize = 64 << 10;
+/// The clock of file systems is finer than this.
+const CLOCK: Duration = Duration::from_millis(50);
+/// After so long nobody is still writing a segment.
+const UNFINISHED: Duration = Duration::from_secs(3600);
+
+/// Where segments are. Names begin with the time of writing in milliseconds since 1970, so that their order is that of
+/// writing, and end with what no other writer uses.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    store: Arc<dyn ObjectStore>,
+    prefix: Path,
+    /// The folder on this machine, if it is on this machine.
+    local: Option<PathBuf>,
+    /// When the folder was changed last, as far as that was seen.
+    modified: Arc<Mutex<Option<SystemTime>>>,
+    /// The folder as people read it.
+    pub shown: String,
+}
+
+/// A segment in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Its name in the folder.
+    pub name: String,
+    /// Its bytes.
+    pub size: u64,
+}
+
+impl Segment {
+    /// When it was written, in milliseconds since 1970 (UTC), by its name.
+    pub fn written(&self) -> Option<i64> {
+        self.name.split_once('-')?.0.parse().ok()
+    }
+}
+
+/// What reading a segment gives.
+#[derive(Debug)]
+pub enum Found<T> {
+    /// What was asked for.
+    Whole(T),
+    /// The segment is not what was written; why.
+    Damaged(String),
+    /// The segment is no longer there.
+    Gone,
+}
+
+/// A segment that was read, unless its store failed.
+pub type Read<T> = Result<Found<T>, StoreError>;
+
+/// A segment as Parquet reads it. What a damaged footer claims to lie beyond the end is not asked of the store.
+struct Object {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    size: u64,
+}
+
+impl AsyncFileReader for Object {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, Result<Bytes, ParquetError>> {
+        Box::pin(async move {
+            if range.start >= range.end || range.end > self.size {
+                return Err(ParquetError::EOF(format!("expected bytes {range:?}, found {}", self.size)));
+            }
+            self.store.get_range(&self.path, range).await.map_err(ParquetError::from)
+        })
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>, ParquetError>> {
+        let size = self.size;
+        let reader = ParquetMetaDataReader::new().with_prefetch_hint(Some(FOOTER_BYTES));
+        Box::pin(async move { Ok(Arc::new(reader.load_and_finish(self, size).await?)) })
+    }
+}
+
+impl Folder {
+    /// The folder at a URL; it need not exist.
+    ///
+    /// # Errors
+    /// If no store knows the URL.
+    pub fn new(url: &Url) -> datafusion::common::Result<Self> {
+        let prefix = Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
+        let (local, shown) = (location::local_path(url), location::display(url));
+        Ok(Self { store: location::store(url)?, prefix, local, modified: Arc::default(), shown })
+    }
+
+    /// A folder of a store that has no URL.
+    #[cfg(test)]
+    pub fn of_store(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
+        Self { store, prefix: Path::from(prefix), local: None, modified: Arc::default(), shown: prefix.to_string() }
+    }
+
+    /// All segments, in the order of their names. Folders below and other files are left alone.
+    ///
+    /// # Errors
+    /// If the folder cannot be listed.
+    pub async fn list(&self) -> Result<Vec<Segment>, StoreError> {
+        let found =
+            self.store.list_with_delimiter(Some(&self.prefix)).await.map_err(|error| self.failed("list", error))?;
+        let segment = |object: object_store::ObjectMeta| {
+            let name = object.location.filename().filter(|name| name.ends_with(ENDING))?;
+            Some(Segment { name: name.to_string(), size: object.size })
+        };
+        let mut segments: Vec<_> = found.objects.into_iter().filter_map(segment).collect();
+        segments.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(segments)
+    }
+
+    /// The claims in the folder, if it is on this machine and they can be opened.
+    pub fn claims(&self) -> Option<Claims> {
+        let opened = Claims::open(self.local.as_ref()?);
+        opened.inspect_err(|error| tracing::debug!(folder = self.shown, %error, "answers cannot be claimed")).ok()
+    }
+
+    /// Whether segments may have come since this was asked last: the folder's time says so. Times are as coarse as the clock
+    /// that sets them, so a young one says nothing.
+    pub fn may_have_changed(&self) -> bool {
+        let modified = self.local.as_ref().and_then(|folder| folder.metadata().ok()?.modified().ok());
+        let mut seen = self.modified.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_old = modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > CLOCK);
+        let is_known = is_old && *seen == modified;
+        *seen = modified.filter(|_| is_old);
+        !is_known
+    }
+
+    /// Whether a folder of this name lies below.
+    ///
+    /// # Errors
+    /// If the folder cannot be listed.
+    pub async fn holds_folder(&self, name: &str) -> Result<bool, StoreError> {
+        let found =
+            self.store.list_with_delimiter(Some(&self.prefix)).await.map_err(|error| self.failed("list", error))?;
+        Ok(found.common_prefixes.iter().any(|folder| folder.filename() == Some(name)))
+    }
+
+    /// What a segment holds, without its texts.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn entries(&self, segment: &Segment) -> Read<(ArrowReaderMetadata, Vec<Entry>)> {
+        self.read(segment, segment::entries(self.object(segment))).await
+    }
+
+    /// The answers in `rows` of a segment; `None` in the place of one that is not what was stored.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn records(
+        &self,
+        segment: &Segment,
+        metadata: ArrowReaderMetadata,
+        rows: Range<usize>,
+    ) -> Read<Vec<Option<Record>>> {
+        self.read(segment, segment::records(self.object(segment), metadata, rows)).await
+    }
+
+    async fn read<T>(&self, segment: &Segment, read: impl Future<Output = Result<T, ParquetError>>) -> Read<T> {
+        let error = match guarded_future(read).await {
+            Ok(Ok(found)) => return Ok(Found::Whole(found)),
+            Ok(Err(error)) => error,
+            Err(panicked) => ParquetError::General(panicked),
+        };
+        match error {
+            ParquetError::External(external) => match external.downcast::<object_store::Error>() {
+                Ok(error) if matches!(*error, object_store::Error::NotFound { .. }) => Ok(Found::Gone),
+                Ok(error) => Err(self.failed(&format!("read {} in", segment.name), *error)),
+                Err(other) => Ok(Found::Damaged(other.to_string())),
+            },
+            damage => Ok(Found::Damaged(damage.to_string())),
+        }
+    }
+
+    fn object(&self, segment: &Segment) -> Object {
+        Object { store: Arc::clone(&self.store), path: self.path(&segment.name), size: segment.size }
+    }
+
+    /// Writes records as a new segment that sorts as of `time` (milliseconds since 1970), and returns it when it is durable.
+    ///
+    /// # Errors
+    /// If it is not durable; the message names the folder.
+    pub async fn write(&self, time: i64, records: &[Record]) -> Result<Segment, StoreError> {
+        let name = format!("{time:013}-{}{ENDING}", Uuid::new_v4().simple());
+        let failed = |error: &dyn Display| StoreError(format!("cannot write answers to {}: {error}", self.shown));
+        let bytes = segment::encode(records).map_err(|error| failed(&error))?;
+        let size = bytes.len() as u64;
+        self.store.put(&self.path(&name), bytes.into()).await.map_err(|error| failed(&error))?;
+        if let Some(folder) = &self.local {
+            // A local store returns when the system has the bytes; a power cut would still lose them.
+            for path in [folder.join(&name), folder.clone()] {
+                let synced = async { tokio::fs::File::open(path).await?.sync_all().await };
+                synced.await.map_err(|error| failed(&error))?;
+            }
+        }
+        Ok(Segment { name, size })
+    }
+
+    /// Makes sure that segments can be written: writes an empty object and removes it.
+    ///
+    /// # Errors
+    /// If one of the two fails; the message names the folder.
+    pub async fn check_writable(&self) -> Result<(), StoreError> {
+        let probe = self.path(&format!("{PROBE}{}", Uuid::new_v4().simple()));
+        let failed = |error| self.failed("write answers to", error);
+        self.store.put(&probe, PutPayload::new()).await.map_err(failed)?;
+        self.store.delete(&probe).await.map_err(failed)
+    }
+
+    /// Removes what killed processes left of segments that they were writing, unless it is from the last hour. Object
+    /// stores leave nothing; on this machine a segment is written under another name first.
+    ///
+    /// # Errors
+    /// If the folder cannot be read or a file cannot be removed.
+    pub async fn remove_unfinished(&self) -> Result<u64, StoreError> {
+        let Some(folder) = &self.local else { return Ok(0) };
+        let failed = |error: std::io::Error| StoreError(format!("cannot remove from {}: {error}", self.shown));
+        let mut files = match tokio::fs::read_dir(folder).await {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
+            files => files.map_err(failed)?,
+        };
+        let mut removed = 0;
+        while let Some(file) = files.next_entry().await.map_err(failed)? {
+            let name = file.file_name().to_string_lossy().into_owned();
+            let is_unfinished = name.rsplit_once('#').is_some_and(|(name, _)| name.ends_with(ENDING));
+            if !is_unfinished {
+                continue;
+            }
+            if removed_if_old(&file).await.map_err(failed)? {
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Removes a segment, which may be gone already.
+    ///
+    /// # Errors
+    /// If it is still there.
+    pub async fn remove(&self, name: &str) -> Result<(), StoreError> {
+        match self.store.delete(&self.path(name)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(self.failed(&format!("remove {name} from"), error)),
+        }
+    }
+
+    fn path(&self, name: &str) -> Path {
+        self.prefix.clone().join(name)
+    }
+
+    fn failed(&self, what: &str, error: object_store::Error) -> StoreError {
+        StoreError(format!("cannot {what} {}: {error}", self.shown))
+    }
+}
+
+/// Removes a file that nobody is still writing. One that is gone by now was finished under its own name.
+async fn removed_if_old(file: &tokio::fs::DirEntry) -> std::io::Result<bool> {
+    let removed = async {
+        let is_old = file.metadata().await?.modified()?.elapsed().is_ok_and(|age| age > UNFINISHED);
+        if is_old {
+            tokio::fs::remove_file(file.path()).await?;
+        }
+        std::io::Result::Ok(is_old)
+    };
+    match removed.await {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        removed => removed,
+    }
+}
+
+/// Milliseconds since 1970 (UTC).
+pub fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
+}

@@ -1,0 +1,329 @@
+//! Paid answers, kept next to what they were paid for: Parquet files in a folder on any object store.
+//!
+//! ```text
+//!   keep ──┐
+//!   keep ──┼─ group: 64 answers, 250 ms, or all that are under way ── one object, written once ── all keeps return
+//!   keep ──┘
+//!   open ── list ── the keys of each segment ── index: key -> segment, row
+//!   get  ── index ── the answer's own row
+//! ```
+//!
+//! An answer is durable when [`keep`](AnswerStore::keep) returns: its object is on the store, and on a disk of this machine synced.
+//! A damaged segment is left out with a warning, and so is an answer whose bytes have changed ([`segment`]). Of two answers to one
+//! request the first wins, in the order of the segments' names, which is the order of their writing.
+//!
+//! Any number of processes may use a folder at once, since each writes names of its own and none changes an object. Before it
+//! pays for a call, a process looks for answers that others have kept since. On this machine it also claims the request, so that
+//! processes that ask for the same at the same time pay once ([`claims`]).
+//!
+//! [`compact`] may run beside them: it writes what it keeps as a new segment before it removes the old ones, and touches
+//! no segment that was not there when it began. A process that misses a segment lists the folder again. At worst an
+//! answer that was removed on purpose is asked for and paid again.
+
+mod claims;
+mod compact;
+mod folder;
+mod groups;
+mod index;
+pub mod segment;
+mod shared;
+pub mod spent;
+mod survey;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use asap_udfs::Settings;
+use asap_udfs::llm::chat::Outcome;
+use asap_udfs::llm::store::{AnswerStore, Claim, RequestKey, StoreError};
+use async_trait::async_trait;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_err};
+use etcetera::BaseStrategy;
+use etcetera::base_strategy::Xdg;
+use futures::{StreamExt, TryStreamExt};
+use lru::LruCache;
+use tokio::sync::{OnceCell, mpsc, oneshot};
+use url::Url;
+
+use crate::answers::claims::Claims;
+pub use crate::answers::compact::{Compacted, compact};
+use crate::answers::folder::{ENDING, Folder, Found, Read, Segment, now};
+use crate::answers::groups::Waiting;
+use crate::answers::index::{Index, Indexed, Place};
+use crate::answers::segment::{GROUP_ANSWERS, Record};
+pub use crate::answers::shared::SharedAnswers;
+pub use crate::answers::survey::{SegmentSummary, State, Totals, survey};
+use crate::{beside, location};
+
+/// The folder of the answers in that of what is kept beside an output.
+pub const CACHE: &str = "cache/";
+/// How old a listing of a folder on an object store may be before a call is made.
+const LISTED: Duration = Duration::from_secs(1);
+/// How often it is looked whether another process has an answer.
+const CLAIMED: Duration = Duration::from_millis(100);
+/// Row groups that are held in memory.
+const READ_GROUPS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
+/// Segments that are read at the same time.
+const SEGMENTS_AT_ONCE: usize = 16;
+
+/// The answers in one folder.
+#[derive(Debug)]
+pub struct AnswerFolder {
+    folder: Folder,
+    index: Arc<Mutex<Index>>,
+    /// Held while the folder is listed again, so that many who miss a segment list it once; when it was listed last.
+    listing: tokio::sync::Mutex<Instant>,
+    /// None where the folder is not on this machine, or its file system has no locks.
+    claims: OnceCell<Option<Claims>>,
+    is_writable: OnceCell<()>,
+    /// The row groups that were read last, by segment and place.
+    read_groups: Mutex<LruCache<(u32, usize), Arc<OnceCell<Vec<Option<Record>>>>>>,
+    groups: mpsc::Sender<Waiting>,
+    _gatherer: SpawnedTask<()>,
+}
+
+impl AnswerFolder {
+    /// Opens the folder at a URL, which need not exist before the first answer is kept.
+    ///
+    /// # Errors
+    /// If the folder or one of its segments cannot be read. A torn segment is a warning.
+    pub async fn open(url: &Url) -> Result<Self> {
+        Self::open_folder(Folder::new(url)?).await.map_err(external)
+    }
+
+    async fn open_folder(folder: Folder) -> std::result::Result<Self, StoreError> {
+        let index = Arc::new(Mutex::new(Index::default()));
+        let (groups, waiting) = mpsc::channel(GROUP_ANSWERS);
+        let gatherer = SpawnedTask::spawn(groups::gather(waiting, folder.clone(), Arc::clone(&index)));
+        let (listing, claims) = (tokio::sync::Mutex::new(Instant::now()), OnceCell::new());
+        let answers = Self {
+            folder,
+            index,
+            listing,
+            claims,
+            is_writable: OnceCell::new(),
+            read_groups: Mutex::new(LruCache::new(READ_GROUPS)),
+            groups,
+            _gatherer: gatherer,
+        };
+        answers.list().await?;
+        Ok(answers)
+    }
+
+    /// How many requests have an answer here.
+    pub fn len(&self) -> usize {
+        self.index().len()
+    }
+
+    /// Whether no request has an answer here.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes the index what the folder holds.
+    async fn list(&self) -> std::result::Result<(), StoreError> {
+        loop {
+            // A segment that is indexed before the listing and not listed is gone; a later one may be just written.
+            let indexed = self.index().segments();
+            let listed = self.folder.list().await?;
+            let names: BTreeSet<_> = listed.iter().map(|segment| segment.name.as_str()).collect();
+            let gone = indexed.iter().filter(|name| !names.contains(name.as_str())).cloned().collect();
+            self.index().forget_segments(&gone);
+
+            let new: Vec<_> = listed.iter().filter(|segment| !indexed.contains(&segment.name)).cloned().collect();
+            let read = async |segment: Segment| Ok((self.folder.entries(&segment).await?, segment));
+            let mut found = futures::stream::iter(new).map(read).buffered(SEGMENTS_AT_ONCE);
+            let mut missed = false;
+            while let Some((found, segment)) = found.try_next().await? {
+                match found {
+                    Found::Whole((metadata, entries)) => self.index().add(segment, Some(metadata), &entries),
+                    Found::Damaged(why) => {
+                        self.warn_of_damage(&segment, &why);
+                        self.index().add(segment, None, &[]);
+                    }
+                    // Compacted since it was listed: its answers are in a segment that the next listing shows.
+                    Found::Gone => missed = true,
+                }
+            }
+            if !missed {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lists the folder again, unless it was listed less than `age` ago.
+    async fn look_again(&self, age: Duration) -> std::result::Result<(), StoreError> {
+        let asked = Instant::now();
+        let mut listed = self.listing.lock().await;
+        // Who waited for the lock finds a listing that began after it asked.
+        if *listed > asked || listed.elapsed() < age {
+            return Ok(());
+        }
+        *listed = Instant::now();
+        self.list().await
+    }
+
+    fn warn_of_damage(&self, segment: &Segment, why: &str) {
+        let (name, folder) = (&segment.name, &self.folder.shown);
+        tracing::warn!(segment = name, folder, why, "a file of answers is damaged; its answers are asked for again");
+    }
+
+    /// The answer at a place. A row group is read at once, since a run that resumes asks for neighbours.
+    async fn read(&self, place: Place, found: &Indexed) -> Read<Option<Record>> {
+        let (group, row) = (place.row as usize / GROUP_ANSWERS, place.row as usize % GROUP_ANSWERS);
+        let cell = {
+            let mut groups = self.read_groups.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(groups.get_or_insert((place.segment, group), Arc::default))
+        };
+        let read = async || match self.read_group(group, found).await {
+            Ok(Found::Whole(records)) => Ok(records),
+            other => Err(other),
+        };
+        match cell.get_or_try_init(read).await {
+            Ok(records) => Ok(Found::Whole(records.get(row).cloned().flatten())),
+            Err(Ok(Found::Damaged(why))) => Ok(Found::Damaged(why)),
+            Err(Ok(_)) => Ok(Found::Gone),
+            Err(Err(error)) => Err(error),
+        }
+    }
+
+    async fn read_group(&self, group: usize, found: &Indexed) -> Read<Vec<Option<Record>>> {
+        let metadata = match found.metadata.get() {
+            Some(metadata) => metadata.clone(),
+            None => match self.folder.entries(&found.segment).await? {
+                Found::Whole((metadata, _)) => found.metadata.get_or_init(async || metadata).await.clone(),
+                Found::Damaged(why) => return Ok(Found::Damaged(why)),
+                Found::Gone => return Ok(Found::Gone),
+            },
+        };
+        let first = group * GROUP_ANSWERS;
+        self.folder.records(&found.segment, metadata, first..first + GROUP_ANSWERS).await
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl AnswerStore for AnswerFolder {
+    async fn get(&self, key: &RequestKey) -> std::result::Result<Option<Outcome>, StoreError> {
+        loop {
+            let Some((place, found)) = self.index().find(key) else { return Ok(None) };
+            match self.read(place, &found).await? {
+                Found::Whole(Some(record)) if record.key == *key => return Ok(Some(record.outcome)),
+                Found::Whole(_) => {
+                    self.warn_of_damage(&found.segment, "an answer is not the one that was stored");
+                    self.index().forget_place(key, place);
+                }
+                Found::Damaged(why) => {
+                    self.warn_of_damage(&found.segment, &why);
+                    self.index().forget_answers(&found.segment.name);
+                }
+                Found::Gone => {
+                    let mut listed = self.listing.lock().await;
+                    if self.index().find(key).is_some_and(|(again, _)| again == place) {
+                        *listed = Instant::now();
+                        self.list().await?;
+                        self.index().forget_segments(&BTreeSet::from([found.segment.name.clone()]));
+                    }
+                }
+            }
+        }
+    }
+
+    async fn check(&self) -> std::result::Result<(), StoreError> {
+        self.is_writable.get_or_try_init(|| self.folder.check_writable()).await.map(|_| ())
+    }
+
+    async fn claim(&self, key: &RequestKey) -> std::result::Result<Option<Claim>, StoreError> {
+        let claims = self.claims.get_or_init(async || self.folder.claims()).await;
+        let Some(claims) = claims else {
+            self.look_again(LISTED).await?;
+            return Ok(None);
+        };
+        loop {
+            match claims.claim(key) {
+                Ok(Some(claim)) => {
+                    if self.folder.may_have_changed() {
+                        self.look_again(Duration::ZERO).await?;
+                    }
+                    return Ok(Some(Box::new(claim)));
+                }
+                Ok(None) => tokio::time::sleep(CLAIMED).await,
+                Err(error) => {
+                    tracing::debug!(folder = self.folder.shown, %error, "answers cannot be claimed");
+                    return Ok(None);
+                }
+            }
+            self.look_again(CLAIMED).await?;
+            if self.index().find(key).is_some() {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn keep(&self, key: RequestKey, outcome: Outcome, may_wait: bool) -> std::result::Result<(), StoreError> {
+        let failed = |why: &str| StoreError(format!("cannot write answers to {}: {why}", self.folder.shown));
+        if self.index().find(&key).is_some() {
+            return Ok(());
+        }
+        let (stored, result) = oneshot::channel();
+        let ended = |()| failed("the process is ending");
+        let waiting = Waiting { record: Record { key, time: now(), outcome }, may_wait, stored };
+        self.groups.send(waiting).await.map_err(|_| ended(()))?;
+        result.await.map_err(|_| ended(()))?
+    }
+}
+
+/// Where a run keeps its answers: in the folder of what asap keeps next to its output.
+///
+/// # Errors
+/// If that is no URL.
+pub fn of_output(output: &Url) -> Result<Url> {
+    beside::join(&beside::beside(output)?, CACHE)
+}
+
+/// Where answers are kept that belong to no output: `asap.cache.dir`, else the user's cache folder.
+///
+/// # Errors
+/// If neither the setting nor the environment names a folder.
+pub fn shared(settings: &Settings) -> Result<Url> {
+    if let Some(folder) = &settings.cache_dir {
+        return location::parse(folder);
+    }
+    let user =
+        Xdg::new().map_err(|_| config_datafusion_err!("there is no folder for answers: set asap.cache.dir or HOME"))?;
+    location::parse(&user.cache_dir().join("asap").to_string_lossy())
+}
+
+/// The folder of answers that a location means: an output's own, or itself.
+///
+/// # Errors
+/// If the location is neither an output nor a folder of answers.
+pub async fn find(text: &str) -> Result<Url> {
+    let mut url = location::parse(text)?;
+    if !url.path().ends_with('/') {
+        url.set_path(&format!("{}/", url.path()));
+    }
+    let folder = Folder::new(&url)?;
+    if folder.holds_folder(beside::FOLDER).await.map_err(external)? {
+        return of_output(&url);
+    }
+    if folder.list().await.map_err(external)?.is_empty() {
+        return exec_err!(
+            "{} is neither the output of a run (which has a folder .asap) nor a folder of answers (*{ENDING})",
+            folder.shown
+        );
+    }
+    Ok(url)
+}
+
+fn external(error: StoreError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

@@ -1,0 +1,109 @@
+//! Compaction keeps what is whole, and disturbs nobody.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use asap_udfs::llm::store::AnswerStore;
+
+use crate::answers::folder::{Folder, now};
+use crate::answers::segment::Record;
+use crate::answers::tests::{answer, assert_holds, files, folder, get, keep, key};
+use crate::answers::{AnswerFolder, State, Totals, compact, survey};
+
+#[tokio::test]
+async fn small_segments_become_one_and_an_open_store_goes_on() {
+    let (folder, url) = folder();
+    let [store, other] = [AnswerFolder::open(&url).await.unwrap(), AnswerFolder::open(&url).await.unwrap()];
+    keep(&store, 0..200).await;
+    keep(&other, 150..210).await;
+    std::fs::write(folder.path().join("notes.txt"), "not ours").unwrap();
+    let before = Totals::of(&survey(&url).await.unwrap());
+    assert_eq!((before.segments, before.answers, before.damaged), (5, 260, 0));
+
+    let done = compact(&url, None).await.unwrap();
+    assert_eq!((done.segments_before, done.segments_after), (5, 1));
+    assert_eq!((done.answers, done.answers_repeated, done.answers_too_old), (210, 50, 0));
+    let after = survey(&url).await.unwrap();
+    assert_eq!((after.len(), after[0].answers, after[0].bytes), (1, 210, done.bytes_after));
+    assert_eq!(files(folder.path()).len(), 2);
+
+    assert_holds(&get(&store, 0..200).await);
+    keep(&store, [500]).await;
+    assert_holds(&get(&AnswerFolder::open(&url).await.unwrap(), (0..210).chain([500])).await);
+    // A folder that is compact stays as it is.
+    compact(&url, None).await.unwrap();
+    let compacted = files(folder.path());
+    let again = compact(&url, None).await.unwrap();
+    assert_eq!((again.segments_before, again.segments_after), (1, 1));
+    assert_eq!(files(folder.path()), compacted);
+}
+
+#[tokio::test]
+async fn damaged_segments_and_old_answers_go() {
+    let (folder, url) = folder();
+    let segments = Folder::new(&url).unwrap();
+    let day = 24 * 3600 * 1000;
+    for age in [40, 20, 1, 0] {
+        let time = now() - age * day;
+        segments.write(time, &[Record { key: key(age as u64), time, outcome: answer(age as u64) }]).await.unwrap();
+    }
+    let damaged = &files(folder.path())[2];
+    let bytes = std::fs::read(damaged).unwrap();
+    std::fs::write(damaged, &bytes[..bytes.len() - 1]).unwrap();
+    let states: Vec<_> = survey(&url).await.unwrap().iter().map(|segment| segment.state).collect();
+    assert_eq!(states, [State::Whole, State::Whole, State::Damaged, State::Whole]);
+
+    let store = AnswerFolder::open(&url).await.unwrap();
+    let done = compact(&url, Some(now() - 30 * day)).await.unwrap();
+    assert_eq!((done.answers, done.answers_too_old, done.segments_damaged), (2, 1, 1));
+    assert_holds(&get(&store, [20, 0]).await);
+    assert_eq!(store.get(&key(40)).await.unwrap(), None);
+    assert_eq!(survey(&url).await.unwrap().len(), 1);
+
+    let done = compact(&url, Some(now() + day)).await.unwrap();
+    assert_eq!((done.answers_too_old, done.segments_after), (2, 0));
+    assert!(AnswerFolder::open(&url).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn compactions_run_beside_a_writer_and_readers() {
+    let (_folder, url) = folder();
+    let store = AnswerFolder::open(&url).await.unwrap();
+    let written = AtomicBool::new(false);
+    let write = async {
+        for group in 0..12 {
+            keep(&store, group * 64..(group + 1) * 64).await;
+            assert_holds(&get(&store, (0..(group + 1) * 64).step_by(17)).await);
+        }
+        written.store(true, Ordering::Relaxed);
+    };
+    let compacting = async || {
+        while !written.load(Ordering::Relaxed) {
+            compact(&url, None).await.unwrap();
+            let reader = AnswerFolder::open(&url).await.unwrap();
+            assert!(reader.len().is_multiple_of(64));
+        }
+    };
+    futures::join!(write, compacting(), compacting());
+    assert_holds(&get(&store, 0..12 * 64).await);
+    let next = AnswerFolder::open(&url).await.unwrap();
+    assert_eq!(next.len(), 12 * 64);
+    assert_holds(&get(&next, 0..12 * 64).await);
+}
+
+#[tokio::test]
+async fn what_a_killed_writer_left_goes_when_it_is_old() {
+    let (folder, url) = folder();
+    let store = AnswerFolder::open(&url).await.unwrap();
+    keep(&store, 0..3).await;
+    let [old, new, other] =
+        ["1-a.answers.parquet#1", "2-b.answers.parquet#1", "notes#1"].map(|name| folder.path().join(name));
+    for path in [&old, &new, &other] {
+        std::fs::write(path, "half").unwrap();
+    }
+    let hours_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    for path in [&old, &other] {
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(hours_ago).unwrap();
+    }
+    assert_eq!(compact(&url, None).await.unwrap().unfinished_removed, 1);
+    assert!(!old.exists() && new.exists() && other.exists());
+}

@@ -1,0 +1,66 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod compaction;
+mod crash;
+mod storing;
+
+use std::path::{Path, PathBuf};
+
+use asap_udfs::llm::FailureKind;
+use asap_udfs::llm::chat::{Answer, CallError, Outcome};
+use asap_udfs::llm::store::{AnswerStore, RequestKey};
+use futures::future::try_join_all;
+use sha2::{Digest, Sha256};
+use url::Url;
+
+use crate::answers::AnswerFolder;
+
+/// The key of a numbered request.
+fn key(number: u64) -> RequestKey {
+    Sha256::digest(number.to_le_bytes()).into()
+}
+
+/// The answer to a numbered request, up to 3,000 bytes long; every seventh is a failure that was paid.
+fn answer(number: u64) -> Outcome {
+    let text: String = format!("answer {number}; ").chars().cycle().take(20 + (number * 37 % 3000) as usize).collect();
+    match number % 7 {
+        0 => Err(CallError { tokens_in: number, tokens_out: 1, ..CallError::new(FailureKind::TooLong, text) }),
+        _ => Ok(Answer { text, tokens_in: number, tokens_out: 2 }),
+    }
+}
+
+/// A folder and its URL.
+fn folder() -> (tempfile::TempDir, Url) {
+    let folder = tempfile::tempdir().unwrap();
+    let url = Url::from_directory_path(folder.path()).unwrap();
+    (folder, url)
+}
+
+/// Keeps the answers to numbered requests at the same time.
+async fn keep(store: &AnswerFolder, numbers: impl IntoIterator<Item = u64>) {
+    try_join_all(numbers.into_iter().map(|number| store.keep(key(number), answer(number), true))).await.unwrap();
+}
+
+/// Finds every one of some answers.
+#[track_caller]
+fn assert_holds(found: &[(u64, Option<Outcome>)]) {
+    for (number, found) in found {
+        assert_eq!(found.as_ref(), Some(&answer(*number)), "answer {number}");
+    }
+}
+
+/// What a store has under numbers.
+async fn get(store: &AnswerFolder, numbers: impl IntoIterator<Item = u64>) -> Vec<(u64, Option<Outcome>)> {
+    let mut found = Vec::new();
+    for number in numbers {
+        found.push((number, store.get(&key(number)).await.unwrap()));
+    }
+    found
+}
+
+/// The files of a folder, by name.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}

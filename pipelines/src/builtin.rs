@@ -1,0 +1,58 @@
+//! The pipelines that asap ships, by their names.
+
+use std::path::Path;
+
+use asap_udfs::typo;
+
+/// Each pipeline's name and SQL.
+const PIPELINES: &[(&str, &str)] = &[
+    ("asap", include_str!("../sql/asap.sql")),
+    ("without_anchor", include_str!("../sql/without_anchor.sql")),
+    ("without_surprisal", include_str!("../sql/without_surprisal.sql")),
+    ("random", include_str!("../sql/random.sql")),
+    ("truncate", include_str!("../sql/truncate.sql")),
+    ("spirit", include_str!("../sql/spirit.sql")),
+    ("spirit_greedy", include_str!("../sql/spirit_greedy.sql")),
+    ("step_entropy", include_str!("../sql/step_entropy.sql")),
+    ("selective_context", include_str!("../sql/selective_context.sql")),
+    ("perplexity_and_self_information", include_str!("../sql/perplexity_and_self_information.sql")),
+    ("attribution", include_str!("../sql/attribution.sql")),
+    ("answer_gain", include_str!("../sql/answer_gain.sql")),
+    ("earliest_correct", include_str!("../sql/earliest_correct.sql")),
+    ("llmlingua2", include_str!("../sql/llmlingua2.sql")),
+    ("tokenskip", include_str!("../sql/tokenskip.sql")),
+    ("examples", include_str!("../sql/examples.sql")),
+];
+
+/// Their names.
+fn names() -> Vec<&'static str> {
+    PIPELINES.iter().map(|(name, _)| *name).collect()
+}
+
+/// What `asap run --help` says of its pipeline.
+pub fn help() -> String {
+    let names = names().join(", ");
+    // The last two are joined by a word.
+    let names = names.rsplit_once(", ").map_or(names.clone(), |(first, last)| format!("{first} or {last}"));
+    format!("The pipeline: a file with one SELECT over the table corpus, or one that asap ships: {names}")
+}
+
+/// The SQL of a pipeline that asap ships, else of a file.
+///
+/// # Errors
+/// If there is neither, in words.
+pub fn pipeline(named: &str) -> Result<String, String> {
+    if let Some((_, sql)) = PIPELINES.iter().find(|(name, _)| *name == named) {
+        return Ok(sql.to_string());
+    }
+    std::fs::read_to_string(named).map_err(|error| {
+        let brought = names().join(", ");
+        match Path::new(named).exists() {
+            true => format!("cannot read the pipeline {named}: {error}"),
+            false => {
+                let hint = typo::hint(named, names());
+                format!("there is no file {named}, and no pipeline of that name{hint}; asap includes {brought}")
+            }
+        }
+    })
+}

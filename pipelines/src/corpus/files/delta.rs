@@ -1,0 +1,209 @@
+//! A Delta table as input: its log says which files hold its rows, with what columns, and which of them are deleted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::Session;
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use sha2::{Digest, Sha256};
+use url::Position;
+
+use crate::corpus::files::file::{CorpusFile, InTable};
+use crate::corpus::files::source::Source;
+use crate::corpus::files::{footer, foreign_tables, listing};
+use crate::delta::{DeletionVector, Followed, LiveFile, Since};
+use crate::location;
+
+/// Digits of a hash by which deletion vectors are told apart.
+const HASH_DIGITS: usize = 32;
+
+/// What the fingerprints of files of tables begin with.
+pub const FINGERPRINT: &str = "delta-";
+
+/// A Delta table that rows come from.
+pub struct Table {
+    source: Source,
+    store: Arc<dyn ObjectStore>,
+    store_url: ObjectStoreUrl,
+    folder: Path,
+    columns: SchemaRef,
+    log: Followed,
+}
+
+/// A file that a table had once, of which single rows are read.
+pub struct Former<'a> {
+    /// Its path below the table's folder.
+    pub path: &'a str,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The fingerprint of the rows that it had.
+    pub fingerprint: &'a str,
+}
+
+impl Table {
+    /// Opens the table whose folder a source is; None if it is another folder, a file or a pattern.
+    ///
+    /// # Errors
+    /// If its log cannot be read, or if the table uses what is not read here.
+    pub(crate) async fn find(session: &dyn Session, source: &Source, since: Option<Since>) -> Result<Option<Self>> {
+        let url = &source.url;
+        if source.is_pattern() || location::local_path(url).is_some_and(|path| !path.is_dir()) {
+            return Ok(None);
+        }
+        let store_url = ObjectStoreUrl::parse(&url[..Position::BeforePath])?;
+        let store = session.runtime_env().object_store(&store_url)?;
+        let folder = Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
+        if !foreign_tables::is_delta_table(store.as_ref(), &folder).await? {
+            return Ok(None);
+        }
+        // A table in a hidden folder of another is no part of that: asap keeps the rejects of an output so.
+        if !folder.parts().rev().nth(1).is_some_and(|above| listing::is_hidden(above.as_ref())) {
+            foreign_tables::refuse_part_of_table(store.as_ref(), &folder, &location::display(url)).await?;
+        }
+        let rooted = PrefixStore::new(Arc::clone(&store), folder.clone());
+        let Some(log) = Followed::read(&rooted, url, since).await? else {
+            return exec_err!("the log of {} holds no version of a table", location::display(url));
+        };
+        log.state.check_readable(url)?;
+        let columns = log.state.schema().map_err(|error| {
+            exec_datafusion_err!("the Delta table {}: {}", location::display(url), error.strip_backtrace())
+        })?;
+        let columns = footer::plain_schema(&columns);
+        Ok(Some(Self { source: source.clone(), store, store_url, folder, columns, log }))
+    }
+
+    /// The source whose folder it is.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// What it is called in messages.
+    pub fn shown(&self) -> String {
+        location::display(&self.source.url)
+    }
+
+    /// What its log says.
+    pub fn log(&self) -> &Followed {
+        &self.log
+    }
+
+    /// The files of the newest version.
+    ///
+    /// # Errors
+    /// If one of them lies outside of the table's folder.
+    pub fn files(&self) -> Result<Vec<CorpusFile>> {
+        self.log.state.files.values().map(|file| self.file(file, None)).collect()
+    }
+
+    /// A file of the table; `removed_in` is the version that took it out, if one did.
+    ///
+    /// # Errors
+    /// If it lies outside of the table's folder.
+    pub fn file(&self, file: &LiveFile, removed_in: Option<u64>) -> Result<CorpusFile> {
+        let LiveFile { path, partition_values, size, modification_time, deletion_vector, .. } = file;
+        let fingerprint = match deletion_vector {
+            None => format!("{FINGERPRINT}{modification_time}"),
+            Some(vector) => format!("{FINGERPRINT}{modification_time}-{}", hash_of(vector)),
+        };
+        let in_table = InTable { deletion_vector: deletion_vector.clone(), removed_in, ..self.in_table(fingerprint) };
+        self.corpus_file(&self.inside(path)?, *size, partition_values, in_table)
+    }
+
+    /// Files that the table had once, without those that are gone, and those of which nobody says any more what their
+    /// partitions were.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn former_files(&self, wanted: &[Former<'_>]) -> Result<Vec<CorpusFile>> {
+        if wanted.is_empty() {
+            return Ok(vec![]);
+        }
+        let Followed { state, .. } = &self.log;
+        let live = state.files.values().map(|file| (&file.path, Some(&file.partition_values)));
+        let removed = state.removed.values().map(|file| (&file.path, file.partition_values.as_ref()));
+        let mut values = HashMap::new();
+        for (logged, said) in removed.chain(live) {
+            values.insert(self.inside(logged)?, said);
+        }
+        let none = HashMap::new();
+        let mut files = Vec::new();
+        for Former { path, size, fingerprint } in wanted {
+            let path = Path::parse(path).map_err(object_store::Error::from)?;
+            let is_divided = !state.metadata.partition_columns.is_empty();
+            let Some(values) = values.get(&path).copied().flatten().or((!is_divided).then_some(&none)) else {
+                continue;
+            };
+            let file = self.corpus_file(&path, *size, values, self.in_table(fingerprint.to_string()))?;
+            match self.store.head(&file.meta.location).await {
+                Ok(_) => files.push(file),
+                Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(files)
+    }
+
+    /// What `source` calls a file, by its path in the log.
+    ///
+    /// # Errors
+    /// If it lies outside of the table's folder.
+    pub fn path_of(&self, logged: &str) -> Result<String> {
+        Ok(self.source.path_of(self.inside(logged)?.as_ref()))
+    }
+
+    fn in_table(&self, fingerprint: String) -> InTable {
+        InTable {
+            columns: Arc::clone(&self.columns),
+            folder: self.folder.clone(),
+            fingerprint,
+            deletion_vector: None,
+            removed_in: None,
+        }
+    }
+
+    fn corpus_file(
+        &self,
+        path: &Path,
+        size: u64,
+        values: &HashMap<String, Option<String>>,
+        in_table: InTable,
+    ) -> Result<CorpusFile> {
+        let location = Path::from_iter(self.folder.parts().chain(path.parts()));
+        let columns = &self.log.state.metadata.partition_columns;
+        // An empty text stands for NULL, too.
+        let value = |column: &String| values.get(column).cloned().flatten().filter(|value| !value.is_empty());
+        Ok(CorpusFile {
+            path: self.source.path_of(path.as_ref()),
+            name: listing::name(&self.store_url, &location),
+            store_url: self.store_url.clone(),
+            meta: ObjectMeta { location, last_modified: Default::default(), size, e_tag: None, version: None },
+            partitions: columns.iter().map(|column| (column.clone(), value(column))).collect(),
+            in_table: Some(Arc::new(in_table)),
+            temporary: None,
+        })
+    }
+
+    /// A path of the log below the table's folder.
+    fn inside(&self, logged: &str) -> Result<Path> {
+        if logged.starts_with('/') || logged.contains(":/") {
+            return exec_err!(
+                "the Delta table {} names a file outside of its folder, {logged}, as shallow clones do, which is not read: \
+                 name the table that it was cloned from, or copy its rows",
+                self.shown()
+            );
+        }
+        Ok(Path::from_url_path(logged).map_err(object_store::Error::from)?)
+    }
+}
+
+/// What tells a deletion vector from others: it never changes.
+fn hash_of(vector: &DeletionVector) -> String {
+    let DeletionVector { storage_type, path_or_inline_dv, offset, .. } = vector;
+    let hash = Sha256::digest(format!("{storage_type}{path_or_inline_dv}@{}", offset.unwrap_or(0)));
+    format!("{hash:x}")[..HASH_DIGITS].to_string()
+}

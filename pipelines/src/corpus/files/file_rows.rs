@@ -1,0 +1,107 @@
+//! The rows of a file: in which row groups they lie, and which are deleted.
+
+use std::sync::Arc;
+
+use datafusion::parquet::arrow::arrow_reader::RowSelection;
+
+use crate::corpus::CorpusFile;
+
+/// Bytes of its file, which is compressed, that a batch takes of a corpus: small enough that a batch of chains stays in memory
+/// and reaches the model soon.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Rows of a batch, at least and at most; more is what the engine takes where it is not told.
+const BATCH_ROWS: (u64, u64) = (64, 8192);
+
+/// The rows that files have in the bytes of a batch.
+pub(crate) fn of_batch<'a>(files: impl Iterator<Item = &'a FileRows>) -> usize {
+    let (rows, bytes) = files.fold((0, 0), |(rows, bytes), held| (rows + held.rows(), bytes + held.file.meta.size));
+    let (least, most) = BATCH_ROWS;
+    (rows.saturating_mul(BATCH_BYTES) / bytes.max(1)).clamp(least, most) as usize
+}
+
+/// A file and its rows.
+#[derive(Debug, Clone)]
+pub struct FileRows {
+    /// The file.
+    pub file: Arc<CorpusFile>,
+    /// The rows of each row group.
+    pub row_groups: Arc<[u64]>,
+    /// The numbers of its deleted rows, ascending.
+    pub deleted: Arc<[u64]>,
+}
+
+impl FileRows {
+    /// The rows of the file, deleted ones included.
+    pub fn rows(&self) -> u64 {
+        self.row_groups.iter().sum()
+    }
+
+    /// The rows that are not deleted.
+    pub fn rows_left(&self) -> u64 {
+        self.rows().saturating_sub(self.deleted.len() as u64)
+    }
+
+    /// Which rows of a range are not deleted; None if that is all of them.
+    pub(crate) fn left_of(&self, start: u64, end: u64) -> Option<Arc<[u64]>> {
+        let at = |row: u64| self.deleted.partition_point(|deleted| *deleted < row);
+        let deleted = &self.deleted[at(start)..at(end)];
+        let is_left = |row: &u64| deleted.binary_search(row).is_err();
+        (!deleted.is_empty()).then(|| (start..end).filter(is_left).collect())
+    }
+
+    /// The file as if all rows but these, ascending, were deleted.
+    pub(crate) fn only(&self, rows: &[u64]) -> Self {
+        let is_wanted = |row: &u64| rows.binary_search(row).is_ok();
+        let deleted = (0..self.rows()).filter(|row| !is_wanted(row) || self.deleted.binary_search(row).is_ok());
+        Self { deleted: deleted.collect(), ..self.clone() }
+    }
+
+    /// All rows that are not deleted.
+    pub(crate) fn left(&self) -> RowSelection {
+        let mut ranges = Vec::new();
+        let mut at = 0;
+        for deleted in self.deleted.iter().map(|row| *row as usize) {
+            ranges.push(at..deleted);
+            at = deleted + 1;
+        }
+        ranges.push(at..self.rows() as usize);
+        ranges.retain(|range| !range.is_empty());
+        RowSelection::from_consecutive_ranges(ranges.into_iter(), self.rows() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::object_store::ObjectStoreUrl;
+    use object_store::ObjectMeta;
+    use object_store::path::Path;
+
+    use crate::corpus::files::file_rows::*;
+
+    #[test]
+    fn deleted_rows_are_left_out() {
+        let meta = ObjectMeta {
+            location: Path::default(),
+            last_modified: Default::default(),
+            size: 0,
+            e_tag: None,
+            version: None,
+        };
+        let file = CorpusFile {
+            path: String::new(),
+            name: String::new(),
+            store_url: ObjectStoreUrl::local_filesystem(),
+            meta,
+            partitions: vec![],
+            in_table: None,
+            temporary: None,
+        };
+        let rows = FileRows { file: Arc::new(file), row_groups: [4, 6].into(), deleted: [0, 3, 4, 9].into() };
+        assert_eq!((rows.rows(), rows.rows_left()), (10, 6));
+        assert_eq!(rows.left_of(0, 5).as_deref(), Some(&[1, 2][..]));
+        assert_eq!(rows.left_of(3, 5).as_deref(), Some(&[][..]));
+        assert_eq!(rows.left_of(5, 9), None);
+        let selected = RowSelection::from_consecutive_ranges([1..3, 5..9].into_iter(), 10);
+        assert_eq!(rows.left(), selected);
+    }
+}

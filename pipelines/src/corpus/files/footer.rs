@@ -1,0 +1,216 @@
+//! What a Parquet file says about itself: schema and rows; and what a file is that is none.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read;
+use std::ops::Range;
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use datafusion::parquet::arrow::parquet_to_arrow_schema;
+use datafusion::parquet::file::metadata::{FooterTail, ParquetMetaData, ParquetMetaDataReader};
+use datafusion::parquet::schema::types::ColumnDescriptor;
+use flate2::bufread::MultiGzDecoder;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+
+use crate::corpus::scan::guard::guarded;
+
+const MAGIC: &[u8] = b"PAR1";
+/// Length of the footer and the magic, at a file's end.
+const TAIL_BYTES: u64 = 8;
+/// What is read first: most footers fit into it, so that one request is enough.
+const FIRST_READ_BYTES: u64 = 64 * 1024;
+
+/// What is read of a file before any row is.
+pub(crate) struct Footer {
+    /// Columns without metadata, all nullable, so that files of one shape have equal schemas.
+    pub schema: SchemaRef,
+    /// The rows of each row group.
+    pub row_groups: Vec<u64>,
+    /// Columns of one value a row that have no NULL.
+    pub never_null: HashSet<String>,
+    /// How many items the lists of a column have together; a list that is NULL or empty counts as one.
+    pub items: HashMap<String, u64>,
+}
+
+/// Reads the footer of a file; `name` is for messages.
+///
+/// # Errors
+/// If the file is not Parquet, or not all of it is there.
+pub(crate) async fn read(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<Footer> {
+    let metadata = metadata(store, file, name).await?;
+    let (never_null, items) = (never_null(&metadata), items(&metadata));
+    let row_groups = metadata.row_groups().iter().map(|group| group.num_rows().unsigned_abs()).collect();
+    let metadata = metadata.file_metadata();
+    let schema = guarded(|| parquet_to_arrow_schema(metadata.schema_descr(), metadata.key_value_metadata()))
+        .map_err(|panicked| damaged(name, panicked))?
+        .map_err(|error| damaged(name, error))?;
+    Ok(Footer { schema: plain_schema(&schema), row_groups, never_null, items })
+}
+
+/// A schema without metadata, all nullable.
+pub(crate) fn plain_schema(schema: &Schema) -> SchemaRef {
+    Arc::new(Schema::new(schema.fields().iter().map(plain_field).collect::<Fields>()))
+}
+
+/// Reads the footer of a file as it was listed; `name` is for messages.
+///
+/// # Errors
+/// If the file is not Parquet, if not all of it is there, or if it has changed since it was listed.
+pub(crate) async fn metadata(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<ParquetMetaData> {
+    if file.size < TAIL_BYTES {
+        return refuse(store, file, name).await;
+    }
+    let start = file.size.saturating_sub(FIRST_READ_BYTES);
+    let end = get_range(store, file, start..file.size).await?;
+    let Some(tail) = end.last_chunk::<{ TAIL_BYTES as usize }>().filter(|tail| tail.ends_with(MAGIC)) else {
+        return refuse(store, file, name).await;
+    };
+    let length = FooterTail::try_new(tail).map_err(|error| damaged(name, error))?.metadata_length() as u64;
+    let Some(from) = file.size.checked_sub(length + TAIL_BYTES) else {
+        return exec_err!("{name} is a damaged Parquet file: its footer of {length} bytes is longer than the file");
+    };
+    let bytes = if from >= start {
+        end.slice((from - start) as usize..end.len() - TAIL_BYTES as usize)
+    } else {
+        get_range(store, file, from..file.size - TAIL_BYTES).await?
+    };
+    let metadata = guarded(|| ParquetMetaDataReader::decode_metadata(&bytes))
+        .map_err(|panicked| damaged(name, panicked))?
+        .map_err(|error| damaged(name, error))?;
+    // A file whose middle was lost keeps its footer.
+    for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
+        let first = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+        let last = first.checked_add(column.compressed_size());
+        if first < 0 || column.compressed_size() < 0 || last.is_none_or(|last| last.unsigned_abs() > from) {
+            return exec_err!("{name} is a damaged Parquet file: its row groups do not lie before its footer");
+        }
+    }
+    if metadata.row_groups().iter().any(|group| group.num_rows() < 0) {
+        return exec_err!("{name} is a damaged Parquet file: a row group has a negative number of rows");
+    }
+    Ok(metadata)
+}
+
+/// What is said of a file that does not hold what its format promises.
+pub(crate) fn damaged(name: &str, error: impl std::fmt::Display) -> DataFusionError {
+    exec_datafusion_err!("{name} is a damaged Parquet file: {error}")
+}
+
+/// Bytes of a file, if it is still the one that was listed.
+pub(crate) async fn get_range(store: &dyn ObjectStore, file: &ObjectMeta, range: Range<u64>) -> Result<bytes::Bytes> {
+    // A weak ETag never matches: it says that two contents mean the same, not that they are.
+    let if_match = file.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
+    let options = GetOptions { range: Some(GetRange::Bounded(range)), if_match, ..GetOptions::default() };
+    Ok(store.get_opts(&file.location, options).await?.bytes().await?)
+}
+
+/// Refuses a file that does not end as Parquet does, and says what to do.
+pub(crate) async fn refuse<T>(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<T> {
+    let start = match file.size {
+        0 => return exec_err!("{name} is not a Parquet file: it is empty"),
+        size => get_range(store, file, 0..size.min(4096)).await?,
+    };
+    if start.starts_with(MAGIC) {
+        return exec_err!("{name} is a Parquet file that was cut short: its last part is missing; fetch it again");
+    }
+    if name.ends_with(".bz2") || name.ends_with(".xz") || name.ends_with(".zst") {
+        return exec_err!("{name} is compressed otherwise than by gzip: decompress it first");
+    }
+    let is_named = |ending: &str| name.ends_with(ending) || name.ends_with(&format!("{ending}.gz"));
+    let (folder, file) = name.rsplit_once('/').unwrap_or((".", name));
+    if file.ends_with(".arrow") || ["state.json", "dataset_info.json"].contains(&file) {
+        return exec_err!(
+            "{name} is of a dataset that was saved by save_to_disk, not Parquet; convert it first: python -c \"from datasets import \
+             load_from_disk; load_from_disk('{folder}').to_parquet('converted.parquet')\""
+        );
+    }
+    match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{' | b'[') => exec_err!(
+            "{name} holds JSON, not Parquet: of a folder only *.jsonl is read, for others often describe it; name the file, or a \
+             pattern such as '*.json'"
+        ),
+        _ if is_named(".csv") => refuse_csv(name, &start, "CSV", ""),
+        _ if is_named(".tsv") => refuse_csv(name, &start, "TSV", "'format.delimiter' E'\\t', "),
+        _ => exec_err!("{name} is not a Parquet file: neither its first nor its last bytes are PAR1"),
+    }
+}
+
+/// Refuses CSV with the commands that convert it. Columns are named as text, for their types cannot be inferred from a
+/// file whose cells have several lines.
+fn refuse_csv<T>(name: &str, start: &[u8], format: &str, delimiter: &str) -> Result<T> {
+    let is_compressed = name.ends_with(".gz");
+    let header = if is_compressed { gunzipped(start) } else { start.to_vec() };
+    let columns = header_cells(&String::from_utf8_lossy(&header), if delimiter.is_empty() { ',' } else { '\t' });
+    let columns: Vec<String> =
+        columns.iter().map(|column| format!("\\\"{}\\\" TEXT", column.replace('"', "\\\"\\\""))).collect();
+    let compression = if is_compressed { ", 'format.compression' 'GZIP'" } else { "" };
+    exec_err!(
+        "{name} holds {format}, not Parquet; convert it first: asap sql \
+         -c \"CREATE EXTERNAL TABLE t ({}) STORED AS CSV LOCATION '{}' OPTIONS ({delimiter}'format.has_header' 'true', \
+         'format.newlines_in_values' 'true'{compression})\" -c \"COPY t TO 'converted.parquet'\"",
+        columns.join(", "),
+        name.replace('\'', "''")
+    )
+}
+
+/// As much of a compressed text as its first bytes give.
+fn gunzipped(start: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    // It ends in the middle.
+    let _ = MultiGzDecoder::new(start).read_to_end(&mut text);
+    text
+}
+
+/// The cells of the first line of CSV.
+fn header_cells(text: &str, delimiter: char) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut is_quoted = false;
+    for character in text.trim_start_matches('\u{feff}').chars() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            '\n' if !is_quoted => break,
+            '\r' if !is_quoted => {}
+            _ if character == delimiter && !is_quoted => cells.push(String::new()),
+            _ => cells.last_mut().into_iter().for_each(|cell| cell.push(character)),
+        }
+    }
+    cells
+}
+
+fn never_null(metadata: &ParquetMetaData) -> HashSet<String> {
+    let columns = metadata.file_metadata().schema_descr().columns();
+    let is_simple = |column: &ColumnDescriptor| column.path().parts().len() == 1 && column.max_rep_level() == 0;
+    let without_null = |index: usize| {
+        let chunks = metadata.row_groups().iter().map(|group| group.column(index));
+        chunks.map(|chunk| chunk.statistics()?.null_count_opt()).all(|nulls| nulls == Some(0))
+    };
+    let found = columns.iter().enumerate().filter(|(index, column)| is_simple(column) && without_null(*index));
+    found.map(|(_, column)| column.name().to_string()).collect()
+}
+
+/// The items of each column that is a list: a leaf of it that is in no other list has a value for each.
+fn items(metadata: &ParquetMetaData) -> HashMap<String, u64> {
+    let columns = metadata.file_metadata().schema_descr().columns();
+    let leaves = columns.iter().enumerate().filter(|(_, column)| column.max_rep_level() == 1);
+    let counted = leaves.filter_map(|(index, column)| {
+        let chunks = metadata.row_groups().iter().map(|group| group.column(index).num_values().unsigned_abs());
+        Some((column.path().parts().first()?.clone(), chunks.sum()))
+    });
+    counted.collect()
+}
+
+/// A field without metadata and nullable, at every depth.
+fn plain_field(field: &FieldRef) -> FieldRef {
+    Arc::new(Field::new(field.name(), plain_type(field.data_type()), true))
+}
+
+fn plain_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(plain_field).collect()),
+        DataType::List(item) => DataType::List(plain_field(item)),
+        DataType::LargeList(item) => DataType::LargeList(plain_field(item)),
+        DataType::FixedSizeList(item, length) => DataType::FixedSizeList(plain_field(item), *length),
+        other => other.clone(),
+    }
+}

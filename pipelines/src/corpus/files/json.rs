@@ -1,0 +1,335 @@
+//! JSON as it is published, an object a line or an array of objects, plain or gzip: it is read as the Parquet file that is
+//! made of it when a corpus is opened, in the folder of temporary files (`TMPDIR`).
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::json::ReaderBuilder;
+use datafusion::arrow::json::reader::infer_json_schema_from_iterator;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::basic::{Compression, ZstdLevel};
+use datafusion::parquet::file::properties::WriterProperties;
+use flate2::bufread::MultiGzDecoder;
+use futures::StreamExt;
+use object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStore};
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde_json::Value;
+use tempfile::{NamedTempFile, TempPath};
+use tokio::io::AsyncWriteExt;
+
+use crate::corpus::files::file::{CorpusFile, Temporary};
+
+/// Rows of a row group, of which slices are made.
+const ROW_GROUP_ROWS: usize = 1024;
+/// Rows that are converted at a time.
+const BATCH_ROWS: usize = 256;
+/// What some programs write before the text.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+/// Compresses at hundreds of megabytes a second.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Whether the name of a file says that it holds an object a line.
+pub(crate) fn is_lines(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let plain = name.strip_suffix(".gz").unwrap_or(&name);
+    plain.ends_with(".jsonl") || plain.ends_with(".ndjson")
+}
+
+/// Whether the name of a file says that it holds JSON.
+pub(crate) fn is_json(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    is_lines(&name) || name.strip_suffix(".gz").unwrap_or(&name).ends_with(".json")
+}
+
+/// The same file as Parquet. A line that is no JSON object is a row of NULLs, which is a reject.
+///
+/// # Errors
+/// If half of the lines or more are none, or if lines disagree about the type of a column; the message names it.
+pub(crate) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Result<CorpusFile> {
+    let if_match = file.meta.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
+    let found = store.get_opts(&file.meta.location, GetOptions { if_match, ..GetOptions::default() }).await?;
+    let parquet = temporary()?;
+    let mut fetched = None;
+    let path = match found.payload {
+        GetResultPayload::File(_, path) => path,
+        GetResultPayload::Stream(mut bytes) => {
+            let copy = temporary()?;
+            let mut writer = tokio::fs::File::create(&copy).await?;
+            while let Some(bytes) = bytes.next().await {
+                writer.write_all(&bytes?).await?;
+            }
+            writer.flush().await?;
+            fetched.insert(copy).to_path_buf()
+        }
+    };
+    let lines = temporary()?;
+    let json = Json { path, name: file.name.clone(), lines: lines.to_path_buf() };
+    let target = parquet.to_path_buf();
+    let task = SpawnedTask::spawn_blocking(move || json.write_parquet(&target));
+    let written = task.join().await.map_err(|error| exec_datafusion_err!("reading {} stopped: {error}", file.name))?;
+    let note = written.map_err(|error| match error {
+        DataFusionError::Execution(_) => error,
+        other => {
+            let (folder, why) = (std::env::temp_dir(), other.strip_backtrace());
+            exec_datafusion_err!("{} cannot be read by way of {} (TMPDIR): {why}", file.name, folder.display())
+        }
+    })?;
+    let meta = ObjectMeta {
+        location: object_store::path::Path::from_filesystem_path(&parquet).map_err(object_store::Error::from)?,
+        last_modified: file.meta.last_modified,
+        size: parquet.metadata()?.len(),
+        e_tag: None,
+        version: None,
+    };
+    let temporary = Some(Temporary { file: Arc::new(parquet), note });
+    Ok(CorpusFile { store_url: ObjectStoreUrl::local_filesystem(), meta, temporary, ..file.clone() })
+}
+
+/// A new temporary file.
+fn temporary() -> Result<TempPath> {
+    Ok(NamedTempFile::with_prefix("asap-")?.into_temp_path())
+}
+
+/// A file of JSON.
+struct Json {
+    path: PathBuf,
+    /// What people know it by.
+    name: String,
+    /// Where an array is written to, an object a line.
+    lines: PathBuf,
+}
+
+impl Json {
+    /// Writes the rows, and says which lines are none.
+    fn write_parquet(mut self, target: &Path) -> Result<Option<String>> {
+        if first_byte(self.open()?)? == Some(b'[') {
+            self.write_lines()?;
+            self.path = self.lines.clone();
+        }
+        let (schema, bad) = self.schema()?;
+        let schema = Arc::new(schema);
+        let failed = |error: ArrowError| exec_datafusion_err!("{} cannot be read: {error}", self.name);
+        let reader = ReaderBuilder::new(Arc::clone(&schema)).with_coerce_primitive(true).with_batch_size(BATCH_ROWS);
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+            .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+            .build();
+        let mut writer = ArrowWriter::try_new(BufWriter::new(File::create(target)?), schema, Some(properties))?;
+        let mut decoder = reader.build_decoder().map_err(failed)?;
+        for (index, line) in self.open()?.split(b'\n').enumerate() {
+            let line = line?;
+            // Of a line that is none nothing is known.
+            let mut rest = if bad.binary_search(&index).is_ok() { b"{}" } else { line.as_slice() };
+            while !rest.is_empty() {
+                let read = decoder.decode(rest).map_err(failed)?;
+                rest = &rest[read..];
+                if !rest.is_empty() || decoder.len() == BATCH_ROWS {
+                    decoder.flush().map_err(failed)?.map_or(Ok(()), |batch| writer.write(&batch))?;
+                }
+            }
+        }
+        decoder.flush().map_err(failed)?.map_or(Ok(()), |batch| writer.write(&batch))?;
+        writer.close()?;
+        let others = match bad.len() {
+            0 | 1 => String::new(),
+            several => format!(" and {} others", several - 1),
+        };
+        Ok(bad.first().map(|first| {
+            format!("line {}{others} of {} is no whole JSON object, and so a reject", first + 1, self.name)
+        }))
+    }
+
+    /// The text of the file.
+    fn open(&self) -> Result<Box<dyn BufRead>> {
+        let mut file = BufReader::new(File::open(&self.path)?);
+        const GZIP: [u8; 2] = [0x1f, 0x8b];
+        let is_compressed = file.fill_buf()?.starts_with(&GZIP);
+        file.rewind()?;
+        let mut text: Box<dyn BufRead> = match is_compressed {
+            true => Box::new(BufReader::new(MultiGzDecoder::new(file))),
+            false => Box::new(file),
+        };
+        if text.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
+            text.consume(BYTE_ORDER_MARK.len());
+        }
+        Ok(text)
+    }
+
+    /// Writes an array of objects as lines.
+    fn write_lines(&self) -> Result<()> {
+        let mut lines = Lines(BufWriter::new(File::create(&self.lines)?));
+        let mut array = serde_json::Deserializer::from_reader(self.open()?);
+        let done = array.deserialize_seq(&mut lines).and_then(|()| array.end());
+        done.map_err(|error| exec_datafusion_err!("{} is no whole array of JSON objects: {error}", self.name))?;
+        Ok(lines.0.flush()?)
+    }
+
+    /// The columns of all lines, in alphabetical order, and the places of lines that are no object.
+    fn schema(&self) -> Result<(Schema, Vec<usize>)> {
+        let (mut good, mut bad, mut first, mut unread) = (0, Vec::new(), None, None);
+        let objects = self.lines()?.filter_map(|(index, line)| match line {
+            Line::Object(mut value) => {
+                good += 1;
+                widen(&mut value);
+                Some(Ok(value))
+            }
+            Line::Bad(why) => {
+                bad.push(index);
+                first.get_or_insert(why);
+                None
+            }
+            Line::Unread(why) => {
+                unread = Some(why);
+                None
+            }
+        });
+        let inferred = infer_json_schema_from_iterator(objects);
+        if let Some(unread) = unread {
+            return exec_err!("{unread}");
+        }
+        if let Some(first) = first.filter(|_| bad.len() >= good) {
+            return exec_err!("{first}");
+        }
+        match inferred {
+            Ok(schema) => Ok((Schema::new(plain(schema.fields())), bad)),
+            Err(error) => self.refuse_clash(&error),
+        }
+    }
+
+    /// Names the first column about which lines disagree.
+    fn refuse_clash<T>(&self, error: &ArrowError) -> Result<T> {
+        let object = |(_, line)| match line {
+            Line::Object(value) => Some(value),
+            Line::Bad(_) | Line::Unread(_) => None,
+        };
+        let objects = || Ok::<_, DataFusionError>(self.lines()?.filter_map(object));
+        let mut names = BTreeSet::new();
+        for value in objects()? {
+            if let Value::Object(fields) = value {
+                names.extend(fields.into_iter().map(|(name, _)| name));
+            }
+        }
+        for name in names {
+            let alone = objects()?.map(|mut value| {
+                let held = value.get_mut(&name).map_or(Value::Null, Value::take);
+                Ok(Value::Object([(name.clone(), held)].into_iter().collect()))
+            });
+            if infer_json_schema_from_iterator(alone).is_err() {
+                return exec_err!(
+                    "column {name} of {} holds values of different kinds, which no table can: rewrite it",
+                    self.name
+                );
+            }
+        }
+        exec_err!("{} cannot be read: {error}", self.name)
+    }
+
+    /// The object of every line that is not empty, or why it holds none; each with its place. What cannot be read is the end.
+    fn lines(&self) -> Result<impl Iterator<Item = (usize, Line)>> {
+        let mut is_over = false;
+        let lines = self.open()?.split(b'\n').enumerate().map_while(move |(index, line)| {
+            // A reader that failed fails again and again.
+            let next = (!is_over).then_some((index, line));
+            is_over = next.as_ref().is_some_and(|(_, line)| line.is_err());
+            next
+        });
+        let read = lines.filter_map(|(index, line)| {
+            let at = || format!("line {} of {}", index + 1, self.name);
+            let line = match line {
+                Ok(line) => line,
+                Err(error) => return Some((index, Line::Unread(format!("{} cannot be read: {error}", at())))),
+            };
+            if line.iter().all(u8::is_ascii_whitespace) {
+                return None;
+            }
+            let told = "one a line is read, or an array of them";
+            Some((
+                index,
+                match serde_json::from_slice(&line) {
+                    Ok(value @ Value::Object(_)) => Line::Object(value),
+                    Ok(_) => Line::Bad(format!("{} is no JSON object; {told}", at())),
+                    Err(error) => Line::Bad(format!("{} is no whole JSON object ({error}); {told}", at())),
+                },
+            ))
+        });
+        Ok(read)
+    }
+}
+
+/// What a line holds.
+enum Line {
+    Object(Value),
+    /// No object, and why.
+    Bad(String),
+    /// Nobody knows, for the file cannot be read further.
+    Unread(String),
+}
+
+fn first_byte(text: impl Read) -> Result<Option<u8>> {
+    for byte in BufReader::new(text).bytes() {
+        let byte = byte?;
+        if !byte.is_ascii_whitespace() {
+            return Ok(Some(byte));
+        }
+    }
+    Ok(None)
+}
+
+/// Where the objects of an array go, one by one.
+struct Lines(BufWriter<File>);
+
+impl<'de> Visitor<'de> for &mut Lines {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("an array of objects")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
+        use serde::de::Error;
+        while let Some(value) = array.next_element::<Value>()? {
+            serde_json::to_writer(&mut self.0, &value).map_err(A::Error::custom)?;
+            self.0.write_all(b"\n").map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes texts of integers that no 64-bit column holds: as numbers they would be rounded, and ids are not to be.
+fn widen(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.as_i64().is_none() && number.is_u64() => *value = number.to_string().into(),
+        Value::Array(items) => items.iter_mut().for_each(widen),
+        Value::Object(fields) => fields.values_mut().for_each(widen),
+        _ => {}
+    }
+}
+
+/// Fields in alphabetical order at every depth, without structs that have none, which Parquet cannot hold.
+fn plain(fields: &Fields) -> Fields {
+    let mut fields: Vec<FieldRef> = fields
+        .iter()
+        .filter_map(|field| Some(Arc::new(Field::new(field.name(), plain_type(field.data_type())?, true))))
+        .collect();
+    fields.sort_by(|a, b| a.name().cmp(b.name()));
+    fields.into()
+}
+
+fn plain_type(found: &DataType) -> Option<DataType> {
+    Some(match found {
+        DataType::Struct(fields) => match plain(fields) {
+            fields if fields.is_empty() => return None,
+            fields => DataType::Struct(fields),
+        },
+        DataType::List(item) => DataType::List(Arc::new(Field::new_list_field(plain_type(item.data_type())?, true))),
+        other => other.clone(),
+    })
+}

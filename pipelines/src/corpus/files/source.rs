@@ -1,0 +1,135 @@
+//! Where a corpus is read from, as typed: a file, a folder, a pattern of files, or one of these with a name.
+
+use std::path::Path as LocalPath;
+use std::str::FromStr;
+
+use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
+use glob::{MatchOptions, Pattern};
+use url::Url;
+
+use crate::location;
+
+/// Characters that make a location a pattern.
+const WILD: [char; 3] = ['*', '?', '['];
+/// A star stands for a part of a name, two for folders.
+const MATCHING: MatchOptions =
+    MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
+
+/// A location that rows come from.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// What the paths of its files begin with where a corpus has several sources.
+    pub name: Option<String>,
+    /// The location as typed, without the name.
+    pub typed: String,
+    /// The file or folder; of a pattern the folder before its first wild character.
+    pub url: Url,
+    pattern: Option<Pattern>,
+}
+
+impl FromStr for Source {
+    type Err = DataFusionError;
+
+    /// Reads `LOC` or `NAME=LOC`. A path that exists is one, whatever characters it has.
+    ///
+    /// # Errors
+    /// If that is no location, or if its pattern is not one.
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, typed) = match text.split_once('=') {
+            Some((name, location)) if is_name(name) && !LocalPath::new(text).exists() => {
+                (Some(name.to_string()), location)
+            }
+            _ => (None, text),
+        };
+        let is_pattern = typed.contains(WILD) && !LocalPath::new(typed).exists() && !typed.starts_with("http");
+        let Some(wild) = typed.find(WILD).filter(|_| is_pattern) else {
+            return Ok(Self { name, typed: typed.to_string(), url: location::parse(typed)?, pattern: None });
+        };
+        let (folder, rest) = typed[..wild].rfind('/').map_or((".", typed), |slash| typed.split_at(slash + 1));
+        let pattern = Pattern::new(rest)
+            .map_err(|error| config_datafusion_err!("{typed} is not a pattern of files: {}", error.msg))?;
+        Ok(Self { name, typed: typed.to_string(), url: location::folder(folder)?, pattern: Some(pattern) })
+    }
+}
+
+impl Source {
+    /// Whether a file belongs to it, by its path below [`Self::url`].
+    pub fn takes(&self, path: &str) -> bool {
+        self.pattern.as_ref().is_none_or(|pattern| pattern.matches_with(path, MATCHING))
+    }
+
+    /// Whether it names files by a pattern.
+    pub fn is_pattern(&self) -> bool {
+        self.pattern.is_some()
+    }
+
+    /// What `source` calls a file that lies at `path` below [`Self::url`].
+    pub fn path_of(&self, path: &str) -> String {
+        self.name.as_ref().map_or(path.to_string(), |name| format!("{name}/{path}"))
+    }
+}
+
+/// Checks that the files of several sources can be told apart.
+///
+/// # Errors
+/// If two have no name, or the same.
+pub fn check(sources: &[Source]) -> Result<()> {
+    for (index, source) in sources.iter().enumerate() {
+        match &source.name {
+            None if sources[..index].iter().any(|other| other.name.is_none()) => {
+                return config_err!(
+                    "--from {} has no name, and another one has none: where there are several, all but one are NAME=LOC, and \
+                     the name stands before the paths of its files in the column source",
+                    source.typed
+                );
+            }
+            Some(name) if sources[..index].iter().any(|other| other.name.as_ref() == Some(name)) => {
+                return config_err!("--from names {name} twice");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_name(text: &str) -> bool {
+    let mut characters = text.chars();
+    characters.next().is_some_and(|first| first.is_ascii_alphabetic())
+        && characters.all(|character| character.is_ascii_alphanumeric() || character == '-' || character == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::corpus::files::source::*;
+
+    fn source(text: &str) -> Source {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_name_stands_before_a_location() {
+        assert_eq!(source("math=s3://b/x").name.as_deref(), Some("math"));
+        assert_eq!(source("math=s3://b/x").path_of("a.parquet"), "math/a.parquet");
+        assert_eq!(source("s3://b/day=1/x").name, None);
+        assert_eq!(source("in/day=1").name, None);
+        assert_eq!(source("in").path_of("a.parquet"), "a.parquet");
+    }
+
+    #[test]
+    fn a_pattern_is_matched_below_the_folder_before_it() {
+        let pattern = source("s3://b/in/2026-*/part-?.parquet");
+        assert_eq!(pattern.url.as_str(), "s3://b/in/");
+        assert!(pattern.takes("2026-01/part-1.parquet"));
+        assert!(!pattern.takes("2026-01/x/part-1.parquet") && !pattern.takes("2025-01/part-1.parquet"));
+        assert!(source("in/**/*.parquet").takes("a/b/c.parquet"));
+        assert!("in/[".parse::<Source>().is_err());
+    }
+
+    #[test]
+    fn several_sources_have_names_of_their_own() {
+        let error = |texts: &[&str]| check(&texts.iter().map(|text| source(text)).collect::<Vec<_>>()).unwrap_err();
+        assert!(error(&["a", "b"]).to_string().contains("--from b has no name"));
+        assert!(error(&["x=a", "x=b"]).to_string().contains("names x twice"));
+        assert!(check(&[source("a")]).is_ok() && check(&[source("a"), source("x=b")]).is_ok());
+    }
+}

@@ -1,0 +1,42 @@
+//! The first rows of files, which are looked at to tell what their columns hold.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::catalog::Session;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::execute_stream;
+
+use crate::corpus::files::footer;
+use crate::corpus::scan::guard::guarded_next;
+use crate::corpus::scan::table::FilesTable;
+
+/// Rows that are looked at.
+pub(crate) const SAMPLE_ROWS: usize = 16;
+
+/// What a plan gives over the first file that has rows and can be read: one that is damaged decides nothing for the others.
+pub(crate) async fn first_rows(
+    session: &dyn Session,
+    table: &FilesTable,
+    plan: impl Fn(&FilesTable) -> Result<LogicalPlan>,
+) -> Result<Vec<RecordBatch>> {
+    let mut failed = None;
+    for file in table.files().iter().filter(|file| file.rows_left() > 0) {
+        let plan = session.create_physical_plan(&plan(&table.only(file))?).await?;
+        let mut rows = execute_stream(plan, session.task_ctx())?;
+        let mut batches = Vec::new();
+        loop {
+            match guarded_next(&mut rows).await {
+                Ok(Some(batch)) => batches.push(batch),
+                Ok(None) => return Ok(batches),
+                Err(error) => {
+                    failed = failed.or(Some(match error {
+                        DataFusionError::ObjectStore(_) => error,
+                        damage => footer::damaged(&file.file.name, damage.strip_backtrace()),
+                    }));
+                    break;
+                }
+            }
+        }
+    }
+    failed.map_or(Ok(vec![]), Err)
+}

@@ -1,0 +1,289 @@
+//! Files that are being read: slices of one row group are read one after the other by one reader, so that its bytes come
+//! from the store once, however many slices it is cut into.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::parquet::arrow::ProjectionMask;
+use datafusion::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, RowSelection, RowSelector};
+use datafusion::parquet::arrow::async_reader::{
+    AsyncFileReader, ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder,
+};
+use datafusion::parquet::errors::ParquetError;
+use datafusion::parquet::file::metadata::ParquetMetaData;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use object_store::{OBJECT_STORE_COALESCE_DEFAULT, ObjectStore, coalesce_ranges};
+use tokio::sync::Notify;
+
+use crate::corpus::CorpusFile;
+use crate::corpus::files::footer;
+use crate::corpus::files::footer::get_range;
+use crate::corpus::scan::guard::guarded_next;
+use crate::corpus::scan::slices::Slice;
+
+/// Readers that wait for the next slice of their row group; beyond that the one that waits longest goes.
+const WAITING_READERS: usize = 4;
+/// Footers that are kept for the next slice of their file.
+const KEPT_FOOTERS: usize = 16;
+
+/// What slices share: footers, and the readers of row groups.
+#[derive(Debug, Default)]
+pub(crate) struct OpenFiles {
+    state: Mutex<State>,
+    /// Told whenever a reader comes back or is lost.
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    footers: Vec<(FileKey, Arc<ParquetMetaData>)>,
+    readers: Vec<Entry>,
+    next_number: u64,
+}
+
+/// A file as it was listed.
+type FileKey = (String, String, Option<String>);
+
+/// A reader, which waits or is at work.
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    file: FileKey,
+    /// The row at which it is, or will be when its slice is read.
+    at: u64,
+    reader: Option<FileReader>,
+}
+
+/// The right to read a slice, when those who read the rows before it in its row group are through. Whoever gives it up
+/// without leaving a reader sets those free who wait.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    open: Arc<OpenFiles>,
+    number: u64,
+    /// Whose end is waited for.
+    after: Option<u64>,
+}
+
+fn key(file: &CorpusFile) -> FileKey {
+    (file.store_url.as_str().to_string(), file.meta.location.to_string(), file.meta.e_tag.clone())
+}
+
+impl OpenFiles {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // What it holds is whole between any two statements.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The footer of a file, read once.
+    pub async fn footer(&self, store: &dyn ObjectStore, file: &CorpusFile) -> Result<Arc<ParquetMetaData>> {
+        let key = key(file);
+        let held = self.lock().footers.iter().find(|(held, _)| *held == key).map(|(_, footer)| Arc::clone(footer));
+        if let Some(footer) = held {
+            return Ok(footer);
+        }
+        let footer = Arc::new(footer::metadata(store, &file.meta, &file.name).await?);
+        let mut state = self.lock();
+        if state.footers.len() == KEPT_FOOTERS {
+            state.footers.remove(0);
+        }
+        state.footers.push((key, Arc::clone(&footer)));
+        Ok(footer)
+    }
+
+    /// Announces that a slice will be read. Claims are made in the order of the rows, before any is read.
+    pub fn claim(self: &Arc<Self>, slice: &Slice) -> Claim {
+        let mut state = self.lock();
+        let (file, number) = (key(&slice.file), state.next_number);
+        state.next_number += 1;
+        // A reader that ends where a row group begins has nothing that the next one could use.
+        let before = state
+            .readers
+            .iter()
+            .filter(|entry| entry.file == file && entry.at > slice.row_group_start && entry.at <= slice.start);
+        let after = before.max_by_key(|entry| entry.at).map(|entry| entry.number);
+        state.readers.push(Entry { number, file, at: slice.end, reader: None });
+        Claim { open: Arc::clone(self), number, after }
+    }
+
+    fn take(&self, number: u64) -> Taken {
+        let mut state = self.lock();
+        let Some(index) = state.readers.iter().position(|entry| entry.number == number) else { return Taken::Gone };
+        match state.readers[index].reader.is_some() {
+            true => state.readers.remove(index).reader.map_or(Taken::Gone, |reader| Taken::Reader(Box::new(reader))),
+            false => Taken::AtWork,
+        }
+    }
+}
+
+enum Taken {
+    Reader(Box<FileReader>),
+    AtWork,
+    Gone,
+}
+
+impl Claim {
+    /// The reader that comes from the rows before, if there is one.
+    pub async fn reader(&self) -> Option<FileReader> {
+        let after = self.after?;
+        loop {
+            let changed = self.open.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            match self.open.take(after) {
+                Taken::Reader(reader) => return Some(*reader),
+                Taken::Gone => return None,
+                Taken::AtWork => changed.await,
+            }
+        }
+    }
+
+    /// Leaves the reader to whoever reads on behind the slice.
+    pub fn leave(self, reader: FileReader) {
+        let mut state = self.open.lock();
+        if let Some(entry) = state.readers.iter_mut().find(|entry| entry.number == self.number) {
+            entry.reader = Some(reader);
+        }
+        let waiting: Vec<usize> = state
+            .readers
+            .iter()
+            .enumerate()
+            .filter(|(_, entry)| entry.reader.is_some())
+            .map(|(index, _)| index)
+            .collect();
+        if waiting.len() > WAITING_READERS {
+            state.readers.remove(waiting[0]);
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.open.lock().readers.retain(|entry| entry.number != self.number || entry.reader.is_some());
+        self.open.changed.notify_waiters();
+    }
+}
+
+/// The rows of a file from some row on.
+pub(crate) struct FileReader {
+    stream: ParquetRecordBatchStream<PinnedFile>,
+    rest: Option<RecordBatch>,
+    /// The row that comes next.
+    at: u64,
+}
+
+impl std::fmt::Debug for FileReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileReader").field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// Which rows and columns of a file are read.
+pub(crate) struct Wanted<'a> {
+    pub footer: &'a Arc<ParquetMetaData>,
+    /// Ranges of rows, ascending.
+    pub ranges: &'a [(u64, u64)],
+    /// The columns of the file, by their place.
+    pub columns: &'a [usize],
+    pub batch_rows: usize,
+}
+
+impl FileReader {
+    /// Opens the row groups in which the ranges lie; each is fetched when its rows are asked for.
+    pub fn open(store: Arc<dyn ObjectStore>, file: &Arc<CorpusFile>, wanted: Wanted<'_>) -> Result<Self> {
+        let Wanted { footer, ranges, columns, batch_rows } = wanted;
+        let mut row_groups = Vec::new();
+        let mut selectors = Vec::new();
+        let mut first = 0;
+        for (index, group) in footer.row_groups().iter().enumerate() {
+            let last = first + group.num_rows().unsigned_abs();
+            let inside = ranges.iter().map(|(start, end)| (first.max(*start), last.min(*end)));
+            let inside: Vec<(u64, u64)> = inside.filter(|(start, end)| start < end).collect();
+            if !inside.is_empty() {
+                row_groups.push(index);
+                let mut at = first;
+                for (start, end) in inside {
+                    selectors.push(RowSelector::skip((start - at) as usize));
+                    selectors.push(RowSelector::select((end - start) as usize));
+                    at = end;
+                }
+                selectors.push(RowSelector::skip((last - at) as usize));
+            }
+            first = last;
+        }
+        selectors.retain(|selector| selector.row_count > 0);
+        let metadata = ArrowReaderMetadata::try_new(Arc::clone(footer), ArrowReaderOptions::new())?;
+        let pinned = PinnedFile { store, file: Arc::clone(file), footer: Arc::clone(footer) };
+        let builder = ParquetRecordBatchStreamBuilder::new_with_metadata(pinned, metadata);
+        let mask = ProjectionMask::roots(builder.parquet_schema(), columns.iter().copied());
+        let stream = builder
+            .with_projection(mask)
+            .with_row_groups(row_groups)
+            .with_row_selection(RowSelection::from(selectors))
+            .with_batch_size(batch_rows)
+            .build()?;
+        Ok(Self { stream, rest: None, at: ranges.first().map_or(0, |(start, _)| *start) })
+    }
+
+    /// The next rows before `end`; None if there are none. Rows before `start` are passed over.
+    pub async fn next(&mut self, start: u64, end: u64) -> Result<Option<RecordBatch>> {
+        while self.at < end {
+            let batch = match self.rest.take() {
+                Some(rest) => rest,
+                None => match guarded_next(&mut self.stream).await? {
+                    Some(batch) => batch,
+                    None => return Ok(None),
+                },
+            };
+            let rows = batch.num_rows() as u64;
+            let (skipped, until) = (start.saturating_sub(self.at).min(rows), (end - self.at).min(rows));
+            if until < rows {
+                self.rest = Some(batch.slice(until as usize, (rows - until) as usize));
+            }
+            self.at += until;
+            if skipped < until {
+                return Ok(Some(batch.slice(skipped as usize, (until - skipped) as usize)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next selected rows, wherever they stand.
+    pub async fn next_selected(&mut self) -> Result<Option<RecordBatch>> {
+        guarded_next(&mut self.stream).await
+    }
+}
+
+/// A file as it was listed: a read fails when it was replaced since.
+struct PinnedFile {
+    store: Arc<dyn ObjectStore>,
+    file: Arc<CorpusFile>,
+    footer: Arc<ParquetMetaData>,
+}
+
+impl AsyncFileReader for PinnedFile {
+    fn get_bytes(&mut self, range: std::ops::Range<u64>) -> BoxFuture<'_, Result<bytes::Bytes, ParquetError>> {
+        async move { get_range(self.store.as_ref(), &self.file.meta, range).await.map_err(external) }.boxed()
+    }
+
+    fn get_byte_ranges(
+        &mut self,
+        ranges: Vec<std::ops::Range<u64>>,
+    ) -> BoxFuture<'_, Result<Vec<bytes::Bytes>, ParquetError>> {
+        let fetch = |range| get_range(self.store.as_ref(), &self.file.meta, range);
+        async move { coalesce_ranges(&ranges, fetch, OBJECT_STORE_COALESCE_DEFAULT).await.map_err(external) }.boxed()
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, Result<Arc<ParquetMetaData>, ParquetError>> {
+        let footer = Arc::clone(&self.footer);
+        async move { Ok(footer) }.boxed()
+    }
+}
+
+fn external(error: DataFusionError) -> ParquetError {
+    ParquetError::External(Box::new(error))
+}

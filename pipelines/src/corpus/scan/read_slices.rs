@@ -1,0 +1,395 @@
+//! Reads the rows of slices: one partition of the input, one of the output.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, StringArray};
+use datafusion::arrow::compute::{CastOptions, filter_record_batch};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
+use datafusion::common::nested_struct::cast_column;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result, exec_err, internal_datafusion_err};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::parquet::errors::ParquetError;
+use datafusion::parquet::file::metadata::ParquetMetaData;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
+use datafusion::scalar::ScalarValue;
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
+
+use crate::corpus::files::failure::FileFailure;
+use crate::corpus::scan::open_files::{Claim, FileReader, OpenFiles, Wanted};
+use crate::corpus::scan::slices::{Slice, decode, row_group_start};
+use crate::corpus::scan::table::{FILE_COLUMN, ROW_COLUMN, given_value, with_place};
+use crate::stopping::Stopping;
+
+/// Reads slices, which are the rows of its input. Each row is known by its file and its number there; a file that was
+/// replaced since it was listed is a [`FileFailure`], as is one that cannot be read. A run that is stopped ends early: the rows
+/// read until then are the first ones of the slice.
+#[derive(Debug)]
+pub struct ReadSlices {
+    input: Arc<dyn ExecutionPlan>,
+    /// The columns of the files and of their folders.
+    file_schema: SchemaRef,
+    /// Which of them, and of the two places behind them, are read.
+    projection: Vec<usize>,
+    open: Arc<OpenFiles>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+/// What a stream of rows needs beside its slice.
+#[derive(Clone)]
+struct Reading {
+    open: Arc<OpenFiles>,
+    schema: SchemaRef,
+    batch_rows: usize,
+    context: Arc<TaskContext>,
+    stopping: Arc<Stopping>,
+    seconds: Time,
+}
+
+impl ReadSlices {
+    /// The name of the metric that holds the time spent reading and decoding.
+    pub const TIME_READING: &'static str = "time_reading";
+
+    /// Reads the columns `projection` of files with the columns `file_schema`; the two numbers behind them are the name of
+    /// the file and the row's number in it, from 0.
+    ///
+    /// # Errors
+    /// If the projection names a column that is not there.
+    pub fn try_new(input: Arc<dyn ExecutionPlan>, file_schema: SchemaRef, projection: Vec<usize>) -> Result<Self> {
+        Self::with_open_files(input, file_schema, projection, Arc::default())
+    }
+
+    fn with_open_files(
+        input: Arc<dyn ExecutionPlan>,
+        file_schema: SchemaRef,
+        projection: Vec<usize>,
+        open: Arc<OpenFiles>,
+    ) -> Result<Self> {
+        let schema = Arc::new(with_place(&file_schema).project(&projection)?);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            input.output_partitioning().clone(),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let metrics = ExecutionPlanMetricsSet::new();
+        Ok(Self { input, file_schema, projection, open, properties: Arc::new(properties), metrics })
+    }
+}
+
+impl DisplayAs for ReadSlices {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let schema = self.schema();
+        let columns: Vec<_> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        write!(f, "ReadSlices: columns=[{}]", columns.join(", "))
+    }
+}
+
+impl ExecutionPlan for ReadSlices {
+    fn name(&self) -> &str {
+        "ReadSlices"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let input = children.into_iter().next().ok_or_else(|| internal_datafusion_err!("ReadSlices has one input"))?;
+        let (schema, open) = (Arc::clone(&self.file_schema), Arc::clone(&self.open));
+        Ok(Arc::new(Self::with_open_files(input, schema, self.projection.clone(), open)?))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let mut input = self.input.execute(partition, Arc::clone(&context))?;
+        let reading = Reading {
+            open: Arc::clone(&self.open),
+            schema: self.schema(),
+            batch_rows: context.session_config().batch_size(),
+            stopping: context.session_config().get_extension().unwrap_or_default(),
+            context,
+            seconds: MetricBuilder::new(&self.metrics).subset_time(Self::TIME_READING, partition),
+        };
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let schema = self.schema();
+        // Slices that are at hand are announced now, in the order in which a plan's partitions are begun.
+        let announced = match input.next().now_or_never() {
+            Some(first) => first.transpose()?.map(|batch| announce(&reading, &batch)).transpose()?.unwrap_or_default(),
+            None => vec![],
+        };
+        let later = reading.clone();
+        let others = input
+            .map(move |batch| announce(&later, &batch?))
+            .map_ok(|some| futures::stream::iter(some).map(Ok::<_, DataFusionError>));
+        let slices = futures::stream::iter(announced).map(Ok).chain(others.try_flatten());
+        let (file_schema, columns) = (Arc::clone(&self.file_schema), Arc::<[usize]>::from(self.projection.as_slice()));
+        let rows = slices
+            .map_ok(move |announced| read(reading.clone(), Arc::clone(&file_schema), Arc::clone(&columns), announced))
+            .try_flatten();
+        let counted = rows.inspect_ok(move |batch| baseline.record_output(batch.num_rows()));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+/// A slice that will be read, and the claim on the reader of the rows before it.
+struct Announced {
+    slice: Slice,
+    claim: Claim,
+}
+
+fn announce(reading: &Reading, batch: &RecordBatch) -> Result<Vec<Announced>> {
+    let announced = decode(batch)?.into_iter().map(|slice| {
+        let claim = reading.open.claim(&slice);
+        Announced { slice, claim }
+    });
+    Ok(announced.collect())
+}
+
+/// The rows of a slice; whatever fails is the failure of its file.
+fn read(
+    reading: Reading,
+    file_schema: SchemaRef,
+    projection: Arc<[usize]>,
+    announced: Announced,
+) -> impl Stream<Item = Result<RecordBatch>> + Send {
+    let path = announced.slice.file.path.clone();
+    let rows = async move {
+        let stopping = Arc::clone(&reading.stopping);
+        let rows = match stopping.is_draining() {
+            true => None,
+            false => Some(SliceRows::open(reading, &file_schema, &projection, announced).await?),
+        };
+        Ok::<_, DataFusionError>(futures::stream::try_unfold((rows, stopping), |(rows, stopping)| async move {
+            let Some(mut rows) = rows.filter(|_| !stopping.is_draining()) else { return Ok(None) };
+            Ok(match rows.next().await? {
+                Some(batch) => Some((batch, (Some(rows), stopping))),
+                None => {
+                    rows.close();
+                    None
+                }
+            })
+        }))
+    };
+    futures::stream::once(rows).try_flatten().map_err(move |error: DataFusionError| {
+        DataFusionError::External(Box::new(FileFailure::new(&path, &root(error))))
+    })
+}
+
+/// What a store said, without what the Parquet reader puts around it.
+fn root(error: DataFusionError) -> DataFusionError {
+    match error {
+        DataFusionError::ParquetError(error) => match *error {
+            ParquetError::External(inner) => match inner.downcast::<DataFusionError>() {
+                Ok(inner) => root(*inner),
+                Err(inner) => DataFusionError::External(inner),
+            },
+            other => DataFusionError::Execution(format!("a damaged page: {other}")),
+        },
+        DataFusionError::ArrowError(error, _) => DataFusionError::Execution(format!("a damaged page: {error}")),
+        other => other,
+    }
+}
+
+/// The rows of a slice that are still to be read.
+struct SliceRows {
+    reader: FileReader,
+    announced: Announced,
+    footer: Arc<ParquetMetaData>,
+    columns: Columns,
+    schema: SchemaRef,
+    seconds: Time,
+    /// Whether the reader passes over rows that are not wanted; if not, they are left out of what it read.
+    is_picked: bool,
+    /// How many rows came from the reader.
+    passed: u64,
+    /// How many of them were wanted.
+    read: u64,
+}
+
+impl SliceRows {
+    async fn open(
+        reading: Reading,
+        file_schema: &SchemaRef,
+        projection: &[usize],
+        announced: Announced,
+    ) -> Result<Self> {
+        let Reading { open, schema, batch_rows, context, seconds, .. } = reading;
+        let Announced { slice, claim } = &announced;
+        let store = context.runtime_env().object_store(&slice.file.store_url)?;
+        let footer = open.footer(store.as_ref(), &slice.file).await?;
+        let columns = Columns::of(&footer, file_schema, projection, slice)?;
+        let picked = slice.only.as_ref().filter(|only| is_few(only, slice));
+        let is_picked = picked.is_some();
+        let ranges = match picked {
+            Some(only) => ranges_of(only),
+            // The reader reads on behind the slice, for the next one of its row group.
+            None => vec![(slice.start, footer.file_metadata().num_rows().unsigned_abs().max(slice.end))],
+        };
+        let left = if is_picked { None } else { claim.reader().await };
+        let reader = match left {
+            Some(reader) => reader,
+            None => {
+                let wanted = Wanted { footer: &footer, ranges: &ranges, columns: &columns.in_file, batch_rows };
+                FileReader::open(store, &slice.file, wanted)?
+            }
+        };
+        Ok(Self { reader, footer, columns, schema, seconds, is_picked, passed: 0, read: 0, announced })
+    }
+
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let slice = &self.announced.slice;
+        let started = Instant::now();
+        let next = match self.is_picked {
+            true => self.reader.next_selected().await?,
+            false => self.reader.next(slice.start, slice.end).await?,
+        };
+        let Some(batch) = next else {
+            if self.read < slice.rows() {
+                return exec_err!("rows {} to {} were expected, found {} of them", slice.start, slice.end, self.read);
+            }
+            return Ok(None);
+        };
+        let rows = batch.num_rows() as u64;
+        let first = slice.start + self.passed;
+        self.passed += rows;
+        let (batch, numbers): (_, Vec<u64>) = match &slice.only {
+            Some(only) if self.is_picked => {
+                (batch, only.iter().skip(self.read as usize).take(rows as usize).copied().collect())
+            }
+            Some(only) => {
+                let at = |row: u64| only.partition_point(|wanted| *wanted < row);
+                let wanted = &only[at(first)..at(first + rows)];
+                let mut is_wanted = vec![false; rows as usize];
+                wanted.iter().for_each(|row| is_wanted[(row - first) as usize] = true);
+                (filter_record_batch(&batch, &is_wanted.into())?, wanted.to_vec())
+            }
+            None => (batch, (first..first + rows).collect()),
+        };
+        self.read += numbers.len() as u64;
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(numbers.into_iter().map(|row| row as i64)));
+        let batch = self.columns.gather(&batch, &self.schema, slice, &numbers)?;
+        self.seconds.add_elapsed(started);
+        Ok(Some(batch))
+    }
+
+    /// Leaves the reader to the next slice of the row group, if this one ends within it.
+    fn close(self) {
+        let Self { reader, announced, footer, is_picked, .. } = self;
+        let Announced { slice, claim } = announced;
+        let rows: Vec<u64> = footer.row_groups().iter().map(|group| group.num_rows().unsigned_abs()).collect();
+        let ends_within = slice.end < rows.iter().sum() && row_group_start(&rows, slice.end) != slice.end;
+        if !is_picked && ends_within {
+            claim.leave(reader);
+        }
+    }
+}
+
+/// Whether so few rows of a slice are wanted that the others are passed over, page by page. Where most are, all are read, by
+/// the reader that its row group has.
+fn is_few(only: &[u64], slice: &Slice) -> bool {
+    (only.len() as u64) < (slice.end - slice.start) / 2
+}
+
+/// Single rows as ranges.
+fn ranges_of(rows: &[u64]) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for row in rows {
+        match ranges.last_mut() {
+            Some(last) if last.1 == *row => last.1 += 1,
+            _ => ranges.push((*row, row + 1)),
+        }
+    }
+    ranges
+}
+
+/// Where each column of the output comes from.
+struct Columns {
+    /// The columns of the file that are read, by their place there.
+    in_file: Vec<usize>,
+    origins: Vec<Origin>,
+}
+
+enum Origin {
+    /// A column of the batch that is read.
+    Read(usize),
+    /// The same value in every row.
+    Given(ScalarValue),
+    File,
+    Row,
+}
+
+impl Columns {
+    fn of(footer: &ParquetMetaData, file_schema: &Schema, projection: &[usize], slice: &Slice) -> Result<Self> {
+        let in_footer = footer.file_metadata().schema_descr().root_schema().get_fields();
+        let place = |name: &str| in_footer.iter().position(|field| field.name() == name);
+        let plain = with_place(file_schema);
+        let fields: Vec<&Field> = projection.iter().map(|index| plain.field(*index)).collect();
+        let mut in_file: Vec<usize> = fields.iter().filter_map(|field| place(field.name())).collect();
+        in_file.sort_unstable();
+        in_file.dedup();
+        let origin = |field: &&Field| match field.name().as_str() {
+            FILE_COLUMN => Ok(Origin::File),
+            ROW_COLUMN => Ok(Origin::Row),
+            name => match place(name) {
+                Some(place) => {
+                    let at = in_file.iter().position(|held| *held == place);
+                    at.map(Origin::Read).ok_or_else(|| internal_datafusion_err!("column {name} was not asked for"))
+                }
+                None => Ok(Origin::Given(given_value(&slice.file, field)?)),
+            },
+        };
+        let origins = fields.iter().map(origin).collect::<Result<Vec<_>>>()?;
+        Ok(Self { in_file, origins })
+    }
+
+    fn gather(
+        &self,
+        batch: &RecordBatch,
+        schema: &SchemaRef,
+        slice: &Slice,
+        numbers: &ArrayRef,
+    ) -> Result<RecordBatch> {
+        let rows = batch.num_rows();
+        let texts =
+            |text: &str| -> ArrayRef { Arc::new(StringArray::from_iter_values(std::iter::repeat_n(text, rows))) };
+        let columns = self.origins.iter().zip(schema.fields()).map(|(origin, field)| match origin {
+            Origin::Read(index) if batch.column(*index).data_type() == field.data_type() => {
+                Ok(Arc::clone(batch.column(*index)))
+            }
+            // A struct may have got fields since the file was written.
+            Origin::Read(index) => cast_column(batch.column(*index), field.data_type(), &CastOptions::default()),
+            Origin::Given(value) => value.to_array_of_size(rows),
+            Origin::File => Ok(texts(&slice.file.path)),
+            Origin::Row => Ok(Arc::clone(numbers)),
+        });
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    }
+}

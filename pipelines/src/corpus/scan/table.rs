@@ -1,0 +1,212 @@
+//! The table provider: Parquet files of one schema, with the file and the row that each row came from.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::config::TableParquetOptions;
+use datafusion::common::stats::Precision;
+use datafusion::common::{Result, Statistics, exec_datafusion_err, internal_datafusion_err};
+use datafusion::datasource::TableType;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::parquet::{CachedParquetFileReaderFactory, ParquetRowSelection};
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, FileSource, ParquetSource};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::Expr;
+use datafusion::parquet::arrow::RowNumber;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::physical_expr::projection::{ProjectionExpr, ProjectionExprs};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::scalar::ScalarValue;
+
+use crate::corpus::files::file_rows;
+use crate::corpus::{CorpusFile, FileRows};
+
+/// The column that holds the file's name.
+pub(crate) const FILE_COLUMN: &str = "__corpus_file";
+/// The column that holds the row's number in the file, counted from 0.
+pub(crate) const ROW_COLUMN: &str = "__corpus_row";
+
+/// Files that have the same columns, in one store.
+pub(crate) struct Group {
+    /// The columns in the files.
+    pub file_schema: SchemaRef,
+    /// Columns that the names of their folders, or the log of their table, give.
+    pub partitions: Vec<FieldRef>,
+    /// All columns in the order of their table, if they are of one.
+    pub in_table: Option<SchemaRef>,
+    /// Columns that have a value in every row of every file.
+    pub never_null: HashSet<String>,
+    /// How many items the lists of a column have together, in all files.
+    pub items: HashMap<String, u64>,
+    /// The files.
+    pub files: Vec<FileRows>,
+}
+
+impl Group {
+    /// All columns: those in the files, then those of their folders.
+    pub fn schema(&self) -> SchemaRef {
+        let partitions = self.partitions.iter().cloned();
+        Arc::new(Schema::new(self.file_schema.fields().iter().cloned().chain(partitions).collect::<Fields>()))
+    }
+
+    /// All columns in the order in which they were published.
+    pub fn published(&self) -> SchemaRef {
+        self.in_table.as_ref().map_or_else(|| self.schema(), Arc::clone)
+    }
+}
+
+/// Parquet files of one schema. Beside their columns it has two of its own, [`FILE_COLUMN`] and [`ROW_COLUMN`].
+#[derive(Debug, Clone)]
+pub(crate) struct FilesTable {
+    store_url: ObjectStoreUrl,
+    schema: TableSchema,
+    /// The columns of the files and of their folders.
+    file_schema: SchemaRef,
+    /// All columns, without the mark by which the reader knows the row's.
+    plain_schema: SchemaRef,
+    partitions: Vec<FieldRef>,
+    files: Vec<FileRows>,
+    never_null: HashSet<String>,
+    items: HashMap<String, u64>,
+}
+
+/// The columns of files with the two of asap's own behind them.
+pub(crate) fn with_place(file_schema: &Schema) -> SchemaRef {
+    let own = [Field::new(FILE_COLUMN, DataType::Utf8, false), Field::new(ROW_COLUMN, DataType::Int64, false)];
+    Arc::new(Schema::new(file_schema.fields().iter().cloned().chain(own.map(Arc::new)).collect::<Fields>()))
+}
+
+impl FilesTable {
+    pub fn new(group: Group) -> Self {
+        let (file_schema, store_url) = (group.schema(), group.files[0].file.store_url.clone());
+        let Group { file_schema: stored, partitions, never_null, items, files, .. } = group;
+        let given = partitions.iter().cloned();
+        let file_column = Arc::new(Field::new(FILE_COLUMN, DataType::Utf8, false));
+        let row_column = Field::new(ROW_COLUMN, DataType::Int64, false).with_extension_type(RowNumber);
+        let schema = TableSchema::builder(stored)
+            .with_table_partition_cols(given.chain([file_column]).collect::<Vec<_>>())
+            .with_virtual_columns(vec![Arc::new(row_column)])
+            .build();
+        let plain_schema = with_place(&file_schema);
+        Self { store_url, schema, file_schema, plain_schema, partitions, files, never_null, items }
+    }
+
+    /// The same table of one of its files.
+    pub fn only(&self, file: &FileRows) -> Self {
+        self.of(vec![file.clone()])
+    }
+
+    /// The same table of other files of its schema.
+    pub fn of(&self, files: Vec<FileRows>) -> Self {
+        Self { files, ..self.clone() }
+    }
+
+    /// The files.
+    pub fn files(&self) -> &[FileRows] {
+        &self.files
+    }
+
+    /// The columns of the files and of their folders.
+    pub fn file_schema(&self) -> &SchemaRef {
+        &self.file_schema
+    }
+
+    /// How many items the lists of a column have in all files of the schema; None if it is no list.
+    pub fn items(&self, column: &str) -> Option<u64> {
+        self.items.get(column).copied()
+    }
+
+    pub fn has_null(&self, column: &str) -> bool {
+        !self.never_null.contains(column)
+    }
+
+    fn partitioned(&self, held: &FileRows) -> Result<PartitionedFile> {
+        let file = &held.file;
+        let mut values = self.partitions.iter().map(|field| given_value(file, field)).collect::<Result<Vec<_>>>()?;
+        values.push(ScalarValue::Utf8(Some(file.path.clone())));
+        let mut partitioned = PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values);
+        if !held.deleted.is_empty() {
+            partitioned = partitioned.with_extension(ParquetRowSelection::new(held.left()));
+        }
+        Ok(partitioned)
+    }
+
+    /// The columns of a scan. The row's loses its mark, which the planner would miss where it folds expressions.
+    fn projection(&self, indices: Option<&Vec<usize>>) -> ProjectionExprs {
+        let all = (0..self.plain_schema.fields().len()).collect();
+        let columns = indices.unwrap_or(&all).iter().map(|index| {
+            let field = &self.plain_schema.fields()[*index];
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), *index));
+            let expr = if field.name() == ROW_COLUMN {
+                Arc::new(CastExpr::new_with_target_field(column, Arc::clone(field), None))
+            } else {
+                column
+            };
+            ProjectionExpr::new(expr, field.name())
+        });
+        ProjectionExprs::new(columns)
+    }
+}
+
+/// The value that the names of a file's folders, or the log of its table, give to a column; NULL if they give none.
+pub(crate) fn given_value(file: &CorpusFile, field: &Field) -> Result<ScalarValue> {
+    let given = file.partitions.iter().find(|(key, _)| key == field.name()).and_then(|(_, value)| value.clone());
+    match given {
+        None => ScalarValue::try_new_null(field.data_type()),
+        Some(value) => ScalarValue::try_from_string(value.clone(), field.data_type()).map_err(|_| {
+            exec_datafusion_err!("the partition {}={value} of {} is no {}", field.name(), file.name, field.data_type())
+        }),
+    }
+}
+
+#[async_trait]
+impl TableProvider for FilesTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.plain_schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    /// One scan in small batches, which the engine may cut further by row groups. Filters reach it through the physical optimizer.
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = TableParquetOptions {
+            global: session.config_options().execution.parquet.clone(),
+            ..TableParquetOptions::default()
+        };
+        let runtime = session.runtime_env();
+        let reader = CachedParquetFileReaderFactory::new(
+            runtime.object_store(&self.store_url)?,
+            runtime.cache_manager.get_file_metadata_cache(),
+        );
+        let source = ParquetSource::new(self.schema.clone())
+            .with_table_parquet_options(options)
+            .with_parquet_file_reader_factory(Arc::new(reader));
+        let source = source.try_pushdown_projection(&self.projection(projection))?;
+        let source = source.ok_or_else(|| internal_datafusion_err!("Parquet files take any projection"))?;
+        let mut statistics = Statistics::new_unknown(self.schema.table_schema());
+        statistics.num_rows = Precision::Exact(self.files.iter().map(FileRows::rows_left).sum::<u64>() as usize);
+        let files = self.files.iter().map(|held| self.partitioned(held)).collect::<Result<Vec<_>>>()?;
+        let groups = FileGroup::new(files).split_files(session.config().target_partitions());
+        let config = FileScanConfigBuilder::new(self.store_url.clone(), source)
+            .with_file_groups(groups)
+            .with_statistics(statistics)
+            .with_limit(limit)
+            .with_batch_size(Some(file_rows::of_batch(self.files.iter()).min(session.config().batch_size())))
+            .build();
+        Ok(DataSourceExec::from_data_source(config))
+    }
+}

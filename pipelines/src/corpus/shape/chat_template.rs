@@ -1,0 +1,77 @@
+//! Prompts that are a whole conversation as a chat template renders it: the user's words are the question.
+
+use datafusion::common::Result;
+use datafusion::functions::core::expr_fn::coalesce;
+use datafusion::functions::regex::expr_fn::{regexp_count, regexp_match};
+use datafusion::functions::string::expr_fn::{btrim, concat, starts_with};
+use datafusion::functions_nested::expr_fn::array_element;
+use datafusion::logical_expr::utils::disjunction;
+use datafusion::logical_expr::{Expr, lit, when};
+
+use crate::corpus::shape::expressions::text;
+
+/// The column in which such prompts are published.
+pub(crate) const RENDERED: &str = "prompt";
+
+/// What opens the user's turn, and what ends it: ChatML, Llama 3, DeepSeek, Gemma, Mistral.
+const TURNS: [(&str, &str); 5] = [
+    (r"<\|im_start\|>user\n", r"<\|im_end\|>"),
+    (r"<\|start_header_id\|>user<\|end_header_id\|>\n", r"<\|eot_id\|>"),
+    ("<｜User｜>", "<｜Assistant｜>"),
+    (r"<start_of_turn>user\n", "<end_of_turn>"),
+    (r"\[INST\](?:\s*<<SYS>>.*?<</SYS>>)?", r"\[/INST\]"),
+];
+/// What opens the system's words, and what ends them.
+const SYSTEMS: [(&str, &str); 4] = [
+    (r"<\|im_start\|>system\n", r"<\|im_end\|>"),
+    (r"<\|start_header_id\|>system<\|end_header_id\|>\n", r"<\|eot_id\|>"),
+    ("<｜begin▁of▁sentence｜>", "<｜User｜>"),
+    ("<<SYS>>", "<</SYS>>"),
+];
+/// What such prompts begin with; any other is not searched.
+const BEGINNINGS: [&str; 9] = [
+    "<|im_start|>",
+    "<|begin_of_text|>",
+    "<|start_header_id|>",
+    "<｜begin▁of▁sentence｜>",
+    "<｜User｜>",
+    "<bos>",
+    "<start_of_turn>",
+    "<s>",
+    "[INST]",
+];
+
+/// What the user says in a rendered prompt, and any other prompt as it is.
+pub(crate) fn question(prompt: Expr) -> Result<Expr> {
+    let user = first_of(&TURNS, &prompt);
+    when(is_rendered(&prompt), coalesce(vec![user, prompt.clone()])).otherwise(prompt)
+}
+
+/// The system prompt in a rendered prompt, else NULL.
+pub(crate) fn system(prompt: Expr) -> Result<Expr> {
+    when(is_rendered(&prompt), first_of(&SYSTEMS, &prompt)).end()
+}
+
+/// What stands first between one of these pairs.
+fn first_of(pairs: &[(&str, &str)], prompt: &Expr) -> Expr {
+    let turns: Vec<String> = pairs.iter().map(|(opening, end)| format!("{opening}(.*?){end}")).collect();
+    let groups = regexp_match(prompt.clone(), lit(format!("(?s){}", turns.join("|"))), None);
+    // Of one match only one turn is not NULL.
+    let said = (1..=pairs.len() as i64).map(|group| array_element(groups.clone(), lit(group)));
+    btrim(vec![coalesce(said.collect()), lit(" \n\r\t")])
+}
+
+/// Why a rendered prompt is no single question, else NULL.
+pub(crate) fn more_than_one_question(prompt: &Expr) -> Result<Expr> {
+    let opening = format!("(?:{})", TURNS.map(|(opening, _)| opening).join("|"));
+    let count = regexp_count(prompt.clone(), lit(opening), None, None);
+    let found = concat(vec![text(count.clone()), lit(" turns of the user in the rendered prompt, expected one")]);
+    when(is_rendered(prompt).and(count.gt(lit(1_i64))), found).end()
+}
+
+fn is_rendered(prompt: &Expr) -> Expr {
+    let begins = |beginning| starts_with(prompt.clone(), lit(beginning));
+    let is_one = disjunction(BEGINNINGS.map(begins)).unwrap_or_else(|| lit(false));
+    // Where no prompt of a batch begins so, the others are not tried.
+    begins("<").or(begins("[")).and(is_one)
+}

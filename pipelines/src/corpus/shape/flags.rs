@@ -1,0 +1,109 @@
+//! A column of its own that says of each row whether it is correct.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::catalog::Session;
+use datafusion::common::Result;
+use datafusion::datasource::provider_as_source;
+use datafusion::functions::string::expr_fn::concat;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, lit, when};
+use datafusion::physical_plan::execute_stream;
+use futures::StreamExt;
+
+use crate::corpus::scan::guard::guarded_next;
+use crate::corpus::scan::table::FilesTable;
+use crate::corpus::shape;
+use crate::corpus::shape::expressions::{column, text};
+use crate::corpus::shape::rules::ROW_FLAGS;
+use crate::corpus::shape::{Response, Shape};
+
+/// Files that are looked through at the same time.
+const CONCURRENT: usize = 16;
+
+/// The column that says which rows are correct: the likeliest of those of which every value is a Boolean, 0 or 1. A note says
+/// which one is read, and why another is not.
+pub(crate) async fn of_rows(
+    session: &dyn Session,
+    table: &FilesTable,
+    shape: &Shape,
+    file: &str,
+    notes: &mut Vec<String>,
+) -> Result<Option<String>> {
+    // Where a row has several generations, the flags of these decide.
+    if matches!(shape.response, Response::Generations(_)) {
+        return Ok(None);
+    }
+    let schema = table.file_schema();
+    for name in ROW_FLAGS.iter().filter_map(|name| shape::find(schema, name)) {
+        let Ok(field) = schema.field_with_name(&name) else { continue };
+        let found = match field.data_type() {
+            DataType::Null => continue,
+            DataType::Boolean => None,
+            kind if kind.is_numeric() => other_value(session, table, &name).await?,
+            kind => Some(shape::kind(kind)),
+        };
+        match found {
+            Some(found) => notes.push(format!(
+                "column {name} of {file} is not read: it says which rows are correct only where every value is true, false, 0 \
+                 or 1, found {found}"
+            )),
+            None => {
+                notes.push(format!(
+                    "rows of {file} whose {name} is false or 0 are rejects (unverified); to read them too, name the columns \
+                     without it: --columns '{}'",
+                    shape.mapping()
+                ));
+                return Ok(Some(name));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Why a row is called wrong, else NULL: its flag is false or 0. One that is NULL says nothing.
+pub(crate) fn fault(flag: &str, kind: &DataType) -> Result<Expr> {
+    let is_wrong = match kind {
+        DataType::Boolean => column(flag).is_false(),
+        DataType::Null => lit(false),
+        _ => cast(column(flag), DataType::Float64).eq(lit(0.0)),
+    };
+    when(is_wrong, concat(vec![lit(format!("column {flag} is ")), text(column(flag)), lit(": the row is not correct")]))
+        .end()
+}
+
+/// A value of a column of numbers that is neither 0 nor 1, in any file that can be read.
+async fn other_value(session: &dyn Session, table: &FilesTable, name: &str) -> Result<Option<String>> {
+    let value = cast(column(name), DataType::Float64);
+    let searches = table.files().iter().map(|file| {
+        let table = table.only(file);
+        let value = value.clone();
+        async move {
+            let is_other = value.clone().not_eq(lit(0.0)).and(value.not_eq(lit(1.0)));
+            let plan = LogicalPlanBuilder::scan("files", provider_as_source(Arc::new(table)), None)?
+                .filter(is_other)?
+                .project([text(column(name)).alias("value")])?
+                .limit(0, Some(1))?
+                .build()?;
+            let plan = session.create_physical_plan(&plan).await?;
+            let mut rows = execute_stream(plan, session.task_ctx())?;
+            let found =
+                |batch: RecordBatch| batch.column(0).as_string::<i32>().iter().flatten().next().map(str::to_string);
+            while let Some(batch) = guarded_next(&mut rows).await? {
+                if let Some(value) = found(batch) {
+                    return Ok(Some(value));
+                }
+            }
+            Ok::<_, datafusion::common::DataFusionError>(None)
+        }
+    });
+    let mut searches = futures::stream::iter(searches.collect::<Vec<_>>()).buffered(CONCURRENT);
+    while let Some(found) = searches.next().await {
+        // A file that is damaged is named when its rows are read.
+        if let Ok(Some(value)) = found {
+            return Ok(Some(value));
+        }
+    }
+    Ok(None)
+}

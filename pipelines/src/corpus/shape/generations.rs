@@ -1,0 +1,78 @@
+//! Which of several generations of a row is taken: the first that its model ended and that a flag calls correct.
+
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::common::Result;
+use datafusion::functions::core::expr_fn::{coalesce, get_field};
+use datafusion::functions::string::expr_fn::concat;
+use datafusion::functions_nested::expr_fn::{array_element, array_max, range};
+use datafusion::logical_expr::utils::disjunction;
+use datafusion::logical_expr::{Expr, cast, lit, when};
+
+use crate::corpus::shape::Generations;
+use crate::corpus::shape::expressions::{column, first_that, length, text};
+use crate::corpus::shape::path::item;
+use crate::corpus::shape::rules::COMPLETE;
+
+/// What is taken of a row.
+pub(crate) struct Chosen {
+    /// The text; NULL if there is none.
+    pub generation: Expr,
+    /// Why there is none, else NULL.
+    pub fault: Expr,
+}
+
+/// The first generation that its model ended and that one of the flags calls correct.
+pub(crate) fn first_correct(schema: &Schema, generations: &Generations) -> Result<Chosen> {
+    let place = place(schema, generations)?;
+    let text_of = |generation: Expr| match &generations.item {
+        Some((text, _)) => get_field(generation, text.as_str()),
+        None => generation,
+    };
+    let generation = text(text_of(array_element(column(&generations.list), place.clone())));
+    let none = concat(vec![
+        lit("none of the "),
+        text(length(column(&generations.list))),
+        lit(format!(" texts of column {} is verified as correct ({})", generations.list, generations.told_flags())),
+    ]);
+    Ok(Chosen { generation, fault: when(place.is_null(), none).end()? })
+}
+
+/// The place in the list, from 1.
+fn place(schema: &Schema, generations: &Generations) -> Result<Expr> {
+    let items_of = |name: &str| schema.field_with_name(name).ok().and_then(|field| item(field.data_type()));
+    let is_taken = |at: Expr| {
+        let flags = generations.flags.iter().filter_map(|name| {
+            let kind = items_of(name)?;
+            let flag = is_true(array_element(column(name), at.clone()), kind);
+            // On a scale that goes beyond 1, 1 is no praise.
+            Some(if kind.is_numeric() { flag.and(array_max(column(name)).lt_eq(lit(1))) } else { flag })
+        });
+        let in_items = generations.item.iter().filter_map(|(_, flag)| {
+            let flag = flag.as_ref()?;
+            let DataType::Struct(fields) = items_of(&generations.list)? else { return None };
+            let (_, kind) = fields.find(flag)?;
+            let item = array_element(column(&generations.list), at.clone());
+            Some(is_true(get_field(item, flag.as_str()), kind.data_type()))
+        });
+        let is_correct = disjunction(flags.chain(in_items)).unwrap_or_else(|| lit(false));
+        let is_ended = match items_of(COMPLETE) {
+            Some(kind) if *kind == DataType::Boolean || kind.is_numeric() => {
+                coalesce(vec![cast(array_element(column(COMPLETE), at.clone()), DataType::Boolean), lit(true)])
+            }
+            _ => lit(true),
+        };
+        is_correct.and(is_ended)
+    };
+    let last = cast(length(column(&generations.list)), DataType::Int64);
+    first_that(range(lit(1_i64), last + lit(1_i64), lit(1_i64)), DataType::Int64, is_taken)
+}
+
+/// Whether a flag holds; one that is NULL does not.
+fn is_true(flag: Expr, kind: &DataType) -> Expr {
+    let holds = match kind {
+        DataType::Boolean => flag,
+        DataType::Null => return lit(false),
+        _ => cast(flag, DataType::Float64).eq(lit(1.0)),
+    };
+    coalesce(vec![holds, lit(false)])
+}

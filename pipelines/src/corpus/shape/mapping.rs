@@ -1,0 +1,133 @@
+//! Which columns hold what, as the user says it: `question=Problem,cot=Reasoning,answer=Final.Answer`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
+
+/// How a mapping is written.
+pub(crate) const SYNTAX: &str = "question=…[,input=…],cot=…[,answer=…][,system=…][,flag=…]";
+/// Stands in a printed mapping for a column that only the user knows; no mapping holds it.
+pub(crate) const BLANK: &str = "?";
+
+/// What a mapping names, in the order in which it is written.
+const KEYS: [&str; 6] = ["question", "input", "cot", "answer", "system", "flag"];
+
+/// The columns that hold question, chain and answer, by the names that they have in the files.
+///
+/// Without a column for the answer, the column of the chain holds a whole generation: the chain in think tags, then
+/// the answer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ColumnMapping {
+    /// The column that holds the question.
+    pub question: String,
+    /// The column that holds what the question is about; the two are one question.
+    pub input: Option<String>,
+    /// The column that holds the chain of thought.
+    pub cot: String,
+    /// The column that holds the answer.
+    pub answer: Option<String>,
+    /// The column that holds the system prompt; that of a conversation is read anyway.
+    pub system: Option<String>,
+    /// The column that says whether a row is correct; a row where it is false or 0 is a reject.
+    pub flag: Option<String>,
+}
+
+impl FromStr for ColumnMapping {
+    type Err = DataFusionError;
+
+    /// Reads `question=…,cot=…,answer=…` in any order. Names may hold commas, equal signs, dots and capitals.
+    fn from_str(text: &str) -> Result<Self> {
+        let mut named: [(&str, Option<String>); KEYS.len()] = KEYS.map(|key| (key, None));
+        let mut last = None;
+        for piece in text.split(',') {
+            let start = piece.split_once('=').and_then(|(key, name)| {
+                let index = named.iter().position(|(known, _)| *known == key.trim())?;
+                Some((index, name))
+            });
+            match (start, last) {
+                (Some((index, name)), _) => {
+                    let (key, held) = &mut named[index];
+                    if held.replace(name.to_string()).is_some() {
+                        return config_err!("the column mapping names {key} twice: {text}");
+                    }
+                    last = Some(index);
+                }
+                // A comma inside a name.
+                (None, Some(index)) => {
+                    let held = named[index].1.get_or_insert_default();
+                    held.push(',');
+                    held.push_str(piece);
+                }
+                (None, None) => return config_err!("a column mapping is written {SYNTAX}, found '{text}'"),
+            }
+        }
+        let [question, input, cot, answer, system, flag] = named.map(|(key, name)| match name.as_deref().map(str::trim) {
+            Some("") => config_err!("the column mapping leaves {key} empty: {text}"),
+            Some(BLANK) => config_err!(
+                "the column mapping leaves {key} open: write a column of the files in place of {BLANK} in {key}={BLANK}, or \
+                 leave out answer if cot holds the whole generation; found {text}"
+            ),
+            Some(name) => Ok(Some(name.to_string())),
+            None => Ok(None),
+        });
+        let required = |key: &str, name: Result<Option<String>>| {
+            name?.ok_or_else(|| config_datafusion_err!("the column mapping names no {key}: {text} ({SYNTAX})"))
+        };
+        Ok(Self {
+            question: required("question", question)?,
+            input: input?,
+            cot: required("cot", cot)?,
+            answer: answer?,
+            system: system?,
+            flag: flag?,
+        })
+    }
+}
+
+impl fmt::Display for ColumnMapping {
+    /// As it is read.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { question, input, cot, answer, system, flag } = self;
+        let names = [Some(question), input.as_ref(), Some(cot), answer.as_ref(), system.as_ref(), flag.as_ref()];
+        let written = KEYS.iter().zip(names).filter_map(|(key, name)| Some(format!("{key}={}", name?)));
+        f.write_str(&written.collect::<Vec<_>>().join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::corpus::shape::mapping::*;
+
+    #[test]
+    fn names_are_taken_as_published() {
+        let mapping: ColumnMapping = "cot=Complex.CoT,question=The question, in full = Q,answer=a".parse().unwrap();
+        assert_eq!(mapping.question, "The question, in full = Q");
+        assert_eq!(mapping.cot, "Complex.CoT");
+        assert_eq!(mapping.answer.as_deref(), Some("a"));
+        assert_eq!("question=q,cot=c".parse::<ColumnMapping>().unwrap().answer, None);
+    }
+
+    #[test]
+    fn a_mapping_is_written_as_it_is_read() {
+        for text in ["question=q,cot=c", "question=i,input=x, y,cot=c.0,answer=a,system=s,flag=reward"] {
+            assert_eq!(text.parse::<ColumnMapping>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, named) in [
+            ("", "is written question="),
+            ("q,cot=c", "is written question="),
+            ("question=q,question=r,cot=c", "names question twice"),
+            ("question=q", "names no cot"),
+            ("question=q,cot= ", "leaves cot empty"),
+            ("question=q,cot=?", "leaves cot open"),
+            ("question=q,cot=c,answer= ? ", "leaves answer open"),
+        ] {
+            let error = text.parse::<ColumnMapping>().unwrap_err().to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+}

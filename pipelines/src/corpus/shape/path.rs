@@ -1,0 +1,191 @@
+//! Where in a row a value stands: in a column, in a field of its structs, or first in its lists.
+
+use std::fmt;
+
+use asap_kernels::steps::SEPARATOR;
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion::common::Result;
+use datafusion::functions::core::expr_fn::{coalesce, get_field};
+use datafusion::functions_nested::expr_fn::{array_element, array_to_string};
+use datafusion::logical_expr::{Expr, lit};
+
+use crate::corpus::shape::expressions;
+use crate::corpus::shape::expressions::{column, text};
+
+/// A column, and the fields that lead to a value in it: `responses.0.content`. Of a list it is the first item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Path {
+    column: String,
+    fields: Vec<String>,
+}
+
+impl Path {
+    /// A column as it is.
+    pub fn column(name: impl Into<String>) -> Self {
+        Self { column: name.into(), fields: vec![] }
+    }
+
+    /// The column called `written`, else the one with whose name it begins and the fields that follow, apart by dots.
+    pub fn resolve(schema: &Schema, written: &str) -> Option<Self> {
+        if schema.field_with_name(written).is_ok() {
+            return Some(Self::column(written));
+        }
+        schema.fields().iter().find_map(|field| {
+            let fields = descend(field.data_type(), after(written, field.name())?)?;
+            Some(Self { column: field.name().clone(), fields })
+        })
+    }
+
+    /// Every place of a schema that holds text: columns first, then what lies in structs and lists.
+    pub fn texts(schema: &Schema) -> Vec<Self> {
+        let mut found = Vec::new();
+        for field in schema.fields() {
+            collect(&Self::column(field.name()), field.data_type(), &mut found);
+        }
+        let (columns, within): (Vec<_>, Vec<_>) = found.into_iter().partition(|path| path.is_text_column(schema));
+        [columns, within].concat()
+    }
+
+    /// Whether it is a column, and not what lies in one.
+    pub fn is_column(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Whether it is a column that holds text itself.
+    pub fn is_text_column(&self, schema: &Schema) -> bool {
+        self.is_column() && schema.field_with_name(&self.column).is_ok_and(|field| is_text(field.data_type()))
+    }
+
+    /// The column that it begins with.
+    pub fn name(&self) -> &str {
+        &self.column
+    }
+
+    /// The type of the value; None if the schema has no such place.
+    pub fn data_type<'a>(&self, schema: &'a Schema) -> Option<&'a DataType> {
+        let mut found = first_item(schema.field_with_name(&self.column).ok()?.data_type());
+        for name in &self.fields {
+            found = first_item(field_of(found, name)?.data_type());
+        }
+        Some(found)
+    }
+
+    /// The value as one text: a list of texts is a chain of steps, joined by blank lines.
+    pub fn chain(&self, schema: &Schema) -> Expr {
+        let held = schema.field_with_name(&self.column).ok().map(|field| field.data_type());
+        let is_list = self.is_column() && held.and_then(item).is_some_and(is_text);
+        if is_list { array_to_string(column(&self.column), lit(SEPARATOR)) } else { self.expr(schema) }
+    }
+
+    /// The value.
+    pub fn expr(&self, schema: &Schema) -> Expr {
+        match schema.field_with_name(&self.column) {
+            Ok(field) => follow(column(&self.column), field.data_type(), &self.fields),
+            Err(_) => column(&self.column),
+        }
+    }
+
+    /// The same, but where the column is a list it is not the first item: it is the first whose value `fits` does not make NULL.
+    /// If there is none, it is the first item after all.
+    ///
+    /// # Errors
+    /// If the expression cannot be built.
+    pub fn first_that(&self, schema: &Schema, fits: impl Fn(Expr) -> Expr) -> Result<Expr> {
+        let held = schema.field_with_name(&self.column).ok().map(|field| field.data_type());
+        let Some(item) = held.and_then(item) else { return Ok(self.expr(schema)) };
+        let is_fit = |held: Expr| fits(text(follow(held, item, &self.fields))).is_not_null();
+        let found = expressions::first_that(column(&self.column), item.clone(), is_fit)?;
+        Ok(coalesce(vec![follow(found, item, &self.fields), self.expr(schema)]))
+    }
+
+    /// Whether the column is a list, of which a row's other items are left out.
+    pub fn is_of_list(&self, schema: &Schema) -> bool {
+        schema.field_with_name(&self.column).is_ok_and(|field| item(field.data_type()).is_some())
+    }
+
+    /// The place of a field in this one.
+    pub fn field(mut self, name: impl Into<String>) -> Self {
+        self.fields.push(name.into());
+        self
+    }
+}
+
+/// What `fields` lead to in a value of type `found`; of a list, in its first item.
+fn follow(value: Expr, found: &DataType, fields: &[String]) -> Expr {
+    let (mut expr, mut found, mut fields) = (value, Some(found), fields.iter());
+    loop {
+        if let Some(item) = found.and_then(item) {
+            expr = array_element(expr, lit(1));
+            found = Some(item);
+        } else if let Some(name) = fields.next() {
+            expr = get_field(expr, name.as_str());
+            found = found.and_then(|found| Some(field_of(found, name)?.data_type()));
+        } else {
+            return expr;
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.column)?;
+        self.fields.iter().try_for_each(|name| write!(f, ".{name}"))
+    }
+}
+
+/// Whether a type is one of text.
+pub(crate) fn is_text(found: &DataType) -> bool {
+    match found {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => true,
+        DataType::Dictionary(_, value) => is_text(value),
+        _ => false,
+    }
+}
+
+/// The type of a list's items.
+pub(crate) fn item(found: &DataType) -> Option<&DataType> {
+    match found {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
+        _ => None,
+    }
+}
+
+fn first_item(found: &DataType) -> &DataType {
+    item(found).map_or(found, first_item)
+}
+
+fn field_of<'a>(found: &'a DataType, name: &str) -> Option<&'a FieldRef> {
+    match found {
+        DataType::Struct(fields) => fields.find(name).map(|(_, field)| field),
+        _ => None,
+    }
+}
+
+fn after<'a>(written: &'a str, name: &str) -> Option<&'a str> {
+    written.strip_prefix(name)?.strip_prefix('.')
+}
+
+/// The fields that `rest` names; the names of fields may hold dots themselves.
+fn descend(found: &DataType, rest: &str) -> Option<Vec<String>> {
+    let DataType::Struct(fields) = first_item(found) else { return None };
+    fields.iter().find_map(|field| {
+        let below = match after(rest, field.name()) {
+            _ if rest == field.name() => vec![],
+            Some(rest) => descend(field.data_type(), rest)?,
+            None => return None,
+        };
+        Some([vec![field.name().clone()], below].concat())
+    })
+}
+
+fn collect(path: &Path, found: &DataType, texts: &mut Vec<Path>) {
+    match first_item(found) {
+        DataType::Struct(fields) => {
+            for field in fields {
+                collect(&path.clone().field(field.name()), field.data_type(), texts);
+            }
+        }
+        found if is_text(found) && !found.is_null() => texts.push(path.clone()),
+        _ => {}
+    }
+}

@@ -1,0 +1,311 @@
+//! What a shape says about a row, as expressions over the columns of the files.
+
+use std::sync::Arc;
+
+use asap_kernels::tags;
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::catalog::Session;
+use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::functions::core::expr_fn::{coalesce, get_field};
+use datafusion::functions::regex::expr_fn::regexp_like;
+use datafusion::functions::string::expr_fn::{concat, contains, starts_with};
+use datafusion::functions::unicode::expr_fn::character_length;
+use datafusion::functions_nested::expr_fn::array_element;
+use datafusion::logical_expr::utils::disjunction;
+use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, not, when};
+
+use crate::corpus::shape::chat_template;
+use crate::corpus::shape::chat_template::RENDERED;
+use crate::corpus::shape::expressions::{column, first_that, length, null_text, text};
+use crate::corpus::shape::flags;
+use crate::corpus::shape::generations::{Chosen, first_correct};
+use crate::corpus::shape::path::item;
+use crate::corpus::shape::{Question, Response, Shape};
+
+/// The functions of asap that a view is built of.
+pub(crate) struct Functions {
+    think: Arc<ScalarUDF>,
+    response: Arc<ScalarUDF>,
+    turns: Arc<ScalarUDF>,
+}
+
+impl Functions {
+    pub fn of(session: &dyn Session) -> Result<Self> {
+        let find = |name| {
+            let function = session.scalar_functions().get(name).cloned();
+            function.ok_or_else(|| plan_datafusion_err!("the session has no function {name}: build it with asap's"))
+        };
+        Ok(Self { think: find("cot_think")?, response: find("cot_response")?, turns: find("cot_turns")? })
+    }
+
+    /// The chain of a generation; NULL if it has no closing think tag.
+    pub fn think(&self, generation: Expr) -> Expr {
+        self.think.call(vec![generation])
+    }
+
+    fn turns_of(&self, conversation: &str, role: &str) -> Expr {
+        self.turns.call(vec![column(conversation), lit(role)])
+    }
+}
+
+/// Why a row cannot be pruned.
+pub(crate) struct Fault {
+    pub when: Expr,
+    pub status: &'static str,
+    pub error: Expr,
+}
+
+/// Chain and answer, after the tags were read.
+pub(crate) struct Tagged {
+    pub cot: Expr,
+    pub answer: Expr,
+}
+
+/// The columns in which what was read of a row stands.
+pub(crate) struct Read {
+    pub question: Expr,
+    pub text: Expr,
+    pub cot: Expr,
+    pub answer: Expr,
+    /// Those of [`Reading::faults`], in order.
+    pub faults: Vec<Expr>,
+}
+
+/// What a shape says about a row, before tags are read.
+pub(crate) struct Reading {
+    pub question: Expr,
+    /// The system prompt.
+    pub system: Expr,
+    /// The generation, or the chain where that has a column of its own.
+    pub text: Expr,
+    /// The chain where a message has a field for it, which may be empty.
+    pub chain: Option<Expr>,
+    /// The answer where that has a column of its own.
+    pub answer: Option<Expr>,
+    /// Statuses that the shape alone gives to a row, each with why, which is NULL for all other rows.
+    pub faults: Vec<(&'static str, Expr)>,
+    /// What messages call question, text and answer.
+    names: [String; 3],
+}
+
+impl Reading {
+    pub fn new(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Self> {
+        let mut faults = Vec::new();
+        let (question, question_name) = match &shape.question {
+            Question::Text(path) => {
+                let question = text(path.expr(schema));
+                match path.name().eq_ignore_ascii_case(RENDERED) {
+                    true => {
+                        faults.push(("multi_turn", chat_template::more_than_one_question(&question)?));
+                        (chat_template::question(question)?, format!("column {path}"))
+                    }
+                    false => (question, format!("column {path}")),
+                }
+            }
+            Question::Task { instruction, input } => (task(instruction, input)?, format!("column {instruction}")),
+            Question::Turn(turns) => {
+                let user = array_element(functions.turns_of(turns, "user"), lit(1));
+                (user, format!("the user's turn in column {turns}"))
+            }
+        };
+        if let Some(fault) = more_than_one_exchange(shape, functions)? {
+            faults.push(("multi_turn", fault));
+        }
+        if let Some(flag) = &shape.flag {
+            let kind = schema.field_with_name(flag)?.data_type();
+            faults.push(("unverified", flags::fault(flag, kind)?));
+        }
+        let mut reading = Self {
+            question,
+            system: system(schema, shape, functions)?,
+            text: null_text(),
+            chain: None,
+            answer: None,
+            faults,
+            names: [question_name, String::new(), String::new()],
+        };
+        reading.respond(schema, &shape.response, functions)?;
+        Ok(reading)
+    }
+
+    fn respond(&mut self, schema: &Schema, response: &Response, functions: &Functions) -> Result<()> {
+        match response {
+            Response::Columns { cot, answer } => {
+                self.text = text(cot.chain(schema));
+                self.answer = Some(text(answer.expr(schema)));
+                self.names[1] = format!("column {cot}");
+                self.names[2] = format!("column {answer}");
+            }
+            Response::Generation(generation) => {
+                self.text = text(generation.first_that(schema, |text| functions.think(text))?);
+                self.names[1] = format!("column {generation}");
+            }
+            Response::Generations(generations) => {
+                let Chosen { generation, fault } = first_correct(schema, generations)?;
+                self.text = generation;
+                self.faults.push(("unverified", fault));
+                self.names[1] = format!("the chosen text of column {}", generations.list);
+            }
+            Response::Turn { turns, chain } => {
+                self.text = array_element(functions.turns_of(turns, "assistant"), lit(1));
+                self.names[1] = format!("the assistant's turn in column {turns}");
+                if let Some(chain) = chain {
+                    self.chain = Some(turn_field(schema, turns, chain)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Chain and answer, from the columns that hold `text` and, where they have one of their own, chain and answer.
+    pub fn tagged(
+        &self,
+        functions: &Functions,
+        held: Expr,
+        chain: Expr,
+        answer: Expr,
+        may_lack_answer: bool,
+    ) -> Result<Tagged> {
+        let think = functions.think(held.clone());
+        let response = functions.response.call(vec![held.clone()]);
+        if self.chain.is_some() {
+            let cot = when(is_blank(&chain), think).otherwise(chain.clone())?;
+            // A template may have left the chain in the content too.
+            let answer = coalesce(vec![response, when(is_blank(&chain), null_text()).otherwise(held)?]);
+            return Ok(Tagged { cot: text(cot), answer: text(answer) });
+        }
+        if self.answer.is_none() {
+            return Ok(Tagged { cot: text(think), answer: text(response) });
+        }
+        // A chain in a column of its own is taken as it is, also where it speaks of tags; only one that begins with a tag is
+        // a whole generation.
+        let begins = |tag: &str| starts_with(held.clone(), lit(tag));
+        let is_generation = || disjunction(tags::openings().map(begins)).unwrap_or_else(|| lit(false));
+        let read = when(is_generation(), coalesce(vec![think, held.clone()])).otherwise(held.clone())?;
+        // Most chains are told apart by their first character.
+        let cot = when(begins("<"), read).otherwise(held.clone())?;
+        let answer = match may_lack_answer {
+            true => coalesce(vec![answer, when(is_generation(), response).end()?]),
+            // The chain need not be read for it.
+            false => answer,
+        };
+        Ok(Tagged { cot: text(cot), answer: text(answer) })
+    }
+
+    /// Everything that makes a row a reject; the first that holds is its status.
+    pub fn faults(&self, read: &Read) -> Vec<Fault> {
+        let [question, text, answer] = &self.names;
+        let mut faults = Vec::new();
+        let mut add = |when: Expr, status: &'static str, error: Expr| faults.push(Fault { when, status, error });
+        for ((status, _), fault) in self.faults.iter().zip(&read.faults) {
+            add(fault.clone().is_not_null(), status, fault.clone());
+        }
+        add(is_blank(&read.question), "no_question", lit(format!("{question} is NULL or empty")));
+        if self.answer.is_some() {
+            add(is_blank(&read.cot), "empty_chain", lit(format!("{text} is NULL or empty")));
+            add(is_blank(&read.answer), "no_answer", lit(format!("{answer} is NULL or empty")));
+        } else {
+            let length = cast(character_length(read.text.clone()), DataType::Utf8);
+            let no_tags = vec![lit("no closing think tag in the "), length, lit(format!(" characters of {text}"))];
+            add(is_blank(&read.text), "no_generation", lit(format!("{text} is NULL or empty")));
+            add(read.cot.clone().is_null(), "no_tags", concat(no_tags));
+            add(is_blank(&read.cot), "empty_chain", lit(format!("nothing between the think tags of {text}")));
+            add(is_blank(&read.answer), "no_answer", lit(format!("nothing after the closing think tag of {text}")));
+            let again = lit(format!("what follows the first closing think tag of {text} holds another think tag"));
+            add(thinks_again(read), "tags_in_answer", again);
+        }
+        faults
+    }
+}
+
+/// Whether an answer holds another think tag.
+fn thinks_again(read: &Read) -> Expr {
+    let holds = |tag: &str| contains(read.answer.clone(), lit(tag));
+    let begins = |tag: &str| regexp_like(read.text.clone(), lit(format!(r"^\s*{tag}")), None);
+    // Tags that are words too: of the generation's own pair, and where an answer begins with one.
+    let words = tags::of_chains_that_begin().map(|(opening, closing)| {
+        let own = holds(opening).or(holds(closing)).and(begins(opening));
+        own.or(starts_with(read.answer.clone(), lit(opening)))
+    });
+    disjunction(tags::of_chains().map(holds).chain(words)).unwrap_or_else(|| lit(false))
+}
+
+/// The system prompt of a row: that of its conversation or of its rendered prompt, else of a column; NULL if it is blank.
+fn system(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Expr> {
+    let mut found = Vec::new();
+    if let Some(turns) = shape.conversation() {
+        found.push(text(array_element(functions.turns_of(turns, "system"), lit(1))));
+    }
+    if let Question::Text(path) = &shape.question
+        && path.name().eq_ignore_ascii_case(RENDERED)
+    {
+        found.push(chat_template::system(text(path.expr(schema)))?);
+    }
+    found.extend(shape.system.iter().map(|name| text(column(name))));
+    let found = found.into_iter().map(|held| when(is_blank(&held), null_text()).otherwise(held));
+    let mut found = found.collect::<Result<Vec<_>>>()?;
+    Ok(match found.len() {
+        0 => null_text(),
+        1 => found.remove(0),
+        _ => coalesce(found),
+    })
+}
+
+fn is_blank(text: &Expr) -> Expr {
+    text.clone().is_null().or(not(regexp_like(text.clone(), lit(r"\S"), None)))
+}
+
+/// A task and what it is about as one question; either may be empty.
+fn task(instruction: &str, input: &str) -> Result<Expr> {
+    let [instruction, input] = [instruction, input].map(|name| text(column(name)));
+    let both = concat(vec![instruction.clone(), lit("\n\n"), input.clone()]);
+    when(is_blank(&input), instruction.clone()).when(is_blank(&instruction), input).otherwise(both)
+}
+
+/// A field of the assistant's first message.
+fn turn_field(schema: &Schema, turns: &str, field: &str) -> Result<Expr> {
+    let Some(DataType::Struct(fields)) = schema.field_with_name(turns).ok().and_then(|field| item(field.data_type()))
+    else {
+        return plan_err!("column {turns} is no list of messages");
+    };
+    let speaker = if fields.find("role").is_some() { "role" } else { "from" };
+    let is_assistant =
+        |message: Expr| text(get_field(message, speaker)).in_list(vec![lit("assistant"), lit("gpt")], false);
+    let message = first_that(column(turns), DataType::Struct(fields.clone()), is_assistant)?;
+    Ok(text(get_field(message, field)))
+}
+
+fn more_than_one_exchange(shape: &Shape, functions: &Functions) -> Result<Option<Expr>> {
+    let count = |turns: &String, role| length(functions.turns_of(turns, role));
+    let user = match &shape.question {
+        Question::Turn(turns) => Some((turns, count(turns, "user"))),
+        _ => None,
+    };
+    let assistant = match &shape.response {
+        Response::Turn { turns, .. } => Some((turns, count(turns, "assistant"))),
+        _ => None,
+    };
+    let (is_long, found) = match (user, assistant) {
+        (None, None) => return Ok(None),
+        (Some((turns, user)), Some((same, assistant))) if turns == same => (
+            user.clone().gt(lit(1_u64)).or(assistant.clone().gt(lit(1_u64))),
+            vec![
+                text(user),
+                lit(" turns of the user and "),
+                text(assistant),
+                lit(format!(" of the assistant in column {turns}, expected one of each")),
+            ],
+        ),
+        (user, assistant) => {
+            let told = [(user, "user"), (assistant, "assistant")].into_iter().filter_map(|(held, role)| {
+                let (turns, count) = held?;
+                let is_long = count.clone().gt(lit(1_u64));
+                let found = vec![text(count), lit(format!(" turns of the {role} in column {turns}, expected one"))];
+                Some((is_long, found))
+            });
+            let (are_long, found): (Vec<_>, Vec<_>) = told.unzip();
+            (disjunction(are_long).unwrap_or_else(|| lit(false)), found.concat())
+        }
+    };
+    Ok(Some(when(is_long, concat(found)).end()?))
+}

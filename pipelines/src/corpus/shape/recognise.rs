@@ -1,0 +1,251 @@
+//! Which shape the files of a schema have: by the names of their columns, and by what stands in the first rows.
+
+use std::sync::Arc;
+
+use asap_kernels::tags;
+use datafusion::arrow::array::{Array, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::catalog::Session;
+use datafusion::common::{Result, exec_err};
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, col};
+
+use crate::corpus::scan::first_rows::{SAMPLE_ROWS, first_rows};
+use crate::corpus::scan::table::FilesTable;
+use crate::corpus::shape;
+use crate::corpus::shape::doubts;
+use crate::corpus::shape::flags;
+use crate::corpus::shape::mapping::{BLANK, ColumnMapping};
+use crate::corpus::shape::path::Path;
+use crate::corpus::shape::reading::Functions;
+use crate::corpus::shape::rules::{ANSWERS, CHAINS, FLAGS, OWN, QUESTIONS};
+use crate::corpus::shape::view;
+use crate::corpus::shape::{Response, Shape};
+
+/// What a text holds in the rows that were looked at.
+struct Sample {
+    path: Path,
+    rows: usize,
+    /// Rows that hold a chain in think tags.
+    tagged: usize,
+}
+
+/// What the files of a schema hold where.
+///
+/// # Errors
+/// If columns fit no shape, or a mapping none of them; `file` is one of the files.
+pub(crate) async fn shape_of(
+    session: &dyn Session,
+    table: &FilesTable,
+    schema: &Schema,
+    mapping: Option<&ColumnMapping>,
+    file: &str,
+    notes: &mut Vec<String>,
+) -> Result<Shape> {
+    let mut shape = match mapping {
+        Some(mapping) => shape::mapped(schema, mapping, file)?,
+        None => recognised(session, table, schema, file, notes).await?,
+    };
+    if shape.rule == OWN {
+        return Ok(shape);
+    }
+    if mapping.is_none() {
+        shape.flag = flags::of_rows(session, table, &shape, file, notes).await?;
+    }
+    if let Some((list, chosen)) = shape.list(table.file_schema()) {
+        let rows: u64 = table.files().iter().map(|held| held.rows()).sum();
+        let items = table.items(list).unwrap_or(rows);
+        if items > rows {
+            notes.push(format!(
+                "of the {items} generations of column {list} in {rows} rows of {} one a row is read, {chosen}: {} are left out",
+                like(table),
+                items - rows
+            ));
+        }
+    }
+    if let Response::Generations(generations) = &shape.response
+        && !generations.has_flags()
+    {
+        notes.push(format!(
+            "every row of {file} will be rejected: no column says which of its {} are correct ({}); to take the first: --columns '{}'",
+            generations.list,
+            FLAGS.join(", "),
+            shape.mapping()
+        ));
+    }
+    notes.extend(doubts::notes(session, table, &shape, file).await?);
+    Ok(shape)
+}
+
+/// A file of a table, and how many others there are.
+fn like(table: &FilesTable) -> String {
+    let file = table.files().first().map_or("", |held| held.file.path.as_str());
+    match table.files().len() {
+        0 | 1 => file.to_string(),
+        files => format!("{file} and {} files like it", files - 1),
+    }
+}
+
+/// The shape that names allow and values fit.
+async fn recognised(
+    session: &dyn Session,
+    table: &FilesTable,
+    schema: &Schema,
+    file: &str,
+    notes: &mut Vec<String>,
+) -> Result<Shape> {
+    match shape::by_names(schema, file) {
+        Ok(shapes) => match readable(session, table, shapes).await? {
+            Some(shape) => Ok(shape),
+            None => by_tags(session, table, file, notes).await,
+        },
+        // What the values say outweighs a name.
+        Err(misfit) => by_tags(session, table, file, notes).await.map_err(|_| misfit),
+    }
+}
+
+/// Of several shapes that names allow, the first by which most of the first rows can be pruned; else the first of all.
+async fn readable(session: &dyn Session, table: &FilesTable, shapes: Vec<Shape>) -> Result<Option<Shape>> {
+    if shapes.len() > 1 {
+        for shape in &shapes {
+            let batches = first_rows(session, table, |table| {
+                let rows = view::plan(session, Arc::new(table.clone()), table, shape, &[])?;
+                LogicalPlanBuilder::from(rows).limit(0, Some(SAMPLE_ROWS))?.project([col("status")])?.build()
+            });
+            let batches = batches.await?;
+            let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+            let fine: usize = batches.iter().map(|batch| batch.column(0).null_count()).sum();
+            if fine * 2 > rows {
+                return Ok(Some(shape.clone()));
+            }
+        }
+    }
+    Ok(shapes.into_iter().next())
+}
+
+/// The shape of a table whose names tell nothing: most of the first rows of one text, and of no other, hold think tags.
+/// Columns come before what lies in structs and lists.
+///
+/// # Errors
+/// If none does or several do, or if no column is the question: the columns then fit no shape.
+async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &mut Vec<String>) -> Result<Shape> {
+    let schema = table.file_schema();
+    let samples = sample(session, table).await?;
+    // A few generations may have been cut before their closing tag.
+    let are_tagged: Vec<&Sample> = samples.iter().filter(|sample| sample.tagged * 2 > sample.rows).collect();
+    let (columns, within): (Vec<&Sample>, Vec<_>) = are_tagged.into_iter().partition(|sample| sample.path.is_column());
+    let tagged = if columns.is_empty() { within } else { columns };
+    // Rejects are often those without tags, and are to be looked at all the same.
+    if tagged.is_empty()
+        && is_rejects(schema)
+        && let Some(shape) = shape::named_as(ANSWERS, schema, file)
+    {
+        return Ok(shape);
+    }
+    let Some(shape) = tagged.first().and_then(|only| shape::with_tags(schema, only.path.clone(), file)) else {
+        return refuse(schema, file, &samples, &tagged);
+    };
+    if tagged.len() > 1 {
+        return refuse(schema, file, &samples, &tagged);
+    }
+    let [question, ..] = shape.told();
+    notes.push(format!(
+        "column {} of {file} holds think tags and is read as the generation, of the question in column {question}",
+        tagged[0].path
+    ));
+    Ok(shape)
+}
+
+/// Whether a table holds the rejects of an output.
+fn is_rejects(schema: &Schema) -> bool {
+    let first = schema.fields().iter().take(3).map(|field| field.name().as_str());
+    first.eq(["source", "status", "error"])
+}
+
+async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>> {
+    let schema = table.file_schema();
+    let paths = Path::texts(schema);
+    if paths.is_empty() {
+        return Ok(vec![]);
+    }
+    let functions = Functions::of(session)?;
+    let text = |path: &Path| match schema
+        .field_with_name(path.name())
+        .is_ok_and(|field| shape::are_turns(field.data_type()))
+    {
+        // Of a conversation it would be what anybody says.
+        true => Ok(path.expr(schema)),
+        false => path.first_that(schema, |text| functions.think(text)),
+    };
+    let texts = paths
+        .iter()
+        .enumerate()
+        .map(|(place, path)| Ok(cast(text(path)?, DataType::Utf8View).alias(format!("text_{place}"))));
+    let texts = texts.collect::<Result<Vec<Expr>>>()?;
+    let batches = first_rows(session, table, |table| {
+        LogicalPlanBuilder::scan("files", provider_as_source(Arc::new(table.clone())), None)?
+            .limit(0, Some(SAMPLE_ROWS))?
+            .project(texts.clone())?
+            .build()
+    });
+    let batches = batches.await?;
+    let seen = paths.into_iter().enumerate().map(|(place, path)| {
+        let mut sample = Sample { path, rows: 0, tagged: 0 };
+        for text in batches.iter().flat_map(|batch| batch.column(place).as_string_view().iter().flatten()) {
+            sample.rows += 1;
+            sample.tagged += usize::from(tags::think(text).is_some());
+        }
+        sample
+    });
+    Ok(seen.collect())
+}
+
+/// Texts of which some rows hold think tags.
+fn some_tagged(samples: &[Sample]) -> Vec<&Sample> {
+    samples.iter().filter(|sample| sample.tagged > 0).collect()
+}
+
+/// Refuses files whose columns fit no shape, with as much of a mapping as is certain.
+fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]) -> Result<T> {
+    let named = |names: &[&str]| {
+        let mut held = names.iter().filter_map(|name| shape::find(schema, name));
+        let is_text = |name: &String| samples.iter().any(|sample| sample.path == Path::column(name));
+        held.find(is_text).unwrap_or_else(|| BLANK.to_string())
+    };
+    let question = named(QUESTIONS);
+    let (why, mapping) = match tagged {
+        [] if let [only] = some_tagged(samples).as_slice() => (
+            format!(
+                "{} of the first {} rows of {} hold think tags, which is too few to be sure",
+                only.tagged, only.rows, only.path
+            ),
+            format!(
+                "question={},cot={}",
+                if only.path == Path::column(&question) { BLANK } else { &question },
+                only.path
+            ),
+        ),
+        [] => {
+            let cot = named(CHAINS);
+            // Which column is the answer depends on which is the chain.
+            let answer = if cot == BLANK { BLANK.to_string() } else { named(ANSWERS) };
+            let why = format!("no text holds think tags in most of its first {SAMPLE_ROWS} rows");
+            (why, format!("question={question},cot={cot},answer={answer}"))
+        }
+        [only] => (
+            format!("{} holds think tags, but no other column is called as a question", only.path),
+            format!("question={BLANK},cot={}", only.path),
+        ),
+        several => {
+            let names: Vec<String> = several.iter().map(|sample| sample.path.to_string()).collect();
+            let why = format!("several texts hold think tags, {}", names.join(" and "));
+            let question = if names.contains(&question) { BLANK.to_string() } else { question };
+            (why, format!("question={question},cot={BLANK}"))
+        }
+    };
+    exec_err!(
+        "the columns of {file} fit no shape that is known, and {why}: {}; say which hold what, a column for each {BLANK}: \
+         --columns '{mapping}' (without answer, cot is the whole generation; SELECT * FROM corpus_shapes() lists what is known)",
+        shape::names(schema)
+    )
+}

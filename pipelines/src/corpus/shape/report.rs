@@ -1,0 +1,140 @@
+//! What a shape says of itself: to people, and as the mapping that reads the same.
+
+use std::fmt;
+
+use datafusion::arrow::datatypes::Schema;
+
+use crate::corpus::shape::chat_template::RENDERED;
+use crate::corpus::shape::mapping::ColumnMapping;
+use crate::corpus::shape::path::{Path, is_text};
+use crate::corpus::shape::rules::{BY_USER, Form, OWN, QUESTIONS, RULES};
+use crate::corpus::shape::{Generations, Question, Response, Shape, has_type, is_answer, is_text_or_texts};
+
+impl Shape {
+    /// What each part of a row is read from, for people: question, chain, answer.
+    pub fn told(&self) -> [String; 3] {
+        let question = match &self.question {
+            Question::Text(path) => path.to_string(),
+            Question::Task { instruction, input } => format!("{instruction}, then {input}"),
+            Question::Turn(turns) => format!("{turns}: the user's turn"),
+        };
+        let tagged =
+            |place: String| (format!("{place}: between its think tags"), format!("{place}: after its think tags"));
+        let (cot, answer) = match &self.response {
+            Response::Columns { cot, answer } => (cot.to_string(), answer.to_string()),
+            Response::Generation(path) => tagged(path.to_string()),
+            Response::Generations(generations) => tagged(generations.to_string()),
+            Response::Turn { turns, chain: None } => tagged(format!("{turns}: the assistant's turn")),
+            Response::Turn { turns, chain: Some(chain) } => (
+                format!("{turns}: the assistant's {chain}, else between the think tags of its content"),
+                format!("{turns}: the assistant's content"),
+            ),
+        };
+        [question, cot, answer]
+    }
+
+    /// What the system prompt is read from, for people; None if a row has none.
+    pub fn told_system(&self) -> Option<String> {
+        let turns = self.conversation().map(|turns| format!("{turns}: the system's turn"));
+        match (turns, &self.system) {
+            (Some(turns), Some(column)) => Some(format!("{turns}, else {column}")),
+            (turns, column) => turns.or(column.clone()),
+        }
+    }
+
+    /// The conversation of which the system's turn is read.
+    pub fn conversation(&self) -> Option<&str> {
+        match (&self.question, &self.response) {
+            (Question::Turn(turns), _) | (_, Response::Turn { turns, .. }) => Some(turns),
+            _ => None,
+        }
+    }
+
+    /// The columns of a corpus that are read from the column `name` alone, of which nothing else is kept than tags and what
+    /// stands outside of them; None if it is no source of them.
+    pub fn said_by(&self, schema: &Schema, name: &str) -> Option<&'static [&'static str]> {
+        let is = |path: &Path| path.name() == name && path.is_text_column(schema);
+        if let Question::Text(question) = &self.question
+            && is(question)
+            // Of one that a template rendered, only the user's words are the question.
+            && !name.eq_ignore_ascii_case(RENDERED)
+        {
+            return Some(&["question"]);
+        }
+        if self.system.as_deref().is_some_and(|system| is(&Path::column(system))) {
+            return Some(&["system"]);
+        }
+        match &self.response {
+            Response::Columns { cot, .. } if is(cot) => Some(&["cot"]),
+            Response::Columns { answer, .. } if is(answer) => Some(&["answer"]),
+            Response::Generation(generation) if is(generation) => Some(&["cot", "answer"]),
+            _ => None,
+        }
+    }
+
+    /// The mapping that reads the same. Only where a row has several texts and nothing says which are correct, it reads the first.
+    pub fn mapping(&self) -> ColumnMapping {
+        let (question, input) = match &self.question {
+            Question::Text(path) => (path.to_string(), None),
+            Question::Task { instruction, input } => (instruction.clone(), Some(input.clone())),
+            Question::Turn(turns) => (turns.clone(), None),
+        };
+        let (cot, answer) = match &self.response {
+            Response::Columns { cot, answer } => (cot.to_string(), Some(answer.to_string())),
+            Response::Generation(generation) => (generation.to_string(), None),
+            Response::Generations(generations) => (generations.list.clone(), None),
+            Response::Turn { turns, .. } => (turns.clone(), None),
+        };
+        ColumnMapping { question, input, cot, answer, system: self.system.clone(), flag: self.flag.clone() }
+    }
+
+    /// The list of which a row's first fitting text is read, and how that is chosen.
+    pub fn list(&self, schema: &Schema) -> Option<(&str, &'static str)> {
+        match &self.response {
+            Response::Generation(path) if path.is_of_list(schema) => {
+                Some((path.name(), "the first that has think tags"))
+            }
+            Response::Generations(generations) if generations.has_flags() => {
+                Some((&generations.list, "the first that is correct"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Columns that would do for a part of a row as well as the one that is read: the part, the one, and the other.
+    pub fn rivals(&self, schema: &Schema) -> Vec<(&'static str, String, String)> {
+        let rule = RULES.iter().find(|rule| rule.name == self.rule);
+        if [OWN, BY_USER].contains(&self.rule) {
+            return vec![];
+        }
+        let ColumnMapping { question, input, cot, answer, system, flag } = self.mapping();
+        let is_read = |name: &String| {
+            let read = [Some(&question), input.as_ref(), Some(&cot), answer.as_ref(), system.as_ref(), flag.as_ref()];
+            read.contains(&Some(name))
+        };
+        let others = |part: &'static str, read: &String, names: &[&str], fits: fn(&_) -> bool| {
+            let is_named = |name: &String| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+            let columns = schema.fields().iter().map(|field| field.name());
+            let rivals = columns.filter(|name| is_named(name) && !is_read(name) && has_type(schema, name, fits));
+            rivals.map(|rival| (part, read.clone(), rival.clone())).collect::<Vec<_>>()
+        };
+        let mut rivals = match &self.question {
+            Question::Turn(_) => vec![],
+            _ => others("question", &question, rule.map_or(QUESTIONS, |rule| rule.question), is_text),
+        };
+        if let (Some(rule), Some(answer)) = (rule.filter(|rule| rule.form == Form::Columns), &answer) {
+            rivals.extend(others("chain", &cot, rule.cot, is_text_or_texts));
+            rivals.extend(others("answer", answer, rule.answer, is_answer));
+        }
+        rivals
+    }
+}
+
+impl fmt::Display for Generations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.item {
+            Some((text, _)) => write!(f, "{}.{text}: the first that is correct ({})", self.list, self.told_flags()),
+            None => write!(f, "{}: the first that is correct ({})", self.list, self.told_flags()),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The logical view of the files of one schema: recognised columns by ordinary expressions over the scan.
+//!
+//! ```text
+//!   Projection       source, id, question, cot, answer, system, status, error, originals    what is said of a row
+//!     Projection     __corpus_cot, __corpus_answer, …                               tags are read
+//!       SubqueryAlias
+//!         Projection   __corpus_source, __corpus_text, …, __corpus_original_…       columns are chosen
+//!           TableScan    the files' columns, __corpus_file, __corpus_row
+//! ```
+//!
+//! Between the files and the view no column has a name of either: the optimizer takes `files.cot` and `cot` for one column
+//! when it moves field accesses through a projection. The alias keeps it from merging the projections on both sides.
+
+use std::sync::Arc;
+
+use datafusion::arrow::compute::can_cast_types;
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Result, plan_err};
+use datafusion::datasource::provider_as_source;
+use datafusion::functions::core::expr_fn::{coalesce, named_struct};
+use datafusion::functions::crypto::expr_fn::md5;
+use datafusion::functions::string::expr_fn::concat;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
+use datafusion::scalar::ScalarValue;
+
+use crate::corpus::scan::table::{FILE_COLUMN, FilesTable, ROW_COLUMN};
+use crate::corpus::shape;
+use crate::corpus::shape::expressions::{column, null_text, text};
+use crate::corpus::shape::reading::{Fault, Functions, Read, Reading, Tagged};
+use crate::corpus::shape::{Response, Shape};
+
+/// What the names of inner columns begin with; no original column may.
+pub(crate) const INNER: &str = "__corpus_";
+
+/// A column that the view returns as it is in the files.
+#[derive(Clone)]
+pub(crate) struct Original {
+    /// Its name in the view.
+    pub column: String,
+    /// Its name in the files; those of this schema may lack it.
+    pub name: String,
+    /// Its type in the view, which the type in the files can be cast to.
+    pub data_type: DataType,
+    /// Whether it is NULL here, because the files of this schema hold something else under its name.
+    pub is_left_out: bool,
+}
+
+/// The view of `provider`, which has the columns of `table`.
+pub(crate) fn plan(
+    session: &dyn Session,
+    provider: Arc<dyn TableProvider>,
+    table: &FilesTable,
+    shape: &Shape,
+    originals: &[Original],
+) -> Result<LogicalPlan> {
+    let functions = Functions::of(session)?;
+    let schema = Arc::clone(table.file_schema());
+    let reading = Reading::new(&schema, shape, &functions)?;
+    let source = named_struct(vec![lit("file"), column(FILE_COLUMN), lit("row"), column(ROW_COLUMN)]);
+    let (published_id, is_whole) = published_id(table);
+    let mut chosen = vec![
+        named("source", source),
+        named("id", published_id.unwrap_or_else(null_text)),
+        named("question", reading.question.clone()),
+        named("system", reading.system.clone()),
+        named("text", reading.text.clone()),
+        named("chain_column", reading.chain.clone().unwrap_or_else(null_text)),
+        named("answer_column", reading.answer.clone().unwrap_or_else(null_text)),
+    ];
+    let fault_names: Vec<String> = (0..reading.faults.len()).map(|index| format!("fault_{index}")).collect();
+    chosen.extend(fault_names.iter().zip(&reading.faults).map(|(name, (_, fault))| named(name, fault.clone())));
+    for original in originals {
+        chosen.push(named(&inner_name(original), original_column(&schema, original)?));
+    }
+
+    let may_lack_answer = match &shape.response {
+        Response::Columns { answer, .. } => !answer.is_column() || table.has_null(answer.name()),
+        _ => false,
+    };
+    let [held, chain, answer] = ["text", "chain_column", "answer_column"].map(inner);
+    let Tagged { cot, answer } = reading.tagged(&functions, held, chain, answer, may_lack_answer)?;
+    let mut tagged = ["source", "id", "question", "system", "text"].map(inner).to_vec();
+    tagged.extend(fault_names.iter().map(|name| inner(name)));
+    tagged.extend([named("cot", cot), named("answer", answer)]);
+    tagged.extend(originals.iter().map(|original| inner(&inner_name(original))));
+
+    let faults = reading.faults(&Read {
+        question: inner("question"),
+        text: inner("text"),
+        cot: inner("cot"),
+        answer: inner("answer"),
+        faults: fault_names.iter().map(|name| inner(name)).collect(),
+    });
+    let content_id = text(md5(concat(vec![inner("question"), inner("cot")])));
+    // Where every row was published with an id, nothing else needs to be read for it.
+    let id = if is_whole { inner("id") } else { coalesce(vec![inner("id"), content_id]) };
+    let mut said = vec![
+        inner("source").alias("source"),
+        id.alias("id"),
+        inner("question").alias("question"),
+        inner("cot").alias("cot"),
+        inner("answer").alias("answer"),
+        inner("system").alias("system"),
+        first_of(&faults, |fault| lit(fault.status))?.alias("status"),
+        first_of(&faults, |fault| fault.error.clone())?.alias("error"),
+    ];
+    said.extend(originals.iter().map(|original| inner(&inner_name(original)).alias(&original.column)));
+    LogicalPlanBuilder::scan("files", provider_as_source(provider), None)?
+        .project(chosen)?
+        .alias("read")?
+        .project(tagged)?
+        .project(said)?
+        .build()
+}
+
+fn inner(name: &str) -> Expr {
+    column(&format!("{INNER}{name}"))
+}
+
+fn named(name: &str, expr: Expr) -> Expr {
+    expr.alias(format!("{INNER}{name}"))
+}
+
+fn inner_name(original: &Original) -> String {
+    format!("original_{}", original.name)
+}
+
+fn original_column(schema: &Schema, original: &Original) -> Result<Expr> {
+    let field = schema.field_with_name(&original.name).ok().filter(|_| !original.is_left_out);
+    let Some(field) = field else { return Ok(lit(ScalarValue::try_new_null(&original.data_type)?)) };
+    let column = column(&original.name);
+    Ok(if field.data_type() == &original.data_type { column } else { cast(column, original.data_type.clone()) })
+}
+
+/// The `id`, else the `uuid` that a row was published with, as text; and whether every row has one.
+fn published_id(table: &FilesTable) -> (Option<Expr>, bool) {
+    let schema = table.file_schema();
+    let is_text = |found: &DataType| {
+        !found.is_nested() && !found.is_binary() && !found.is_null() && can_cast_types(found, &DataType::Utf8)
+    };
+    let is_id = |name: &String| schema.field_with_name(name).is_ok_and(|field| is_text(field.data_type()));
+    let names: Vec<String> = ["id", "uuid"].iter().filter_map(|name| shape::find(schema, name)).filter(is_id).collect();
+    let ids = names.iter().map(|name| text(column(name)));
+    let id = ids.reduce(|first, next| coalesce(vec![first, next]));
+    (id, names.iter().any(|name| !table.has_null(name)))
+}
+
+/// The first fault of a row as `told`, else NULL.
+fn first_of(faults: &[Fault], told: impl Fn(&Fault) -> Expr) -> Result<Expr> {
+    let [first, others @ ..] = faults else { return plan_err!("a view without a check") };
+    let mut case = when(first.when.clone(), told(first));
+    for fault in others {
+        case = case.when(fault.when.clone(), told(fault));
+    }
+    Ok(text(case.end()?))
+}

@@ -1,0 +1,219 @@
+//! A log as it is found: its last checkpoint and the commits behind it.
+
+use std::collections::BTreeMap;
+
+use datafusion::arrow::json::LineDelimitedWriter;
+use datafusion::common::{Result, exec_err};
+use datafusion::parquet::arrow::ProjectionMask;
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use serde::Deserialize;
+use url::Url;
+
+use crate::delta::actions;
+use crate::delta::actions::Line;
+use crate::delta::follow::{Followed, Since, Version};
+use crate::delta::{FOLDER, commit_path, read_commit, unreadable};
+
+/// Commits that are read at the same time.
+const CONCURRENT_COMMITS: usize = 32;
+/// The columns of a checkpoint that a state is made of.
+const COLUMNS: [&str; 5] = ["txn", "add", "remove", "metaData", "protocol"];
+
+/// Where the last checkpoint is, so that the log's beginning need not be listed.
+#[derive(Deserialize)]
+struct LastCheckpoint {
+    version: u64,
+}
+
+impl Followed {
+    /// Reads the log of the table at `url`, in whose folder `store` is rooted; None if there is no table.
+    ///
+    /// # Errors
+    /// If the store fails, if the log holds what cannot be read, or if a version is gone that is needed.
+    pub async fn read(store: &dyn ObjectStore, url: &Url, since: Option<Since>) -> Result<Option<Self>> {
+        read(store, since).await.map_err(|error| unreadable(url, error))
+    }
+}
+
+/// Reads a log, and what changed in it since a version if that is asked; None if there is none.
+pub(crate) async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Result<Option<Followed>> {
+    let hint = last_checkpoint(store).await?;
+    let from = match since {
+        None => hint,
+        Some(Since::Snapshot(version)) if hint <= version => hint,
+        // An older checkpoint is needed.
+        Some(Since::Snapshot(_)) => 0,
+        Some(Since::Version(version)) => hint.min(version + 1),
+    };
+    let mut found = list(store, from).await?;
+    if found.commits.is_empty() && found.checkpoints.is_empty() && from > 0 {
+        found = list(store, 0).await?;
+    }
+    let Some(last) = found.commits.last().copied().max(found.last_checkpoint(u64::MAX)) else { return Ok(None) };
+    let after = since.map(Since::version);
+    if let Some(after) = after.filter(|after| *after > last) {
+        return exec_err!(
+            "its newest version is {last}, and what goes on here began with version {after}: it is another table, or was \
+             made anew; begin anew (a run with --new-generation, a feed or a training without what it resumes)"
+        );
+    }
+    let base = found.last_checkpoint(match since {
+        Some(Since::Snapshot(version)) => version,
+        _ => u64::MAX,
+    });
+    let first = base.map_or(0, |version| version + 1);
+    let begin = after.map_or(first, |after| first.min(after + 1));
+
+    let mut followed = Followed::default();
+    if let Some((version, files)) = base.and_then(|base| Some((base, found.checkpoints.get(&base)?))) {
+        for path in &files.paths {
+            followed.state.version = version;
+            read_checkpoint(store, path, version).await?.into_iter().for_each(|line| followed.state.apply(line));
+        }
+        followed.keep_snapshot(since);
+    }
+    let commits = futures::stream::iter(begin..=last).map(async |version| (version, read_commit(store, version).await));
+    let commits: Vec<_> = commits.buffered(CONCURRENT_COMMITS).collect().await;
+    for (version, commit) in commits {
+        let Some(lines) = commit? else { return missing(store, &found, version, since, last).await };
+        if after.is_some_and(|after| version > after) {
+            followed.later.push(Version::of(version, &lines));
+        }
+        if version >= first {
+            followed.state.version = version;
+            lines.into_iter().for_each(|line| followed.state.apply(line));
+            followed.keep_snapshot(since);
+        }
+    }
+    followed.state.recent.clear();
+    if followed.state.metadata.schema_string.is_empty() || followed.state.protocol.min_reader_version == 0 {
+        return exec_err!("it does not say what the table's columns are");
+    }
+    Ok(Some(followed))
+}
+
+/// Why a commit is not there that is needed.
+async fn missing<T>(
+    store: &dyn ObjectStore,
+    found: &Found,
+    version: u64,
+    since: Option<Since>,
+    last: u64,
+) -> Result<T> {
+    let oldest = list(store, 0).await?.commits.first().copied().unwrap_or(last);
+    match since {
+        Some(since) if oldest > version => exec_err!(
+            "version {} is needed, with which this goes on, and the oldest that is left is {oldest}: what changed since \
+             then cannot be known any more; begin anew (a run with --new-generation, a feed or a training without what \
+             it resumes)",
+            match since {
+                Since::Snapshot(begun) => begun,
+                Since::Version(_) => version,
+            }
+        ),
+        _ if found.has_newer_checkpoints => {
+            exec_err!(
+                "version {version} is missing, and its checkpoints are of the feature v2Checkpoint, which is not read"
+            )
+        }
+        _ => exec_err!("version {version} is missing, of versions up to {last}"),
+    }
+}
+
+/// What a listing of the log holds, by version.
+#[derive(Default)]
+struct Found {
+    commits: Vec<u64>,
+    checkpoints: BTreeMap<u64, Checkpoint>,
+    /// Whether there are checkpoints of the newer kind.
+    has_newer_checkpoints: bool,
+}
+
+impl Found {
+    /// The last checkpoint that is whole, up to a version.
+    fn last_checkpoint(&self, until: u64) -> Option<u64> {
+        self.checkpoints.range(..=until).rev().find(|(_, files)| files.is_whole()).map(|(version, _)| *version)
+    }
+}
+
+/// The files of a checkpoint, and how many there should be.
+#[derive(Default)]
+struct Checkpoint {
+    paths: Vec<Path>,
+    parts: usize,
+}
+
+impl Checkpoint {
+    fn is_whole(&self) -> bool {
+        self.paths.len() == self.parts
+    }
+}
+
+async fn list(store: &dyn ObjectStore, from: u64) -> Result<Found> {
+    let folder = Path::from(FOLDER);
+    let offset = Path::from_iter([FOLDER, &format!("{from:020}")]);
+    let mut paths: Vec<Path> =
+        match store.list_with_offset(Some(&folder), &offset).map_ok(|file| file.location).try_collect().await {
+            Err(object_store::Error::NotFound { .. }) => vec![],
+            listed => listed?,
+        };
+    paths.sort();
+    let mut found = Found::default();
+    for path in paths {
+        let name = path.filename().unwrap_or_default();
+        let Some((version, rest)) = name.split_once('.') else { continue };
+        let (Ok(version), 20) = (version.parse::<u64>(), version.len()) else { continue };
+        if path == commit_path(version) {
+            found.commits.push(version);
+        } else if let Some(parts) = checkpoint_parts(rest) {
+            let checkpoint = found.checkpoints.entry(version).or_default();
+            checkpoint.parts = parts;
+            checkpoint.paths.push(path);
+        } else if rest.starts_with("checkpoint.") {
+            found.has_newer_checkpoints = true;
+        }
+    }
+    Ok(found)
+}
+
+/// Of how many files a checkpoint is made, by what stands behind the version in the name of one of them:
+/// `checkpoint.parquet`, or `checkpoint.<part>.<parts>.parquet`. Those of the newer kind are passed over: tables that
+/// need them are refused, and the commits before them are there as long as they are the only ones.
+fn checkpoint_parts(rest: &str) -> Option<usize> {
+    let inner = rest.strip_prefix("checkpoint.")?;
+    if inner == "parquet" {
+        return Some(1);
+    }
+    let (part, parts) = inner.strip_suffix(".parquet")?.split_once('.')?;
+    part.parse::<usize>().ok()?;
+    parts.parse().ok()
+}
+
+async fn last_checkpoint(store: &dyn ObjectStore) -> Result<u64> {
+    match store.get(&Path::from_iter([FOLDER, "_last_checkpoint"])).await {
+        // It is a hint, which another writer may be replacing: without it the whole log is listed.
+        Ok(found) => Ok(serde_json::from_slice::<LastCheckpoint>(&found.bytes().await?).map_or(0, |hint| hint.version)),
+        Err(object_store::Error::NotFound { .. }) => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn read_checkpoint(store: &dyn ObjectStore, path: &Path, version: u64) -> Result<Vec<Line>> {
+    let bytes = store.get(path).await?.bytes().await?;
+    let reader = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
+    let roots = reader.schema().fields().iter().enumerate();
+    let wanted: Vec<usize> =
+        roots.filter(|(_, field)| COLUMNS.contains(&field.name().as_str())).map(|(index, _)| index).collect();
+    let mask = ProjectionMask::roots(reader.parquet_schema(), wanted);
+    let mut lines = Vec::new();
+    for batch in reader.with_projection(mask).build()? {
+        let mut json = LineDelimitedWriter::new(Vec::new());
+        json.write(&batch?)?;
+        json.finish()?;
+        lines.extend(actions::parse(&json.into_inner(), version)?);
+    }
+    Ok(lines)
+}

@@ -1,0 +1,115 @@
+//! What a table of ours says of itself, and what of others' tables is honoured.
+
+use std::collections::HashMap;
+
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use delta_kernel::engine::arrow_conversion::{TryIntoArrow, TryIntoKernel};
+use delta_kernel::schema::StructType;
+use deltalake_core::operations::create::CreateBuilder;
+use object_store::ObjectStoreExt;
+use url::Url;
+
+use crate::delta::actions::Metadata;
+use crate::delta::{State, commit_path};
+use crate::location;
+
+/// Features of a table that a run keeps to when it writes.
+const HONOURED: [&str; 3] = ["timestampNtz", "appendOnly", "invariants"];
+
+/// Features of a table that are kept to where its rows are read. Column mapping is named by tables that do not use it, too.
+const READ: [&str; 4] = ["timestampNtz", "deletionVectors", "vacuumProtocolCheck", "columnMapping"];
+/// The greatest version of a reader whose features are known.
+const READER_VERSION: i32 = 3;
+
+/// The bytes of a table's first commit, which holds no rows: as the `deltalake` crates make it, in memory.
+pub(crate) async fn first_commit(
+    schema: SchemaRef,
+    partition_by: &[String],
+    properties: HashMap<String, Option<String>>,
+) -> Result<bytes::Bytes> {
+    let columns: StructType = schema.as_ref().try_into_kernel()?;
+    let table = CreateBuilder::new()
+        .with_location("memory:///")
+        .with_columns(columns.fields().cloned())
+        .with_partition_columns(partition_by)
+        .with_configuration(properties)
+        .with_raise_if_key_not_exists(false)
+        .await?;
+    Ok(table.object_store().get(&commit_path(0)).await?.bytes().await?)
+}
+
+impl State {
+    /// The table's columns.
+    ///
+    /// # Errors
+    /// If the log holds a schema that cannot be read.
+    pub fn schema(&self) -> Result<Schema> {
+        let schema: StructType = serde_json::from_str(&self.metadata.schema_string)
+            .map_err(|error| exec_datafusion_err!("the table's schema cannot be read: {error}"))?;
+        Ok((&schema).try_into_arrow()?)
+    }
+
+    /// The metadata with other columns.
+    ///
+    /// # Errors
+    /// If a table cannot hold them.
+    pub fn with_schema(&self, schema: &Schema) -> Result<Metadata> {
+        let columns: StructType = schema.try_into_kernel()?;
+        let schema_string = serde_json::to_string(&columns)
+            .map_err(|error| exec_datafusion_err!("a schema cannot be written: {error}"))?;
+        Ok(Metadata { schema_string, ..self.metadata.clone() })
+    }
+
+    /// Refuses a table that asks of its readers what is not done here.
+    ///
+    /// # Errors
+    /// If there is such a thing; the message names it.
+    pub fn check_readable(&self, url: &Url) -> Result<()> {
+        let mut features = self.protocol.reader_features.iter().flatten();
+        let unknown = features.find(|feature| !READ.contains(&feature.as_str())).cloned();
+        let version = self.protocol.min_reader_version;
+        let asked = self
+            .maps_columns()
+            .then(|| "columnMapping".to_string())
+            .or(unknown)
+            .or((version > READER_VERSION).then(|| format!("version {version} of the protocol for readers")));
+        match asked {
+            None => Ok(()),
+            Some(asked) => exec_err!(
+                "the Delta table {} uses {asked}, with which its files are not read here: copy its rows to a table without \
+                 it, or to plain Parquet files",
+                location::display(url)
+            ),
+        }
+    }
+
+    /// Whether columns have other names in the files.
+    fn maps_columns(&self) -> bool {
+        self.metadata.configuration.get("delta.columnMapping.mode").is_some_and(|mode| mode != "none")
+    }
+
+    /// Refuses a table that asks of its writers what a run does not do.
+    ///
+    /// # Errors
+    /// If there is such a thing; the message names it.
+    pub fn check_writable(&self, url: &Url) -> Result<()> {
+        let features = self.protocol.writer_features.iter().chain(&self.protocol.reader_features).flatten();
+        let unknown = features.map(String::as_str).find(|feature| !HONOURED.contains(feature));
+        let is_set = |key: &str, off: &str| self.metadata.configuration.get(key).is_some_and(|value| value != off);
+        let constraint =
+            self.metadata.configuration.keys().find(|key| key.starts_with("delta.constraints.")).map(String::as_str);
+        let asked = unknown
+            .or(constraint)
+            .or(self.maps_columns().then_some("columnMapping"))
+            .or(self.metadata.schema_string.contains("delta.generationExpression").then_some("generatedColumns"))
+            .or(is_set("delta.enableChangeDataFeed", "false").then_some("changeDataFeed"));
+        match asked {
+            None => Ok(()),
+            Some(asked) => exec_err!(
+                "{} uses {asked}, which a run would not keep to: choose another output, or take that from the table",
+                location::display(url)
+            ),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The rows of an output as a folder that any reader of Parquet opens, and that the datasets library loads by its name.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, new_empty_array, new_null_array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::parquet::arrow::AsyncArrowWriter;
+use datafusion::parquet::basic::{Compression, ZstdLevel};
+use datafusion::parquet::file::properties::WriterProperties;
+use futures::TryStreamExt;
+use object_store::buffered::BufWriter;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::delta::{LiveFile, Log, store_of};
+use crate::location;
+use crate::outputs::{open, read, rejects_by_status, table};
+use crate::run::output::provenance::Provenance;
+use crate::run::output::receipt::Counts;
+
+/// Bytes of live shards that become one file.
+const FILE_BYTES: u64 = 500 << 20;
+/// Bytes of encoded rows that a row group holds.
+const ROW_GROUP_BYTES: usize = 32 << 20;
+
+/// What was written.
+#[derive(Debug, Serialize)]
+pub struct Exported {
+    /// Where it lies.
+    pub to: String,
+    /// The version of the table whose rows these are.
+    pub table_version: u64,
+    /// Files of rows.
+    pub files: u64,
+    /// Rows in them.
+    pub rows: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+}
+
+/// Writes the rows of an output to an empty folder, with a description for the datasets library and a data card.
+///
+/// # Errors
+/// If there is no output, if the folder is not empty, or if a store fails.
+pub async fn export(location: &str, to: &str) -> Result<Exported> {
+    let output = open(location).await?;
+    let log = table(&output)?;
+    let to = location::folder(to)?;
+    let store = store_of(&to)?;
+    if let Some(object) = first(store.as_ref()).await? {
+        return exec_err!("{} is not empty (it holds {object}): choose another folder", location::display(&to));
+    }
+    let schema = Arc::new(log.state().schema()?);
+    let groups = groups(log);
+    let mut counts = Counts::default();
+    let mut bytes = 0;
+    for (index, group) in groups.iter().enumerate() {
+        let path = Path::from(format!("train-{index:05}-of-{:05}.parquet", groups.len()));
+        write(log, group, &schema, Arc::clone(&store), &path, &mut counts).await?;
+        bytes += store.head(&path).await?.size;
+    }
+    let exported = Exported {
+        to: location::display(&to),
+        table_version: log.state().version,
+        files: groups.len() as u64,
+        rows: counts.rows_out,
+        bytes,
+    };
+    let rejects = rejects_by_status(&output).await?;
+    let parts = output.identity().map(|identity| identity.parts().clone()).unwrap_or_default();
+    let card = card(output.provenance().as_ref(), &parts, &exported, &counts, &rejects);
+    let info = info(&exported_schema(&schema), &exported);
+    store.put(&Path::from("dataset_info.json"), PutPayload::from(format!("{info:#}\n"))).await?;
+    store.put(&Path::from("README.md"), PutPayload::from(card)).await?;
+    Ok(exported)
+}
+
+async fn first(store: &dyn ObjectStore) -> Result<Option<Path>> {
+    match store.list(None).try_next().await {
+        Ok(found) => Ok(found.map(|object| object.location)),
+        Err(object_store::Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The live shards in the order in which they were written, in groups that become one file each: at least one, so that an
+/// output without rows has its columns.
+fn groups(log: &Log) -> Vec<Vec<&LiveFile>> {
+    let mut shards: Vec<_> = log.state().files.values().collect();
+    shards.sort_by_key(|shard| (shard.modification_time, &shard.path));
+    let mut groups = vec![vec![]];
+    let mut bytes = 0;
+    for shard in shards {
+        if bytes > 0 && bytes + shard.size > FILE_BYTES {
+            groups.push(vec![]);
+            bytes = 0;
+        }
+        bytes += shard.size;
+        if let Some(group) = groups.last_mut() {
+            group.push(shard);
+        }
+    }
+    groups
+}
+
+async fn write(
+    log: &Log,
+    shards: &[&LiveFile],
+    schema: &SchemaRef,
+    store: Arc<dyn ObjectStore>,
+    path: &Path,
+    counts: &mut Counts,
+) -> Result<()> {
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+        .build();
+    let object = BufWriter::new(store, path.clone());
+    let exported = exported_schema(schema);
+    let mut writer = AsyncArrowWriter::try_new(object, Arc::clone(&exported), Some(properties))?;
+    for shard in shards {
+        let mut batches = read(log, shard, None).await?;
+        while let Some(batch) = batches.try_next().await? {
+            let batch = whole(&batch, shard, schema, &exported)?;
+            counts.count_originals(&batch);
+            counts.count_output(&batch);
+            writer.write(&batch).await?;
+        }
+    }
+    writer.close().await?;
+    Ok(())
+}
+
+/// The rows of a shard with all columns of the table: those that divide it into folders stand in the log, and those that
+/// came later are null.
+fn whole(batch: &RecordBatch, shard: &LiveFile, schema: &Schema, exported: &SchemaRef) -> Result<RecordBatch> {
+    let column = |field: &Arc<Field>| -> Result<ArrayRef> {
+        if let Some(column) = batch.column_by_name(field.name()) {
+            return Ok(cast(column, field.data_type())?);
+        }
+        match shard.partition_values.get(field.name()).cloned().flatten() {
+            Some(value) => ScalarValue::try_from_string(value, field.data_type())?.to_array_of_size(batch.num_rows()),
+            None => Ok(new_null_array(field.data_type(), batch.num_rows())),
+        }
+    };
+    let columns = schema.fields().iter().map(|field| column(field).map(without_map)).collect::<Result<Vec<_>>>()?;
+    Ok(RecordBatch::try_new(Arc::clone(exported), columns)?)
+}
+
+/// The columns of a table as they are exported.
+fn exported_schema(schema: &Schema) -> SchemaRef {
+    let field = |field: &Arc<Field>| {
+        let kind = without_map(new_empty_array(field.data_type())).data_type().clone();
+        field.as_ref().clone().with_data_type(kind)
+    };
+    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
+}
+
+/// A column as the datasets library can hold it: a map, which it does not know, becomes a list of keys and values.
+fn without_map(column: ArrayRef) -> ArrayRef {
+    let Some(map) = column.as_map_opt() else { return column };
+    let item = Arc::new(Field::new_list_field(map.entries().data_type().clone(), true));
+    Arc::new(ListArray::new(item, map.offsets().clone(), Arc::new(map.entries().clone()), map.nulls().cloned()))
+}
+
+/// What the datasets library says of a data set.
+fn info(schema: &Schema, exported: &Exported) -> Value {
+    let features: serde_json::Map<_, _> =
+        schema.fields().iter().map(|field| (field.name().clone(), feature(field.data_type()))).collect();
+    json!({
+        "features": features,
+        "splits": { "train": { "name": "train", "num_bytes": exported.bytes, "num_examples": exported.rows } },
+        "num_rows": exported.rows,
+        "download_size": exported.bytes,
+        "dataset_size": exported.bytes,
+    })
+}
+
+/// A type as the datasets library names it.
+fn feature(kind: &DataType) -> Value {
+    let name = match kind {
+        DataType::List(item) | DataType::LargeList(item) => {
+            return json!({ "feature": feature(item.data_type()), "_type": "List" });
+        }
+        DataType::Struct(fields) => {
+            let fields = fields.iter().map(|field| (field.name().clone(), feature(field.data_type())));
+            return Value::Object(fields.collect());
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "string".to_string(),
+        DataType::Boolean => "bool".to_string(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "binary".to_string(),
+        // A table's times are microseconds.
+        DataType::Timestamp(_, None) => "timestamp[us]".to_string(),
+        DataType::Timestamp(_, Some(zone)) => format!("timestamp[us, tz={zone}]"),
+        // Numbers have the names that arrow gives them.
+        other => other.to_string().to_lowercase(),
+    };
+    json!({ "dtype": name, "_type": "Value" })
+}
+
+/// The data card.
+fn card(
+    provenance: Option<&Provenance>,
+    parts: &BTreeMap<String, String>,
+    exported: &Exported,
+    counts: &Counts,
+    rejects: &BTreeMap<String, u64>,
+) -> String {
+    // No `configs` here: the datasets library would know files by them, and not see that there are others. It takes
+    // files called train-* for the split of that name.
+    let mut lines = vec![
+        "---\npretty_name: Pruned chains of thought\n---\n".to_string(),
+        "# Pruned chains of thought\n".to_string(),
+        format!("Written by asap {} from version {} of a table.\n", env!("CARGO_PKG_VERSION"), exported.table_version),
+        "| | |\n|---|---|".to_string(),
+        format!("| rows | {} |", exported.rows),
+    ];
+    let tokens = [("tokens before", counts.tokens_in), ("tokens after", counts.tokens_out)];
+    lines.extend(tokens.iter().filter_map(|(what, tokens)| tokens.map(|tokens| format!("| {what} | {tokens} |"))));
+    lines.extend(rejects.iter().map(|(status, rows)| format!("| rejected: {status} | {rows} |")));
+    let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+    if let Some(provenance) = provenance {
+        lines.push("\n## How it was made\n".to_string());
+        lines.extend(provenance.warning().map(|warning| format!("**{warning}.**\n")));
+        lines.push("| | |\n|---|---|".to_string());
+        lines.extend(provenance.lines().iter().map(|(what, who)| format!("| {what} | {} |", cell(who))));
+    }
+    lines.push("\n## Settings that determine this table\n\n| part | value |\n|---|---|".to_string());
+    lines.extend(parts.iter().map(|(part, value)| format!("| {} | {} |", cell(part), cell(value))));
+    lines.join("\n") + "\n"
+}

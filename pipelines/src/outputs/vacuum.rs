@@ -1,0 +1,188 @@
+//! Removes what no log of an output names any more: shards that were taken out of it, and what killed attempts left.
+//!
+//! Only objects go that asap wrote: those in the folders of its attempts, those that a merge named, probes of the log, and
+//! those that a log names as taken out.
+
+use std::collections::HashSet;
+use std::path::{Path as LocalPath, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use chrono::{DateTime, Utc};
+use datafusion::common::{Result, exec_datafusion_err};
+use deltalake_core::checkpoints::cleanup_metadata;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use serde::Serialize;
+
+use crate::answers;
+use crate::delta;
+use crate::delta::{Log, store_of};
+use crate::location;
+use crate::outputs::{inside, open};
+use crate::run::output::ledger::ATTEMPT;
+use crate::run::output::staged;
+
+/// What was removed, or would be.
+#[derive(Debug, Default, Serialize)]
+pub struct Vacuumed {
+    /// Whether nothing was removed, but only looked for.
+    pub dry_run: bool,
+    /// Objects that were removed.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Paths of the objects, those of rejects below `rejects/`.
+    pub removed: Vec<String>,
+    /// Entries of the log that were older than the table keeps them.
+    pub log_entries: u64,
+}
+
+/// Removes objects that are older than `retain` and that no live shard, and no shard that was taken out later than that, is.
+///
+/// # Errors
+/// If there is no output, or if the store fails; what was removed until then is gone.
+pub async fn vacuum(location: &str, retain: Duration, dry_run: bool) -> Result<Vacuumed> {
+    let now = SystemTime::now();
+    let before = now.checked_sub(retain).ok_or_else(|| exec_datafusion_err!("no object is as old as {retain:?}"))?;
+    let mut output = open(location).await?;
+    if !dry_run {
+        output.tidy_rejects().await?;
+    }
+    let mut done = Vacuumed { dry_run, ..Vacuumed::default() };
+    for (root, log, prefix) in
+        [(output.url().clone(), output.table(), ""), (output.rejects_url()?, output.rejects(), "rejects/")]
+    {
+        let store = store_of(&root)?;
+        for object in expired(store.as_ref(), log, before).await? {
+            if !dry_run {
+                match store.delete(&object.location).await {
+                    Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            done.add(prefix, object.location.as_ref(), object.size);
+        }
+        if let (Some(log), false) = (log, dry_run) {
+            let table = deltalake_core::open_table(log.url().clone()).await?;
+            done.log_entries += cleanup_metadata(&table, None).await? as u64;
+        }
+    }
+    let beside = store_of(output.beside())?;
+    let mut others = probes(beside.as_ref(), &Path::from(answers::CACHE)).await?;
+    match beside.list(Some(&Path::from(staged::FOLDER))).try_collect::<Vec<_>>().await {
+        Err(object_store::Error::NotFound { .. }) => {}
+        staged => others.extend(staged?),
+    }
+    for other in others.iter().filter(|other| before >= other.last_modified.into()) {
+        if !dry_run {
+            beside.delete(&other.location).await?;
+        }
+        done.add("", other.location.as_ref(), other.size);
+    }
+    if let Some(root) = location::local_path(output.url()) {
+        let mut found = Vec::new();
+        unfinished(&root, before, &mut found)?;
+        for (path, bytes) in found {
+            if !dry_run {
+                std::fs::remove_file(&path)?;
+                path.ancestors().skip(1).take_while(|folder| std::fs::remove_dir(folder).is_ok()).for_each(drop);
+            }
+            done.add("", &path.strip_prefix(&root).unwrap_or(&path).to_string_lossy(), bytes);
+        }
+    }
+    Ok(done)
+}
+
+impl Vacuumed {
+    fn add(&mut self, prefix: &str, path: &str, bytes: u64) {
+        self.objects += 1;
+        self.bytes += bytes;
+        self.removed.push(format!("{prefix}{path}"));
+    }
+}
+
+/// The objects of a table that nobody needs.
+async fn expired(store: &dyn ObjectStore, log: Option<&Log>, before: SystemTime) -> Result<Vec<ObjectMeta>> {
+    let before = DateTime::<Utc>::from(before);
+    let mut needed = HashSet::new();
+    let mut gone = Vec::new();
+    if let Some(log) = log {
+        needed.extend(log.state().files.keys().filter_map(|path| inside(path)));
+        for (path, removed) in &log.state().removed {
+            let Some(path) = inside(path) else { continue };
+            if removed.deletion_timestamp.unwrap_or(0) > before.timestamp_millis() {
+                needed.insert(path);
+            } else {
+                gone.push(path);
+            }
+        }
+    }
+    let mut found = left_by_the_killed(store).await?;
+    for path in gone.iter().filter(|path| !is_ours(path)) {
+        match store.head(path).await {
+            // A store below a prefix answers with its own path.
+            Ok(object) => found.push(ObjectMeta { location: path.clone(), ..object }),
+            Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    found.retain(|object| !needed.contains(&object.location) && object.last_modified <= before);
+    Ok(found)
+}
+
+/// Objects that attempts and merges wrote, and the probes of logs: those that a log names too.
+async fn left_by_the_killed(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>> {
+    let mut found = Vec::new();
+    let mut folders = vec![Path::default()];
+    while let Some(folder) = folders.pop() {
+        let listed = match store.list_with_delimiter(Some(&folder)).await {
+            Err(object_store::Error::NotFound { .. }) => continue,
+            listed => listed?,
+        };
+        found.extend(listed.objects.into_iter().filter(|object| is_ours(&object.location)));
+        // What lies beside the table is not looked through: answers may be many.
+        let is_hidden = |folder: &Path| folder.filename().is_some_and(|name| name.starts_with(['_', '.']));
+        for folder in listed.common_prefixes {
+            if folder.as_ref().starts_with(ATTEMPT) {
+                found.extend(store.list(Some(&folder)).try_collect::<Vec<_>>().await?);
+            } else if folder.as_ref() == delta::FOLDER {
+                found.extend(probes(store, &folder).await?);
+            } else if !is_hidden(&folder) {
+                folders.push(folder);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The probes in a folder.
+async fn probes(store: &dyn ObjectStore, folder: &Path) -> Result<Vec<ObjectMeta>> {
+    let listed = store.list(Some(folder));
+    match listed.try_filter(|object| std::future::ready(is_ours(&object.location))).try_collect().await {
+        Err(object_store::Error::NotFound { .. }) => Ok(vec![]),
+        listed => Ok(listed?),
+    }
+}
+
+/// Whether asap gave an object its name: shards of attempts, shards that a merge made, probes.
+fn is_ours(path: &Path) -> bool {
+    let name = path.filename().unwrap_or_default();
+    let is_merged = || name.starts_with("part-") && name.ends_with(".parquet");
+    path.as_ref().starts_with(ATTEMPT) || is_merged() || name.starts_with(delta::PROBE)
+}
+
+/// What killed processes left on this machine's disk under names that stores hide: `<name>#<number>`, with its bytes.
+fn unfinished(folder: &LocalPath, before: SystemTime, found: &mut Vec<(PathBuf, u64)>) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let (name, metadata) = (entry.file_name().to_string_lossy().into_owned(), entry.metadata()?);
+        let is_unfinished = name.rsplit_once('#').is_some_and(|(_, number)| number.parse::<u64>().is_ok());
+        if metadata.is_dir() {
+            unfinished(&entry.path(), before, found)?;
+        } else if is_unfinished && metadata.modified()? <= before {
+            found.push((entry.path(), metadata.len()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! What files of this machine hold, by the hash of their content, which is computed again only where size or time of a file
+//! changed. A file that was written a moment ago is hashed each time: it may change once more within the same tick.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use datafusion::common::{Result, exec_datafusion_err};
+use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use serde::{Deserialize, Serialize};
+
+/// The object that holds hashes beside a table.
+const OBJECT: &str = "hashes.json";
+/// How old a file must be for its time to tell it from a later one.
+const SETTLED: Duration = Duration::from_secs(2);
+const READ_BYTES: usize = 1 << 20;
+
+/// Hashes by the path of the file.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Contents {
+    files: BTreeMap<String, Known>,
+    #[serde(skip)]
+    changed: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Known {
+    size: u64,
+    /// Nanoseconds since 1970.
+    modified: u64,
+    blake3: String,
+}
+
+impl Contents {
+    /// What is known beside a table. It is a memory only: without it everything is hashed again.
+    pub async fn load(beside: &dyn ObjectStore) -> Self {
+        let Ok(found) = beside.get(&OBJECT.into()).await else { return Self::default() };
+        let bytes = found.bytes().await.unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    /// Keeps what is new for the next run.
+    pub async fn save(&self, beside: &dyn ObjectStore) {
+        let Some(bytes) = serde_json::to_vec(self).ok().filter(|_| self.changed) else { return };
+        if let Err(error) = beside.put(&OBJECT.into(), PutPayload::from(bytes)).await {
+            tracing::warn!(%error, "what files hold is not remembered: the next run reads them once more");
+        }
+    }
+
+    /// The BLAKE3 hash of a file's content, in 32 hexadecimal digits.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn of_file(&mut self, path: &Path) -> Result<String> {
+        let failed = |error: std::io::Error| exec_datafusion_err!("cannot read {}: {error}", path.display());
+        let found = path.metadata().map_err(failed)?;
+        let modified = found.modified().map_err(failed)?;
+        let nanoseconds = modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let key = path.display().to_string();
+        if let Some(known) =
+            self.files.get(&key).filter(|known| known.size == found.len() && known.modified == nanoseconds)
+        {
+            return Ok(known.blake3.clone());
+        }
+        let hash = hash_of(path).map_err(failed)?;
+        if SystemTime::now().duration_since(modified).is_ok_and(|age| age > SETTLED) {
+            self.changed = true;
+            self.files.insert(key, Known { size: found.len(), modified: nanoseconds, blake3: hash.clone() });
+        }
+        Ok(hash)
+    }
+
+    /// The hash of a model's folder: names and contents of the files that make it one. None if there is no folder.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn of_folder(&mut self, folder: &Path) -> Result<Option<String>> {
+        if !folder.is_dir() {
+            return Ok(None);
+        }
+        let mut all = blake3::Hasher::new();
+        for path in asap_lm::model_files(folder).map_err(asap_udfs::models::failed)? {
+            let name = path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default();
+            all.update(&(name.len() as u64).to_le_bytes());
+            all.update(name);
+            all.update(self.of_file(&path)?.as_bytes());
+        }
+        Ok(Some(hex(all.finalize().as_bytes())))
+    }
+}
+
+/// The first 16 bytes of a hash, in hexadecimal digits.
+pub(crate) fn hex(hash: &[u8]) -> String {
+    hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn hash_of(path: &Path) -> std::io::Result<String> {
+    let mut file = std::fs::File::open(path)?;
+    let mut hash = blake3::Hasher::new();
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hex(hash.finalize().as_bytes())),
+            read => hash.update(&buffer[..read]),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::run::input::content_hashes::*;
+
+    #[test]
+    fn a_file_that_has_not_changed_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let old = SystemTime::now() - Duration::from_secs(60);
+        let write = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+        };
+        let mut contents = Contents::default();
+        write("one");
+        let one = contents.of_file(&path).unwrap();
+        // The same size and time: it is taken for the same.
+        write("two");
+        assert_eq!(contents.of_file(&path).unwrap(), one);
+        std::fs::write(&path, "two").unwrap();
+        let two = contents.of_file(&path).unwrap();
+        assert_ne!(two, one);
+        // Too young to be remembered.
+        assert_eq!(contents.files.values().next().unwrap().blake3, one);
+    }
+}

@@ -1,0 +1,416 @@
+//! Delta tables as input: how far an output has followed them, and which of their files hold rows that it does not.
+//!
+//! ```text
+//!   version     V            V+1            V+2 …           W
+//!            snapshot ── files added ── files added ── files added      what is read
+//!                        files removed with their rows: --on-change     what is taken back
+//! ```
+//!
+//! A transaction in the output's log says which version V the first run began with, and, when everything of a version W is
+//! done, that it went on to W. A version that only writes the same rows to other files changes nothing here: the rows are
+//! known by the files that they were in first. If a later version changes rows of such a rewritten file, the log does not
+//! say which rows of the output these are. Then every file that the output holds and the table does not is deleted from the
+//! output, and every file that the table holds and the output does not is read.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use datafusion::common::{DataFusionError, Result, exec_err};
+
+use crate::corpus::{CorpusFile, FINGERPRINT, FileFailure, Former, Source, Table};
+use crate::delta;
+use crate::delta::{LiveFile, Removed, Since, State, Version};
+use crate::run::output::ledger::{Ledger, RetriedSlice};
+use crate::run::request::OnChange;
+
+/// What the names of transactions begin with that say how far an output has followed a table.
+const PREFIX: &str = "asap/input";
+
+/// How far an output has followed a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pin {
+    /// It is made of the files of this version, of which some may be open.
+    Begun(u64),
+    /// Everything up to this version is done.
+    Done(u64),
+}
+
+impl Pin {
+    /// The version of a transaction: odd if all is done, as that of a slice is.
+    fn number(self) -> i64 {
+        match self {
+            Self::Begun(version) => (version as i64) << 1,
+            Self::Done(version) => (version as i64) << 1 | 1,
+        }
+    }
+
+    fn of(number: i64) -> Self {
+        let version = (number >> 1).unsigned_abs();
+        if number & 1 == 1 { Self::Done(version) } else { Self::Begun(version) }
+    }
+
+    fn since(self) -> Since {
+        match self {
+            Self::Begun(version) => Since::Snapshot(version),
+            Self::Done(version) => Since::Version(version),
+        }
+    }
+}
+
+/// The pins of an output, by the name of the source, which may be empty: the table's id, and how far it was followed.
+#[derive(Debug, Default)]
+pub struct Pins(HashMap<String, (String, Pin)>);
+
+impl Pins {
+    /// The pins that a log holds of a generation of its table.
+    pub fn of(state: Option<&State>, generation: u64) -> Self {
+        let begin = format!("{PREFIX}/{generation}/");
+        let pin = |(name, said): (&String, &delta::Transaction)| {
+            let (table, source) = name.strip_prefix(&begin)?.rsplit_once('/')?;
+            Some((source.to_string(), (table.to_string(), Pin::of(said.version))))
+        };
+        Self(state.into_iter().flat_map(|state| &state.transactions).filter_map(pin).collect())
+    }
+
+    /// From which version on a source is followed, if it is a table; None if it was not read before.
+    pub fn since(&self, source: &Source) -> Option<Since> {
+        self.0.get(source.name.as_deref().unwrap_or_default()).map(|(_, pin)| pin.since())
+    }
+
+    /// How far a table was followed.
+    fn of_table(&self, table: &Table) -> Result<Option<Pin>> {
+        let Some((id, pin)) = self.0.get(name_of(table)) else { return Ok(None) };
+        let found = &table.log().state.metadata.id;
+        if id != found {
+            return exec_err!(
+                "{} is another table (id {found}) than the one that the output was made of (id {id}): give it another name \
+                 (NAME=LOC), or fill the output anew with --new-generation",
+                table.shown()
+            );
+        }
+        Ok(Some(*pin))
+    }
+}
+
+fn name_of(table: &Table) -> &str {
+    table.source().name.as_deref().unwrap_or_default()
+}
+
+/// Two first runs began at once, and the table moved on between them: rows could be in both versions, in other files.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "another run has begun with version {other} of {table} meanwhile, and this one with version {ours}: run the same again"
+)]
+pub struct OtherSnapshot {
+    table: String,
+    other: u64,
+    ours: u64,
+}
+
+/// What an output says of a table that it is made of.
+#[derive(Debug, Clone)]
+pub struct Mark {
+    app_id: String,
+    shown: String,
+    /// What it says now.
+    held: Option<Pin>,
+    /// The version that is read.
+    newest: u64,
+}
+
+impl Mark {
+    /// The action that says, in the first commit of rows of the table, with which version they began.
+    ///
+    /// # Errors
+    /// [`OtherSnapshot`] if another run began with another version meanwhile.
+    pub fn begin(&self, state: &State, now: i64) -> Result<Option<String>> {
+        let begun = Pin::Begun(self.newest);
+        match (self.held, self.said(state)) {
+            (None, None) => Ok(Some(delta::transaction(&self.app_id, begun.number(), now))),
+            (None, Some(Pin::Begun(other))) if other != self.newest => {
+                let other = OtherSnapshot { table: self.shown.clone(), other, ours: self.newest };
+                Err(DataFusionError::External(Box::new(other)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The action that says that everything is done, if that is not said.
+    pub fn done(&self, state: &State, now: i64) -> Option<String> {
+        let said = self.said(state);
+        let is_ours = said == self.held || said == Some(Pin::Begun(self.newest));
+        let done = Pin::Done(self.newest);
+        (is_ours && said != Some(done)).then(|| delta::transaction(&self.app_id, done.number(), now))
+    }
+
+    fn said(&self, state: &State) -> Option<Pin> {
+        state.transactions.get(&self.app_id).map(|said| Pin::of(said.version))
+    }
+}
+
+/// A file whose rows are in the output, and that has no rows any more.
+#[derive(Debug, Clone)]
+pub struct Gone {
+    /// Its path in the input.
+    pub path: String,
+    /// Why it has none, as a sentence.
+    pub why: String,
+}
+
+/// What tables bring to a run.
+#[derive(Debug, Default)]
+pub struct Inputs {
+    /// Files whose rows may be open.
+    pub files: Vec<CorpusFile>,
+    /// Files whose rows are to be deleted.
+    pub gone: Vec<Gone>,
+    /// Versions that removed rows, where that is a failure.
+    pub failures: Vec<FileFailure>,
+    /// Paths of files that were removed, and whose rows stay.
+    pub ignored: Vec<String>,
+    /// What the output is to say of the tables.
+    pub marks: Vec<Mark>,
+}
+
+impl Inputs {
+    /// What the tables of a run bring, by what its output holds. `again` are rejected rows that are tried again, whose files
+    /// may have left the tables. Where the output lost rows of tables, all rows are compared again.
+    ///
+    /// # Errors
+    /// If a table is another one than before, if a file lies outside of its table, or if a store fails.
+    pub async fn read(
+        tables: &[Table],
+        sources: &[Source],
+        pins: &Pins,
+        ledger: &Ledger,
+        again: &[RetriedSlice],
+        on_change: OnChange,
+        lacks_rows: bool,
+    ) -> Result<Self> {
+        let mut inputs = Self::default();
+        for table in tables {
+            let held = pins.of_table(table)?;
+            let app_id = format!("{PREFIX}/{}/{}/{}", ledger.generation, table.log().state.metadata.id, name_of(table));
+            inputs.marks.push(Mark { app_id, shown: table.shown(), held, newest: table.log().state.version });
+            let mut following =
+                Following { table, sources, ledger, input: BTreeMap::new(), gone: BTreeMap::new(), compares_all: None };
+            if lacks_rows {
+                following.compares_all = Some(format!("{} no longer has them", table.shown()));
+            }
+            following.begin(held)?;
+            for version in &table.log().later {
+                // What comes after a version that failed may replace what it removed.
+                if !following.go_on(version, on_change, &mut inputs)? {
+                    break;
+                }
+            }
+            following.end(&mut inputs)?;
+            let here: HashSet<&str> = inputs.files.iter().map(|file| file.path.as_str()).collect();
+            let tried: HashSet<&str> = again.iter().map(|again| again.slice.path.as_str()).collect();
+            let former = tried.difference(&here).filter_map(|path| {
+                let held = &ledger.file(path)?.version;
+                Some(Former {
+                    path: below(table.source(), path, sources)?,
+                    size: held.size,
+                    fingerprint: &held.fingerprint,
+                })
+            });
+            let former = table.former_files(&former.collect::<Vec<_>>()).await?;
+            inputs.files.extend(former);
+        }
+        Ok(inputs)
+    }
+}
+
+/// The path of a file below its source; None if it is of another one.
+fn below<'a>(source: &Source, path: &'a str, sources: &[Source]) -> Option<&'a str> {
+    let of = |source: &Source| path.strip_prefix(source.name.as_deref()?)?.strip_prefix('/');
+    match source.name {
+        Some(_) => of(source),
+        None => sources.iter().all(|other| of(other).is_none()).then_some(path),
+    }
+}
+
+/// A table that is followed version by version.
+struct Following<'a> {
+    table: &'a Table,
+    sources: &'a [Source],
+    ledger: &'a Ledger,
+    /// Files whose rows are to be in the output, by their path in the log.
+    input: BTreeMap<String, Wanted>,
+    /// Files whose rows are not to be there any more, by their path in the log, and the versions that removed them.
+    gone: BTreeMap<String, u64>,
+    /// Why the output is compared with all files of the table, if it is: a version changed rows of a rewritten file, or the
+    /// output lost rows.
+    compares_all: Option<String>,
+}
+
+struct Wanted {
+    file: LiveFile,
+    /// The version that took it out of the table.
+    removed_in: Option<u64>,
+}
+
+impl Following<'_> {
+    fn begin(&mut self, held: Option<Pin>) -> Result<()> {
+        let log = self.table.log();
+        let files = match held {
+            None => &log.state.files,
+            // It holds none if all of them are done.
+            Some(_) => &log.snapshot.files,
+        };
+        for file in files.values() {
+            // A later version removed it, and a run that did not come to its end has followed that one.
+            if held.is_none() || !self.ledger.is_taken_back(&self.table.path_of(&file.path)?) {
+                self.add(file);
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, file: &LiveFile) {
+        self.gone.remove(&file.path);
+        self.input.insert(file.path.clone(), Wanted { file: file.clone(), removed_in: None });
+    }
+
+    /// Follows a version, if what it changed allows that. False if it failed.
+    fn go_on(&mut self, version: &Version, on_change: OnChange, inputs: &mut Inputs) -> Result<bool> {
+        let failures = inputs.failures.len();
+        let added = version.added.iter().filter(|file| file.data_change);
+        let removed: Vec<&Removed> = version.removed.iter().filter(|file| file.data_change).collect();
+        let is_followed = match (removed.first(), on_change) {
+            (None, _) => true,
+            (Some(first), OnChange::Fail) => {
+                let reads = match self.has_rewritten(&removed)? {
+                    true => {
+                        "deletes the rows of all files that were rewritten since the output read them (OPTIMIZE does that), and \
+                         reads the rewritten files"
+                    }
+                    false => "deletes their rows from the output and reads what this version added",
+                };
+                let advice = format!(
+                    "--on-change reprocess {reads}; --on-change ignore keeps their rows and does not read what this version added"
+                );
+                inputs.failures.push(self.failure(version, first, removed.len(), &advice)?);
+                false
+            }
+            (Some(_), OnChange::Ignore) => {
+                for file in &removed {
+                    inputs.ignored.push(self.table.path_of(&file.path)?);
+                }
+                false
+            }
+            (Some(_), OnChange::Reprocess) => {
+                if self.has_rewritten(&removed)? {
+                    let (version, shown) = (version.version, self.table.shown());
+                    let why =
+                        format!("version {version} of {shown} changed rows of a file into which others were merged");
+                    self.compares_all = Some(why);
+                }
+                true
+            }
+        };
+        for file in &version.removed {
+            if is_followed && file.data_change {
+                self.input.remove(&file.path);
+                self.gone.insert(file.path.clone(), version.version);
+            } else if let Some(wanted) = self.input.get_mut(&file.path) {
+                wanted.removed_in = Some(version.version);
+            }
+        }
+        if is_followed {
+            added.for_each(|file| self.add(file));
+        }
+        Ok(inputs.failures.len() == failures)
+    }
+
+    /// Whether there is a file among these that holds rows of others, which were merged into it: it is not known which rows
+    /// of the output came from it.
+    fn has_rewritten(&self, removed: &[&Removed]) -> Result<bool> {
+        for file in removed {
+            let path = self.table.path_of(&file.path)?;
+            let is_known = self.input.contains_key(&file.path)
+                || self.ledger.file(&path).is_some()
+                || self.ledger.is_taken_back(&path)
+                || file.rows() == Some(0);
+            if !is_known {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn failure(&self, version: &Version, file: &Removed, files: usize, advice: &str) -> Result<FileFailure> {
+        let path = self.table.path_of(&file.path)?;
+        let others = if files > 1 { format!(" and {} other files", files - 1) } else { String::new() };
+        let error = format!(
+            "version {} of {} removed or changed rows of {path}{others}: {advice}",
+            version.version,
+            self.table.shown()
+        );
+        Ok(FileFailure::new(&path, &DataFusionError::Execution(error)))
+    }
+
+    fn end(self, inputs: &mut Inputs) -> Result<()> {
+        let shown = self.table.shown();
+        if let Some(why) = self.compares_all {
+            inputs.files.extend(self.table.files()?);
+            let live: HashSet<&str> = inputs.files.iter().map(|file| file.path.as_str()).collect();
+            let held = self.ledger.files().filter(|(path, held)| {
+                held.version.fingerprint.starts_with(FINGERPRINT)
+                    && below(self.table.source(), path, self.sources).is_some()
+            });
+            let gone = held.filter(|(path, _)| !live.contains(path.as_str()));
+            let mut gone: Vec<Gone> = gone.map(|(path, _)| Gone { path: path.clone(), why: why.clone() }).collect();
+            gone.sort_by(|one, other| one.path.cmp(&other.path));
+            inputs.gone.append(&mut gone);
+            return Ok(());
+        }
+        for Wanted { file, removed_in } in self.input.values() {
+            inputs.files.push(self.table.file(file, *removed_in)?);
+        }
+        for (logged, version) in &self.gone {
+            let path = self.table.path_of(logged)?;
+            if self.ledger.file(&path).is_some() {
+                let why = format!("version {version} of {shown} removed what it came from");
+                inputs.gone.push(Gone { path, why });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::run::input::delta_inputs::*;
+
+    #[test]
+    fn a_pin_is_read_as_it_was_written() {
+        for pin in [Pin::Begun(0), Pin::Done(0), Pin::Begun(7), Pin::Done(7)] {
+            assert_eq!(Pin::of(pin.number()), pin);
+        }
+        let mut state = State::default();
+        for (app_id, pin) in [
+            ("asap/input/1/some-id/math", Pin::Done(3)),
+            ("asap/input/1/other-id/", Pin::Begun(4)),
+            ("asap/input/0/some-id/math", Pin::Done(9)),
+            ("asap/finished/1", Pin::Done(5)),
+        ] {
+            let said = delta::Transaction { app_id: app_id.to_string(), version: pin.number(), last_updated: None };
+            state.transactions.insert(app_id.to_string(), said);
+        }
+        let pins = Pins::of(Some(&state), 1);
+        assert_eq!(pins.0.len(), 2);
+        assert_eq!(pins.since(&"math=s3://b/t".parse().unwrap()), Some(Since::Version(3)));
+        assert_eq!(pins.since(&"s3://b/t".parse().unwrap()), Some(Since::Snapshot(4)));
+        assert_eq!(pins.since(&"code=s3://b/t".parse().unwrap()), None);
+    }
+
+    #[test]
+    fn a_file_is_of_the_source_whose_name_it_has() {
+        let sources: Vec<Source> = ["s3://b/t", "math=s3://b/u"].map(|text| text.parse().unwrap()).to_vec();
+        assert_eq!(below(&sources[0], "x/a.parquet", &sources), Some("x/a.parquet"));
+        assert_eq!(below(&sources[0], "math/a.parquet", &sources), None);
+        assert_eq!(below(&sources[1], "math/a.parquet", &sources), Some("a.parquet"));
+        assert_eq!(below(&sources[1], "mathematics/a.parquet", &sources), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! Deletes the rows of files that have changed or are gone. They are found by their source, whichever shards hold them by now.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
+use datafusion::arrow::compute::{cast, filter_record_batch, not};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::parquet::arrow::ProjectionMask;
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use deltalake_core::kernel::Add;
+use object_store::ObjectStoreExt;
+use object_store::path::Path;
+
+use crate::delta;
+use crate::delta::{LiveFile, Log, State};
+use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
+use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
+
+/// Files whose rows are deleted in a commit, maybe with the commit's new rows in their place; none by default.
+#[derive(Debug, Default)]
+pub struct TakeBack {
+    /// By file: the slices that are done of it.
+    files: BTreeMap<String, Vec<(SliceName, Attempt)>>,
+    /// Shards that no longer exist: all their rows are of these files.
+    missing: HashSet<String>,
+    found: Option<Found>,
+}
+
+/// The shards that hold their rows, and new shards with the other rows of these.
+#[derive(Debug)]
+struct Found {
+    removed: Vec<LiveFile>,
+    rewritten: Vec<Add>,
+}
+
+impl TakeBack {
+    /// Deletes what a ledger says of files; those that it does not hold are left out.
+    pub fn new<'a>(ledger: &Ledger, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        let held = paths.into_iter().map(|path| (path.to_string(), ledger.slices(path)));
+        Self { files: held.filter(|(_, slices)| !slices.is_empty()).collect(), ..Self::default() }
+    }
+
+    /// Knows that shards are missing, all of whose rows are of these files.
+    pub fn without(self, missing: &HashSet<String>) -> Self {
+        Self { missing: missing.clone(), ..self }
+    }
+
+    /// Whether no file is meant.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Whether the output still holds exactly what it held when this was made.
+    pub fn is_due(&self, ledger: &Ledger) -> bool {
+        self.files.keys().all(|path| self.takes(ledger, path))
+    }
+
+    /// Whether it deletes all that the output holds of a file.
+    pub fn takes(&self, ledger: &Ledger, path: &str) -> bool {
+        self.files.get(path).is_some_and(|slices| *slices == ledger.slices(path))
+    }
+
+    /// Looks for the shards that hold rows of the files.
+    ///
+    /// # Errors
+    /// If the store fails, or if the table allows no rows to be deleted.
+    pub async fn find(&mut self, log: Option<&Log>, attempt: Attempt) -> Result<()> {
+        let (Some(first), Some(log)) = (self.files.keys().next(), log) else { return Ok(()) };
+        if self.found.is_some() && !self.is_outdated(log.state()) {
+            return Ok(());
+        }
+        if log.state().metadata.configuration.get("delta.appendOnly").is_some_and(|value| value == "true") {
+            return exec_err!("the output takes rows only (delta.appendOnly), so those of {first} cannot be replaced");
+        }
+        let mut found = Found { removed: vec![], rewritten: vec![] };
+        for shard in log.state().files.values().filter(|shard| self.may_be_in(shard)) {
+            if self.missing.contains(&shard.path) {
+                found.removed.push(shard.clone());
+                continue;
+            }
+            let (rows, of_files) = self.count(log, shard).await?;
+            if of_files == 0 {
+                continue;
+            }
+            if of_files < rows {
+                found.rewritten.extend(self.rewrite(log, shard, attempt).await?);
+            }
+            found.removed.push(shard.clone());
+        }
+        self.found = Some(found);
+        Ok(())
+    }
+
+    /// Whether another writer has moved the rows since they were found.
+    pub fn is_outdated(&self, state: &State) -> bool {
+        let removed = self.found.iter().flat_map(|found| &found.removed);
+        removed.into_iter().any(|shard| !state.files.contains_key(&shard.path))
+    }
+
+    /// The actions of a commit that delete the rows, and say so of their slices.
+    pub fn lines(&self, now: i64) -> Vec<String> {
+        let Some(Found { removed, rewritten }) = &self.found else { return vec![] };
+        let removes = removed.iter().map(|shard| delta::remove(shard, now));
+        let slices = self.files.values().flatten();
+        let back = slices.map(|(slice, by)| delta::transaction(&slice.to_string(), by.taken_back(), now));
+        removes.chain(rewritten.iter().map(delta::add)).chain(back).collect()
+    }
+
+    /// Whether a shard may hold rows of the files, by the bounds in the log.
+    fn may_be_in(&self, shard: &LiveFile) -> bool {
+        let Some((least, greatest)) = shard.bounds("source", "file") else { return true };
+        let from = least.as_str().map_or(Bound::Unbounded, Bound::Included);
+        let to = greatest.as_str().map_or(Bound::Unbounded, Bound::Included);
+        // A range whose ends are swapped would be a panic.
+        match (least.as_str(), greatest.as_str()) {
+            (Some(least), Some(greatest)) if least > greatest => true,
+            _ => self.files.range::<str, _>((from, to)).next().is_some(),
+        }
+    }
+
+    /// How many rows a shard has, and how many of them are of the files.
+    async fn count(&self, log: &Log, shard: &LiveFile) -> Result<(u64, u64)> {
+        let builder = open(log, shard).await?;
+        let column = builder.schema().index_of("source")?;
+        let mask = ProjectionMask::roots(builder.parquet_schema(), [column]);
+        let mut counts = (0, 0);
+        for batch in builder.with_projection(mask).build()? {
+            let batch = batch?;
+            counts.0 += batch.num_rows() as u64;
+            counts.1 += self.are_of(&batch)?.true_count() as u64;
+        }
+        Ok(counts)
+    }
+
+    /// Which rows are of the files.
+    fn are_of(&self, batch: &RecordBatch) -> Result<BooleanArray> {
+        let source = batch.column_by_name("source").and_then(|column| column.as_struct_opt());
+        let files = source.and_then(|source| source.column_by_name("file"));
+        let files =
+            files.ok_or_else(|| exec_datafusion_err!("a shard has no column source with the file of its rows"))?;
+        // Whoever merged shards may have encoded texts otherwise.
+        let files = cast(files, &DataType::Utf8)?;
+        let is_meant = |file: Option<&str>| Some(file.is_some_and(|file| self.files.contains_key(file)));
+        Ok(files.as_string::<i32>().iter().map(is_meant).collect())
+    }
+
+    /// The rows of a shard that are not of the files, as shards of their own.
+    async fn rewrite(&self, log: &Log, shard: &LiveFile, attempt: Attempt) -> Result<Vec<Add>> {
+        let builder = open(log, shard).await?;
+        let layout = Layout { schema: Arc::clone(builder.schema()), partition_by: vec![], shard_bytes: SHARD_BYTES };
+        let mut shards = Shards::begin(Arc::clone(log.store()), Path::from(format!("{ATTEMPT}{attempt}")), layout)?;
+        for batch in builder.build()? {
+            let batch = batch?;
+            shards.write(&filter_record_batch(&batch, &not(&self.are_of(&batch)?)?)?).await?;
+        }
+        let mut adds = shards.finish().await?;
+        adds.iter_mut().for_each(|add| add.partition_values = shard.partition_values.clone());
+        Ok(adds)
+    }
+}
+
+async fn open(log: &Log, shard: &LiveFile) -> Result<ParquetRecordBatchReaderBuilder<bytes::Bytes>> {
+    let bytes = log.store().get(&shard.location()?).await?.bytes().await?;
+    Ok(ParquetRecordBatchReaderBuilder::try_new(bytes)?)
+}

@@ -1,0 +1,157 @@
+//! What a table is filled with: the parts of a pipeline that decide what a row becomes, kept in the table itself, so that a
+//! run with another pipeline is refused by what is different.
+
+use std::collections::BTreeMap;
+
+use datafusion::common::{Result, exec_datafusion_err, internal_err, plan_datafusion_err};
+use datafusion::sql::parser::DFParserBuilder;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use asap_udfs::Settings;
+use asap_udfs::anchor::prompts::Prompts;
+use asap_udfs::settings::{Effect, Provider};
+
+use crate::corpus::ColumnMapping;
+use crate::run::input::content_hashes::{Contents, hex};
+use crate::run::request::Originals;
+
+/// Raised when the rules of asap itself (a function, `pruned`, the recognition of a shape) make something else of a row.
+const RULES: u32 = 5;
+
+/// The parts of a pipeline by their names. Settings at their defaults are none, so that a new one changes no table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity(BTreeMap<String, String>);
+
+impl Identity {
+    /// The identity of a pipeline. Models and prompts count by their content, so that a copy of them is the same.
+    ///
+    /// # Errors
+    /// If the SQL cannot be parsed, or if files cannot be read.
+    pub fn of(
+        sql: &str,
+        columns: Option<&ColumnMapping>,
+        originals: &Originals,
+        settings: &Settings,
+        contents: &mut Contents,
+    ) -> Result<Self> {
+        let mut parts = BTreeMap::new();
+        if *originals != Originals::Needed {
+            parts.insert("originals".to_string(), originals.to_string());
+        }
+        parts.insert("rules".to_string(), RULES.to_string());
+        parts.insert("sql".to_string(), hex(&Sha256::digest(without_comments(sql)?)));
+        parts.extend(columns.map(|columns| ("columns".to_string(), columns.to_string())));
+        let is_local = settings.anchor_provider == Provider::Local;
+        for (key, value, effect) in settings.of_results() {
+            match (key, effect) {
+                ("asap.scorer.model" | "asap.compressor.model" | "asap.anchor.prompt_dir", Effect::Files) => {}
+                ("asap.anchor.model", _) if is_local => {}
+                (_, Effect::Files) => {
+                    return internal_err!("the content of the files of {key} is no part of an identity");
+                }
+                _ => drop(parts.insert(key.to_string(), value)),
+            }
+        }
+        // A folder that is not there adds nothing: a pipeline that needs its model is refused when it is planned.
+        let mut add = |setting: &str, named: &str| -> Result<()> {
+            let Ok(folder) = asap_lm::locate(named) else { return Ok(()) };
+            parts.extend(contents.of_folder(&folder)?.map(|hash| (files_of(setting), hash)));
+            Ok(())
+        };
+        add("asap.scorer.model", &settings.scorer_model)?;
+        if let Some(compressor) = &settings.compressor_model {
+            add("asap.compressor.model", compressor)?;
+        }
+        if is_local {
+            add("asap.anchor.model", settings.anchor_model.as_deref().unwrap_or_default())?;
+        }
+        if settings.anchor_provider.is_language_model() {
+            let prompts = Prompts::load(settings.anchor_prompt_dir.as_deref())?;
+            parts.insert("prompt of anchors".to_string(), prompts.anchor.hash().to_string());
+            parts.insert("prompt of coarse prunings".to_string(), prompts.coarse.hash().to_string());
+        }
+        Ok(Self(parts))
+    }
+
+    /// The identity as a property of a table.
+    ///
+    /// # Errors
+    /// Never, as texts can always be written.
+    pub fn encode(&self) -> Result<String> {
+        serde_json::to_string(self)
+            .map_err(|error| exec_datafusion_err!("the parts of a pipeline cannot be written: {error}"))
+    }
+
+    /// The identity out of a property of a table; None if an earlier asap wrote it.
+    pub fn decode(property: &str) -> Option<Self> {
+        serde_json::from_str(property).ok()
+    }
+
+    /// The parts by their names.
+    pub fn parts(&self) -> &BTreeMap<String, String> {
+        &self.0
+    }
+
+    /// What is different in another pipeline, in words.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let keys = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
+        let different = keys.filter(|key| self.0.get(*key) != other.0.get(*key));
+        different.map(|key| difference(key, self.0.get(key), other.0.get(key))).collect()
+    }
+}
+
+fn difference(key: &str, held: Option<&String>, found: Option<&String>) -> String {
+    let value = |value: Option<&String>| value.map_or("not set".to_string(), |value| format!("'{value}'"));
+    match key {
+        "sql" => "its SQL".to_string(),
+        "rules" => "the rules of asap".to_string(),
+        _ if key.starts_with("files of") || key.starts_with("prompt") => format!("the {key}"),
+        _ => format!("{key} ({} there, {} here)", value(held), value(found)),
+    }
+}
+
+/// The part of a pipeline that the content of a setting's files is.
+fn files_of(setting: &str) -> String {
+    format!("files of {setting}")
+}
+
+/// A query without comments and white space that means nothing.
+fn without_comments(sql: &str) -> Result<String> {
+    let statements = DFParserBuilder::new(sql).build()?.parse_statements()?;
+    let texts: Vec<String> = statements.iter().map(|statement| statement.to_string()).collect();
+    if texts.is_empty() {
+        return Err(plan_datafusion_err!("the pipeline is empty: it is one SELECT over the table corpus"));
+    }
+    Ok(texts.join(";"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::run::output::identity::*;
+
+    fn identity(sql: &str, settings: &Settings) -> Identity {
+        Identity::of(sql, None, &Originals::Needed, settings, &mut Contents::default()).unwrap()
+    }
+
+    #[test]
+    fn comments_and_defaults_are_no_part_of_a_pipeline() {
+        let settings = Settings { scorer_model: "nowhere".to_string(), ..Settings::default() };
+        let plain = identity("SELECT source, cot FROM corpus", &settings);
+        assert_eq!(plain, identity("-- why\nSELECT source,\n  cot /* what */ FROM corpus", &settings));
+        assert_eq!(plain.0.keys().collect::<Vec<_>>(), ["rules", "sql"]);
+        let timeout = Settings { anchor_max_retries: 1, ..settings.clone() };
+        assert_eq!(plain, identity("SELECT source, cot FROM corpus", &timeout));
+    }
+
+    #[test]
+    fn what_is_different_is_named() {
+        let settings = Settings { scorer_model: "nowhere".to_string(), ..Settings::default() };
+        let short = Settings { refine_max_tokens: 160, ..settings.clone() };
+        let (held, found) =
+            (identity("SELECT source FROM corpus", &settings), identity("SELECT 1 FROM corpus", &short));
+        let differences = held.differences(&found);
+        assert_eq!(differences, ["its SQL", "asap.refine.max_tokens (not set there, '160' here)"]);
+        assert_eq!(Identity::decode(&held.encode().unwrap()), Some(held));
+    }
+}

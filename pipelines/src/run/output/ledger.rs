@@ -1,0 +1,429 @@
+//! Which rows of which files an output holds, as the transactions in its log say.
+//!
+//! A slice that is in the output is a transaction: its application is the slice, its version says whether the slice is
+//! done (odd) or was taken back (even), and who did it. The version's other bits are the attempt: the shards of rejects
+//! carry it in their path, so those of an attempt that was killed, or that another one overtook, do not count.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, exec_datafusion_err};
+use sha2::{Digest, Sha256};
+
+use crate::delta::State;
+use crate::run::input::content_hashes::hex;
+
+/// What the names of folders begin with in which runs write shards: each attempt has its own.
+pub const ATTEMPT: &str = "asap-";
+
+/// A slice of which rows are tried again.
+#[derive(Debug, Clone)]
+pub struct RetriedSlice {
+    /// The slice.
+    pub slice: SliceName,
+    /// Who did it.
+    pub before: Attempt,
+    /// The rows, ascending.
+    pub rows: Arc<[u64]>,
+}
+
+/// A name that no two attempts to fill slices share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Attempt(u64);
+
+impl Attempt {
+    /// Bits of an attempt: with the bit that says done they are an integer that every JSON reader keeps exactly.
+    const BITS: u32 = 48;
+
+    /// A new attempt.
+    pub fn new() -> Self {
+        Self((uuid::Uuid::new_v4().as_u128() as u64) >> (u64::BITS - Self::BITS))
+    }
+
+    /// A number that differs between attempts, below `end`.
+    pub fn spread(self, end: usize) -> usize {
+        (self.0 % end.max(1) as u64) as usize
+    }
+
+    /// The version of a transaction by which this attempt says that a slice is done.
+    pub fn done(self) -> i64 {
+        (self.0 as i64) << 1 | 1
+    }
+
+    /// The version that says that what this attempt did was taken back.
+    pub fn taken_back(self) -> i64 {
+        (self.0 as i64) << 1
+    }
+
+    /// The attempt whose slice was taken back, by the version that says so.
+    pub fn taken_back_by(version: i64) -> Self {
+        Self((version >> 1) as u64)
+    }
+
+    /// The attempt that did a slice; None if it is not done.
+    pub fn of(version: i64) -> Option<Self> {
+        (version & 1 == 1).then_some(Self((version >> 1) as u64))
+    }
+}
+
+impl Default for Attempt {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:012x}", self.0)
+    }
+}
+
+impl FromStr for Attempt {
+    type Err = DataFusionError;
+
+    fn from_str(text: &str) -> Result<Self, DataFusionError> {
+        let number = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 12);
+        number.map(Self).ok_or_else(|| exec_datafusion_err!("'{text}' is no attempt: twelve hexadecimal digits"))
+    }
+}
+
+/// One content of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct FileVersion {
+    /// Its size in bytes.
+    pub size: u64,
+    /// What changes with its content: the store's ETag, or the hash of the content where the store is a file system.
+    pub fingerprint: String,
+}
+
+/// A range of rows of one content of a file, in one generation of an output.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SliceName {
+    /// The generation of the output.
+    pub generation: u64,
+    /// The content.
+    pub version: FileVersion,
+    /// The rows of the whole file.
+    pub file_rows: u64,
+    /// The first row.
+    pub start: u64,
+    /// The row behind the last.
+    pub end: u64,
+    /// The file, as `source` calls it.
+    pub path: String,
+}
+
+/// What the names of slices begin with in a log.
+const PREFIX: &str = "asap";
+
+impl fmt::Display for SliceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { generation, version: FileVersion { size, fingerprint }, file_rows, start, end, path } = self;
+        write!(f, "{PREFIX}/{generation}/{size}-{fingerprint}/{file_rows}/{start}-{end}/{path}")
+    }
+}
+
+impl FromStr for SliceName {
+    type Err = DataFusionError;
+
+    fn from_str(text: &str) -> Result<Self, DataFusionError> {
+        Self::parse(text).ok_or_else(|| exec_datafusion_err!("'{text}' is not the name of a slice"))
+    }
+}
+
+impl SliceName {
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(6, '/');
+        let mut next = || parts.next();
+        if next()? != PREFIX {
+            return None;
+        }
+        let generation = next()?.parse().ok()?;
+        let (size, fingerprint) = next()?.split_once('-')?;
+        let version = FileVersion { size: size.parse().ok()?, fingerprint: fingerprint.to_string() };
+        let file_rows = next()?.parse().ok()?;
+        let (start, end) = next()?.split_once('-')?;
+        let (start, end) = (start.parse().ok()?, end.parse().ok()?);
+        Some(Self { generation, version, file_rows, start, end, path: next()?.to_string() })
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether `other` is of the same content of the same file, and of the same table generation.
+    pub fn is_of_content_of(&self, other: &Self) -> bool {
+        self.generation == other.generation && self.content_key() == other.content_key() && self.path == other.path
+    }
+
+    /// Names its file in paths: 16 hexadecimal digits.
+    pub fn file_key(&self) -> String {
+        file_key(&self.path)
+    }
+
+    /// Names the content of its file in paths: 12 hexadecimal digits.
+    pub fn content_key(&self) -> String {
+        self.version.key(self.file_rows)
+    }
+}
+
+/// Names a file in paths: 16 hexadecimal digits.
+pub fn file_key(path: &str) -> String {
+    hex(&Sha256::digest(path)[..8])
+}
+
+impl FileVersion {
+    /// Names a content of this many rows among those of its file, in paths: 12 hexadecimal digits.
+    pub fn key(&self, file_rows: u64) -> String {
+        hex(&Sha256::digest(format!("{}-{}/{file_rows}", self.size, self.fingerprint))[..6])
+    }
+}
+
+/// What a slice must find in the output when it is committed. What it finds otherwise has been done by another run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Before {
+    /// None of its rows.
+    Open,
+    /// The slice itself, done by this attempt: some of its rejects are tried again.
+    Done(Attempt),
+    /// Its file with another content, named by [`FileVersion::key`], whose rows it replaces.
+    Other(String),
+}
+
+/// In paths, in place of an attempt: no row of the slice was done.
+const OPEN: &str = "000000000000";
+/// In paths, in front of the content that is replaced.
+const REPLACES: char = 'r';
+
+impl fmt::Display for Before {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open => f.write_str(OPEN),
+            Self::Done(attempt) => write!(f, "{attempt}"),
+            Self::Other(content) => write!(f, "{REPLACES}{content}"),
+        }
+    }
+}
+
+impl FromStr for Before {
+    type Err = DataFusionError;
+
+    fn from_str(text: &str) -> Result<Self, DataFusionError> {
+        match (text, text.strip_prefix(REPLACES)) {
+            (OPEN, _) => Ok(Self::Open),
+            (_, Some(content)) => Ok(Self::Other(content.to_string())),
+            _ => Ok(Self::Done(text.parse()?)),
+        }
+    }
+}
+
+/// What an output holds of its input.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    /// Rows of one generation are the output's.
+    pub generation: u64,
+    /// Rows of the input that are done.
+    pub rows: u64,
+    files: HashMap<String, HeldFile>,
+    /// Files whose rows were taken back, and that nothing is held of.
+    taken_back: HashSet<String>,
+    version: Option<u64>,
+}
+
+/// What an output holds of a file.
+#[derive(Debug, Clone)]
+pub struct HeldFile {
+    /// The content that it was read with.
+    pub version: FileVersion,
+    /// The rows of the whole file.
+    pub rows: u64,
+    /// Ranges that are done, by their first row: where they end, and who did them.
+    pub done: BTreeMap<u64, (u64, Attempt)>,
+}
+
+impl HeldFile {
+    /// Whether a range has a row that is done.
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.done.range(..end).next_back().is_some_and(|(_, (last, _))| *last > start)
+    }
+
+    /// The ranges of the file's rows that are not done.
+    pub fn open(&self) -> Vec<(u64, u64)> {
+        let mut open = Vec::new();
+        let mut at = 0;
+        for (start, (end, _)) in &self.done {
+            if at < *start {
+                open.push((at, *start));
+            }
+            at = at.max(*end);
+        }
+        if at < self.rows {
+            open.push((at, self.rows));
+        }
+        open
+    }
+
+    /// Rows that are done.
+    pub fn rows_done(&self) -> u64 {
+        self.done.iter().map(|(start, (end, _))| end - start).sum()
+    }
+}
+
+impl Ledger {
+    /// What an output holds when a generation begins: nothing.
+    pub fn of_generation(generation: u64) -> Self {
+        Self { generation, ..Self::default() }
+    }
+
+    /// Takes in what a log says since it was last asked.
+    pub fn follow(&mut self, state: &State, generation: u64) {
+        if self.version.is_none() || self.generation != generation {
+            *self = Self::of_generation(generation);
+            state.transactions.values().for_each(|found| self.apply(&found.app_id, found.version));
+        } else {
+            let known = state.recent.partition_point(|(at, _)| Some(*at) <= self.version);
+            state.recent[known..].iter().for_each(|(_, found)| self.apply(&found.app_id, found.version));
+        }
+        self.version = Some(state.version);
+    }
+
+    fn apply(&mut self, name: &str, version: i64) {
+        let Some(slice) = SliceName::parse(name).filter(|slice| slice.generation == self.generation) else { return };
+        let SliceName { version: content, file_rows, start, end, path, .. } = slice;
+        match Attempt::of(version) {
+            Some(attempt) => {
+                self.taken_back.remove(&path);
+                let new = || HeldFile { version: content.clone(), rows: file_rows, done: BTreeMap::new() };
+                let held = self.files.entry(path).or_insert_with(new);
+                if held.version != content {
+                    self.rows -= held.rows_done();
+                    *held = new();
+                }
+                if held.done.insert(start, (end, attempt)).is_none() {
+                    self.rows += end - start;
+                }
+            }
+            None => {
+                let Some(held) = self.files.get_mut(&path) else {
+                    self.taken_back.insert(path);
+                    return;
+                };
+                // Other slices of the same rows may have been done since.
+                let is_this = held.version == content && held.done.get(&start).is_some_and(|(last, _)| *last == end);
+                if is_this && held.done.remove(&start).is_some() {
+                    self.rows -= end - start;
+                }
+                if held.done.is_empty() {
+                    self.files.remove(&path);
+                    self.taken_back.insert(path);
+                }
+            }
+        }
+    }
+
+    /// Leaves out a file whose rows are to be deleted.
+    pub fn forget(&mut self, path: &str) {
+        self.rows -= self.files.remove(path).map_or(0, |held| held.rows_done());
+    }
+
+    /// What is held of a file.
+    pub fn file(&self, path: &str) -> Option<&HeldFile> {
+        self.files.get(path)
+    }
+
+    /// Whether rows of a file were taken back, and none are held.
+    pub fn is_taken_back(&self, path: &str) -> bool {
+        self.taken_back.contains(path)
+    }
+
+    /// All files, by path.
+    pub fn files(&self) -> impl Iterator<Item = (&String, &HeldFile)> {
+        self.files.iter()
+    }
+
+    /// The attempt that did a slice; None if it is not done as exactly this slice.
+    pub fn attempt_of(&self, slice: &SliceName) -> Option<Attempt> {
+        let held = self.files.get(&slice.path).filter(|held| held.version == slice.version)?;
+        held.done.get(&slice.start).filter(|(end, _)| *end == slice.end).map(|(_, attempt)| *attempt)
+    }
+
+    /// The slices of a file that are done.
+    pub fn slices(&self, path: &str) -> Vec<(SliceName, Attempt)> {
+        let Some(held) = self.files.get(path) else { return vec![] };
+        let name = |(start, (end, attempt)): (&u64, &(u64, Attempt))| {
+            let slice = SliceName {
+                generation: self.generation,
+                version: held.version.clone(),
+                file_rows: held.rows,
+                start: *start,
+                end: *end,
+                path: path.to_string(),
+            };
+            (slice, *attempt)
+        };
+        held.done.iter().map(name).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::run::output::ledger::*;
+
+    fn name(version: &str, start: u64, end: u64) -> SliceName {
+        let version = FileVersion { size: 7, fingerprint: version.to_string() };
+        SliceName { generation: 0, version, file_rows: 100, start, end, path: "a/b c.parquet".to_string() }
+    }
+
+    #[test]
+    fn a_name_is_read_as_it_was_written() {
+        let slice = name("etag-x-1", 10, 20);
+        assert_eq!(slice.to_string(), "asap/0/7-etag-x-1/100/10-20/a/b c.parquet");
+        assert_eq!(slice.to_string().parse::<SliceName>().unwrap(), slice);
+        assert!("delta-spark/3".parse::<SliceName>().is_err());
+        let attempt = Attempt::new();
+        assert_eq!(attempt.to_string().parse::<Attempt>().unwrap(), attempt);
+        assert_eq!((Attempt::of(attempt.done()), Attempt::of(attempt.taken_back())), (Some(attempt), None));
+    }
+
+    #[test]
+    fn done_ranges_are_subtracted_as_ranges() {
+        let mut ledger = Ledger::default();
+        let attempt = Attempt::new();
+        for (start, end) in [(0, 10), (30, 40), (90, 100)] {
+            ledger.apply(&name("x", start, end).to_string(), attempt.done());
+        }
+        let held = ledger.file("a/b c.parquet").unwrap();
+        assert_eq!(held.open(), [(10, 30), (40, 90)]);
+        assert!(held.overlaps(5, 15) && held.overlaps(35, 36) && !held.overlaps(10, 30) && !held.overlaps(40, 90));
+        assert_eq!(ledger.rows, 30);
+    }
+
+    #[test]
+    fn a_file_that_changes_and_changes_back_is_open_again() {
+        let mut ledger = Ledger::default();
+        let attempt = Attempt::new();
+        ledger.apply(&name("x", 0, 100).to_string(), attempt.done());
+        ledger.apply(&name("x", 0, 100).to_string(), attempt.taken_back());
+        ledger.apply(&name("y", 0, 100).to_string(), attempt.done());
+        assert_eq!(ledger.file("a/b c.parquet").unwrap().version.fingerprint, "y");
+        ledger.apply(&name("y", 0, 100).to_string(), attempt.taken_back());
+        assert!(ledger.file("a/b c.parquet").is_none() && ledger.is_taken_back("a/b c.parquet"));
+        ledger.apply(&name("x", 0, 100).to_string(), attempt.done());
+        assert_eq!((ledger.rows, ledger.slices("a/b c.parquet").len()), (100, 1));
+        assert!(!ledger.is_taken_back("a/b c.parquet"));
+    }
+
+    #[test]
+    fn a_range_that_was_taken_back_leaves_others_that_begin_where_it_did() {
+        let attempt = Attempt::new();
+        let said = [(name("x", 0, 50), attempt.done()), (name("x", 0, 100), attempt.taken_back())];
+        for order in [[0, 1], [1, 0]] {
+            let mut ledger = Ledger::default();
+            order.iter().for_each(|index| ledger.apply(&said[*index].0.to_string(), said[*index].1));
+            assert_eq!((ledger.rows, ledger.is_taken_back("a/b c.parquet")), (50, false));
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Shards that the logs of an output name and that no longer exist, and the files of the input whose rows they held. A run deletes
+//! what is left of these rows in one commit, and makes them again.
+
+use std::collections::{BTreeSet, HashSet};
+
+use datafusion::common::Result;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{Error, ObjectStoreExt};
+
+use crate::delta::{LiveFile, Log};
+use crate::run::output::ledger::{ATTEMPT, Ledger, file_key};
+use crate::run::output::rejects::ShardPath;
+
+/// What an output lacks; nothing by default.
+#[derive(Debug, Clone, Default)]
+pub struct Missing {
+    /// The shards, by their paths in the logs.
+    pub shards: HashSet<String>,
+    /// The files of the input that may have had rows in them.
+    pub files: BTreeSet<String>,
+}
+
+impl Missing {
+    /// Compares the logs of an output and of its rejects with the objects in the store.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn find(table: Option<&Log>, rejects: Option<&Log>, ledger: &Ledger) -> Result<Self> {
+        let mut missing = Self::default();
+        if let Some(log) = table {
+            for shard in lacked(log).await? {
+                let (least, greatest) = bounds(&shard);
+                let is_within = |path: &str| {
+                    least.as_deref().is_none_or(|least| least <= path)
+                        && greatest.as_deref().is_none_or(|greatest| path <= greatest)
+                };
+                let held = ledger.files().filter(|(path, _)| is_within(path)).map(|(path, _)| path.clone());
+                missing.files.extend(held);
+                missing.shards.insert(shard.path);
+            }
+        }
+        if let Some(log) = rejects {
+            for shard in lacked(log).await? {
+                let key = ShardPath::parse(&shard.path).map(|path| path.file);
+                let held = ledger.files().map(|(path, _)| path).filter(|path| key.as_ref() == Some(&file_key(path)));
+                missing.files.extend(held.cloned());
+                missing.shards.insert(shard.path);
+            }
+        }
+        Ok(missing)
+    }
+}
+
+/// The bounds of the files of the input whose rows a shard holds; those that the log does not say are open.
+fn bounds(shard: &LiveFile) -> (Option<String>, Option<String>) {
+    let text = |value: serde_json::Value| value.as_str().map(str::to_string);
+    shard.bounds("source", "file").map_or((None, None), |(least, greatest)| (text(least), text(greatest)))
+}
+
+/// The shards of a log that no longer exist.
+async fn lacked(log: &Log) -> Result<Vec<LiveFile>> {
+    let mut doubtful: HashSet<&String> = log.state().files.keys().collect();
+    if doubtful.is_empty() {
+        return Ok(vec![]);
+    }
+    // Runs write all their shards to folders with this name, so one listing mostly has them all.
+    let mut listed = log.store().list_with_offset(None, &Path::from(ATTEMPT.trim_end_matches('-')));
+    loop {
+        match listed.try_next().await {
+            Ok(Some(object)) => {
+                doubtful.remove(&object.location.to_string());
+            }
+            Ok(None) | Err(Error::NotFound { .. }) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut lacked = Vec::new();
+    for shard in doubtful.into_iter().filter_map(|path| log.state().files.get(path)) {
+        match log.store().head(&shard.location()?).await {
+            Ok(_) => {}
+            Err(Error::NotFound { .. }) => lacked.push(shard.clone()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    lacked.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(lacked)
+}

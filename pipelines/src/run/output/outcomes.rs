@@ -1,0 +1,307 @@
+//! What becomes of a pipeline's rows: output or reject.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch, new_null_array};
+use datafusion::arrow::compute::{cast, filter_record_batch, not};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::{Result, exec_datafusion_err, exec_err, plan_err};
+
+use crate::delta::types::{can_hold, delta_name, delta_type};
+use crate::run::plan::ORIGINAL;
+
+/// The columns of a pipeline that say what becomes of a row; the output does not hold them.
+const STATUS: &str = "status";
+const ERROR: &str = "error";
+/// The status of a row that is fine, beside NULL.
+const OK: &str = "ok";
+
+/// Divides batches of a pipeline (whose last column is [`ORIGINAL`]) into output and rejects.
+#[derive(Debug, Clone)]
+pub struct Rows {
+    /// Columns of the output: the pipeline's own, then the original ones.
+    pub output: SchemaRef,
+    /// Columns of the rejects: source, status and error, then the original ones.
+    pub rejects: SchemaRef,
+    /// Name in the files, and column of the output, of each original column; the empty text where that is left out.
+    pub originals: Vec<(String, String)>,
+    output_columns: Vec<Origin>,
+    rejects_columns: Vec<Origin>,
+}
+
+/// Where a column of a table comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Origin {
+    Pipeline(String),
+    Original(usize),
+    /// The table has it, and these rows do not.
+    Missing,
+}
+
+/// A column of a table, and where it comes from.
+type Column = (String, DataType, Origin);
+
+/// A batch, divided.
+pub struct Divided {
+    /// Rows of the output.
+    pub output: RecordBatch,
+    /// Rejected rows.
+    pub rejects: RecordBatch,
+}
+
+impl Rows {
+    /// Plans the division. `schema` is the pipeline's, `originals` the names that the original columns have in the
+    /// files, in the order of the fields of [`ORIGINAL`], each with whether the output holds it, as rejects do; `held_output` and `held_rejects` are the columns of tables that
+    /// exist: those that the rows lack are NULL, those that the tables lack stand behind them.
+    ///
+    /// # Errors
+    /// If two columns have one name in a table, if a table cannot hold the type of one, or if it holds another.
+    pub fn new(
+        schema: &Schema,
+        originals: &[(String, bool)],
+        held_output: Option<&Schema>,
+        held_rejects: Option<&Schema>,
+    ) -> Result<Self> {
+        let mut output: Vec<Column> = Vec::new();
+        let mut rejects: Vec<Column> = Vec::new();
+        for field in schema.fields() {
+            match field.name().as_str() {
+                ORIGINAL => {}
+                STATUS | ERROR => rejects.push((field.name().clone(), text(), Origin::Pipeline(field.name().clone()))),
+                name => {
+                    let column = (delta_name(name), delta_type(field.data_type()), Origin::Pipeline(name.to_string()));
+                    let clashing = output.iter().find(|(held, ..)| held.eq_ignore_ascii_case(&column.0));
+                    if let Some((.., Origin::Pipeline(held))) = clashing {
+                        return plan_err!(
+                            "the pipeline's columns {name} and {held} would have one name in a table, where case means \
+                             nothing and characters such as blanks become _: rename one with AS"
+                        );
+                    }
+                    if name == "source" {
+                        rejects.insert(0, column.clone());
+                    }
+                    output.push(column);
+                }
+            }
+        }
+        for name in [STATUS, ERROR] {
+            if !rejects.iter().any(|(held, ..)| held == name) {
+                rejects.push((name.to_string(), text(), Origin::Pipeline(name.to_string())));
+            }
+        }
+        let mut named = Vec::new();
+        if let DataType::Struct(fields) = schema.field_with_name(ORIGINAL)?.data_type() {
+            for (index, ((name, is_held), field)) in originals.iter().zip(fields).enumerate() {
+                let column = |columns: &[Column]| {
+                    (free_name(name, columns), delta_type(field.data_type()), Origin::Original(index))
+                };
+                rejects.push(column(&rejects));
+                let mut held = String::new();
+                if *is_held {
+                    output.push(column(&output));
+                    held = output.last().map(|(column, ..)| column.clone()).unwrap_or_default();
+                }
+                named.push((name.clone(), held));
+            }
+        }
+        let (output, output_columns) = conform(output, held_output)?;
+        let (rejects, rejects_columns) = conform(rejects, held_rejects)?;
+        Ok(Self { output, rejects, originals: named, output_columns, rejects_columns })
+    }
+
+    /// Divides a batch by its status.
+    pub fn divide(&self, batch: &RecordBatch) -> Result<Divided> {
+        let is_reject = rejected(batch)?;
+        let output = filter_record_batch(batch, &not(&is_reject)?)?;
+        let rejects = filter_record_batch(batch, &is_reject)?;
+        Ok(Divided {
+            output: gather(&output, &self.output, &self.output_columns)?,
+            rejects: gather(&rejects, &self.rejects, &self.rejects_columns)?,
+        })
+    }
+}
+
+fn text() -> DataType {
+    DataType::Utf8
+}
+
+/// The columns of a table: those that it holds in their order, then new ones.
+fn conform(columns: Vec<Column>, held: Option<&Schema>) -> Result<(SchemaRef, Vec<Origin>)> {
+    let mut conformed: Vec<Column> = Vec::new();
+    for field in held.iter().flat_map(|schema| schema.fields()) {
+        let name = field.name().clone();
+        let column = match columns.iter().find(|(column, ..)| *column == name) {
+            Some((_, found, _)) if found != field.data_type() => {
+                return exec_err!(
+                    "column {name} is {found} now and {} in the output: cast it in the pipeline, or choose another output",
+                    field.data_type()
+                );
+            }
+            Some(column) => column.clone(),
+            None => (name, field.data_type().clone(), Origin::Missing),
+        };
+        conformed.push(column);
+    }
+    let new = columns.into_iter().filter(|column| held.is_none_or(|held| held.field_with_name(&column.0).is_err()));
+    conformed.extend(new.collect::<Vec<_>>());
+    let (fields, origins): (Vec<_>, Vec<_>) =
+        conformed.into_iter().map(|(name, data_type, origin)| (Field::new(name, data_type, true), origin)).unzip();
+    for field in &fields {
+        if !can_hold(field.data_type()) {
+            return plan_err!(
+                "column {} is {}, which a Delta table cannot hold: cast it in the pipeline, or leave it out",
+                field.name(),
+                field.data_type()
+            );
+        }
+    }
+    Ok((Arc::new(Schema::new(fields)), origins))
+}
+
+/// A table's column names are equal when they differ in case only.
+fn free_name(name: &str, taken: &[Column]) -> String {
+    let mut free = delta_name(name);
+    while taken.iter().any(|(held, ..)| held.eq_ignore_ascii_case(&free)) {
+        free = format!("source_{free}");
+    }
+    free
+}
+
+/// True for rows whose status is neither NULL nor ok.
+fn rejected(batch: &RecordBatch) -> Result<BooleanArray> {
+    let Some(status) = batch.column_by_name(STATUS) else {
+        return Ok(BooleanArray::from(vec![false; batch.num_rows()]));
+    };
+    let status = cast(status, &DataType::Utf8)?;
+    Ok(status.as_string::<i32>().iter().map(|status| Some(status.is_some_and(|status| status != OK))).collect())
+}
+
+/// A batch with the columns of a schema: those that it lacks are NULL.
+pub(crate) fn with_columns(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let columns = schema.fields().iter().map(|field| match batch.column_by_name(field.name()) {
+        Some(column) => Ok(cast(column, field.data_type())?),
+        None => Ok(new_null_array(field.data_type(), batch.num_rows())),
+    });
+    Ok(RecordBatch::try_new(Arc::clone(schema), columns.collect::<Result<Vec<_>>>()?)?)
+}
+
+fn gather(batch: &RecordBatch, schema: &SchemaRef, columns: &[Origin]) -> Result<RecordBatch> {
+    let original = batch.column_by_name(ORIGINAL).and_then(|column| column.as_struct_opt());
+    let null = |field: &Field| new_null_array(field.data_type(), batch.num_rows());
+    let arrays = columns.iter().zip(schema.fields()).map(|(origin, field)| {
+        let found = match origin {
+            Origin::Pipeline(name) => batch.column_by_name(name).cloned(),
+            Origin::Original(index) => original.map(|original| Arc::clone(original.column(*index))),
+            Origin::Missing => Some(null(field)),
+        };
+        match found {
+            Some(array) => Ok(cast(&array, field.data_type())?),
+            // A pipeline without a status rejects nothing.
+            None if batch.num_rows() == 0 => Ok(null(field)),
+            None => Err(exec_datafusion_err!("the pipeline's column {} is missing from its result", field.name())),
+        }
+    });
+    let arrays = arrays.collect::<Result<Vec<_>>>()?;
+    Ok(RecordBatch::try_new(Arc::clone(schema), arrays)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{ArrayRef, Int64Array, StringArray, StringViewArray, StructArray};
+    use datafusion::arrow::datatypes::Fields;
+
+    use crate::run::output::outcomes::*;
+
+    fn batch(with_status: bool) -> RecordBatch {
+        let fields = Fields::from(vec![
+            Field::new("Cot", DataType::Utf8View, true),
+            Field::new("status", DataType::UInt8, true),
+        ]);
+        let original = StructArray::new(
+            fields,
+            vec![
+                Arc::new(StringViewArray::from(vec!["x", "y", "z"])),
+                Arc::new(datafusion::arrow::array::UInt8Array::from(vec![1, 2, 3])),
+            ],
+            None,
+        );
+        let mut columns: Vec<(&str, ArrayRef)> = vec![
+            ("source", Arc::new(Int64Array::from(vec![0, 1, 2]))),
+            ("cot", Arc::new(StringViewArray::from(vec!["a", "b", "c"]))),
+        ];
+        if with_status {
+            columns.push(("status", Arc::new(StringArray::from(vec![None, Some("no_tags"), Some("ok")]))));
+            columns.push(("error", Arc::new(StringArray::from(vec![None, Some("no tag"), None]))));
+        }
+        columns.push((ORIGINAL, Arc::new(original)));
+        RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
+    }
+
+    #[test]
+    fn a_row_is_a_reject_if_its_status_is_neither_null_nor_ok() {
+        let batch = batch(true);
+        let originals = [("Cot".to_string(), true), ("status".to_string(), true)];
+        let rows = Rows::new(&batch.schema(), &originals, None, None).unwrap();
+        let divided = rows.divide(&batch).unwrap();
+        let names = |schema: &Schema| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        assert_eq!(names(&rows.output), ["source", "cot", "source_Cot", "status"]);
+        assert_eq!(names(&rows.rejects), ["source", "status", "error", "Cot", "source_status"]);
+        assert_eq!(divided.output.num_rows(), 2);
+        assert_eq!(divided.rejects.num_rows(), 1);
+        assert_eq!(divided.rejects.column(3).as_string::<i32>().value(0), "y");
+    }
+
+    #[test]
+    fn columns_match_those_of_a_table_by_name() {
+        let batch = batch(true);
+        let held = Schema::new(vec![
+            Field::new("gone", DataType::Int64, true),
+            Field::new("cot", DataType::Utf8, true),
+            Field::new("source", DataType::Int64, true),
+        ]);
+        let originals = [("Cot".to_string(), true), ("status".to_string(), true)];
+        let rows = Rows::new(&batch.schema(), &originals, Some(&held), None).unwrap();
+        let names: Vec<&String> = rows.output.fields().iter().map(|field| field.name()).collect();
+        assert_eq!(names, ["gone", "cot", "source", "source_Cot", "status"]);
+        let output = rows.divide(&batch).unwrap().output;
+        assert_eq!((output.column(0).null_count(), output.column(1).as_string::<i32>().value(0)), (2, "a"));
+        let other = Schema::new(vec![Field::new("cot", DataType::Int64, true)]);
+        let error = Rows::new(&batch.schema(), &originals, Some(&other), None).unwrap_err().to_string();
+        assert!(error.contains("column cot is Utf8 now and Int64 in the output"), "{error}");
+    }
+
+    #[test]
+    fn names_that_clash_and_types_that_delta_lacks_are_refused() {
+        let field = |name: &str, data_type: DataType| Field::new(name, data_type, true);
+        let original = field(ORIGINAL, DataType::Struct(Fields::from(vec![field("n", DataType::Int64)])));
+        let refusal = |fields: Vec<Field>| {
+            let schema = Schema::new(fields.into_iter().chain([original.clone()]).collect::<Vec<_>>());
+            Rows::new(&schema, &[("n".to_string(), true)], None, None).unwrap_err().to_string()
+        };
+        let clash = refusal(vec![field("cot", DataType::Utf8), field("Cot", DataType::Utf8)]);
+        assert!(clash.contains("Cot and cot would have one name"), "{clash}");
+        let wide = refusal(vec![field("x", DataType::Decimal256(50, 2))]);
+        assert!(wide.contains("column x is Decimal256") && wide.contains("cast it"), "{wide}");
+    }
+
+    #[test]
+    fn what_is_left_out_of_the_output_is_in_the_rejects() {
+        let batch = batch(true);
+        let originals = [("Cot".to_string(), false), ("status".to_string(), true)];
+        let rows = Rows::new(&batch.schema(), &originals, None, None).unwrap();
+        let names = |schema: &Schema| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        assert_eq!(names(&rows.output), ["source", "cot", "status"]);
+        assert_eq!(names(&rows.rejects), ["source", "status", "error", "Cot", "source_status"]);
+        assert_eq!(rows.originals[0], ("Cot".to_string(), String::new()));
+        assert_eq!(rows.divide(&batch).unwrap().output.num_columns(), 3);
+    }
+
+    #[test]
+    fn a_pipeline_without_a_status_rejects_nothing() {
+        let batch = batch(false);
+        let originals = [("Cot".to_string(), true), ("n".to_string(), true)];
+        let rows = Rows::new(&batch.schema(), &originals, None, None).unwrap();
+        let divided = rows.divide(&batch).unwrap();
+        assert_eq!((divided.output.num_rows(), divided.rejects.num_rows()), (3, 0));
+    }
+}

@@ -1,0 +1,132 @@
+//! What a table is filled with as people call it, beside the identity, which tells by content: the pipeline, its input, who
+//! answered and who scored.
+
+use asap_lm::SMALL;
+use asap_udfs::Settings;
+use asap_udfs::plan::Asked;
+use asap_udfs::settings::Provider;
+use datafusion::common::{Result, exec_datafusion_err};
+use serde::{Deserialize, Serialize};
+
+use crate::location::redact;
+use crate::run::request::Request;
+
+/// What the run called things that made a table, or made it anew. Runs behind it may have called the same things otherwise.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// The pipeline.
+    pub pipeline: String,
+    /// Where rows came from.
+    pub input: Vec<String>,
+    /// Who wrote direct thoughts and pruned by them, or answered prompts; None if nobody was asked.
+    pub anchored_by: Option<String>,
+    /// The model by whose scores steps went; None if none was asked.
+    pub scored_by: Option<String>,
+    /// The model in whose tokens chains are counted.
+    pub tokens_of: String,
+    /// `asap.refine.max_tokens` as it was set, or its default.
+    pub max_tokens: i64,
+    /// What stood in for a model that prunes data to train on.
+    pub stand_ins: Vec<String>,
+}
+
+impl Provenance {
+    /// That of a run of a pipeline that asks these.
+    pub fn of(request: &Request, asked: Asked) -> Self {
+        let settings = &request.settings;
+        let scorer = settings.scorer_model.clone();
+        let mut stand_ins = Vec::new();
+        if asked.anchorer && !settings.anchor_provider.is_language_model() {
+            stand_ins.push("rules in place of a language model (asap.anchor.provider)".to_string());
+        }
+        if asked.scorer && scorer == SMALL {
+            stand_ins.push("asap's small model in place of a reasoning model (asap.scorer.model)".to_string());
+        }
+        Self {
+            pipeline: request.name.clone(),
+            input: request.from.iter().map(|from| redact(from)).collect(),
+            anchored_by: asked.anchorer.then(|| anchorer(settings)),
+            scored_by: asked.scorer.then(|| scorer.clone()),
+            tokens_of: scorer,
+            max_tokens: settings.refine_max_tokens,
+            stand_ins,
+        }
+    }
+
+    /// What is to be known of an output that stand-ins made.
+    pub fn warning(&self) -> Option<String> {
+        let set = match self.stand_ins.len() {
+            0 => return None,
+            1 => "it",
+            _ => "both",
+        };
+        let stand_ins = self.stand_ins.join(" and ");
+        Some(format!(
+            "made by stand-ins: {stand_ins}. That shows how asap works; set {set} before you train on the output"
+        ))
+    }
+
+    /// It as a property of a table.
+    ///
+    /// # Errors
+    /// Never, as texts can always be written.
+    pub fn encode(&self) -> Result<String> {
+        serde_json::to_string(self)
+            .map_err(|error| exec_datafusion_err!("what a table is made by cannot be written: {error}"))
+    }
+
+    /// It out of a property of a table; None if an earlier asap wrote the table.
+    pub fn decode(property: &str) -> Option<Self> {
+        serde_json::from_str(property).ok()
+    }
+
+    /// What it says, in pairs of what and who.
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let lines = [
+            ("pipeline", Some(self.pipeline.clone())),
+            ("input", Some(self.input.join(", "))),
+            ("anchored by", self.anchored_by.clone()),
+            ("scored by", self.scored_by.clone()),
+            ("tokens of", Some(self.tokens_of.clone())),
+            ("max_tokens", Some(format!("{} (asap.refine.max_tokens)", self.max_tokens))),
+        ];
+        lines.into_iter().filter_map(|(what, who)| Some((what, who?))).collect()
+    }
+}
+
+fn anchorer(settings: &Settings) -> String {
+    let model = settings.anchor_model.as_deref().unwrap_or_default();
+    match settings.anchor_provider {
+        Provider::Extractive => "rules (extractive)".to_string(),
+        Provider::Openai => format!("{model} (an endpoint)"),
+        Provider::Local => format!("{model} (local)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::run::output::provenance::*;
+
+    #[test]
+    fn only_who_is_asked_is_named_and_only_stand_ins_are_warned_of() {
+        let settings = Settings::default();
+        let request = Request::new("truncate", "", &["s3://key:word@lake/traces"], "out", settings.clone());
+        let none = Provenance::of(&request, Asked::default());
+        assert_eq!((&none.anchored_by, &none.scored_by, none.warning()), (&None, &None, None));
+        assert!(!none.input.concat().contains("word"), "{none:?}");
+
+        let both = Asked { anchorer: true, scorer: true, ..Asked::default() };
+        let rules = Provenance::of(&request, both).warning().unwrap();
+        assert!(rules.contains("asap.anchor.provider") && rules.contains("asap.scorer.model"), "{rules}");
+        let named = Settings {
+            anchor_provider: Provider::Openai,
+            anchor_model: Some("Qwen/Qwen3-8B".to_string()),
+            scorer_model: "models/7b".to_string(),
+            ..settings
+        };
+        let named = Provenance::of(&Request::new("asap", "", &["traces"], "out", named), both);
+        assert_eq!(named.warning(), None);
+        assert_eq!(named.anchored_by.as_deref(), Some("Qwen/Qwen3-8B (an endpoint)"));
+        assert_eq!(Provenance::decode(&named.encode().unwrap()), Some(named));
+    }
+}

@@ -1,0 +1,223 @@
+//! Which shards of the rejects are valid.
+//!
+//! The rejects of a slice are committed before the slice itself, so that no reject is ever missing. The path of a shard says whose
+//! it is: `asap-<attempt>/<generation>-<file>.<content>.<first row>-<before>/…`. Its rows are valid if that attempt did the
+//! slice that starts at this row. All others belong to an attempt that was killed, overtaken or undone, or to one that still
+//! runs. An attempt can only win while the output holds what it held when the work began, which is what [`Before`] says. So the log
+//! alone decides which shards will never be valid; clocks do not matter.
+
+use std::collections::{HashMap, HashSet};
+
+use object_store::path::Path;
+
+use crate::delta::{LiveFile, State};
+use crate::run::output::ledger::{ATTEMPT, Attempt, Before, HeldFile, Ledger, SliceName, file_key};
+
+/// What an output's log says of slices.
+pub struct Settled {
+    generation: u64,
+    /// By the file's key: its content's key, and what is done of it.
+    files: HashMap<String, (String, HeldFile)>,
+    /// Slices that were done and then undone, each with its attempt.
+    undone: HashSet<(SliceKey, Attempt)>,
+}
+
+/// A slice by the keys of its file and its content, and its first row.
+type SliceKey = (String, String, u64);
+
+/// Whether the rows of a shard of rejects are valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// They are rejects of a slice that is done.
+    Valid,
+    /// Its slice was done without it, or undone.
+    Stale,
+    /// Its attempt may still run.
+    Open,
+}
+
+/// What the path of a shard of rejects says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardPath {
+    /// The attempt that wrote it.
+    pub attempt: Attempt,
+    /// The table generation of the output.
+    pub generation: u64,
+    /// The file of its slice: [`SliceName::file_key`].
+    pub file: String,
+    /// The content of that file: [`SliceName::content_key`].
+    pub content: String,
+    /// The first row of its slice. Where the slice ends is known when it is done: a run that is stopped cuts it short.
+    pub start: u64,
+    /// What the output held when the work began.
+    pub before: Before,
+}
+
+impl ShardPath {
+    /// The folder of the rejects of a slice.
+    pub fn folder(attempt: Attempt, slice: &SliceName, before: &Before) -> Path {
+        let (file, content) = (slice.file_key(), slice.content_key());
+        let inner = format!("{}-{file}.{content}.{}-{before}", slice.generation, slice.start);
+        Path::from_iter([format!("{ATTEMPT}{attempt}"), inner])
+    }
+
+    /// Reads the path of a shard; None if no run wrote it.
+    pub fn parse(path: &str) -> Option<Self> {
+        let (attempt, rest) = path.strip_prefix(ATTEMPT)?.split_once('/')?;
+        let mut parts = rest.split_once('/')?.0.splitn(3, '-');
+        let (generation, slice, before) = (parts.next()?, parts.next()?, parts.next()?);
+        let mut slice = slice.splitn(3, '.');
+        Some(Self {
+            attempt: attempt.parse().ok()?,
+            generation: generation.parse().ok()?,
+            file: slice.next()?.to_string(),
+            content: slice.next()?.to_string(),
+            start: slice.next()?.parse().ok()?,
+            before: before.parse().ok()?,
+        })
+    }
+
+    /// Whether it holds rejects of a slice that this attempt did.
+    pub fn is_of(&self, slice: &SliceName, attempt: Attempt) -> bool {
+        self.attempt == attempt
+            && self.start == slice.start
+            && self.content == slice.content_key()
+            && self.file == slice.file_key()
+    }
+}
+
+impl Settled {
+    /// Reads the log of an output.
+    pub fn of(state: &State, generation: u64) -> Self {
+        let mut ledger = Ledger::default();
+        ledger.follow(state, generation);
+        let held = |(path, held): (&String, &HeldFile)| (file_key(path), (held.version.key(held.rows), held.clone()));
+        let files = ledger.files().map(held).collect();
+        let undone = state.transactions.values().filter_map(|found| {
+            let slice = found.app_id.parse::<SliceName>().ok().filter(|slice| slice.generation == generation)?;
+            let is_undone = Attempt::of(found.version).is_none();
+            let key = (slice.file_key(), slice.content_key(), slice.start);
+            is_undone.then(|| (key, Attempt::taken_back_by(found.version)))
+        });
+        Self { generation, files, undone: undone.collect() }
+    }
+
+    /// Whether the rows of a shard are valid.
+    pub fn standing(&self, shard: &LiveFile) -> Standing {
+        let Some(path) = ShardPath::parse(&shard.path) else { return Standing::Stale };
+        if path.generation != self.generation {
+            // A run has begun a newer generation since the log was read.
+            return if path.generation > self.generation { Standing::Open } else { Standing::Stale };
+        }
+        let is_undone = self.undone.contains(&((path.file.clone(), path.content.clone(), path.start), path.attempt));
+        let may_win = match (&path.before, self.files.get(&path.file)) {
+            (Before::Done(_), None) => false,
+            (_, None) => !is_undone,
+            (before, Some((content, held))) if *content == path.content => {
+                let done = held.done.get(&path.start).map(|(_, attempt)| *attempt);
+                if done == Some(path.attempt) {
+                    return Standing::Valid;
+                }
+                match before {
+                    Before::Done(before) => done == Some(*before),
+                    _ => !is_undone && !held.overlaps(path.start, path.start + 1),
+                }
+            }
+            (Before::Other(replaced), Some((content, _))) => replaced == content && !is_undone,
+            (_, Some(_)) => false,
+        };
+        if may_win { Standing::Open } else { Standing::Stale }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::delta::Transaction;
+    use crate::run::output::ledger::FileVersion;
+    use crate::run::output::rejects::*;
+
+    fn slice_of(fingerprint: &str, start: u64, end: u64) -> SliceName {
+        let version = FileVersion { size: 7, fingerprint: fingerprint.to_string() };
+        SliceName { generation: 2, version, file_rows: 9, start, end, path: "a.parquet".to_string() }
+    }
+
+    fn shard(attempt: Attempt, slice: &SliceName, before: &Before) -> LiveFile {
+        let path = format!("{}/part-0.parquet", ShardPath::folder(attempt, slice, before));
+        let file = json!({ "path": path, "size": 1, "modificationTime": 0, "dataChange": true });
+        serde_json::from_value(file).unwrap()
+    }
+
+    fn settled(said: &[(&SliceName, i64)]) -> Settled {
+        let transaction = |(slice, version): &(&SliceName, i64)| {
+            let said = json!({ "appId": slice.to_string(), "version": version });
+            (slice.to_string(), serde_json::from_value::<Transaction>(said).unwrap())
+        };
+        let state = State { transactions: said.iter().map(transaction).collect(), ..State::default() };
+        Settled::of(&state, 2)
+    }
+
+    #[test]
+    fn a_path_says_whose_a_shard_is() {
+        let slice = slice_of("x", 3, 9);
+        for before in [Before::Open, Before::Done(Attempt::new()), Before::Other(slice.content_key())] {
+            let attempt = Attempt::new();
+            let path = ShardPath::parse(&shard(attempt, &slice, &before).path).unwrap();
+            assert_eq!((path.attempt, path.generation, path.start), (attempt, 2, 3));
+            assert!(path.is_of(&slice, attempt) && !path.is_of(&slice, Attempt::new()));
+            assert_eq!(path.before, before);
+        }
+        assert_eq!(ShardPath::parse("part-0.parquet"), None);
+    }
+
+    #[test]
+    fn a_shard_is_valid_for_the_attempt_that_won() {
+        let [one, two, three] = [Attempt::new(), Attempt::new(), Attempt::new()];
+        let whole = slice_of("x", 0, 9);
+        let standing = |said: &[(&SliceName, i64)], attempt, before: Before| {
+            settled(said).standing(&shard(attempt, &whole, &before))
+        };
+        use Standing::{Open, Stale, Valid};
+        assert_eq!(standing(&[], one, Before::Open), Open);
+        let done = [(&whole, one.done())];
+        assert_eq!(standing(&done, one, Before::Open), Valid);
+        assert_eq!(standing(&done, two, Before::Open), Stale);
+        assert_eq!(standing(&done, two, Before::Done(one)), Open);
+        assert_eq!(standing(&done, two, Before::Done(three)), Stale);
+        let again = [(&whole, two.done())];
+        assert_eq!(standing(&again, one, Before::Open), Stale);
+        assert_eq!(standing(&again, two, Before::Done(one)), Valid);
+        let undone = [(&whole, one.taken_back())];
+        assert_eq!(standing(&undone, one, Before::Open), Stale);
+        assert_eq!(standing(&undone, two, Before::Open), Open);
+        let of_older = settled(&done);
+        assert_eq!(Settled { generation: 3, ..of_older }.standing(&shard(one, &whole, &Before::Open)), Stale);
+    }
+
+    #[test]
+    fn a_slice_that_was_cut_short_keeps_its_rejects() {
+        let [one, two] = [Attempt::new(), Attempt::new()];
+        let (whole, first, second) = (slice_of("x", 0, 9), slice_of("x", 0, 4), slice_of("x", 4, 9));
+        let of = |said: &[(&SliceName, i64)]| settled(said).standing(&shard(one, &whole, &Before::Open));
+        assert_eq!(of(&[(&first, one.done())]), Standing::Valid);
+        // Its first row is what an attempt must win.
+        assert_eq!(of(&[(&second, two.done())]), Standing::Open);
+        assert_eq!(of(&[(&second, two.done()), (&first, two.done())]), Standing::Stale);
+    }
+
+    #[test]
+    fn a_shard_of_a_content_that_was_replaced_is_stale() {
+        let [one, two] = [Attempt::new(), Attempt::new()];
+        let [first, second, third] = ["x", "y", "z"].map(|content| slice_of(content, 0, 9));
+        let done = settled(&[(&second, two.done())]);
+        // Of a run that was killed before its file was replaced.
+        assert_eq!(done.standing(&shard(one, &first, &Before::Open)), Standing::Stale);
+        // Of one that replaces what is there, and of one that would replace what is there no longer.
+        assert_eq!(done.standing(&shard(one, &third, &Before::Other(second.content_key()))), Standing::Open);
+        assert_eq!(done.standing(&shard(one, &third, &Before::Other(first.content_key()))), Standing::Stale);
+        // The old content came back after the new one was done.
+        let returned = settled(&[(&second, two.done()), (&third, one.taken_back())]);
+        assert_eq!(returned.standing(&shard(one, &third, &Before::Other(second.content_key()))), Standing::Stale);
+    }
+}

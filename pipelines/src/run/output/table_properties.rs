@@ -1,0 +1,174 @@
+//! What the tables of an output are made with, and how they are made and widened.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use chrono::Utc;
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore};
+use serde_json::json;
+use url::Url;
+
+use crate::beside::FOLDER;
+use crate::delta;
+use crate::delta::{Log, State};
+use crate::location;
+use crate::run::output::identity::Identity;
+use crate::run::output::ledger::ATTEMPT;
+use crate::run::output::provenance::Provenance;
+use crate::run::output::shards::BOUNDS;
+
+/// The property that holds the identity of the pipeline that fills a table.
+pub(crate) const PIPELINE: &str = "asap.pipeline";
+/// The property that says the same in people's words.
+pub(crate) const PROVENANCE: &str = "asap.provenance";
+/// The property that holds the generation of the rows.
+pub(crate) const GENERATION: &str = "asap.generation";
+/// The property that holds the rows of a slice.
+const SLICE_ROWS: &str = "asap.sliceRows";
+/// The property that says which columns hold the original ones: a list of name in the files and column of the table, which
+/// is empty where that is left out.
+const ORIGINALS: &str = "asap.originals";
+
+/// What a table is made with.
+pub struct Design {
+    /// The columns of the output.
+    pub output: SchemaRef,
+    /// The columns of the rejects.
+    pub rejects: SchemaRef,
+    /// The columns by which the output is divided into folders.
+    pub partition_by: Vec<String>,
+    /// What it is filled with.
+    pub identity: Identity,
+    /// That in people's words.
+    pub provenance: Provenance,
+    /// Name in the files, and column of the output, of each original column; empty where that is left out.
+    pub originals: Vec<(String, String)>,
+    /// The most rows of a slice.
+    pub slice_rows: u64,
+}
+
+/// The original columns that a table knows.
+#[derive(Debug, Default)]
+pub struct HeldOriginals {
+    /// Those that it holds: their names in the files, with their types in the table.
+    pub held: Vec<FieldRef>,
+    /// Those that it leaves out.
+    pub left_out: Vec<String>,
+}
+
+impl HeldOriginals {
+    /// What the properties of a table say.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn of(state: &State) -> Result<Self> {
+        let property = state.metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
+        let originals: Vec<(String, String)> = serde_json::from_str(property)
+            .map_err(|error| exec_datafusion_err!("the property {ORIGINALS} of the output cannot be read: {error}"))?;
+        let schema = state.schema()?;
+        let mut known = Self::default();
+        for (name, column) in originals {
+            if column.is_empty() {
+                known.left_out.push(name);
+            } else {
+                let data_type = schema.field_with_name(&column)?.data_type().clone();
+                known.held.push(Arc::new(Field::new(name, data_type, true)));
+            }
+        }
+        Ok(known)
+    }
+}
+
+/// The generation of a table's rows.
+pub fn generation(state: &State) -> u64 {
+    state.metadata.configuration.get(GENERATION).and_then(|generation| generation.parse().ok()).unwrap_or(0)
+}
+
+/// The most rows of a slice of a table, if it was created with that.
+pub fn slice_rows(state: &State) -> Option<u64> {
+    state.metadata.configuration.get(SLICE_ROWS)?.parse().ok().filter(|rows| *rows > 0)
+}
+
+/// The properties of an output.
+pub(crate) fn properties(design: &Design, generation: u64) -> Result<HashMap<String, String>> {
+    Ok(HashMap::from([
+        (PIPELINE.to_string(), design.identity.encode()?),
+        (PROVENANCE.to_string(), design.provenance.encode()?),
+        (GENERATION.to_string(), generation.to_string()),
+        (SLICE_ROWS.to_string(), design.slice_rows.to_string()),
+        (ORIGINALS.to_string(), json!(design.originals).to_string()),
+        // So that whoever rewrites shards keeps what finds the rows of a file again.
+        ("delta.dataSkippingStatsColumns".to_string(), format!("source.{BOUNDS}")),
+    ]))
+}
+
+/// Adds the columns that a table lacks, in a commit of their own, and what is new of the original columns, unless `check` refuses
+/// the state of the table.
+pub(crate) async fn widen(
+    log: &mut Log,
+    schema: &Schema,
+    originals: &[(String, String)],
+    check: impl Fn(&State) -> Result<()>,
+) -> Result<()> {
+    log.commit(|state| {
+        check(state)?;
+        let held = state.schema()?;
+        let new: Vec<FieldRef> =
+            schema.fields().iter().filter(|field| held.field_with_name(field.name()).is_err()).cloned().collect();
+        let property = state.metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
+        let mut known: Vec<(String, String)> = serde_json::from_str(property)
+            .map_err(|error| exec_datafusion_err!("the property {ORIGINALS} of the output cannot be read: {error}"))?;
+        let before = known.len();
+        for (name, column) in originals {
+            if !known.iter().any(|(held, _)| held == name) {
+                known.push((name.clone(), column.clone()));
+            }
+        }
+        if new.is_empty() && known.len() == before {
+            return Ok(vec![]);
+        }
+        let names: Vec<&String> = new.iter().map(|field| field.name()).collect();
+        let info =
+            delta::commit_info("ADD COLUMN", "Append", Utc::now().timestamp_millis(), json!({ "columns": names }));
+        let all = Schema::new(held.fields().iter().cloned().chain(new.iter().cloned()).collect::<Vec<_>>());
+        let mut metadata = state.with_schema(&all)?;
+        if !originals.is_empty() {
+            metadata.configuration.insert(ORIGINALS.to_string(), json!(known).to_string());
+        }
+        Ok(vec![info, delta::metadata(&metadata)])
+    })
+    .await?;
+    Ok(())
+}
+
+/// A place for a new table is empty, or holds only what asap keeps beside a table and what a run leaves that was killed
+/// before its first commit.
+pub(crate) async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()> {
+    let found = store.list_with_delimiter(None).await?;
+    let mut others = found.objects.iter().map(|file| file.location.to_string()).collect::<Vec<_>>();
+    for folder in &found.common_prefixes {
+        let name = folder.as_ref();
+        let is_empty_log = name == delta::FOLDER && is_empty_log(store, folder).await?;
+        if name != FOLDER && !name.starts_with(ATTEMPT) && !is_empty_log {
+            others.push(name.to_string());
+        }
+    }
+    match others.first() {
+        None => Ok(()),
+        Some(name) => exec_err!(
+            "{} exists and is not a table of asap (it holds {name}): choose another output or an empty folder",
+            location::display(url)
+        ),
+    }
+}
+
+/// Whether nothing of a log is there but probes that killed processes left.
+async fn is_empty_log(store: &dyn ObjectStore, folder: &Path) -> Result<bool> {
+    let is_probe = |file: &ObjectMeta| file.location.filename().is_some_and(|name| name.starts_with(delta::PROBE));
+    let first = store.list(Some(folder)).try_filter(|file| std::future::ready(!is_probe(file))).try_next().await?;
+    Ok(first.is_none())
+}

@@ -1,0 +1,125 @@
+//! What is found in an output, as people read it.
+
+use asap_pipelines::outputs::export::Exported;
+use asap_pipelines::outputs::history::Commit;
+use asap_pipelines::outputs::optimize::Optimized;
+use asap_pipelines::outputs::status::Status;
+use asap_pipelines::outputs::vacuum::Vacuumed;
+use asap_pipelines::outputs::verify::Verified;
+use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
+
+use crate::output::{count, several, table};
+
+/// What an output holds.
+pub fn status(found: &Status) -> String {
+    let rejects: Vec<_> = found.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
+    let rejects = if rejects.is_empty() { "none".to_string() } else { rejects.join(", ") };
+    let at = found.finished_at.and_then(timestamp_ms_to_datetime);
+    let at = at.map_or(String::new(), |at| format!(" at {} UTC", at.format("%Y-%m-%d %H:%M:%S")));
+    let finished = match (found.finished, found.rows_beyond_limit) {
+        (true, 0) => format!("yes: a run found every row of its input done{at}"),
+        (true, beyond) => {
+            format!("yes, up to --limit: {} rows of the input are beyond it{at}", count(beyond))
+        }
+        (false, _) => "no: the last run left rows, or did not end".to_string(),
+    };
+    let mut lines = vec![
+        format!("{} (table version {}, generation {})", found.output, found.table_version, found.generation),
+        String::new(),
+        format!("rows      {} in {}, {} bytes", count(found.rows), several(found.shards, "shard"), count(found.bytes)),
+        format!("rejects   {rejects}"),
+        format!(
+            "input     {} done, {} done, {} in part",
+            several(found.rows_done, "row"),
+            several(found.files_done, "file"),
+            count(found.files_in_part.len() as u64)
+        ),
+    ];
+    let in_part = |file: &asap_pipelines::outputs::status::InPart| {
+        format!("  {}: {} of {} rows", file.file, count(file.done), count(file.rows))
+    };
+    lines.extend(found.files_in_part.iter().map(in_part));
+    lines.push(format!("finished  {finished}"));
+    let answers = &found.answers;
+    lines.push(format!("answers   {} paid and kept, {} bytes", count(answers.answers), count(answers.bytes)));
+    if let Some(made_by) = &found.made_by {
+        lines.push(String::new());
+        lines.extend(made_by.lines().iter().map(|(what, who)| format!("{what:<12}{who}")));
+        lines.extend(made_by.warning().map(|warning| format!("note: {warning}")));
+    }
+    lines.push(String::new());
+    lines.push("settings that must stay the same for this output (else --new-generation):".to_string());
+    lines.extend(found.pipeline.iter().map(|(part, value)| format!("  {part} = {value}")));
+    lines.join("\n")
+}
+
+/// The commits of an output.
+pub fn history(commits: &[Commit]) -> String {
+    let row = |commit: &Commit| {
+        let time = commit.time.and_then(timestamp_ms_to_datetime);
+        [
+            commit.version.to_string(),
+            time.map_or("-".to_string(), |time| time.format("%Y-%m-%d %H:%M:%S").to_string()),
+            commit.operation.clone(),
+            commit.run.clone().unwrap_or("-".to_string()),
+            count(commit.slices),
+            commit.rows_in.map_or("-".to_string(), count),
+            commit.rows_rejected.map_or("-".to_string(), count),
+            count(commit.rows_added),
+            format!("+{} -{}", commit.shards_added, commit.shards_removed),
+            count(commit.bytes_added),
+        ]
+    };
+    let header =
+        ["version", "time (UTC)", "operation", "run", "slices", "rows in", "rejected", "rows", "shards", "bytes"];
+    table(header, commits.iter().map(row))
+}
+
+/// Whether an output is sound.
+pub fn verified(found: &Verified) -> String {
+    let mut lines = vec![
+        format!("version   {}", found.table_version),
+        format!("shards    {}", count(found.shards)),
+        format!("rows      {} in the output, {} rejected", count(found.rows), count(found.rejects)),
+        format!("filtered  {} rows of done slices are in neither", count(found.filtered)),
+        format!("lost      {} rows", count(found.lost)),
+        format!("doubled   {} rows", count(found.doubled)),
+        format!("strange   {} rows belong to no finished slice", count(found.strange)),
+        format!("faults    {}", count(found.faults.len() as u64)),
+    ];
+    if found.files_not_compared > 0 {
+        let files = several(found.files_not_compared, "file");
+        lines.push(format!("note: the log no longer has the commits of {files}, so their rows were not counted"));
+    }
+    lines.join("\n")
+}
+
+/// What a vacuum removed.
+pub fn vacuumed(done: &Vacuumed) -> String {
+    let verb = if done.dry_run { "would be removed" } else { "removed" };
+    let mut lines: Vec<_> = done.removed.iter().map(|path| format!("  {path}")).collect();
+    lines.insert(0, format!("{}, {} bytes {verb}", several(done.objects, "object"), count(done.bytes)));
+    if !done.dry_run {
+        lines.push(format!("{} of the log removed, old ones", several(done.log_entries, "file")));
+    }
+    lines.join("\n")
+}
+
+/// What an optimisation merged.
+pub fn optimized(done: &Optimized) -> String {
+    if done.shards_before == 0 {
+        return format!("nothing to merge in version {}", done.table_version);
+    }
+    let lines = [
+        format!("version   {}", done.table_version),
+        format!("shards    {} -> {}", count(done.shards_before), count(done.shards_after)),
+        format!("bytes     {} -> {}", count(done.bytes_before), count(done.bytes_after)),
+    ];
+    lines.join("\n")
+}
+
+/// What was exported.
+pub fn exported(done: &Exported) -> String {
+    let (files, rows, bytes) = (several(done.files, "file"), several(done.rows, "row"), count(done.bytes));
+    format!("{}: {rows} of table version {} in {files}, {bytes} bytes", done.to, done.table_version)
+}

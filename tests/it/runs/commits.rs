@@ -1,0 +1,448 @@
+//! Commits whose replies are lost, that are refused, that race, and runs that die between two of them.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::runs::place::{File, Place, Running, had_nothing_to_do, wait_until};
+use crate::support::proxy::{Action, Gate, RequestHead};
+use crate::support::table::{REJECTS, live_files, log};
+
+const A: File = ("a.parquet", 1..=7, "step");
+const B: File = ("b.parquet", 11..=17, "step");
+
+/// A place on S3 whose output holds [`A`]; [`B`] waits.
+fn one_done() -> Place {
+    let place = Place::s3();
+    place.put(A);
+    place.run(&[]).ok();
+    place.put(B);
+    place
+}
+
+/// From the first commit of rows on, whose reply is lost, does what `then` says.
+fn lose_the_commit(place: &Place, then: impl Fn(&RequestHead) -> Action + Send + Sync + 'static) {
+    let lost = AtomicBool::new(false);
+    place.proxy().follow(move |head| {
+        if lost.load(Ordering::SeqCst) {
+            return then(head);
+        }
+        if head.commits_rows("out") {
+            lost.store(true, Ordering::SeqCst);
+            return Action::ReplyAfterLoss(500);
+        }
+        Action::Pass
+    });
+}
+
+#[test]
+fn a_commit_of_which_nobody_can_know_keeps_its_shards_and_is_found_by_the_next_run() {
+    let place = one_done();
+    lose_the_commit(&place, |head| match head.reads_log("out") {
+        true => Action::Status(403, "AccessDenied"),
+        false => Action::Pass,
+    });
+    let unknown = place.run(&[]);
+    place.holds(&[A, B]);
+    assert_eq!(unknown.code, 75, "{}", unknown.stderr);
+    place.proxy().calm();
+    had_nothing_to_do(&place.run(&[]));
+    place.holds(&[A, B]);
+}
+
+#[test]
+fn a_log_that_cannot_be_listed_for_a_moment_after_a_lost_reply_costs_no_row() {
+    let place = one_done();
+    let refused = AtomicUsize::new(0);
+    lose_the_commit(&place, move |head| {
+        let is_refused = head.lists("out/_delta_log") && refused.fetch_add(1, Ordering::SeqCst) < 2;
+        if is_refused { Action::Status(403, "AccessDenied") } else { Action::Pass }
+    });
+    let ended = place.run(&[]);
+    place.holds(&[A, B]);
+    assert!([0, 75].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
+    place.proxy().calm();
+    had_nothing_to_do(&place.run(&[]));
+    place.holds(&[A, B]);
+}
+
+#[test]
+fn a_commit_whose_reply_is_lost_is_found_in_the_log() {
+    for action in [Action::LoseReply, Action::ReplyAfterLoss(503)] {
+        let place = Place::s3();
+        place.put(A);
+        place.proxy().fault(1, |head| head.commits_rows("out"), action.clone());
+        place.run(&[]).ok();
+        place.holds(&[A]);
+        place.put(B);
+        place.proxy().fault(1, |head| head.commits_rows("out"), action.clone());
+        place.run(&[]).ok();
+        place.holds(&[A, B]);
+        let version = log(&place.path("out")).len();
+        had_nothing_to_do(&place.run(&[]));
+        assert_eq!(log(&place.path("out")).len(), version, "a commit for nothing");
+    }
+}
+
+#[test]
+fn a_commit_of_rejects_whose_reply_is_lost_is_found_in_the_log() {
+    let place = one_done();
+    let is_commit = |head: &RequestHead| head.commits_rows(&format!("out/{REJECTS}"));
+    place.proxy().fault(1, is_commit, Action::LoseReply);
+    place.run(&[]).ok();
+    assert!(place.proxy().log().iter().any(|logged| is_commit(&logged.head) && logged.status.is_none()));
+    place.holds(&[A, B]);
+}
+
+#[test]
+fn a_commit_without_rows_whose_reply_is_lost_is_found_in_the_log() {
+    let place = one_done();
+    place.run(&[]).ok();
+    // Every row of it is filtered.
+    let filtered: File = ("c.parquet", 27..=27, "step");
+    place.put(filtered.clone());
+    place.proxy().fault(1, |head| head.commits("out"), Action::LoseReply);
+    place.run(&[]).ok();
+    assert!(place.proxy().log().iter().any(|logged| logged.head.commits("out") && logged.status.is_none()));
+    place.holds(&[A, B, filtered]);
+    had_nothing_to_do(&place.run(&[]));
+}
+
+#[test]
+fn a_commit_whose_reply_never_comes_is_found_in_the_log() {
+    let place = one_done();
+    let gate = Gate::new();
+    place.proxy().fault(1, |head| head.commits_rows("out"), Action::HoldReply(gate.clone()));
+    let mut command = place.run_command(&[]);
+    command.env("AWS_TIMEOUT", "1s");
+    Running::start(command).finish().ok();
+    gate.cut();
+    place.holds(&[A, B]);
+}
+
+#[test]
+fn a_commit_that_the_store_puts_off_is_made() {
+    for (status, code) in [(409, "ConditionalRequestConflict"), (503, "SlowDown"), (429, "SlowDown")] {
+        let place = one_done();
+        place.proxy().fault(2, |head| head.commits_rows("out"), Action::Status(status, code));
+        place.run(&[]).ok();
+        place.holds(&[A, B]);
+    }
+}
+
+#[test]
+fn a_commit_that_never_arrived_is_made_by_this_run_or_the_next() {
+    let place = one_done();
+    place.proxy().fault(1, |head| head.commits_rows("out"), Action::Cut);
+    let cut = place.run(&[]);
+    assert!([0, 1, 75].contains(&cut.code), "{}: {}", cut.code, cut.stderr);
+    place.is_whole();
+    place.run(&[]).ok();
+    place.holds(&[A, B]);
+}
+
+/// Longer than a run computes between two commits.
+const ALONE: Duration = Duration::from_secs(2);
+
+/// Starts two runs whose commits go in step: none is let go before the other run has one as well, or ends, or has no
+/// more to commit for a while.
+fn race(place: &Place) {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let rejects = format!("out/{REJECTS}");
+    place.proxy().follow(move |head| match head.commits("out") || head.commits(&rejects) {
+        true => Action::Hold(held.clone()),
+        false => Action::Pass,
+    });
+    let mut runs = [place.start(&[]), place.start(&[])];
+    let mut alone_since = Instant::now();
+    wait_until("the end of both runs", || {
+        let over = runs.iter_mut().filter_map(|run| run.is_over().then_some(())).count();
+        match gate.held() {
+            0 => alone_since = Instant::now(),
+            1 if over == 0 && alone_since.elapsed() < ALONE => {}
+            _ => gate.let_go(),
+        }
+        over == 2
+    });
+    let ended = runs.map(|run| run.finish());
+    for ended in &ended {
+        assert!([0, 4].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
+    }
+    assert!(ended.iter().any(|ended| ended.code == 0), "both say that the other did it");
+}
+
+#[test]
+fn two_first_runs_at_once_make_each_row_once() {
+    let place = Place::s3();
+    place.put(A);
+    place.put(B);
+    race(&place);
+    place.holds(&[A, B]);
+    had_nothing_to_do(&place.run(&[]));
+}
+
+#[test]
+fn two_first_runs_at_once_without_rejects_make_each_row_once() {
+    let place = Place::s3();
+    let file: File = ("a.parquet", 1..=4, "step");
+    place.put(file.clone());
+    race(&place);
+    place.holds(&[file]);
+}
+
+#[test]
+fn two_later_runs_at_once_make_each_row_once() {
+    let place = one_done();
+    race(&place);
+    place.holds(&[A, B]);
+    had_nothing_to_do(&place.run(&[]));
+}
+
+#[test]
+fn a_run_that_loses_a_part_of_its_work_does_the_rest() {
+    let place = Place::s3();
+    place.put(A);
+    let gate = Gate::new();
+    let held = gate.clone();
+    place.proxy().follow(move |head| match head.commits("out") {
+        true => Action::Hold(held.clone()),
+        false => Action::Pass,
+    });
+    let mut first = place.start(&[]);
+    first.wait_until("its commit", || gate.held() == 1);
+    place.put(B);
+    let mut second = place.start(&[]);
+    wait_until("the second commit", || gate.held() == 2 || second.is_over());
+    gate.open();
+    let codes = [first.finish().code, second.finish().code];
+    assert!([0, 4].contains(&codes[0]) && codes[1] == 0, "{codes:?}");
+    place.holds(&[A, B]);
+}
+
+/// Starts a run and overtakes it by another while it is about to read a file; it goes on when the gate opens.
+fn overtake(place: &Place, file: &'static str) -> (Running, Gate) {
+    let gate = Gate::new();
+    let held = gate.clone();
+    place.proxy().follow(move |head| match head.gets(file) {
+        true => Action::Hold(held.clone()),
+        false => Action::Pass,
+    });
+    let mut late = place.start(&[]);
+    late.wait_until("its reading", || gate.held() > 0);
+    place.proxy().calm();
+    place.run(&[]).ok();
+    (late, gate)
+}
+
+#[test]
+fn rejects_of_a_run_that_was_overtaken_do_not_stay() {
+    let place = Place::s3();
+    place.put(A);
+    for (file, files) in [("in/a.parquet", &[A][..]), ("in/b.parquet", &[A, B])] {
+        let (late, gate) = overtake(&place, file);
+        gate.open();
+        let late = late.finish();
+        assert!([0, 4].contains(&late.code), "{}: {}", late.code, late.stderr);
+        place.holds(files);
+        had_nothing_to_do(&place.run(&[]));
+        place.put(B);
+    }
+}
+
+#[test]
+fn rejects_of_a_run_that_was_overtaken_and_died_are_taken_out_by_the_next_one() {
+    let place = one_done();
+    let (mut late, reading) = overtake(&place, "in/b.parquet");
+    let committing = Gate::new();
+    let held = committing.clone();
+    place.proxy().follow(move |head| match head.commits("out") {
+        true => Action::Hold(held.clone()),
+        false => Action::Pass,
+    });
+    reading.open();
+    wait_until("its commit", || committing.held() > 0 || late.is_over());
+    late.kill();
+    committing.cut();
+    place.proxy().calm();
+    had_nothing_to_do(&place.run(&[]));
+    place.holds(&[A, B]);
+}
+
+#[test]
+fn rejects_are_there_once_though_the_commit_of_the_output_failed() {
+    let place = one_done();
+    place.proxy().follow(|head| match head.commits("out") {
+        true => Action::Status(403, "AccessDenied"),
+        false => Action::Pass,
+    });
+    for _ in 0..2 {
+        let failed = place.run(&[]);
+        assert!([1, 75].contains(&failed.code), "{}: {}", failed.code, failed.stderr);
+        place.is_whole();
+    }
+    place.proxy().calm();
+    place.run(&[]).ok();
+    place.holds(&[A, B]);
+}
+
+/// Kills a run whose commit of the output is under way, after that of its rejects; does `then` before the next run
+/// and `at_last` after it.
+fn die_between(place: &Place, then: impl FnOnce(&Gate), at_last: impl FnOnce(&Gate)) {
+    let gate = Gate::new();
+    let held = gate.clone();
+    place.proxy().follow(move |head| match head.commits_rows("out") {
+        true => Action::Hold(held.clone()),
+        false => Action::Pass,
+    });
+    let rejects = place.path("out").join(REJECTS);
+    let before = log(&rejects).len();
+    let mut run = place.start(&[]);
+    run.wait_until("the commit of the output", || gate.held() == 1);
+    assert_eq!(log(&rejects).len(), before + 1, "the rejects are committed first");
+    run.kill();
+    then(&gate);
+    place.proxy().calm();
+    place.run(&[]).ok();
+    at_last(&gate);
+}
+
+#[test]
+fn rejects_are_there_once_though_the_run_died_before_the_commit_of_the_output() {
+    let place = one_done();
+    die_between(&place, Gate::cut, |_| {});
+    place.holds(&[A, B]);
+    had_nothing_to_do(&place.run(&[]));
+}
+
+#[test]
+fn a_commit_that_lands_after_its_run_died_is_found_by_the_next_one() {
+    let place = one_done();
+    let landed = |gate: &Gate| {
+        let before = log(&place.path("out")).len();
+        gate.open();
+        wait_until("the commit", || log(&place.path("out")).len() > before);
+    };
+    die_between(&place, landed, |_| {});
+    place.holds(&[A, B]);
+}
+
+#[test]
+fn a_commit_that_lands_after_the_next_run_is_refused_by_the_store() {
+    let place = one_done();
+    die_between(
+        &place,
+        |_| {},
+        |gate| {
+            place.proxy().calm();
+            gate.open();
+            wait_until("the reply to the late commit", || place.proxy().count_of(|head| head.commits_rows("out")) == 1);
+        },
+    );
+    place.holds(&[A, B]);
+}
+
+#[test]
+fn a_first_run_that_died_before_the_commit_of_its_output_leaves_nothing_that_counts() {
+    let place = Place::s3();
+    place.put(A);
+    let gate = Gate::new();
+    let held = gate.clone();
+    place.proxy().follow(move |head| match head.commits_rows("out") {
+        true => Action::Hold(held.clone()),
+        false => Action::Pass,
+    });
+    let mut run = place.start(&[]);
+    run.wait_until("the commit of the output", || gate.held() == 1);
+    run.kill();
+    gate.cut();
+    place.proxy().calm();
+    place.run(&[]).ok();
+    place.holds(&[A]);
+}
+
+/// The pipeline of [`Place`], with chains in capitals.
+const NEW: &str = "SELECT source, id, upper(cot) AS cot, status, error FROM corpus WHERE id NOT LIKE '%7'";
+
+/// Small slices, each committed when it is finished.
+const SLICES: [&str; 4] = ["--slice-rows", "3", "--commit-every", "0s"];
+
+#[test]
+fn a_run_that_meets_a_new_table_generation_commits_nothing_to_it() {
+    for replaces in [false, true] {
+        let place = Place::s3();
+        place.put(A);
+        if replaces {
+            place.run(&[]).ok();
+        }
+        let (gate, own) = (Gate::new(), std::sync::Mutex::new(None));
+        let held = gate.clone();
+        // Holds the first look of a run at the log after its own commit.
+        place.proxy().follow(move |head| {
+            let mut own = own.lock().unwrap();
+            if own.is_none() && head.commits_rows("out") {
+                *own = Some(head.path.clone());
+            } else if head.method == "GET" && own.as_deref() == Some(&head.path) {
+                *own = Some(String::new());
+                return Action::Hold(held.clone());
+            }
+            Action::Pass
+        });
+        let more = if replaces { &["--new-generation"][..] } else { &[] };
+        let mut old = place.start(&[&SLICES[..], more].concat());
+        old.wait_until("a look at its own commit", || gate.held() == 1);
+        std::fs::write(place.workplace.path("mine.sql"), NEW).unwrap();
+        place.run(&[&SLICES[..], &["--new-generation"]].concat()).ok();
+        gate.open();
+        let old = old.finish();
+        assert!(old.code == 4 && old.stderr.contains("another run replaces all rows"), "{}: {}", old.code, old.stderr);
+        place.holds_chains(&["STEP 1", "STEP 2", "STEP 3", "STEP 4", "STEP 6"]);
+        had_nothing_to_do(&place.run(&[]));
+        place.execute(&["verify", &place.location("out")]).ok();
+    }
+}
+
+#[test]
+fn a_new_table_generation_that_was_planned_for_an_older_one_is_refused() {
+    let place = Place::s3();
+    place.put(A);
+    place.run(&[]).ok();
+    let gate = Gate::new();
+    place.proxy().fault(1, |head| head.lists("in"), Action::Hold(gate.clone()));
+    let mut late = place.start(&["--new-generation"]);
+    late.wait_until("its listing of the input", || gate.held() == 1);
+    place.run(&["--new-generation"]).ok();
+    gate.open();
+    let late = late.finish();
+    assert!(late.code == 4 && late.stderr.contains("this run was planned for 0"), "{}: {}", late.code, late.stderr);
+    had_nothing_to_do(&place.run(&[]));
+    place.holds(&[A]);
+}
+
+#[test]
+fn rejects_of_an_attempt_that_was_never_committed_go_when_its_file_is_replaced() {
+    let place = Place::s3();
+    place.put(A);
+    place.proxy().fault(9, |head| head.commits_rows("out"), Action::Status(403, "AccessDenied"));
+    assert_eq!(place.run(&[]).code, 1);
+    place.proxy().calm();
+    let replaced: File = ("a.parquet", 3..=9, "other");
+    place.put(replaced.clone());
+    place.run(&["--on-change", "reprocess"]).ok();
+    place.holds(&[replaced]);
+}
+
+#[test]
+fn a_run_that_loses_a_race_leaves_no_shard() {
+    let place = Place::s3();
+    place.put(A);
+    let gate = Gate::new();
+    place.proxy().fault(1, |head| head.commits_rows("out"), Action::Hold(gate.clone()));
+    let mut late = place.start(&[]);
+    late.wait_until("its commit", || gate.held() == 1);
+    place.run(&[]).ok();
+    gate.open();
+    assert_eq!(late.finish().code, 4);
+    place.holds(&[A]);
+    let shards = place.shards();
+    assert_eq!(shards, live_files(&place.path("out")), "shards that no log names");
+}

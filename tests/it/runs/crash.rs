@@ -1,0 +1,177 @@
+//! Runs that die at the points that matter and at any other: what the next one makes of what they left.
+//!
+//! A point is a request, since what a process leaves behind is what the store has seen of it. More random moments with
+//! `ASAP_CRASHES`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::runs::place::{File, Place, had_nothing_to_do, wait_until};
+use crate::runs::seeded::Dice;
+use crate::server::{Call, Reply, Server};
+use crate::support::proxy::{Action, Gate, RequestHead};
+use crate::support::table::{REJECTS, live_files};
+
+/// Asks a language model about each row that it keeps.
+const PIPELINE: &str = "SELECT source, id, cot_anchor(question, answer)['thought'] AS thought, status, error \
+                        FROM corpus WHERE id NOT LIKE '%7'";
+/// A slice for each row, a commit for each slice.
+const SLICED: [&str; 4] = ["--slice-rows", "1", "--commit-every", "0s"];
+/// Calls at once, which is also the most answers that wait to be kept.
+const CALLS: usize = 4;
+
+/// When a process dies: what the point is called, and which request shows that it is reached.
+type Point = (&'static str, fn(&RequestHead) -> bool);
+
+/// The points of a run that begins and ends with rejects, each before what would pass it by: rejects that were committed
+/// without their slice are taken out by the run that does the slice, at its end.
+const POINTS: [Point; 10] = [
+    ("the check of the log", |head| head.puts("out/_delta_log") && head.path.contains("probe")),
+    ("the output's table is made", |head| head.commits("out") && head.path.ends_with("/00000000000000000000.json")),
+    ("the rejects' table is made", |head| {
+        head.commits(REJECTS_TABLE) && head.path.ends_with("/00000000000000000000.json")
+    }),
+    ("slices are committed", |head| head.commits_rows("out")),
+    ("an answer is kept", |head| head.puts("out/.asap/cache") && head.path.ends_with(".answers.parquet")),
+    ("a shard of the output", |head| head.method == "PUT" && head.path.starts_with("/lake/out/asap-")),
+    ("a shard of the rejects", |head| head.puts("out/.asap/rejects") && head.path.contains("/asap-")),
+    ("rejects are committed", |head| head.commits_rows(REJECTS_TABLE)),
+    ("rejects that do not count are taken out", |head| {
+        head.commits(REJECTS_TABLE) && head.body.contains("{\"remove\":")
+    }),
+    ("the end is said", |head| head.commits("out") && head.body.contains("asap/finished")),
+];
+const REJECTS_TABLE: &str = "out/.asap/rejects";
+
+/// A bucket with files, and a pipeline that asks a language model.
+fn place(files: &[File]) -> (Place, Server) {
+    let place = Place::s3();
+    std::fs::write(place.workplace.path("mine.sql"), PIPELINE).unwrap();
+    place.put_all(files);
+    (place, Server::start(|call: &Call| Reply::Text(format!("Think of {}.", call.between("problem")))))
+}
+
+fn arguments(server: &Server) -> Vec<String> {
+    let base_url = format!("asap.anchor.base_url={}", server.base_url());
+    let calls = format!("asap.anchor.max_concurrent_requests={CALLS}");
+    let settings = ["asap.anchor.provider=openai", "asap.anchor.model=m", &base_url, &calls];
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    SLICED.into_iter().chain(settings).map(str::to_string).collect()
+}
+
+/// Starts a run and kills it when a request comes: before the server sees it or after, as `action` says. Whether it came.
+fn crash(
+    place: &Place,
+    arguments: &[&str],
+    action: Action,
+    gate: &Gate,
+    is_point: impl Fn(&RequestHead) -> bool + Send + Sync + 'static,
+) -> bool {
+    place.proxy().fault(1, is_point, action);
+    let mut run = place.start(arguments);
+    wait_until("the point or the end", || gate.held() == 1 || run.is_over());
+    let came = gate.held() == 1;
+    run.kill();
+    gate.cut();
+    place.proxy().calm();
+    place.is_whole();
+    came
+}
+
+/// Checks that the output holds what an undisturbed one does, that nothing lies there that no log names once it is
+/// cleaned, and that no more was paid than what can be lost: with each death the calls that were under way.
+fn ends_as_undisturbed(place: &Place, server: &Server, arguments: &[&str], files: &[File], deaths: usize) {
+    place.run(arguments).ok();
+    had_nothing_to_do(&place.run(arguments));
+    let (whole, other) = self::place(files);
+    let more = self::arguments(&other);
+    whole.run(&more.iter().map(String::as_str).collect::<Vec<_>>()).ok();
+    assert_eq!(place.rows(), whole.rows());
+    place.execute(&["vacuum", &place.location("out"), "--retain", "0s", "--now"]).ok();
+    assert_eq!(orphans(&place.path("out")), BTreeSet::new(), "objects that nobody needs");
+    assert_eq!(place.rows(), whole.rows());
+    let (paid, needed) = (server.answered(), other.answered());
+    assert!(paid <= needed + deaths * CALLS, "{paid} calls were paid, {needed} were needed, {deaths} runs died");
+}
+
+/// The objects of an output that no log names, by their paths: what belongs beside its shards is left out.
+fn orphans(out: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    walk(out, out, &mut found);
+    for table in [out.to_path_buf(), out.join(REJECTS)] {
+        for live in live_files(&table) {
+            found.remove(&table.join(live).strip_prefix(out).unwrap().display().to_string());
+        }
+    }
+    let is_kept = |path: &str| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let is_log =
+            path.contains("_delta_log/") && name.starts_with(|first: char| first == '_' || first.is_ascii_digit());
+        let is_answer = path.starts_with(".asap/cache/") && name.ends_with(".answers.parquet");
+        is_log || is_answer || path == ".asap/hashes.json"
+    };
+    found.into_iter().filter(|path| !is_kept(path)).collect()
+}
+
+fn walk(root: &Path, folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(root, &path, found);
+        } else {
+            found.insert(path.strip_prefix(root).unwrap().display().to_string());
+        }
+    }
+}
+
+#[test]
+fn a_run_goes_on_after_a_death_at_each_point() {
+    // More rows that are asked about than runs have under way when they die, so that some are left for each point.
+    let files: [File; 4] = [
+        ("a.parquet", 105..=105, "step"),
+        ("b.parquet", 211..=238, "step"),
+        ("c.parquet", 311..=318, "step"),
+        ("d.parquet", 405..=405, "step"),
+    ];
+    let (place, server) = place(&files);
+    let more = arguments(&server);
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let mut reached: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut deaths = 0;
+    for (name, is_point) in POINTS {
+        for is_seen in [false, true] {
+            let gate = Gate::new();
+            let action = if is_seen { Action::HoldReply(gate.clone()) } else { Action::Hold(gate.clone()) };
+            if crash(&place, &more, action, &gate, is_point) {
+                *reached.entry(name).or_default() += 1;
+                deaths += 1;
+            }
+        }
+    }
+    let expected: BTreeMap<&str, usize> = POINTS.iter().map(|(name, _)| (*name, 2)).collect();
+    assert_eq!(reached, expected, "how often each point was reached");
+    ends_as_undisturbed(&place, &server, &more, &files, deaths);
+}
+
+#[test]
+fn runs_that_die_again_and_again_make_what_one_makes() {
+    let crashes = std::env::var("ASAP_CRASHES").map_or(4, |count| count.parse().unwrap());
+    let rows = if crashes > 20 { 60 } else { 10 };
+    let files: [File; 4] = [
+        ("a.parquet", 101..=100 + rows, "step"),
+        ("b.parquet", 201..=200 + rows, "step"),
+        ("c/c.parquet", 301..=300 + rows, "step"),
+        ("d.parquet", 401..=400 + rows, "step"),
+    ];
+    let (place, server) = place(&files);
+    let more = arguments(&server);
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let mut dice = Dice::new(7, 0);
+    let mut deaths = 0;
+    for _ in 0..crashes {
+        let (gate, at) = (Gate::new(), dice.below(60) as usize);
+        let action = dice.one_of(&[Action::Hold(gate.clone()), Action::HoldReply(gate.clone())]);
+        deaths += usize::from(crash(&place, &more, action, &gate, move |head| head.number == at));
+    }
+    ends_as_undisturbed(&place, &server, &more, &files, deaths);
+}

@@ -1,0 +1,460 @@
+//! Delta tables as input: a snapshot, then version by version.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+
+use crate::runs::delta_table::{Table, without_change};
+use crate::runs::place::{File, PIPELINE, Place, Running, failed, had_nothing_to_do, summary, wait_until};
+use crate::support::proxy::{Action, Gate};
+use crate::support::table::log;
+
+const A: File = ("a.parquet", 1..=7, "step");
+const B: File = ("b.parquet", 11..=17, "step");
+const C: File = ("c.parquet", 21..=27, "step");
+const D: File = ("d.parquet", 31..=37, "step");
+
+/// Says the same of a place on this machine and of one in a bucket.
+fn everywhere(test: impl Fn(&Place)) {
+    [Place::local(), Place::s3()].iter().for_each(test);
+}
+
+#[test]
+fn a_table_is_read_as_a_snapshot_and_then_version_by_version() {
+    everywhere(|place| {
+        let table = Table::new(place);
+        let empty = place.run(&[]);
+        had_nothing_to_do(&empty);
+        assert!(empty.stderr.contains("has no files"), "{}", empty.stderr);
+        table.append(&[A]);
+        table.append(&[B]);
+        // Nobody committed it.
+        place.put(D);
+        assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 14);
+        place.holds(&[A, B]);
+        had_nothing_to_do(&place.run(&[]));
+        let version = log(&place.path("out")).len();
+        had_nothing_to_do(&place.run(&[]));
+        assert_eq!(log(&place.path("out")).len(), version, "a run without work commits");
+        table.append(&[C]);
+        assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 7);
+        place.holds(&[A, B, C]);
+        had_nothing_to_do(&place.run(&[]));
+    });
+}
+
+#[test]
+fn files_that_are_done_are_not_read_again() {
+    let place = Place::s3();
+    let table = Table::new(&place);
+    table.append(&[A, B]);
+    place.run(&["--limit", "7"]).ok();
+    place.proxy().calm();
+    place.run(&[]).ok();
+    place.holds(&[A, B]);
+    assert_eq!(place.proxy().count_of(|head| head.path.ends_with("in/a.parquet")), 0);
+    place.proxy().calm();
+    had_nothing_to_do(&place.run(&[]));
+    let of_log = place.proxy().count_of(|head| head.reads_log("in"));
+    let others = place.proxy().count_of(|head| head.path.starts_with("/lake/in/") && !head.reads_log("in"));
+    assert_eq!(others, 0, "more than the log is read");
+    assert!(of_log <= 6, "{of_log} requests for a log of two versions");
+}
+
+#[test]
+fn a_version_that_only_rewrites_files_changes_nothing() {
+    everywhere(|place| {
+        let table = Table::new(place);
+        table.append(&[A, B]);
+        place.run(&[]).ok();
+        place.put(("ab.parquet", 1..=14, "step"));
+        table.commit(&[
+            without_change(table.remove("a.parquet")),
+            without_change(table.remove("b.parquet")),
+            without_change(table.add("ab.parquet")),
+        ]);
+        had_nothing_to_do(&place.run(&[]));
+        table.append(&[C]);
+        assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 7);
+        place.holds(&[A, B, C]);
+        // The rows of the rewritten file are in the output under their first files.
+        table.commit(&[table.remove("ab.parquet")]);
+        let refused = place.run(&[]);
+        assert_eq!(failed(&summary(&refused, 3)), ["ab.parquet"]);
+        for text in ["OPTIMIZE", "--on-change reprocess", "--on-change ignore"] {
+            assert!(refused.stderr.contains(text), "no {text}: {}", refused.stderr);
+        }
+        place.holds(&[A, B, C]);
+        let reprocessed = place.run(&["--on-change=reprocess"]);
+        assert_eq!(summary(&reprocessed, 0)["rows_in"], 0);
+        assert!(reprocessed.stderr.contains("a.parquet and b.parquet are deleted"), "{}", reprocessed.stderr);
+        place.holds(&[C]);
+        had_nothing_to_do(&place.run(&[]));
+    });
+}
+
+/// The output holds A, B and D. The table has A and B merged into one file, of which a later version deletes a row, and C.
+fn merged_and_changed(place: &Place) -> Table<'_> {
+    let table = Table::new(place);
+    table.append(&[A, B]);
+    table.append(&[D]);
+    place.run(&["--slice-rows", "3"]).ok();
+    place.put(("ab.parquet", 1..=14, "step"));
+    let merged = ["a.parquet", "b.parquet"].map(|name| without_change(table.remove(name)));
+    table.commit(&[&merged[..], &[without_change(table.add("ab.parquet"))]].concat());
+    had_nothing_to_do(&place.run(&[]));
+    place.put(("rest.parquet", 2..=14, "stop"));
+    table.commit(&[table.remove("ab.parquet"), table.add("rest.parquet")]);
+    table.append(&[C]);
+    table
+}
+
+/// What the table of [`merged_and_changed`] holds.
+const REST: [File; 3] = [("rest.parquet", 2..=14, "stop"), C, D];
+
+#[test]
+fn a_version_that_changes_a_merged_file_replaces_all_that_was_merged() {
+    everywhere(|place| {
+        let table = merged_and_changed(place);
+        assert_eq!(failed(&summary(&place.run(&[]), 3)), ["ab.parquet"]);
+        place.holds(&[A, B, D]);
+        assert_eq!(summary(&place.run(&["--on-change=reprocess"]), 0)["rows_in"], 20);
+        place.holds(&REST);
+        had_nothing_to_do(&place.run(&[]));
+        // From now on the file is known by its own name.
+        table.commit(&[table.remove("rest.parquet")]);
+        place.run(&["--on-change=reprocess"]).ok();
+        place.holds(&[C, D]);
+        had_nothing_to_do(&place.run(&["--on-change=reprocess"]));
+        place.execute(&["verify", &place.location("out")]).ok();
+    });
+}
+
+#[test]
+fn a_merged_file_is_passed_over_where_that_is_asked() {
+    let place = Place::local();
+    merged_and_changed(&place);
+    assert_eq!(summary(&place.run(&["--on-change=ignore"]), 0)["rows_in"], 7);
+    place.holds(&[A, B, C, D]);
+    had_nothing_to_do(&place.run(&[]));
+}
+
+#[test]
+fn rows_of_a_merged_file_that_a_deletion_vector_marks_are_gone() {
+    let place = Place::local();
+    let table = Table::new(&place);
+    table.append(&[A, B]);
+    place.run(&[]).ok();
+    place.put(("ab.parquet", 1..=14, "step"));
+    let merged = ["a.parquet", "b.parquet"].map(|name| without_change(table.remove(name)));
+    table.commit(&[&merged[..], &[without_change(table.add("ab.parquet"))]].concat());
+    let vector = &table.vectors(&[&[0]])[0];
+    table.commit(&[table.remove("ab.parquet"), table.add_with("ab.parquet", vector)]);
+    place.run(&["--on-change=reprocess"]).ok();
+    let rows = place.rows();
+    let mut ids: Vec<u32> = rows.texts("id").iter().map(|id| id.parse().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [2, 3, 4, 6, 8, 9, 11, 12, 13, 14]);
+    assert!(rows.sources().iter().all(|source| source.starts_with("ab.parquet:")), "{:?}", rows.sources());
+    had_nothing_to_do(&place.run(&[]));
+}
+
+#[test]
+fn two_runs_and_dead_ones_replace_what_was_merged_once() {
+    let place = Place::s3();
+    merged_and_changed(&place);
+    let runs = [(); 2].map(|()| place.start(&["--on-change=reprocess", "--slice-rows", "2", "--commit-every", "0s"]));
+    for run in runs {
+        let ended = run.finish();
+        assert!([0, 4].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
+    }
+    place.run(&["--on-change=reprocess"]).ok();
+    place.holds(&REST);
+    for deaths in 0..4 {
+        let place = Place::s3();
+        merged_and_changed(&place);
+        die_at_commit(&place, deaths);
+        place.run(&["--on-change=reprocess"]).ok();
+        place.holds(&REST);
+        had_nothing_to_do(&place.run(&[]));
+    }
+}
+
+/// Runs with `--on-change reprocess`, and kills the run when it has made so many commits and makes another.
+fn die_at_commit(place: &Place, commits: usize) {
+    let (gate, seen) = (Gate::new(), AtomicUsize::new(0));
+    let held = gate.clone();
+    place.proxy().follow(move |head| {
+        let is_late = head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) >= commits;
+        if is_late { Action::Hold(held.clone()) } else { Action::Pass }
+    });
+    let mut run = place.start(&["--on-change=reprocess", "--commit-every", "0s"]);
+    wait_until("a commit", || gate.held() > 0 || run.is_over());
+    run.kill();
+    gate.cut();
+    place.proxy().calm();
+}
+
+#[test]
+fn open_files_are_read_from_where_they_were_before_they_were_rewritten() {
+    let place = Place::local();
+    let table = Table::new(&place);
+    table.append(&[A, B, C]);
+    place.run(&["--limit", "7"]).ok();
+    place.holds(&[A]);
+    place.put(("abc.parquet", 1..=21, "step"));
+    let removed = ["a.parquet", "b.parquet", "c.parquet"].map(|name| without_change(table.remove(name)));
+    table.commit(&[&removed[..], &[without_change(table.add("abc.parquet"))]].concat());
+    std::fs::remove_file(place.path("in/c.parquet")).unwrap();
+    let vacuumed = place.run(&[]);
+    assert_eq!(failed(&summary(&vacuumed, 3)), ["c.parquet"]);
+    for text in ["version 2", "vacuumed", "--new-generation"] {
+        assert!(vacuumed.stderr.contains(text), "no {text}: {}", vacuumed.stderr);
+    }
+    place.holds(&[A, B]);
+    place.put(C);
+    place.run(&[]).ok();
+    place.holds(&[A, B, C]);
+    had_nothing_to_do(&place.run(&[]));
+}
+
+/// A table of which a version deletes all of one file and rewrites another, between versions that only add; the output holds
+/// what was there before.
+fn changed(place: &Place) {
+    let table = Table::new(place);
+    table.append(&[A, B, C]);
+    place.run(&[]).ok();
+    place.put(("b2.parquet", 12..=16, "stop"));
+    table.commit(&[table.remove("a.parquet"), table.remove("b.parquet"), table.add("b2.parquet")]);
+    table.append(&[D]);
+}
+
+#[test]
+fn a_version_that_removes_rows_fails_by_name_and_ends_what_is_followed() {
+    everywhere(|place| {
+        changed(place);
+        for _ in 0..2 {
+            let refused = place.run(&[]);
+            let summary = summary(&refused, 3);
+            assert_eq!((failed(&summary), &summary["rows_in"]), (vec!["a.parquet"], &json!(0)));
+            for text in ["version 2", "in removed", "1 other file", "--on-change reprocess"] {
+                assert!(refused.stderr.contains(text), "no {text}: {}", refused.stderr);
+            }
+            place.holds(&[A, B, C]);
+        }
+    });
+}
+
+#[test]
+fn a_version_that_removes_rows_is_passed_over_where_that_is_asked() {
+    everywhere(|place| {
+        changed(place);
+        let ignored = summary(&place.run(&["--on-change=ignore"]), 0);
+        assert_eq!(ignored["files_ignored"], json!(["a.parquet", "b.parquet"]));
+        place.holds(&[A, B, C, D]);
+        // What was passed over once is behind.
+        had_nothing_to_do(&place.run(&[]));
+    });
+}
+
+#[test]
+fn rows_that_a_version_removed_are_taken_back_where_that_is_asked() {
+    everywhere(|place| {
+        changed(place);
+        let reprocessed = place.run(&["--on-change=reprocess"]);
+        assert_eq!(summary(&reprocessed, 0)["rows_in"], 12);
+        assert!(reprocessed.stderr.contains("version 2"), "{}", reprocessed.stderr);
+        let now: [File; 3] = [("b2.parquet", 12..=16, "stop"), C, D];
+        place.holds(&now);
+        had_nothing_to_do(&place.run(&[]));
+        // Nothing is left to add.
+        let table = Table::at(place, "in");
+        table.commit_as(4, &[table.remove("d.parquet")]);
+        let taken = summary(&place.run(&["--on-change=reprocess"]), 0);
+        assert_eq!((&taken["nothing_to_do"], &taken["rows_in"]), (&json!(false), &json!(0)));
+        place.holds(&now[..2]);
+        had_nothing_to_do(&place.run(&[]));
+        // It comes back, as a restore does it.
+        table.commit_as(5, &[table.add("d.parquet")]);
+        place.run(&[]).ok();
+        place.holds(&now);
+    });
+}
+
+#[test]
+fn a_run_that_dies_while_it_takes_rows_back_is_finished_by_the_next() {
+    // At the first commit, which takes rows back, and at each one after it.
+    for deaths in 0..4 {
+        let place = Place::s3();
+        changed(&place);
+        die_at_commit(&place, deaths);
+        place.run(&["--on-change=reprocess"]).ok();
+        place.holds(&[("b2.parquet", 12..=16, "stop"), C, D]);
+        had_nothing_to_do(&place.run(&[]));
+    }
+}
+
+#[test]
+fn a_snapshot_that_was_begun_is_completed_before_what_came_after() {
+    let place = Place::s3();
+    let table = Table::new(&place);
+    table.append(&[A, B]);
+    table.append(&[C]);
+    let (gate, seen) = (Gate::new(), AtomicUsize::new(0));
+    let held = gate.clone();
+    // The first commit makes the table.
+    place.proxy().follow(move |head| {
+        let is_late = head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) > 1;
+        if is_late { Action::Hold(held.clone()) } else { Action::Pass }
+    });
+    let mut run = place.start(&["--slice-rows", "2", "--commit-every", "0s"]);
+    run.wait_until("its third commit", || gate.held() == 1);
+    run.kill();
+    gate.cut();
+    place.proxy().calm();
+    let before = place.rows().output.len();
+    assert!(before > 0 && before < 15, "{before}");
+    // The table moves on: rows are removed that are open, and some are added.
+    table.commit(&[table.remove("c.parquet")]);
+    table.append(&[D]);
+    let later = place.run(&[]);
+    assert_eq!(failed(&summary(&later, 3)), ["c.parquet"]);
+    place.holds(&[A, B, C]);
+    place.run(&["--on-change=reprocess"]).ok();
+    place.holds(&[A, B, D]);
+    had_nothing_to_do(&place.run(&[]));
+}
+
+#[test]
+fn a_run_of_parts_and_limits_is_as_that_of_a_folder() {
+    let place = Place::local();
+    let table = Table::new(&place);
+    table.append(&[A, B]);
+    place.run(&["--part", "1/2", "--slice-rows", "2"]).ok();
+    table.append(&[C]);
+    place.run(&["--part", "2/2", "--slice-rows", "2"]).ok();
+    place.run(&["--part", "1/2", "--slice-rows", "2"]).ok();
+    place.holds(&[A, B, C]);
+    table.append(&[D]);
+    place.run(&["--limit", "25"]).ok();
+    had_nothing_to_do(&place.run(&["--limit", "25"]));
+    assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 3);
+    place.holds(&[A, B, C, D]);
+}
+
+#[test]
+fn two_first_runs_at_once_make_each_row_once() {
+    everywhere(|place| {
+        Table::new(place).append(&[A, B, C, D]);
+        let runs = [(); 2].map(|()| place.start(&["--slice-rows", "3", "--commit-every", "0s"]));
+        for run in runs {
+            let ended = run.finish();
+            assert!([0, 4].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
+        }
+        place.holds(&[A, B, C, D]);
+        had_nothing_to_do(&place.run(&[]));
+    });
+}
+
+#[test]
+fn two_first_runs_of_other_versions_are_not_mixed() {
+    let place = Place::s3();
+    let table = Table::new(&place);
+    // None of its rows is a reject.
+    table.append(&[("a.parquet", 1..=4, "step")]);
+    let (gate, seen) = (Gate::new(), AtomicUsize::new(0));
+    let held = gate.clone();
+    // The first commit makes the table.
+    place.proxy().follow(move |head| match head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) == 1 {
+        true => Action::Hold(held.clone()),
+        false => Action::Pass,
+    });
+    let mut late = place.start(&["--slice-rows", "2"]);
+    late.wait_until("its first rows", || gate.held() == 1);
+    place.put(("a2.parquet", 1..=4, "stop"));
+    table.commit(&[table.remove("a.parquet"), table.add("a2.parquet")]);
+    place.run(&["--slice-rows", "2", "--limit", "2"]).ok();
+    gate.open();
+    let mixed = late.finish();
+    assert_eq!(mixed.code, 75, "{}", mixed.stderr);
+    assert!(mixed.stderr.contains("version 2 of"), "{}", mixed.stderr);
+    place.run(&[]).ok();
+    place.holds(&[("a2.parquet", 1..=4, "stop")]);
+}
+
+#[test]
+fn rejects_are_tried_again_from_files_that_have_left_their_table() {
+    everywhere(|place| {
+        let table = Table::new(place);
+        table.append(&[A, B]);
+        place.run(&[]).ok();
+        had_nothing_to_do(&place.run(&[]));
+        place.put(("ab.parquet", 1..=14, "step"));
+        let removed = ["a.parquet", "b.parquet"].map(|name| without_change(table.remove(name)));
+        table.commit(&[&removed[..], &[without_change(table.add("ab.parquet"))]].concat());
+        assert_eq!(summary(&place.run(&["--retry-rejects"]), 0)["rows_in"], 2);
+        place.holds(&[A, B]);
+        std::fs::remove_file(place.path("in/a.parquet")).unwrap();
+        let vacuumed = place.run(&["--retry-rejects"]);
+        assert_eq!(summary(&vacuumed, 0)["rows_in"], 1);
+        assert!(vacuumed.stderr.contains("a.parquet cannot be tried again"), "{}", vacuumed.stderr);
+        place.holds(&[A, B]);
+    });
+}
+
+#[test]
+fn a_watch_sees_new_versions() {
+    let place = Place::local();
+    let table = Table::new(&place);
+    table.append(&[A]);
+    let mut run = place.start(&["--watch=50ms"]);
+    let rows = |run: &mut Running, wanted: usize| {
+        run.wait_until("rows", || {
+            let adds = log(&place.path("out")).into_iter().flat_map(|(_, actions)| actions);
+            adds.filter(|action| action.get("add").is_some()).count() == wanted
+        });
+    };
+    rows(&mut run, 1);
+    table.append(&[B]);
+    rows(&mut run, 2);
+    run.terminate();
+    run.finish().ok();
+    place.holds(&[A, B]);
+}
+
+#[test]
+fn tables_and_folders_are_read_together_by_their_names() {
+    let place = Place::local();
+    let table = Table::new(&place);
+    table.append(&[A]);
+    place.put_bytes("more/a.parquet", &std::fs::read(place.path("in/a.parquet")).unwrap());
+    let run = || {
+        let base = ["run", "mine.sql", "--from", "table=in", "--from", "more", "--to", "out", "--format", "json"];
+        place.execute(&base)
+    };
+    run().ok();
+    place.holds(&[("table/a.parquet", 1..=7, "step"), A]);
+    table.append(&[B]);
+    assert_eq!(summary(&run(), 0)["rows_in"], 7);
+    place.holds(&[("table/a.parquet", 1..=7, "step"), ("table/b.parquet", 11..=17, "step"), A]);
+    had_nothing_to_do(&run());
+}
+
+#[test]
+fn what_comes_after_a_version_that_failed_is_not_read() {
+    let place = Place::local();
+    place.put_all(&[("a.parquet", 1..=4, "step")]);
+    place.run(&[]).ok();
+    let follow = |more: &[&str]| {
+        let base = ["run", "mine.sql", "--from", "out", "--to", "next", "--format", "json"];
+        place.execute(&[&base[..], more].concat())
+    };
+    assert_eq!(summary(&follow(&[]), 0)["rows_out"], 4);
+    // A new generation takes all rows back in one version, and brings their successors in later ones.
+    std::fs::write(place.workplace.path("mine.sql"), format!("{PIPELINE} AND id <> '3'")).unwrap();
+    place.run(&["--new-generation"]).ok();
+    std::fs::write(place.workplace.path("mine.sql"), PIPELINE).unwrap();
+    let failed = follow(&[]);
+    assert_eq!(summary(&failed, 3)["rows_in"], 0, "{}", failed.stderr);
+    assert_eq!(summary(&follow(&["--on-change", "reprocess"]), 0)["rows_out"], 3);
+}

@@ -1,0 +1,285 @@
+//! Delta tables as input that others write, clean, clone and replace.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
+use datafusion::prelude::{col, lit};
+use deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup;
+use deltalake_core::{DeltaTable, open_table};
+use serde_json::json;
+use url::Url;
+
+use crate::common::Finished;
+use crate::runs::delta_table::{Table, columns, metadata, protocol};
+use crate::runs::place::{File, Place, had_nothing_to_do, summary};
+
+const A: File = ("a.parquet", 1..=7, "step");
+const B: File = ("b.parquet", 11..=17, "step");
+const C: File = ("c.parquet", 21..=27, "step");
+const D: File = ("d.parquet", 31..=37, "step");
+
+fn now<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new().unwrap().block_on(work)
+}
+
+fn url(place: &Place) -> Url {
+    Url::from_directory_path(place.path("in")).unwrap()
+}
+
+/// Writes a checkpoint of a version, and removes the commits before it, that is, what cleaning a log does in time.
+fn clean(place: &Place, version: u64) {
+    now(create_checkpoint_from_table_url_and_cleanup(url(place), version, Some(false), None)).unwrap();
+    for version in 0..version {
+        drop(std::fs::remove_file(place.path(&format!("in/_delta_log/{version:020}.json"))));
+    }
+}
+
+/// Checks that a run was refused before it wrote, in words that hold these.
+#[track_caller]
+fn refused(place: &Place, finished: &Finished, texts: &[&str]) {
+    assert!([1, 2].contains(&finished.code), "{}: {}{}", finished.code, finished.stdout, finished.stderr);
+    for text in texts {
+        assert!(finished.stderr.contains(text), "no '{text}' in: {}", finished.stderr);
+    }
+    assert!(!place.path("out").exists(), "something was written");
+}
+
+#[test]
+fn what_is_not_kept_to_is_refused_by_its_name() {
+    let mapping = |mode: &str| json!({ "delta.columnMapping.mode": mode });
+    for (features, configuration, named) in [
+        (&["columnMapping"][..], mapping("name"), "columnMapping"),
+        (&["columnMapping"], mapping("id"), "columnMapping"),
+        (&["typeWidening"], json!({}), "typeWidening"),
+        (&["deletionVectors", "v2Checkpoint"], json!({}), "v2Checkpoint"),
+        (&["variantType"], json!({}), "variantType"),
+    ] {
+        let place = Place::local();
+        let table = Table::at(&place, "in");
+        table.commit(&[protocol(features), metadata(&columns(), &[], configuration)]);
+        table.append(&[A]);
+        refused(&place, &place.run(&[]), &["in uses", named]);
+        let sql = place.execute(&["sql", "--from", "in", "-c", "SELECT count(*) FROM corpus"]);
+        assert!(sql.code == 1 && sql.stderr.contains(named), "{}", sql.stderr);
+    }
+    // A feature that may be used and is not.
+    let place = Place::local();
+    let table = Table::at(&place, "in");
+    table.commit(&[protocol(&["columnMapping"]), metadata(&columns(), &[], mapping("none"))]);
+    table.append(&[A]);
+    place.run(&[]).ok();
+    place.holds(&[A]);
+}
+
+#[test]
+fn a_file_outside_of_the_tables_folder_is_refused() {
+    for path in ["file:///elsewhere/a.parquet", "s3://lake/a.parquet", "/elsewhere/a.parquet"] {
+        let place = Place::local();
+        let table = Table::new(&place);
+        place.put(A);
+        let mut add = table.add("a.parquet");
+        add["add"]["path"] = json!(path);
+        table.commit(&[add]);
+        refused(&place, &place.run(&[]), &["outside of its folder", path, "clone"]);
+    }
+}
+
+#[test]
+fn a_pattern_over_a_table_is_refused() {
+    let place = Place::local();
+    Table::new(&place).append(&[A]);
+    refused(&place, &place.run_from("in/*.parquet", &[]), &["the Delta table", "name the table's own folder"]);
+    refused(&place, &place.run_from("in/a.parquet", &[]), &["the Delta table", "name the table's own folder"]);
+}
+
+#[test]
+fn a_log_may_be_cleaned_when_everything_is_done() {
+    let place = Place::local();
+    let table = Table::new(&place);
+    let vectors = table.vectors(&[&[6]]);
+    place.put_all(&[A, B]);
+    // A row that is filtered anyway.
+    table.commit(&[table.add("a.parquet"), table.add_with("b.parquet", &vectors[0])]);
+    place.run(&[]).ok();
+    table.append(&[C]);
+    place.run(&[]).ok();
+    clean(&place, 2);
+    had_nothing_to_do(&place.run(&[]));
+    table.append(&[D]);
+    assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 7);
+    place.holds(&[A, B, C, D]);
+    clean(&place, 3);
+    // The file is known from the checkpoint.
+    let mut removed = table.remove("b.parquet");
+    removed["remove"]["deletionVector"] = vectors[0].clone();
+    table.commit(&[removed]);
+    place.run(&["--on-change=reprocess"]).ok();
+    place.holds(&[A, C, D]);
+    place.run(&["--new-generation"]).ok();
+    place.holds(&[A, C, D]);
+}
+
+#[test]
+fn a_version_that_is_gone_from_the_log_is_an_error() {
+    let gone = |place: &Place, named: &[&str]| {
+        let before = place.rows();
+        let refused = place.run(&[]);
+        assert_eq!(refused.code, 1, "{}", refused.stderr);
+        for text in ["the log of in", "--new-generation"].iter().chain(named) {
+            assert!(refused.stderr.contains(text), "no '{text}' in: {}", refused.stderr);
+        }
+        assert_eq!(place.rows(), before);
+    };
+    // The snapshot that was begun is not complete.
+    let place = Place::local();
+    let table = Table::new(&place);
+    table.append(&[A, B]);
+    place.run(&["--limit", "7"]).ok();
+    table.append(&[C]);
+    clean(&place, 2);
+    gone(&place, &["version 1 is needed", "oldest that is left is 2"]);
+    place.run(&["--new-generation"]).ok();
+    place.holds(&[A, B, C]);
+    // A version was not seen.
+    table.append(&[D]);
+    table.commit(&[]);
+    clean(&place, 4);
+    gone(&place, &["version 3 is needed", "oldest that is left is 4"]);
+    place.run(&["--new-generation"]).ok();
+    place.holds(&[A, B, C, D]);
+}
+
+#[test]
+fn another_table_in_the_same_place_is_an_error() {
+    let place = Place::local();
+    Table::new(&place).append(&[A]);
+    place.run(&[]).ok();
+    std::fs::remove_dir_all(place.path("in")).unwrap();
+    let table = Table::at(&place, "in");
+    let mut other = metadata(&columns(), &[], json!({}));
+    other["metaData"]["id"] = json!("another-table");
+    table.commit(&[protocol(&[]), other]);
+    table.append(&[B]);
+    let refused = place.run(&[]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("another table (id another-table)"), "{}", refused.stderr);
+    place.holds(&[A]);
+    place.run(&["--new-generation"]).ok();
+    place.holds(&[B]);
+    // It was made anew with fewer versions.
+    std::fs::remove_file(place.path("in/_delta_log/00000000000000000001.json")).unwrap();
+    let refused = place.run(&[]);
+    assert!(refused.code == 1 && refused.stderr.contains("newest version is 0"), "{}", refused.stderr);
+}
+
+#[test]
+fn an_output_is_an_input_without_its_rejects() {
+    for place in [Place::local(), Place::s3()] {
+        let step = |from: &str, to: &str| {
+            let (from, to) = (place.location(from), place.location(to));
+            place.execute(&["run", "mine.sql", "--from", &from, "--to", &to, "--format", "json"])
+        };
+        let pipeline = "SELECT source, id, question, cot, answer, status, error FROM corpus WHERE id NOT LIKE '%7'";
+        std::fs::write(place.workplace.path("mine.sql"), pipeline).unwrap();
+        place.put_all(&[A, B]);
+        assert_eq!(summary(&step("in", "first"), 0)["rows_rejected"], 2);
+        assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 10);
+        let rows = place.rows();
+        let ids = ["1", "2", "3", "4", "6", "11", "12", "13", "14", "16"];
+        let found = |rows: &crate::support::table::Rows| {
+            let mut found: Vec<String> = rows.texts("id").iter().map(|id| id.to_string()).collect();
+            found.sort_by_key(|id| id.parse::<u32>().unwrap());
+            found
+        };
+        assert_eq!(found(&rows), ids);
+        had_nothing_to_do(&step("first", "out"));
+        place.put(C);
+        step("in", "first").ok();
+        place.execute(&["optimize", &place.location("first")]).ok();
+        assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 5);
+        assert_eq!(found(&place.rows()).len(), 15);
+        had_nothing_to_do(&step("first", "out"));
+        // A changed file splits the merged shard, whose rows are known here by the shards before it.
+        place.put(("a.parquet", 2..=6, "walk"));
+        place.execute(&reprocess(&place, "in", "first").each_ref().map(String::as_str)).ok();
+        assert_eq!(summary(&step("first", "out"), 3)["rows_in"], 0);
+        place.execute(&reprocess(&place, "first", "out").each_ref().map(String::as_str)).ok();
+        let ids = ["2", "3", "4", "6", "11", "12", "13", "14", "16", "21", "22", "23", "24", "26"];
+        assert_eq!(found(&place.rows()), ids);
+        had_nothing_to_do(&step("first", "out"));
+        place.put(("d.parquet", 31..=32, "step"));
+        step("in", "first").ok();
+        assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 2);
+        place.execute(&["verify", &place.location("out")]).ok();
+    }
+}
+
+/// What runs `mine.sql` between two locations, and replaces what has changed.
+fn reprocess(place: &Place, from: &str, to: &str) -> [String; 8] {
+    let (from, to) = (place.location(from), place.location(to));
+    ["run", "mine.sql", "--from", &from, "--to", &to, "--on-change", "reprocess"].map(str::to_string)
+}
+
+/// Rows as [`Place::put`] writes them.
+fn batch(ids: std::ops::RangeInclusive<u32>) -> RecordBatch {
+    let ids: Vec<u32> = ids.collect();
+    let texts =
+        |what: &str| Arc::new(StringArray::from_iter_values(ids.iter().map(|id| format!("{what}{id}")))) as ArrayRef;
+    let columns = [("id", texts("")), ("question", texts("q")), ("cot", texts("step ")), ("answer", texts("a"))];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+#[test]
+fn what_another_engine_writes_is_followed() {
+    let place = Place::local();
+    std::fs::write(place.path("mine.sql"), "SELECT source, id, cot, status, error FROM corpus").unwrap();
+    let write = |ids| {
+        now(async {
+            let table = DeltaTable::try_from_url(url(&place)).await.unwrap();
+            table.write([batch(ids)]).await.unwrap();
+        });
+    };
+    let open = async || open_table(url(&place)).await.unwrap();
+    let ids = || {
+        let mut ids: Vec<u32> = place.rows().texts("id").iter().map(|id| id.parse().unwrap()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    write(1..=3);
+    write(4..=6);
+    place.run(&[]).ok();
+    assert_eq!(ids(), [1, 2, 3, 4, 5, 6]);
+    now(async { open().await.optimize().await.unwrap() });
+    had_nothing_to_do(&place.run(&[]));
+    write(7..=9);
+    assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 3);
+    // A delete and an update rewrite the files in which their rows lie.
+    now(async { open().await.delete().with_predicate(col("id").eq(lit("8"))).await.unwrap() });
+    summary(&place.run(&[]), 3);
+    assert_eq!(summary(&place.run(&["--on-change=reprocess"]), 0)["rows_in"], 2);
+    assert_eq!(ids(), [1, 2, 3, 4, 5, 6, 7, 9]);
+    let update = async {
+        let update = open().await.update().with_predicate(col("id").eq(lit("9")));
+        update.with_update("id", lit("99")).await.unwrap()
+    };
+    now(update);
+    place.run(&["--on-change=reprocess"]).ok();
+    assert_eq!(ids(), [1, 2, 3, 4, 5, 6, 7, 99]);
+    let version = now(async { open().await.version().unwrap() });
+    clean(&place, version);
+    had_nothing_to_do(&place.run(&[]));
+    // A row of a merged file is deleted, with and without what its log said of the merge.
+    for (deleted, left) in [("2", &[1, 3, 4, 5, 6, 7, 99, 100][..]), ("5", &[1, 3, 4, 6, 7, 99, 100, 101])] {
+        now(async { open().await.optimize().await.unwrap() });
+        had_nothing_to_do(&place.run(&[]));
+        let version = now(async { open().await.version().unwrap() });
+        clean(&place, version);
+        now(async { open().await.delete().with_predicate(col("id").eq(lit(deleted))).await.unwrap() });
+        let next = left[left.len() - 1];
+        write(next..=next);
+        summary(&place.run(&[]), 3);
+        place.run(&["--on-change=reprocess"]).ok();
+        assert_eq!(ids(), left);
+        had_nothing_to_do(&place.run(&[]));
+    }
+}

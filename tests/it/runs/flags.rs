@@ -1,0 +1,287 @@
+//! Parts, generations, rejects that are tried again, and inputs with names.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Value;
+
+use crate::common::Finished;
+use crate::runs::place::{File, PIPELINE, Place, Running, failed, had_nothing_to_do, summary};
+use crate::server::{Reply, Server};
+use crate::support::proxy::{Action, Gate};
+use crate::support::table::REJECTS;
+
+const A: File = ("a.parquet", 1..=7, "step");
+const B: File = ("b.parquet", 11..=17, "step");
+
+#[test]
+fn parts_that_run_at_once_make_each_row_once() {
+    for place in [Place::local(), Place::s3()] {
+        let files: [File; 6] = [
+            A,
+            B,
+            ("c.parquet", 21..=27, "step"),
+            ("d.parquet", 31..=37, "step"),
+            ("e.parquet", 41..=47, "step"),
+            ("f.parquet", 51..=57, "step"),
+        ];
+        place.put_all(&files);
+        let parts = ["1/3", "2/3", "3/3"].map(|part| place.start(&["--part", part, "--slice-rows", "2"]));
+        for part in parts {
+            part.finish().ok();
+        }
+        place.holds(&files);
+        had_nothing_to_do(&place.run(&[]));
+    }
+}
+
+#[test]
+fn a_part_leaves_the_others_their_rows() {
+    let place = Place::local();
+    place.put_all(&[A, B, ("c.parquet", 21..=27, "step"), ("d.parquet", 31..=37, "step")]);
+    let first = summary(&place.run(&["--part", "1/2", "--slice-rows", "2"]), 0)["rows_in"].as_u64().unwrap();
+    had_nothing_to_do(&place.run(&["--part", "1/2", "--slice-rows", "2"]));
+    let second = summary(&place.run(&["--part", "2/2", "--slice-rows", "2"]), 0)["rows_in"].as_u64().unwrap();
+    assert!(first > 0 && second > 0 && first + second == 28, "{first} and {second}");
+    for wrong in ["0/2", "3/2", "1/0", "one"] {
+        assert_eq!(place.run(&["--part", wrong]).code, 2, "{wrong}");
+    }
+}
+
+#[test]
+fn inputs_with_names_are_told_apart() {
+    let place = Place::local();
+    place.put(A);
+    place.put_bytes("other/a.parquet", &std::fs::read(place.path("in/a.parquet")).unwrap());
+    place.put_bytes("single.parquet", &std::fs::read(place.path("in/a.parquet")).unwrap());
+    let run = |from: &[&str]| {
+        let from = from.iter().flat_map(|from| ["--from", from]);
+        let base = ["run", "mine.sql", "--to", "out", "--format", "json"];
+        place.execute(&base.into_iter().chain(from).collect::<Vec<_>>())
+    };
+    run(&["first=in", "more=other", "one=single.parquet"]).ok();
+    let named = ["first/a.parquet", "more/a.parquet", "one/single.parquet"];
+    place.holds(&named.map(|name| (name, 1..=7, "step")));
+    had_nothing_to_do(&run(&["one=single.parquet", "first=in/", "more=other/a.parquet"]));
+    had_nothing_to_do(&run(&["more=other"]));
+    let twice = run(&["more=other", "more=single.parquet"]);
+    assert!(twice.code == 2 && twice.stderr.contains("more"), "{}: {}", twice.code, twice.stderr);
+}
+
+#[test]
+fn more_rejects_than_are_allowed_end_in_a_code_of_their_own() {
+    let place = Place::local();
+    place.put_all(&[A, B]);
+    place.run(&["--max-rejects", "2"]).ok();
+    place.holds(&[A, B]);
+    for limit in ["1", "0", "5%"] {
+        let place = Place::local();
+        place.put_all(&[A, B]);
+        let refused = place.run(&["--max-rejects", limit]);
+        assert!(refused.code == 3 && refused.stderr.contains("--max-rejects"), "{}: {}", refused.code, refused.stderr);
+        let told: Value = serde_json::from_str(refused.stdout.trim()).unwrap();
+        assert!(told["error"].as_str().unwrap().contains("--max-rejects") && told["slices"].is_u64(), "{told}");
+        place.is_whole();
+        // What was committed stays, the rest comes.
+        place.run(&["--max-rejects", "50%"]).ok();
+        place.holds(&[A, B]);
+    }
+}
+
+/// A pipeline that rejects what was not answered.
+const ASKING: &str = "SELECT source, id, ai_complete(question) AS cot, \
+    CASE WHEN status IS NULL AND ai_complete(question) IS NULL THEN 'unanswered' ELSE status END AS status, error FROM corpus";
+
+/// Runs [`ASKING`] with a server that refuses questions of ids that end in 3, until `is_mended`.
+fn ask(place: &Place, is_mended: &Arc<AtomicBool>, more: &[&str]) -> (Server, Running) {
+    std::fs::write(place.workplace.path("mine.sql"), ASKING).unwrap();
+    let is_mended = Arc::clone(is_mended);
+    let server = Server::start(move |call| match call.prompt().ends_with('3') && !is_mended.load(Ordering::SeqCst) {
+        true => Reply::error(400, "not this one"),
+        false => Reply::text(&call.prompt().replace("question", "step")),
+    });
+    let base_url = format!("asap.anchor.base_url={}", server.base_url());
+    let sets = ["--set", "asap.anchor.provider=openai", "--set", "asap.anchor.model=m", "--set", &base_url];
+    let run = place.start(&[&sets[..], more].concat());
+    (server, run)
+}
+
+fn ask_to_the_end(place: &Place, is_mended: &Arc<AtomicBool>, more: &[&str]) -> Finished {
+    let (_server, run) = ask(place, is_mended, more);
+    run.finish()
+}
+
+/// No id of these ends in 7, so that [`ASKING`] and the pipeline of the other tests make the same of them.
+const FIRST: File = ("a.parquet", 1..=6, "step");
+const LATER: File = ("b.parquet", 11..=16, "step");
+
+#[test]
+fn rejects_that_are_tried_again_move_to_the_output() {
+    for place in [Place::local(), Place::s3()] {
+        let is_mended = Arc::default();
+        place.put_all(&[FIRST, LATER]);
+        summary(&ask_to_the_end(&place, &is_mended, &[]), 0);
+        assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
+        had_nothing_to_do(&ask_to_the_end(&place, &is_mended, &[]));
+        // Those that fail again stay, once.
+        ask_to_the_end(&place, &is_mended, &["--retry-rejects"]).ok();
+        assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
+        place.execute(&["verify", &place.location("out")]).ok();
+        is_mended.store(true, Ordering::SeqCst);
+        ask_to_the_end(&place, &is_mended, &["--retry-rejects=empty_chain,too_long"]).ok();
+        assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
+        ask_to_the_end(&place, &is_mended, &["--retry-rejects=unanswered"]).ok();
+        place.holds(&[FIRST, LATER]);
+        place.execute(&["verify", &place.location("out")]).ok();
+        ask_to_the_end(&place, &is_mended, &["--retry-rejects"]).ok();
+        place.holds(&[FIRST, LATER]);
+    }
+}
+
+#[test]
+fn rejects_that_are_tried_again_are_there_once_though_the_run_died() {
+    // At the commit of the output, and at that of the rejects after it.
+    for table in ["out".to_string(), format!("out/{REJECTS}")] {
+        for retries_again in [true, false] {
+            let place = Place::s3();
+            let is_mended = Arc::default();
+            place.put_all(&[FIRST, LATER]);
+            ask_to_the_end(&place, &is_mended, &[]).ok();
+            is_mended.store(true, Ordering::SeqCst);
+            let gate = Gate::new();
+            let (held, dies_at) = (gate.clone(), table.clone());
+            place.proxy().follow(move |head| match head.commits(&dies_at) {
+                true => Action::Hold(held.clone()),
+                false => Action::Pass,
+            });
+            let (_server, mut run) = ask(&place, &is_mended, &["--retry-rejects"]);
+            run.wait_until("its commit", || gate.held() == 1);
+            run.kill();
+            gate.cut();
+            place.proxy().calm();
+            // A run that tries nothing again cannot know whether the one that did is dead, and leaves what it left.
+            let more: &[&str] = if retries_again { &["--retry-rejects"] } else { &[] };
+            ask_to_the_end(&place, &is_mended, more).ok();
+            if !retries_again {
+                ask_to_the_end(&place, &is_mended, &["--retry-rejects"]).ok();
+            }
+            place.holds(&[FIRST, LATER]);
+        }
+    }
+}
+
+#[test]
+fn a_new_generation_replaces_what_another_pipeline_made() {
+    for place in [Place::local(), Place::s3()] {
+        place.put_all(&[A, B]);
+        std::fs::write(place.workplace.path("mine.sql"), "SELECT source, id, upper(cot) AS cot FROM corpus").unwrap();
+        place.run(&[]).ok();
+        std::fs::write(place.workplace.path("mine.sql"), crate::runs::place::PIPELINE).unwrap();
+        let refused = place.run(&[]);
+        assert!(refused.code == 1 && refused.stderr.contains("--new-generation"), "{}", refused.stderr);
+        place.run(&["--new-generation"]).ok();
+        place.holds(&[A, B]);
+        had_nothing_to_do(&place.run(&[]));
+    }
+}
+
+#[test]
+fn a_file_that_failed_does_not_hide_what_the_others_became() {
+    let place = Place::local();
+    place.put_all(&[A, B]);
+    place.put_bytes("in/c.parquet", b"not a table");
+    let summary = summary(&place.run(&[]), 3);
+    assert_eq!(failed(&summary), ["c.parquet"]);
+    assert!(summary["files_failed"][0]["error"].as_str().unwrap().contains("Parquet"), "{summary}");
+    assert_eq!(["rows_in", "rows_out", "rows_rejected"].map(|name| summary[name].as_u64()), [14, 10, 2].map(Some));
+}
+
+#[test]
+fn rows_are_divided_by_any_text() {
+    for place in [Place::local(), Place::s3()] {
+        let file: File = ("a.parquet", 1..=9, "a b/ü=%:#?*2F");
+        place.put(file.clone());
+        std::fs::write(place.workplace.path("mine.sql"), format!("{PIPELINE} AND id NOT LIKE '%3'")).unwrap();
+        let summary = summary(&place.run(&["--partition-by", "cot", "--slice-rows", "4"]), 0);
+        assert_eq!(summary["rows_out"], 6, "{summary}");
+        let marks: Vec<String> = [1, 2, 4, 6, 8, 9].map(|id| format!("{} {id}", file.2)).to_vec();
+        let (rows, mut read) = (place.rows(), marks.clone());
+        read.sort();
+        let mut found = rows.texts("cot");
+        found.sort();
+        assert_eq!(found, read);
+        place.execute(&["verify", &place.location("out")]).ok();
+        place.execute(&["vacuum", &place.location("out"), "--retain", "0s", "--now"]).ok();
+        place.execute(&["optimize", &place.location("out")]).ok();
+        place.execute(&["vacuum", &place.location("out"), "--retain", "0s", "--now"]).ok();
+        assert_eq!(place.rows(), rows);
+    }
+}
+
+#[test]
+fn files_of_one_schema_fit_the_table_that_the_first_of_them_made() {
+    use datafusion::arrow::array::{ArrayRef, Float16Array, RecordBatch, StringArray, UInt8Array, UInt16Array};
+    let place = Place::local();
+    let file = |name: &str| {
+        let text = || -> ArrayRef { Arc::new(StringArray::from(vec!["x"])) };
+        let columns: [(&str, ArrayRef); 6] = [
+            ("question", text()),
+            ("cot", text()),
+            ("answer", text()),
+            ("small", Arc::new(UInt8Array::from(vec![255]))),
+            ("middle", Arc::new(UInt16Array::from(vec![65535]))),
+            ("half", Arc::new(Float16Array::new_null(1))),
+        ];
+        place.put_batch(&format!("in/{name}.parquet"), &RecordBatch::try_from_iter(columns).unwrap());
+    };
+    file("a");
+    place.run(&[]).ok();
+    file("b");
+    assert_eq!(summary(&place.run(&[]), 0)["rows_out"], 1);
+    assert_eq!(place.rows().output.len(), 2);
+}
+
+#[test]
+fn a_new_generation_of_no_rows_is_refused_and_takes_nothing_back() {
+    let place = Place::local();
+    place.put(A);
+    place.run(&[]).ok();
+    std::fs::remove_file(place.path("in/a.parquet")).unwrap();
+    let empty = place.run(&["--new-generation"]);
+    assert!(empty.code == 1 && empty.stderr.contains("the input has no files"), "{}", empty.stderr);
+    place.put_bytes("in/b.parquet", b"no Parquet");
+    let broken = place.run(&["--new-generation"]);
+    assert!(broken.code == 1 && broken.stderr.contains("b.parquet is not a Parquet file"), "{}", broken.stderr);
+    place.holds(&[A]);
+}
+
+#[test]
+fn a_renamed_file_keeps_its_rows_and_its_old_name() {
+    for place in [Place::local(), Place::s3()] {
+        place.put(A);
+        // Half of it is done.
+        place.run(&["--limit", "3", "--slice-rows", "3"]).ok();
+        std::fs::rename(place.path("in/a.parquet"), place.path("in/z.parquet")).unwrap();
+        let renamed = place.run(&["--slice-rows", "3"]);
+        assert_eq!(summary(&renamed, 0)["rows_in"], 4);
+        assert!(
+            renamed.stderr.contains("z.parquet has the content of a.parquet, which no longer exists"),
+            "{}",
+            renamed.stderr
+        );
+        place.holds(&[A]);
+        had_nothing_to_do(&place.run(&[]));
+    }
+}
+
+#[test]
+fn a_copied_file_is_read_as_another_file() {
+    let place = Place::local();
+    place.put(A);
+    place.run(&[]).ok();
+    std::fs::copy(place.path("in/a.parquet"), place.path("in/z.parquet")).unwrap();
+    // Also where a pattern lists the copy alone.
+    place.run_from("in/z*.parquet", &[]).ok();
+    place.holds(&[A, ("z.parquet", A.1, A.2)]);
+    had_nothing_to_do(&place.run(&[]));
+}

@@ -1,0 +1,177 @@
+//! What makes a row the same row: its file's path below the input, and the file's content.
+
+use crate::runs::place::{File, Place, failed, had_nothing_to_do, summary};
+
+const A: File = ("a.parquet", 1..=7, "step");
+const B: File = ("b.parquet", 11..=17, "step");
+const C: File = ("c.parquet", 21..=27, "step");
+/// What becomes of [`A`]: more rows, other rejects.
+const A_NEXT: File = ("a.parquet", 2..=13, "later");
+
+/// Input and output on this machine and in a bucket.
+fn places() -> [Place; 2] {
+    [Place::local(), Place::s3()]
+}
+
+#[test]
+fn a_changed_file_fails_by_name_and_the_others_are_processed() {
+    for place in places() {
+        place.put(A);
+        place.put(B);
+        place.run(&[]).ok();
+        place.put(A_NEXT);
+        place.put(C);
+        let changed = place.run(&[]);
+        assert_eq!(failed(&summary(&changed, 3)), ["a.parquet"]);
+        assert!(changed.stderr.contains("a.parquet") && changed.stderr.contains("--on-change"), "{}", changed.stderr);
+        place.holds(&[A, B, C]);
+    }
+}
+
+#[test]
+fn a_changed_file_replaces_its_rows_and_rejects_where_that_is_asked() {
+    for place in places() {
+        place.put(A);
+        place.put(B);
+        place.run(&["--slice-rows", "3", "--commit-every", "0s"]).ok();
+        let reprocess = ["--on-change=reprocess", "--slice-rows", "3", "--commit-every", "0s"];
+        // A content that returns is done again as well.
+        for file in [A_NEXT, A, ("a.parquet", 3..=4, "short"), A_NEXT] {
+            place.put(file.clone());
+            place.run(&reprocess).ok();
+            place.holds(&[file, B]);
+            had_nothing_to_do(&place.run(&[]));
+        }
+    }
+}
+
+#[test]
+fn a_changed_file_stays_as_it_was_where_that_is_asked() {
+    for place in places() {
+        place.put(A);
+        place.run(&[]).ok();
+        place.put(A_NEXT);
+        place.put(B);
+        place.run(&["--on-change=ignore"]).ok();
+        place.holds(&[A, B]);
+        place.run(&["--on-change=ignore"]).ok();
+        place.holds(&[A, B]);
+    }
+}
+
+/// The size, the footer and every statistic are as before: only the content tells.
+#[test]
+fn a_change_of_equal_length_in_a_middle_row_is_a_change() {
+    for place in places() {
+        place.put(("a.parquet", 1..=4, "step"));
+        let before = std::fs::read(place.path("in/a.parquet")).unwrap();
+        place.run(&[]).ok();
+        let at = before.windows(6).position(|window| window == b"step 3").unwrap();
+        let mut after = before.clone();
+        after[at..at + 6].copy_from_slice(b"stop 3");
+        place.put_bytes("in/a.parquet", &after);
+        assert_eq!(failed(&summary(&place.run(&[]), 3)), ["a.parquet"]);
+        place.holds(&[("a.parquet", 1..=4, "step")]);
+        place.run(&["--on-change=reprocess"]).ok();
+        assert_eq!(place.rows().texts("cot"), ["step 1", "step 2", "stop 3", "step 4"]);
+        place.put_bytes("in/a.parquet", &before);
+        place.run(&["--on-change=reprocess"]).ok();
+        place.holds(&[("a.parquet", 1..=4, "step")]);
+    }
+}
+
+#[test]
+fn a_file_that_was_taken_away_leaves_its_rows() {
+    let place = Place::local();
+    place.put(A);
+    place.put(B);
+    place.run(&[]).ok();
+    std::fs::remove_file(place.path("in/a.parquet")).unwrap();
+    had_nothing_to_do(&place.run(&[]));
+    place.put(C);
+    place.run(&[]).ok();
+    place.holds(&[A, B, C]);
+}
+
+#[test]
+fn the_same_files_elsewhere_on_this_machine_are_done() {
+    let place = Place::local();
+    place.put(A);
+    place.put(("deep/b.parquet", 11..=17, "step"));
+    place.run(&[]).ok();
+    let here = place.path("").canonicalize().unwrap();
+    std::os::unix::fs::symlink("in", place.path("link")).unwrap();
+    std::fs::create_dir_all(place.path("mount/copy/deep")).unwrap();
+    for name in ["a.parquet", "deep/b.parquet"] {
+        std::fs::copy(place.path("in").join(name), place.path("mount/copy").join(name)).unwrap();
+    }
+    let absolute = here.join("in").display().to_string();
+    let url = format!("file://{absolute}");
+    let with_slash = format!("{url}/");
+    for from in ["in/", "./in", "deep/../in", "link", "link/", "mount/copy", &absolute, &url, &with_slash] {
+        had_nothing_to_do(&place.run_from(from, &[]));
+    }
+    had_nothing_to_do(&place.run_from("in/a.parquet", &[]));
+    place.holds(&[A, ("deep/b.parquet", 11..=17, "step")]);
+}
+
+#[test]
+fn the_same_objects_under_another_url_are_done() {
+    let place = Place::s3();
+    place.put(A);
+    place.put(B);
+    place.run(&[]).ok();
+    for name in ["a.parquet", "b.parquet"] {
+        place.put_bytes(&format!("copy/{name}"), &std::fs::read(place.path("in").join(name)).unwrap());
+    }
+    for from in ["s3://lake/in/", "s3a://lake/in", "s3a://lake/in/", "s3://lake/copy", "s3://lake/in/b.parquet"] {
+        had_nothing_to_do(&place.run_from(from, &[]));
+    }
+    let to = ["run", "mine.sql", "--from", "s3://lake/in", "--to", "s3a://lake/out/", "--format", "json"];
+    had_nothing_to_do(&place.execute(&to));
+    place.holds(&[A, B]);
+}
+
+/// No row of these is a reject or filtered.
+const FIRST: File = ("a.parquet", 1..=4, "step");
+const LATER: File = ("b.parquet", 11..=14, "step");
+
+#[test]
+fn a_limit_holds_for_the_output_and_raising_it_goes_on() {
+    for place in places() {
+        place.put(LATER);
+        place.run(&["--limit", "2"]).ok();
+        assert_eq!(place.rows().sources(), ["b.parquet:0", "b.parquet:1"]);
+        // It sorts before the one that was begun.
+        place.put(FIRST);
+        place.run(&["--limit", "2"]).ok();
+        assert_eq!(place.rows().sources(), ["b.parquet:0", "b.parquet:1"]);
+        place.run(&["--limit", "5"]).ok();
+        let rows = place.rows();
+        assert_eq!(rows.output.len(), 5, "{:?}", rows.sources());
+        for row in ["b.parquet:0", "b.parquet:1"] {
+            assert!(rows.sources().contains(&row.to_string()), "{row} went");
+        }
+        place.run(&["--limit", "3"]).ok();
+        assert_eq!(place.rows(), rows);
+        place.run(&[]).ok();
+        place.holds(&[FIRST, LATER]);
+        had_nothing_to_do(&place.run(&["--limit", "2"]));
+        had_nothing_to_do(&place.run(&["--limit", "100"]));
+    }
+}
+
+#[test]
+fn a_limit_that_ends_in_a_slice_goes_on_where_it_ended() {
+    let place = Place::local();
+    place.put(A);
+    place.put(B);
+    for limit in ["1", "2", "5", "6", "9"] {
+        place.run(&["--limit", limit, "--slice-rows", "3"]).ok();
+        let rows = place.rows();
+        assert!(rows.output.len() + rows.rejects.len() <= limit.parse().unwrap(), "{limit}: {rows:?}");
+    }
+    place.run(&["--slice-rows", "4"]).ok();
+    place.holds(&[A, B]);
+    had_nothing_to_do(&place.run(&["--slice-rows", "2"]));
+}

@@ -1,0 +1,179 @@
+//! Where a response states its answer.
+
+use std::borrow::Cow;
+
+use super::boxes::{BETWEEN, Unfinished, boxed, joins};
+use asap_kernels::tags;
+
+/// So many of the last bytes of a response are searched.
+const SEARCHED: usize = 65_536;
+
+/// The final answer of a response: what stands in its last box behind the chain of thought, else behind its last "answer is"
+/// or "answer:", else behind its last `####`. Neighbouring boxes with "and", "or" or a comma between them are a list. None
+/// where nothing is stated, where the chain or the box is cut off, and where the box holds a part of a formula.
+pub fn answer(response: &str) -> Option<Cow<'_, str>> {
+    let behind = tags::behind_chain(response)?;
+    if is_cut_off(behind) {
+        return None;
+    }
+    let behind = &behind[behind.ceil_char_boundary(behind.len().saturating_sub(SEARCHED))..];
+    match boxed(behind) {
+        Err(Unfinished) => None,
+        Ok(Some(stated)) => Some(stated),
+        Ok(None) => phrase(behind).or_else(|| marked(behind).map(Cow::Borrowed)),
+    }
+}
+
+/// Whether a chain of thought begins and does not end, by any tag that models have for it, wherever it stands.
+fn is_cut_off(text: &str) -> bool {
+    const NAMES: [&str; 5] = ["think", "thinking", "thought", "reasoning", "seed:think"];
+    const BRACKETS: [(char, char); 3] = [('<', '>'), ('[', ']'), ('◁', '▷')];
+    let last = text.rmatch_indices(BRACKETS.map(|(opening, _)| opening)).find_map(|(place, opening)| {
+        let rest = &text[place + opening.len()..];
+        let closes = rest.starts_with('/');
+        let rest = &rest[usize::from(closes)..];
+        let named = NAMES.iter().any(|name| {
+            let (of, behind) = (rest.get(..name.len()), rest.get(name.len()..));
+            of.is_some_and(|of| of.eq_ignore_ascii_case(name))
+                && BRACKETS.iter().any(|(from, to)| {
+                    opening.starts_with(*from) && behind.is_some_and(|behind| behind.starts_with(*to))
+                })
+        });
+        named.then_some(closes)
+    });
+    last == Some(false)
+}
+
+/// What stands behind the last "answer is" or "answer:" that states one: the formulas there if they end the sentence, else all of
+/// it. None where that is called wrong.
+fn phrase(text: &str) -> Option<Cow<'_, str>> {
+    let mut end = text.len();
+    loop {
+        let found = [" is", ":", "**:", " is:"].iter().filter_map(|behind| last_of(text, end, behind)).max();
+        let (from, behind) = found?;
+        let rest = without_adverbs(&text[behind..]);
+        match first_word(rest) {
+            word if WRONG.contains(&word) => return None,
+            // The answer that was stated before.
+            word if RIGHT.contains(&word) => end = from,
+            _ => return stated(rest),
+        }
+    }
+}
+
+/// What is said of an answer that was stated before.
+const RIGHT: [&str; 8] = ["correct", "right", "valid", "consistent", "reasonable", "verified", "confirmed", "clear"];
+const WRONG: [&str; 4] = ["wrong", "incorrect", "invalid", "inconsistent"];
+/// Words before an answer that are no part of it.
+const ADVERBS: [&str; 13] = [
+    "indeed",
+    "definitely",
+    "certainly",
+    "clearly",
+    "simply",
+    "therefore",
+    "thus",
+    "hence",
+    "actually",
+    "obviously",
+    "then",
+    "surely",
+    "really",
+];
+
+/// The word that a text begins with.
+fn first_word(text: &str) -> &str {
+    &text[..text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len())]
+}
+
+/// A statement without the adverbs, commas and marks before it.
+fn without_adverbs(text: &str) -> &str {
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "*:".contains(c));
+        let word = first_word(rest);
+        if !ADVERBS.contains(&word) {
+            return rest;
+        }
+        rest = rest[word.len()..].trim_start_matches(',');
+    }
+}
+
+/// What a statement begins with.
+fn stated(rest: &str) -> Option<Cow<'_, str>> {
+    let formulas = first_formulas(rest).unwrap_or(0);
+    let stated = match ends_sentence(&rest[formulas..]) && formulas > 0 {
+        true => &rest[..formulas],
+        false => &rest[..formulas + sentence(&rest[formulas..]).len()],
+    };
+    let stated = stated.trim().trim_end_matches(['*', '.']).trim();
+    // What is left of bold formulas.
+    let stated = if stated.contains("$**") { Cow::Owned(stated.replace("$**", "$")) } else { Cow::Borrowed(stated) };
+    (!stated.is_empty()).then_some(stated)
+}
+
+/// Whether what is answered ends here: with the line, the sentence, or a reason.
+fn ends_sentence(text: &str) -> bool {
+    const REASONS: [&str; 2] = ["since", "because"];
+    let rest = text.trim_start_matches(['*', ' ']);
+    let behind = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+    let word = behind.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    rest.is_empty()
+        || rest.starts_with(['\n', '\r'])
+        || ["</", "<|"].iter().any(|tag| rest.starts_with(tag))
+        || rest.strip_prefix('.').is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '.'))
+        || REASONS.contains(&word)
+}
+
+/// The last "answer" before `end` with this behind it: where it is, and what follows.
+fn last_of(text: &str, end: usize, behind: &str) -> Option<(usize, usize)> {
+    const WORD: &str = "nswer";
+    let mut end = end;
+    loop {
+        let from = text[..end].rfind(WORD)?;
+        let begins = text[..from].ends_with(['a', 'A']);
+        if begins && text[from + WORD.len()..].starts_with(behind) {
+            return Some((from, from + WORD.len() + behind.len()));
+        }
+        end = from;
+    }
+}
+
+/// The length of the formulas that a text begins with, as long as they are a list.
+fn first_formulas(text: &str) -> Option<usize> {
+    let mut end = formula(text)?;
+    loop {
+        let near = &text[end..text.floor_char_boundary(end + BETWEEN + 2)];
+        let Some(next) = ["$", "\\(", "\\["].iter().filter_map(|opening| near.find(opening)).min() else { break };
+        if !joins(&text[end..end + next]) {
+            break;
+        }
+        end += next + formula(&text[end + next..])?;
+    }
+    Some(end)
+}
+
+/// The length of the formula that a text begins with, with its marks.
+fn formula(text: &str) -> Option<usize> {
+    const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
+    let (opening, closing) = MARKS.iter().find(|(opening, _)| text.starts_with(opening))?;
+    let from = opening.len();
+    // `\$` is money.
+    let (end, _) = text[from..].match_indices(closing).find(|(place, _)| !text[..from + place].ends_with('\\'))?;
+    Some(from + end + closing.len())
+}
+
+/// Up to the end of the line, or a full stop that ends a sentence.
+fn sentence(text: &str) -> &str {
+    let line = text.lines().next().unwrap_or_default();
+    let end = [". ", ".** ", ".* "].iter().filter_map(|stop| line.find(stop)).min().unwrap_or(line.len());
+    &line[..end]
+}
+
+/// What stands behind the last `####` of a line.
+fn marked(text: &str) -> Option<&str> {
+    const MARK: &str = "####";
+    let from = text.rfind(MARK)? + MARK.len();
+    let stated = text[from..].lines().next().unwrap_or_default().trim();
+    (!stated.is_empty()).then_some(stated)
+}
