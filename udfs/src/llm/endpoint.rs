@@ -51,7 +51,10 @@ impl Endpoint {
         let builder = Client::builder()
             .user_agent(concat!("asap/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
-            .connect_timeout(CONNECT_TIMEOUT);
+            .connect_timeout(CONNECT_TIMEOUT)
+            // A peer that sends a response twice would have the copy read as the next call's answer: a paid answer, kept under
+            // the wrong request. A new connection costs little next to a call.
+            .pool_max_idle_per_host(0);
         let builder = if is_loopback(&url) { builder.no_proxy() } else { builder };
         Ok(Self {
             client: builder.build().map_err(|error| failed(error.to_string()))?,

@@ -55,6 +55,8 @@ pub enum Reply {
     Hang,
     /// A chat completion of which a byte comes at each of these intervals.
     Drip(Duration),
+    /// A chat completion with this text, and the same bytes once more when the next request comes on the connection.
+    Twice(String),
     /// The first half of a chat completion, then the end of the connection.
     Cut,
     /// The end of the connection, without a byte.
@@ -219,6 +221,12 @@ async fn reply(stream: &mut TcpStream, mut reply: Reply) -> std::io::Result<()> 
                 tokio::time::sleep(interval).await;
             }
             Ok(())
+        }
+        Reply::Twice(text) => {
+            let whole = ok(&completion(&text));
+            stream.write_all(&whole).await?;
+            stream.readable().await?;
+            stream.write_all(&whole).await
         }
         Reply::Cut => {
             let whole = ok(&completion("half of it"));

@@ -33,6 +33,18 @@ async fn once(reply: Reply) -> (&'static str, usize) {
 }
 
 #[tokio::test]
+async fn a_response_that_comes_twice_answers_one_call() {
+    let prompt = |body: &serde_json::Value| body["messages"][0]["content"].as_str().unwrap().to_string();
+    let server = Server::start(move |call| Reply::Twice(format!("about {}", prompt(&call.body))));
+    let (_, anchoring) = anchoring(&server, &[("max_concurrent_requests", "1")]);
+    for asked in ["a", "b", "c", "d", "e", "f"] {
+        let answered = anchoring.complete(asked).await.unwrap();
+        assert_eq!(answered.outcome.ok(), Some(format!("about {asked}")));
+    }
+    assert_eq!(server.count(), 6);
+}
+
+#[tokio::test]
 async fn what_passes_is_sent_again() {
     let too_many = |header: &str| Reply::Status(429, vec![("retry-after", header.to_string())], String::new());
     let replies = [
