@@ -71,6 +71,9 @@ const READ_GROUPS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
 /// Segments that are read at the same time.
 const SEGMENTS_AT_ONCE: usize = 16;
 
+/// The answers of a row group, `None` in the place of one that is damaged; read by the first that asks.
+type ReadGroup = Arc<OnceCell<Vec<Option<Record>>>>;
+
 /// The answers in one folder.
 #[derive(Debug)]
 pub struct AnswerFolder {
@@ -82,7 +85,7 @@ pub struct AnswerFolder {
     claims: OnceCell<Option<Claims>>,
     is_writable: OnceCell<()>,
     /// The row groups that were read last, by segment and place.
-    read_groups: Mutex<LruCache<(u32, usize), Arc<OnceCell<Vec<Option<Record>>>>>>,
+    read_groups: Mutex<LruCache<(u32, usize), ReadGroup>>,
     groups: mpsc::Sender<Waiting>,
     _gatherer: SpawnedTask<()>,
 }

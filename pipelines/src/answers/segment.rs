@@ -129,7 +129,7 @@ fn batch(records: &[Record]) -> Result<RecordBatch, ParquetError> {
 /// # Errors
 /// If it cannot be read, or is not a segment.
 pub async fn entries(
-    reader: impl AsyncFileReader + Send + Unpin + 'static,
+    reader: impl AsyncFileReader + Unpin + 'static,
 ) -> Result<(ArrowReaderMetadata, Vec<Entry>), ParquetError> {
     let builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
     let metadata = ArrowReaderMetadata::try_new(Arc::clone(builder.metadata()), Default::default())?;
@@ -152,7 +152,7 @@ pub async fn entries(
 /// # Errors
 /// If it cannot be read, or is not a segment.
 pub async fn records(
-    reader: impl AsyncFileReader + Send + Unpin + 'static,
+    reader: impl AsyncFileReader + Unpin + 'static,
     metadata: ArrowReaderMetadata,
     rows: Range<usize>,
 ) -> Result<Vec<Option<Record>>, ParquetError> {
