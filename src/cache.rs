@@ -92,7 +92,6 @@ pub async fn run(args: CacheArgs) -> Result<(), Failure> {
     }
 }
 
-/// Milliseconds since 1970 (UTC), so many days before now.
 fn days_ago(days: u32) -> i64 {
     let age = Duration::from_secs(u64::from(days) * SECONDS_PER_DAY);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age);

@@ -62,7 +62,6 @@ enum Command {
 /// What is told on standard error where `RUST_LOG` does not say otherwise: warnings of our own.
 const TOLD: &str = "asap=warn,asap_pipelines=warn,asap_udfs=warn";
 
-/// The same where events are asked for.
 const TOLD_ALL: &str = "asap=info,asap_pipelines=info,asap_udfs=info";
 
 /// How events are told.
@@ -110,7 +109,6 @@ pub fn main() -> ExitCode {
     finish(result)
 }
 
-/// What is said of a command that asap does not have.
 fn unknown_command(error: &clap::Error) -> Option<String> {
     let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) =
         (error.kind(), error.get(ContextKind::InvalidSubcommand))
@@ -140,7 +138,6 @@ fn refuse_terminal() -> Result<(), Failure> {
     }
 }
 
-/// Tells events on standard error.
 fn tell(format: Option<LogFormat>) {
     let by_default = if format.is_some() { TOLD_ALL } else { TOLD };
     let told = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(by_default));

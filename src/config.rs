@@ -14,7 +14,6 @@ use etcetera::base_strategy::Xdg;
 use crate::failure::Failure;
 use crate::output::error_line;
 
-/// How the environment variable of a setting begins.
 const PREFIX: &str = "ASAP_";
 
 /// Where settings come from beside SQL: a file, the environment, flags.
@@ -65,7 +64,6 @@ pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
-/// Refuses a variable that is nearly one of a setting.
 fn refuse_typos(settings: &Settings) -> Result<(), Failure> {
     let known: Vec<String> = Settings::KEYS.iter().map(|key| variable_name(key)).collect();
     let given = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -81,7 +79,6 @@ fn refuse_typos(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The environment variable of a setting: `scorer.model` is `ASAP_SCORER_MODEL`.
 fn variable_name(key: &str) -> String {
     format!("{PREFIX}{}", key.replace('.', "_").to_uppercase())
 }

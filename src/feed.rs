@@ -126,7 +126,6 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
     }
 }
 
-/// Steps on their way to whoever reads standard output.
 struct Writer(StreamWriter<BufWriter<std::io::Stdout>>);
 
 impl Writer {
@@ -135,7 +134,6 @@ impl Writer {
         StreamWriter::try_new(BufWriter::new(std::io::stdout()), &schema).map(Self).map_err(failed)
     }
 
-    /// Writes a step and hands it over.
     fn write(&mut self, step: &[Fed], deciding: &Deciding) -> Result<(), Failure> {
         self.0.write(&batch(step, &deciding.to_string())?).map_err(failed)?;
         Ok(self.0.get_mut().flush()?)

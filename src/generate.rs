@@ -26,7 +26,6 @@ use crate::failure::Failure;
 use crate::output::{complain, count, print};
 use crate::progress::{Bar, Opening};
 
-/// Questions that are read ahead.
 const AHEAD: usize = 256;
 
 /// Answer questions with a model, as they would be asked: through its chat template
@@ -74,26 +73,21 @@ fn not_below_zero(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number from 0 on, such as 0.6".to_string())
 }
 
-/// A question and where it stands.
 struct Question {
     source: Option<(String, i64)>,
     text: String,
 }
 
-/// An answer as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     file: &'a str,
     row: i64,
     sample: u64,
     question: &'a str,
-    /// None where there is none.
     text: Option<String>,
     tokens_in: Option<usize>,
     tokens_out: Option<usize>,
-    /// stop where the model ended it, length where --max-tokens or the window did.
     finish: Option<&'static str>,
-    /// Why there is none.
     error: Option<String>,
 }
 
@@ -142,7 +136,6 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rows, of which only the questions are read.
 async fn opened(context: &SessionContext, location: &str, column: Option<&str>) -> Result<Corpus, Failure> {
     let mapping = column.map(|column| ColumnMapping {
         question: column.to_string(),
@@ -154,7 +147,6 @@ async fn opened(context: &SessionContext, location: &str, column: Option<&str>) 
     Ok(corpus)
 }
 
-/// Sends the questions in the order of their source.
 async fn read(context: SessionContext, corpus: Corpus, send: mpsc::Sender<Result<Question, Failure>>) {
     if let Err(failure) = send_all(&context, &corpus, &send).await {
         // Who does not listen any more needs no reason.
@@ -200,17 +192,14 @@ async fn send_all(
     Ok(())
 }
 
-/// What came of all questions.
 #[derive(Default)]
 struct Answered {
     answers: u64,
-    /// Questions without an answer.
     refused: u64,
     tokens: u64,
     seconds: f64,
 }
 
-/// Answers all questions.
 fn answer(
     mut generator: Generator,
     args: &GenerateArgs,
@@ -249,13 +238,10 @@ fn answer(
     }
 }
 
-/// Puts answers in the order of their questions.
 struct Printer {
     samples: u64,
-    /// How many questions were asked.
     asked: u64,
     questions: BTreeMap<u64, Question>,
-    /// What was said too early, and whether it is a question's last.
     waiting: BTreeMap<Place, (String, bool)>,
     next: Place,
 }

@@ -12,7 +12,6 @@ use crate::failure::Failure;
 use crate::output::{SummaryFormat, complain, count, failed_files, print_as};
 use crate::progress::Opening;
 
-/// Characters of a text that are shown.
 const SHOWN_CHARACTERS: usize = 100;
 
 /// Say what a folder or file holds: which column is what, and some rows as they are read
@@ -38,11 +37,9 @@ pub struct InspectArgs {
     format: SummaryFormat,
 }
 
-/// What was found at a location.
 #[derive(Debug, Serialize)]
 struct Found {
     schemas: Vec<Inspected>,
-    /// Files that cannot be read, and why.
     failures: Vec<String>,
 }
 

@@ -26,9 +26,7 @@ use crate::output::{SummaryFormat, complain, count, print_as, rough};
 const CHAIN_TOKENS: usize = 4096;
 /// How long chains of that length are scored, in the time of all cores.
 const MEASURED: Duration = Duration::from_secs(1);
-/// Chains are not made longer once one took so long.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// The question for which the prompt is shown.
 const QUESTION: &str = "What is 17 + 25?";
 
 /// Say what a model is: family, memory, window, its prompt, and how fast it scores on this machine
@@ -60,7 +58,6 @@ pub struct ModelArgs {
     settings: SettingArgs,
 }
 
-/// What is said of a model.
 #[derive(Debug, Serialize)]
 struct Described {
     folder: String,
@@ -72,11 +69,9 @@ struct Described {
     bytes_bf16: u64,
     window_tokens: usize,
     vocabulary: usize,
-    /// What stands before the first step of a chain that answers a question.
     prompt: String,
     computed_as: String,
     tokens_per_second: f64,
-    /// Tokens of a row while that was measured.
     row_tokens: usize,
     corpus_tokens: u64,
     corpus_seconds: f64,
@@ -131,14 +126,11 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     Ok(print_as(args.format, &described, || table(&described))?)
 }
 
-/// The chains of a corpus.
 struct Read {
     tokens: u64,
-    /// Of a chain, on average.
     chain_tokens: usize,
 }
 
-/// Reads all chains of a corpus.
 async fn read(from: &str, settings: &Settings) -> Result<Read, Failure> {
     let context = session(settings.clone(), &Llm::default())?;
     let corpus = Corpus::open(&context.state(), from, None).await?;
@@ -158,7 +150,6 @@ async fn read(from: &str, settings: &Settings) -> Result<Read, Failure> {
     Ok(Read { tokens, chain_tokens: tokens.div_ceil(chains) as usize })
 }
 
-/// How fast chains are scored.
 struct Speed {
     tokens_per_second: f64,
     row_tokens: usize,
@@ -222,7 +213,6 @@ async fn score(scorer: &Scorer, steps: usize, seed: &mut u64) -> asap_lm::Result
     Ok((asked > 0).then_some(tokens))
 }
 
-/// A step that was not there before.
 fn step(seed: &mut u64) -> String {
     *seed += 1;
     let (a, b) = (*seed * 7 % 1000, *seed * 13 % 1000);

@@ -29,7 +29,7 @@ pub fn print(text: &str) -> io::Result<()> {
 
 /// How what a command found or did is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SummaryFormat {
+pub(crate) enum SummaryFormat {
     /// For people.
     Table,
     /// For machines: JSON, on the last line.
@@ -37,10 +37,11 @@ pub enum SummaryFormat {
 }
 
 /// Prints what was found, as a line of JSON or as a table.
-///
-/// # Errors
-/// If it has no form in JSON, or standard output is closed.
-pub fn print_as(format: SummaryFormat, found: &impl Serialize, table: impl FnOnce() -> String) -> io::Result<()> {
+pub(crate) fn print_as(
+    format: SummaryFormat,
+    found: &impl Serialize,
+    table: impl FnOnce() -> String,
+) -> io::Result<()> {
     match format {
         SummaryFormat::Json => print(&serde_json::to_string(found)?),
         SummaryFormat::Table => print(&table()),
@@ -50,12 +51,12 @@ pub fn print_as(format: SummaryFormat, found: &impl Serialize, table: impl FnOnc
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// From now on [`complain`] writes JSON, as all other lines on standard error are then.
-pub fn complain_as_json() {
+pub(crate) fn complain_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
 
 /// Writes a line to standard error, without what URLs in it hold of secrets; a closed one is nobody's loss.
-pub fn complain(text: &str) {
+pub(crate) fn complain(text: &str) {
     let text = redact(text);
     if !AS_JSON.load(Ordering::Relaxed) {
         above_the_bar(|| drop(writeln!(io::stderr().lock(), "{text}")));
@@ -71,11 +72,9 @@ pub fn complain(text: &str) {
     above_the_bar(|| drop(writeln!(io::stderr().lock(), "{line}")));
 }
 
-/// The bar that a terminal shows.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// From now on lines on standard error stand above this bar.
-pub fn show_below(bar: &ProgressBar) {
+pub(crate) fn show_below(bar: &ProgressBar) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
 }
 
@@ -119,11 +118,7 @@ pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [
     table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")
 }
 
-/// What clap reads as a whole number above 0.
-///
-/// # Errors
-/// If it is none.
-pub fn at_least_one(text: &str) -> Result<usize, String> {
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number above 0".to_string())
 }
 
@@ -216,7 +211,7 @@ fn message(error: &DataFusionError) -> String {
 }
 
 /// Files that failed, each in a line; those of the same columns in one.
-pub fn failed_files(failures: &[FileFailure]) -> String {
+pub(crate) fn failed_files(failures: &[FileFailure]) -> String {
     let mut reasons: Vec<(&FileFailure, Vec<&str>)> = Vec::new();
     for failure in failures {
         match reasons.iter_mut().find(|(first, _)| first.error == failure.error) {
@@ -232,12 +227,12 @@ pub fn failed_files(failures: &[FileFailure]) -> String {
 }
 
 /// The table that a planner did not find: a name, or the path of a file or folder in quotes.
-pub fn missing_table(message: &str) -> Option<&str> {
+pub(crate) fn missing_table(message: &str) -> Option<&str> {
     message.strip_prefix("table 'datafusion.public.")?.strip_suffix("' not found")
 }
 
 /// What is said of a table that is not there; `known` are those that are.
-pub fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub(crate) fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     if table.contains(['/', '.']) {
         return format!("there is no table, file or folder '{table}' with rows in it");
     }
@@ -262,11 +257,9 @@ fn argument_error(message: &str) -> Option<&str> {
     Some(said.split_once(" No function matches").map_or(said, |(said, _)| said))
 }
 
-/// What the system says when the reader of our output is gone.
 const BROKEN_PIPE: &str = "Broken pipe (os error 32)";
 
-/// Whether a failure is that the reader of our output went away.
-pub fn is_broken_pipe(error: &DataFusionError) -> bool {
+pub(crate) fn is_broken_pipe(error: &DataFusionError) -> bool {
     let kind = match error.find_root() {
         DataFusionError::IoError(error) => Some(error.kind()),
         DataFusionError::ArrowError(error, _) => match error.as_ref() {

@@ -15,7 +15,6 @@ use tokio::task::JoinHandle;
 
 use crate::output::{complain, count, rough, show_below};
 
-/// How often a line is written where no terminal shows the bar.
 const LINES: Duration = Duration::from_secs(30);
 /// Work that takes less than this needs no bar.
 pub const SHORT: Duration = Duration::from_secs(2);
@@ -68,7 +67,6 @@ pub struct Bar {
     opening: Mutex<Option<Opening>>,
 }
 
-/// What is done until now.
 struct Reached {
     verb: &'static str,
     begun: OnceLock<Instant>,
@@ -78,12 +76,10 @@ struct Reached {
     all_slices: AtomicU64,
     written_slices: AtomicU64,
     usage: Mutex<Usage>,
-    /// Tokens that models had read when work began.
     read_before: AtomicU64,
 }
 
 impl Reached {
-    /// Tokens that models have read since work began.
     fn scored(&self) -> u64 {
         asap_lm::tokens_read().saturating_sub(self.read_before.load(Ordering::Relaxed))
     }
@@ -100,7 +96,6 @@ impl Reached {
         line.chars().take(width).collect()
     }
 
-    /// What is known, each with its rank: 0 matters most.
     fn parts(&self, elapsed: Duration, scored: u64) -> Vec<(u8, String)> {
         let (rows, all) = (self.rows.load(Ordering::Relaxed), self.all_rows.load(Ordering::Relaxed));
         let seconds = elapsed.as_secs_f64().max(0.001);

@@ -11,9 +11,7 @@ use self::labelled::Read;
 use crate::failure::Failure;
 use crate::output::{count, print};
 
-/// The column of labels that the generator writes.
 const LABELS: &str = "labels";
-/// Cues that are listed for each label.
 const SHOWN_CUES: usize = 8;
 
 /// Generate a corpus of labelled traces, or say what words tell of the labels of one

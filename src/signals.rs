@@ -48,17 +48,13 @@ impl Stop {
 }
 
 /// What `work` gives, unless the process is interrupted before: then it ends in order, and leaves no temporary file.
-///
-/// # Errors
-/// As `work`, and if it was interrupted.
-pub async fn unless_interrupted<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::select! {
         done = work => done,
         _ = tokio::signal::ctrl_c() => Err(Failure::TryLater("interrupted".to_string())),
     }
 }
 
-/// The name of the next signal.
 async fn signalled(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
     tokio::select! {
         _ = terminate.recv() => "SIGTERM",

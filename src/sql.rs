@@ -138,7 +138,6 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     done
 }
 
-/// Text without the byte order mark that some editors put before it.
 fn without_mark(text: String) -> String {
     text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_string)
 }
@@ -157,14 +156,12 @@ async fn execute(session: &Session, commands: &[String], print: &Print) -> Resul
     Ok(())
 }
 
-/// What statements run in.
 struct Session {
     context: SessionContext,
     corpus: Option<Corpus>,
 }
 
 impl Session {
-    /// A failure of a reader with the name of its file.
     async fn with_file(&self, error: DataFusionError) -> DataFusionError {
         let is_of_reader = match error.find_root() {
             DataFusionError::ParquetError(_) => true,
@@ -192,7 +189,6 @@ impl Session {
         }
     }
 
-    /// The tables that statements can name.
     fn table_names(&self) -> Vec<String> {
         let state = self.context.state();
         let catalogs = state.catalog_list().catalog_names().into_iter();

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use asap_udfs::typo;
 
-/// Each pipeline's name and SQL.
 const PIPELINES: &[(&str, &str)] = &[
     ("asap", include_str!("../sql/asap.sql")),
     ("without_anchor", include_str!("../sql/without_anchor.sql")),
@@ -24,7 +23,6 @@ const PIPELINES: &[(&str, &str)] = &[
     ("examples", include_str!("../sql/examples.sql")),
 ];
 
-/// Their names.
 fn names() -> Vec<&'static str> {
     PIPELINES.iter().map(|(name, _)| *name).collect()
 }

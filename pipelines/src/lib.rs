@@ -28,4 +28,4 @@ pub mod pruned;
 pub mod run;
 pub mod session;
 mod stopping;
-pub mod system_prompts;
+pub(crate) mod system_prompts;

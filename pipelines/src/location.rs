@@ -120,7 +120,7 @@ fn make(url: &Url) -> Result<Arc<dyn ObjectStore>> {
 }
 
 /// The stores of a session: whichever URL is asked for gets its store from [`store`].
-pub struct Stores {
+pub(crate) struct Stores {
     make: fn(&Url) -> Result<Arc<dyn ObjectStore>>,
     made: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
 }

@@ -31,11 +31,8 @@ use crate::system_prompts::{QUESTION, SYSTEM, with_system_prompts};
 
 /// The columns of `corpus` that it reads; the query may compute any of them anew.
 const READ: [&str; 8] = ["source", "id", QUESTION, "cot", "answer", SYSTEM, "status", "error"];
-/// What the trained model will be asked, in SQL.
 const PROMPT: &str = "cot_prompt(question, system)";
-/// The columns by which a query says which steps it keeps.
 const OF_STEPS: [&str; 4] = ["kept", "direct", "coarse", "surprisal"];
-/// The columns by which a query gives the chain as a text.
 const OF_TEXT: [&str; 3] = ["compressed", "direct", "coarse"];
 
 /// The relation function `pruned`. Its query returns the columns of `corpus`, beside them `kept` (the places of the steps
@@ -177,7 +174,6 @@ struct Method {
     direct: bool,
     coarse: bool,
     surprisal: bool,
-    /// Who answers the query's calls.
     asked: Asked,
 }
 
@@ -223,7 +219,6 @@ impl Method {
         if self.stage.is_some() { &OF_STEPS } else { &OF_TEXT }
     }
 
-    /// What several columns are computed of, in SQL.
     fn working_columns(&self) -> Vec<String> {
         let steps = if self.coarse { "cot_steps(coarse['cot'])" } else { "cot_steps(cot)" };
         // What is equal among them is computed once.
@@ -253,7 +248,6 @@ impl Method {
         self.asked.scorer || self.surprisal
     }
 
-    /// The columns of the result, in SQL.
     fn columns(&self) -> Vec<String> {
         let or_null = |has: bool, column: &'static str| if has { column } else { "NULL" };
         let mut columns = vec![
@@ -345,7 +339,6 @@ impl Method {
     }
 }
 
-/// Checks a query that gives the chain as a text.
 fn check_compressed(schema: &DFSchema, stage: Option<&str>) -> Result<()> {
     let found = schema.field_with_unqualified_name("compressed")?.data_type();
     if !found.is_string() {
@@ -357,7 +350,6 @@ fn check_compressed(schema: &DFSchema, stage: Option<&str>) -> Result<()> {
     }
 }
 
-/// Plans `expression AS name`, for each of the columns.
 fn planned(columns: &[String], schema: &DFSchema, context: &mut dyn RelationPlannerContext) -> Result<Vec<Expr>> {
     let plan = |column: &String| {
         let parsed = DFParser::parse_sql_into_expr(column)?;

@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 /// Tells the operators of a run to finish early. Part of the session.
 #[derive(Debug)]
-pub struct Stopping(watch::Sender<Phase>);
+pub(crate) struct Stopping(watch::Sender<Phase>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
@@ -20,23 +20,19 @@ impl Default for Stopping {
 }
 
 impl Stopping {
-    /// Reads no further row; rows that were read are finished.
-    pub fn drain(&self) {
+    pub(crate) fn drain(&self) {
         self.0.send_replace(Phase::Draining);
     }
 
-    /// Waits for no further row; rows that are finished are written.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.0.send_replace(Phase::Cut);
     }
 
-    /// Whether no further row is to be read.
-    pub fn is_draining(&self) -> bool {
+    pub(crate) fn is_draining(&self) -> bool {
         *self.0.borrow() >= Phase::Draining
     }
 
-    /// Completes when no further row is waited for.
-    pub async fn until_cut(&self) {
+    pub(crate) async fn until_cut(&self) {
         // The sender is borrowed, so it is not dropped meanwhile.
         drop(self.0.subscribe().wait_for(|phase| *phase == Phase::Cut).await);
     }

@@ -8,12 +8,11 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 
-/// The columns of a corpus that hold question and system prompt.
 pub(crate) const QUESTION: &str = "question";
 pub(crate) const SYSTEM: &str = "system";
 
 /// The functions that put their first argument before what a model reads; each takes a conversation there too.
-pub const OF_PROMPTS: [&str; 9] = [
+pub(crate) const OF_PROMPTS: [&str; 9] = [
     "cot_answer_gain",
     "cot_attribution",
     "cot_entropy",
@@ -27,10 +26,7 @@ pub const OF_PROMPTS: [&str; 9] = [
 
 /// The query, in which each of these functions that is given the column `question` is given the row's system prompt too, where
 /// the query has it. `prompt` is the function that makes a conversation of both.
-///
-/// # Errors
-/// If the plan cannot be rebuilt.
-pub fn with_system_prompts(query: LogicalPlan, prompt: &Arc<ScalarUDF>) -> Result<LogicalPlan> {
+pub(crate) fn with_system_prompts(query: LogicalPlan, prompt: &Arc<ScalarUDF>) -> Result<LogicalPlan> {
     let rewritten = query.transform_up(|plan| {
         let systems: Vec<Column> = plan
             .inputs()

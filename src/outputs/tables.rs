@@ -10,8 +10,7 @@ use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
 
 use crate::output::{count, several, table};
 
-/// What an output holds.
-pub fn status(found: &Status) -> String {
+pub(super) fn status(found: &Status) -> String {
     let rejects: Vec<_> = found.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
     let rejects = if rejects.is_empty() { "none".to_string() } else { rejects.join(", ") };
     let at = found.finished_at.and_then(timestamp_ms_to_datetime);
@@ -53,8 +52,7 @@ pub fn status(found: &Status) -> String {
     lines.join("\n")
 }
 
-/// The commits of an output.
-pub fn history(commits: &[Commit]) -> String {
+pub(super) fn history(commits: &[Commit]) -> String {
     let row = |commit: &Commit| {
         let time = commit.time.and_then(timestamp_ms_to_datetime);
         [
@@ -75,8 +73,7 @@ pub fn history(commits: &[Commit]) -> String {
     table(header, commits.iter().map(row))
 }
 
-/// Whether an output is sound.
-pub fn verified(found: &Verified) -> String {
+pub(super) fn verified(found: &Verified) -> String {
     let mut lines = vec![
         format!("version   {}", found.table_version),
         format!("shards    {}", count(found.shards)),
@@ -94,8 +91,7 @@ pub fn verified(found: &Verified) -> String {
     lines.join("\n")
 }
 
-/// What a vacuum removed.
-pub fn vacuumed(done: &Vacuumed) -> String {
+pub(super) fn vacuumed(done: &Vacuumed) -> String {
     let verb = if done.dry_run { "would be removed" } else { "removed" };
     let mut lines: Vec<_> = done.removed.iter().map(|path| format!("  {path}")).collect();
     lines.insert(0, format!("{}, {} bytes {verb}", several(done.objects, "object"), count(done.bytes)));
@@ -105,8 +101,7 @@ pub fn vacuumed(done: &Vacuumed) -> String {
     lines.join("\n")
 }
 
-/// What an optimisation merged.
-pub fn optimized(done: &Optimized) -> String {
+pub(crate) fn optimized(done: &Optimized) -> String {
     if done.shards_before == 0 {
         return format!("nothing to merge in version {}", done.table_version);
     }
@@ -118,8 +113,7 @@ pub fn optimized(done: &Optimized) -> String {
     lines.join("\n")
 }
 
-/// What was exported.
-pub fn exported(done: &Exported) -> String {
+pub(super) fn exported(done: &Exported) -> String {
     let (files, rows, bytes) = (several(done.files, "file"), several(done.rows, "row"), count(done.bytes));
     format!("{}: {rows} of table version {} in {files}, {bytes} bytes", done.to, done.table_version)
 }

@@ -15,10 +15,8 @@ use tokio::net::TcpListener;
 
 use crate::failure::Failure;
 
-/// What is told to whoever asks.
 #[derive(Debug, Default)]
 struct Figures {
-    /// What the runs before did.
     before: Totals,
     rows: u64,
     rows_reached: u64,
@@ -33,11 +31,10 @@ struct Figures {
 
 /// The figures of the runs of a process, the one under way and those before it.
 #[derive(Debug, Clone, Default)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     figures: Arc<Mutex<Figures>>,
 }
 
-/// Figures of runs that have ended: counters never fall.
 #[derive(Debug, Clone, Copy, Default)]
 struct Totals {
     runs: u64,
@@ -79,11 +76,7 @@ impl Figures {
 }
 
 impl Metrics {
-    /// Serves the figures under `/metrics` until the process ends.
-    ///
-    /// # Errors
-    /// If the address is not one of this machine alone, or is taken.
-    pub async fn serve(address: SocketAddr) -> Result<Self, Failure> {
+    pub(crate) async fn serve(address: SocketAddr) -> Result<Self, Failure> {
         if !address.ip().is_loopback() {
             let said = format!(
                 "--metrics-addr {address} is open to other machines: name a loopback address, such as 127.0.0.1:9400"
@@ -125,7 +118,7 @@ impl Metrics {
     }
 
     /// A run has ended: its figures stay, and the next one's are added to them.
-    pub fn end_run(&self) {
+    pub(crate) fn end_run(&self) {
         self.change(|figures| {
             let totals = figures.totals();
             *figures = Figures { before: Totals { runs: totals.runs + 1, ..totals }, ..Figures::default() };

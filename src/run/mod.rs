@@ -194,7 +194,6 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
     }
 }
 
-/// How a run is told of.
 #[derive(Clone, Copy)]
 struct Talk {
     format: SummaryFormat,
@@ -205,7 +204,6 @@ struct Talk {
 struct Watchers<'a> {
     bar: Bar,
     metrics: Option<&'a Metrics>,
-    /// What a run that failed did until then.
     broken: OnceLock<Summary>,
 }
 
@@ -267,7 +265,6 @@ async fn run_once(request: &Request, talk: Talk, metrics: Option<&Metrics>, stop
 /// A run that adds to an output fails if it has at least this many rows and all of them are rejects.
 const MANY_REJECTS: u64 = 20;
 
-/// Whether what was done is what was asked for.
 fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
     let counts = &summary.counts;
     if summary.interrupted && summary.slices_left > 0 {

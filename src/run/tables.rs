@@ -7,17 +7,15 @@ use crate::output::{calls, count};
 
 /// What a run did that failed after it began, and why it did.
 #[derive(Debug, Serialize)]
-pub struct Broken<'a> {
+pub(crate) struct Broken<'a> {
     #[serde(flatten)]
     pub summary: &'a Summary,
     pub error: String,
 }
 
-/// The settings without which no cost is known.
 const PRICES: &str = "asap.anchor.price_per_million_input_tokens and asap.anchor.price_per_million_output_tokens";
 
-/// The estimate as a person reads it.
-pub fn estimate_table(estimate: &Estimate) -> String {
+pub(crate) fn estimate_table(estimate: &Estimate) -> String {
     let Estimate { from, to, rows, anchor, scored_tokens, scored_is_estimate, .. } = estimate;
     let mut lines = vec![
         format!("{} -> {to} (dry run: nothing was asked, paid or written)", from.join(", ")),
@@ -52,8 +50,7 @@ pub fn estimate_table(estimate: &Estimate) -> String {
     lines.join("\n")
 }
 
-/// The summary as a person reads it in five seconds.
-pub fn table(summary: &Summary) -> String {
+pub(super) fn table(summary: &Summary) -> String {
     let version = summary.table_version.map_or(String::new(), |version| format!(" (table version {version})"));
     let mut lines = vec![format!("{} -> {}{version}", summary.from.join(", "), summary.to)];
     let counts = &summary.counts;
@@ -106,13 +103,11 @@ fn nothing_to_do(summary: &Summary) -> String {
     }
 }
 
-/// Which files stay as they were though they have changed.
 fn ignored(summary: &Summary) -> Option<String> {
     let files = &summary.files_ignored;
     (!files.is_empty()).then(|| format!("ignored   changed, and left as they were: {}", files.join(", ")))
 }
 
-/// Tokens and steps after each stage.
 fn stages(summary: &Summary) -> Vec<String> {
     let counts = &summary.counts;
     let Some(original) = counts.tokens_in.filter(|_| counts.rows_out > 0) else { return Vec::new() };

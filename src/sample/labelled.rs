@@ -21,7 +21,6 @@ use crate::failure::Failure;
 use crate::output::{complain, count};
 use crate::progress::Opening;
 
-/// Columns that may say what each step does.
 const FUNCTIONS: [&str; 2] = ["functions", "function"];
 
 /// What was read of a corpus.
@@ -33,7 +32,6 @@ pub struct Read {
     pub chains: usize,
     /// Where in its chain each answer first stands, in order; a chain that never states it is not among them.
     pub places: Vec<f64>,
-    /// Rows without a chain or without labels.
     left_out: u64,
 }
 
@@ -60,7 +58,6 @@ pub async fn read(location: &str, labels: &str) -> Result<Read, Failure> {
     Ok(read)
 }
 
-/// Whether there is a column of lists by that name.
 fn check(corpus: &Corpus, location: &str, labels: &str) -> Result<(), Failure> {
     let schema = corpus.schema();
     let Ok(field) = schema.field_with_name(labels) else {
@@ -132,7 +129,6 @@ fn read_batch(batch: &RecordBatch, read: &mut Read) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The text at a place of a list, if there is one.
 fn text_of(list: &ArrayRef, place: usize) -> Option<String> {
     let texts = list.as_string::<i32>();
     texts.is_valid(place).then(|| texts.value(place).to_string())

@@ -6,17 +6,13 @@ use serde::Serialize;
 use super::jobs::Job;
 use crate::output;
 
-/// How many upcoming run times to show per job.
 const NEXT: usize = 3;
 
-/// When a job runs next.
 #[derive(Debug, Serialize)]
 pub struct Outlook {
     job: String,
     timezone: String,
-    /// RFC 3339, with the zone's offset.
     next: Vec<String>,
-    /// The same times in UTC.
     next_utc: Vec<String>,
 }
 

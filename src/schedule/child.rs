@@ -14,23 +14,20 @@ use tokio::sync::watch;
 use super::jobs::Job;
 use crate::output::complain;
 
-/// What all running jobs are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// Go on.
+pub(crate) enum Order {
     Go,
-    /// Come to an end: SIGTERM.
     Terminate,
-    /// Be gone: SIGKILL.
     Kill,
 }
 
 /// Runs `program run` with a job's arguments to its end: the exit code, 128 and the signal where one ended it, and the
 /// summary, if there is one.
-///
-/// # Errors
-/// If the process cannot be started or waited for.
-pub async fn run(program: &Path, job: &Job, orders: watch::Receiver<Order>) -> std::io::Result<(i32, Option<Value>)> {
+pub(super) async fn run(
+    program: &Path,
+    job: &Job,
+    orders: watch::Receiver<Order>,
+) -> std::io::Result<(i32, Option<Value>)> {
     let mut command = Command::new(program);
     command.arg("run").args(&job.arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -46,7 +43,6 @@ pub async fn run(program: &Path, job: &Job, orders: watch::Receiver<Order>) -> s
     Ok((code(status?), summary.and_then(|line| serde_json::from_str(&line).ok())))
 }
 
-/// Waits for the end of a process, and passes orders on.
 async fn wait(child: &mut Child, mut orders: watch::Receiver<Order>) -> std::io::Result<ExitStatus> {
     loop {
         tokio::select! {
@@ -75,7 +71,6 @@ async fn for_each_line(stream: Option<impl AsyncRead + Unpin>, mut take: impl Fn
     Ok(())
 }
 
-/// The exit code as a shell would tell it.
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }

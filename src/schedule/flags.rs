@@ -9,17 +9,14 @@ use crate::failure::Failure;
 use crate::run::RunArgs;
 use asap_udfs::typo;
 
-/// Set for every job: the scheduler reads summaries as JSON.
 const FORMAT: &str = "format";
 
-/// The flags of `asap run`.
-pub struct Flags {
+pub(super) struct Flags {
     command: Command,
 }
 
 impl Flags {
-    /// Those that the parser of `asap run` knows.
-    pub fn of_run() -> Self {
+    pub(super) fn of_run() -> Self {
         let command = RunArgs::augment_args(Command::new("asap run"));
         let mut command = command.no_binary_name(true).disable_help_flag(true);
         // Before, flags do not know how many values they take.
@@ -28,10 +25,7 @@ impl Flags {
     }
 
     /// The arguments of `asap run` that a job's table means; keys that are no flags are `beside`.
-    ///
-    /// # Errors
-    /// Each fault as a key and what is wrong with it.
-    pub fn arguments(&self, job: &Table, beside: &[&str]) -> Result<Vec<String>, Vec<(String, String)>> {
+    pub(super) fn arguments(&self, job: &Table, beside: &[&str]) -> Result<Vec<String>, Vec<(String, String)>> {
         let mut faults = self.unknown(job, beside);
         let mut given = Vec::new();
         // In the parser's order, which is the order of what has no flag.
@@ -70,7 +64,6 @@ impl Flags {
         }
     }
 
-    /// What the parser says of all flags together.
     fn explain(&self, error: &clap::Error) -> Vec<(String, String)> {
         match error.get(ContextKind::InvalidArg) {
             Some(ContextValue::Strings(missing)) if error.kind() == ErrorKind::MissingRequiredArgument => {
@@ -83,7 +76,6 @@ impl Flags {
     }
 }
 
-/// What a flag is called in a jobs file.
 fn key(flag: &Arg) -> &str {
     flag.get_long().unwrap_or(flag.get_id().as_str())
 }

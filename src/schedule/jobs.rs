@@ -11,10 +11,8 @@ use super::times::Times;
 use crate::failure::Failure;
 use asap_udfs::typo;
 
-/// The keys of a job that are no flags of `asap run`.
 const CRON: &str = "cron";
 const TIMEZONE: &str = "timezone";
-/// The key of a file that must be there.
 const PIPELINE: &str = "pipeline";
 
 /// A run that is repeated.
@@ -91,7 +89,6 @@ fn times(value: Option<&Value>, zone: Tz) -> Result<Times, String> {
     }
 }
 
-/// UTC where nothing is said.
 fn zone(value: Option<&Value>) -> Result<Tz, String> {
     match value {
         None => Ok(Tz::UTC),

@@ -12,7 +12,6 @@ pub const TRY_LATER: i32 = 75;
 
 /// The first pause before a run is tried again; each further one is twice as long.
 pub const PAUSE: TimeDelta = TimeDelta::minutes(1);
-/// The longest pause.
 const LONGEST_PAUSE: TimeDelta = TimeDelta::minutes(30);
 /// How far a start may lie in the future before the clock that it was read from is taken to have been wrong.
 const CLOCK_ERROR: TimeDelta = TimeDelta::hours(1);
@@ -20,16 +19,13 @@ const CLOCK_ERROR: TimeDelta = TimeDelta::hours(1);
 /// What became of a job so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// The times up to here are dealt with.
     since: DateTime<Utc>,
-    /// The same before the last start that was due.
     before: DateTime<Utc>,
     /// Whether its run has begun and not ended.
     pub is_running: bool,
     again: Option<Again>,
 }
 
-/// A run that is to be tried again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Again {
     at: DateTime<Utc>,

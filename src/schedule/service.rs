@@ -21,8 +21,7 @@ use crate::output::{complain, print};
 /// The longest sleep. A sleep does not see that the clock was set or the machine slept: so much later it does.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// A scheduler of jobs.
-pub struct Service {
+pub(crate) struct Service {
     program: PathBuf,
     jobs: Vec<(Arc<Job>, Progress)>,
     state: State,
@@ -30,14 +29,12 @@ pub struct Service {
     orders: watch::Sender<Order>,
 }
 
-/// A run that has ended.
 struct Ended {
     index: usize,
     started: DateTime<Utc>,
     result: std::io::Result<(i32, Option<Value>)>,
 }
 
-/// The line on standard output that tells of a run.
 #[derive(Serialize)]
 struct Report<'a> {
     job: &'a str,
@@ -49,10 +46,7 @@ struct Report<'a> {
 
 impl Service {
     /// A scheduler that starts `program run` for each job; one that the state does not know begins with its next time.
-    ///
-    /// # Errors
-    /// If the state cannot be written.
-    pub fn new(program: PathBuf, jobs: Vec<Job>, mut state: State) -> Result<Self, Failure> {
+    pub(crate) fn new(program: PathBuf, jobs: Vec<Job>, mut state: State) -> Result<Self, Failure> {
         let now = Utc::now();
         let last = |job: &Job| state.of(&job.name).unwrap_or(now);
         let known: Vec<_> = jobs.into_iter().map(|job| (last(&job), job)).collect();
@@ -62,10 +56,7 @@ impl Service {
     }
 
     /// Runs jobs until SIGTERM or SIGINT, which running jobs get as SIGTERM; a second signal kills them.
-    ///
-    /// # Errors
-    /// If a start cannot be remembered or a run not be told of; running jobs come to their end first.
-    pub async fn run(mut self) -> Result<(), Failure> {
+    pub(crate) async fn run(mut self) -> Result<(), Failure> {
         let mut signals = Signals::new()?;
         for (job, progress) in &self.jobs {
             complain(&format!("{}: {}", job.name, outlook(job, progress)));
@@ -96,7 +87,6 @@ impl Service {
         }
     }
 
-    /// Starts what is due at `now`; how long nothing else will be.
     fn start_due(&mut self, now: DateTime<Utc>) -> Result<Duration, Failure> {
         let mut sleep = LOOK;
         for (index, (job, progress)) in self.jobs.iter_mut().enumerate() {
@@ -119,7 +109,6 @@ impl Service {
         Ok(sleep)
     }
 
-    /// Tells of a run that has ended.
     fn report(&mut self, run: Result<Ended, JoinError>) -> Result<(), Failure> {
         let run = run.map_err(|error| Failure::Failed(format!("a run was lost: {error}")))?;
         let ended = Utc::now();
@@ -150,7 +139,6 @@ fn reason(job: &Job, cause: Cause) -> String {
     }
 }
 
-/// When a job starts next.
 fn outlook(job: &Job, progress: &Progress) -> String {
     match progress.decide(&job.times, Utc::now()) {
         Decision::Wait(Some(time)) => format!("next at {}", local(job, time)),
@@ -163,7 +151,6 @@ fn local(job: &Job, time: DateTime<Utc>) -> String {
     time.with_timezone(&job.times.zone()).to_rfc3339_opts(SecondsFormat::Secs, false)
 }
 
-/// What tells the scheduler to end.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,

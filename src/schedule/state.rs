@@ -17,7 +17,7 @@ use crate::failure::Failure;
 /// When each job last started; of one that never did, when it was first seen; of one whose run is to be tried again,
 /// what was remembered before that run.
 #[derive(Debug)]
-pub struct State {
+pub(super) struct State {
     path: PathBuf,
     jobs: BTreeMap<String, DateTime<Utc>>,
     // The system gives the lock up when the process ends, however it ends.
@@ -26,10 +26,7 @@ pub struct State {
 
 impl State {
     /// Opens the state of a jobs file in `folder`, and keeps other schedulers of that file out while it is open.
-    ///
-    /// # Errors
-    /// [`Failure::OtherRun`] if another scheduler has it; if it cannot be read or is no state.
-    pub fn open(folder: &Path, jobs_file: &Path) -> Result<Self, Failure> {
+    pub(super) fn open(folder: &Path, jobs_file: &Path) -> Result<Self, Failure> {
         let canonical = jobs_file.canonicalize().map_err(|error| failed("find", jobs_file, &error))?;
         let hash = Sha256::digest(canonical.as_os_str().as_encoded_bytes());
         let name: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -58,25 +55,16 @@ impl State {
         Ok(Self { path, jobs, _lock: lock })
     }
 
-    /// What is remembered of a job; None if it is new.
-    pub fn of(&self, job: &str) -> Option<DateTime<Utc>> {
+    pub(super) fn of(&self, job: &str) -> Option<DateTime<Utc>> {
         self.jobs.get(job).copied()
     }
 
-    /// Forgets all jobs but these.
-    ///
-    /// # Errors
-    /// If the state cannot be written.
-    pub fn keep(&mut self, jobs: BTreeMap<String, DateTime<Utc>>) -> Result<(), Failure> {
+    pub(super) fn keep(&mut self, jobs: BTreeMap<String, DateTime<Utc>>) -> Result<(), Failure> {
         self.jobs = jobs;
         self.write()
     }
 
-    /// Remembers this of a job.
-    ///
-    /// # Errors
-    /// If the state cannot be written: then the job must not start.
-    pub fn remember(&mut self, job: &str, time: DateTime<Utc>) -> Result<(), Failure> {
+    pub(super) fn remember(&mut self, job: &str, time: DateTime<Utc>) -> Result<(), Failure> {
         self.jobs.insert(job.to_string(), time);
         self.write()
     }
@@ -94,10 +82,7 @@ impl State {
 }
 
 /// The user's folder for such states: `asap/schedule` in `$XDG_STATE_HOME`, else in `~/.local/state`.
-///
-/// # Errors
-/// If the environment names neither.
-pub fn folder() -> Result<PathBuf, Failure> {
+pub(super) fn folder() -> Result<PathBuf, Failure> {
     let states = Xdg::new()
         .ok()
         .and_then(|user| user.state_dir())

@@ -5,7 +5,6 @@ use chrono_tz::{GapInfo, Tz};
 use croner::Cron;
 use croner::parser::{CronParser, Year};
 
-/// Hours of a day.
 const HOURS: usize = 24;
 
 /// The times that a cron expression names in a time zone.

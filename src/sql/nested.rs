@@ -13,11 +13,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// Rows with each list, struct and map as JSON.
-///
-/// # Errors
-/// If a column cannot be named.
-pub fn as_json(rows: DataFrame) -> Result<DataFrame> {
+pub(crate) fn as_json(rows: DataFrame) -> Result<DataFrame> {
     if !rows.schema().fields().iter().any(|field| field.data_type().is_nested()) {
         return Ok(rows);
     }
@@ -33,7 +29,6 @@ pub fn as_json(rows: DataFrame) -> Result<DataFrame> {
     rows.select(columns)
 }
 
-/// A value as JSON, NULL as NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Json {
     signature: Signature,

@@ -16,7 +16,7 @@ use datafusion::error::Result;
 
 /// What `--format` takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum RowFormat {
+pub(crate) enum RowFormat {
     Csv,
     Tsv,
     Table,
@@ -26,8 +26,7 @@ pub enum RowFormat {
 }
 
 impl RowFormat {
-    /// Whether it has no lists and structs.
-    pub fn is_flat(self) -> bool {
+    pub(crate) fn is_flat(self) -> bool {
         matches!(self, Self::Csv | Self::Tsv)
     }
 
@@ -36,9 +35,8 @@ impl RowFormat {
     }
 }
 
-/// The most rows that a table shows; `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MaxRows(Option<usize>);
+pub(crate) struct MaxRows(Option<usize>);
 
 impl FromStr for MaxRows {
     type Err = String;
@@ -51,46 +49,35 @@ impl FromStr for MaxRows {
     }
 }
 
-/// How rows are printed.
 #[derive(Debug, Clone)]
-pub struct Print {
+pub(crate) struct Print {
     pub format: RowFormat,
     pub max_rows: MaxRows,
-    /// Rows only.
     pub quiet: bool,
-    /// A row as a list of its columns.
     pub is_expanded: bool,
 }
 
-/// The rows of a statement, as far as they are shown.
-pub struct Rows {
+pub(super) struct Rows {
     pub schema: SchemaRef,
-    /// At least as many as [`Print::shown`].
     pub batches: Vec<RecordBatch>,
-    /// All that there were.
     pub count: usize,
     pub begun: Instant,
 }
 
 impl Print {
     /// How many rows of a result are shown; what a program reads is never cut.
-    pub fn shown(&self) -> usize {
+    pub(crate) fn shown(&self) -> usize {
         match self.max_rows {
             MaxRows(Some(most)) if self.format.is_table() => most,
             _ => usize::MAX,
         }
     }
 
-    /// These options, but all rows are shown.
-    pub fn unlimited(&self) -> Self {
+    pub(crate) fn unlimited(&self) -> Self {
         Self { max_rows: MaxRows(None), ..self.clone() }
     }
 
-    /// Prints the rows of a statement.
-    ///
-    /// # Errors
-    /// If a value cannot be formatted, or nothing reads what is printed.
-    pub fn print(&self, rows: &Rows, options: &FormatOptions) -> Result<()> {
+    pub(crate) fn print(&self, rows: &Rows, options: &FormatOptions) -> Result<()> {
         let mut text = Vec::new();
         match self.format {
             RowFormat::Csv => delimited(&rows.batches, b',', &mut text)?,
@@ -113,7 +100,6 @@ impl Print {
         Ok(stdout.flush()?)
     }
 
-    /// The first rows, as many as are shown.
     fn first(&self, rows: &Rows) -> Vec<RecordBatch> {
         let mut left = self.shown();
         let cut = rows.batches.iter().map(|batch| {
@@ -143,7 +129,6 @@ impl Print {
         Ok(())
     }
 
-    /// Rows as lists of their columns.
     fn expanded(&self, rows: &Rows, text: &mut Vec<u8>) -> Result<()> {
         let options = FormatOptions::new().with_null("NULL");
         let names: Vec<&String> = rows.schema.fields().iter().map(|field| field.name()).collect();

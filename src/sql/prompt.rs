@@ -27,7 +27,6 @@ use super::{Session, execute};
 use crate::failure::Failure;
 use crate::output::{complain, error_line, print};
 
-/// What is said of the commands.
 const COMMANDS: &str = "\
 \\d            tables
 \\d NAME       columns of a table
@@ -39,12 +38,10 @@ const COMMANDS: &str = "\
 \\?            this
 \\q            the end; so does Ctrl-D";
 
-/// Stands on an empty line.
 const HELP: &str = " \\? for help, \\q to quit";
 /// Stands on a line that continues a statement until something is typed there.
 const CONTINUED: &str = "  … a semicolon ends the statement, Ctrl-C drops it";
 
-/// Words of SQL that Tab completes.
 const KEYWORDS: [&str; 29] = [
     "AND",
     "AS",
@@ -77,22 +74,16 @@ const KEYWORDS: [&str; 29] = [
     "WITH",
 ];
 
-/// What a session at the prompt needs.
-pub struct Prompt<'a> {
+pub(super) struct Prompt<'a> {
     pub session: &'a Session,
     pub print: Print,
     pub llm: &'a Llm,
     pub watch: &'a Watch,
-    /// Whether what is typed is highlighted.
     pub has_color: bool,
 }
 
 impl Prompt<'_> {
-    /// Reads and runs statements and commands until the end is asked for.
-    ///
-    /// # Errors
-    /// If the terminal fails.
-    pub async fn run(mut self) -> std::result::Result<(), Failure> {
+    pub(super) async fn run(mut self) -> std::result::Result<(), Failure> {
         let failed = |error: ReadlineError| Failure::Failed(format!("the terminal failed: {error}"));
         let config = Config::builder().completion_type(CompletionType::List).build();
         let mut editor: Editor<Names, FileHistory> = Editor::with_config(config).map_err(failed)?;
@@ -116,7 +107,6 @@ impl Prompt<'_> {
         Ok(())
     }
 
-    /// Runs a line; false ends the session.
     async fn line(&mut self, line: &str) -> std::result::Result<bool, Failure> {
         let line = command_of(line).unwrap_or(line);
         let line = match line.trim_end_matches(';') {

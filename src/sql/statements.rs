@@ -26,16 +26,11 @@ use super::nested;
 use super::print::{Print, Rows};
 use super::tables::is_remote;
 
-/// Names of standard input as a file.
 const STDIN: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
 /// The store that holds what was read from it, once it was read.
 const STDIN_STORE: &str = "stdin://stdin/";
 
-/// Runs the statements of a text, and prints the rows of each.
-///
-/// # Errors
-/// If one cannot be parsed, or fails; those after it do not run.
-pub async fn run(context: &SessionContext, text: &str, print: &Print) -> Result<()> {
+pub(super) async fn run(context: &SessionContext, text: &str, print: &Print) -> Result<()> {
     let dialect = context.state().config_options().sql_parser.dialect;
     let dialect = dialect_from_str(dialect).ok_or_else(|| plan_datafusion_err!("there is no SQL dialect {dialect}"))?;
     for statement in DFParser::parse_sql_with_dialect(text, dialect.as_ref())? {
@@ -74,7 +69,6 @@ async fn run_one(context: &SessionContext, statement: Statement, print: &Print) 
     print.print(&rows, &options)
 }
 
-/// The plan with its locations as the rest of asap knows them.
 async fn checked(context: &SessionContext, mut plan: LogicalPlan) -> Result<LogicalPlan> {
     match &mut plan {
         LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)) => {

@@ -21,10 +21,7 @@ use object_store::{Error, ObjectStore, ObjectStoreExt};
 use url::Url;
 
 /// The session with Delta tables as external ones, and with files and folders as tables: `FROM 's3://bucket/a.parquet'`.
-///
-/// # Errors
-/// If a format of files cannot be added.
-pub fn with_tables(context: SessionContext) -> Result<SessionContext> {
+pub(crate) fn with_tables(context: SessionContext) -> Result<SessionContext> {
     context.state_ref().write().table_factories_mut().insert("DELTATABLE".to_string(), Arc::new(DeltaTables));
     context.state_ref().write().register_file_format(Arc::new(JsonLines(JsonFormatFactory::new())), true)?;
     let tables = Arc::new(UrlTables::default());
@@ -36,8 +33,7 @@ pub fn with_tables(context: SessionContext) -> Result<SessionContext> {
     Ok(context)
 }
 
-/// Whether a location is a URL of an object store.
-pub fn is_remote(named: &str) -> bool {
+pub(crate) fn is_remote(named: &str) -> bool {
     named.contains("://") && !named.starts_with("file://") && !named.starts_with("stdin://")
 }
 
@@ -86,7 +82,6 @@ fn is_delta_table(folder: &Url) -> bool {
     location::local_path(folder).is_none_or(|path| path.join("_delta_log").is_dir())
 }
 
-/// The Delta table in a folder.
 async fn delta(session: &dyn Session, folder: &str) -> Result<Arc<dyn TableProvider>> {
     let create = CreateExternalTable::builder("delta", folder, "DELTATABLE", Arc::new(DFSchema::empty()));
     DeltaTableFactory {}.create(session, &create.build()).await

@@ -22,13 +22,12 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// The plan that a session executes, found as the last rule of its optimizer.
 #[derive(Debug, Clone, Default)]
-pub struct Watch {
+pub(crate) struct Watch {
     plan: Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>,
 }
 
 impl Watch {
-    /// The session, watched.
-    pub fn over(&self, context: SessionContext) -> SessionContext {
+    pub(crate) fn over(&self, context: SessionContext) -> SessionContext {
         let session_id = context.session_id();
         let builder = context.into_state_builder().with_session_id(session_id);
         SessionContext::new_with_state(builder.with_physical_optimizer_rule(Arc::new(self.clone())).build())
@@ -36,7 +35,7 @@ impl Watch {
 
     /// Tells on standard error how far the queries are that are planned from now on, in a task of its own: a query may
     /// compute for long where it is polled.
-    pub fn tell(&self, llm: &Llm, is_quiet: bool) -> Telling {
+    pub(crate) fn tell(&self, llm: &Llm, is_quiet: bool) -> Telling {
         self.lock().take();
         let (watch, llm) = (self.clone(), llm.clone());
         Telling(tokio::spawn(async move {
@@ -62,12 +61,10 @@ impl Watch {
     }
 }
 
-/// What tells how far queries are.
-pub struct Telling(JoinHandle<Infallible>);
+pub(crate) struct Telling(JoinHandle<Infallible>);
 
 impl Telling {
-    /// Ends it; what it showed is off the terminal then.
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         self.0.abort();
         // It was just told to end, and that it did is all that there is to know.
         let _ = self.0.await;

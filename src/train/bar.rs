@@ -8,13 +8,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::metrics::Line;
 use crate::output::{complain, count};
 
-/// How often a line is written where no terminal shows the bar.
 const LINES: Duration = Duration::from_secs(30);
-/// How much of the shown loss is the last step's.
 const LAST: f64 = 0.1;
 
 /// Steps, loss, rate, norm, tokens a second, share of what the cores can do and the time that is left.
-pub struct Bar {
+pub(super) struct Bar {
     bar: Option<ProgressBar>,
     loss: Option<f64>,
     begun: Instant,
@@ -25,8 +23,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// A bar of so many steps, of which `made` were made before.
-    pub fn new(all: Option<u64>, made: u64) -> Self {
+    pub(super) fn new(all: Option<u64>, made: u64) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(all, ProgressDrawTarget::stderr()).with_position(made);
             let style = ProgressStyle::with_template("training {bar:30} {msg}");
@@ -37,8 +34,7 @@ impl Bar {
         Self { bar, loss: None, begun: Instant::now(), told: Instant::now(), tokens: 0, steps: 0, all }
     }
 
-    /// Shows a step that was made.
-    pub fn advance(&mut self, line: &Line) {
+    pub(super) fn advance(&mut self, line: &Line) {
         self.tokens += line.tokens;
         self.steps += 1;
         self.loss = Some(self.loss.map_or(line.loss, |loss| loss + LAST * (line.loss - loss)));
@@ -73,16 +69,14 @@ impl Bar {
         text
     }
 
-    /// Writes a line above the bar.
-    pub fn say(&self, line: &str) {
+    pub(super) fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| complain(line)),
             None => complain(line),
         }
     }
 
-    /// Takes the bar off the terminal.
-    pub fn finish(&self) {
+    pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

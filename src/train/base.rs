@@ -20,32 +20,20 @@ use super::TrainArgs;
 use super::store::Folder;
 use crate::failure::Failure;
 
-/// Files of a new model that are made before it is trained.
 const MADE: [&str; 4] = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"];
 
-/// A model's folder without weights that are trained yet.
-pub struct Base {
-    /// Its folder.
+pub(super) struct Base {
     pub folder: PathBuf,
-    /// What config.json means.
     pub config: ModelConfig,
-    /// How its weights are stored.
     pub precision: Precision,
-    /// What it is called in the model card.
     pub name: String,
-    /// The hash of the model, or of the config of a new one.
     pub hash: String,
-    /// The seed of first weights, if it is new.
     new: Option<u64>,
     _made: Option<TempDir>,
 }
 
 impl Base {
-    /// Finds the model, or makes what a new one needs.
-    ///
-    /// # Errors
-    /// If it cannot be read or is not supported.
-    pub async fn find(
+    pub(super) async fn find(
         args: &TrainArgs,
         context: &SessionContext,
         out: &Folder,
@@ -77,18 +65,14 @@ impl Base {
     }
 
     /// What the model card says of it to the Hub: nothing of a new model.
-    pub fn front_matter(&self) -> String {
+    pub(crate) fn front_matter(&self) -> String {
         match self.new {
             Some(_) => String::new(),
             None => format!("---\nbase_model: {}\n---\n\n", json!(self.name)),
         }
     }
 
-    /// The model with its first weights, in f32.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub fn decoder(&self) -> Result<Decoder, Failure> {
+    pub(super) fn decoder(&self) -> Result<Decoder, Failure> {
         Ok(match self.new {
             Some(seed) => Decoder::new(self.config.clone(), random::weights(&self.config, seed)?),
             None => Decoder::load(&self.folder)?,
@@ -97,21 +81,14 @@ impl Base {
 
     /// Puts what a new model needs beside its weights into the folder where these will come: rows that come later would make
     /// another tokenizer.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
-    pub async fn keep(&self, out: &Folder) -> Result<(), Failure> {
+    pub(super) async fn keep(&self, out: &Folder) -> Result<(), Failure> {
         for name in MADE.iter().filter(|_| self.new.is_some()) {
             out.write(name, std::fs::read(self.folder.join(name))?).await?;
         }
         Ok(())
     }
 
-    /// Its files but the weights, and what repeats them in other formats.
-    ///
-    /// # Errors
-    /// If the folder cannot be read.
-    pub fn other_files(&self) -> Result<Vec<PathBuf>, Failure> {
+    pub(crate) fn other_files(&self) -> Result<Vec<PathBuf>, Failure> {
         const WEIGHTS: [&str; 11] = [
             ".safetensors",
             ".safetensors.index.json",
@@ -139,10 +116,7 @@ impl Base {
     }
 
     /// Its generation config, in which `end` is the first token that ends a text.
-    ///
-    /// # Errors
-    /// If the file that is there is not JSON.
-    pub fn generation_config(&self, end: u32) -> Result<Value, Failure> {
+    pub(super) fn generation_config(&self, end: u32) -> Result<Value, Failure> {
         let path = self.folder.join("generation_config.json");
         let mut config = if path.exists() { read_json(&path)? } else { json!({}) };
         let held = match &config["eos_token_id"] {
@@ -183,7 +157,6 @@ async fn made(args: &TrainArgs, context: &SessionContext, given: &Value) -> Resu
     Ok(folder)
 }
 
-/// A folder with what [`Base::keep`] put there.
 async fn kept(out: &Folder) -> Result<TempDir, Failure> {
     let folder = tempfile::tempdir()?;
     for name in MADE {

@@ -10,25 +10,17 @@ use super::summary::Learning;
 use crate::failure::Failure;
 use crate::output::complain;
 
-/// Where they lie below the model's folder.
-pub const FOLDER: &str = "checkpoints";
-/// The file that makes one whole.
+pub(super) const FOLDER: &str = "checkpoints";
 const MANIFEST: &str = "manifest.json";
 
-/// What a checkpoint says of itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Manifest {
-    /// Steps that were made.
+pub(crate) struct Manifest {
     pub step: u64,
-    /// The place behind the last row that was learned.
     pub position: String,
-    /// What was learned until then.
     pub learning: Learning,
-    /// Steps of an epoch, once that is known.
     pub epoch_steps: Option<u64>,
     /// The loss on rows that are held out: before the first step, and after each epoch that is over.
     pub held_out: Vec<f64>,
-    /// Its files.
     pub files: BTreeMap<String, Stored>,
 }
 
@@ -37,10 +29,7 @@ fn folder_of(step: u64) -> String {
 }
 
 /// Writes a checkpoint and removes the oldest ones, but for the last `kept`.
-///
-/// # Errors
-/// If a file cannot be written; then the checkpoints before are what they were.
-pub async fn save(out: &Folder, trainer: &Trainer, mut manifest: Manifest, kept: usize) -> Result<(), Failure> {
+pub(super) async fn save(out: &Folder, trainer: &Trainer, mut manifest: Manifest, kept: usize) -> Result<(), Failure> {
     let folder = folder_of(manifest.step);
     let work = out.work()?;
     tokio::task::block_in_place(|| trainer.save(work.path()))?;
@@ -60,7 +49,6 @@ pub async fn save(out: &Folder, trainer: &Trainer, mut manifest: Manifest, kept:
     Ok(())
 }
 
-/// The steps at which there are whole checkpoints.
 async fn steps(out: &Folder) -> Result<Vec<u64>, Failure> {
     let names = out.list(FOLDER).await?;
     let step = |name: &String| {
@@ -70,11 +58,7 @@ async fn steps(out: &Folder) -> Result<Vec<u64>, Failure> {
     Ok(names.iter().filter_map(step).collect())
 }
 
-/// The newest checkpoint, if there is one.
-///
-/// # Errors
-/// If it cannot be read.
-pub async fn newest(out: &Folder) -> Result<Option<Manifest>, Failure> {
+pub(super) async fn newest(out: &Folder) -> Result<Option<Manifest>, Failure> {
     let Some(step) = steps(out).await?.into_iter().max() else { return Ok(None) };
     let name = format!("{}/{MANIFEST}", folder_of(step));
     let Some(text) = out.read(&name).await? else { return Ok(None) };
@@ -84,10 +68,7 @@ pub async fn newest(out: &Folder) -> Result<Option<Manifest>, Failure> {
 }
 
 /// Fetches the files of a checkpoint, each as it was stored, and gives the trainer its state.
-///
-/// # Errors
-/// If a file is not what was stored, or is of another model.
-pub async fn restore(out: &Folder, manifest: &Manifest, trainer: &mut Trainer) -> Result<(), Failure> {
+pub(super) async fn restore(out: &Folder, manifest: &Manifest, trainer: &mut Trainer) -> Result<(), Failure> {
     let work = out.work()?;
     for (name, stored) in &manifest.files {
         let folder = folder_of(manifest.step);
@@ -105,11 +86,7 @@ pub async fn restore(out: &Folder, manifest: &Manifest, trainer: &mut Trainer) -
     Ok(())
 }
 
-/// Removes all of them.
-///
-/// # Errors
-/// If one cannot be removed.
-pub async fn remove_all(out: &Folder) -> Result<(), Failure> {
+pub(crate) async fn remove_all(out: &Folder) -> Result<(), Failure> {
     for step in steps(out).await? {
         out.remove(&folder_of(step), MANIFEST).await?;
     }

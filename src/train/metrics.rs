@@ -5,66 +5,44 @@ use serde::{Deserialize, Serialize};
 use super::store::Folder;
 use crate::failure::Failure;
 
-/// The file of lines.
-pub const LINES: &str = "metrics.jsonl";
-/// The file of events.
+pub(crate) const LINES: &str = "metrics.jsonl";
 const EVENTS: &str = "runs/events.out.tfevents.asap";
 
-/// A step.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Line {
-    /// Steps made, this one included.
+pub(super) struct Line {
     pub step: u64,
-    /// Its epoch, from 0.
     pub epoch: u64,
-    /// Mean −ln P of a token to learn, in nats.
     pub loss: f64,
-    /// The learning rate.
     pub rate: f64,
-    /// The gradient's norm before clipping.
     pub norm: f64,
-    /// Tokens, prompts included.
     pub tokens: usize,
-    /// Tokens to learn among them.
     pub learned: usize,
-    /// Seconds since 1970.
     pub time: f64,
-    /// Seconds that it took.
     pub seconds: f64,
     /// What forward pass and gradient take at least, of what products in f32 reach on these cores meanwhile.
     #[serde(default)]
     pub share_of_peak: f64,
 }
 
-/// All steps until now.
 #[derive(Debug, Default)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     lines: Vec<Line>,
-    /// Bytes that lines and events had when they were last written.
     written: [usize; 2],
 }
 
 impl Metrics {
-    /// The steps up to a checkpoint: those behind it are made again.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub async fn until(out: &Folder, step: u64) -> Result<Self, Failure> {
+    pub(crate) async fn until(out: &Folder, step: u64) -> Result<Self, Failure> {
         let text = out.read(LINES).await?.unwrap_or_default();
         let lines = text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Line>(line).ok());
         Ok(Self { lines: lines.filter(|line| line.step <= step).collect(), written: [0; 2] })
     }
 
-    /// Adds a step.
-    pub fn push(&mut self, line: Line) {
+    pub(crate) fn push(&mut self, line: Line) {
         self.lines.push(line);
     }
 
     /// Writes both files, which grow: TensorBoard reads on in the one that it opened.
-    ///
-    /// # Errors
-    /// If one cannot be written.
-    pub async fn write(&mut self, out: &Folder) -> Result<(), Failure> {
+    pub(crate) async fn write(&mut self, out: &Folder) -> Result<(), Failure> {
         let mut text = Vec::new();
         for line in &self.lines {
             serde_json::to_writer(&mut text, line).map_err(|error| Failure::Failed(error.to_string()))?;
@@ -135,7 +113,6 @@ fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
     [key(field, 2), varint(value.len() as u64), value.to_vec()].concat()
 }
 
-/// A record: its length and its bytes, each with a checksum.
 fn record(to: &mut Vec<u8>, bytes: &[u8]) {
     let length = (bytes.len() as u64).to_le_bytes();
     let masked = |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();

@@ -173,7 +173,6 @@ impl TrainArgs {
         })
     }
 
-    /// The rows to learn from, from the start or after a position.
     fn feed(&self, resume: Option<Position>) -> FeedConfig {
         FeedConfig {
             location: self.data.clone(),

@@ -14,13 +14,9 @@ use crate::failure::Failure;
 use crate::output::{count, several};
 
 /// The file that says that a model is whole, and what came of its training.
-pub const TRAINED: &str = "training.json";
+pub(crate) const TRAINED: &str = "training.json";
 
-/// What came of a training; None if its model is not whole.
-///
-/// # Errors
-/// If that cannot be read.
-pub async fn trained(out: &Folder) -> Result<Option<TrainingSummary>, Failure> {
+pub(super) async fn trained(out: &Folder) -> Result<Option<TrainingSummary>, Failure> {
     let Some(text) = out.read(TRAINED).await? else { return Ok(None) };
     let trained = serde_json::from_slice(&text)
         .map_err(|error| Failure::Failed(format!("{}: {TRAINED} was written by another asap: {error}", out.shown())))?;
@@ -29,10 +25,7 @@ pub async fn trained(out: &Folder) -> Result<Option<TrainingSummary>, Failure> {
 
 /// Writes the weights in the base's type, its other files, and a generation config that names the learned end token; and
 /// measures what was stored on rows that were held out.
-///
-/// # Errors
-/// If a file cannot be written.
-pub async fn write(
+pub(super) async fn write(
     out: &Folder,
     decoder: Decoder,
     base: &Base,
@@ -74,11 +67,7 @@ pub async fn write(
     Ok(measured)
 }
 
-/// Writes the model card, and says that the model is whole.
-///
-/// # Errors
-/// If it cannot be written.
-pub async fn finish(
+pub(super) async fn finish(
     out: &Folder,
     base: &Base,
     plan: &Plan,

@@ -15,29 +15,19 @@ const CHECKPOINT_BYTES: u64 = 12;
 /// Bytes of a token of rows that wait, beside the window that is read: each is there twice at most.
 const WAITING_BYTES: u64 = 16;
 
-/// What a training takes.
 #[derive(Debug)]
-pub struct Plan {
-    /// Numbers of the model.
+pub(super) struct Plan {
     pub parameters: u64,
-    /// Bytes of weights, gradient and moments.
     pub state: u64,
-    /// Bytes of what a pass leaves.
     pub pass: u64,
-    /// Tokens of the longest pass.
     pub pass_tokens: usize,
-    /// What is kept.
     pub keep: Keep,
-    /// All steps, if that is known.
     pub steps: Option<u64>,
 }
 
 impl Plan {
     /// Chooses what is kept of a pass: the most that fits in the memory that is free.
-    ///
-    /// # Errors
-    /// If not even the least fits.
-    pub fn new(
+    pub(super) fn new(
         settings: &Settings,
         config: &ModelConfig,
         survey: Option<&Survey>,
@@ -76,10 +66,7 @@ impl Plan {
     }
 
     /// Makes sure that all checkpoints have room where they are made; those that are there have it already.
-    ///
-    /// # Errors
-    /// If they do not.
-    pub async fn check_disk(&self, out: &Folder, checkpoints: usize) -> Result<(), Failure> {
+    pub(crate) async fn check_disk(&self, out: &Folder, checkpoints: usize) -> Result<(), Failure> {
         let each = CHECKPOINT_BYTES * self.parameters;
         let needed = match out.local() {
             Some(_) => (each * (checkpoints as u64 + 1)).saturating_sub(out.bytes(checkpoint::FOLDER).await?),
@@ -98,8 +85,7 @@ impl Plan {
         }
     }
 
-    /// As a person reads it: rows, all settings, memory and disk.
-    pub fn table(&self, settings: &Settings, survey: Option<&Survey>, args: &TrainArgs) -> String {
+    pub(super) fn table(&self, settings: &Settings, survey: Option<&Survey>, args: &TrainArgs) -> String {
         let rows = match survey {
             Some(survey) => format!(
                 "{} examples ({} tokens, the longest {}), {} cut, {} too long, {} held out, {} without a chain",
@@ -153,29 +139,21 @@ impl Plan {
     }
 }
 
-/// How a rate follows from a step.
 #[derive(Debug, Clone)]
-pub enum Rates {
-    /// All steps are known.
+pub(super) enum Rates {
     Planned(Schedule),
     /// The first epoch is at the highest rate behind the warm-up; the cosine is over the epochs behind it.
     Followed {
-        /// Steps of the first epoch, once it is over.
         first: Option<u64>,
-        /// The highest rate.
         peak: f64,
-        /// The last rate, as a part of the highest.
         floor: f64,
-        /// Steps of the warm-up.
         warmup_steps: usize,
-        /// All epochs.
         epochs: u64,
     },
 }
 
 impl Rates {
-    /// Those of a training.
-    pub fn new(settings: &Settings, steps: Option<u64>, first: Option<u64>) -> Self {
+    pub(super) fn new(settings: &Settings, steps: Option<u64>, first: Option<u64>) -> Self {
         let (peak, floor) = (settings.learning_rate, settings.min_rate);
         let part = |steps: u64| (steps as f64 * settings.warmup).ceil() as usize;
         match steps {
@@ -190,8 +168,7 @@ impl Rates {
         }
     }
 
-    /// The rate of a step, counted from 0, of an epoch.
-    pub fn rate(&mut self, step: u64, epoch: u64) -> f64 {
+    pub(super) fn rate(&mut self, step: u64, epoch: u64) -> f64 {
         match self {
             Self::Planned(schedule) => schedule.rate(step as usize),
             Self::Followed { peak, warmup_steps, .. } if epoch == 0 => match *warmup_steps as u64 {
@@ -208,7 +185,7 @@ impl Rates {
     }
 
     /// Steps of the first epoch, if these had to be counted and it is over.
-    pub fn first(&self) -> Option<u64> {
+    pub(super) fn first(&self) -> Option<u64> {
         match self {
             Self::Planned(_) => None,
             Self::Followed { first, .. } => *first,

@@ -12,14 +12,14 @@ use super::store::Folder;
 use crate::failure::Failure;
 
 /// The file that says which training a folder is of, written before anything else.
-pub const FILE: &str = "settings.json";
+pub(crate) const FILE: &str = "settings.json";
 
 /// The setting with which a training may go on though it was another one.
 const PASS_TOKENS: &str = "pass_tokens";
 
 /// Everything that changes the trained weights.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Settings {
+pub(super) struct Settings {
     /// The hash of the model that it begins with, or of the config of a new one.
     pub base: String,
     /// Where the rows are, whichever way it was typed.
@@ -59,14 +59,14 @@ pub struct Settings {
 
 impl Settings {
     /// Where the rows are, as people know it: what lies below the working directory is named from there.
-    pub fn data(&self) -> String {
+    pub(super) fn data(&self) -> String {
         let here = std::env::current_dir().and_then(|here| here.canonicalize()).unwrap_or_default();
         let relative = Path::new(&self.data).strip_prefix(here).ok().filter(|path| !path.as_os_str().is_empty());
         relative.map_or_else(|| self.data.clone(), |path| path.display().to_string())
     }
 
     /// The first setting that another training had otherwise: its name, what it had, and what is asked for now.
-    pub fn difference(&self, held: &Self) -> Option<String> {
+    pub(super) fn difference(&self, held: &Self) -> Option<String> {
         let (Ok(Value::Object(asked)), Ok(Value::Object(held))) =
             (serde_json::to_value(self), serde_json::to_value(held))
         else {
@@ -81,7 +81,7 @@ impl Settings {
 
 /// What a folder is a training of.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Started {
+pub(crate) struct Started {
     /// The settings.
     pub settings: Settings,
     /// The version of the table with which it began: a training that was killed before its first checkpoint begins with the same
@@ -96,7 +96,7 @@ impl Started {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub async fn held(out: &Folder) -> Result<Option<Self>, Failure> {
+    pub(crate) async fn held(out: &Folder) -> Result<Option<Self>, Failure> {
         let Some(text) = out.read(FILE).await? else { return Ok(None) };
         let held = serde_json::from_slice(&text);
         held.map(Some)
@@ -104,7 +104,12 @@ impl Started {
     }
 
     /// The first setting that is another one now, as [`Settings::difference`] puts it. Rows that were moved are the same data.
-    pub async fn difference(&self, context: &SessionContext, args: &TrainArgs, now: &Settings) -> Option<String> {
+    pub(crate) async fn difference(
+        &self,
+        context: &SessionContext,
+        args: &TrainArgs,
+        now: &Settings,
+    ) -> Option<String> {
         let mut before = self.settings.clone();
         if before.data != now.data && self.is_data_of(context, args).await {
             before.data.clone_from(&now.data);
@@ -121,7 +126,7 @@ impl Started {
     ///
     /// # Errors
     /// If nothing can be written there.
-    pub async fn hold(&self, out: &Folder) -> Result<(), Failure> {
+    pub(crate) async fn hold(&self, out: &Folder) -> Result<(), Failure> {
         let text = serde_json::to_vec_pretty(self).map_err(|error| Failure::Failed(error.to_string()))?;
         out.write(FILE, text).await
     }

@@ -18,44 +18,33 @@ use url::Url;
 
 use crate::failure::Failure;
 
-/// Bytes that are read and sent at once.
 const BLOCK_BYTES: usize = 8 << 20;
 /// What names of folders begin with in which files are made before they get their place.
 const WORK: &str = ".asap-";
 
-/// A folder of files.
-pub struct Folder {
+pub(super) struct Folder {
     url: Url,
     store: Arc<dyn ObjectStore>,
 }
 
 impl Folder {
-    /// The folder at a location, which need not be there yet.
-    ///
-    /// # Errors
-    /// If it is no location, or nothing can be written there.
-    pub fn open(named: &str) -> Result<Self, Failure> {
+    pub(super) fn open(named: &str) -> Result<Self, Failure> {
         let url = location::folder(named)?;
         let path = ObjectPath::from_url_path(url.path()).map_err(|error| Failure::Usage(error.to_string()))?;
         let store = location::store(&url)?;
         Ok(Self { store: Arc::new(PrefixStore::new(store, path)), url })
     }
 
-    /// As people know it.
-    pub fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         location::display(&self.url)
     }
 
-    /// The folder on this machine, if it is there.
-    pub fn local(&self) -> Option<PathBuf> {
+    pub(super) fn local(&self) -> Option<PathBuf> {
         location::local_path(&self.url)
     }
 
     /// Keeps other trainings out of a folder of this machine, as long as what this returns is there.
-    ///
-    /// # Errors
-    /// If the folder cannot be made, or another process trains there.
-    pub fn take_alone(&self) -> Result<Option<Alone>, Failure> {
+    pub(crate) fn take_alone(&self) -> Result<Option<Alone>, Failure> {
         let Some(folder) = self.local() else { return Ok(None) };
         std::fs::create_dir_all(&folder).map_err(|error| self.failed("cannot be made", &error))?;
         let lock = std::fs::File::open(&folder).map_err(|error| self.failed("cannot be opened", &error))?;
@@ -68,17 +57,13 @@ impl Folder {
 
     /// Bytes that are free where checkpoints are made: in the folder, or for an object store in this machine's folder for
     /// temporary files. None where nobody says.
-    pub fn free_bytes(&self) -> Option<(PathBuf, u64)> {
+    pub(crate) fn free_bytes(&self) -> Option<(PathBuf, u64)> {
         let folder = self.local().unwrap_or_else(std::env::temp_dir);
         let found = nix::sys::statvfs::statvfs(&folder).ok()?;
         Some((folder, found.blocks_available() * found.fragment_size()))
     }
 
-    /// Removes what a training that was killed was making.
-    ///
-    /// # Errors
-    /// If it cannot be removed.
-    pub fn clear_work(&self) -> Result<(), Failure> {
+    pub(crate) fn clear_work(&self) -> Result<(), Failure> {
         let Some(folder) = self.local().filter(|folder| folder.exists()) else { return Ok(()) };
         let entries = std::fs::read_dir(&folder).map_err(|error| self.failed("cannot be listed", &error))?;
         for entry in entries.filter_map(Result::ok) {
@@ -91,20 +76,13 @@ impl Folder {
         Ok(())
     }
 
-    /// Whether something is in it.
-    ///
-    /// # Errors
-    /// If it cannot be listed.
-    pub async fn holds_files(&self) -> Result<bool, Failure> {
+    pub(crate) async fn holds_files(&self) -> Result<bool, Failure> {
         let first = self.store.list(None).try_next().await;
         first.map(|file| file.is_some()).map_err(|error| self.failed("cannot be listed", &error))
     }
 
     /// A folder to make files in: on the same file system, where that is this machine's.
-    ///
-    /// # Errors
-    /// If none can be made.
-    pub fn work(&self) -> Result<TempDir, Failure> {
+    pub(super) fn work(&self) -> Result<TempDir, Failure> {
         let made = match self.local() {
             Some(folder) => {
                 std::fs::create_dir_all(&folder).map_err(|error| self.failed("cannot be made", &error))?;
@@ -115,11 +93,7 @@ impl Folder {
         made.map_err(|error| self.failed("has no room to work in", &error))
     }
 
-    /// What a file holds; None if it is not there.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub async fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
+    pub(super) async fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
         match self.store.get(&ObjectPath::from(name)).await {
             Ok(found) => {
                 let bytes =
@@ -133,10 +107,7 @@ impl Folder {
 
     /// Makes a file hold these bytes, of which it has the first ones: in a folder of this machine it grows, so that who reads it
     /// meanwhile sees the others come; in an object store it is written anew.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub async fn extend(&self, name: &str, bytes: &[u8], has: usize) -> Result<(), Failure> {
+    pub(super) async fn extend(&self, name: &str, bytes: &[u8], has: usize) -> Result<(), Failure> {
         let Some(folder) = self.local() else { return self.write(name, bytes.to_vec()).await };
         let path = folder.join(name);
         let extended = (|| {
@@ -149,20 +120,13 @@ impl Folder {
         extended.map_err(|error: std::io::Error| self.failed(&format!("{name} cannot be written"), &error))
     }
 
-    /// Writes a small file in one piece.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    pub async fn write(&self, name: &str, bytes: Vec<u8>) -> Result<(), Failure> {
+    pub(super) async fn write(&self, name: &str, bytes: Vec<u8>) -> Result<(), Failure> {
         let put = self.store.put(&ObjectPath::from(name), PutPayload::from(bytes)).await;
         put.map(drop).map_err(|error| self.failed(&format!("{name} cannot be written"), &error))
     }
 
     /// Puts a file of this machine in its place, and says what it is. Where it lies in [`Folder::work`], it is moved.
-    ///
-    /// # Errors
-    /// If it cannot be written; then nothing is there under that name.
-    pub async fn put(&self, name: &str, from: &Path) -> Result<Stored, Failure> {
+    pub(super) async fn put(&self, name: &str, from: &Path) -> Result<Stored, Failure> {
         let failed = |error: &dyn std::fmt::Display| self.failed(&format!("{name} cannot be written"), error);
         let stored = Stored::of(from).await.map_err(|error| failed(&error))?;
         if let Some(folder) = self.local() {
@@ -193,10 +157,7 @@ impl Folder {
     }
 
     /// Fetches a file to this machine, and makes sure that it is what was stored.
-    ///
-    /// # Errors
-    /// If it is not there, or is not whole.
-    pub async fn fetch(&self, name: &str, expected: &Stored, to: &Path) -> Result<(), Failure> {
+    pub(super) async fn fetch(&self, name: &str, expected: &Stored, to: &Path) -> Result<(), Failure> {
         let failed = |error: &dyn std::fmt::Display| self.failed(&format!("{name} cannot be read"), error);
         let found = self.store.get(&ObjectPath::from(name)).await.map_err(|error| failed(&error))?;
         let mut bytes = found.into_stream();
@@ -213,11 +174,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The names of what lies below a folder.
-    ///
-    /// # Errors
-    /// If it cannot be listed.
-    pub async fn list(&self, below: &str) -> Result<Vec<String>, Failure> {
+    pub(super) async fn list(&self, below: &str) -> Result<Vec<String>, Failure> {
         let prefix = ObjectPath::from(below);
         let names = self.store.list(Some(&prefix)).map_ok(|file| file.location.to_string());
         let listed: Result<Vec<String>, object_store::Error> = names.try_collect().await;
@@ -227,11 +184,7 @@ impl Folder {
         }
     }
 
-    /// The bytes of what lies below a folder.
-    ///
-    /// # Errors
-    /// If it cannot be listed.
-    pub async fn bytes(&self, below: &str) -> Result<u64, Failure> {
+    pub(super) async fn bytes(&self, below: &str) -> Result<u64, Failure> {
         let listed = self.store.list(Some(&ObjectPath::from(below)));
         match listed.try_fold(0, |sum, file| async move { Ok(sum + file.size) }).await {
             Err(object_store::Error::NotFound { .. }) => Ok(0),
@@ -240,10 +193,7 @@ impl Folder {
     }
 
     /// Removes what lies below a folder, the last file that makes it whole first.
-    ///
-    /// # Errors
-    /// If it cannot be removed.
-    pub async fn remove(&self, below: &str, first: &str) -> Result<(), Failure> {
+    pub(super) async fn remove(&self, below: &str, first: &str) -> Result<(), Failure> {
         let mut names = self.list(below).await?;
         names.sort_by_key(|name| !name.ends_with(first));
         for name in names {
@@ -264,9 +214,8 @@ impl Folder {
     }
 }
 
-/// While it lives no other process trains in a folder.
 #[derive(Debug)]
-pub struct Alone {
+pub(super) struct Alone {
     folder: PathBuf,
     _lock: std::fs::File,
 }
@@ -278,12 +227,9 @@ impl Drop for Alone {
     }
 }
 
-/// What a stored file is.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Stored {
-    /// Its size in bytes.
+pub(crate) struct Stored {
     pub size: u64,
-    /// Its SHA-256 in hexadecimal digits.
     pub sha256: String,
 }
 

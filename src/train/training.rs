@@ -24,18 +24,13 @@ use crate::output::complain;
 use crate::progress::Opening;
 use crate::signals::Stop;
 
-/// Seconds between two writings of the metrics.
 const METRICS_SECONDS: f64 = 30.0;
 /// The share of the time that writing metrics, all of them anew, may take.
 const METRICS_SHARE: f64 = 0.01;
 
-/// A training under way.
-pub struct Training {
-    /// The folder of the model.
+pub(super) struct Training {
     pub out: Folder,
-    /// What it begins with.
     pub base: Base,
-    /// What makes it the same training.
     pub settings: Settings,
     encoder: Arc<Encoder>,
     config: FeedConfig,
@@ -44,40 +39,28 @@ pub struct Training {
     trainer: Trainer,
     feed: Feed,
     rates: Rates,
-    /// The place after the last row that was learned.
     pub position: Position,
-    /// The id of the table of its rows; None of other files.
     pub table: Option<String>,
     learning: Learning,
     /// The loss on rows that are held out: before the first step, and after each epoch that is over.
     held_out: Vec<f64>,
-    /// Of the last step that was made here.
     last: Option<Last>,
-    /// The step of the newest checkpoint.
     saved: Option<u64>,
     metrics: Metrics,
-    /// Progress.
     pub bar: Bar,
     seconds: f64,
     tokens: usize,
-    /// Of all cores.
     peak_flops: f64,
 }
 
-/// What is looked at before weights are kept.
 struct Last {
-    /// The shortest example of a step.
     example: Example,
-    /// Files and numbers of all its rows.
     sources: Vec<(Arc<str>, u64)>,
 }
 
 impl Training {
     /// Reads the rows once, says what the training takes, and takes up its last checkpoint.
-    ///
-    /// # Errors
-    /// If rows or model cannot be read, and if memory or disk have no room for it.
-    pub async fn prepare(
+    pub(super) async fn prepare(
         args: &TrainArgs,
         context: &SessionContext,
         out: Folder,
@@ -146,11 +129,7 @@ impl Training {
     }
 
     /// Makes steps until the feed ends or the process is asked to end; a checkpoint every so often, and one in the end.
-    ///
-    /// # Errors
-    /// If rows cannot be read, the loss is no longer a number or a checkpoint cannot be written; and if the process was asked
-    /// to end, once the steps that were made are saved.
-    pub async fn run(&mut self, args: &TrainArgs, stop: &Stop) -> Result<(), Failure> {
+    pub(super) async fn run(&mut self, args: &TrainArgs, stop: &Stop) -> Result<(), Failure> {
         let ended = self.make_steps(args, stop).await;
         if ended.is_err() {
             // What went wrong is more than that its course cannot be written.
@@ -290,11 +269,7 @@ impl Training {
         ))
     }
 
-    /// Writes the model, and removes the checkpoints.
-    ///
-    /// # Errors
-    /// If rows that were held out cannot be read, or the model cannot be written; the last checkpoint stays.
-    pub async fn finish(self, context: &SessionContext, begun: Instant) -> Result<TrainingSummary, Failure> {
+    pub(super) async fn finish(self, context: &SessionContext, begun: Instant) -> Result<TrainingSummary, Failure> {
         let survey = match self.survey {
             Some(survey) => survey,
             // Rows that came since it began are known only now.

@@ -8,18 +8,15 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool
 /// What is remembered is at most one part in so many of what queries may take: they fail where they find no room.
 const MOST: usize = 4;
 
-/// A reservation, and the pool that it is of.
 type Reserved = (Weak<dyn MemoryPool>, MemoryReservation);
 
-/// The reservation of a session's memory; its clones are the same one.
 #[derive(Debug, Clone, Default)]
-pub struct CacheReservation {
+pub(crate) struct CacheReservation {
     reserved: Arc<Mutex<Option<Reserved>>>,
 }
 
 impl CacheReservation {
-    /// Reserves in `pool` from now on.
-    pub fn move_to(&self, pool: &Arc<dyn MemoryPool>) {
+    pub(crate) fn move_to(&self, pool: &Arc<dyn MemoryPool>) {
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         // A new limit of the engine's memory is a new pool.
         if !reserved.as_ref().is_some_and(|(of, _)| Weak::ptr_eq(of, &Arc::downgrade(pool))) {
@@ -29,7 +26,7 @@ impl CacheReservation {
     }
 
     /// Reserves what is remembered now, and says how much may be: a quarter of the pool, and less where it has no room.
-    pub fn resize(&self, memories: [&Memory; 2]) {
+    pub(crate) fn resize(&self, memories: [&Memory; 2]) {
         let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((pool, reservation)) = reserved.as_ref() else { return };
         let Some(pool) = pool.upgrade() else { return };

@@ -36,33 +36,28 @@ impl CallMetrics {
         }
     }
 
-    /// So many more requests were made of a model.
-    pub fn add_calls(&self, calls: usize) {
+    pub(crate) fn add_calls(&self, calls: usize) {
         self.calls.add(calls);
     }
 
-    /// So many more rows had their answer without a request.
-    pub fn add_cache_hits(&self, rows: usize) {
+    pub(crate) fn add_cache_hits(&self, rows: usize) {
         self.cache_hits.add(rows);
     }
 
-    /// So many requests were made once more.
-    pub fn add_retries(&self, retries: usize) {
+    pub(crate) fn add_retries(&self, retries: usize) {
         self.retries.add(retries);
     }
 
     /// So many more rows have no result, or one that says why there is none.
-    pub fn add_failed(&self, rows: usize) {
+    pub(crate) fn add_failed(&self, rows: usize) {
         self.failed.add(rows);
     }
 
-    /// So many more tokens were read and written by a model.
-    pub fn add_tokens(&self, read: usize, written: usize) {
+    pub(crate) fn add_tokens(&self, read: usize, written: usize) {
         self.tokens_in.add(read);
         self.tokens_out.add(written);
     }
 
-    /// The operator waited for calls since then.
     pub(crate) fn waited_since(&self, start: Instant) {
         self.time_waited.add_duration(start.elapsed());
     }

@@ -10,12 +10,10 @@ use datafusion::logical_expr::ColumnarValue;
 use crate::declaration::Arg;
 use crate::messages;
 
-/// Why a row has no value.
 #[derive(Debug)]
 pub enum NoValue {
     /// It is NULL: an argument is, or is one that has no result.
     Null,
-    /// The query fails.
     Failed(DataFusionError),
 }
 
@@ -59,8 +57,7 @@ impl Columns {
         self.rows
     }
 
-    /// One row for all, if no argument differs from row to row.
-    pub fn if_constant(&self) -> Option<Self> {
+    pub(crate) fn if_constant(&self) -> Option<Self> {
         self.arrays.iter().all(|(_, is_literal)| *is_literal).then(|| Self { rows: 1, ..self.clone() })
     }
 
@@ -87,7 +84,6 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The array of an argument, and the row's place in it.
     fn at(self, place: usize) -> Cell<(&'a ArrayRef, usize)> {
         let (array, is_literal) = self.columns.arrays.get(place).ok_or(NoValue::Null)?;
         let row = if *is_literal { 0 } else { self.row };
@@ -109,8 +105,7 @@ impl<'a> Args<'a> {
         self.at(place).map(|(array, row)| array.as_string_view().value(row))
     }
 
-    /// An [`Arg::Int`].
-    pub fn int(self, place: usize) -> Cell<i64> {
+    pub(crate) fn int(self, place: usize) -> Cell<i64> {
         self.at(place).map(|(array, row)| array.as_primitive::<Int64Type>().value(row))
     }
 
@@ -143,8 +138,7 @@ impl<'a> Args<'a> {
         Ok(range.map(|item| if items.is_valid(item) { items.value(item) } else { "" }).collect())
     }
 
-    /// An [`Arg::IntList`]; NULL items are None.
-    pub fn ints(self, place: usize) -> Cell<Vec<Option<i64>>> {
+    pub(crate) fn ints(self, place: usize) -> Cell<Vec<Option<i64>>> {
         let (items, range) = self.items(place)?;
         let items = items.as_primitive::<Int64Type>();
         Ok(range.map(|item| items.is_valid(item).then(|| items.value(item))).collect())

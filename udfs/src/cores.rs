@@ -8,10 +8,7 @@ use crate::flights::Interrupted;
 
 /// Runs `work` on the pool of threads that has one for each core. When the future is dropped before the work has begun,
 /// it does not begin.
-///
-/// # Errors
-/// If the process is going down.
-pub async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Interrupted> {
+pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Interrupted> {
     let (answer, answered) = oneshot::channel();
     rayon::spawn(move || {
         if !answer.is_closed() {

@@ -7,23 +7,17 @@ use datafusion::logical_expr::{DocSection, Documentation, ReturnFieldArgs};
 use crate::messages;
 use crate::output::list_of;
 
-/// Where the functions stand in the engine's documentation.
 const SECTION: DocSection = DocSection { include: true, label: "Chain of Thought Functions", description: None };
 
-/// A function as its file declares it.
 #[derive(Debug, Clone, Copy)]
 pub struct Declaration {
-    /// Its name in SQL.
     pub name: &'static str,
-    /// What it computes, from what, and when it is NULL.
     pub about: &'static str,
     /// Its arguments in order; those that may be left out stand last.
     pub arguments: &'static [Argument],
-    /// A query, and behind `;\n-- ` what it gives.
     pub example: &'static str,
 }
 
-/// An argument of a function.
 #[derive(Debug, Clone, Copy)]
 pub struct Argument {
     name: &'static str,
@@ -32,48 +26,37 @@ pub struct Argument {
     is_optional: bool,
 }
 
-/// The logical type of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arg {
-    /// Utf8, LargeUtf8, Utf8View or a dictionary of one of them; read as Utf8View.
+pub(crate) enum Arg {
     Text,
-    /// An integer of any width; read as Int64, NULL where it does not fit.
     Int,
     /// A number from 0 to 1 of any kind; read as Float64, NULL where it is not from 0 to 1.
     Ratio,
     /// A number above 0 and at most 1 of any kind; read as Float64, NULL where it is not.
     Share,
-    /// A list of texts; read as List\<Utf8View>.
     TextList,
-    /// A list of integers; read as List\<Int64>.
     IntList,
-    /// A list of numbers; read as List\<Float64>.
     FloatList,
-    /// A conversation in any form that [`messages`] knows.
     Conversation,
     /// What is asked: a text, or a conversation of which system prompt and question are read.
     Asked,
 }
 
 impl Argument {
-    /// An argument that must be given.
-    pub const fn new(name: &'static str, kind: Arg, about: &'static str) -> Self {
+    pub(crate) const fn new(name: &'static str, kind: Arg, about: &'static str) -> Self {
         Self { name, kind, about, is_optional: false }
     }
 
-    /// One that may be left out.
-    pub const fn optional(name: &'static str, kind: Arg, about: &'static str) -> Self {
+    pub(crate) const fn optional(name: &'static str, kind: Arg, about: &'static str) -> Self {
         Self { name, kind, about, is_optional: true }
     }
 
-    /// Its name.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 }
 
 impl Declaration {
-    /// As it is called: `cot_match(cot, coarse [, tau])`.
     fn syntax(&self) -> String {
         let mut syntax = format!("{}(", self.name);
         for (place, argument) in self.arguments.iter().enumerate() {
@@ -87,17 +70,12 @@ impl Declaration {
         syntax + ")"
     }
 
-    /// What `information_schema.routines` shows.
-    pub fn documentation(&self) -> Documentation {
+    pub(crate) fn documentation(&self) -> Documentation {
         let builder = Documentation::builder(SECTION, self.about, self.syntax()).with_sql_example(self.example);
         self.arguments.iter().fold(builder, |builder, of| builder.with_argument(of.name, of.about)).build()
     }
 
-    /// The types that arguments of these types are cast to.
-    ///
-    /// # Errors
-    /// A planning error that names the function and the argument if their number or a type is wrong.
-    pub fn coerce(&self, given: &[DataType]) -> Result<Vec<DataType>> {
+    pub(crate) fn coerce(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let required = self.arguments.iter().filter(|argument| !argument.is_optional).count();
         if given.len() < required || given.len() > self.arguments.len() {
             return plan_err!("{} was given {} arguments", self.syntax(), given.len());
@@ -115,10 +93,7 @@ impl Declaration {
 
     /// Refuses a query in which a number of some range is written as one outside of it. In a column such a number is a bad
     /// row and gives NULL.
-    ///
-    /// # Errors
-    /// A planning error that names the function and the argument.
-    pub fn refuse_literals(&self, given: &ReturnFieldArgs<'_>) -> Result<()> {
+    pub(crate) fn refuse_literals(&self, given: &ReturnFieldArgs<'_>) -> Result<()> {
         for (argument, literal) in self.arguments.iter().zip(given.scalar_arguments) {
             let (Some(range), Some(literal)) = (argument.kind.range(), literal) else { continue };
             if let ScalarValue::Float64(Some(number)) = literal.cast_to(&DataType::Float64)?
@@ -133,7 +108,6 @@ impl Declaration {
 }
 
 impl Arg {
-    /// The range of its numbers in words, if it has one.
     fn range(self) -> Option<&'static str> {
         match self {
             Arg::Ratio => Some("from 0 to 1"),
@@ -142,7 +116,6 @@ impl Arg {
         }
     }
 
-    /// Whether a number is in that range.
     pub(crate) fn holds(self, number: f64) -> bool {
         match self {
             Arg::Ratio => (0.0..=1.0).contains(&number),

@@ -29,14 +29,13 @@ impl From<Interrupted> for DataFusionError {
 /// A computation runs as a task of its own: it goes on while whoever asked first is not polled, so two streams that wait
 /// for each other's rows do not stop. When nobody waits any longer it is aborted, unless it pays ([`Callers::pay`]): then it
 /// goes on, and whoever asks for the same meanwhile joins it.
-pub struct Flights<K, V> {
+pub(crate) struct Flights<K, V> {
     open: Arc<Open<K, V>>,
     running: Arc<AtomicUsize>,
 }
 
 type Open<K, V> = Mutex<HashMap<K, Flight<V>>>;
 
-/// A computation under way, and who waits for it.
 struct Flight<V> {
     value: Shared<BoxFuture<'static, Result<V, Interrupted>>>,
     callers: Arc<Callers>,
@@ -74,7 +73,6 @@ impl Callers {
         })
     }
 
-    /// One more waits, unless the computation was aborted.
     fn join(self: &Arc<Self>) -> Option<Seat> {
         let mut state = self.state();
         (!state.is_aborted).then(|| {
@@ -100,7 +98,6 @@ impl Drop for Paying {
     }
 }
 
-/// One who waits.
 struct Seat(Arc<Callers>);
 
 impl Drop for Seat {
@@ -144,10 +141,7 @@ impl<K, V> fmt::Debug for Flights<K, V> {
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Flights<K, V> {
     /// The value of the computation under this key, which is started if there is none; and whether it was there.
-    ///
-    /// # Errors
-    /// If the runtime ends.
-    pub async fn join<Computing>(
+    pub(crate) async fn join<Computing>(
         &self,
         key: K,
         compute: impl FnOnce(Arc<Callers>) -> Computing,
@@ -161,8 +155,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Fl
         Ok((value?, joined))
     }
 
-    /// Whether a computation runs, also one that nobody waits for.
-    pub fn any(&self) -> bool {
+    pub(crate) fn any(&self) -> bool {
         self.running.load(Ordering::SeqCst) > 0
     }
 

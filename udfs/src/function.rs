@@ -26,9 +26,6 @@ use crate::declaration::Declaration;
 /// equal calls.
 pub trait Prepare: Debug + DynEq + DynHash + Send + Sync + Any {
     /// Loads and checks it, so that what is wrong is one clear error before any row is read or any call is paid.
-    ///
-    /// # Errors
-    /// One that names the setting or file and what is wrong with it.
     fn prepare(&self, _config: &ConfigOptions) -> Result<()> {
         Ok(())
     }
@@ -81,24 +78,18 @@ pub trait AsyncCall: Prepare {
 
     /// The results of some rows, as many as there are rows. It runs beside others of its kind, and is dropped when the
     /// query is.
-    ///
-    /// # Errors
-    /// Those that fail the query; what is wrong with a row belongs into its result.
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef>;
 }
 
-/// The rows of a call.
 #[derive(Debug, Clone)]
 pub struct CallRows {
-    /// Their arguments.
     pub columns: Columns,
     /// What the statement is executed in, with the settings of its session.
     pub context: Arc<TaskContext>,
 }
 
 impl CallRows {
-    /// The settings of the statement's session.
-    pub fn config(&self) -> &ConfigOptions {
+    pub(crate) fn config(&self) -> &ConfigOptions {
         self.context.session_config().options()
     }
 }
@@ -145,8 +136,7 @@ impl Function {
         self.declaration.arguments.iter().any(|of| of.name() == argument)
     }
 
-    /// The call that a function makes, if it makes one.
-    pub fn call_of(function: &ScalarUDF) -> Option<&Arc<dyn AsyncCall>> {
+    pub(crate) fn call_of(function: &ScalarUDF) -> Option<&Arc<dyn AsyncCall>> {
         match &Self::of(function)?.body {
             Body::Calls(call) => Some(call),
             Body::Rows(_) => None,
@@ -230,7 +220,6 @@ impl ScalarUDFImpl for Function {
     }
 }
 
-/// The name of the first call in an expression, subqueries left out.
 pub(crate) fn first_call(expr: &Expr) -> Option<String> {
     use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
     let mut found = None;
@@ -245,7 +234,6 @@ pub(crate) fn first_call(expr: &Expr) -> Option<String> {
     found
 }
 
-/// Why a call cannot stand in `place`, and what to do.
 pub(crate) fn misplaced(function: &str, place: &str) -> DataFusionError {
     plan_datafusion_err!(
         "{function} makes calls and cannot stand in {place}: call it in a subquery, as in \

@@ -17,8 +17,7 @@ fn item() -> FieldRef {
     Arc::new(Field::new_list_field(DataType::Struct(fields()), true))
 }
 
-/// The type of a conversation.
-pub fn conversation_type() -> DataType {
+pub(crate) fn conversation_type() -> DataType {
     DataType::List(item())
 }
 
@@ -39,7 +38,7 @@ const TEXT: [&str; 2] = ["content", "value"];
 
 /// Whether a type is that of conversations: a list of structs with role and content (or from and value), or a struct of such
 /// lists.
-pub fn is_conversation(found: &DataType) -> bool {
+pub(crate) fn is_conversation(found: &DataType) -> bool {
     match found {
         DataType::Struct(fields) => {
             [SPEAKER, TEXT].iter().all(|names| names.iter().any(|name| fields.find(name).is_some()))
@@ -64,7 +63,7 @@ pub fn turns(conversations: &ArrayRef) -> Result<ArrayRef> {
 }
 
 /// Who speaks and what is said, turn by turn, in a row of [`turns`]; None for what has no type.
-pub fn turns_at(turns: &ArrayRef, row: usize) -> Option<Vec<(Option<&str>, Option<&str>)>> {
+pub(crate) fn turns_at(turns: &ArrayRef, row: usize) -> Option<Vec<(Option<&str>, Option<&str>)>> {
     let turns = turns.as_struct_opt()?;
     let [speakers, texts] = [0, 1].map(|field| {
         let list = turns.column(field).as_list::<i32>();
@@ -111,7 +110,6 @@ mod tests {
 
     use super::*;
 
-    /// Two conversations (and a NULL one) as a list of structs.
     fn written(names: [&str; 2], text: &DataType) -> ArrayRef {
         let speakers: ArrayRef =
             Arc::new(StringViewArray::from(vec![Some("system"), Some("user"), Some("gpt"), Some("human"), None]));
@@ -127,7 +125,6 @@ mod tests {
         Arc::new(ListArray::new(item, offsets, Arc::new(turns), Some(nulls)))
     }
 
-    /// The same as a struct of lists.
     fn as_struct(conversations: &ArrayRef, names: [&str; 2]) -> ArrayRef {
         let list = conversations.as_list::<i32>();
         let columns = names.map(|name| {
@@ -140,7 +137,6 @@ mod tests {
         Arc::new(StructArray::new(Fields::from(fields), arrays, list.nulls().cloned()))
     }
 
-    /// What somebody says, row by row.
     fn said(conversations: &ArrayRef, role: &str) -> Vec<Option<Vec<String>>> {
         let read =
             if conversations.data_type().is_null() { conversations.clone() } else { turns(conversations).unwrap() };

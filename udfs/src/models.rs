@@ -14,7 +14,6 @@ use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_
 
 use crate::settings::{ScorerDevice, Settings};
 
-/// What compresses texts.
 const ENCODERS: &str =
     "an XLM-RoBERTa or BERT that labels tokens, such as microsoft/llmlingua-2-xlm-roberta-large-meetingbank";
 
@@ -40,13 +39,11 @@ impl<K, V> Default for Slot<K, V> {
 }
 
 impl<K: PartialEq, V> Slot<K, V> {
-    /// What is loaded by `key` and still serves.
     fn get(&self, key: &K, is_over: impl Fn(&V) -> bool) -> Option<Arc<V>> {
         let in_use = self.in_use.iter().filter(|(of, _)| of == key);
         in_use.filter_map(|(_, value)| value.upgrade()).find(|value| !is_over(value))
     }
 
-    /// Lets go of what was loaded last, unless a query uses it.
     fn clear(&mut self) {
         self.last = None;
         self.in_use.retain(|(_, value)| value.strong_count() > 0);
@@ -64,14 +61,11 @@ impl<K: PartialEq, V> Slot<K, V> {
 
 #[derive(Debug, Default)]
 struct Loaded {
-    /// Where models only count, the tokens that they would have read.
     counted: Option<Arc<AtomicU64>>,
     tokenizer: Slot<PathBuf, Tokenizer>,
-    /// By the model's folder and the setting `asap.scorer.prompt`.
     examples: Slot<(PathBuf, Option<String>), ExampleTemplate>,
     compressor: Slot<PathBuf, Compressor>,
     model: Slot<(PathBuf, Computed), LoadedModel>,
-    /// By the model's folder, how it is computed and the setting `asap.scorer.prompt`.
     scorer: Slot<(PathBuf, Computed, Option<String>), Scorer>,
 }
 

@@ -23,8 +23,7 @@ pub trait Output: Send + Sized {
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef>;
 }
 
-/// The type of a list.
-pub fn list_of(item: DataType) -> DataType {
+pub(crate) fn list_of(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
@@ -99,7 +98,6 @@ impl Output for Vec<f64> {
     }
 }
 
-/// Texts, each of which may be NULL.
 impl Output for Vec<Option<&str>> {
     fn data_type() -> DataType {
         list_of(DataType::Utf8)
@@ -127,8 +125,7 @@ impl Output for Numbers {
     }
 }
 
-/// A conversation: who says what.
-pub struct Messages(pub Vec<(&'static str, String)>);
+pub(crate) struct Messages(pub Vec<(&'static str, String)>);
 
 impl Output for Messages {
     fn data_type() -> DataType {

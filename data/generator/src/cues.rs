@@ -55,11 +55,10 @@ pub fn cues(steps: &[Labelled], least: usize) -> Vec<Cue> {
 }
 
 /// The first word of a text, as cues have it; `None` where there is none.
-pub fn first_word(text: &str) -> Option<String> {
+pub(crate) fn first_word(text: &str) -> Option<String> {
     text.split_whitespace().next().map(word)
 }
 
-/// The cues that one step holds, each once.
 fn grams(text: &str) -> BTreeSet<String> {
     let words: Vec<_> = text.split_whitespace().map(word).collect();
     let mut grams: BTreeSet<_> = (1..=3).flat_map(|n| words.windows(n).map(|words| words.join(" "))).collect();

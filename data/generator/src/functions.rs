@@ -26,13 +26,10 @@ pub enum Function {
     Answer,
 }
 
-/// In a thousand steps: those of each function.
 const SHARES: [usize; 8] = [431, 152, 115, 109, 100, 57, 19, 17];
 
-/// In a thousand steps of each function: those that the answer needs.
 const NEEDED: [usize; 8] = [625, 522, 483, 512, 625, 720, 328, 897];
 
-/// In a thousand steps: those that the answer needs.
 const NEEDED_OF_ALL: usize = 585;
 
 /// To which power the shares above weigh. With 1, first words would tell 0.002 bits of need; with 4 they tell what they do
@@ -148,7 +145,7 @@ const FIRST_WORDS: [&[(&str, usize)]; 8] = [
 ];
 
 /// The first word of a step that begins with a formula of its own.
-pub const FORMULA: &str = "\\[";
+pub(crate) const FORMULA: &str = "\\[";
 
 impl Function {
     /// All functions, in the order of the shares.
@@ -207,15 +204,14 @@ impl Function {
 }
 
 /// The share of each first word in all steps of the real traces; what is left to 1 are the others.
-pub fn shares_of_first_words() -> impl Iterator<Item = (&'static str, f64)> {
+pub(crate) fn shares_of_first_words() -> impl Iterator<Item = (&'static str, f64)> {
     let of_function = |(share, words): (usize, &'static [(&'static str, usize)])| {
         words.iter().map(move |(word, weight)| (*word, share as f64 * *weight as f64 / 1e6))
     };
     SHARES.into_iter().zip(FIRST_WORDS).flat_map(of_function)
 }
 
-/// Whether the shares name a word.
-pub fn is_named(word: &str) -> bool {
+pub(crate) fn is_named(word: &str) -> bool {
     FIRST_WORDS.iter().any(|words| words.iter().any(|(named, _)| *named == word))
 }
 

@@ -14,15 +14,11 @@ const SHUFFLES: u64 = 20;
 /// The first words of a corpus, all in bits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
-    /// How many different ones there are.
     pub words: usize,
-    /// Their entropy.
     pub entropy: f64,
     /// Their Jensen–Shannon distance from those of real traces, the words that those do not name as one.
     pub distance: f64,
-    /// What they tell of whether a step is needed.
     pub of_need: f64,
-    /// What they tell of the label.
     pub of_label: f64,
     /// What they tell of the function, if all steps have one.
     pub of_function: Option<f64>,
@@ -47,8 +43,7 @@ pub fn judge(steps: &[Labelled]) -> Judged {
     }
 }
 
-/// Whether a label says that the answer needs the step.
-pub fn is_needed(label: &str) -> bool {
+pub(crate) fn is_needed(label: &str) -> bool {
     matches!(label, "core" | "true")
 }
 
@@ -64,7 +59,6 @@ pub fn answer_place(chain: &str, answer: &str) -> Option<f64> {
     Some(before.chars().count() as f64 / chain.chars().count() as f64)
 }
 
-/// Whether what stands beside a word or number belongs to it.
 fn goes_on(mut beside: impl Iterator<Item = char>) -> bool {
     match beside.next() {
         Some('.' | ',') => beside.next().is_some_and(|scalar| scalar.is_ascii_digit()),
@@ -80,7 +74,6 @@ fn counted<T: Ord>(things: impl IntoIterator<Item = T>) -> BTreeMap<T, usize> {
     counts
 }
 
-/// The entropy of weights, which need not sum to 1.
 fn entropy(weights: impl IntoIterator<Item = f64>) -> f64 {
     let weights: Vec<_> = weights.into_iter().filter(|weight| *weight > 0.0).collect();
     let sum: f64 = weights.iter().sum();
@@ -98,21 +91,18 @@ fn told<A: Ord, B: Ord>(of: &[A], what: &[B]) -> f64 {
     information(&of, &what) - by_chance.sum::<f64>() / SHUFFLES as f64
 }
 
-/// Equal things as equal numbers.
 fn numbered<T: Ord>(things: &[T]) -> Vec<usize> {
     let numbers: BTreeMap<_, _> =
         counted(things).into_keys().enumerate().map(|(number, thing)| (thing, number)).collect();
     things.iter().map(|thing| numbers[thing]).collect()
 }
 
-/// The mutual information of two columns.
 fn information(left: &[usize], right: &[usize]) -> f64 {
     let of = |counts: Vec<usize>| entropy(counts.into_iter().map(|count| count as f64));
     let pairs = counted(left.iter().zip(right)).into_values().collect();
     of(counted(left).into_values().collect()) + of(counted(right).into_values().collect()) - of(pairs)
 }
 
-/// The Jensen–Shannon distance of first words from those of real traces.
 fn distance(words: &[String]) -> f64 {
     let mut real = BTreeMap::from([("", 1.0)]);
     for (word, share) in shares_of_first_words() {
@@ -167,7 +157,6 @@ mod tests {
         assert_eq!((answer_place("ab 3", "b 3"), answer_place("x", "")), (None, None));
     }
 
-    /// Where the answers of rows first stand, in order.
     fn places(rows: &[SampleRow]) -> Vec<f64> {
         let answer = |row: &SampleRow| row.answer.replace("```python", "").replace("```", "");
         let mut places: Vec<_> = rows.iter().map(|row| answer_place(&row.cot(), &answer(row)).unwrap()).collect();

@@ -3,74 +3,49 @@
 use crate::dice::Dice;
 use crate::voice::{fill, phrases};
 
-/// An operation on two whole numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
-    /// Sum.
+pub(crate) enum Op {
     Add,
-    /// Difference.
     Subtract,
-    /// Product.
     Multiply,
-    /// Quotient without a remainder.
     Divide,
-    /// Quotient rounded down.
     Quotient,
-    /// Remainder.
     Remainder,
 }
 
-/// How a quantity is computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Expr {
-    /// Another quantity, by its place in the problem.
+pub(crate) enum Expr {
     Quantity(usize),
-    /// A number.
     Number(i64),
-    /// An operation on two expressions.
     Apply(Op, Box<Expr>, Box<Expr>),
 }
 
-/// A number with a name.
 #[derive(Debug, Clone)]
-pub struct Quantity {
-    /// A noun phrase such as "the first batch".
+pub(crate) struct Quantity {
     pub name: String,
-    /// What is counted, empty for a bare number.
     pub unit: &'static str,
-    /// Its value.
     pub value: i64,
-    /// How it is computed; `None` if the question gives it.
     pub from: Option<Expr>,
 }
 
-/// What a question asks for.
 #[derive(Debug, Clone)]
-pub enum Goal {
-    /// One quantity.
+pub(crate) enum Goal {
     Value(usize),
-    /// One quantity, as a multiple of π.
     TimesPi(usize),
-    /// Two quantities, as hours and minutes of a day.
     Clock(usize, usize),
-    /// Names in ascending order of their quantities.
     Ranking(Vec<(String, usize)>),
 }
 
 /// A question, what leads from its numbers to the answer, and the answer.
 #[derive(Debug, Clone)]
-pub struct Problem {
-    /// The question as text.
+pub(crate) struct Problem {
     pub question: String,
-    /// Given and derived quantities; one is computed from earlier ones only.
     pub quantities: Vec<Quantity>,
-    /// What is asked.
     pub goal: Goal,
 }
 
 impl Expr {
-    /// The expression's value, `None` where it has no whole, non-negative one.
-    pub fn value(&self, values: &[i64]) -> Option<i64> {
+    pub(crate) fn value(&self, values: &[i64]) -> Option<i64> {
         match self {
             Expr::Quantity(place) => values.get(*place).copied(),
             Expr::Number(number) => Some(*number),
@@ -89,8 +64,7 @@ impl Expr {
         }
     }
 
-    /// Whether the quantity at `place` is used.
-    pub fn uses(&self, place: usize) -> bool {
+    pub(crate) fn uses(&self, place: usize) -> bool {
         match self {
             Expr::Quantity(used) => *used == place,
             Expr::Number(_) => false,
@@ -98,8 +72,7 @@ impl Expr {
         }
     }
 
-    /// The expression with numbers in place of quantities.
-    pub fn text(&self, values: &[i64], signs: &Signs) -> String {
+    pub(crate) fn text(&self, values: &[i64], signs: &Signs) -> String {
         match self {
             Expr::Quantity(place) => values[*place].to_string(),
             Expr::Number(number) => number.to_string(),
@@ -124,8 +97,7 @@ impl Expr {
 }
 
 impl Op {
-    /// Whether nothing is rounded or left over.
-    pub fn is_whole(self) -> bool {
+    pub(crate) fn is_whole(self) -> bool {
         !matches!(self, Op::Quotient | Op::Remainder)
     }
 
@@ -138,19 +110,16 @@ impl Op {
     }
 }
 
-/// How one trace writes operations.
 #[derive(Debug, Clone, Copy)]
-pub struct Signs {
+pub(crate) struct Signs {
     multiply: &'static str,
     divide: &'static str,
     subtract: &'static str,
-    /// Whether expressions are set in LaTeX also within a sentence.
     is_latex: bool,
 }
 
 impl Signs {
-    /// One of the ways.
-    pub fn draw(dice: &mut Dice) -> Self {
+    pub(crate) fn draw(dice: &mut Dice) -> Self {
         let divide = dice.pick(&["/", "/", "÷", ":"]);
         let multiply = dice.pick(&["×", "×", "*", "\\times", "·"]);
         let subtract = dice.pick(&["-", "-", "−"]);
@@ -159,7 +128,7 @@ impl Signs {
     }
 
     /// The template with its texts; `expr` becomes a formula where the template does not make it one.
-    pub fn in_math(&self, template: &str, texts: &[(&str, &str)]) -> String {
+    pub(crate) fn in_math(&self, template: &str, texts: &[(&str, &str)]) -> String {
         let is_formula = ["\\[", "\\(", "$"].iter().any(|sign| template.contains(sign));
         let expr = texts.iter().find(|(key, _)| *key == "expr").map_or("", |(_, text)| *text);
         let formula = format!("\\( {expr} \\)");
@@ -182,13 +151,11 @@ impl Signs {
 }
 
 impl Problem {
-    /// The true value of each quantity.
-    pub fn values(&self) -> Vec<i64> {
+    pub(crate) fn values(&self) -> Vec<i64> {
         self.quantities.iter().map(|quantity| quantity.value).collect()
     }
 
-    /// The answer if the quantities have these values.
-    pub fn answer(&self, values: &[i64]) -> String {
+    pub(crate) fn answer(&self, values: &[i64]) -> String {
         match &self.goal {
             Goal::Value(place) => values[*place].to_string(),
             Goal::TimesPi(place) => format!("{}π", values[*place]),
@@ -202,29 +169,24 @@ impl Problem {
     }
 }
 
-/// A problem in the making.
-pub struct Draft<'a> {
-    /// The trace's chance.
+pub(crate) struct Draft<'a> {
     pub dice: &'a mut Dice,
-    /// The trace's wordings.
     quantities: Vec<Quantity>,
 }
 
 impl<'a> Draft<'a> {
-    /// A problem without quantities.
-    pub fn new(dice: &'a mut Dice) -> Self {
+    pub(crate) fn new(dice: &'a mut Dice) -> Self {
         Self { dice, quantities: Vec::new() }
     }
 
-    /// A number that the question gives. Returns its place.
-    pub fn given(&mut self, name: impl Into<String>, unit: &'static str, value: i64) -> usize {
+    pub(crate) fn given(&mut self, name: impl Into<String>, unit: &'static str, value: i64) -> usize {
         self.quantities.push(Quantity { name: name.into(), unit, value, from: None });
         self.quantities.len() - 1
     }
 
     /// A number computed from earlier ones. Returns its place, or `None` if it is not whole and non-negative. Now and
     /// then a product of larger numbers is computed in parts.
-    pub fn derived(&mut self, name: impl Into<String>, unit: &'static str, from: Expr) -> Option<usize> {
+    pub(crate) fn derived(&mut self, name: impl Into<String>, unit: &'static str, from: Expr) -> Option<usize> {
         let name = name.into();
         let value = from.value(&self.values())?;
         let from = match &from {
@@ -261,40 +223,33 @@ impl<'a> Draft<'a> {
         self.quantities.iter().map(|quantity| quantity.value).collect()
     }
 
-    /// The value at a place.
-    pub fn value(&self, place: usize) -> i64 {
+    pub(crate) fn value(&self, place: usize) -> i64 {
         self.quantities[place].value
     }
 
-    /// The finished problem.
-    pub fn ask(self, question: String, goal: Goal) -> Problem {
+    pub(crate) fn ask(self, question: String, goal: Goal) -> Problem {
         Problem { question, quantities: self.quantities, goal }
     }
 }
 
-/// The quantity at a place.
-pub fn at(place: usize) -> Expr {
+pub(crate) fn at(place: usize) -> Expr {
     Expr::Quantity(place)
 }
 
-/// A number.
-pub fn number(value: i64) -> Expr {
+pub(crate) fn number(value: i64) -> Expr {
     Expr::Number(value)
 }
 
 impl Expr {
-    /// This operation on the two.
-    pub fn apply(op: Op, left: Expr, right: Expr) -> Expr {
+    pub(crate) fn apply(op: Op, left: Expr, right: Expr) -> Expr {
         Expr::Apply(op, Box::new(left), Box::new(right))
     }
 
-    /// The remainder.
-    pub fn modulo(self, right: Expr) -> Expr {
+    pub(crate) fn modulo(self, right: Expr) -> Expr {
         Expr::apply(Op::Remainder, self, right)
     }
 
-    /// The quotient rounded down.
-    pub fn quotient(self, right: Expr) -> Expr {
+    pub(crate) fn quotient(self, right: Expr) -> Expr {
         Expr::apply(Op::Quotient, self, right)
     }
 }

@@ -23,11 +23,9 @@ const IDLE: usize = 45;
 const EARLY: usize = 20;
 /// In a hundred detours: those whose last step says that they are given up; behind the others an idle step does.
 const SAID: usize = 42;
-/// In a hundred steps: those that end with an aside.
 const ASIDE: usize = 35;
 
-/// A chain of thought about the work.
-pub fn write(work: &dyn Work, say: Say) -> Vec<Step> {
+pub(crate) fn write(work: &dyn Work, say: Say) -> Vec<Step> {
     // The question is what sets a chain up.
     let mut writer = Writer { work, say, steps: Vec::new(), function: Function::SetUp, done: 0 };
     writer.write();
@@ -38,9 +36,7 @@ struct Writer<'a> {
     work: &'a dyn Work,
     say: Say,
     steps: Vec<Step>,
-    /// The function of the last step.
     function: Function,
-    /// Derivations made; the conclusion counts as one.
     done: usize,
 }
 
@@ -153,7 +149,6 @@ impl Writer<'_> {
         Some(text)
     }
 
-    /// The sentence behind a first word of the step's function.
     fn opened(&mut self, sentence: &str, place: usize) -> String {
         let word = self.function.first_word(&mut self.say.dice);
         let (name, value) = self.work.known(self.done, &mut self.say.dice);
@@ -182,7 +177,6 @@ mod tests {
     use super::*;
     use crate::dice::Dice;
 
-    /// Three derivations that say which they are.
     struct Named;
 
     impl Work for Named {
@@ -231,12 +225,10 @@ mod tests {
         }
     }
 
-    /// Chains about the work above.
     fn chains() -> impl Iterator<Item = Vec<Step>> {
         (0..300).map(|row| write(&Named, Say::new(Dice::new(9, row))))
     }
 
-    /// The places of the steps that say something.
     fn said(steps: &[Step], words: &str) -> Vec<usize> {
         (0..steps.len()).filter(|place| steps[*place].text.to_lowercase().contains(words)).collect()
     }

@@ -21,7 +21,6 @@ pub enum Openers {
 }
 
 impl Openers {
-    /// A chain of thought about the work.
     fn write(self, work: &dyn Work, say: Say) -> Vec<Step> {
         match self {
             Openers::Even => trace::write(work, say),

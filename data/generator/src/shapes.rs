@@ -20,9 +20,7 @@ use crate::problems::Family;
 use crate::rows::{Generation, Openers, SampleRow, rows};
 use crate::trace::Label;
 
-/// The file of programming problems, shaped like open-r1/codeforces-cots.
 const PROGRAMS: &str = "codeforces-cots.parquet";
-/// The file of computed problems, shaped like open-r1/OpenR1-Math-220k.
 const COMPUTED: &str = "openr1-math.parquet";
 
 /// Why a sample cannot be written.
@@ -61,7 +59,6 @@ pub fn generate(count: usize, seed: u64, openers: Openers, folder: &Path) -> Res
     Ok(paths)
 }
 
-/// Makes the folder, which may exist only if nothing is in it.
 fn prepare(folder: &Path) -> Result<(), SampleError> {
     let failed = |error: std::io::Error| SampleError::Folder(folder.to_path_buf(), error);
     std::fs::create_dir_all(folder).map_err(failed)?;
@@ -71,10 +68,8 @@ fn prepare(folder: &Path) -> Result<(), SampleError> {
     }
 }
 
-/// The next one takes three times as long for 2 % fewer bytes.
 const ZSTD_LEVEL: i32 = 12;
 
-/// Makes a table of rows.
 type Shape = fn(&[&SampleRow]) -> Result<RecordBatch, ArrowError>;
 
 fn write_file(batch: &RecordBatch, path: &Path) -> Result<(), ParquetError> {

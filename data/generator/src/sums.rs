@@ -5,18 +5,15 @@ use crate::quantities::{Expr, Goal, Op, Problem, Quantity, at, number};
 use crate::voice::{fill, phrases};
 use crate::work::{Say, Work};
 
-/// A problem whose answer is computed, as work.
-pub struct Sums<'a> {
+pub(crate) struct Sums<'a> {
     problem: &'a Problem,
-    /// The true value of each quantity.
     values: Vec<i64>,
-    /// The places of the derived quantities, in order.
     derived: Vec<usize>,
 }
 
 impl<'a> Sums<'a> {
     /// The problem with its quantities as derivations, in one of the orders that are possible.
-    pub fn new(problem: &'a Problem, dice: &mut Dice) -> Self {
+    pub(crate) fn new(problem: &'a Problem, dice: &mut Dice) -> Self {
         let from = |place: usize| problem.quantities[place].from.as_ref();
         let mut left: Vec<_> = (0..problem.quantities.len()).filter(|place| from(*place).is_some()).collect();
         let mut derived = Vec::new();
@@ -30,12 +27,10 @@ impl<'a> Sums<'a> {
         Self { problem, values: problem.values(), derived }
     }
 
-    /// How the quantity at `place` is computed; a given one is itself.
     fn from(&self, place: usize) -> Expr {
         self.problem.quantities[place].from.clone().unwrap_or(Expr::Quantity(place))
     }
 
-    /// A sentence that computes the quantity at `place` by `from`.
     fn sentence(&self, place: usize, from: &Expr, values: &[i64], say: &mut Say) -> String {
         let quantity = &self.problem.quantities[place];
         let (expr, value) = (from.text(values, &say.signs), from.value(values).unwrap_or_default().to_string());
@@ -60,7 +55,6 @@ impl<'a> Sums<'a> {
         say.signs.in_math(say.dice.pick(&phrases::DERIVE), &texts)
     }
 
-    /// Another computation than `from`, of quantities that are `known`.
     fn mistake(&self, from: &Expr, known: &[usize], say: &mut Say) -> Expr {
         match from {
             Expr::Quantity(_) => at(known[say.dice.below(known.len())]),
@@ -85,7 +79,7 @@ impl<'a> Sums<'a> {
     }
 
     /// The same problem with one mistake in it that leads to another answer; `None` if none is found.
-    pub fn mistaken(&self, say: &mut Say) -> Option<Problem> {
+    pub(crate) fn mistaken(&self, say: &mut Say) -> Option<Problem> {
         for _ in 0..40 {
             let mut problem = self.problem.clone();
             let derivation = say.dice.below(self.derived.len());
@@ -105,7 +99,7 @@ impl<'a> Sums<'a> {
     }
 
     /// What is told to the user: the last `lines` derivations and the answer.
-    pub fn response(&self, lines: usize, say: &mut Say) -> String {
+    pub(crate) fn response(&self, lines: usize, say: &mut Say) -> String {
         let mut texts = vec![say.dice.pick(&phrases::RESPONSE).to_string()];
         for place in &self.derived[self.derived.len().saturating_sub(lines)..] {
             let quantity = &self.problem.quantities[*place];
@@ -133,7 +127,6 @@ impl<'a> Sums<'a> {
         places.filter(|place| !self.derived.contains(place) || self.derived[..done].contains(place)).collect()
     }
 
-    /// Something that is given or that the first `done` derivations derive.
     fn draw_known(&self, done: usize, dice: &mut Dice) -> &Quantity {
         let given = self.problem.quantities.iter().filter(|quantity| quantity.from.is_none());
         let known = self.derived[..done.min(self.derived.len())].iter().map(|place| &self.problem.quantities[*place]);
@@ -271,7 +264,6 @@ impl Work for Sums<'_> {
     }
 }
 
-/// A quantity's unit with a space before it, or nothing.
 fn unit(quantity: &Quantity) -> String {
     if quantity.unit.is_empty() { String::new() } else { format!(" {}", quantity.unit) }
 }
@@ -282,7 +274,6 @@ mod tests {
     use crate::problems::{Family, computed};
     use crate::testing::numbers;
 
-    /// Runs a check over problems of all families.
     fn over_problems(check: impl Fn(&Sums, &mut Say)) {
         for (row, family) in Family::COMPUTED.iter().cycle().take(240).enumerate() {
             let mut dice = Dice::new(11, row as u64);

@@ -2,14 +2,13 @@
 
 use crate::{Labelled, SampleRow};
 
-/// The numbers that a text names, in order.
-pub fn numbers(text: &str) -> Vec<i64> {
+pub(crate) fn numbers(text: &str) -> Vec<i64> {
     let runs = text.split(|scalar: char| !scalar.is_ascii_digit()).filter(|run| !run.is_empty());
     runs.map(|run| run.parse().unwrap()).collect()
 }
 
 /// The steps of chosen chains, as a reader of the corpus sees them.
-pub fn labelled(rows: &[SampleRow]) -> Vec<Labelled> {
+pub(crate) fn labelled(rows: &[SampleRow]) -> Vec<Labelled> {
     let steps = rows.iter().flat_map(|row| &row.chosen().steps);
     let labelled = steps.map(|step| Labelled {
         text: step.text.clone(),

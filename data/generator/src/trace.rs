@@ -43,17 +43,14 @@ pub struct Step {
     pub text: String,
 }
 
-/// A chain of thought about the work.
-pub fn write(work: &dyn Work, say: Say) -> Vec<Step> {
+pub(crate) fn write(work: &dyn Work, say: Say) -> Vec<Step> {
     let mut writer = Writer::new(work, say);
     writer.write();
     writer.steps
 }
 
-/// Kinds of sentences that derive nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Idle {
-    /// It does derive something.
     None,
     Opening,
     Muse,
@@ -69,13 +66,9 @@ struct Writer<'a> {
     work: &'a dyn Work,
     say: Say,
     steps: Vec<Step>,
-    /// Places of the steps that may be said again: one paragraph without a number.
     plain: Vec<usize>,
-    /// Derivations made; the conclusion counts as one.
     done: usize,
-    /// Whether a detour has just ended and nobody has said so.
     must_turn_back: bool,
-    /// How numbered steps are numbered, if any are.
     numbering: Option<&'static str>,
     numbered: usize,
 }
@@ -140,7 +133,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A derivation made again; sometimes an earlier one word for word.
     fn check(&mut self) {
         if self.say.dice.chance(15) && self.repeat(Label::Core, Label::Check) {
             return;
@@ -151,7 +143,6 @@ impl<'a> Writer<'a> {
         self.derivation(Label::Check, texts, 0, false);
     }
 
-    /// A step that derives nothing; sometimes an earlier one word for word.
     fn filler(&mut self) {
         if self.say.dice.chance(8) && self.repeat(Label::Filler, Label::Filler) {
             return;
@@ -174,14 +165,12 @@ impl<'a> Writer<'a> {
         self.push(Label::Filler, sentences);
     }
 
-    /// The texts as a list under a heading.
     fn list(&mut self, texts: Vec<String>) -> String {
         let heading = self.say.dice.pick(&phrases::LIST);
         let lines: Vec<_> = texts.iter().map(|text| format!("- {}", finish(capital(text)))).collect();
         format!("{heading}\n{}", lines.join("\n"))
     }
 
-    /// Says an earlier step again. False if there is none to say.
     fn repeat(&mut self, of: Label, label: Label) -> bool {
         let earlier: Vec<_> = self.plain.iter().copied().filter(|place| self.steps[*place].label == of).collect();
         if earlier.is_empty() {
@@ -231,7 +220,6 @@ impl<'a> Writer<'a> {
         self.push(label, sentences);
     }
 
-    /// Says, mostly, that what was tried is given up, if nobody has.
     fn turn_back(&mut self, sentences: &mut Vec<(Idle, String)>) {
         if self.must_turn_back && self.say.dice.chance(80) {
             if self.say.dice.chance(50) {
@@ -243,7 +231,6 @@ impl<'a> Writer<'a> {
         self.must_turn_back = false;
     }
 
-    /// Draws one of muse, doubt, approve, plan and restate.
     fn idle(&mut self, weights: &[usize; 5]) -> Idle {
         [Idle::Muse, Idle::Doubt, Idle::Approve, Idle::Plan, Idle::Restate][self.say.dice.weighted(weights)]
     }
@@ -302,7 +289,7 @@ impl<'a> Writer<'a> {
 }
 
 /// The sentences as one paragraph; below code each stands on a line of its own.
-pub fn paragraph(sentences: impl IntoIterator<Item = String>) -> String {
+pub(crate) fn paragraph(sentences: impl IntoIterator<Item = String>) -> String {
     let mut text = String::new();
     for (place, sentence) in sentences.into_iter().enumerate() {
         if place > 0 {
@@ -313,8 +300,7 @@ pub fn paragraph(sentences: impl IntoIterator<Item = String>) -> String {
     text
 }
 
-/// The text with its first letter as a capital.
-pub fn capital(text: &str) -> String {
+pub(crate) fn capital(text: &str) -> String {
     let mut scalars = text.chars();
     let first = scalars.next().into_iter().flat_map(char::to_uppercase);
     first.chain(scalars).collect()

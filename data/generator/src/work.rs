@@ -3,17 +3,13 @@
 use crate::dice::Dice;
 use crate::quantities::Signs;
 
-/// How one trace is worded: its random numbers and its signs.
-pub struct Say {
-    /// The trace's random numbers.
+pub(crate) struct Say {
     pub dice: Dice,
-    /// How operations are written.
     pub signs: Signs,
 }
 
 impl Say {
-    /// A way of speaking drawn from the dice.
-    pub fn new(mut dice: Dice) -> Self {
+    pub(crate) fn new(mut dice: Dice) -> Self {
         let signs = Signs::draw(&mut dice);
         Self { dice, signs }
     }
@@ -21,11 +17,9 @@ impl Say {
 
 /// A line of derivations, told by their places from 0. Each text is one or more sentences in lower case without a final
 /// full stop; a text with line ends closes with code.
-pub trait Work {
-    /// How many derivations there are. The answer needs each of them.
+pub(crate) trait Work {
     fn derivations(&self) -> usize;
 
-    /// Derivation `place`.
     fn derive(&self, place: usize, say: &mut Say) -> String;
 
     /// Up to `length` derivations that begin with a wrong one instead of `place` and build on it. Nothing that they
@@ -36,13 +30,10 @@ pub trait Work {
     /// derivation after the last.
     fn recheck(&self, done: usize, say: &mut Say) -> String;
 
-    /// Derivation `place` made again.
     fn check(&self, place: usize, say: &mut Say) -> String;
 
-    /// A remark that derivation `place` is to be made.
     fn plan(&self, place: usize, say: &mut Say) -> String;
 
-    /// Something that the question or a derivation before `done` says.
     fn restate(&self, done: usize, say: &mut Say) -> String;
 
     /// The name and the value of something that the question or a derivation before `done` says.
@@ -51,9 +42,7 @@ pub trait Work {
     /// What derivation `place` is about, without an article. The conclusion is about what the last one is about.
     fn topic(&self, place: usize) -> String;
 
-    /// The answer: one or more texts, each of which is needed.
     fn conclude(&self, say: &mut Say) -> Vec<String>;
 
-    /// The answer named once more.
     fn confirm(&self, say: &mut Say) -> String;
 }

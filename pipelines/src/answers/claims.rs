@@ -15,33 +15,24 @@ use nix::libc;
 /// The file whose bytes are locked. Stores do not show it as an answer.
 const NAME: &str = ".claims";
 
-/// Claims in one folder.
 #[derive(Debug, Clone)]
-pub struct Claims(Arc<File>);
+pub(crate) struct Claims(Arc<File>);
 
-/// The claim of a request, until it is dropped.
 #[derive(Debug)]
-pub struct Claim {
+pub(super) struct Claim {
     file: Arc<File>,
     byte: i64,
 }
 
 impl Claims {
     /// Opens the claims in a folder, which is created if it does not exist.
-    ///
-    /// # Errors
-    /// If the file cannot be opened.
-    pub fn open(folder: &Path) -> Result<Self> {
+    pub(crate) fn open(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         let file = File::options().create(true).truncate(false).read(true).write(true).open(folder.join(NAME))?;
         Ok(Self(Arc::new(file)))
     }
 
-    /// Claims a request; None if another process holds it.
-    ///
-    /// # Errors
-    /// If the file system has no locks.
-    pub fn claim(&self, key: &RequestKey) -> Result<Option<Claim>> {
+    pub(crate) fn claim(&self, key: &RequestKey) -> Result<Option<Claim>> {
         let byte = key.iter().take(8).fold(0, |byte: i64, part| byte << 8 | i64::from(*part)) & i64::MAX;
         // A lock ends before the greatest offset.
         let byte = byte.min(i64::MAX - 1);

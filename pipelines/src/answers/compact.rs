@@ -57,19 +57,16 @@ pub async fn compact(url: &Url, oldest: Option<i64>) -> Result<Compacted> {
 struct Compaction {
     folder: Folder,
     oldest: Option<i64>,
-    /// Requests that an earlier segment answers.
     seen: HashSet<RequestKey>,
     open: Batch,
     done: Compacted,
 }
 
-/// Segments that become one.
 #[derive(Default)]
 struct Batch {
     segments: Vec<Segment>,
     records: Vec<Record>,
     bytes: usize,
-    /// Whether a segment held something that goes.
     shrinks: bool,
 }
 
@@ -86,7 +83,6 @@ impl Compaction {
         self.close().await
     }
 
-    /// Adds a segment to the open batch, unless it is to stay.
     async fn take(&mut self, segment: Segment) -> std::result::Result<(), StoreError> {
         let read = match self.folder.entries(&segment).await? {
             Found::Whole((metadata, entries)) => self.folder.records(&segment, metadata, 0..entries.len()).await?,

@@ -25,58 +25,43 @@ use crate::corpus::guarded_future;
 use crate::delta::PROBE;
 use crate::location;
 
-/// What the name of a segment ends in.
-pub const ENDING: &str = ".answers.parquet";
+pub(crate) const ENDING: &str = ".answers.parquet";
 /// Bytes that are read with a footer, so that most segments are read at once.
 const FOOTER_BYTES: usize = 64 << 10;
-/// The clock of file systems is finer than this.
 const CLOCK: Duration = Duration::from_millis(50);
-/// After so long nobody is still writing a segment.
 const UNFINISHED: Duration = Duration::from_secs(3600);
 
 /// Where segments are. Names begin with the time of writing in milliseconds since 1970, so that their order is that of
 /// writing, and end with what no other writer uses.
 #[derive(Debug, Clone)]
-pub struct Folder {
+pub(super) struct Folder {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
-    /// The folder on this machine, if it is on this machine.
     local: Option<PathBuf>,
-    /// When the folder was changed last, as far as that was seen.
     modified: Arc<Mutex<Option<SystemTime>>>,
-    /// The folder as people read it.
     pub shown: String,
 }
 
-/// A segment in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Segment {
-    /// Its name in the folder.
+pub(crate) struct Segment {
     pub name: String,
-    /// Its bytes.
     pub size: u64,
 }
 
 impl Segment {
-    /// When it was written, in milliseconds since 1970 (UTC), by its name.
-    pub fn written(&self) -> Option<i64> {
+    pub(crate) fn written(&self) -> Option<i64> {
         self.name.split_once('-')?.0.parse().ok()
     }
 }
 
-/// What reading a segment gives.
 #[derive(Debug)]
-pub enum Found<T> {
-    /// What was asked for.
+pub(super) enum Found<T> {
     Whole(T),
-    /// The segment is not what was written; why.
     Damaged(String),
-    /// The segment is no longer there.
     Gone,
 }
 
-/// A segment that was read, unless its store failed.
-pub type Read<T> = Result<Found<T>, StoreError>;
+pub(super) type Read<T> = Result<Found<T>, StoreError>;
 
 /// A segment as Parquet reads it. What a damaged footer claims to lie beyond the end is not asked of the store.
 struct Object {
@@ -106,27 +91,19 @@ impl AsyncFileReader for Object {
 }
 
 impl Folder {
-    /// The folder at a URL; it need not exist.
-    ///
-    /// # Errors
-    /// If no store knows the URL.
-    pub fn new(url: &Url) -> datafusion::common::Result<Self> {
+    pub(super) fn new(url: &Url) -> datafusion::common::Result<Self> {
         let prefix = Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
         let (local, shown) = (location::local_path(url), location::display(url));
         Ok(Self { store: location::store(url)?, prefix, local, modified: Arc::default(), shown })
     }
 
-    /// A folder of a store that has no URL.
     #[cfg(test)]
-    pub fn of_store(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
+    pub(crate) fn of_store(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
         Self { store, prefix: Path::from(prefix), local: None, modified: Arc::default(), shown: prefix.to_string() }
     }
 
     /// All segments, in the order of their names. Folders below and other files are left alone.
-    ///
-    /// # Errors
-    /// If the folder cannot be listed.
-    pub async fn list(&self) -> Result<Vec<Segment>, StoreError> {
+    pub(super) async fn list(&self) -> Result<Vec<Segment>, StoreError> {
         let found =
             self.store.list_with_delimiter(Some(&self.prefix)).await.map_err(|error| self.failed("list", error))?;
         let segment = |object: object_store::ObjectMeta| {
@@ -139,14 +116,14 @@ impl Folder {
     }
 
     /// The claims in the folder, if it is on this machine and they can be opened.
-    pub fn claims(&self) -> Option<Claims> {
+    pub(crate) fn claims(&self) -> Option<Claims> {
         let opened = Claims::open(self.local.as_ref()?);
         opened.inspect_err(|error| tracing::debug!(folder = self.shown, %error, "answers cannot be claimed")).ok()
     }
 
     /// Whether segments may have come since this was asked last: the folder's time says so. Times are as coarse as the clock
     /// that sets them, so a young one says nothing.
-    pub fn may_have_changed(&self) -> bool {
+    pub(crate) fn may_have_changed(&self) -> bool {
         let modified = self.local.as_ref().and_then(|folder| folder.metadata().ok()?.modified().ok());
         let mut seen = self.modified.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > CLOCK);
@@ -155,29 +132,18 @@ impl Folder {
         !is_known
     }
 
-    /// Whether a folder of this name lies below.
-    ///
-    /// # Errors
-    /// If the folder cannot be listed.
-    pub async fn holds_folder(&self, name: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn holds_folder(&self, name: &str) -> Result<bool, StoreError> {
         let found =
             self.store.list_with_delimiter(Some(&self.prefix)).await.map_err(|error| self.failed("list", error))?;
         Ok(found.common_prefixes.iter().any(|folder| folder.filename() == Some(name)))
     }
 
-    /// What a segment holds, without its texts.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
-    pub async fn entries(&self, segment: &Segment) -> Read<(ArrowReaderMetadata, Vec<Entry>)> {
+    pub(super) async fn entries(&self, segment: &Segment) -> Read<(ArrowReaderMetadata, Vec<Entry>)> {
         self.read(segment, segment::entries(self.object(segment))).await
     }
 
     /// The answers in `rows` of a segment; `None` in the place of one that is not what was stored.
-    ///
-    /// # Errors
-    /// If the store cannot be read.
-    pub async fn records(
+    pub(super) async fn records(
         &self,
         segment: &Segment,
         metadata: ArrowReaderMetadata,
@@ -207,10 +173,7 @@ impl Folder {
     }
 
     /// Writes records as a new segment that sorts as of `time` (milliseconds since 1970), and returns it when it is durable.
-    ///
-    /// # Errors
-    /// If it is not durable; the message names the folder.
-    pub async fn write(&self, time: i64, records: &[Record]) -> Result<Segment, StoreError> {
+    pub(super) async fn write(&self, time: i64, records: &[Record]) -> Result<Segment, StoreError> {
         let name = format!("{time:013}-{}{ENDING}", Uuid::new_v4().simple());
         let failed = |error: &dyn Display| StoreError(format!("cannot write answers to {}: {error}", self.shown));
         let bytes = segment::encode(records).map_err(|error| failed(&error))?;
@@ -227,10 +190,7 @@ impl Folder {
     }
 
     /// Makes sure that segments can be written: writes an empty object and removes it.
-    ///
-    /// # Errors
-    /// If one of the two fails; the message names the folder.
-    pub async fn check_writable(&self) -> Result<(), StoreError> {
+    pub(crate) async fn check_writable(&self) -> Result<(), StoreError> {
         let probe = self.path(&format!("{PROBE}{}", Uuid::new_v4().simple()));
         let failed = |error| self.failed("write answers to", error);
         self.store.put(&probe, PutPayload::new()).await.map_err(failed)?;
@@ -239,10 +199,7 @@ impl Folder {
 
     /// Removes what killed processes left of segments that they were writing, unless it is from the last hour. Object
     /// stores leave nothing; on this machine a segment is written under another name first.
-    ///
-    /// # Errors
-    /// If the folder cannot be read or a file cannot be removed.
-    pub async fn remove_unfinished(&self) -> Result<u64, StoreError> {
+    pub(crate) async fn remove_unfinished(&self) -> Result<u64, StoreError> {
         let Some(folder) = &self.local else { return Ok(0) };
         let failed = |error: std::io::Error| StoreError(format!("cannot remove from {}: {error}", self.shown));
         let mut files = match tokio::fs::read_dir(folder).await {
@@ -263,11 +220,7 @@ impl Folder {
         Ok(removed)
     }
 
-    /// Removes a segment, which may be gone already.
-    ///
-    /// # Errors
-    /// If it is still there.
-    pub async fn remove(&self, name: &str) -> Result<(), StoreError> {
+    pub(super) async fn remove(&self, name: &str) -> Result<(), StoreError> {
         match self.store.delete(&self.path(name)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(self.failed(&format!("remove {name} from"), error)),
@@ -298,7 +251,6 @@ async fn removed_if_old(file: &tokio::fs::DirEntry) -> std::io::Result<bool> {
     }
 }
 
-/// Milliseconds since 1970 (UTC).
-pub fn now() -> i64 {
+pub(super) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }

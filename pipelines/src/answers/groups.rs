@@ -12,20 +12,17 @@ use crate::answers::folder::{Folder, now};
 use crate::answers::index::Index;
 use crate::answers::segment::{GROUP_ANSWERS, Record};
 
-/// How long a group waits for more answers after its first.
-pub const GROUP_TIME: Duration = Duration::from_millis(250);
+pub(crate) const GROUP_TIME: Duration = Duration::from_millis(250);
 
-/// An answer, and who waits until it is stored.
-pub struct Waiting {
+pub(super) struct Waiting {
     pub record: Record,
-    /// Whether others are under way.
     pub may_wait: bool,
     pub stored: oneshot::Sender<Result<(), StoreError>>,
 }
 
 /// Gathers groups and stores each as one segment, several at the same time, until no more answers can come. When this is
 /// dropped, what is not stored yet is not stored: nobody waits for it any longer.
-pub async fn gather(mut answers: mpsc::Receiver<Waiting>, folder: Folder, index: Arc<Mutex<Index>>) {
+pub(super) async fn gather(mut answers: mpsc::Receiver<Waiting>, folder: Folder, index: Arc<Mutex<Index>>) {
     let mut stores = JoinSet::new();
     while let Some(first) = answers.recv().await {
         let deadline = Instant::now() + GROUP_TIME;

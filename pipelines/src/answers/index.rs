@@ -11,28 +11,21 @@ use tokio::sync::OnceCell;
 use crate::answers::folder::Segment;
 use crate::answers::segment::Entry;
 
-/// Where an answer lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// The number of its segment.
+pub(super) struct Place {
     pub segment: u32,
-    /// Its row in the segment.
     pub row: u32,
 }
 
-/// A segment whose answers are known.
 #[derive(Debug)]
-pub struct Indexed {
-    /// Name and bytes.
+pub(crate) struct Indexed {
     pub segment: Segment,
-    /// Its footer, once it was read.
     pub metadata: OnceCell<ArrowReaderMetadata>,
 }
 
 /// The answers of a folder by their keys, some 60 bytes for each.
 #[derive(Debug, Default)]
-pub struct Index {
-    /// A place holds the number of its segment.
+pub(super) struct Index {
     segments: Vec<Arc<Indexed>>,
     numbers: HashMap<String, u32>,
     places: HashMap<RequestKey, Place>,
@@ -41,13 +34,12 @@ pub struct Index {
 }
 
 impl Index {
-    /// The names of all segments that are indexed.
-    pub fn segments(&self) -> BTreeSet<String> {
+    pub(super) fn segments(&self) -> BTreeSet<String> {
         self.numbers.keys().cloned().collect()
     }
 
     /// Adds the answers of a segment after those that are there; a segment that is there is not added again.
-    pub fn add(&mut self, segment: Segment, metadata: Option<ArrowReaderMetadata>, entries: &[Entry]) {
+    pub(super) fn add(&mut self, segment: Segment, metadata: Option<ArrowReaderMetadata>, entries: &[Entry]) {
         if self.numbers.contains_key(&segment.name) {
             return;
         }
@@ -65,14 +57,12 @@ impl Index {
         }
     }
 
-    /// The first place of an answer, and its segment.
-    pub fn find(&self, key: &RequestKey) -> Option<(Place, Arc<Indexed>)> {
+    pub(super) fn find(&self, key: &RequestKey) -> Option<(Place, Arc<Indexed>)> {
         let place = self.places.get(key).or_else(|| self.others.get(key)?.first())?;
         Some((*place, Arc::clone(self.segments.get(place.segment as usize)?)))
     }
 
-    /// Forgets one place of an answer.
-    pub fn forget_place(&mut self, key: &RequestKey, place: Place) {
+    pub(crate) fn forget_place(&mut self, key: &RequestKey, place: Place) {
         if self.places.get(key) == Some(&place) {
             self.places.remove(key);
         }
@@ -82,14 +72,13 @@ impl Index {
     }
 
     /// Forgets the answers of a damaged segment, but not the segment: it is not read again.
-    pub fn forget_answers(&mut self, name: &str) {
+    pub(crate) fn forget_answers(&mut self, name: &str) {
         let Some(number) = self.numbers.get(name).copied() else { return };
         self.places.retain(|_, place| place.segment != number);
         self.others.values_mut().for_each(|places| places.retain(|place| place.segment != number));
     }
 
-    /// Forgets all answers of segments.
-    pub fn forget_segments(&mut self, names: &BTreeSet<String>) {
+    pub(crate) fn forget_segments(&mut self, names: &BTreeSet<String>) {
         let gone: BTreeSet<u32> = names.iter().filter_map(|name| self.numbers.remove(name)).collect();
         if gone.is_empty() {
             return;
@@ -101,8 +90,7 @@ impl Index {
         });
     }
 
-    /// How many keys have an answer.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.places.len() + self.others.keys().filter(|key| !self.places.contains_key(*key)).count()
     }
 }

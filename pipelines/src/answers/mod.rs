@@ -61,14 +61,11 @@ pub use crate::answers::survey::{SegmentSummary, State, Totals, survey};
 use crate::{beside, location};
 
 /// The folder of the answers in that of what is kept beside an output.
-pub const CACHE: &str = "cache/";
+pub(crate) const CACHE: &str = "cache/";
 /// How old a listing of a folder on an object store may be before a call is made.
 const LISTED: Duration = Duration::from_secs(1);
-/// How often it is looked whether another process has an answer.
 const CLAIMED: Duration = Duration::from_millis(100);
-/// Row groups that are held in memory.
 const READ_GROUPS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
-/// Segments that are read at the same time.
 const SEGMENTS_AT_ONCE: usize = 16;
 
 /// The answers of a row group, `None` in the place of one that is damaged; read by the first that asks.
@@ -84,7 +81,6 @@ pub struct AnswerFolder {
     /// None where the folder is not on this machine, or its file system has no locks.
     claims: OnceCell<Option<Claims>>,
     is_writable: OnceCell<()>,
-    /// The row groups that were read last, by segment and place.
     read_groups: Mutex<LruCache<(u32, usize), ReadGroup>>,
     groups: mpsc::Sender<Waiting>,
     _gatherer: SpawnedTask<()>,
@@ -128,7 +124,6 @@ impl AnswerFolder {
         self.len() == 0
     }
 
-    /// Makes the index what the folder holds.
     async fn list(&self) -> std::result::Result<(), StoreError> {
         loop {
             // A segment that is indexed before the listing and not listed is gone; a later one may be just written.
@@ -159,7 +154,6 @@ impl AnswerFolder {
         }
     }
 
-    /// Lists the folder again, unless it was listed less than `age` ago.
     async fn look_again(&self, age: Duration) -> std::result::Result<(), StoreError> {
         let asked = Instant::now();
         let mut listed = self.listing.lock().await;
@@ -285,10 +279,7 @@ impl AnswerStore for AnswerFolder {
 }
 
 /// Where a run keeps its answers: in the folder of what asap keeps next to its output.
-///
-/// # Errors
-/// If that is no URL.
-pub fn of_output(output: &Url) -> Result<Url> {
+pub(crate) fn of_output(output: &Url) -> Result<Url> {
     beside::join(&beside::beside(output)?, CACHE)
 }
 

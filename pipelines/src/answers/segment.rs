@@ -32,18 +32,13 @@ use futures::TryStreamExt;
 use sha2::{Digest, Sha256};
 
 /// The most answers of a group that is stored at once, and of a row group.
-pub const GROUP_ANSWERS: usize = 64;
-/// The status of an answer.
+pub(crate) const GROUP_ANSWERS: usize = 64;
 const OK: &str = "ok";
-/// The columns that say which answers a segment holds.
 const INDEXED: [&str; 2] = ["key", "time"];
 
-/// An answer to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// What it is found by.
     pub key: RequestKey,
-    /// When it came, in milliseconds since 1970 (UTC).
     pub time: i64,
     /// The answer, or why there is none though it was paid.
     pub outcome: Outcome,
@@ -52,20 +47,16 @@ pub struct Record {
 /// What a segment says of one of its answers without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// What the answer is found by.
     pub key: RequestKey,
-    /// When it came, in milliseconds since 1970 (UTC).
     pub time: i64,
 }
 
 impl Record {
-    /// What the index holds of it.
-    pub fn entry(&self) -> Entry {
+    pub(crate) fn entry(&self) -> Entry {
         Entry { key: self.key, time: self.time }
     }
 
-    /// Bytes of its text.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.fields().3.len()
     }
 

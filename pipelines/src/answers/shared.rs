@@ -17,7 +17,6 @@ pub struct SharedAnswers {
     folder: Mutex<Arc<Opened>>,
 }
 
-/// The answers under some settings, once they are asked for.
 #[derive(Debug)]
 struct Opened {
     settings: Settings,

@@ -20,9 +20,7 @@ use uuid::Uuid;
 use crate::delta::store_of;
 use crate::location;
 
-/// The folder of sums beside an output.
 const FOLDER: &str = "spent";
-/// How many times a run takes from a day's budget at least.
 const SHARES: f64 = 20.0;
 
 /// What is spent on a day.
@@ -33,13 +31,10 @@ pub struct Spent {
     shown: String,
 }
 
-/// A sum that was taken, or given back.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 struct Entry {
     id: Uuid,
-    /// Below 0 if it was given back.
     amount: f64,
-    /// All that was taken so far.
     total: f64,
 }
 
@@ -62,7 +57,6 @@ impl Spent {
         StoreError(format!("cannot tell from {} what was spent today: {error}", self.shown))
     }
 
-    /// The last entry, and its number; 0 if there is none.
     async fn last(&self) -> Result<(u64, Entry), StoreError> {
         let number = |path: &Path| path.filename()?.strip_suffix(".json")?.parse::<u64>().ok();
         let listed = self.store.list(Some(&self.day)).map_ok(|object| object.location);

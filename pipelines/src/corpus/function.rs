@@ -18,8 +18,7 @@ pub struct CorpusFunction;
 impl CorpusFunction {
     /// The name under which the function is registered.
     pub const NAME: &str = "cot_corpus";
-    /// The name that the engine gives to what the function returns.
-    pub const SCAN: &str = "cot_corpus()";
+    pub(crate) const SCAN: &str = "cot_corpus()";
 }
 
 impl TableFunctionImpl for CorpusFunction {

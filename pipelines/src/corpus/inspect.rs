@@ -138,11 +138,10 @@ fn read(batch: &RecordBatch) -> Result<Vec<InspectedRow>> {
 /// The table function `corpus_shapes()`: every layout that is known by the names of its columns, in the order in which
 /// they are tried.
 #[derive(Debug, Default)]
-pub struct ShapesFunction;
+pub(crate) struct ShapesFunction;
 
 impl ShapesFunction {
-    /// The name under which the function is registered.
-    pub const NAME: &str = "corpus_shapes";
+    pub(crate) const NAME: &str = "corpus_shapes";
 }
 
 impl TableFunctionImpl for ShapesFunction {

@@ -104,7 +104,6 @@ pub struct Corpus {
     originals: Vec<Original>,
 }
 
-/// Files of one schema, and what it means.
 struct Recognised {
     table: FilesTable,
     shape: Shape,
@@ -112,7 +111,6 @@ struct Recognised {
 }
 
 impl Recognised {
-    /// The original columns of a corpus as these files have them.
     fn of(&self, originals: &[Original]) -> Vec<Original> {
         let is_left_out = |name: &String| self.left_out.iter().any(|column| column.name == *name);
         let here = |original: &Original| Original { is_left_out: is_left_out(&original.name), ..original.clone() };
@@ -158,11 +156,7 @@ pub async fn list(
     Ok(all)
 }
 
-/// Orders files by path.
-///
-/// # Errors
-/// If two have one path.
-pub fn check_paths(files: &mut [CorpusFile]) -> Result<()> {
+pub(crate) fn check_paths(files: &mut [CorpusFile]) -> Result<()> {
     files.sort_by(|a, b| a.path.cmp(&b.path));
     match files.windows(2).find(|pair| pair[0].path == pair[1].path) {
         None => Ok(()),
@@ -177,7 +171,7 @@ pub fn check_paths(files: &mut [CorpusFile]) -> Result<()> {
 
 impl Corpus {
     /// Makes all batches of a session that does nothing else as small as those of the corpus.
-    pub fn set_batch_rows(&self, context: &SessionContext) {
+    pub(crate) fn set_batch_rows(&self, context: &SessionContext) {
         let rows = files::file_rows::of_batch(self.groups.iter().flat_map(|group| group.table.files()));
         let state = context.state_ref();
         let mut state = state.write();
@@ -219,10 +213,7 @@ impl Corpus {
 
     /// Reads the footers of files and recognises their columns, one schema at a time. A file that cannot be read is one of
     /// [`Self::failures`], and so is one whose columns do not fit what the rows are for.
-    ///
-    /// # Errors
-    /// If a store cannot be made.
-    pub async fn recognise(
+    pub(crate) async fn recognise(
         session: &dyn Session,
         files: Vec<CorpusFile>,
         mapping: Option<&ColumnMapping>,
@@ -322,16 +313,12 @@ impl Corpus {
     }
 
     /// The rows of slices of the files of one schema, as a corpus.
-    ///
-    /// # Errors
-    /// If the session lacks the functions of asap.
-    pub fn view_of_slices(&self, session: &dyn Session, group: usize, open: SlicesTable) -> Result<LogicalPlan> {
+    pub(crate) fn view_of_slices(&self, session: &dyn Session, group: usize, open: SlicesTable) -> Result<LogicalPlan> {
         let group = &self.groups[group];
         shape::view::plan(session, Arc::new(open), &group.table, &group.shape, &group.of(&self.originals))
     }
 
-    /// What reads slices of the files of one schema.
-    pub fn slices_table(&self, group: usize) -> SlicesTable {
+    pub(crate) fn slices_table(&self, group: usize) -> SlicesTable {
         SlicesTable::new(self.groups[group].table.file_schema())
     }
 
@@ -366,14 +353,13 @@ impl Corpus {
         self.originals.iter().map(|original| original.column.clone()).collect()
     }
 
-    /// The same columns by the names that they have in the files.
-    pub fn original_names(&self) -> Vec<String> {
+    pub(crate) fn original_names(&self) -> Vec<String> {
         self.originals.iter().map(|original| original.name.clone()).collect()
     }
 
     /// The columns of the corpus that are read from an original column in every file that has it: question, chain, answer, or
     /// both of a generation. None if it holds something else anywhere.
-    pub fn said_by(&self, name: &str) -> Option<&'static [&'static str]> {
+    pub(crate) fn said_by(&self, name: &str) -> Option<&'static [&'static str]> {
         let groups = self.groups.iter().filter(|group| group.table.file_schema().field_with_name(name).is_ok());
         let mut said = groups.map(|group| group.shape.said_by(group.table.file_schema(), name));
         let first = said.next()??;
@@ -381,12 +367,11 @@ impl Corpus {
     }
 
     /// A sentence for each original column that a Delta table holds under another name or as another kind of value.
-    pub fn delta_notes(&self) -> Vec<String> {
+    pub(crate) fn delta_notes(&self) -> Vec<String> {
         shape::originals::delta_notes(&self.originals)
     }
 }
 
-/// Reads all rows, and keeps none.
 async fn read_all(plan: Arc<dyn ExecutionPlan>, session: &dyn Session) -> Result<()> {
     let mut batches = execute_stream(plan, session.task_ctx())?;
     while guarded_next(&mut batches).await?.is_some() {}

@@ -8,7 +8,6 @@ use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// One line of a commit, or one row of a checkpoint.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Line {
@@ -19,15 +18,11 @@ pub(crate) struct Line {
     pub protocol: Option<Protocol>,
 }
 
-/// The last transaction of an application.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Transaction {
-    /// The application.
     pub app_id: String,
-    /// Its version.
     pub version: i64,
-    /// Milliseconds since 1970.
     #[serde(default)]
     pub last_updated: Option<i64>,
 }
@@ -65,33 +60,23 @@ pub struct DeletionVector {
     pub storage_type: String,
     /// The file's name in base 85, or the rows themselves, or a URL.
     pub path_or_inline_dv: String,
-    /// Where in the file it begins, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<i32>,
-    /// Its length in bytes.
     pub size_in_bytes: i32,
-    /// How many rows are deleted.
     pub cardinality: i64,
 }
 
-/// A file whose rows are the table's.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LiveFile {
     /// Its path in the table's folder, as the log has it: a part of a URL.
     pub path: String,
-    /// The values of the table's partition columns.
     #[serde(default)]
     pub partition_values: HashMap<String, Option<String>>,
-    /// Its size in bytes.
     pub size: u64,
-    /// Milliseconds since 1970.
     pub modification_time: i64,
-    /// Whether its rows were new when it was added.
     pub data_change: bool,
-    /// Its rows, and the bounds of its columns, as JSON.
     pub stats: Option<String>,
-    /// Which of its rows are deleted.
     pub deletion_vector: Option<DeletionVector>,
 }
 
@@ -125,34 +110,25 @@ pub struct Metadata {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Protocol {
-    /// The least version of a reader.
     pub min_reader_version: i32,
-    /// The least version of a writer.
     pub min_writer_version: i32,
-    /// What a reader of version 3 must know.
     #[serde(default)]
     pub reader_features: Option<Vec<String>>,
-    /// What a writer of version 7 must know.
     #[serde(default)]
     pub writer_features: Option<Vec<String>>,
 }
 
 impl LiveFile {
-    /// Its path in the store of the table's folder.
-    ///
-    /// # Errors
-    /// If it is no path.
-    pub fn location(&self) -> Result<Path> {
+    pub(crate) fn location(&self) -> Result<Path> {
         Ok(Path::from_url_path(&self.path).map_err(object_store::Error::from)?)
     }
 
-    /// How many rows it holds, as far as its statistics say.
-    pub fn rows(&self) -> Option<u64> {
+    pub(crate) fn rows(&self) -> Option<u64> {
         self.statistics()?.get("numRecords")?.as_u64()
     }
 
     /// The least and the greatest value of a field of a struct in it, if its statistics hold them.
-    pub fn bounds(&self, column: &str, field: &str) -> Option<(Value, Value)> {
+    pub(crate) fn bounds(&self, column: &str, field: &str) -> Option<(Value, Value)> {
         let statistics = self.statistics()?;
         let of = |bound: &str| statistics.get(bound)?.get(column)?.get(field).cloned();
         Some((of("minValues")?, of("maxValues")?))
@@ -170,7 +146,6 @@ impl Removed {
     }
 }
 
-/// The actions of a commit.
 pub(crate) fn parse(bytes: &[u8], version: u64) -> Result<Vec<Line>> {
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.iter().all(u8::is_ascii_whitespace));
     lines.map(|line| serde_json::from_slice(line).map_err(|error| not_an_action(version, &error))).collect()
@@ -197,7 +172,6 @@ pub fn remove(file: &LiveFile, now: i64) -> String {
     json!({ "remove": remove }).to_string()
 }
 
-/// The action that records an application's transaction.
 pub fn transaction(app_id: &str, version: i64, now: i64) -> String {
     json!({ "txn": { "appId": app_id, "version": version, "lastUpdated": now } }).to_string()
 }

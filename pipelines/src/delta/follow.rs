@@ -3,18 +3,15 @@
 use crate::delta::State;
 use crate::delta::actions::{Line, LiveFile, Removed, Transaction};
 
-/// From where on a log is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
     /// From the files of a version on: they, and what changed after it.
     Snapshot(u64),
-    /// From what changed after a version.
     Version(u64),
 }
 
 impl Since {
-    /// The version.
-    pub fn version(self) -> u64 {
+    pub(crate) fn version(self) -> u64 {
         match self {
             Self::Snapshot(version) | Self::Version(version) => version,
         }

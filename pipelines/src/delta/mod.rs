@@ -43,7 +43,6 @@ use crate::location;
 
 /// The folder of the log in a table.
 pub const FOLDER: &str = "_delta_log";
-/// A checkpoint is written at each version that this divides.
 const CHECKPOINT_EVERY: u64 = 100;
 /// How long to wait before a commit whose outcome is not known is looked for again.
 const LOOK_AGAIN: [Duration; 3] = [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(4)];
@@ -75,7 +74,6 @@ pub struct Log {
     state: State,
 }
 
-/// What became of a PUT.
 enum Put {
     Created,
     Taken,
@@ -92,11 +90,7 @@ pub struct OutcomeUnknown {
     cause: String,
 }
 
-/// The store of a table, rooted at its folder.
-///
-/// # Errors
-/// If no store knows the URL.
-pub fn store_of(table: &Url) -> Result<Arc<dyn ObjectStore>> {
+pub(crate) fn store_of(table: &Url) -> Result<Arc<dyn ObjectStore>> {
     let path = Path::from_url_path(table.path()).map_err(object_store::Error::from)?;
     Ok(Arc::new(PrefixStore::new(location::store(table)?, path)))
 }
@@ -145,11 +139,7 @@ impl Log {
         &self.store
     }
 
-    /// Reads the commits that came since.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn refresh(&mut self) -> Result<()> {
+    pub(crate) async fn refresh(&mut self) -> Result<()> {
         while let Some(lines) = read_commit(self.store.as_ref(), self.state.version + 1)
             .await
             .map_err(|error| unreadable(&self.url, error))?
@@ -194,7 +184,6 @@ impl Log {
 }
 
 impl State {
-    /// What one line of a commit changes.
     fn apply(&mut self, line: Line) {
         let Line { txn, add, remove, meta_data, protocol } = line;
         if let Some(txn) = txn {
@@ -217,7 +206,6 @@ impl State {
     }
 }
 
-/// The name of a commit.
 pub(crate) fn commit_path(version: u64) -> Path {
     Path::from_iter([FOLDER, &format!("{version:020}.json")])
 }

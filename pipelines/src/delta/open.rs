@@ -17,9 +17,7 @@ use crate::delta::actions::Line;
 use crate::delta::follow::{Followed, Since, Version};
 use crate::delta::{FOLDER, commit_path, read_commit, unreadable};
 
-/// Commits that are read at the same time.
 const CONCURRENT_COMMITS: usize = 32;
-/// The columns of a checkpoint that a state is made of.
 const COLUMNS: [&str; 5] = ["txn", "add", "remove", "metaData", "protocol"];
 
 /// Where the last checkpoint is, so that the log's beginning need not be listed.
@@ -95,7 +93,6 @@ pub(crate) async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Resul
     Ok(Some(followed))
 }
 
-/// Why a commit is not there that is needed.
 async fn missing<T>(
     store: &dyn ObjectStore,
     found: &Found,
@@ -123,23 +120,19 @@ async fn missing<T>(
     }
 }
 
-/// What a listing of the log holds, by version.
 #[derive(Default)]
 struct Found {
     commits: Vec<u64>,
     checkpoints: BTreeMap<u64, Checkpoint>,
-    /// Whether there are checkpoints of the newer kind.
     has_newer_checkpoints: bool,
 }
 
 impl Found {
-    /// The last checkpoint that is whole, up to a version.
     fn last_checkpoint(&self, until: u64) -> Option<u64> {
         self.checkpoints.range(..=until).rev().find(|(_, files)| files.is_whole()).map(|(version, _)| *version)
     }
 }
 
-/// The files of a checkpoint, and how many there should be.
 #[derive(Default)]
 struct Checkpoint {
     paths: Vec<Path>,

@@ -14,12 +14,10 @@ use crate::delta::actions::Metadata;
 use crate::delta::{State, commit_path};
 use crate::location;
 
-/// Features of a table that a run keeps to when it writes.
 const HONOURED: [&str; 3] = ["timestampNtz", "appendOnly", "invariants"];
 
 /// Features of a table that are kept to where its rows are read. Column mapping is named by tables that do not use it, too.
 const READ: [&str; 4] = ["timestampNtz", "deletionVectors", "vacuumProtocolCheck", "columnMapping"];
-/// The greatest version of a reader whose features are known.
 const READER_VERSION: i32 = 3;
 
 /// The bytes of a table's first commit, which holds no rows: as the `deltalake` crates make it, in memory.
@@ -50,11 +48,7 @@ impl State {
         Ok((&schema).try_into_arrow()?)
     }
 
-    /// The metadata with other columns.
-    ///
-    /// # Errors
-    /// If a table cannot hold them.
-    pub fn with_schema(&self, schema: &Schema) -> Result<Metadata> {
+    pub(crate) fn with_schema(&self, schema: &Schema) -> Result<Metadata> {
         let columns: StructType = schema.try_into_kernel()?;
         let schema_string = serde_json::to_string(&columns)
             .map_err(|error| exec_datafusion_err!("a schema cannot be written: {error}"))?;
@@ -62,10 +56,7 @@ impl State {
     }
 
     /// Refuses a table that asks of its readers what is not done here.
-    ///
-    /// # Errors
-    /// If there is such a thing; the message names it.
-    pub fn check_readable(&self, url: &Url) -> Result<()> {
+    pub(crate) fn check_readable(&self, url: &Url) -> Result<()> {
         let mut features = self.protocol.reader_features.iter().flatten();
         let unknown = features.find(|feature| !READ.contains(&feature.as_str())).cloned();
         let version = self.protocol.min_reader_version;
@@ -84,16 +75,12 @@ impl State {
         }
     }
 
-    /// Whether columns have other names in the files.
     fn maps_columns(&self) -> bool {
         self.metadata.configuration.get("delta.columnMapping.mode").is_some_and(|mode| mode != "none")
     }
 
     /// Refuses a table that asks of its writers what a run does not do.
-    ///
-    /// # Errors
-    /// If there is such a thing; the message names it.
-    pub fn check_writable(&self, url: &Url) -> Result<()> {
+    pub(crate) fn check_writable(&self, url: &Url) -> Result<()> {
         let features = self.protocol.writer_features.iter().chain(&self.protocol.reader_features).flatten();
         let unknown = features.map(String::as_str).find(|feature| !HONOURED.contains(feature));
         let is_set = |key: &str, off: &str| self.metadata.configuration.get(key).is_some_and(|value| value != off);

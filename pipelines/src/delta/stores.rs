@@ -17,8 +17,7 @@ use crate::location;
 /// What the URLs of object stores begin with that can hold tables; the engine of Delta takes none that begins with https.
 const SCHEMES: [&str; 9] = ["s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "hf"];
 
-/// Lets Delta tables lie on object stores, for the whole process.
-pub fn register() {
+pub(crate) fn register() {
     let stores = Arc::new(Stores::default());
     for scheme in SCHEMES.iter().filter_map(|scheme| Url::parse(&format!("{scheme}://")).ok()) {
         object_store_factories().insert(scheme.clone(), stores.clone());
@@ -28,7 +27,6 @@ pub fn register() {
 
 #[derive(Default)]
 struct Stores {
-    /// The container of each Azure account of which a table was opened.
     containers: Mutex<HashMap<String, String>>,
 }
 

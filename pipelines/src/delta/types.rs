@@ -11,7 +11,7 @@ use delta_kernel::schema::StructField;
 const FORBIDDEN: [char; 10] = [' ', ',', ';', '{', '}', '(', ')', '=', '\t', '\n'];
 
 /// Whether a table can hold a column of a type, as [`delta_type`] gives it.
-pub fn can_hold(data_type: &DataType) -> bool {
+pub(crate) fn can_hold(data_type: &DataType) -> bool {
     let kernel: Result<StructField, _> = (&Field::new("column", data_type.clone(), true)).try_into_kernel();
     kernel.is_ok()
 }
@@ -21,7 +21,7 @@ pub fn can_hold(data_type: &DataType) -> bool {
 /// Unsigned integers widen (UInt64 to Decimal(20, 0)), Float16 to Float32, a null-typed column becomes Utf8, views,
 /// large texts, dictionaries and run-ends their value type, lists of any kind List, timestamps microseconds, dates
 /// Date32, times and durations Int64.
-pub fn delta_type(found: &DataType) -> DataType {
+pub(crate) fn delta_type(found: &DataType) -> DataType {
     match found {
         DataType::Null | DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
         DataType::BinaryView | DataType::LargeBinary | DataType::FixedSizeBinary(_) => DataType::Binary,
@@ -58,10 +58,10 @@ pub fn delta_type(found: &DataType) -> DataType {
 }
 
 /// What a column without a name is called: pandas and R write an index so.
-pub const UNNAMED: &str = "unnamed";
+pub(crate) const UNNAMED: &str = "unnamed";
 
 /// The name under which a table holds a column: forbidden characters become `_`.
-pub fn delta_name(found: &str) -> String {
+pub(crate) fn delta_name(found: &str) -> String {
     if found.is_empty() { UNNAMED.to_string() } else { found.replace(FORBIDDEN, "_") }
 }
 
@@ -69,7 +69,6 @@ fn delta_field(field: &FieldRef) -> FieldRef {
     Arc::new(Field::new(delta_name(field.name()), delta_type(field.data_type()), true))
 }
 
-/// A map's key cannot be NULL; everything else in a table can.
 fn delta_map_entries(entries: &DataType) -> DataType {
     let DataType::Struct(fields) = entries else { return entries.clone() };
     let fields = fields.iter().map(|field| {

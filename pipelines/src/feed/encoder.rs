@@ -92,7 +92,6 @@ impl Encoder {
     }
 }
 
-/// The hash of the files that say how texts become tokens.
 fn fingerprint(folder: &Path) -> Result<String> {
     let mut hash = Sha256::new();
     for name in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"] {

@@ -31,10 +31,8 @@ pub use rows::{Rows, WINDOW_ROWS};
 use crate::corpus::ColumnMapping;
 use rows::{order_of_rows, order_of_windows};
 
-/// How often a table is looked at that is being filled.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Why a place cannot be found.
 const NOT_OURS: &str = "it was written for other data; begin without it";
 
 /// What to feed.
@@ -99,7 +97,6 @@ pub struct Counts {
     pub rejected: u64,
 }
 
-/// A window that was read.
 struct Window {
     fed: Vec<Fed>,
     counts: Counts,
@@ -174,7 +171,6 @@ impl Feed {
     }
 }
 
-/// Sends the windows of all epochs from a position on.
 async fn read_ahead(
     mut rows: Rows,
     config: &FeedConfig,
@@ -216,7 +212,6 @@ async fn read_ahead(
     Ok(())
 }
 
-/// The examples of a window behind a position.
 async fn read_window(
     rows: &Rows,
     config: &FeedConfig,

@@ -18,7 +18,6 @@ use crate::run::{is_finished, says_finished};
 
 /// Rows of a window: within it they are shuffled, and a feed that goes on reads one.
 pub const WINDOW_ROWS: usize = 8192;
-/// Sets the orders of rows apart from those of windows.
 const OF_ROWS: u64 = 0x726f_7773;
 
 /// The rows of a location, as far as they are there.
@@ -29,11 +28,8 @@ pub struct Rows {
     segments: Vec<Segment>,
     /// The id of the table; None of other files.
     pub table: Option<String>,
-    /// With which version of the table it began, or what stands for it.
     pub(super) version: u64,
-    /// Up to which version of the table commits were read.
     known: u64,
-    /// Whether no more rows will come.
     pub(super) is_complete: bool,
     /// What to tell the user.
     pub notes: Vec<String>,
@@ -96,10 +92,6 @@ impl Rows {
         corpus::list(&self.context.state(), std::slice::from_ref(&self.source), |_| since).await
     }
 
-    /// Looks for commits that came since.
-    ///
-    /// # Errors
-    /// If the table's log cannot be read.
     pub(super) async fn look(&mut self) -> Result<()> {
         let mut found = self.list(Some(Since::Snapshot(self.version))).await?;
         match found.tables.pop() {
@@ -141,22 +133,16 @@ impl Rows {
         Ok(())
     }
 
-    /// How many rows are there.
     fn rows(&self) -> usize {
         self.segments.iter().map(Segment::rows).sum()
     }
 
-    /// How many windows are full, or will not become fuller.
     pub(super) fn windows(&self) -> u64 {
         let rows = self.rows();
         let windows = if self.is_complete { rows.div_ceil(WINDOW_ROWS) } else { rows / WINDOW_ROWS };
         windows as u64
     }
 
-    /// The rows of a window, in the order of their source.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
     pub(super) async fn read(&self, window: u64, encoder: &Arc<Encoder>) -> Result<Vec<Found>> {
         let start = window as usize * WINDOW_ROWS;
         let range = start..(start + WINDOW_ROWS).min(self.rows());
@@ -209,7 +195,6 @@ pub(super) fn order_of_windows(windows: u64, seed: u64, epoch: u64, as_they_fill
     }
 }
 
-/// The order of the rows of a window in an epoch.
 pub(super) fn order_of_rows(rows: usize, seed: u64, epoch: u64, window: u64) -> Vec<usize> {
     random::order(rows, seed ^ OF_ROWS, epoch << 32 | window)
 }

@@ -22,36 +22,28 @@ use crate::corpus::{Corpus, FileRows};
 /// The column in which an output of asap says where its rows come from, as a corpus calls it.
 const FIRST_SOURCE: &str = "source_source";
 
-/// Rows of a corpus in the order of their source.
 pub(super) struct Segment {
     corpus: Corpus,
-    /// The files' names, by the number that places have.
     files: Vec<Arc<str>>,
     places: Vec<Place>,
 }
 
-/// Where a row stands.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     file: u32,
     row: u32,
 }
 
-/// A row with the place that it had in a segment.
 #[derive(Debug)]
 pub(super) struct Found {
     pub row: Row,
-    /// Its file and its number there.
     pub source: (Arc<str>, u64),
 }
 
 impl Segment {
     /// Finds the order of all rows. Of an output of asap only the column that says where rows come from is read, of other files
     /// nothing.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
-    pub async fn new(context: &SessionContext, corpus: Corpus) -> Result<Self> {
+    pub(crate) async fn new(context: &SessionContext, corpus: Corpus) -> Result<Self> {
         if let Some(failure) = corpus.failures.first() {
             return Err(failure.clone().into());
         }
@@ -66,16 +58,11 @@ impl Segment {
         }
     }
 
-    /// How many rows it has.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.places.len()
     }
 
-    /// Rows as what is learned of them, in their order.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
-    pub async fn read(
+    pub(crate) async fn read(
         &self,
         context: &SessionContext,
         range: Range<usize>,
@@ -133,7 +120,6 @@ impl Segment {
     }
 }
 
-/// A text of any kind as the kind that is read.
 fn text_of(expr: Expr) -> Expr {
     cast(expr, DataType::Utf8View)
 }
@@ -154,7 +140,6 @@ fn encode(encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<Row>> {
     (0..batch.num_rows()).into_par_iter().map(row).collect()
 }
 
-/// Whether the rows say where they came from before asap pruned them.
 fn is_output(corpus: &Corpus) -> bool {
     let schema = corpus.schema();
     let Ok(field) = schema.field_with_name(FIRST_SOURCE) else { return false };
@@ -170,7 +155,6 @@ fn place(file: usize, row: u64) -> Result<Place> {
     }
 }
 
-/// All rows by their files' paths and their numbers there.
 fn by_place(corpus: &Corpus, files: &[Arc<str>]) -> Result<Vec<Place>> {
     let mut order: Vec<(usize, &FileRows)> = corpus.files().map(|(_, file)| file).enumerate().collect();
     order.sort_by(|a, b| files[a.0].cmp(&files[b.0]));

@@ -11,7 +11,6 @@ use datafusion::prelude::SessionContext;
 use super::*;
 use crate::session::session;
 
-/// A window and a part of one; some rows are no examples.
 const ROWS: u64 = 9_000;
 
 fn encoder(max_length: usize, held_out: f64) -> Arc<Encoder> {

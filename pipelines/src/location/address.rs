@@ -7,10 +7,6 @@ use super::redact;
 
 const R2: &str = ".r2.cloudflarestorage.com";
 
-/// The one URL of the place that `url` means.
-///
-/// # Errors
-/// If the URL holds a secret or a part that no store is sent, or if it lacks what its store needs.
 pub(super) fn canonical(mut url: Url) -> Result<Url> {
     if url.scheme() == "file" {
         return Ok(url);
@@ -51,12 +47,10 @@ pub(super) fn is_read_only(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https" | "hf")
 }
 
-/// Whether an `https://` URL is one of Amazon S3.
 pub(super) fn is_s3(url: &Url) -> bool {
     url.host_str().is_some_and(|host| host.ends_with(".amazonaws.com"))
 }
 
-/// Whether an `https://` URL is one of Azure's blob storage.
 pub(super) fn is_azure(url: &Url) -> bool {
     let hosts = ["core.windows.net", "fabric.microsoft.com"];
     let is_one = |host: &str| {
@@ -84,7 +78,6 @@ fn refuse_secrets(url: &Url) -> Result<()> {
     Ok(())
 }
 
-/// `hf://datasets/org/name@revision/path`.
 fn check_hf(url: &Url) -> Result<()> {
     let mut segments = url.path_segments().into_iter().flatten();
     let (org, name) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
@@ -107,7 +100,6 @@ fn authority(url: &Url) -> String {
     url.authority().to_string()
 }
 
-/// Takes the first segment off a URL's path.
 fn take_first_segment(url: &mut Url) -> Option<String> {
     let path = url.path().trim_start_matches('/').to_string();
     let (first, rest) = path.split_once('/').unwrap_or((&path, ""));

@@ -15,7 +15,6 @@ const ADVICE: &str = "no credentials: set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STO
                       AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or AZURE_USE_AZURE_CLI=true after az login, or \
                       AZURE_SKIP_SIGNATURE=true for a public container";
 
-/// The store of a container, by the variables `AZURE_…`.
 pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = MicrosoftAzureBuilder::new().with_url(url.as_str()).with_retry(patient());
     let mut settings = variables("AZURE_", std::env::vars_os())?;

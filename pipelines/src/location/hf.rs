@@ -20,7 +20,6 @@ use opendal::services::Hf;
 
 use super::variables::{Variables, variables};
 
-/// All datasets of the hub, by the variables `HF_…`.
 pub(super) fn store() -> Result<Arc<dyn ObjectStore>> {
     opendal::install_default();
     Ok(Arc::new(Datasets { variables: variables("HF_", std::env::vars_os())?, opened: Mutex::default() }))
@@ -82,7 +81,6 @@ impl fmt::Display for Datasets {
     }
 }
 
-/// A path of a revision as one of all datasets.
 fn outer(dataset: &Path, path: &Path) -> Path {
     Path::from_iter(dataset.parts().chain(path.parts()))
 }

@@ -17,7 +17,6 @@ use url::{Position, Url};
 use super::address;
 use super::retry::patient;
 
-/// The files of a host.
 pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     let host = &url[..Position::BeforePath];
     if address::is_azure(url) {

@@ -11,19 +11,14 @@ use object_store::{CredentialProvider, Error, Result, RetryConfig};
 /// How long a metadata service may take to answer: it is on the machine itself or nowhere.
 pub(super) const PATIENCE: &str = "2s";
 
-/// As often as a metadata service is asked.
 pub(super) fn quick() -> RetryConfig {
     RetryConfig { max_retries: 1, retry_timeout: Duration::from_secs(2), ..RetryConfig::default() }
 }
 
-/// Credentials of the machine for a store.
 #[derive(Debug)]
 pub(super) struct Machine<C> {
-    /// The metadata service.
     pub service: Arc<dyn CredentialProvider<Credential = C>>,
-    /// The store, as its URL begins.
     pub place: String,
-    /// What could be set.
     pub advice: &'static str,
 }
 

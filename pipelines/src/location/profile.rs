@@ -9,7 +9,6 @@ use datafusion::common::{Result, config_err};
 
 use super::variables::Variables;
 
-/// Keys and values of profiles, by the profile's name.
 type Profiles = BTreeMap<String, BTreeMap<String, String>>;
 
 /// Variables that decide where credentials come from: with one of them no profile is asked.
@@ -21,11 +20,6 @@ const CREDENTIALS: [&str; 5] = [
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 ];
 
-/// Adds to `variables` what the profile says and they do not.
-///
-/// # Errors
-/// If AWS_PROFILE names a profile that no file holds, if a file cannot be read, or if credentials are needed and the
-/// profile gives them in another way than as keys.
 pub(super) fn complete(variables: &mut Variables, home: Option<PathBuf>) -> Result<()> {
     let file = |variable: &str, name: &str| match variables.get(variable) {
         Some(path) => Some(PathBuf::from(path)),
@@ -87,7 +81,6 @@ fn refuse_what_is_not_a_key(name: &str, profile: &BTreeMap<String, String>, file
     }
 }
 
-/// The profiles of a file; none where there is no file.
 fn read(path: &Path) -> Result<Profiles> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Profiles::new()),
@@ -118,7 +111,6 @@ fn read(path: &Path) -> Result<Profiles> {
 mod tests {
     use super::*;
 
-    /// What the variables become with these files in the home folder.
     fn completed(credentials: &str, config: &str, variables: &[(&str, &str)]) -> Result<Variables> {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join(".aws")).unwrap();

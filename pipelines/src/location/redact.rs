@@ -1,6 +1,5 @@
 //! What of a URL is nobody's business: its user, its password and the values of its query, which may be a signature.
 
-/// What stands where something was taken out.
 const TAKEN_OUT: char = '…';
 
 /// A message whose URLs have lost user name and password and the values of their query. Text that is no URL stays as it
@@ -27,7 +26,6 @@ pub fn redact(message: &str) -> String {
     redacted + rest
 }
 
-/// Appends what follows `scheme://`.
 fn push(redacted: &mut String, scheme: &str, url: &str) {
     let (place, query) = url.split_once('?').map_or((url, None), |(place, query)| (place, Some(query)));
     let (authority, path) = place.split_at(place.find(['/', '#']).unwrap_or(place.len()));

@@ -8,7 +8,6 @@ use datafusion::common::{DataFusionError, exec_datafusion_err};
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::{BackoffConfig, RetryConfig};
 
-/// The retry timeout in milliseconds.
 static TIMEOUT: AtomicU64 = AtomicU64::new(60_000);
 
 /// The cause of an error whose text says the rest: a store is unavailable.

@@ -5,13 +5,9 @@ use std::ffi::OsString;
 
 use datafusion::common::{Result, config_err};
 
-/// Variables by name.
 pub(super) type Variables = BTreeMap<String, String>;
 
 /// The variables whose names begin with `prefix`; one that is set to nothing counts as not set.
-///
-/// # Errors
-/// If one of them is not UTF-8; the message names it and does not show it.
 pub(super) fn variables(
     prefix: &str,
     environment: impl IntoIterator<Item = (OsString, OsString)>,

@@ -10,12 +10,9 @@ use crate::delta::{Log, commit_path};
 use crate::run::output::finished_slice::SliceRecord;
 use crate::run::output::ledger::{Attempt, Ledger, SliceName};
 
-/// Rows of a file of the input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// Rows in the output.
     pub output: u64,
-    /// Rows in the rejects.
     pub rejected: u64,
 }
 
@@ -23,9 +20,6 @@ pub(crate) struct Rows {
 type Done = (SliceName, Attempt);
 
 /// The rows of every file that a ledger holds. Files without an entry have slices whose commits are no longer in the log.
-///
-/// # Errors
-/// If the log cannot be read.
 pub(crate) async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<String, Rows>> {
     let mut wanted: HashSet<Done> = ledger.files().flat_map(|(path, _)| ledger.slices(path)).collect();
     // Attempts whose rejects were retried: of their slices only the rows of the output are still there.
@@ -61,7 +55,6 @@ pub(crate) async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<Strin
     Ok(rows)
 }
 
-/// What a commit says of the slices that it made done.
 fn records(bytes: &[u8], version: u64) -> Result<Vec<SliceRecord>> {
     let unreadable =
         |error: serde_json::Error| exec_datafusion_err!("version {version} of the log cannot be read: {error}");

@@ -23,9 +23,7 @@ use crate::outputs::{open, read, rejects_by_status, table};
 use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
 
-/// Bytes of live shards that become one file.
 const FILE_BYTES: u64 = 500 << 20;
-/// Bytes of encoded rows that a row group holds.
 const ROW_GROUP_BYTES: usize = 32 << 20;
 
 /// What was written.
@@ -152,7 +150,6 @@ fn whole(batch: &RecordBatch, shard: &LiveFile, schema: &Schema, exported: &Sche
     Ok(RecordBatch::try_new(Arc::clone(exported), columns)?)
 }
 
-/// The columns of a table as they are exported.
 fn exported_schema(schema: &Schema) -> SchemaRef {
     let field = |field: &Arc<Field>| {
         let kind = without_map(new_empty_array(field.data_type())).data_type().clone();
@@ -168,7 +165,6 @@ fn without_map(column: ArrayRef) -> ArrayRef {
     Arc::new(ListArray::new(item, map.offsets().clone(), Arc::new(map.entries().clone()), map.nulls().cloned()))
 }
 
-/// What the datasets library says of a data set.
 fn info(schema: &Schema, exported: &Exported) -> Value {
     let features: serde_json::Map<_, _> =
         schema.fields().iter().map(|field| (field.name().clone(), feature(field.data_type()))).collect();
@@ -181,7 +177,6 @@ fn info(schema: &Schema, exported: &Exported) -> Value {
     })
 }
 
-/// A type as the datasets library names it.
 fn feature(kind: &DataType) -> Value {
     let name = match kind {
         DataType::List(item) | DataType::LargeList(item) => {
@@ -203,7 +198,6 @@ fn feature(kind: &DataType) -> Value {
     json!({ "dtype": name, "_type": "Value" })
 }
 
-/// The data card.
 fn card(
     provenance: Option<&Provenance>,
     parts: &BTreeMap<String, String>,

@@ -8,13 +8,8 @@ use datafusion::parquet::data_type::DataType;
 use datafusion::parquet::errors::Result as ParquetResult;
 use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
 
-/// Rows that are read at once.
 const ROWS: usize = 8192;
 
-/// Reads the levels of all columns of a file.
-///
-/// # Errors
-/// If a column cannot be read, or names a level that its schema does not have.
 pub(crate) fn check(file: Bytes) -> Result<()> {
     let reader = SerializedFileReader::new(file)?;
     for group in 0..reader.num_row_groups() {
@@ -47,7 +42,6 @@ pub(crate) fn check(file: Bytes) -> Result<()> {
     Ok(())
 }
 
-/// The greatest definition level and the greatest repetition level of a column.
 fn greatest<T: DataType>(mut column: ColumnReaderImpl<T>) -> ParquetResult<(i16, i16)> {
     let (mut definitions, mut repetitions, mut values) = (Vec::new(), Vec::new(), Vec::new());
     let mut greatest = (0, 0);

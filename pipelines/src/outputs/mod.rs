@@ -52,12 +52,10 @@ pub async fn open(location: &str) -> Result<Output> {
     Ok(output)
 }
 
-/// The log of an output that was opened by [`open`].
 fn table(output: &Output) -> Result<&Log> {
     output.table().ok_or_else(|| exec_datafusion_err!("{} holds no table", location::display(output.url())))
 }
 
-/// The shards of rejects that count.
 fn rejects_that_count(output: &Output) -> Result<Vec<(&Log, &LiveFile)>> {
     let settled = Settled::of(table(output)?.state(), output.ledger().generation);
     let Some(log) = output.rejects() else { return Ok(vec![]) };
@@ -77,12 +75,10 @@ async fn read(log: &Log, shard: &LiveFile, column: Option<&str>) -> Result<BoxSt
     Ok(builder.build()?.map_err(DataFusionError::from).boxed())
 }
 
-/// A column as texts, however it is encoded.
 fn texts(column: &ArrayRef) -> Result<ArrayRef> {
     Ok(cast(column, &DataType::Utf8)?)
 }
 
-/// Rows of rejects that count, by status.
 async fn rejects_by_status(output: &Output) -> Result<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
     for (log, shard) in rejects_that_count(output)? {

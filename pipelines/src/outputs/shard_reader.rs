@@ -13,13 +13,9 @@ use futures::future::BoxFuture;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-/// A shard on a store.
 pub(crate) struct ShardReader {
-    /// The store of its table.
     pub store: Arc<dyn ObjectStore>,
-    /// Its path there.
     pub path: Path,
-    /// Its size in bytes.
     pub size: u64,
 }
 

@@ -102,7 +102,6 @@ impl Vacuumed {
     }
 }
 
-/// The objects of a table that nobody needs.
 async fn expired(store: &dyn ObjectStore, log: Option<&Log>, before: SystemTime) -> Result<Vec<ObjectMeta>> {
     let before = DateTime::<Utc>::from(before);
     let mut needed = HashSet::new();
@@ -156,7 +155,6 @@ async fn left_by_the_killed(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>> 
     Ok(found)
 }
 
-/// The probes in a folder.
 async fn probes(store: &dyn ObjectStore, folder: &Path) -> Result<Vec<ObjectMeta>> {
     let listed = store.list(Some(folder));
     match listed.try_filter(|object| std::future::ready(is_ours(&object.location))).try_collect().await {

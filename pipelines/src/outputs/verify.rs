@@ -16,9 +16,7 @@ use crate::outputs::counted::{Rows, expected};
 use crate::outputs::{levels, open, read, rejects_that_count, table, texts};
 use crate::run::output::ledger::{ATTEMPT, Ledger};
 
-/// Objects that are looked for at the same time.
 const LOOKS_AT_ONCE: usize = 16;
-/// Rows of one kind of fault that are named.
 const NAMED: u64 = 5;
 
 /// What was looked at, and what is wrong.
@@ -90,21 +88,15 @@ async fn missing(log: &Log) -> Result<Vec<String>> {
     looked.try_filter_map(async |fault| Ok(fault)).try_collect().await
 }
 
-/// The rows that came.
 struct Seen<'a> {
     ledger: &'a Ledger,
     files: HashMap<String, OfFile>,
-    /// Whether only the column `source` is read.
     is_quick: bool,
-    /// Whether every shard could be read.
     is_whole: bool,
 }
 
-/// The rows of a file of the input that came.
 struct OfFile {
-    /// By the number of the row.
     seen: Vec<bool>,
-    /// Each row counted once.
     rows: Rows,
 }
 
@@ -190,7 +182,6 @@ impl Seen<'_> {
         Some(is_first)
     }
 
-    /// Compares what came with what the commits say of each file.
     fn compare(&self, expected: &HashMap<String, Rows>, found: &mut Verified) {
         let mut once = 0;
         let mut differing = Vec::new();

@@ -46,10 +46,8 @@ use crate::run::output::table_properties::{Design, HeldOriginals, slice_rows};
 use crate::run::output::write_shards::{WriteShards, Writing, Written};
 use crate::session::session_of;
 
-/// What a job is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
-    /// To be done.
     Run,
     /// To be estimated: models count what they would read, and are not asked.
     Estimate,
@@ -86,9 +84,7 @@ pub struct Job {
     /// What the user should know about the input.
     pub notes: Vec<String>,
     corpus: Corpus,
-    /// The pipeline, if it is planned.
     pipeline: Option<LogicalPlan>,
-    /// The most rows of a slice.
     slice_rows: u64,
     identity: Identity,
     contents: Contents,
@@ -125,7 +121,6 @@ fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
     Ok((sources, to))
 }
 
-/// A pipeline over a corpus, checked.
 async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -> Result<LogicalPlan> {
     context.register_table(plan::CORPUS, Arc::new(plan::CorpusTable(corpus.schema())))?;
     let pipeline = context.state().create_logical_plan(&request.sql).await?;
@@ -133,10 +128,6 @@ async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -
     Ok(pipeline)
 }
 
-/// Whether rows of Delta tables were in shards that no longer exist.
-///
-/// # Errors
-/// If it is not allowed to read these tables anew.
 fn lost_of_tables(output: &Output, on_change: OnChange) -> Result<bool> {
     let is_of_table = |path: &&String| {
         output.ledger().file(path).is_some_and(|held| held.version.fingerprint.starts_with(corpus::FINGERPRINT))
@@ -153,12 +144,10 @@ fn lost_of_tables(output: &Output, on_change: OnChange) -> Result<bool> {
     )
 }
 
-/// A path without links, as far as it exists.
 fn real_path(path: &Path) -> Option<PathBuf> {
     path.ancestors().find_map(|above| Some(above.canonicalize().ok()?.join(path.strip_prefix(above).ok()?)))
 }
 
-/// Checks that an output is divided as it is asked to be.
 fn check_partition_by(output: &Output, request: &Request) -> Result<()> {
     let asked = &request.partition_by;
     if let Some(twice) = asked.iter().enumerate().find(|(index, name)| asked[..*index].contains(name)) {
@@ -307,11 +296,7 @@ impl Job {
         }
     }
 
-    /// The pipeline over files of one schema, that carries the original columns.
-    ///
-    /// # Errors
-    /// If it cannot be planned.
-    pub fn over_group(&self, pipeline: &LogicalPlan, group: usize) -> Result<LogicalPlan> {
+    pub(crate) fn over_group(&self, pipeline: &LogicalPlan, group: usize) -> Result<LogicalPlan> {
         let files = self.corpus.view_of_slices(&self.context.state(), group, self.corpus.slices_table(group))?;
         plan::over_files(pipeline.clone(), &files, &self.corpus.original_columns())
     }
@@ -326,10 +311,7 @@ impl Job {
     }
 
     /// What the tables are made with, and how rows are written to them.
-    ///
-    /// # Errors
-    /// If a table cannot hold what the pipeline returns.
-    pub fn design(
+    pub(crate) fn design(
         &mut self,
         pipeline: &LogicalPlan,
         template: &dyn ExecutionPlan,
@@ -373,10 +355,6 @@ impl Job {
         Ok((design, writing))
     }
 
-    /// The original columns, each with whether the output holds it.
-    ///
-    /// # Errors
-    /// If one is asked for that is not there.
     fn kept_originals(&mut self, pipeline: &LogicalPlan, asked: &Originals) -> Result<Vec<(String, bool)>> {
         let names = self.corpus.original_names();
         let known = if self.anew { HeldOriginals::default() } else { self.output.originals()? };
@@ -416,10 +394,7 @@ impl Job {
     }
 
     /// Deletes the rows of files that have none any more. Returns whether there are such files.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn take_gone_back(&mut self, request: &Request) -> Result<bool> {
+    pub(crate) async fn take_gone_back(&mut self, request: &Request) -> Result<bool> {
         let info = json!({ "run": self.output.attempt().to_string(), "pipeline": request.name });
         let paths: Vec<&str> = self.gone.iter().map(|gone| gone.path.as_str()).collect();
         self.output.take_back(&paths, &info).await?;
@@ -453,10 +428,7 @@ impl Job {
 }
 
 /// A template over slices: one partition each, whose only row is the slice's receipt.
-///
-/// # Errors
-/// If the plan cannot be rebuilt.
-pub fn over_slices(
+pub(crate) fn over_slices(
     template: &Arc<dyn ExecutionPlan>,
     slices: &[OpenSlice],
     writing: &Arc<Writing>,
@@ -469,11 +441,7 @@ pub fn over_slices(
     Ok(Arc::new(WriteShards::new(read_slices(template, slices)?, Arc::clone(writing), written.collect())))
 }
 
-/// A template that reads slices: one partition each.
-///
-/// # Errors
-/// If the plan cannot be rebuilt.
-pub fn read_slices(template: &Arc<dyn ExecutionPlan>, slices: &[OpenSlice]) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn read_slices(template: &Arc<dyn ExecutionPlan>, slices: &[OpenSlice]) -> Result<Arc<dyn ExecutionPlan>> {
     let read: Vec<_> = slices.iter().map(|open| open.slice.clone()).collect();
     let filled = Arc::clone(template).transform_up(|node| {
         if node.downcast_ref::<ReadSlices>().is_none() {

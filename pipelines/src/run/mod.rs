@@ -187,7 +187,6 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     Ok(summary)
 }
 
-/// Says that nothing is left to do, if that is so.
 async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Result<()> {
     if summary.slices_left > 0 || !summary.files_failed.is_empty() || job.lacks_half_done_files {
         return job.output.withdraw_finished().await;

@@ -24,13 +24,12 @@ use datafusion::physical_plan::ExecutionPlan;
 
 /// The table that a pipeline reads.
 pub const CORPUS: &str = "corpus";
-/// The struct of original columns that is carried beside a pipeline's own.
-pub const ORIGINAL: &str = "__original";
+pub(crate) const ORIGINAL: &str = "__original";
 
 /// The table `corpus` while a pipeline is checked: its columns, and no rows. What a pipeline reads is known by it, whatever
 /// it is called where it is read.
 #[derive(Debug)]
-pub struct CorpusTable(pub SchemaRef);
+pub(crate) struct CorpusTable(pub SchemaRef);
 
 #[async_trait]
 impl TableProvider for CorpusTable {
@@ -76,7 +75,7 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
 }
 
 /// The column of the corpus that a column of a plan passes on unchanged, under whatever name it came here.
-pub fn passed_on(plan: &LogicalPlan, column: &str) -> Option<String> {
+pub(crate) fn passed_on(plan: &LogicalPlan, column: &str) -> Option<String> {
     let input = match plan {
         LogicalPlan::TableScan(_) => return Some(column.to_string()),
         LogicalPlan::Projection(projection) => {
@@ -95,8 +94,7 @@ pub fn passed_on(plan: &LogicalPlan, column: &str) -> Option<String> {
     passed_on(input, column)
 }
 
-/// What to tell the user of a pipeline that returns no status.
-pub fn without_status(schema: &Schema) -> Option<String> {
+pub(crate) fn without_status(schema: &Schema) -> Option<String> {
     schema.field_with_name("status").is_err().then(|| {
         "the pipeline returns no column status, so rows that cannot be pruned are in the output too: add status and error \
          of corpus to its SELECT"
@@ -147,10 +145,7 @@ fn is_corpus(scan: &TableScan) -> bool {
 
 /// Puts `corpus`, the rows of files, in a checked pipeline's place for it, and rewrites the pipeline so that its last column is
 /// [`ORIGINAL`], the struct of `originals` (columns of `corpus`).
-///
-/// # Errors
-/// If the plan cannot be rebuilt; a plan that passed [`check`] can.
-pub fn over_files(plan: LogicalPlan, corpus: &LogicalPlan, originals: &[String]) -> Result<LogicalPlan> {
+pub(crate) fn over_files(plan: LogicalPlan, corpus: &LogicalPlan, originals: &[String]) -> Result<LogicalPlan> {
     let rewritten = plan.transform_down(|node| match &node {
         LogicalPlan::TableScan(scan) if is_corpus(scan) => {
             let alias = LogicalPlanBuilder::from(corpus.clone()).alias(CORPUS)?.build()?;
@@ -196,7 +191,6 @@ fn with_originals(corpus: LogicalPlan, originals: &[String]) -> Result<LogicalPl
     LogicalPlanBuilder::from(corpus).project(columns)?.build()
 }
 
-/// A projection that also passes [`ORIGINAL`] on, if its input has it.
 fn pass_through(projection: Projection) -> Result<Transformed<LogicalPlan>> {
     let carried = projection.input.schema().columns().into_iter().find(|column| column.name == ORIGINAL);
     let (Some(carried), false) = (carried, projection.schema.field_with_unqualified_name(ORIGINAL).is_ok()) else {

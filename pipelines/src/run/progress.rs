@@ -39,8 +39,7 @@ impl Progress {
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
     }
 
-    /// Counts the questions of rows of the output, where it has them.
-    pub fn count_questions(&self, output: &RecordBatch) {
+    pub(crate) fn count_questions(&self, output: &RecordBatch) {
         let text = |name| output.column_by_name(name)?.as_string_opt::<i32>();
         let (Some(questions), Some(answers)) = (text("question"), text("answer")) else { return };
         let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +51,7 @@ impl Progress {
     }
 
     /// What to tell the user of a text that is the question of many different answers.
-    pub fn repeated_question(&self) -> Option<String> {
+    pub(crate) fn repeated_question(&self) -> Option<String> {
         self.repeats.lock().unwrap_or_else(PoisonError::into_inner).note(ANSWERS, SHARE)
     }
 

@@ -185,12 +185,10 @@ pub enum MaxRejects {
     Percent(f64),
 }
 
-/// Rows below which a share of rejects says nothing yet.
 const FEW_ROWS: u64 = 100;
 
 impl MaxRejects {
-    /// Whether there are too many rejects among the rows that are through.
-    pub fn is_exceeded(self, rejected: u64, rows: u64, is_last: bool) -> bool {
+    pub(crate) fn is_exceeded(self, rejected: u64, rows: u64, is_last: bool) -> bool {
         match self {
             Self::Rows(most) => rejected > most,
             Self::Percent(most) => (is_last || rows >= FEW_ROWS) && rejected as f64 * 100.0 > most * rows as f64,

@@ -86,7 +86,6 @@ async fn read(rejects: &Log, shard: &LiveFile) -> Result<Batches> {
     Ok(ParquetRecordBatchReaderBuilder::try_new(bytes)?.build()?)
 }
 
-/// The rows' numbers in their file.
 fn numbers(batch: &RecordBatch) -> Result<Vec<u64>> {
     let source = batch.column_by_name("source").and_then(|column| column.as_struct_opt());
     let rows = source.and_then(|source| source.column_by_name("row")?.as_primitive_opt::<Int64Type>());

@@ -12,23 +12,20 @@ use asap_udfs::settings::{Provider, ScorerDevice};
 
 use crate::corpus::Corpus;
 
-/// The most rows of a slice, which a pipeline without models has.
 const MOST: u64 = 10_000;
 /// Seconds for which a slice would have the machine alone. Three slices are in progress on two cores, so a slice takes a minute.
 const SECONDS: f64 = 20.0;
-/// Floating-point operations a second of two cores, and of a GPU.
 const FLOPS: [f64; 2] = [100e9, 50e12];
 /// Tokens per byte of a compressed file: text compresses to a third, and has four bytes a token.
 const TOKENS_PER_BYTE: f64 = 0.75;
 /// Forward passes of methods that read a chain again for each step, on average.
 const PASSES: f64 = 10.0;
-/// Parameters of the largest published encoder that compresses texts.
 const COMPRESSOR_PARAMETERS: f64 = 560e6;
 /// Rows of a slice that a language model on this machine answers: each takes minutes.
 const LOCAL_ROWS: u64 = 2;
 
 /// The rows of a slice of a pipeline that asks these, over this corpus.
-pub fn of_cost(asked: Asked, settings: &Settings, corpus: &Corpus) -> u64 {
+pub(crate) fn of_cost(asked: Asked, settings: &Settings, corpus: &Corpus) -> u64 {
     let (bytes, rows) =
         corpus.files().fold((0, 0), |(bytes, rows), (_, file)| (bytes + file.file.meta.size, rows + file.rows()));
     let tokens = TOKENS_PER_BYTE * bytes as f64 / rows.max(1) as f64;

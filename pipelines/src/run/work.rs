@@ -31,7 +31,6 @@ use crate::run::output::table_properties::Design;
 use crate::run::output::write_shards::Writing;
 use crate::stopping::Stopping;
 
-/// How often it is looked how far the slices are.
 const TICK: Duration = Duration::from_millis(200);
 /// Slices that were begun more recently are committed without looking for their shards.
 const YOUNG: Duration = Duration::from_secs(1);
@@ -85,21 +84,17 @@ pub struct Work<'a> {
     design: &'a Design,
     writing: Arc<Writing>,
     context: Arc<TaskContext>,
-    /// All slices are one statement to the language model.
     _statement: Arc<Statement>,
     progress: Arc<Progress>,
     stopping: Arc<Stopping>,
-    /// Slices that were not begun, the first last.
     waiting: Vec<OpenSlice>,
     template: Option<(usize, Arc<dyn ExecutionPlan>)>,
     running: JoinSet<(OpenSlice, Instant, Result<Receipt>)>,
-    /// Rows of the slices under way.
     rows_running: u64,
     finished: Vec<Finished>,
     /// Files whose slices are committed together, with how many of them are still to come.
     replaced: HashMap<String, usize>,
     failed: HashSet<String>,
-    /// Slices that were not begun because another run has committed them.
     done_by_others: u64,
     begun_at: Instant,
     committed_at: Instant,
@@ -182,7 +177,6 @@ impl<'a> Work<'a> {
         ended
     }
 
-    /// True if the run was stopped.
     async fn drive(
         &mut self,
         summary: &mut Summary,
@@ -283,7 +277,6 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Takes a slice that ended.
     async fn take(
         &mut self,
         open: OpenSlice,
@@ -378,7 +371,6 @@ impl<'a> Work<'a> {
         reached.rejected == reached.rows && self.request.retry_rejects.is_none() && self.job.llm.usage().calls > 0
     }
 
-    /// The rejects of finished slices by status.
     fn reasons(&self) -> String {
         let mut by_status: BTreeMap<&str, u64> = BTreeMap::new();
         for (status, rows) in self.finished.iter().flat_map(|finished| &finished.receipt.counts.rejects) {
@@ -396,7 +388,6 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Commits what is finished.
     async fn commit(&mut self, summary: &mut Summary, observer: &dyn Observer, is_last: bool) -> Result<()> {
         super::is_answered(&self.job.llm)?;
         // Before the verdict that may follow, a row's failure is not known to be its own.

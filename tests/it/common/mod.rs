@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The binary, in a folder of its own that sees the project's data and pipelines but no settings of the machine.
-pub struct Workplace {
+pub(crate) struct Workplace {
     folder: tempfile::TempDir,
 }
 
 impl Workplace {
     /// An empty workplace.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let project = Path::new(env!("CARGO_MANIFEST_DIR"));
         for name in ["data", "pipelines", "tests"] {
@@ -21,12 +21,12 @@ impl Workplace {
     }
 
     /// A path in the workplace.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The binary with arguments, ready to run.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_asap"));
         command.args(arguments).current_dir(self.folder.path());
         command.env_remove("RUST_LOG").env("XDG_CONFIG_HOME", self.folder.path());
@@ -37,7 +37,7 @@ impl Workplace {
     }
 
     /// Runs a shell command, in which `asap` is the binary, to its end.
-    pub fn shell(&self, script: &str) -> Finished {
+    pub(crate) fn shell(&self, script: &str) -> Finished {
         let binaries = Path::new(env!("CARGO_BIN_EXE_asap")).parent().unwrap();
         let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
         let mut shell = Command::new("sh");
@@ -46,14 +46,14 @@ impl Workplace {
     }
 
     /// Runs the binary to its end.
-    pub fn run(&self, arguments: &[&str]) -> Finished {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Finished {
         Finished::from(self.command(arguments).output().unwrap())
     }
 }
 
 /// How a run of the binary ended.
 #[derive(Debug)]
-pub struct Finished {
+pub(crate) struct Finished {
     /// The exit code.
     pub code: i32,
     /// Standard output.
@@ -75,21 +75,21 @@ impl From<Output> for Finished {
 impl Finished {
     /// Standard output of a run that must have succeeded.
     #[track_caller]
-    pub fn ok(&self) -> &str {
+    pub(crate) fn ok(&self) -> &str {
         assert_eq!(self.code, 0, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         &self.stdout
     }
 
     /// The last line of standard output as JSON.
     #[track_caller]
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(self.ok().lines().last().unwrap()).unwrap()
     }
 }
 
 /// Compares a section of a README with what it should hold, to the letter; writes it where UPDATE is set.
 #[track_caller]
-pub fn check_section(file: &str, name: &str, content: &str) {
+pub(crate) fn check_section(file: &str, name: &str, content: &str) {
     if let Some(held) = update_or_read(file, name, content) {
         assert_eq!(held, content, "the section {name} of {file} is out of date: see the command in it");
     }
@@ -97,7 +97,7 @@ pub fn check_section(file: &str, name: &str, content: &str) {
 
 /// As [`check_section`], but numbers may differ by `tolerance`: they depend a little on the machine's arithmetic.
 #[track_caller]
-pub fn check_numbers(file: &str, name: &str, content: &str, tolerance: f64) {
+pub(crate) fn check_numbers(file: &str, name: &str, content: &str, tolerance: f64) {
     let Some(held) = update_or_read(file, name, content) else { return };
     let words = |text: &str| text.split_whitespace().map(str::to_string).collect::<Vec<_>>();
     let (held, found) = (words(&held), words(content));

@@ -7,90 +7,90 @@ use serde_json::{Value, json};
 use crate::runs::place::{File, Place};
 
 /// Where a file of deletion vectors lies whose name in a log is [`VECTORS`]; both are an example of the protocol.
-pub const VECTORS_FILE: &str = "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin";
-pub const VECTORS: &str = "ab^-aqEH.-t@S}K{vb[*k^";
+pub(super) const VECTORS_FILE: &str = "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin";
+pub(super) const VECTORS: &str = "ab^-aqEH.-t@S}K{vb[*k^";
 
 /// A table whose files are those of an input.
-pub struct Table<'a> {
+pub(super) struct Table<'a> {
     place: &'a Place,
     folder: &'a str,
     next: Cell<u64>,
 }
 
 /// A column of a table's schema.
-pub fn column(name: &str, data_type: &str) -> Value {
+pub(super) fn column(name: &str, data_type: &str) -> Value {
     json!({ "name": name, "type": data_type, "nullable": true, "metadata": {} })
 }
 
 /// The columns of [`Place::put`].
-pub fn columns() -> Vec<Value> {
+pub(super) fn columns() -> Vec<Value> {
     ["id", "question", "cot", "answer"].map(|name| column(name, "string")).to_vec()
 }
 
 /// The first actions of a table.
-pub fn metadata(columns: &[Value], partition_by: &[&str], configuration: Value) -> Value {
+pub(super) fn metadata(columns: &[Value], partition_by: &[&str], configuration: Value) -> Value {
     let schema = json!({ "type": "struct", "fields": columns }).to_string();
     json!({ "metaData": { "id": "a-table", "format": { "provider": "parquet", "options": {} }, "schemaString": schema,
         "partitionColumns": partition_by, "configuration": configuration, "createdTime": 0 } })
 }
 
 /// What readers of the table must know.
-pub fn protocol(reader_features: &[&str]) -> Value {
+pub(super) fn protocol(reader_features: &[&str]) -> Value {
     json!({ "protocol": { "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": reader_features,
         "writerFeatures": reader_features } })
 }
 
 impl<'a> Table<'a> {
     /// A table of the columns of [`Place::put`] at `in`, without files.
-    pub fn new(place: &'a Place) -> Self {
+    pub(super) fn new(place: &'a Place) -> Self {
         let table = Self::at(place, "in");
         table.commit(&[protocol(&["deletionVectors"]), metadata(&columns(), &[], json!({}))]);
         table
     }
 
     /// A table that has no version yet.
-    pub fn at(place: &'a Place, folder: &'a str) -> Self {
+    pub(super) fn at(place: &'a Place, folder: &'a str) -> Self {
         Self { place, folder, next: Cell::new(0) }
     }
 
     /// Commits the next version.
-    pub fn commit(&self, actions: &[Value]) {
+    pub(super) fn commit(&self, actions: &[Value]) {
         self.commit_as(self.next.replace(self.next.get() + 1), actions);
     }
 
     /// Commits a version.
-    pub fn commit_as(&self, version: u64, actions: &[Value]) {
+    pub(super) fn commit_as(&self, version: u64, actions: &[Value]) {
         let lines: Vec<String> = actions.iter().map(|action| action.to_string()).collect();
         let name = format!("{}/_delta_log/{version:020}.json", self.folder);
         self.place.put_bytes(&name, lines.join("\n").as_bytes());
     }
 
     /// Writes files, and adds them in one version.
-    pub fn append(&self, files: &[File]) {
+    pub(super) fn append(&self, files: &[File]) {
         self.place.put_all(files);
         self.commit(&files.iter().map(|(name, ..)| self.add(name)).collect::<Vec<_>>());
     }
 
     /// The action that adds a file with new rows.
-    pub fn add(&self, name: &str) -> Value {
+    pub(super) fn add(&self, name: &str) -> Value {
         let size = std::fs::metadata(self.place.path(&format!("{}/{name}", self.folder))).unwrap().len();
         json!({ "add": { "path": name, "partitionValues": {}, "size": size, "modificationTime": 7, "dataChange": true } })
     }
 
     /// The action that adds a file of which rows are deleted.
-    pub fn add_with(&self, name: &str, vector: &Value) -> Value {
+    pub(super) fn add_with(&self, name: &str, vector: &Value) -> Value {
         let mut add = self.add(name);
         add["add"]["deletionVector"] = vector.clone();
         add
     }
 
     /// The action that removes a file with its rows.
-    pub fn remove(&self, name: &str) -> Value {
+    pub(super) fn remove(&self, name: &str) -> Value {
         json!({ "remove": { "path": name, "deletionTimestamp": 8, "dataChange": true, "partitionValues": {} } })
     }
 
     /// Writes deletion vectors to one file; what actions say of each.
-    pub fn vectors(&self, vectors: &[&[u16]]) -> Vec<Value> {
+    pub(super) fn vectors(&self, vectors: &[&[u16]]) -> Vec<Value> {
         let mut bytes = vec![1_u8];
         let mut said = Vec::new();
         for rows in vectors {
@@ -107,7 +107,7 @@ impl<'a> Table<'a> {
 }
 
 /// The same action, of a version that changes no rows.
-pub fn without_change(mut action: Value) -> Value {
+pub(super) fn without_change(mut action: Value) -> Value {
     for kind in ["add", "remove"] {
         if action.get(kind).is_some() {
             action[kind]["dataChange"] = json!(false);

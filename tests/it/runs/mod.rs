@@ -13,7 +13,7 @@ mod flags;
 mod identity;
 mod missing;
 mod outage;
-pub mod place;
+pub(crate) mod place;
 mod refused;
 mod requests;
 mod seeded;

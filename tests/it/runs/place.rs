@@ -19,23 +19,23 @@ use crate::support::s3;
 use crate::support::table::{REJECTS, Rows, check_objects};
 
 /// The pipeline of most tests: it leaves out the rows whose id ends in 7; those whose id ends in 5 or 0 are rejects.
-pub const PIPELINE: &str = "SELECT source, id, cot, status, error FROM corpus WHERE id NOT LIKE '%7'";
+pub(crate) const PIPELINE: &str = "SELECT source, id, cot, status, error FROM corpus WHERE id NOT LIKE '%7'";
 
 /// Longer than any run of these tests takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A workplace with a pipeline `mine.sql`, an input `in` and an output `out`.
-pub struct Place {
+pub(crate) struct Place {
     pub workplace: Workplace,
     proxy: Option<Proxy>,
 }
 
 /// A file of an input: its name, the ids of its rows, and what their chains begin with.
-pub type File<'a> = (&'a str, RangeInclusive<u32>, &'a str);
+pub(crate) type File<'a> = (&'a str, RangeInclusive<u32>, &'a str);
 
 impl Place {
     /// Input and output on this machine.
-    pub fn local() -> Self {
+    pub(crate) fn local() -> Self {
         let workplace = Workplace::new();
         std::fs::create_dir(workplace.path("in")).unwrap();
         std::fs::write(workplace.path("mine.sql"), PIPELINE).unwrap();
@@ -43,7 +43,7 @@ impl Place {
     }
 
     /// Input and output in the bucket `lake` of a server behind a proxy.
-    pub fn s3() -> Self {
+    pub(crate) fn s3() -> Self {
         let Self { workplace, .. } = Self::local();
         std::fs::create_dir_all(workplace.path("s3/lake")).unwrap();
         let proxy = Proxy::start(s3::serve(&workplace.path("s3")));
@@ -51,27 +51,27 @@ impl Place {
     }
 
     /// The proxy before the bucket.
-    pub fn proxy(&self) -> &Proxy {
+    pub(crate) fn proxy(&self) -> &Proxy {
         self.proxy.as_ref().unwrap()
     }
 
     /// A location as it is typed.
-    pub fn location(&self, key: &str) -> String {
+    pub(crate) fn location(&self, key: &str) -> String {
         if self.proxy.is_some() { format!("s3://lake/{key}") } else { key.to_string() }
     }
 
     /// The path in the workplace of what lies at a location.
-    pub fn folder(&self, key: &str) -> String {
+    pub(crate) fn folder(&self, key: &str) -> String {
         if self.proxy.is_some() { format!("s3/lake/{key}") } else { key.to_string() }
     }
 
     /// The path of what lies at a location.
-    pub fn path(&self, key: &str) -> PathBuf {
+    pub(crate) fn path(&self, key: &str) -> PathBuf {
         self.workplace.path(&self.folder(key))
     }
 
     /// Writes a file of the input, in one step. Files of equal lengths in all rows have equal sizes.
-    pub fn put(&self, (name, ids, mark): File) {
+    pub(crate) fn put(&self, (name, ids, mark): File) {
         let rows: Vec<_> = ids.map(|id| (id, chain(id, mark))).collect();
         let column = |text: &dyn Fn(u32, &str) -> String| -> ArrayRef {
             Arc::new(StringArray::from_iter_values(rows.iter().map(|(id, chain)| text(*id, chain))))
@@ -86,19 +86,19 @@ impl Place {
     }
 
     /// Writes files of the input.
-    pub fn put_all(&self, files: &[File]) {
+    pub(crate) fn put_all(&self, files: &[File]) {
         files.iter().cloned().for_each(|file| self.put(file));
     }
 
     /// Writes any rows to a Parquet file, in one step.
-    pub fn put_batch(&self, key: &str, batch: &RecordBatch) {
+    pub(crate) fn put_batch(&self, key: &str, batch: &RecordBatch) {
         let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
         writer.write(batch).unwrap();
         self.put_bytes(key, &writer.into_inner().unwrap());
     }
 
     /// Writes an object, in one step.
-    pub fn put_bytes(&self, key: &str, bytes: &[u8]) {
+    pub(crate) fn put_bytes(&self, key: &str, bytes: &[u8]) {
         let path = self.path(key);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let whole = self.workplace.path("whole");
@@ -107,7 +107,7 @@ impl Place {
     }
 
     /// The binary with arguments and the way to the bucket.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.workplace.command(arguments);
         if let Some(proxy) = &self.proxy {
             s3::point(&mut command, proxy.address);
@@ -116,42 +116,42 @@ impl Place {
     }
 
     /// Runs the binary to its end.
-    pub fn execute(&self, arguments: &[&str]) -> Finished {
+    pub(crate) fn execute(&self, arguments: &[&str]) -> Finished {
         Running::start(self.command(arguments)).finish()
     }
 
     /// `asap run mine.sql` from `in` to `out`.
-    pub fn run_command(&self, more: &[&str]) -> Command {
+    pub(crate) fn run_command(&self, more: &[&str]) -> Command {
         let (from, to) = (self.location("in"), self.location("out"));
         let base = ["run", "mine.sql", "--from", &from, "--to", &to, "--format", "json"];
         self.command(&[&base[..], more].concat())
     }
 
     /// Runs `mine.sql` from `in` to `out` to its end.
-    pub fn run(&self, more: &[&str]) -> Finished {
+    pub(crate) fn run(&self, more: &[&str]) -> Finished {
         Running::start(self.run_command(more)).finish()
     }
 
     /// Runs `mine.sql` from another location to `out` to its end.
-    pub fn run_from(&self, from: &str, more: &[&str]) -> Finished {
+    pub(crate) fn run_from(&self, from: &str, more: &[&str]) -> Finished {
         let base = ["run", "mine.sql", "--from", from, "--to", &self.location("out"), "--format", "json"];
         self.execute(&[&base[..], more].concat())
     }
 
     /// Starts a run of `mine.sql` from `in` to `out`.
-    pub fn start(&self, more: &[&str]) -> Running {
+    pub(crate) fn start(&self, more: &[&str]) -> Running {
         Running::start(self.run_command(more))
     }
 
     /// The rows of `out` and its rejects.
     #[track_caller]
-    pub fn rows(&self) -> Rows {
+    pub(crate) fn rows(&self) -> Rows {
         Rows::read(&self.workplace, &self.folder("out"))
     }
 
     /// Checks that the output and its rejects hold what [`PIPELINE`] makes of these files, once, and nothing else.
     #[track_caller]
-    pub fn holds(&self, files: &[File]) {
+    pub(crate) fn holds(&self, files: &[File]) {
         let rows = self.rows();
         let (mut output, mut rejects) = (Vec::new(), Vec::new());
         for (name, ids, mark) in files {
@@ -176,12 +176,12 @@ impl Place {
 
     /// Checks that the output holds these chains, once each.
     #[track_caller]
-    pub fn holds_chains(&self, chains: &[&str]) {
+    pub(crate) fn holds_chains(&self, chains: &[&str]) {
         assert_eq!(self.rows().texts("cot"), chains);
     }
 
     /// The paths of the shards below the output, whether or not a log names them.
-    pub fn shards(&self) -> BTreeSet<String> {
+    pub(crate) fn shards(&self) -> BTreeSet<String> {
         let root = self.path("out");
         let attempts = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
         let attempts = attempts.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("asap-"));
@@ -191,7 +191,7 @@ impl Place {
 
     /// Checks that every object is there that a log of the output names.
     #[track_caller]
-    pub fn is_whole(&self) {
+    pub(crate) fn is_whole(&self) {
         check_objects(&self.path("out"));
         check_objects(&self.path("out").join(REJECTS));
     }
@@ -203,27 +203,27 @@ fn chain(id: u32, mark: &str) -> String {
 }
 
 /// A process under way; it is killed when the test ends before it.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
     stderr: Option<JoinHandle<Vec<u8>>>,
 }
 
 impl Running {
-    pub fn start(mut command: Command) -> Self {
+    pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (stdout, stderr) = (read(child.stdout.take()), read(child.stderr.take()));
         Self { child, stdout, stderr }
     }
 
     /// Whether the process has ended.
-    pub fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
     /// Waits until something is true; panics when the process ends before.
     #[track_caller]
-    pub fn wait_until(&mut self, what: &str, is_true: impl Fn() -> bool) {
+    pub(crate) fn wait_until(&mut self, what: &str, is_true: impl Fn() -> bool) {
         wait_until(what, || is_true() || self.is_over());
         if !is_true() {
             panic!("the run ended before {what}: {:?}", self.outcome());
@@ -231,20 +231,20 @@ impl Running {
     }
 
     /// Ends the process as a power cut would.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Asks the process to end.
-    pub fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
     /// Waits for the end.
     #[track_caller]
-    pub fn finish(mut self) -> Finished {
+    pub(crate) fn finish(mut self) -> Finished {
         self.outcome()
     }
 
@@ -275,7 +275,7 @@ fn read(stream: Option<impl Read + Send + 'static>) -> Option<JoinHandle<Vec<u8>
 
 /// Looks until something is true; panics when it takes longer than anything here does.
 #[track_caller]
-pub fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_true() {
         assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
@@ -285,20 +285,20 @@ pub fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
 
 /// The summary of a run, whose exit code must be this.
 #[track_caller]
-pub fn summary(finished: &Finished, code: i32) -> Value {
+pub(crate) fn summary(finished: &Finished, code: i32) -> Value {
     assert_eq!(finished.code, code, "stdout:\n{}\nstderr:\n{}", finished.stdout, finished.stderr);
     serde_json::from_str(finished.stdout.lines().last().unwrap_or_default()).unwrap()
 }
 
 /// Checks that a run ended well and had nothing to do.
 #[track_caller]
-pub fn had_nothing_to_do(finished: &Finished) {
+pub(crate) fn had_nothing_to_do(finished: &Finished) {
     let summary = summary(finished, 0);
     assert_eq!((summary["nothing_to_do"].as_bool(), summary["rows_in"].as_u64()), (Some(true), Some(0)), "{summary}");
 }
 
 /// The names of the files that a run could not take.
-pub fn failed(summary: &Value) -> Vec<&str> {
+pub(crate) fn failed(summary: &Value) -> Vec<&str> {
     let files = summary["files_failed"].as_array().map(Vec::as_slice).unwrap_or_default();
     files.iter().map(|failed| failed["file"].as_str().unwrap()).collect()
 }

@@ -25,21 +25,21 @@ const AT_ONCE: u64 = 4;
 const DISTURBED: u64 = 8;
 
 /// What a seed draws for a purpose.
-pub struct Dice(ChaCha8Rng);
+pub(super) struct Dice(ChaCha8Rng);
 
 impl Dice {
-    pub fn new(seed: u64, purpose: u64) -> Self {
+    pub(super) fn new(seed: u64, purpose: u64) -> Self {
         let mut dice = ChaCha8Rng::seed_from_u64(seed);
         dice.set_stream(purpose);
         Self(dice)
     }
 
     /// A number below another.
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0.next_u64() % end
     }
 
-    pub fn one_of<T: Clone>(&mut self, choices: &[T]) -> T {
+    pub(super) fn one_of<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize].clone()
     }
 }

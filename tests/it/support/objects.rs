@@ -16,7 +16,7 @@ use serde_json::json;
 
 /// What a server does that does not know conditions.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Condition {
+pub(crate) enum Condition {
     /// Writes whatever stands in `If-None-Match`.
     Ignored,
     /// Answers 501 where it stands there.
@@ -24,7 +24,7 @@ pub enum Condition {
 }
 
 /// Serves objects from memory to whoever asks: as files of a web server, and as S3 does, but for conditions.
-pub fn serve_memory(condition: Condition, objects: &[(&str, Vec<u8>)]) -> SocketAddr {
+pub(crate) fn serve_memory(condition: Condition, objects: &[(&str, Vec<u8>)]) -> SocketAddr {
     let held: BTreeMap<String, Vec<u8>> =
         objects.iter().map(|(path, bytes)| (path.to_string(), bytes.clone())).collect();
     let held = Arc::new(Mutex::new(held));
@@ -85,7 +85,7 @@ fn file(head: &Parts, bytes: Option<&Vec<u8>>) -> Response<Body> {
 }
 
 /// Serves the revision `1d0c4eb` of the dataset `org/name` as the Hugging Face Hub does: its files by their paths.
-pub fn serve_hub(files: &[(&str, Vec<u8>)]) -> SocketAddr {
+pub(crate) fn serve_hub(files: &[(&str, Vec<u8>)]) -> SocketAddr {
     let held: BTreeMap<String, Vec<u8>> = files.iter().map(|(path, bytes)| (path.to_string(), bytes.clone())).collect();
     let held = Arc::new(held);
     listen(service_fn(move |request| answer_as_hub(request, held.clone())))
@@ -116,7 +116,7 @@ async fn answer_as_hub(
 }
 
 /// Serves on a thread of its own until the process ends.
-pub fn listen<S>(service: S) -> SocketAddr
+pub(crate) fn listen<S>(service: S) -> SocketAddr
 where
     S: HttpService<Incoming, ResBody = Body> + Clone + Send + 'static,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 /// What a script knows of a request.
 #[derive(Debug, Clone)]
-pub struct RequestHead {
+pub(crate) struct RequestHead {
     /// Which request it is, from 0.
     pub number: usize,
     /// GET, PUT, …
@@ -32,44 +32,44 @@ pub struct RequestHead {
 
 impl RequestHead {
     /// The method and what it was meant for, to show.
-    pub fn target(&self) -> String {
+    pub(crate) fn target(&self) -> String {
         format!("{} {}?{}", self.method, self.path, self.query)
     }
 
     /// The value of a header.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
 
     /// Whether an object of this folder of the bucket (or of one below it) is put.
-    pub fn puts(&self, folder: &str) -> bool {
+    pub(crate) fn puts(&self, folder: &str) -> bool {
         self.method == "PUT" && self.path.starts_with(&format!("/lake/{folder}/"))
     }
 
     /// Whether this is a commit to the table at a folder.
-    pub fn commits(&self, table: &str) -> bool {
+    pub(crate) fn commits(&self, table: &str) -> bool {
         let log = format!("/lake/{table}/_delta_log/");
         let version = self.path.strip_prefix(&log).and_then(|name| name.strip_suffix(".json"));
         self.method == "PUT" && version.is_some_and(|version| version.len() == 20 && version.parse::<u64>().is_ok())
     }
 
     /// Whether this is a commit to the table at a folder that adds rows.
-    pub fn commits_rows(&self, table: &str) -> bool {
+    pub(crate) fn commits_rows(&self, table: &str) -> bool {
         self.commits(table) && self.body.contains("{\"add\":")
     }
 
     /// Whether this object is read.
-    pub fn gets(&self, object: &str) -> bool {
+    pub(crate) fn gets(&self, object: &str) -> bool {
         self.method == "GET" && self.path == format!("/lake/{object}")
     }
 
     /// Whether objects are listed whose keys begin with a text.
-    pub fn lists(&self, prefix: &str) -> bool {
+    pub(crate) fn lists(&self, prefix: &str) -> bool {
         self.method == "GET" && self.query.split('&').any(|part| part.starts_with(&format!("prefix={prefix}")))
     }
 
     /// Whether the log of the table at a folder is read or listed.
-    pub fn reads_log(&self, table: &str) -> bool {
+    pub(crate) fn reads_log(&self, table: &str) -> bool {
         let log = format!("{table}/_delta_log");
         let reads = ["GET", "HEAD"].contains(&self.method.as_str());
         reads && (self.path.starts_with(&format!("/lake/{log}")) || self.lists(&log))
@@ -78,7 +78,7 @@ impl RequestHead {
 
 /// What the proxy does with a request.
 #[derive(Debug, Clone)]
-pub enum Action {
+pub(crate) enum Action {
     /// Passes it on and its reply back.
     Pass,
     /// Replies with this status and a body that has this S3 error code; the server never sees the request.
@@ -103,7 +103,7 @@ pub enum Action {
 
 /// Where requests wait until a test lets them go.
 #[derive(Debug, Clone)]
-pub struct Gate {
+pub(crate) struct Gate {
     waiting: Arc<AtomicUsize>,
     state: watch::Sender<GateState>,
 }
@@ -119,17 +119,17 @@ enum GateState {
 
 impl Gate {
     /// A closed gate.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { waiting: Arc::default(), state: watch::Sender::new(GateState::Closed(0)) }
     }
 
     /// How many requests wait at the gate.
-    pub fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
 
     /// Lets go what waits.
-    pub fn let_go(&self) {
+    pub(crate) fn let_go(&self) {
         self.state.send_modify(|state| {
             if let GateState::Closed(times) = state {
                 *times += 1;
@@ -138,12 +138,12 @@ impl Gate {
     }
 
     /// Lets go what waits and what comes.
-    pub fn open(&self) {
+    pub(crate) fn open(&self) {
         self.state.send_replace(GateState::Open);
     }
 
     /// Ends the connections of what waits and what comes.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.state.send_replace(GateState::Cut);
     }
 
@@ -166,7 +166,7 @@ impl Gate {
 
 /// A request that came to its end.
 #[derive(Debug, Clone)]
-pub struct Logged {
+pub(crate) struct Logged {
     /// The request.
     pub head: RequestHead,
     /// The status that the client saw; None if it saw none.
@@ -183,7 +183,7 @@ struct Shared {
 }
 
 /// A proxy that runs until the process ends.
-pub struct Proxy {
+pub(crate) struct Proxy {
     /// Where it listens.
     pub address: SocketAddr,
     shared: Arc<Shared>,
@@ -191,7 +191,7 @@ pub struct Proxy {
 
 impl Proxy {
     /// A proxy before a server, on a free port; it passes everything on.
-    pub fn start(upstream: SocketAddr) -> Self {
+    pub(crate) fn start(upstream: SocketAddr) -> Self {
         let shared = Arc::new(Shared {
             upstream,
             script: Mutex::new(Arc::new(|_| Action::Pass)),
@@ -216,19 +216,24 @@ impl Proxy {
     }
 
     /// From now on does what a script says, with an empty log and numbers from 0.
-    pub fn follow(&self, script: impl Fn(&RequestHead) -> Action + Send + Sync + 'static) {
+    pub(crate) fn follow(&self, script: impl Fn(&RequestHead) -> Action + Send + Sync + 'static) {
         *self.shared.script.lock().unwrap() = Arc::new(script);
         self.shared.count.store(0, Ordering::SeqCst);
         self.shared.log.lock().unwrap().clear();
     }
 
     /// From now on passes everything on, with an empty log.
-    pub fn calm(&self) {
+    pub(crate) fn calm(&self) {
         self.follow(|_| Action::Pass);
     }
 
     /// Does this with the first requests that a test is true for, so many of them, and passes on the rest.
-    pub fn fault(&self, times: usize, is_meant: impl Fn(&RequestHead) -> bool + Send + Sync + 'static, action: Action) {
+    pub(crate) fn fault(
+        &self,
+        times: usize,
+        is_meant: impl Fn(&RequestHead) -> bool + Send + Sync + 'static,
+        action: Action,
+    ) {
         let seen = AtomicUsize::new(0);
         self.follow(move |head| {
             let is_hit = is_meant(head) && seen.fetch_add(1, Ordering::SeqCst) < times;
@@ -237,17 +242,17 @@ impl Proxy {
     }
 
     /// The requests that came to their end.
-    pub fn log(&self) -> Vec<Logged> {
+    pub(crate) fn log(&self) -> Vec<Logged> {
         self.shared.log.lock().unwrap().clone()
     }
 
     /// How many requests came since the script was set.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.shared.count.load(Ordering::SeqCst)
     }
 
     /// How many requests of the log a test is true for.
-    pub fn count_of(&self, is_meant: impl Fn(&RequestHead) -> bool) -> usize {
+    pub(crate) fn count_of(&self, is_meant: impl Fn(&RequestHead) -> bool) -> usize {
         self.log().iter().filter(|logged| is_meant(&logged.head)).count()
     }
 }

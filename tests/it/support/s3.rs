@@ -18,10 +18,10 @@ use tokio::sync::Mutex;
 use super::objects::listen;
 
 /// The key that the server asks for, and its secret.
-pub const KEY: (&str, &str) = ("test-key", "test-secret-0123456789");
+pub(crate) const KEY: (&str, &str) = ("test-key", "test-secret-0123456789");
 
 /// Serves a folder on a thread of its own until the process ends.
-pub fn serve(folder: &Path) -> SocketAddr {
+pub(crate) fn serve(folder: &Path) -> SocketAddr {
     let files = FileSystem::new(folder).unwrap();
     let buckets = Buckets { folder: folder.to_path_buf(), files, creating: Mutex::default() };
     let mut service = S3ServiceBuilder::new(buckets);
@@ -30,7 +30,7 @@ pub fn serve(folder: &Path) -> SocketAddr {
 }
 
 /// Gives a command what it needs to reach the server, or a proxy before it.
-pub fn point(command: &mut Command, endpoint: SocketAddr) {
+pub(crate) fn point(command: &mut Command, endpoint: SocketAddr) {
     command.env("AWS_ACCESS_KEY_ID", KEY.0).env("AWS_SECRET_ACCESS_KEY", KEY.1).env("AWS_REGION", "us-east-1");
     command.env("AWS_ENDPOINT_URL", format!("http://{endpoint}")).env("AWS_ALLOW_HTTP", "true");
 }

@@ -10,14 +10,14 @@ use serde_json::Value;
 use crate::common::Workplace;
 
 /// Where the rejects of an output lie.
-pub const REJECTS: &str = ".asap/rejects";
+pub(crate) const REJECTS: &str = ".asap/rejects";
 
 /// A row's file and number.
-pub type Source = (String, i64);
+pub(crate) type Source = (String, i64);
 
 /// The rows of an output and its rejects, each by its source and without it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rows {
+pub(crate) struct Rows {
     pub output: BTreeMap<Source, Value>,
     pub rejects: BTreeMap<Source, Value>,
 }
@@ -28,7 +28,7 @@ impl Rows {
     /// Panics if a source is there twice, in the output, the rejects, or across the two, if a log has a gap or if an
     /// object is missing that a log names.
     #[track_caller]
-    pub fn read(workplace: &Workplace, folder: &str) -> Self {
+    pub(crate) fn read(workplace: &Workplace, folder: &str) -> Self {
         let folders = [folder.to_string(), format!("{folder}/{REJECTS}")];
         let mut commands = Vec::new();
         for (number, folder) in folders.iter().enumerate() {
@@ -55,17 +55,17 @@ impl Rows {
     }
 
     /// The texts of a column of the output, in the order of the sources.
-    pub fn texts(&self, column: &str) -> Vec<&str> {
+    pub(crate) fn texts(&self, column: &str) -> Vec<&str> {
         self.output.values().map(|row| row[column].as_str().unwrap_or("NULL")).collect()
     }
 
     /// The sources of the output as `file:row`.
-    pub fn sources(&self) -> Vec<String> {
+    pub(crate) fn sources(&self) -> Vec<String> {
         self.output.keys().map(shown).collect()
     }
 
     /// The sources of the rejects as `file:row`.
-    pub fn rejected(&self) -> Vec<String> {
+    pub(crate) fn rejected(&self) -> Vec<String> {
         self.rejects.keys().map(shown).collect()
     }
 }
@@ -91,7 +91,7 @@ fn query(workplace: &Workplace, commands: &[String]) -> Vec<Value> {
 ///
 /// A folder without a log passes.
 #[track_caller]
-pub fn check_objects(table: &Path) {
+pub(crate) fn check_objects(table: &Path) {
     for name in live_files(table) {
         assert!(table.join(&name).is_file(), "the log of {} names {name}, which is not there", table.display());
     }
@@ -99,7 +99,7 @@ pub fn check_objects(table: &Path) {
 
 /// The paths of the objects that the log of the table in a folder names, which has no gap.
 #[track_caller]
-pub fn live_files(table: &Path) -> BTreeSet<String> {
+pub(crate) fn live_files(table: &Path) -> BTreeSet<String> {
     let mut live = BTreeSet::new();
     for (expected, (version, actions)) in log(table).into_iter().enumerate() {
         assert_eq!(version, expected as u64, "a version is missing in the log of {}", table.display());
@@ -118,7 +118,7 @@ pub fn live_files(table: &Path) -> BTreeSet<String> {
 
 /// The versions of the table in a folder with their actions.
 #[track_caller]
-pub fn log(table: &Path) -> Vec<(u64, Vec<Value>)> {
+pub(crate) fn log(table: &Path) -> Vec<(u64, Vec<Value>)> {
     let Ok(files) = std::fs::read_dir(table.join("_delta_log")) else { return Vec::new() };
     let mut versions = Vec::new();
     for file in files {

@@ -4,14 +4,11 @@ use crate::steps::strip;
 
 /// What an answer without a fenced block, or with one that names no language, is taken to be.
 const PLAIN: &str = "text";
-/// The least characters of a fence.
 const LEAST: usize = 3;
 
-/// A line that opens or closes a fenced block.
 struct Fence<'a> {
     mark: char,
     length: usize,
-    /// What follows the marks; only an opening fence has any.
     info: &'a str,
 }
 
@@ -44,7 +41,6 @@ pub enum Turn<'a> {
 /// Follows a text, line by line, through its fenced blocks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Blocks {
-    /// The mark that opened a block, and how many there were.
     open: Option<(char, usize)>,
 }
 

@@ -11,7 +11,6 @@ pub struct Match {
     pub similarity: f64,
 }
 
-/// What a walk through both chains found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Walk {
     /// For each coarse step, in order and up to the first that failed, the step that it matched.

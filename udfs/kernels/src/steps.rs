@@ -118,7 +118,6 @@ mod tests {
         assert!(!["", "So", "a: b", "3:30 p.m.", "x := 2"].into_iter().any(is_heading));
     }
 
-    /// What the documentation says, by a regular expression.
     fn steps_by_regex(chain: &str) -> Vec<String> {
         let blank_lines = regex::Regex::new(r"(\r?\n){2,}").unwrap();
         let leading = regex::Regex::new(r"\A([\s\x1c-\x1f]*\n)?").unwrap();

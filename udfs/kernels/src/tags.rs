@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use super::steps::{SEPARATOR, strip};
 
-/// The tags that begin a chain of thought wherever they stand.
 const OPENING: [&str; 2] = ["<think>", "<|begin_of_thought|>"];
 const CLOSING: [&str; 2] = ["</think>", "<|end_of_thought|>"];
 /// Tags that are words of prose and code too: they count only where a generation begins with them.
@@ -22,7 +21,6 @@ const SOLUTION: [(&str, &str); 4] = [
     ("<answer>", "</answer>"),
 ];
 const NO_WORDS: usize = 2;
-/// Special tokens among them: no answer holds them.
 const SPECIAL: [&str; 2] = [SOLUTION[0].0, SOLUTION[0].1];
 /// Tokens that end a turn, which some loggers leave at the end of a generation.
 const END_OF_TURN: [&str; 6] =

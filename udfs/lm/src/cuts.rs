@@ -18,20 +18,15 @@ use tokenizers::AddedToken;
 
 use super::tokenizer_json::{LLAMA3, QWEN2, TEKKEN, is_plain_bpe};
 
-/// Where texts of one tokenizer can be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cuts {
-    /// Between runs of letters or digits and what is neither.
     ByteLevel,
-    /// Between ASCII letters or digits and spaces or line ends.
     SentencePiece,
-    /// Nothing is known: no cuts.
     Unknown,
 }
 
 impl Cuts {
-    /// What is known of the tokenizer that a tokenizer.json describes.
-    pub fn of<'a>(json: &Value, added: impl IntoIterator<Item = &'a AddedToken>) -> Self {
+    pub(crate) fn of<'a>(json: &Value, added: impl IntoIterator<Item = &'a AddedToken>) -> Self {
         let cuts = if is_byte_level(json) {
             Self::ByteLevel
         } else if is_sentence_piece(json) {
@@ -47,18 +42,18 @@ impl Cuts {
     }
 
     /// The first cut of a step that is followed by a line end or by nothing.
-    pub fn first(self, step: &str) -> Option<usize> {
+    pub(crate) fn first(self, step: &str) -> Option<usize> {
         self.places(step).next()
     }
 
     /// The last cut of a step that is followed by a line end or by nothing.
-    pub fn last(self, step: &str) -> Option<usize> {
+    pub(crate) fn last(self, step: &str) -> Option<usize> {
         self.places(step).next_back()
     }
 
     /// What a text that starts at a cut must be counted with: SentencePiece treats the start of a text in its own way,
     /// so the letter or digit before the cut comes along.
-    pub fn context(self, step: &str, cut: usize) -> &str {
+    pub(crate) fn context(self, step: &str, cut: usize) -> &str {
         if self == Self::SentencePiece { &step[cut - 1..cut] } else { "" }
     }
 
@@ -78,7 +73,6 @@ impl Cuts {
     }
 }
 
-/// Letters and digits of common scripts that NFC leaves as they are.
 fn is_stable_letter(scalar: char) -> bool {
     match scalar {
         '\u{d7}' | '\u{f7}' => false,

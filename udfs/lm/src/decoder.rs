@@ -62,12 +62,10 @@ impl<M: Projection> Decoder<M> {
         Ok(())
     }
 
-    /// The rotations of the positions before `positions`.
-    pub fn rope_table(&self, positions: usize) -> RopeTable {
+    pub(crate) fn rope_table(&self, positions: usize) -> RopeTable {
         self.rope.table(positions)
     }
 
-    /// Room for the keys and values of a chain.
     fn empty_kv_cache(&self, tokens: usize) -> KvCache {
         let values = tokens * self.config.num_key_value_heads * self.config.head_dim;
         let room = || [Vec::with_capacity(values), Vec::with_capacity(values)];
@@ -76,10 +74,7 @@ impl<M: Projection> Decoder<M> {
 
     /// The hidden states after the final norm of those of a chain's first tokens that are `asked`, which ascend, and what
     /// its next token needs of all.
-    ///
-    /// # Errors
-    /// As [`Decoder::hidden_by_pass`].
-    pub fn prefill(&self, ids: &[u32], asked: &[u32], is_wanted: &IsWanted) -> Result<(Tensor, KvCache)> {
+    pub(crate) fn prefill(&self, ids: &[u32], asked: &[u32], is_wanted: &IsWanted) -> Result<(Tensor, KvCache)> {
         let table = self.rope.table(ids.len());
         let mut before = self.empty_kv_cache(ids.len());
         let parts = ids.chunks(TOKENS_PER_PASS).map(|part| {
@@ -116,9 +111,6 @@ impl<M: Projection> Decoder<M> {
 
     /// The hidden states after the final norm of those own tokens of texts that are `asked`, [rows, hidden]; the texts go on
     /// from `before`.
-    ///
-    /// # Errors
-    /// As [`Decoder::hidden_by_pass`].
     pub(super) fn forks(
         &self,
         texts: &[Fork],
@@ -148,11 +140,7 @@ impl<M: Projection> Decoder<M> {
         Ok(matrix(x, self.config.hidden_size)?)
     }
 
-    /// Makes `x` the embeddings of tokens, [tokens, hidden], in f32.
-    ///
-    /// # Errors
-    /// If a token is not in the model's vocabulary.
-    pub fn embed(&self, ids: &[u32], x: &mut Vec<f32>) -> Result<()> {
+    pub(crate) fn embed(&self, ids: &[u32], x: &mut Vec<f32>) -> Result<()> {
         x.clear();
         x.reserve(ids.len() * self.config.hidden_size);
         let mut widened = Vec::new();
@@ -173,7 +161,6 @@ fn asked_in(asked: Option<&[u32]>, tokens: &Range<usize>) -> (Range<usize>, Opti
     (places, Some(rows))
 }
 
-/// What only f32 is used for.
 impl Decoder {
     /// Reads config and weights of a folder in Hugging Face's layout, in f32.
     ///

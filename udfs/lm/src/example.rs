@@ -91,16 +91,13 @@ pub enum Encoded {
 pub struct ExampleTemplate {
     prompt: PromptTemplate,
     end: u32,
-    /// What stands between the closing tag and the answer.
     before_answer: String,
 }
 
 /// Stand for what an assistant says and thinks while its template is looked at.
 const SAID: &str = "asap-said-this";
 const THOUGHT: &str = "asap-thought-this";
-/// What opens a chain; reasoning models write a line end behind it.
 const OPENING: &str = "<think>";
-/// What closes it.
 const CLOSING: &str = "</think>";
 
 impl ExampleTemplate {
@@ -189,7 +186,6 @@ fn before_answer(prompt: &PromptTemplate) -> Result<Option<String>> {
     Ok(between.filter(|between| between.trim().is_empty()).map(str::to_string))
 }
 
-/// The model's own end of a text.
 fn end_of_text(folder: &Path, tokenizer: &Tokenizer) -> Result<u32> {
     let named = special_token(&read_json(&folder.join("tokenizer_config.json"))?["eos_token"]);
     if let Some(id) = named.and_then(|token| tokenizer.id(&token)) {
@@ -239,7 +235,6 @@ mod tests {
         template.encode(tokenizer, question.into(), [cot, answer], most, long).unwrap()
     }
 
-    /// The prompt, what is learned, and the end token of a row.
     fn texts(tokenizer_config: &Value, row: [&str; 3]) -> (String, String, u32) {
         let folder = folder(tokenizer_config, &json!({ "eos_token_id": [1700, 1702] }));
         let tokenizer = Tokenizer::load(folder.path()).unwrap();

@@ -8,9 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{LmError, Result};
 
-/// Endings of the files of a model that change what it computes.
 const MODEL_FILES: [&str; 3] = [".json", ".jinja", ".safetensors"];
-/// Bytes that are read at once.
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// The files of a model that change what it computes, by name.

@@ -17,8 +17,7 @@ use super::weights::Weights;
 use super::{LmError, Message, PromptTemplate, Result, Tokenizer};
 use crate::memo::{Memo, Memory, share};
 
-/// Texts that go on together at most.
-pub const TEXTS: usize = 32;
+pub(crate) const TEXTS: usize = 32;
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,35 +58,27 @@ pub struct Generator {
     tokenizer: Arc<Tokenizer>,
     prompt: PromptTemplate,
     config: GenerationConfig,
-    /// Rotations of the places of texts.
     table: RopeTable,
-    /// Prompts that samples were drawn for: more of them may be asked for.
     read: Memo<Vec<u32>, ReadPrompt>,
 }
 
-/// A prompt that has gone through the model.
 #[derive(Debug, Clone)]
 struct ReadPrompt {
-    /// Of the token that follows it.
     logits: Vec<f32>,
     kv_cache: KvCache,
 }
 
-/// A text that goes on.
 #[derive(Debug)]
 struct Text {
     sampler: Sampler,
     kv_cache: KvCache,
     tokens_in: usize,
-    /// The tokens that follow the prompt, with the one that ended them.
     ids: Vec<u32>,
-    /// Tokens that it may have.
     most: usize,
     finish: Option<Finish>,
 }
 
 impl Text {
-    /// Takes the next token by its logits.
     fn take(&mut self, logits: &mut [f32], ends: &[u32]) {
         let id = self.sampler.next(logits);
         self.ids.push(id);
@@ -195,7 +186,6 @@ impl Generator {
         Ok(Some(text))
     }
 
-    /// A prompt that more samples may be drawn for.
     fn remember(&mut self, prompt: &[u32], read: ReadPrompt, sampling: Sampling) -> ReadPrompt {
         if sampling.temperature > 0.0 {
             let bytes = read.kv_cache.bytes() + size_of_val(read.logits.as_slice());
@@ -204,7 +194,6 @@ impl Generator {
         read
     }
 
-    /// Puts a prompt through the model.
     fn read_prompt(&self, prompt: &[u32], is_wanted: &IsWanted) -> Result<ReadPrompt> {
         let window = self.decoder.config.max_position_embeddings;
         if prompt.is_empty() || prompt.len() >= window {
@@ -215,7 +204,6 @@ impl Generator {
         Ok(ReadPrompt { logits, kv_cache })
     }
 
-    /// A text with its first token.
     fn begin(&mut self, prompt: &[u32], read: ReadPrompt, sampling: Sampling) -> Text {
         let ReadPrompt { mut logits, kv_cache } = read;
         let window = self.decoder.config.max_position_embeddings;
@@ -232,7 +220,6 @@ impl Generator {
         text
     }
 
-    /// Takes the next token of each text that has not ended.
     fn go_on(&self, texts: &mut [&mut Text]) -> Result<()> {
         let mut texts: Vec<&mut Text> =
             texts.iter_mut().map(|text| &mut **text).filter(|text| text.finish.is_none()).collect();
@@ -259,19 +246,15 @@ impl Generator {
     }
 }
 
-/// Questions on their way to texts.
 struct Questions<Q> {
     questions: Q,
     samples: u64,
     sampling: Sampling,
-    /// The last question that was read.
     read: Option<(u64, Vec<u32>, ReadPrompt)>,
-    /// Which of its answers is next.
     sample: u64,
 }
 
 impl<Q: Iterator<Item = (u64, String)>> Questions<Q> {
-    /// The next text, or why there is none for a question.
     fn next(&mut self, generator: &mut Generator, is_wanted: &IsWanted) -> Option<(Place, Result<Text>)> {
         if self.sample == self.samples {
             let (question, text) = self.questions.next()?;
@@ -293,7 +276,6 @@ impl<Q: Iterator<Item = (u64, String)>> Questions<Q> {
 }
 
 impl Place {
-    /// The seed of this answer; the first one's is the seed itself.
     fn seed(self, seed: u64) -> u64 {
         let place = self.question.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(self.sample << 32 | self.sample);
         seed.wrapping_add(place)
@@ -338,11 +320,9 @@ mod tests {
         }
     }
 
-    /// A line of `tests/goldens/greedy_*.jsonl` and `penalised_*.jsonl`.
     #[derive(serde::Deserialize)]
     struct Greedy {
         prompt: String,
-        /// The tokens that follow it.
         ids: Vec<u32>,
     }
 

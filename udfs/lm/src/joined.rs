@@ -18,18 +18,15 @@ pub struct Joined<'a> {
     tokenizer: &'a Tokenizer,
     steps: &'a [&'a str],
     cuts: Cuts,
-    /// None where a step has no cut: it is part of a junction.
     inner: Vec<Option<Inner>>,
     /// For each step, and at the end for the chain's start, the step that is next; the number of steps if none is.
     next: Vec<usize>,
-    /// As `next`, backward.
     previous: Vec<usize>,
     /// Tokens from a step's last cut, or from the chain's start, to the next cut or the chain's end.
     junctions: Vec<usize>,
     tokens: usize,
 }
 
-/// A step between its first and its last cut.
 #[derive(Debug, Clone, Copy)]
 struct Inner {
     from: usize,
@@ -161,7 +158,6 @@ impl<'a> Joined<'a> {
         }
     }
 
-    /// The tokens of a step from a cut on, followed by `text`.
     fn count_behind_cut(&self, step: &str, cut: usize, text: &str) -> Result<usize> {
         let context = self.cuts.context(step, cut);
         let tokens = self.tokenizer.count(&[context, &step[cut..], text].concat())?;

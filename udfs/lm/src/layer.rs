@@ -17,29 +17,20 @@ use super::{LmError, Result};
 /// The most tokens of a block: between the projections of an MLP a token is several times as wide.
 const BLOCK: usize = 512;
 
-/// Whether somebody still waits for what is computed.
-pub type IsWanted<'a> = dyn Fn() -> bool + Sync + 'a;
+pub(crate) type IsWanted<'a> = dyn Fn() -> bool + Sync + 'a;
 
-/// Tokens that go through the layers together.
-pub struct Run<'a> {
-    /// The model's shape.
+pub(crate) struct Run<'a> {
     pub config: &'a ModelConfig,
-    /// The chains that the tokens are, one after the other.
     pub chains: &'a [Sequence],
-    /// Each token's place in its chain.
     pub positions: Vec<usize>,
-    /// The rotations of these places.
     pub table: &'a RopeTable,
-    /// Tokens of a block.
     pub block: usize,
-    /// Who computes the products of a block.
     pub cores: Cores,
     is_wanted: &'a IsWanted<'a>,
     scratch: Pool<Scratch>,
     softmax: Pool<Softmax>,
 }
 
-/// What a block needs between its products.
 #[derive(Debug, Default)]
 struct Scratch {
     normed: Vec<f32>,
@@ -49,12 +40,9 @@ struct Scratch {
 
 /// What the MLP of a layer leaves of all tokens; empty slices where nothing is to be left.
 #[derive(Debug, Default)]
-pub struct LeftByMlp<'a> {
-    /// The layer's input with what attention added to it, [tokens, hidden].
+pub(crate) struct LeftByMlp<'a> {
     pub half: &'a mut [f32],
-    /// [tokens, intermediate].
     pub gate: &'a mut [f32],
-    /// [tokens, intermediate].
     pub up: &'a mut [f32],
 }
 
@@ -71,7 +59,7 @@ fn cores_of(rows: usize, block: usize) -> Cores {
 
 impl<'a> Run<'a> {
     /// A run of the tokens of `chains`, in as many blocks for each core, of one size. `table` holds their positions.
-    pub fn new(
+    pub(crate) fn new(
         config: &'a ModelConfig,
         chains: &'a [Sequence],
         table: &'a RopeTable,
@@ -81,14 +69,13 @@ impl<'a> Run<'a> {
         Self::in_blocks(config, chains, table, is_wanted, shared(tokens))
     }
 
-    /// Makes blocks for as many rows.
-    pub fn share_rows(&mut self, rows: usize) {
+    pub(crate) fn share_rows(&mut self, rows: usize) {
         self.block = shared(rows);
         self.cores = cores_of(rows, self.block);
     }
 
     /// [`Run::new`] in blocks of as many tokens, however many cores there are.
-    pub fn in_blocks(
+    pub(crate) fn in_blocks(
         config: &'a ModelConfig,
         chains: &'a [Sequence],
         table: &'a RopeTable,
@@ -102,11 +89,12 @@ impl<'a> Run<'a> {
         Self { config, chains, positions, table, block, cores, is_wanted, scratch, softmax }
     }
 
-    /// Rotated queries, rotated keys and values of a layer's input, [tokens, hidden].
-    ///
-    /// # Errors
-    /// If weights cannot be read, and [`LmError::Abandoned`] where nobody waits any longer.
-    pub fn project<M: Projection>(&self, layer: &LayerWeights<M>, x: &[f32], [q, k, v]: [&mut [f32]; 3]) -> Result<()> {
+    pub(crate) fn project<M: Projection>(
+        &self,
+        layer: &LayerWeights<M>,
+        x: &[f32],
+        [q, k, v]: [&mut [f32]; 3],
+    ) -> Result<()> {
         let heads = self.config.heads();
         let arrays = [(q, heads.query_width()), (k, heads.key_width()), (v, heads.key_width())];
         ops::on_blocks(self.block, arrays, |tokens, [q, k, v]| {
@@ -130,26 +118,17 @@ impl<'a> Run<'a> {
 
     /// What the heads gather, [tokens, heads × head_dim], and the logarithms of their softmax sums, [tokens, heads]. Keys
     /// and values are those of earlier tokens too.
-    ///
-    /// # Errors
-    /// None of its own.
-    pub fn attend(&self, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
+    pub(crate) fn attend(&self, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
         Ok(ops::attend(qkv, self.config.heads(), self.chains, &self.softmax, results)?)
     }
 
     /// [`Run::attend`] for one of the chains, by queries, keys and values of its own.
-    ///
-    /// # Errors
-    /// None of its own.
-    pub fn attend_in(&self, chain: &Sequence, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
+    pub(crate) fn attend_in(&self, chain: &Sequence, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
         Ok(ops::attend(qkv, self.config.heads(), std::slice::from_ref(chain), &self.softmax, results)?)
     }
 
     /// Adds to `x` the projection of what the heads gathered, then what the MLP makes of it.
-    ///
-    /// # Errors
-    /// As [`Run::project`].
-    pub fn finish<M: Projection>(
+    pub(crate) fn finish<M: Projection>(
         &self,
         layer: &LayerWeights<M>,
         x: &mut [f32],
@@ -180,10 +159,7 @@ impl<'a> Run<'a> {
     }
 
     /// What [`Run::finish`] left, again, from the layer's input and what the heads gathered.
-    ///
-    /// # Errors
-    /// As [`Run::project`].
-    pub fn leave_again<M: Projection>(
+    pub(crate) fn leave_again<M: Projection>(
         &self,
         layer: &LayerWeights<M>,
         input: &[f32],
@@ -216,45 +192,36 @@ impl<'a> Run<'a> {
         Ok(layer.up.multiply(normed, up, Update::Replace, self.cores)?)
     }
 
-    /// The norm of rows in their place, block by block.
-    ///
-    /// # Errors
-    /// If the weight cannot be read.
-    pub fn norm_all(&self, x: &mut [f32], weight: &Tensor) -> Result<()> {
+    pub(crate) fn norm_all(&self, x: &mut [f32], weight: &Tensor) -> Result<()> {
         ops::on_blocks(self.block, [(x, self.config.hidden_size)], |_, [rows]| self.norm(rows, weight)).map(drop)
     }
 
-    /// The norm of rows.
-    ///
-    /// # Errors
-    /// If the weight cannot be read.
-    pub fn norm_into(&self, normed: &mut Vec<f32>, rows: &[f32], weight: &Tensor) -> Result<()> {
+    pub(crate) fn norm_into(&self, normed: &mut Vec<f32>, rows: &[f32], weight: &Tensor) -> Result<()> {
         normed.resize(rows.len(), 0.0);
         Ok(ops::read([weight], |[weight]| ops::rms_norm_to(rows, weight, self.config.rms_norm_eps, normed))?)
     }
 
-    /// The rows of some tokens, [tokens, hidden].
-    pub fn hidden_of<'b>(&self, x: &'b [f32], tokens: &Range<usize>) -> &'b [f32] {
+    pub(crate) fn hidden_of<'b>(&self, x: &'b [f32], tokens: &Range<usize>) -> &'b [f32] {
         let width = self.config.hidden_size;
         &x[tokens.start * width..tokens.end * width]
     }
 
-    /// The rows of some tokens, [tokens, heads × head_dim].
-    pub fn queries_of<'b>(&self, x: &'b [f32], tokens: &Range<usize>) -> &'b [f32] {
+    pub(crate) fn queries_of<'b>(&self, x: &'b [f32], tokens: &Range<usize>) -> &'b [f32] {
         let width = self.config.heads().query_width();
         &x[tokens.start * width..tokens.end * width]
     }
 
-    /// Rotates the rows of some tokens by their places.
-    pub fn rotate(&self, rows: &mut [f32], width: usize, tokens: &Range<usize>, direction: Direction) {
+    pub(crate) fn rotate(&self, rows: &mut [f32], width: usize, tokens: &Range<usize>, direction: Direction) {
         ops::rotate_rows(rows, width, &self.positions[tokens.clone()], self.table, direction);
     }
 
-    /// A projection of rows with its bias.
-    ///
-    /// # Errors
-    /// If weights cannot be read.
-    pub fn linear<M: Projection>(&self, linear: &Linear<M>, x: &[f32], to: &mut [f32], write: Update) -> Result<()> {
+    pub(crate) fn linear<M: Projection>(
+        &self,
+        linear: &Linear<M>,
+        x: &[f32],
+        to: &mut [f32],
+        write: Update,
+    ) -> Result<()> {
         Ok(linear.multiply(x, to, write, self.cores)?)
     }
 
@@ -263,9 +230,6 @@ impl<'a> Run<'a> {
     }
 
     /// A block takes about a second where a model is large: nobody should wait for more that is for nobody.
-    ///
-    /// # Errors
-    /// [`LmError::Abandoned`] where nobody waits any longer.
     pub(crate) fn go_on(&self) -> Result<()> {
         if (self.is_wanted)() { Ok(()) } else { Err(LmError::Abandoned) }
     }

@@ -38,7 +38,7 @@ pub mod memo;
 pub mod output;
 mod pass;
 mod prompt;
-pub mod rope;
+pub(crate) mod rope;
 mod row;
 pub mod sampling;
 mod scorer;

@@ -23,9 +23,7 @@ use crate::memo::Memory;
 #[derive(Debug)]
 pub struct LoadedModel {
     pub(super) thread: ModelThread,
-    /// Rows that went through the output layer.
     pub(super) output_rows: Arc<AtomicU64>,
-    /// Tokens that the model can read at once.
     pub(super) window: usize,
     pub(super) vocabulary: usize,
     notes: Vec<String>,
@@ -107,7 +105,6 @@ fn spawn<M: Projection + 'static>(
     Ok((ModelThread::spawn(DecoderWithOutput { decoder, output }, memory)?, output_rows))
 }
 
-/// A decoder and the layer behind it.
 pub(super) struct DecoderWithOutput<M> {
     pub(super) decoder: Decoder<M>,
     pub(super) output: Output,

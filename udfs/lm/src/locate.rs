@@ -10,7 +10,6 @@ use super::{LmError, Result};
 
 /// The name of the model that asap brings.
 pub const SMALL: &str = "small";
-/// How its fingerprint begins: another model is another folder.
 const SMALL_FINGERPRINT: &str = "d531f2d4636b";
 
 const SMALL_FILES: [(&str, &[u8]); 5] = [
@@ -98,7 +97,6 @@ fn is_whole(folder: &Path) -> bool {
     SMALL_FILES.iter().all(has)
 }
 
-/// The repository and the revision of `org/name@revision`.
 fn repository(named: &str) -> Option<((&str, &str), &str)> {
     let (repository, revision) = named.split_once('@').unwrap_or((named, "main"));
     let (organisation, name) = repository.split_once('/')?;
@@ -110,7 +108,6 @@ fn repository(named: &str) -> Option<((&str, &str), &str)> {
     (is_name(organisation) && is_name(name) && is_revision).then_some(((organisation, name), revision))
 }
 
-/// The cache as the Hub's own client finds it.
 fn hub() -> Option<PathBuf> {
     hub_of(|name| std::env::var_os(name).filter(|value| !value.is_empty()))
 }

@@ -15,23 +15,19 @@ pub mod share {
     pub const LENGTHS: usize = 1;
     /// Questions with their chains as tokens.
     pub const ROWS: usize = 1;
-    /// The scores of a million steps.
-    pub const SCORES: usize = 1;
+    pub(crate) const SCORES: usize = 1;
     /// Keys and values of prompts that a local language model read, for those that are asked again.
-    pub const PROMPTS: usize = 10;
+    pub(crate) const PROMPTS: usize = 10;
     /// Answers of a language model, some ten thousand.
     pub const ANSWERS: usize = 2;
 }
 
-/// Bytes that a session may remember, until it is told otherwise.
 const DEFAULT_BYTES: usize = 768 << 20;
 
 /// The memory that memos share: those of the scoring model, or those of the language model that is asked.
 #[derive(Debug)]
 pub struct Memory {
-    /// What the session's settings allow.
     most: AtomicUsize,
-    /// What the machine has for it now.
     granted: AtomicUsize,
     used: AtomicUsize,
 }
@@ -69,7 +65,6 @@ impl Memory {
 pub struct Memo<K: Hash + Eq, V> {
     entries: Mutex<Entries<K, V>>,
     memory: Arc<Memory>,
-    /// Sixteenths of the memory.
     share: usize,
 }
 

@@ -10,15 +10,11 @@ use rayon::prelude::*;
 use super::Result;
 use super::ops::{self, Cores, Matrix, Pool, SumOfExponentials, Update};
 
-/// Rows that go through the layer together.
 const ROWS: usize = 512;
-/// Tokens of the vocabulary whose logits a task holds.
 const VOCABULARY: usize = 1024;
 
-/// The score of one token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenScore {
-    /// −ln P of the token, in nats.
     pub surprisal: f32,
     /// Entropy of the distribution that it was drawn from, in nats.
     pub entropy: f32,
@@ -56,12 +52,10 @@ pub(super) fn rows_of(mut targets: Vec<Target>) -> (Vec<u32>, Vec<Target>) {
 /// The output layer of a model.
 #[derive(Debug)]
 pub struct Output {
-    /// [vocabulary, hidden], in f32 or bf16.
     weight: Tensor,
     rows: Arc<AtomicU64>,
 }
 
-/// Logits of a task and the weights that they are computed from.
 #[derive(Debug, Default)]
 struct Scratch {
     logits: Vec<f32>,
@@ -90,7 +84,6 @@ impl Output {
         Ok(scores)
     }
 
-    /// Scores one target for each row of `hidden`.
     fn score_rows(&self, hidden: &[f32], targets: &[Target], scores: &mut Vec<TokenScore>) -> Result<()> {
         let (vocabulary, width) = self.weight.dims2()?;
         let hidden = Matrix::dense(hidden, targets.len(), width);

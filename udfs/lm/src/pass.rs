@@ -9,7 +9,7 @@ use super::ops::{self, Projection, Sequence};
 use super::weights::Weights;
 
 /// Tokens that go through the layers together: chains up to as many, or a part of a longer chain.
-pub const TOKENS_PER_PASS: usize = 8192;
+pub(crate) const TOKENS_PER_PASS: usize = 8192;
 
 /// Tokens that models of this process have read to score or to generate.
 static READ: AtomicU64 = AtomicU64::new(0);
@@ -19,7 +19,6 @@ pub fn tokens_read() -> u64 {
     READ.load(Ordering::Relaxed)
 }
 
-/// Counts tokens that were read.
 pub(crate) fn count_read(tokens: usize) {
     READ.fetch_add(tokens as u64, Ordering::Relaxed);
 }
@@ -27,15 +26,12 @@ pub(crate) fn count_read(tokens: usize) {
 /// The rotated keys and the values of the tokens of one chain, in every layer.
 #[derive(Debug, Clone)]
 pub struct KvCache {
-    /// Tokens of the chain.
     pub(super) tokens: usize,
-    /// Each [tokens, key heads × head_dim].
     pub(super) layers: Vec<[Vec<f32>; 2]>,
 }
 
 impl KvCache {
-    /// The bytes of all keys and values.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.layers.iter().flatten().map(|values| size_of_val(values.as_slice())).sum()
     }
 }
@@ -50,12 +46,9 @@ pub(super) fn together(tokens: impl Iterator<Item = usize>) -> usize {
     tokens.take_while(fits).count().max(1)
 }
 
-/// Tokens that go through the layers together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// Their places among all tokens.
     pub(super) tokens: Range<usize>,
-    /// The chains that they are.
     pub(super) chains: Vec<Sequence>,
     /// Tokens of their chain, if it is too long to go at once: its keys and values are kept from part to part.
     pub(super) of: Option<usize>,
@@ -85,7 +78,6 @@ pub(super) fn chunked(lengths: &[usize]) -> Vec<Chunk> {
     parts
 }
 
-/// What came before the chains of a pass.
 pub(super) enum Before<'a, 'b> {
     /// For each chain its own tokens, to whose keys and values those of the pass are added; nothing at all where there are none.
     Own(&'a mut [&'b mut KvCache]),
@@ -95,9 +87,6 @@ pub(super) enum Before<'a, 'b> {
 
 /// Turns embeddings, [tokens, hidden], into hidden states after the final norm, of the rows that are `asked` alone where not
 /// all are: other tokens end with their keys and values in the last layer.
-///
-/// # Errors
-/// If weights cannot be read, and [`LmError::Abandoned`](super::LmError) where nobody waits any longer.
 pub(super) fn pass<M: Projection>(
     mut run: Run,
     weights: &Weights<M>,
@@ -134,7 +123,6 @@ pub(super) fn pass<M: Projection>(
     run.norm_all(x, &weights.norm)
 }
 
-/// Leaves of rows those that are asked, which ascend.
 fn keep_rows(rows: &mut Vec<f32>, asked: &[u32], width: usize) {
     for (place, row) in asked.iter().enumerate() {
         let from = *row as usize * width;

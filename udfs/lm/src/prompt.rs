@@ -8,13 +8,10 @@ use serde_json::Value;
 
 use super::{LmError, Result, Tokenizer};
 
-/// What opens a thought, and what closes it.
 const TAGS: [&str; 2] = ["<think>", "</think>"];
-/// What templates ask whether a model is to think.
 const THINKS: [&str; 2] = ["enable_thinking", "thinking"];
 /// What stands before the first step where the model has no template of its own.
 const WITHOUT_TEMPLATE: &str = "{question}\n<think>\n";
-/// The name under which a chat template is compiled.
 const CHAT: &str = "chat";
 
 /// How a question becomes the text before a chain's first step.
@@ -51,7 +48,6 @@ pub struct Asked<'a> {
 }
 
 impl<'a> From<&'a str> for Asked<'a> {
-    /// A question without a system prompt.
     fn from(question: &'a str) -> Self {
         Self { system: None, question }
     }
@@ -118,10 +114,7 @@ impl PromptTemplate {
 
     /// The text before what a model generates: as [`PromptTemplate::render`], but a chat template alone says
     /// whether the chain is opened. A thought that it closes itself is left out: the model is to write one.
-    ///
-    /// # Errors
-    /// If the chat template fails on it.
-    pub fn render_generation(&self, Asked { system, question }: Asked) -> Result<String> {
+    pub(crate) fn render_generation(&self, Asked { system, question }: Asked) -> Result<String> {
         let system = system.map(|content| Message { role: "system", content });
         let messages: Vec<Message> = system.into_iter().chain([Message { role: "user", content: question }]).collect();
         match self {
@@ -135,10 +128,7 @@ impl PromptTemplate {
     }
 
     /// The text before the answer to a conversation: by the chat template, else the messages joined by a blank line.
-    ///
-    /// # Errors
-    /// If the chat template fails on it.
-    pub fn render_messages(&self, messages: &[Message]) -> Result<String> {
+    pub(crate) fn render_messages(&self, messages: &[Message]) -> Result<String> {
         match self {
             Self::Plain(_) => Ok(messages.iter().map(|message| message.content).collect::<Vec<_>>().join("\n\n")),
             Self::Chat { .. } => self.render_chat(messages, true, false),
@@ -146,9 +136,6 @@ impl PromptTemplate {
     }
 
     /// A conversation of turns that were said, by the chat template; nothing without one.
-    ///
-    /// # Errors
-    /// If the chat template fails on it.
     pub(super) fn render_turns(&self, messages: &impl serde::Serialize) -> Result<String> {
         self.render_chat(messages, false, true)
     }
@@ -181,8 +168,7 @@ impl PromptTemplate {
         template.render(values).map_err(failed)
     }
 
-    /// Whether the tokenizer's own special tokens are added to the text.
-    pub fn adds_special(&self) -> bool {
+    pub(crate) fn adds_special(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
 }
@@ -237,7 +223,6 @@ fn unsupported(folder: &Path, what: &str, error: &Error) -> LmError {
     LmError::Unsupported { path: folder.to_path_buf(), found: format!("{what}: {error:#}") }
 }
 
-/// A file that need not be there.
 fn read_optional(path: &Path) -> Result<Option<String>> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -274,9 +259,6 @@ pub(super) fn special_token(found: &Value) -> Option<String> {
 }
 
 /// The token that begins a text: the tokenizer's BOS, else `<|endoftext|>`, as GPT-2 and Qwen have it.
-///
-/// # Errors
-/// If `tokenizer_config.json` is there and cannot be read.
 pub(super) fn start(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<u32>> {
     let config = read_json(&folder.join("tokenizer_config.json"))?;
     let begins = special_token(&config["bos_token"]).and_then(|token| tokenizer.id(&token));

@@ -7,18 +7,14 @@ use std::f64::consts::PI;
 use super::config::{RopeConfig, RopeScaling};
 use super::ops::RopeTable;
 
-/// The frequencies of a model.
 #[derive(Debug, Clone)]
-pub struct Rope {
-    /// Radians per position, one for each pair of dimensions.
+pub(crate) struct Rope {
     frequencies: Vec<f64>,
-    /// What queries and keys are multiplied by.
     attention_factor: f64,
 }
 
 impl Rope {
-    /// The frequencies of heads of `head_dim` dimensions.
-    pub fn new(config: &RopeConfig, head_dim: usize) -> Self {
+    pub(crate) fn new(config: &RopeConfig, head_dim: usize) -> Self {
         let plain = |pair: usize| config.theta.powf(-2.0 * pair as f64 / head_dim as f64);
         let mut frequencies: Vec<f64> = (0..head_dim / 2).map(plain).collect();
         let mut attention_factor = 1.0;
@@ -68,7 +64,7 @@ impl Rope {
 
     /// The table of the positions 0 … `positions` − 1. Angles are taken in f64: in f32 they are off by a thousandth of
     /// a radian at 30,000 tokens.
-    pub fn table(&self, positions: usize) -> RopeTable {
+    pub(crate) fn table(&self, positions: usize) -> RopeTable {
         let pairs = self.frequencies.len();
         let mut table =
             RopeTable { cos: Vec::with_capacity(positions * pairs), sin: Vec::with_capacity(positions * pairs), pairs };

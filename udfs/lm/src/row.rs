@@ -6,13 +6,10 @@ use super::output::{Target, TokenScore};
 use super::{Asked, PromptTemplate, Result, Tokenizer};
 use asap_kernels::steps::{SEPARATOR, join};
 
-/// What stands between a chain and its answer.
 const CLOSING: &str = "\n</think>\n";
 
-/// A question and its chain as tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
-    /// Tokens of the prompt and the chain; none where answers are scored.
+pub(crate) struct Row {
     pub ids: Vec<u32>,
     steps: Vec<Step>,
     /// Texts that end in an answer; all but the first go on from the first.
@@ -21,10 +18,8 @@ pub struct Row {
 
 /// A text that ends in an answer and goes on from some of another one's tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fork {
-    /// Tokens of the other text that come before its own.
+pub(crate) struct Fork {
     pub from: usize,
-    /// Its own tokens.
     pub ids: Vec<u32>,
     /// Tokens to score that come before its own: as many of the other text's, from the first on.
     pub scored_there: usize,
@@ -52,7 +47,7 @@ impl Fork {
     }
 
     /// Its own tokens to score, each predicted by the one before it; `start` is the place of the first own token.
-    pub fn targets(&self, start: usize) -> Vec<Target> {
+    pub(crate) fn targets(&self, start: usize) -> Vec<Target> {
         let target = |token: usize| Target { row: (start + token - 1) as u32, id: self.ids[token] };
         self.scored.clone().map(target).collect()
     }
@@ -96,10 +91,12 @@ impl Scores {
 
 impl Row {
     /// Tokenises the prompt of `question` and the steps, joined by a blank line, as one text.
-    ///
-    /// # Errors
-    /// If the prompt cannot be rendered or the tokenizer fails.
-    pub fn encode(tokenizer: &Tokenizer, prompt: &PromptTemplate, question: Asked, steps: &[&str]) -> Result<Self> {
+    pub(crate) fn encode(
+        tokenizer: &Tokenizer,
+        prompt: &PromptTemplate,
+        question: Asked,
+        steps: &[&str],
+    ) -> Result<Self> {
         let prompt_text = prompt.render(question)?;
         let mut start = prompt_text.len();
         let span = |step: &&str| {
@@ -115,10 +112,7 @@ impl Row {
 
     /// An answer behind each of some chains, scored `over` so much of it, each tokenised as one text with the prompt of `question` and what closes a chain.
     /// What a text has in common with the first one is read there.
-    ///
-    /// # Errors
-    /// If the prompt cannot be rendered or the tokenizer fails.
-    pub fn with_answer(
+    pub(crate) fn with_answer(
         tokenizer: &Tokenizer,
         prompt: &PromptTemplate,
         question: Asked,
@@ -143,40 +137,32 @@ impl Row {
         Ok(Self { ids: vec![], steps: vec![], answers })
     }
 
-    /// A step behind the token that begins a text, and nothing else.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
-    pub fn alone(tokenizer: &Tokenizer, start: u32, step: &str) -> Result<Self> {
+    pub(crate) fn alone(tokenizer: &Tokenizer, start: u32, step: &str) -> Result<Self> {
         let mut ids = vec![start];
         ids.extend(tokenizer.encode(step, false)?.ids);
         let own = (ids.len() > 1).then_some(1..ids.len() as u32);
         Ok(Self { ids, steps: vec![own], answers: vec![] })
     }
 
-    /// A row of these tokens, each step with its own.
     #[cfg(test)]
-    pub fn of(ids: Vec<u32>, steps: &[Range<u32>]) -> Self {
+    pub(crate) fn of(ids: Vec<u32>, steps: &[Range<u32>]) -> Self {
         Self { ids, steps: steps.iter().cloned().map(Some).collect(), answers: vec![] }
     }
 
-    /// Bytes that it takes.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         size_of_val(self.steps.as_slice()) + self.tokens() * size_of::<u32>() + self.answers.len() * size_of::<Fork>()
     }
 
-    /// Tokens that the model reads.
-    pub fn tokens(&self) -> usize {
+    pub(crate) fn tokens(&self) -> usize {
         self.ids.len() + self.answers.iter().map(|text| text.ids.len()).sum::<usize>()
     }
 
-    /// Tokens of its longest text.
-    pub fn longest(&self) -> usize {
+    pub(crate) fn longest(&self) -> usize {
         self.answers.iter().map(|text| text.from + text.ids.len()).max().unwrap_or(self.ids.len())
     }
 
     /// The scores of texts from those of the tokens that [`Fork::targets`] names, text by text.
-    pub fn answer_scores(&self, tokens: &[TokenScore]) -> Scores {
+    pub(crate) fn answer_scores(&self, tokens: &[TokenScore]) -> Scores {
         let mut rest = tokens;
         let mut of_first = vec![];
         let mean = |text: &Fork| {
@@ -194,7 +180,7 @@ impl Row {
     }
 
     /// The tokens to score, each predicted by the one before it; `start` is the place of the row's first token.
-    pub fn targets(&self, wanted: Wanted, start: usize) -> Vec<Target> {
+    pub(crate) fn targets(&self, wanted: Wanted, start: usize) -> Vec<Target> {
         let target = |token: u32| Target { row: start as u32 + token - 1, id: self.ids[token as usize] };
         let scored = |own: &Range<u32>| match wanted {
             Wanted::FirstTokens => own.start.max(1)..own.start + 1,
@@ -204,7 +190,7 @@ impl Row {
     }
 
     /// The scores of steps from those of the tokens that [`Row::targets`] names.
-    pub fn scores(&self, wanted: Wanted, tokens: &[TokenScore]) -> Scores {
+    pub(crate) fn scores(&self, wanted: Wanted, tokens: &[TokenScore]) -> Scores {
         let mut tokens = tokens.iter().copied();
         let mut first = Vec::with_capacity(self.steps.len());
         let (mut perplexity, mut entropy) = (Vec::new(), Vec::new());

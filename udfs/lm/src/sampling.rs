@@ -36,11 +36,7 @@ pub(super) struct GenerationConfig {
 }
 
 impl GenerationConfig {
-    /// Reads it from a model's folder.
-    ///
-    /// # Errors
-    /// If a file is not JSON, or one of these settings is not what it should be.
-    pub fn load(folder: &Path, tokenizer: &Tokenizer) -> Result<Self> {
+    pub(crate) fn load(folder: &Path, tokenizer: &Tokenizer) -> Result<Self> {
         let path = folder.join("generation_config.json");
         let config = read_json(&path)?;
         let wrong = |expected: &str, found: &Value| LmError::Unsupported {
@@ -97,13 +93,11 @@ fn ends(folder: &Path, generation: &Value, tokenizer: &Tokenizer) -> Result<Vec<
     Ok(ends)
 }
 
-/// Chooses the tokens of one text.
 #[derive(Debug)]
 pub(super) struct Sampler {
     sampling: Sampling,
     config: GenerationConfig,
     random: ChaCha8Rng,
-    /// Tokens chosen so far.
     chosen: usize,
     /// The different tokens of the text so far, and whether a token is one of them.
     seen: Vec<u32>,
@@ -111,8 +105,7 @@ pub(super) struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler of a text that begins with `prompt`.
-    pub fn new(sampling: Sampling, config: GenerationConfig, prompt: &[u32]) -> Self {
+    pub(crate) fn new(sampling: Sampling, config: GenerationConfig, prompt: &[u32]) -> Self {
         let random = ChaCha8Rng::seed_from_u64(sampling.seed);
         let mut sampler = Self { sampling, config, random, chosen: 0, seen: Vec::new(), is_seen: Vec::new() };
         prompt.iter().for_each(|id| sampler.see(*id));
@@ -120,7 +113,7 @@ impl Sampler {
     }
 
     /// The next token by these logits, which become those that it was chosen by.
-    pub fn next(&mut self, logits: &mut [f32]) -> u32 {
+    pub(crate) fn next(&mut self, logits: &mut [f32]) -> u32 {
         self.penalise(logits);
         let id = if self.sampling.temperature == 0.0 { likeliest(logits) } else { self.draw(logits) };
         self.see(id);

@@ -21,9 +21,7 @@ pub struct Scorer {
     prompt: PromptTemplate,
     model: Arc<LoadedModel>,
     rows: Memo<RowKey, Tokenized>,
-    /// Distinguishes rows of different prompts.
     prompt_key: RowKey,
-    /// The token that begins a text: the tokenizer's BOS, else `<|endoftext|>`.
     start: Option<u32>,
 }
 
@@ -68,7 +66,6 @@ pub enum Left {
 }
 
 impl Left {
-    /// The chain, and then what is left of it.
     fn chains<'a>(self, steps: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
         let texts = if self == Self::Nothing { 0 } else { steps.len() };
         let left = (0..texts).map(move |place| {
@@ -293,23 +290,19 @@ impl Prepared {
         })
     }
 
-    /// Rows that the model is asked for.
     pub fn calls(&self) -> usize {
         self.requests().count()
     }
 
-    /// Rows whose scores were remembered.
     pub fn remembered(&self) -> usize {
         self.rows.iter().filter(|row| matches!(row, PreparedRow::Known(Scored::Steps(_)))).count()
     }
 
-    /// Tokens that the model is asked to read.
     pub fn tokens(&self) -> usize {
         self.requests().map(|request| request.row.tokens()).sum()
     }
 }
 
-/// 32768 as 32,768.
 fn in_thousands(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -5,14 +5,11 @@ use super::row::{Over, Wanted};
 use super::scorer::{Left, QuestionAndSteps, Reading, Scored, Scorer};
 use super::{Result, Tokenizer};
 
-/// A chain that was pruned greedily.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GreedilyPruned {
-    /// The steps that are left, ascending, from 0.
     pub kept: Vec<usize>,
     /// Steps that went: rounds in which the model read what is left.
     pub rounds: usize,
-    /// Tokens that it read in these.
     pub tokens: usize,
 }
 

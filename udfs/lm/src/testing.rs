@@ -8,44 +8,36 @@ use serde_json::{Value, json};
 use super::Tokenizer;
 use super::cuts::Cuts;
 
-/// A folder of `tests/goldens`.
 pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens").join(name)
 }
 
-/// A chain of `tests/goldens/*/cots.jsonl` with its scores.
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct ScoredChain {
     pub question: String,
     pub steps: Vec<String>,
-    /// Tokens of the question and the steps.
     pub tokens: usize,
-    /// Place of each step's first token.
     pub first_token: Vec<usize>,
     pub surprisal: Vec<Option<f64>>,
     pub entropy: Vec<Option<f64>>,
     pub perplexity: Vec<Option<f64>>,
 }
 
-/// The chains of a golden model.
 pub(crate) fn chains(model: &str) -> Vec<ScoredChain> {
     let text = std::fs::read_to_string(golden(model).join("cots.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The tokenizer.json of a golden model.
 pub(crate) fn golden_tokenizer(model: &str) -> Value {
     serde_json::from_slice(&std::fs::read(golden(model).join("tokenizer.json")).unwrap()).unwrap()
 }
 
-/// The tokenizer of a tokenizer.json.
 pub(crate) fn tokenizer(json: &Value) -> Tokenizer {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tokenizer.json"), json.to_string()).unwrap();
     Tokenizer::load(folder.path()).unwrap()
 }
 
-/// Llama's vocabulary, split as GPT-2 does.
 pub(crate) fn gpt2() -> Value {
     let mut json = golden_tokenizer("llama");
     json["pre_tokenizer"] = json!(
@@ -88,7 +80,6 @@ fn unknown() -> Value {
     json
 }
 
-/// Tokenizers of every kind, and where their texts can be cut.
 pub(super) fn all() -> [(Tokenizer, Cuts); 6] {
     [
         (tokenizer(&golden_tokenizer("qwen2")), Cuts::ByteLevel),

@@ -25,7 +25,7 @@ use crate::memo::{Memo, Memory, share};
 const WAITING_CALLS: usize = 16;
 
 /// What a model does for a thread: plain data in, plain data out.
-pub trait Model: Send {
+pub(crate) trait Model: Send {
     /// The scores of `targets`, whose rows count through all of `ids`: chains that follow each other, `lengths` tokens
     /// each, which do not see each other. [`LmError::Abandoned`] soon after `is_wanted` says that nobody waits for them.
     fn score(
@@ -50,21 +50,15 @@ pub trait Model: Send {
     }
 }
 
-/// Identifies a row: the SHA-256 of prompt, question and steps.
-pub type RowKey = [u8; 32];
+pub(crate) type RowKey = [u8; 32];
 
-/// A row whose scores are asked for.
 #[derive(Debug, Clone)]
-pub struct Request {
-    /// Rows of the same key have the same scores.
+pub(crate) struct Request {
     pub key: RowKey,
-    /// The row.
     pub row: Arc<Row>,
-    /// Its scores that are needed.
     pub wanted: Wanted,
 }
 
-/// One call and where its answer goes.
 struct Call {
     requests: Vec<Request>,
     answer: oneshot::Sender<Result<Vec<Arc<Scores>>>>,
@@ -73,14 +67,12 @@ struct Call {
 /// A model's thread. When this is dropped it ends, and is waited for, except on a thread of the pool of cores: what it
 /// computes is for nobody then, so that is soon.
 #[derive(Debug)]
-pub struct ModelThread {
-    /// None only while this is dropped.
+pub(crate) struct ModelThread {
     calls: Option<mpsc::Sender<Call>>,
     thread: Option<JoinHandle<()>>,
     known: Arc<Known>,
 }
 
-/// What both sides of the channel see.
 #[derive(Debug)]
 struct Known {
     scores: Memo<(RowKey, Wanted), Scores>,
@@ -88,11 +80,7 @@ struct Known {
 }
 
 impl ModelThread {
-    /// Moves a model to a thread. Scores are remembered within `memory`.
-    ///
-    /// # Errors
-    /// If the system gives no thread.
-    pub fn spawn(model: impl Model + 'static, memory: &Arc<Memory>) -> Result<Self> {
+    pub(crate) fn spawn(model: impl Model + 'static, memory: &Arc<Memory>) -> Result<Self> {
         let (sender, receiver) = mpsc::channel(WAITING_CALLS);
         let known = Arc::new(Known { scores: Memo::new(memory, share::SCORES), prefills: AtomicU64::new(0) });
         let shared = Arc::clone(&known);
@@ -103,16 +91,11 @@ impl ModelThread {
         Ok(Self { calls: Some(sender), thread: Some(thread), known })
     }
 
-    /// The scores of a row, if they are still remembered.
-    pub fn known(&self, key: RowKey, wanted: Wanted) -> Option<Arc<Scores>> {
+    pub(crate) fn known(&self, key: RowKey, wanted: Wanted) -> Option<Arc<Scores>> {
         self.known.get(key, wanted)
     }
 
-    /// The scores of rows, in their order.
-    ///
-    /// # Errors
-    /// If the model fails or its thread has ended.
-    pub async fn score(&self, requests: Vec<Request>) -> Result<Vec<Arc<Scores>>> {
+    pub(crate) async fn score(&self, requests: Vec<Request>) -> Result<Vec<Arc<Scores>>> {
         let (answer, answered) = oneshot::channel();
         let stopped = || LmError::Thread("it has ended by a panic; load the model anew".to_string());
         let calls = self.calls.as_ref().ok_or_else(stopped)?;
@@ -120,13 +103,11 @@ impl ModelThread {
         answered.await.map_err(|_| stopped())?
     }
 
-    /// Whether it has ended.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.calls.as_ref().is_none_or(mpsc::Sender::is_closed)
     }
 
-    /// Rows that went through the model so far.
-    pub fn prefills(&self) -> u64 {
+    pub(crate) fn prefills(&self) -> u64 {
         self.known.prefills.load(Ordering::Relaxed)
     }
 }
@@ -143,7 +124,6 @@ impl Drop for ModelThread {
 }
 
 impl Known {
-    /// Scores of all tokens hold those of first tokens.
     fn get(&self, key: RowKey, wanted: Wanted) -> Option<Arc<Scores>> {
         self.scores.get(&(key, Wanted::AllTokens)).or_else(|| self.scores.get(&(key, wanted)))
     }
@@ -180,7 +160,6 @@ fn tokens_of(call: &Call) -> usize {
     call.requests.iter().map(|request| request.row.tokens()).sum()
 }
 
-/// What came of each row.
 type ScoresByRow = BTreeMap<RowKey, std::result::Result<Arc<Scores>, Arc<LmError>>>;
 
 /// The scores of all rows of some calls, each row computed once unless it is known. What nobody waits for any longer is
@@ -226,7 +205,6 @@ fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> ScoresByRow
     }
 }
 
-/// The rows that somebody still waits for.
 fn awaited(calls: &[Call]) -> BTreeSet<RowKey> {
     let open = calls.iter().filter(|call| !call.answer.is_closed());
     open.flat_map(|call| &call.requests).map(|request| request.key).collect()
@@ -293,7 +271,6 @@ mod tests {
         }
     }
 
-    /// A row of one step, whose first token is `id`.
     fn request(id: u32, tokens: usize) -> Request {
         let mut ids = vec![0; tokens];
         ids[1] = id;
@@ -345,7 +322,6 @@ mod tests {
         assert_eq!(thread.prefills(), 8);
     }
 
-    /// Says when it begins, and scores nothing before it is let.
     struct Gated(Sender<()>, Receiver<()>, Stub);
 
     impl Model for Gated {
@@ -405,7 +381,6 @@ mod tests {
         assert_eq!(error.to_string(), "the tokenizer failed: unlucky");
     }
 
-    /// Computes until nobody waits for it.
     struct Endless(Sender<()>);
 
     impl Model for Endless {
@@ -449,7 +424,6 @@ mod tests {
         drop(gate);
     }
 
-    /// Ends its thread.
     struct Panics;
 
     impl Model for Panics {

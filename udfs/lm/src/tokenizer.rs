@@ -14,17 +14,14 @@ use crate::memo::{Memo, Memory, share};
 
 /// What remembering costs besides what is remembered, so that many short texts do not cost more.
 const REMEMBERED_BESIDE: usize = 256;
-/// The most bytes that NFC makes one.
 const NFC_SHRINKS: usize = 4;
 
 /// A tokenizer.json with the truncation and padding that may be stored in it switched off.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    /// The faster way for tokenizers that it knows.
     byte_level: Option<ByteLevel>,
     /// Whether an id is that of a token that is found in a text before it is split.
     is_added: Vec<bool>,
-    /// The ids of tokens that are no text: ends of turns and the like.
     special: Vec<u32>,
     /// As far as an added token that begins in one text can reach into the next, in bytes, white space aside.
     reach: usize,
@@ -33,12 +30,10 @@ pub struct Tokenizer {
     letters: [usize; 128],
     /// The chains that were last tokenised, by the SHA-256 of their text: several functions ask for the same chain.
     chains: Memo<[u8; 32], EncodedChain>,
-    /// The tokens of what is left of chains, counted while they were pruned.
     lengths: Memo<[u8; 32], usize>,
     tokenized_bytes: AtomicU64,
 }
 
-/// A chain as tokens.
 #[derive(Debug)]
 pub struct EncodedChain {
     encoded: Encoded,
@@ -46,13 +41,11 @@ pub struct EncodedChain {
 }
 
 impl EncodedChain {
-    /// The number of tokens.
     #[expect(clippy::len_without_is_empty, reason = "nothing asks")]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.encoded.ids.len()
     }
 
-    /// The number of tokens that start before a byte.
     pub(super) fn tokens_before(&self, byte: usize) -> usize {
         self.encoded.offsets.partition_point(|(start, _)| (*start as usize) < byte)
     }
@@ -152,10 +145,7 @@ impl Tokenizer {
 
     /// The tokens of a prompt with a chain behind it, as [`Tokenizer::encode`] gives those of the whole text. The chain is
     /// tokenised for itself, where that is not remembered, and the prompt with as much of the chain as it could change.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
-    pub fn encode_with_prompt(&self, prompt: &str, text: &str, special: bool) -> Result<Encoded> {
+    pub(crate) fn encode_with_prompt(&self, prompt: &str, text: &str, special: bool) -> Result<Encoded> {
         let chain = self.chain(text)?;
         let reach = text.ceil_char_boundary(self.reach);
         let Some(cut) = self.cuts(&chain).first(&text[reach..]).map(|cut| reach + cut) else {
@@ -206,7 +196,6 @@ impl Tokenizer {
         Ok(self.remembered_chain(key, text)?.len())
     }
 
-    /// Remembers the number of tokens of a text.
     pub(super) fn remember_length(&self, text: &str, tokens: usize) {
         let key = key(text);
         self.lengths.insert(key, Arc::new(tokens), REMEMBERED_BESIDE);
@@ -245,7 +234,6 @@ impl Tokenizer {
         self.tokenized_bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
     }
 
-    /// Where steps of a chain can be cut.
     pub(super) fn cuts(&self, chain: &EncodedChain) -> Cuts {
         if chain.holds_added_tokens { Cuts::Unknown } else { self.cuts }
     }
@@ -257,7 +245,6 @@ impl Tokenizer {
 }
 
 impl Encoded {
-    /// Puts tokens before the one that is at a place.
     fn insert(&mut self, place: usize, ids: &[u32], offsets: &[(u32, u32)]) {
         self.ids.splice(place..place, ids.iter().copied());
         self.offsets.splice(place..place, offsets.iter().copied());

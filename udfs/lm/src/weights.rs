@@ -28,30 +28,18 @@ pub struct Weights<M = Tensor> {
     pub lm_head: Option<Tensor>,
 }
 
-/// The weights of one layer.
 #[derive(Debug, Clone)]
 pub struct LayerWeights<M = Tensor> {
-    /// `input_layernorm.weight`, [hidden].
     pub input_norm: Tensor,
-    /// `self_attn.q_proj`, [heads × head_dim, hidden].
     pub q: Linear<M>,
-    /// `self_attn.k_proj`, [key heads × head_dim, hidden].
     pub k: Linear<M>,
-    /// `self_attn.v_proj`, [key heads × head_dim, hidden].
     pub v: Linear<M>,
-    /// `self_attn.o_proj`, [hidden, heads × head_dim].
     pub o: Linear<M>,
-    /// `self_attn.q_norm.weight`, [head_dim], where the family has one.
     pub q_norm: Option<Tensor>,
-    /// `self_attn.k_norm.weight`, [head_dim], where the family has one.
     pub k_norm: Option<Tensor>,
-    /// `post_attention_layernorm.weight`, [hidden].
     pub post_norm: Tensor,
-    /// `mlp.gate_proj.weight`, [intermediate, hidden].
     pub gate: M,
-    /// `mlp.up_proj.weight`, [intermediate, hidden].
     pub up: M,
-    /// `mlp.down_proj.weight`, [hidden, intermediate].
     pub down: M,
 }
 
@@ -170,7 +158,7 @@ impl<M: Weight> LayerWeights<M> {
 
 impl LayerWeights {
     /// Every tensor with its name within the layer, in the order of [`Weights::build`].
-    pub fn named(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
         let all = [
             ("input_layernorm.weight", Some(&self.input_norm)),
             ("self_attn.q_proj.weight", Some(&self.q.weight)),
@@ -192,24 +180,18 @@ impl LayerWeights {
     }
 }
 
-/// The safetensors files of a folder with the place of every tensor.
 pub(crate) struct Files {
-    /// Where to look a missing tensor up.
     list: PathBuf,
     tensors: BTreeMap<String, (PathBuf, Place)>,
 }
 
 struct Place {
     info: TensorInfo,
-    /// Byte of the file at which the tensors' data begins.
     data: u64,
 }
 
 impl Files {
     /// Reads what `model.safetensors` says it holds, or the shards that `model.safetensors.index.json` names.
-    ///
-    /// # Errors
-    /// If a file is missing, cut short or none, or a tensor is there twice.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         let single = folder.join("model.safetensors");
         let index = folder.join("model.safetensors.index.json");
@@ -231,7 +213,6 @@ impl Files {
         Ok(Self { list, tensors })
     }
 
-    /// The type of a tensor; f32 where there is none.
     pub(crate) fn dtype(&self, name: &str) -> DType {
         match self.tensors.get(name).map(|(_, place)| place.info.dtype) {
             Some(Dtype::BF16) => DType::BF16,
@@ -240,15 +221,10 @@ impl Files {
         }
     }
 
-    /// The tensors by name, each with its file.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.tensors.iter().map(|(name, (path, _))| (name.as_str(), path.as_path()))
     }
 
-    /// A tensor in f32 or, rounded to it, in bf16 or f16.
-    ///
-    /// # Errors
-    /// If it is missing, or has another shape or another kind of numbers.
     pub(crate) fn read(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {
         match dtype {
             DType::BF16 => self.read_as(name, shape, bf16::from_f32),
@@ -296,7 +272,6 @@ impl Files {
     }
 }
 
-/// The names of the shards in an index.
 fn shards(index: &Path) -> Result<BTreeSet<String>> {
     #[derive(serde::Deserialize)]
     struct Index {

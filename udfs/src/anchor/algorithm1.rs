@@ -5,11 +5,10 @@ use asap_kernels::{matching, steps};
 
 use super::Pruned;
 
-/// The most characters that an error quotes of a step.
 const QUOTED: usize = 80;
 
 /// The pruning that an answer is, or the reason why it is not one. A step matches one that is at least `threshold` similar.
-pub fn accept(original: &[&str], answer: &str, threshold: f64) -> Result<Pruned, String> {
+pub(super) fn accept(original: &[&str], answer: &str, threshold: f64) -> Result<Pruned, String> {
     let coarse = steps::steps(answer);
     if coarse.is_empty() {
         return Err("it has no step".to_string());
@@ -29,7 +28,7 @@ pub fn accept(original: &[&str], answer: &str, threshold: f64) -> Result<Pruned,
 
 /// Some steps of a chain as a pruning of it. Each is known to be its own match: a walk could take an earlier one that is
 /// like it.
-pub fn of_steps(original: &[&str], kept: &[usize]) -> Pruned {
+pub(crate) fn of_steps(original: &[&str], kept: &[usize]) -> Pruned {
     Pruned {
         cot: steps::join(kept.iter().map(|step| original[*step])),
         kept: kept.iter().map(|step| *step as i64 + 1).collect(),

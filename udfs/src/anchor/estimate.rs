@@ -24,7 +24,7 @@ const SAMPLED_REQUESTS: u64 = 200;
 /// Answers by rules what the session does not know, and counts as if the language model had answered. Tokens are counted
 /// in the tokenizer of the scoring model.
 #[derive(Debug)]
-pub struct Estimate {
+pub(super) struct Estimate {
     model: LanguageModel,
     counter: Arc<Counter>,
 }
@@ -54,7 +54,6 @@ enum StandIn {
     Longest,
 }
 
-/// One request's answer, counted as if it were paid.
 #[derive(Debug)]
 struct Counted {
     counter: Arc<Counter>,
@@ -62,11 +61,7 @@ struct Counted {
 }
 
 impl Estimate {
-    /// Counts what asking `model` under these settings would take.
-    ///
-    /// # Errors
-    /// If the tokenizer of the scoring model cannot be loaded.
-    pub fn new(settings: &Settings, model: LanguageModel, llm: &Llm) -> Result<Self> {
+    pub(super) fn new(settings: &Settings, model: LanguageModel, llm: &Llm) -> Result<Self> {
         let named = &settings.scorer_model;
         let tokenizer = asap_lm::locate(named)
             .and_then(|folder| Tokenizer::load(&folder))
@@ -175,7 +170,6 @@ impl Counter {
         bytes.map(|bytes| (bytes as f64 * tokens / of_bytes).round() as u64).into()
     }
 
-    /// Tokens of a prompt and of its answer.
     fn count(&self, prompt: &str, answer: &str) -> Result<(u64, u64)> {
         let count = |text: &str| self.tokenizer.count(text).map(|tokens| tokens as u64).map_err(crate::models::failed);
         let (tokens_in, tokens_out) = (count(prompt)?, count(answer)?);

@@ -15,10 +15,8 @@ use crate::llm::request::{ChatRequest, Message};
 use crate::llm::{Llm, Result, Statement};
 use crate::settings::Settings;
 
-/// A language model that stage 1 asks under one set of settings.
 #[derive(Debug)]
-pub struct LanguageModel {
-    /// The name under which requests ask the model.
+pub(crate) struct LanguageModel {
     name: String,
     chat: Arc<dyn Chat>,
     answers: Arc<Answers>,
@@ -29,7 +27,6 @@ pub struct LanguageModel {
     threshold: f64,
 }
 
-/// Who answers requests, and the statement that they are of.
 #[derive(Clone, Copy)]
 pub(super) struct Way<'a> {
     pub chat: &'a Arc<dyn Chat>,
@@ -38,10 +35,7 @@ pub(super) struct Way<'a> {
 
 impl LanguageModel {
     /// Asks the model of the settings, unless the session knows what it would say.
-    ///
-    /// # Errors
-    /// One that names the setting or file and what is wrong with it.
-    pub fn new(settings: &Settings, llm: &Llm) -> datafusion::common::Result<Self> {
+    pub(crate) fn new(settings: &Settings, llm: &Llm) -> datafusion::common::Result<Self> {
         let model = llm.model(settings)?;
         Ok(Self {
             name: model.name.clone(),
@@ -55,7 +49,6 @@ impl LanguageModel {
         })
     }
 
-    /// The direct thought, as `way` answers, at temperature 0.
     pub(super) async fn thought(&self, question: &str, answer: &str, way: Way<'_>) -> Result<Row<String>> {
         let fields = [("question", question), ("answer", answer), ("language", language(answer))];
         let mut spent = Spent::default();

@@ -14,7 +14,7 @@
 
 mod algorithm1;
 mod estimate;
-pub mod language_model;
+pub(crate) mod language_model;
 pub mod prompts;
 pub mod rules;
 
@@ -35,25 +35,21 @@ use rules::Rules;
 /// The status of a row that has what was asked for.
 pub const OK: &str = "ok";
 /// The status of a row without a direct thought, or without what one is made of.
-pub const NO_ANCHOR: &str = "no_anchor";
+pub(crate) const NO_ANCHOR: &str = "no_anchor";
 /// The status of a row whose chain is NULL or has no step.
-pub const EMPTY_CHAIN: &str = "empty_chain";
-/// The status of a row for which no attempt passed Algorithm 1.
-pub const NO_MATCH: &str = "no_match";
+pub(crate) const EMPTY_CHAIN: &str = "empty_chain";
+pub(crate) const NO_MATCH: &str = "no_match";
 
 /// Who writes direct thoughts, prunes by them, and answers prompts of a row's own, for rows of a statement: what failed in it
 /// is not asked again. Each method's error ends the query; what fails a row is its refusal.
 #[async_trait]
-pub trait Anchorer: Debug + Send + Sync {
-    /// Rows that may be in flight.
+pub(crate) trait Anchorer: Debug + Send + Sync {
     fn window(&self) -> usize;
 
-    /// Whether what answers has ended and answers no more.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// The direct thought from a question to its answer.
     async fn anchor(
         &self,
         question: Option<&str>,
@@ -61,7 +57,6 @@ pub trait Anchorer: Debug + Send + Sync {
         statement: Option<&Arc<Statement>>,
     ) -> llm::Result<Row<String>>;
 
-    /// The coarse pruning of a chain by its direct thought.
     async fn coarse(
         &self,
         cot: Option<&str>,
@@ -69,7 +64,6 @@ pub trait Anchorer: Debug + Send + Sync {
         statement: Option<&Arc<Statement>>,
     ) -> llm::Result<Row<Pruned>>;
 
-    /// The answer to a prompt of the row's own.
     async fn complete(&self, prompt: &str, statement: Option<&Arc<Statement>>) -> llm::Result<Row<String>>;
 }
 
@@ -82,12 +76,9 @@ pub struct Row<T> {
     pub spent: Spent,
 }
 
-/// Why a row has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// `no_anchor`, `empty_chain`, `no_match` or the name of a [`FailureKind`].
     pub status: &'static str,
-    /// What was expected and what was found.
     pub error: String,
 }
 
@@ -116,8 +107,7 @@ pub struct Pruned {
 }
 
 impl<T> Row<T> {
-    /// A row for which nothing was asked.
-    pub fn unasked(outcome: std::result::Result<T, Refusal>) -> Self {
+    pub(crate) fn unasked(outcome: std::result::Result<T, Refusal>) -> Self {
         Self { outcome, spent: Spent::default() }
     }
 
@@ -133,8 +123,7 @@ impl<T> Row<T> {
 }
 
 impl Refusal {
-    /// A refusal for this reason.
-    pub fn new(status: &'static str, error: impl Into<String>) -> Self {
+    pub(crate) fn new(status: &'static str, error: impl Into<String>) -> Self {
         Self { status, error: error.into() }
     }
 
@@ -145,12 +134,11 @@ impl Refusal {
 
 impl Spent {
     /// Whether all answers that the row asked for were there without a call of its own.
-    pub fn is_cached(&self) -> bool {
+    pub(crate) fn is_cached(&self) -> bool {
         self.attempts > 0 && self.own.cache_hits == u64::from(self.attempts)
     }
 }
 
-/// The question and the answer that a direct thought is made of.
 fn question_and_answer<'a>(
     question: Option<&'a str>,
     answer: Option<&'a str>,
@@ -181,31 +169,24 @@ fn chain_and_thought<'a>(
 
 type Last = Option<(Settings, Arc<dyn Anchorer>)>;
 
-/// Who answers in a session, by `asap.anchor.provider`.
 #[derive(Debug, Clone)]
-pub struct Anchorers {
+pub(crate) struct Anchorers {
     llm: Llm,
-    /// The one of the settings that were last asked for.
     last: Arc<Mutex<Last>>,
 }
 
 impl Anchorers {
-    /// Those of a session with this language model.
-    pub fn new(llm: Llm) -> Self {
+    pub(crate) fn new(llm: Llm) -> Self {
         Self { llm, last: Arc::default() }
     }
 
-    /// The session's language model.
-    pub fn llm(&self) -> &Llm {
+    pub(crate) fn llm(&self) -> &Llm {
         &self.llm
     }
 
     /// Who answers under these settings: they are checked, the key is read from the environment and the prompts from their
     /// folder. It is the same one until a setting changes.
-    ///
-    /// # Errors
-    /// One that names the setting or file and what is wrong with it.
-    pub fn of(&self, config: &ConfigOptions) -> Result<Arc<dyn Anchorer>> {
+    pub(crate) fn of(&self, config: &ConfigOptions) -> Result<Arc<dyn Anchorer>> {
         let settings = Settings::of(config)?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, anchorer)) = last.as_ref().filter(|(known, anchorer)| known == settings && !anchorer.is_over())
@@ -226,11 +207,7 @@ impl Anchorers {
         Ok(anchorer)
     }
 
-    /// The same for prompts of a row's own, which rules cannot answer.
-    ///
-    /// # Errors
-    /// As [`Anchorers::of`], and if there is no language model.
-    pub fn with_language_model(&self, config: &ConfigOptions) -> Result<Arc<dyn Anchorer>> {
+    pub(crate) fn with_language_model(&self, config: &ConfigOptions) -> Result<Arc<dyn Anchorer>> {
         let settings = Settings::of(config)?;
         if !settings.anchor_provider.is_language_model() {
             // Says that there is none.

@@ -8,9 +8,7 @@ use sha2::{Digest, Sha256};
 /// The prompts that asap comes with: file name, content, and which fields it can have; the first two it must have.
 const ANCHOR: Shipped = ("anchor.md", include_str!("prompts/anchor.md"), &["question", "answer", "language"]);
 const COARSE: Shipped = ("coarse.md", include_str!("prompts/coarse.md"), &["anchor", "cot"]);
-/// How a tag begins in a field's text.
 const ESCAPED: &str = "&lt;";
-/// Fields that a template cannot do without.
 const NEEDED: usize = 2;
 
 type Shipped = (&'static str, &'static str, &'static [&'static str]);
@@ -44,11 +42,9 @@ impl Prompts {
     }
 }
 
-/// A prompt with fields.
 #[derive(Debug)]
 pub struct Template {
     pieces: Vec<Piece>,
-    /// The names of the tags that stand around fields.
     tags: Vec<String>,
     hash: String,
 }
@@ -93,7 +89,7 @@ impl Template {
 
     /// The prompt of a row. A field's text is taken as it is: braces in it are text. Only where it holds a tag of the
     /// template, which would end its section or begin another, that begins with `&lt;`; [`Template::restore`] undoes it.
-    pub fn fill(&self, fields: &[(&str, &str)]) -> String {
+    pub(crate) fn fill(&self, fields: &[(&str, &str)]) -> String {
         let text_of = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
             Piece::Field(name) => {
@@ -105,11 +101,10 @@ impl Template {
     }
 
     /// What a model copied from the prompt, as it stood in the row.
-    pub fn restore(&self, text: &str) -> String {
+    pub(crate) fn restore(&self, text: &str) -> String {
         self.replace(text, ESCAPED, "<")
     }
 
-    /// The text with another beginning of each tag of the template.
     fn replace(&self, text: &str, from: &str, to: &str) -> String {
         let mut replaced = String::with_capacity(text.len());
         let mut rest = text;
@@ -129,7 +124,6 @@ impl Template {
     }
 }
 
-/// The names of the tags in a text, in small letters.
 fn tag_names(text: &str) -> impl Iterator<Item = String> + '_ {
     text.match_indices('<').filter_map(|(at, _)| tag_name(&text[at + 1..]))
 }

@@ -11,7 +11,6 @@ use crate::cores;
 use crate::llm::chat::FailureKind;
 use crate::llm::{Result, Statement};
 
-/// Rows that are worked on at once: enough for every core.
 const ROWS_IN_FLIGHT: usize = 64;
 
 /// Rules answer: whole steps are kept, each its own match.

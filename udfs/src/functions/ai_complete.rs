@@ -11,7 +11,7 @@ use crate::columns::Args;
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::llm::{self, Statement};
 
-pub struct AiComplete;
+pub(crate) struct AiComplete;
 
 impl AskedFunction for AiComplete {
     const DECLARATION: Declaration = Declaration {
@@ -21,7 +21,6 @@ impl AskedFunction for AiComplete {
         example: "select ai_complete('Name the topic in one word: ' || question) from corpus;",
     };
     const NEEDS_LANGUAGE_MODEL: bool = true;
-    /// None for a NULL prompt.
     type Answer = Option<String>;
 
     fn returns() -> DataType {

@@ -20,16 +20,11 @@ use crate::function::{AsyncCall, CallRows, Prepare};
 use crate::llm::{self, Statement, Usage};
 use crate::settings::{OnError, Settings};
 
-/// A function whose rows are answered by the session's [`Anchorer`].
-pub trait AskedFunction: Send + Sync + 'static {
-    /// What SQL knows of it.
+pub(crate) trait AskedFunction: Send + Sync + 'static {
     const DECLARATION: Declaration;
-    /// Whether only a language model can answer.
     const NEEDS_LANGUAGE_MODEL: bool = false;
-    /// What a row is answered with.
     type Answer: Send;
 
-    /// The type of its result.
     fn returns() -> DataType;
 
     /// Asks for a row. What ends the query is an error; what fails the row is its outcome.
@@ -39,15 +34,10 @@ pub trait AskedFunction: Send + Sync + 'static {
         statement: &'a Arc<Statement>,
     ) -> BoxFuture<'a, llm::Result<Row<Self::Answer>>>;
 
-    /// The results of rows.
-    ///
-    /// # Errors
-    /// If they do not fit their type.
     fn array(rows: &[Row<Self::Answer>]) -> Result<ArrayRef>;
 }
 
-/// Calls of the session's anchorer for an [`AskedFunction`] function.
-pub struct ByAnchorer<F> {
+pub(crate) struct ByAnchorer<F> {
     pub session: SessionModels,
     pub function: std::marker::PhantomData<F>,
 }
@@ -102,7 +92,6 @@ impl<F: AskedFunction> AsyncCall for ByAnchorer<F> {
     }
 }
 
-/// Shows in EXPLAIN ANALYZE what a row used and whether it failed.
 fn record<T>(metrics: &CallMetrics, row: &Row<T>) {
     let Usage { calls, cache_hits, retries, tokens_in, tokens_out, .. } = row.spent.own;
     metrics.add_failed(usize::from(row.outcome.is_err()));
@@ -134,13 +123,11 @@ fn fields(own: &[(&str, DataType)]) -> Fields {
     own.iter().chain(&shared).map(|(name, data_type)| Field::new(*name, data_type.clone(), true)).collect()
 }
 
-/// The type of such a struct.
-pub fn struct_type(own: &[(&str, DataType)]) -> DataType {
+pub(crate) fn struct_type(own: &[(&str, DataType)]) -> DataType {
     DataType::Struct(fields(own))
 }
 
-/// Such structs, of these columns of the function's own.
-pub fn structs<T>(own: &[(&str, DataType)], columns: Vec<ArrayRef>, rows: &[Row<T>]) -> Result<ArrayRef> {
+pub(super) fn structs<T>(own: &[(&str, DataType)], columns: Vec<ArrayRef>, rows: &[Row<T>]) -> Result<ArrayRef> {
     let tokens = |tokens: fn(&Spent) -> u64| -> ArrayRef {
         Arc::new(rows.iter().map(|row| i64::try_from(tokens(&row.spent)).ok()).collect::<Int64Array>())
     };

@@ -15,24 +15,15 @@ use crate::declaration::Declaration;
 use crate::function::{Prepare, Rows};
 use crate::output::Output;
 
-/// A function of a row.
-pub trait RowFunction: Send + Sync + 'static {
-    /// What SQL knows of it.
+pub(crate) trait RowFunction: Send + Sync + 'static {
     const DECLARATION: Declaration;
-    /// What it needs, loaded once for many rows.
     type Needs: Needs;
-    /// What it gives.
     type Output<'a>: Output;
 
-    /// The result of a row.
-    ///
-    /// # Errors
-    /// [`NoValue`](crate::columns::NoValue): NULL, or what fails the query.
     fn row<'a>(needs: &mut Self::Needs, row: Args<'a>) -> Cell<Self::Output<'a>>;
 }
 
-/// A [`RowFunction`] over many rows.
-pub struct ByRow<F> {
+pub(crate) struct ByRow<F> {
     pub session: SessionModels,
     pub function: PhantomData<F>,
 }

@@ -24,15 +24,13 @@ use crate::settings::{OnError, Settings};
 /// Rows that wait for the model at once: enough to fill its runs.
 const ROWS_IN_FLIGHT: usize = 64;
 
-/// The argument that says what is asked.
-pub const WHAT_IS_ASKED: Argument = Argument::new(
+pub(crate) const WHAT_IS_ASKED: Argument = Argument::new(
     "question",
     Arg::Asked,
     "What the chain answers: a text, or a conversation such as `cot_prompt` returns, with its system prompt; it is put into `asap.scorer.prompt`.",
 );
 
-/// The arguments of these functions.
-pub const QUESTION_AND_STEPS: &[Argument] = &[
+pub(crate) const QUESTION_AND_STEPS: &[Argument] = &[
     WHAT_IS_ASKED,
     Argument::new(
         "steps",
@@ -42,14 +40,13 @@ pub const QUESTION_AND_STEPS: &[Argument] = &[
 ];
 
 /// Those of functions that score steps by what they do for the answer.
-pub const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
+pub(crate) const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
     WHAT_IS_ASKED,
     Argument::new("steps", Arg::TextList, "The steps of a chain of thought, joined by a blank line."),
     Argument::new("answer", Arg::Text, "The answer, as it stands behind `</think>`; an empty one gives NULL."),
 ];
 
-/// What the model reads for these.
-pub fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
+pub(crate) fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
     let (chain, answer) = (QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? }, row.text(2)?);
     if answer.is_empty() {
         Err(NoValue::Null)
@@ -60,10 +57,8 @@ pub fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
 
 /// A score for each step; NULL where an argument is NULL, the chain is longer than the model's window, or the model's
 /// numbers are none.
-pub trait StepScore: Send + Sync + 'static {
-    /// What SQL knows of it.
+pub(crate) trait StepScore: Send + Sync + 'static {
     const DECLARATION: Declaration;
-    /// The scores that it takes.
     const WANTED: Wanted;
 
     /// What the model reads for a row: a chain behind its question, unless it says otherwise.
@@ -75,13 +70,11 @@ pub trait StepScore: Send + Sync + 'static {
     fn pick(scores: &Scores) -> Vec<Option<f32>>;
 }
 
-/// The type of a score for each step.
-pub fn scores_type() -> DataType {
+pub(crate) fn scores_type() -> DataType {
     list_of(DataType::Float32)
 }
 
-/// Calls of the scoring model for a [`StepScore`].
-pub struct ByScore<F> {
+pub(crate) struct ByScore<F> {
     pub session: SessionModels,
     pub function: std::marker::PhantomData<F>,
 }
@@ -168,8 +161,7 @@ impl<F: StepScore> AsyncCall for ByScore<F> {
     }
 }
 
-/// Why a chain has no scores.
-pub fn why(function: &str, scored: &Scored) -> String {
+pub(super) fn why(function: &str, scored: &Scored) -> String {
     match scored {
         Scored::TooLong(why) => format!("{function} was given a chain of {why}"),
         Scored::NoPrompt(why) => format!("{function}: the model's chat template: {why}"),

@@ -11,7 +11,7 @@ use crate::columns::Args;
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::llm::{self, Statement};
 
-pub struct CotAnchor;
+pub(crate) struct CotAnchor;
 
 const OWN: [(&str, DataType); 1] = [("thought", DataType::Utf8)];
 

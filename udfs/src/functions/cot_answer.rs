@@ -5,7 +5,7 @@ use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotAnswer;
+pub(crate) struct CotAnswer;
 
 impl RowFunction for CotAnswer {
     const DECLARATION: Declaration = Declaration {

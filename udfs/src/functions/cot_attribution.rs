@@ -4,7 +4,7 @@ use super::by_score::{QUESTION_STEPS_AND_ANSWER, StepScore, answer_reading};
 use crate::columns::{Args, Cell};
 use crate::declaration::Declaration;
 
-pub struct CotAttribution;
+pub(crate) struct CotAttribution;
 
 impl StepScore for CotAttribution {
     const DECLARATION: Declaration = Declaration {

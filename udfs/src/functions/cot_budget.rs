@@ -5,7 +5,7 @@ use super::needs::Budget;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotBudget;
+pub(crate) struct CotBudget;
 
 impl RowFunction for CotBudget {
     const DECLARATION: Declaration = Declaration {

@@ -12,7 +12,7 @@ use crate::declaration::{Arg, Argument, Declaration};
 use crate::llm::{self, Statement};
 use crate::output::list_of;
 
-pub struct CotCoarse;
+pub(crate) struct CotCoarse;
 
 fn own() -> [(&'static str, DataType); 4] {
     [

@@ -5,7 +5,7 @@ use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::output::Messages;
 
-pub struct CotCompletion;
+pub(crate) struct CotCompletion;
 
 impl RowFunction for CotCompletion {
     const DECLARATION: Declaration = Declaration {

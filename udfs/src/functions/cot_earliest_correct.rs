@@ -3,7 +3,7 @@ use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::output::Numbers;
 
-pub struct CotEarliestCorrect;
+pub(crate) struct CotEarliestCorrect;
 
 impl RowFunction for CotEarliestCorrect {
     const DECLARATION: Declaration = Declaration {

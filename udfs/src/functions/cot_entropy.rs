@@ -3,7 +3,7 @@ use asap_lm::{Scores, Wanted};
 use super::by_score::{QUESTION_AND_STEPS, StepScore};
 use crate::declaration::Declaration;
 
-pub struct CotEntropy;
+pub(crate) struct CotEntropy;
 
 impl StepScore for CotEntropy {
     const DECLARATION: Declaration = Declaration {

@@ -12,7 +12,7 @@ use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::output::{Output, list_of};
 
-pub struct CotExample;
+pub(crate) struct CotExample;
 
 impl RowFunction for CotExample {
     const DECLARATION: Declaration = Declaration {

@@ -10,7 +10,7 @@ use crate::columns::{Args, Cell};
 use crate::declaration::Declaration;
 use crate::output::Numbers;
 
-pub struct CotFit;
+pub(crate) struct CotFit;
 
 impl RowFunction for CotFit {
     const DECLARATION: Declaration = Declaration {
@@ -34,7 +34,7 @@ impl RowFunction for CotFit {
 
 /// The places of the steps that are left when steps go by their rank, and in this order within a rank, until the rest fits. The
 /// rank depends on a step's place and on whether it never fits.
-pub fn fit(
+pub(super) fn fit(
     tokenizer: &Tokenizer,
     steps: &[&str],
     max_tokens: usize,

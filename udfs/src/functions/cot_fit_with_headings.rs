@@ -12,7 +12,7 @@ use crate::columns::{Args, Cell};
 use crate::declaration::Declaration;
 use crate::output::Numbers;
 
-pub struct CotFitWithHeadings;
+pub(crate) struct CotFitWithHeadings;
 
 impl RowFunction for CotFitWithHeadings {
     const DECLARATION: Declaration = Declaration {

@@ -22,15 +22,13 @@ use crate::settings::Settings;
 /// Rows that are compressed together: their chunks keep all cores busy, and a query that is left ends soon.
 const ROWS_IN_FLIGHT: usize = 16;
 
-/// Calls of the encoder that compresses texts.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct CotLlmlingua2 {
+pub(crate) struct CotLlmlingua2 {
     pub session: SessionModels,
 }
 
 impl CotLlmlingua2 {
-    /// What SQL knows of it.
-    pub const DECLARATION: Declaration = Declaration {
+    pub(crate) const DECLARATION: Declaration = Declaration {
         name: "cot_llmlingua2",
         about: "LLMLingua-2 (Pan and others 2024): the words of a text that the encoder `asap.compressor.model` finds the most worth keeping, about `rate` of its tokens, as the package llmlingua writes them; line ends go with the other white space. `asap.compressor.force_tokens`, `reserve_digits` and `drop_consecutive` say what is kept whatever the encoder says. Where the package weighs words by the tokens of GPT-3.5, here those of `asap.scorer.model` count. At a rate of 1 the text as it is.",
         arguments: &[
@@ -50,7 +48,6 @@ impl CotLlmlingua2 {
     }
 }
 
-/// The text and the rate of a row.
 fn arguments(row: Args<'_>) -> Cell<(&str, f64)> {
     Ok((row.text(0)?, row.share(1)?))
 }

@@ -14,7 +14,7 @@ use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::output::Output;
 
-pub struct CotMatch;
+pub(crate) struct CotMatch;
 
 impl RowFunction for CotMatch {
     const DECLARATION: Declaration = Declaration {

@@ -3,7 +3,7 @@ use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::output::Messages;
 
-pub struct CotPrompt;
+pub(crate) struct CotPrompt;
 
 impl RowFunction for CotPrompt {
     const DECLARATION: Declaration = Declaration {

@@ -8,7 +8,7 @@ use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::output::Numbers;
 
-pub struct CotRandom;
+pub(crate) struct CotRandom;
 
 impl RowFunction for CotRandom {
     const DECLARATION: Declaration = Declaration {

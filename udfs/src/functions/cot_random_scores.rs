@@ -4,7 +4,7 @@ use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotRandomScores;
+pub(crate) struct CotRandomScores;
 
 impl RowFunction for CotRandomScores {
     const DECLARATION: Declaration = Declaration {

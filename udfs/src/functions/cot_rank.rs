@@ -4,7 +4,7 @@ use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotRank;
+pub(crate) struct CotRank;
 
 impl RowFunction for CotRank {
     const DECLARATION: Declaration = Declaration {

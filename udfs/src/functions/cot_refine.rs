@@ -10,7 +10,7 @@ use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::output::Numbers;
 
-pub struct CotRefine;
+pub(crate) struct CotRefine;
 
 impl RowFunction for CotRefine {
     const DECLARATION: Declaration = Declaration {
@@ -30,8 +30,7 @@ impl RowFunction for CotRefine {
     }
 }
 
-/// The arguments of functions that prune by scores.
-pub const STEPS_SCORES_AND_BUDGET: &[Argument] = &[
+pub(crate) const STEPS_SCORES_AND_BUDGET: &[Argument] = &[
     Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
     Argument::new("scores", Arg::FloatList, "A number for each step; the lowest goes first."),
     Argument::optional(
@@ -41,17 +40,14 @@ pub const STEPS_SCORES_AND_BUDGET: &[Argument] = &[
     ),
 ];
 
-/// What these arguments are in a row.
-pub struct ToPrune<'a> {
+pub(crate) struct ToPrune<'a> {
     pub steps: Vec<&'a str>,
     pub scores: Vec<Option<f64>>,
-    /// None where it is fewer than no tokens: nothing can stay.
     pub max_tokens: Option<usize>,
 }
 
 impl<'a> ToPrune<'a> {
-    /// Reads them; lists of different lengths are NULL.
-    pub fn read(row: Args<'a>, default: &Budget) -> Cell<Self> {
+    pub(crate) fn read(row: Args<'a>, default: &Budget) -> Cell<Self> {
         let (steps, scores) = (row.texts(0)?, row.floats(1)?);
         let max_tokens = if row.is_given(2) { row.int(2)? } else { default.max_tokens };
         match steps.len() == scores.len() {

@@ -7,7 +7,7 @@ use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotResponse;
+pub(crate) struct CotResponse;
 
 impl RowFunction for CotResponse {
     const DECLARATION: Declaration = Declaration {

@@ -4,7 +4,7 @@ use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotSelect;
+pub(crate) struct CotSelect;
 
 impl RowFunction for CotSelect {
     const DECLARATION: Declaration = Declaration {

@@ -4,7 +4,7 @@ use super::by_score::StepScore;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotSelfInformation;
+pub(crate) struct CotSelfInformation;
 
 impl StepScore for CotSelfInformation {
     const DECLARATION: Declaration = Declaration {

@@ -3,7 +3,7 @@ use super::needs::Compared;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotSimilarity;
+pub(crate) struct CotSimilarity;
 
 impl RowFunction for CotSimilarity {
     const DECLARATION: Declaration = Declaration {

@@ -3,7 +3,7 @@ use super::needs::Compared;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotSimilarityDifflib;
+pub(crate) struct CotSimilarityDifflib;
 
 impl RowFunction for CotSimilarityDifflib {
     const DECLARATION: Declaration = Declaration {

@@ -22,15 +22,13 @@ use crate::settings::{OnError, Settings};
 /// Rows that wait for the model at once: one is read while another is tokenised.
 const ROWS_IN_FLIGHT: usize = 8;
 
-/// Calls of the scoring model that prune chains greedily.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub struct CotSpirit {
+pub(crate) struct CotSpirit {
     pub session: SessionModels,
 }
 
 impl CotSpirit {
-    /// What SQL knows of it.
-    pub const DECLARATION: Declaration = Declaration {
+    pub(crate) const DECLARATION: Declaration = Declaration {
         name: "cot_spirit",
         about: "SPIRIT (Cui and others 2025), without its merging of steps by a language model: which steps (from 1, ascending) are left when, round by round, the step goes without which question, remaining steps, `</think>` and answer have the lowest perplexity by the scoring model (`asap.scorer.model`, behind the question), until the rest, joined by a blank line, has at most `max_tokens` tokens. A chain of K steps is read K times and more (K²/6 times its tokens); `cot_perplexity` in `cot_refine` reads it once. A chain that fits keeps all steps and is not read; one longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: &[

@@ -4,7 +4,7 @@ use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotSteps;
+pub(crate) struct CotSteps;
 
 impl RowFunction for CotSteps {
     const DECLARATION: Declaration = Declaration {

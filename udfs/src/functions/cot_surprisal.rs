@@ -3,7 +3,7 @@ use asap_lm::{Scores, Wanted};
 use super::by_score::{QUESTION_AND_STEPS, StepScore};
 use crate::declaration::Declaration;
 
-pub struct CotSurprisal;
+pub(crate) struct CotSurprisal;
 
 impl StepScore for CotSurprisal {
     const DECLARATION: Declaration = Declaration {

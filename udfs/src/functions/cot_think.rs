@@ -5,7 +5,7 @@ use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotThink;
+pub(crate) struct CotThink;
 
 impl RowFunction for CotThink {
     const DECLARATION: Declaration = Declaration {

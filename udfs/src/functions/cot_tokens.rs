@@ -6,7 +6,7 @@ use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotTokens;
+pub(crate) struct CotTokens;
 
 impl RowFunction for CotTokens {
     const DECLARATION: Declaration = Declaration {

@@ -8,7 +8,7 @@ use crate::columns::NoValue;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotTooLong;
+pub(crate) struct CotTooLong;
 
 impl RowFunction for CotTooLong {
     const DECLARATION: Declaration = Declaration {

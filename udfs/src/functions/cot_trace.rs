@@ -13,7 +13,7 @@ use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::output::Output;
 
-pub struct CotTrace;
+pub(crate) struct CotTrace;
 
 impl RowFunction for CotTrace {
     const DECLARATION: Declaration = Declaration {
@@ -51,7 +51,7 @@ impl RowFunction for CotTrace {
 }
 
 /// What became of the steps of a chain, their lengths in tokens, and what stage 2 is called.
-pub struct Trace<'a> {
+pub(crate) struct Trace<'a> {
     traced: Vec<Traced>,
     tokens: Vec<usize>,
     stage: &'a str,

@@ -8,7 +8,7 @@ use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 use crate::output::Numbers;
 
-pub struct CotTruncate;
+pub(crate) struct CotTruncate;
 
 impl RowFunction for CotTruncate {
     const DECLARATION: Declaration = Declaration {

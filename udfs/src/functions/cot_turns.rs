@@ -2,7 +2,7 @@ use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotTurns;
+pub(crate) struct CotTurns;
 
 impl RowFunction for CotTurns {
     const DECLARATION: Declaration = Declaration {

@@ -2,7 +2,7 @@ use super::by_row::RowFunction;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
-pub struct CotVerify;
+pub(crate) struct CotVerify;
 
 impl RowFunction for CotVerify {
     const DECLARATION: Declaration = Declaration {

@@ -20,12 +20,9 @@ use crate::settings::Settings;
 /// Steps after which it is judged whether a model knows such text at all.
 const JUDGED: u64 = 200;
 
-/// The models that the functions of a session share.
 #[derive(Debug, Clone)]
-pub struct SessionModels {
-    /// The scoring model.
+pub(crate) struct SessionModels {
     pub models: Models,
-    /// Who answers.
     pub anchorers: Anchorers,
     reservation: CacheReservation,
     chance: Arc<Chance>,
@@ -40,14 +37,13 @@ struct Chance {
 }
 
 impl SessionModels {
-    /// Those of a session.
-    pub fn new(models: Models, anchorers: Anchorers) -> Self {
+    pub(crate) fn new(models: Models, anchorers: Anchorers) -> Self {
         Self { models, anchorers, reservation: CacheReservation::default(), chance: Arc::default() }
     }
 
     /// Counts first tokens of steps, `above` of them with more nats than `chance`, and tells once if the scoring model finds
     /// most of them no likelier than chance: then the order of steps is noise.
-    pub fn count_chance(&self, steps: u64, above: u64, chance: f32) {
+    pub(crate) fn count_chance(&self, steps: u64, above: u64, chance: f32) {
         let steps = self.chance.steps.fetch_add(steps, Ordering::Relaxed) + steps;
         let above = self.chance.above.fetch_add(above, Ordering::Relaxed) + above;
         let is_noise = steps >= JUDGED && 2 * above > steps;
@@ -60,19 +56,17 @@ impl SessionModels {
         }
     }
 
-    /// Counts what the session remembers in the memory of its queries.
-    pub fn count_remembered(&self, context: &TaskContext) {
+    pub(crate) fn count_remembered(&self, context: &TaskContext) {
         self.remember_in(context.memory_pool());
         self.recount_remembered();
     }
 
-    /// What the session remembers counts in this memory from now on.
-    pub fn remember_in(&self, pool: &Arc<dyn MemoryPool>) {
+    pub(crate) fn remember_in(&self, pool: &Arc<dyn MemoryPool>) {
         self.reservation.move_to(pool);
     }
 
     /// Counts what the session remembers where it was counted last: what computes rows is not told where it runs.
-    pub fn recount_remembered(&self) {
+    pub(crate) fn recount_remembered(&self) {
         self.reservation.resize([&**self.models.memory(), &**self.anchorers.llm().memory()]);
     }
 }
@@ -92,7 +86,6 @@ impl std::hash::Hash for SessionModels {
     }
 }
 
-/// Functions are equal when their sessions are.
 macro_rules! equal_by_models {
     ($type:ident<F: $bound:ident>) => {
         impl<F: $bound> PartialEq for $type<F> {
@@ -119,16 +112,10 @@ macro_rules! equal_by_models {
 pub(super) use equal_by_models;
 
 /// What a function of rows needs. What depends on settings or models is stable, the rest immutable.
-pub trait Needs: Clone + Send + Sync {
-    /// Whether equal arguments give equal results in every query.
+pub(crate) trait Needs: Clone + Send + Sync {
     const VOLATILITY: Volatility;
-    /// Whether rows are worth a core each.
     const ON_ALL_CORES: bool = false;
 
-    /// Loads it for rows.
-    ///
-    /// # Errors
-    /// One that names the setting or file and what is wrong with it.
     fn load(session: &SessionModels, config: &ConfigOptions) -> Result<Self>;
 }
 
@@ -166,12 +153,9 @@ impl Needs for Arc<ExampleTemplate> {
     }
 }
 
-/// `asap.refine.max_tokens` and `asap.refine.ratio`.
 #[derive(Debug, Clone, Copy)]
-pub struct Budget {
-    /// The most tokens of any pruned chain.
+pub(crate) struct Budget {
     pub max_tokens: i64,
-    /// The share of the original's tokens that it may have.
     pub ratio: f64,
 }
 
@@ -184,9 +168,8 @@ impl Needs for Budget {
     }
 }
 
-/// `asap.match.threshold`.
 #[derive(Debug, Clone, Copy)]
-pub struct Threshold(pub f64);
+pub(crate) struct Threshold(pub f64);
 
 impl Needs for Threshold {
     const VOLATILITY: Volatility = Volatility::Stable;
@@ -198,15 +181,13 @@ impl Needs for Threshold {
 
 /// Texts compared with one that is prepared once; with or without difflib's `autojunk`.
 #[derive(Debug, Clone)]
-pub struct Compared<const AUTOJUNK: bool> {
-    /// What compares.
+pub(crate) struct Compared<const AUTOJUNK: bool> {
     pub gestalt: Gestalt,
     prepared: Option<String>,
 }
 
 impl<const AUTOJUNK: bool> Compared<AUTOJUNK> {
-    /// The similarity of `a` to `b`.
-    pub fn ratio(&mut self, a: &str, b: &str) -> f64 {
+    pub(super) fn ratio(&mut self, a: &str, b: &str) -> f64 {
         if self.prepared.as_deref() != Some(b) {
             self.gestalt.set_b(b);
             let prepared = self.prepared.get_or_insert_default();

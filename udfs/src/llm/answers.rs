@@ -16,7 +16,6 @@ use super::{LlmError, Result};
 use crate::flights::{Callers, Flights};
 use crate::settings::Settings;
 
-/// How often it is looked whether requests are still under way.
 const LANDING: Duration = Duration::from_millis(20);
 
 /// The answers of a session.
@@ -31,11 +30,9 @@ struct Shared {
     memo: Memo<RequestKey, Outcome>,
     store: Option<Arc<dyn AnswerStore>>,
     meter: Arc<Meter>,
-    /// Calls that were made and are not answered yet.
     under_way: AtomicUsize,
 }
 
-/// Counts a call for as long as it is under way.
 struct UnderWay<'a>(&'a AtomicUsize);
 
 impl<'a> UnderWay<'a> {
@@ -61,14 +58,10 @@ pub struct Answered {
     source: Source,
 }
 
-/// Where what came of a request came from.
 #[derive(Debug, Clone, Copy)]
 enum Source {
-    /// A call of its own.
     Called,
-    /// It was there.
     Kept,
-    /// An equal request of another row.
     Shared,
 }
 
@@ -198,7 +191,6 @@ impl Shared {
         }
     }
 
-    /// What the store holds.
     async fn stored(&self, key: &RequestKey) -> Result<Option<Outcome>> {
         match &self.store {
             Some(store) => Ok(store.get(key).await?),

@@ -7,24 +7,23 @@ use std::time::{Duration, Instant};
 use super::chat::{CallError, FailureKind, Outcome};
 
 /// How many calls are judged; before there are so many, failures alone stop none.
-pub const CALLS: usize = 20;
+pub(super) const CALLS: usize = 20;
 /// How many calls in a row are denied before all are stopped: key, account, address and model are the same for all. After
 /// as many failures in a row, and after one denial, nothing is committed.
-pub const IN_A_ROW: usize = 3;
+pub(crate) const IN_A_ROW: usize = 3;
 /// How long a breaker stops all calls before it lets them try again.
 const STOPPED: Duration = Duration::from_secs(30);
 
 /// Stops all calls to an endpoint when too many of the last ones failed. What a row is refused for is no failure of the
 /// endpoint.
 #[derive(Debug)]
-pub struct Breaker {
+pub(crate) struct Breaker {
     base_url: String,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether each of the last calls failed.
     failed: VecDeque<bool>,
     /// Calls since the last one that was not denied, and the account that they were made for.
     denied: usize,
@@ -36,30 +35,23 @@ struct State {
 struct Stop {
     until: Instant,
     error: CallError,
-    /// The account that was denied: another one may be let in.
     denied: Option<Account>,
 }
 
 /// What is told of an endpoint that is given up: what happened, and how the last call failed.
-pub fn down(what: &str, last: &str) -> String {
+pub(super) fn down(what: &str, last: &str) -> String {
     let last = last.trim_end_matches('.');
     format!("{what}; the last one: {last}. What was answered is kept; repair that and run the same again")
 }
 
-/// Whose calls they are: a number that differs with the key.
-pub type Account = u64;
+pub(crate) type Account = u64;
 
 impl Breaker {
-    /// A breaker for the endpoint at `base_url`.
-    pub fn new(base_url: &str) -> Self {
+    pub(crate) fn new(base_url: &str) -> Self {
         Self { base_url: base_url.to_string(), state: Mutex::default() }
     }
 
-    /// Whether a call of this account may be sent at this time.
-    ///
-    /// # Errors
-    /// One of kind [`FailureKind::EndpointDown`] that says how many calls failed and how the last one did.
-    pub fn check(&self, account: Account, now: Instant) -> Result<(), CallError> {
+    pub(crate) fn check(&self, account: Account, now: Instant) -> Result<(), CallError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &state.stop {
             Some(stop) if now < stop.until && stop.denied.is_none_or(|denied| denied == account) => {
@@ -75,7 +67,7 @@ impl Breaker {
 
     /// Takes into account what came of a call of this account that is finished now. More than `allowed` of the last calls
     /// may not fail.
-    pub fn record(&self, outcome: &Outcome, account: Account, allowed: f64, now: Instant) {
+    pub(crate) fn record(&self, outcome: &Outcome, account: Account, allowed: f64, now: Instant) {
         let failure = outcome.as_ref().err();
         if failure.is_some_and(|error| !error.is_answer() && !error.kind.blames_endpoint()) {
             return;
@@ -103,7 +95,7 @@ impl Breaker {
     }
 
     /// Stops all calls if not all may fail: of the last ones none was answered, first tries and retries alike.
-    pub fn give_up(&self, last: &CallError, allowed: f64, now: Instant) {
+    pub(crate) fn give_up(&self, last: &CallError, allowed: f64, now: Instant) {
         if allowed < 1.0 {
             let what = self.too_many(CALLS, allowed);
             let error = CallError::new(FailureKind::EndpointDown, down(&what, &last.to_string()));

@@ -77,7 +77,7 @@ impl FailureKind {
     }
 
     /// Whether the endpoint is to blame, and not this one request or a limit of ours.
-    pub fn blames_endpoint(self) -> bool {
+    pub(crate) fn blames_endpoint(self) -> bool {
         matches!(self, Self::Timeout | Self::RateLimited | Self::Unavailable | Self::Denied | Self::BadResponse)
     }
 }
@@ -137,8 +137,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Why a request was not sent.
-    pub fn unsent(error: CallError) -> Self {
+    pub(crate) fn unsent(error: CallError) -> Self {
         Self { outcome: Err(error), used: Usage::default(), paying: None }
     }
 }

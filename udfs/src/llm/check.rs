@@ -9,10 +9,7 @@ use super::secret::Secret;
 use crate::settings::{Provider, Settings};
 
 /// Checks what no setting can check alone. No message shows what could be a secret.
-///
-/// # Errors
-/// One that names the setting, what it needs and what was found.
-pub fn check(settings: &Settings) -> Result<()> {
+pub(super) fn check(settings: &Settings) -> Result<()> {
     match settings.anchor_provider {
         Provider::Extractive => return Ok(()),
         Provider::Openai => {
@@ -33,22 +30,14 @@ pub fn check(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// The model's name.
-///
-/// # Errors
-/// If it is not set.
-pub fn model(settings: &Settings) -> Result<&str> {
+pub(super) fn model(settings: &Settings) -> Result<&str> {
     let provider = settings.anchor_provider;
     settings.anchor_model.as_deref().ok_or_else(|| {
         config_datafusion_err!("asap.anchor.provider = '{provider}' needs a model: set asap.anchor.model")
     })
 }
 
-/// Where the endpoint is.
-///
-/// # Errors
-/// If the setting is missing, is no address of http or https, or holds what belongs elsewhere.
-pub fn base_url(settings: &Settings) -> Result<Url> {
+pub(super) fn base_url(settings: &Settings) -> Result<Url> {
     let Some(text) = &settings.anchor_base_url else {
         return config_err!(
             "asap.anchor.provider = 'openai' needs an endpoint: set asap.anchor.base_url, as http://localhost:8000/v1"
@@ -75,11 +64,7 @@ pub fn base_url(settings: &Settings) -> Result<Url> {
     Ok(url)
 }
 
-/// The API key, from the environment; None if no variable is named.
-///
-/// # Errors
-/// If the variable is not set, or holds what no HTTP header can.
-pub fn key(settings: &Settings) -> Result<Option<Secret>> {
+pub(super) fn key(settings: &Settings) -> Result<Option<Secret>> {
     let Some(name) = &settings.anchor_api_key_env else { return Ok(None) };
     // Whoever puts the key itself into the setting must not find it in a log.
     let looks_like_name = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');

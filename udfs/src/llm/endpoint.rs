@@ -11,29 +11,20 @@ use reqwest::{Client, Url, redirect};
 use super::breaker::Breaker;
 use super::throttle::Throttle;
 
-/// How long connecting may take, within the time of the whole request.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An endpoint that speaks OpenAI's chat completions.
 #[derive(Debug)]
-pub struct Endpoint {
-    /// Where chat completions are asked for.
+pub(super) struct Endpoint {
     pub url: Url,
-    /// Its connections.
     pub client: Client,
-    /// When calls may start.
     pub throttle: Arc<Throttle>,
-    /// Whether calls are stopped.
     pub breaker: Breaker,
 }
 
 impl Endpoint {
     /// The process's one endpoint at this address, which is known by its normalised URL: scheme and host in small letters,
     /// no port that the scheme implies, no slash at the end.
-    ///
-    /// # Errors
-    /// If no HTTP client can be built.
-    pub fn at(base_url: &Url) -> Result<Arc<Self>> {
+    pub(super) fn at(base_url: &Url) -> Result<Arc<Self>> {
         static ENDPOINTS: OnceLock<Mutex<HashMap<String, Arc<Endpoint>>>> = OnceLock::new();
         let address = base_url.as_str().trim_end_matches('/');
         let mut endpoints = ENDPOINTS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);

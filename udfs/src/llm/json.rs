@@ -3,15 +3,11 @@
 use serde_json::Value;
 
 /// Reads JSON. NaN and infinities are null, and a lone surrogate is U+FFFD.
-///
-/// # Errors
-/// If the text is not JSON otherwise.
-pub fn parse(text: &str) -> serde_json::Result<Value> {
+pub(super) fn parse(text: &str) -> serde_json::Result<Value> {
     let text = text.trim_start_matches('\u{feff}');
     serde_json::from_str(text).or_else(|error| serde_json::from_str(&repaired(text)).map_err(|_| error))
 }
 
-/// The text with what JSON does not know replaced.
 fn repaired(text: &str) -> String {
     let (mut repaired, mut rest, mut is_string) = (String::with_capacity(text.len()), text, false);
     while let Some(next) = rest.chars().next() {

@@ -24,11 +24,10 @@ const WAITING: usize = 16;
 
 /// Rows in flight: enough that the model never waits for one, and few enough that what it read of a row's prompt is still
 /// there when another sample of it is asked for.
-pub const ROWS_IN_FLIGHT: usize = 4;
+pub(crate) const ROWS_IN_FLIGHT: usize = 4;
 
 /// A model's thread. When this is dropped it ends, and is waited for: what it says is for nobody then, so that is soon.
 pub struct LocalModel {
-    /// None only while this is dropped.
     requests: Option<mpsc::Sender<Asking>>,
     thread: Option<JoinHandle<()>>,
     fingerprint: String,
@@ -47,10 +46,7 @@ impl fmt::Debug for LocalModel {
 
 impl LocalModel {
     /// Loads the model in `folder` (`asap.anchor.model`). Prompts that were read are remembered within `memory`.
-    ///
-    /// # Errors
-    /// One that names the setting, the folder and what is wrong with it.
-    pub fn load(folder: &str, memory: &Arc<Memory>) -> Result<Self> {
+    pub(crate) fn load(folder: &str, memory: &Arc<Memory>) -> Result<Self> {
         let wrong = |error: LmError| config_datafusion_err!("asap.anchor.model = '{folder}': {error}");
         let generator = Generator::load(Path::new(folder), memory).map_err(wrong)?;
         let fingerprint = fingerprint(Path::new(folder)).map_err(wrong)?;
@@ -58,7 +54,6 @@ impl LocalModel {
             .map_err(|error| wrong(LmError::Thread(format!("the system gave none: {error}"))))
     }
 
-    /// Moves what answers to a thread.
     fn spawn<G: Send + 'static>(fingerprint: String, generator: G, answer: Generate<G>) -> std::io::Result<Self> {
         let (requests, waiting) = mpsc::channel(WAITING);
         let thread = std::thread::Builder::new().name("asap-anchor".to_string());
@@ -66,19 +61,17 @@ impl LocalModel {
         Ok(Self { requests: Some(requests), thread: Some(thread), fingerprint })
     }
 
-    /// A model whose thread panics at the first request.
     #[cfg(test)]
     pub(super) fn fragile() -> std::io::Result<Self> {
         Self::spawn(String::new(), (), |(), _, _| panic!("no such luck"))
     }
 
-    /// Whether its thread has ended.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.requests.as_ref().is_none_or(mpsc::Sender::is_closed)
     }
 
     /// What the model is called in requests: a copy of it in another folder is the same model.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.fingerprint
     }
 
@@ -103,7 +96,6 @@ impl Drop for LocalModel {
     }
 }
 
-/// How a request is answered; None if it is no longer wanted.
 type Generate<G> =
     fn(&mut G, &ChatRequest, &(dyn Fn() -> bool + Sync)) -> std::result::Result<Option<Answer>, CallError>;
 
@@ -149,7 +141,6 @@ fn generate(
     }
 }
 
-/// The same request draws the same answer, also in another process.
 fn seed(request: &ChatRequest) -> std::result::Result<u64, CallError> {
     let key = request.key().map_err(|error| CallError::new(FailureKind::Refused, error.to_string()))?;
     Ok(key.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte)))

@@ -12,26 +12,23 @@ use crate::settings::Settings;
 
 /// This many requests in a row that are turned down with the same words are a verdict: key, account, model or a setting is
 /// wrong, not the rows.
-pub const ALIKE: u64 = 20;
+pub(crate) const ALIKE: u64 = 20;
 
-/// What tokens cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Prices {
+pub(crate) struct Prices {
     per_token_in: f64,
     per_token_out: f64,
 }
 
 impl Prices {
-    /// The prices of the settings.
-    pub fn of(settings: &Settings) -> Self {
+    pub(crate) fn of(settings: &Settings) -> Self {
         Self {
             per_token_in: settings.anchor_price_per_million_input_tokens.0 / 1e6,
             per_token_out: settings.anchor_price_per_million_output_tokens.0 / 1e6,
         }
     }
 
-    /// What a call costs, in the currency of the prices.
-    pub fn cost(&self, tokens_in: u64, tokens_out: u64) -> f64 {
+    pub(crate) fn cost(&self, tokens_in: u64, tokens_out: u64) -> f64 {
         tokens_in as f64 * self.per_token_in + tokens_out as f64 * self.per_token_out
     }
 }
@@ -62,7 +59,6 @@ pub struct Meter {
     state: Mutex<State>,
     settled: Notify,
     purse: OnceLock<Arc<dyn Purse>>,
-    /// Held while money is taken, so that those who need it take it once.
     taking: tokio::sync::Mutex<()>,
 }
 
@@ -72,12 +68,9 @@ struct State {
     /// What is spent at most: for a call that gave no answer nobody knows its cost, so all that was reserved counts.
     spent: f64,
     reserved: f64,
-    /// What was taken from the purse.
     taken: f64,
-    /// What all sessions had taken from the purse when it was empty.
     total: Option<f64>,
     in_flight: u64,
-    /// What the budget said when it first refused a request.
     refusal: Option<String>,
     is_answered: bool,
     /// The last failure that the endpoint is to blame for, and how many there were since an answer came.
@@ -92,7 +85,6 @@ struct State {
 /// Requests that the endpoint turned down with the same words, without an answer in between.
 #[derive(Debug)]
 struct TurnedDown {
-    /// What was said, without what differs between requests.
     words: String,
     calls: u64,
     last: String,
@@ -106,24 +98,21 @@ fn words(said: &str) -> String {
 }
 
 impl Meter {
-    /// What was used so far.
-    pub fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).usage
     }
 
-    /// Counts what a row used that made no call.
-    pub fn count(&self, used: Usage) -> Usage {
+    pub(crate) fn count(&self, used: Usage) -> Usage {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).usage += used;
         used
     }
 
-    /// How many requests were denied so far.
-    pub fn denials(&self) -> u64 {
+    pub(crate) fn denials(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).denials
     }
 
     /// Counts what came of a request of a row that was made after so many `denials`.
-    pub fn finish(&self, outcome: &Outcome, denials: u64) -> Usage {
+    pub(crate) fn finish(&self, outcome: &Outcome, denials: u64) -> Usage {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let error = outcome.as_ref().err();
         if error.is_none_or(CallError::is_answer) {
@@ -156,29 +145,28 @@ impl Meter {
     }
 
     /// How many requests were turned down with the same words since the last answer, and the last of them.
-    pub fn turned_down(&self) -> Option<(u64, String)> {
+    pub(crate) fn turned_down(&self) -> Option<(u64, String)> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.turned_down.as_ref().map(|found| (found.calls, found.last.clone()))
     }
 
     /// How the last request was denied, unless one that was made after it is answered.
-    pub fn denial(&self) -> Option<String> {
+    pub(crate) fn denial(&self) -> Option<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).denial.clone()
     }
 
     /// How many calls failed since the last answer, for which the endpoint is to blame, and the last of them.
-    pub fn failed_in_a_row(&self) -> Option<(u64, String)> {
+    pub(crate) fn failed_in_a_row(&self) -> Option<(u64, String)> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Some((state.failed_in_a_row, state.last_failure.clone()?))
     }
 
-    /// What the budget said when it first refused a request.
-    pub fn refusal(&self) -> Option<String> {
+    pub(crate) fn refusal(&self) -> Option<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).refusal.clone()
     }
 
     /// The last failure of the endpoint, if nothing that was asked so far has an answer.
-    pub fn last_of_nothing_but_failures(&self) -> Option<String> {
+    pub(crate) fn last_of_nothing_but_failures(&self) -> Option<String> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // What was answered before this session is no sign of life.
         state.last_failure.clone().filter(|_| !state.is_answered)
@@ -186,10 +174,7 @@ impl Meter {
 
     /// Counts a request that is about to be sent, for the first time or again, and costs at most `most`. While calls are in
     /// flight that may turn out cheaper than what is reserved for them, it waits for them rather than refuse.
-    ///
-    /// # Errors
-    /// One of kind [`FailureKind::Budget`] if the request could exceed the budget.
-    pub async fn reserve(
+    pub(crate) async fn reserve(
         self: &Arc<Self>,
         budget: Budget,
         most: f64,
@@ -245,7 +230,7 @@ impl Meter {
     }
 
     /// From now on what is spent comes out of a purse that other sessions share.
-    pub fn spend_from(&self, purse: Arc<dyn Purse>) {
+    pub(crate) fn spend_from(&self, purse: Arc<dyn Purse>) {
         // A session has one output, so one purse.
         drop(self.purse.set(purse));
     }
@@ -273,10 +258,7 @@ impl Meter {
 
     /// Makes what was taken from the purse what is spent: gives back the rest, or takes what answers cost above their
     /// reservations.
-    ///
-    /// # Errors
-    /// If the purse cannot be written.
-    pub async fn settle(&self) -> Result<(), StoreError> {
+    pub(crate) async fn settle(&self) -> Result<(), StoreError> {
         let Some(purse) = self.purse.get() else { return Ok(()) };
         let left = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,27 +270,22 @@ impl Meter {
     }
 }
 
-/// What became of an attempt to reserve money.
 enum Tried {
     Reserved,
-    /// When a call that is under way is settled, there may be enough.
     Later,
-    /// More must be taken from the purse, which may hold so much.
     Short(f64),
 }
 
 /// The right to send one request. If it is dropped without being settled, all that it reserves counts as spent.
 #[derive(Debug)]
-pub struct Reservation {
+pub(crate) struct Reservation {
     meter: Arc<Meter>,
     most: f64,
-    /// What was counted for the request.
     used: Usage,
 }
 
 impl Reservation {
-    /// The request is not sent.
-    pub fn give_back(mut self) {
+    pub(crate) fn give_back(mut self) {
         let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.usage.calls -= self.used.calls;
         state.usage.retries -= self.used.retries;
@@ -318,7 +295,7 @@ impl Reservation {
     }
 
     /// Replaces what was reserved by what the call took, and says all that was counted for it.
-    pub fn settle(mut self, tokens_in: u64, tokens_out: u64, prices: Prices) -> Usage {
+    pub(crate) fn settle(mut self, tokens_in: u64, tokens_out: u64, prices: Prices) -> Usage {
         let took = Usage { tokens_in, tokens_out, cost: prices.cost(tokens_in, tokens_out), ..Usage::default() };
         let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.usage += took;
@@ -330,7 +307,7 @@ impl Reservation {
     }
 
     /// Leaves it at what was reserved, since nobody knows what the call took, and says all that was counted for it.
-    pub fn forfeit(self) -> Usage {
+    pub(crate) fn forfeit(self) -> Usage {
         self.used
     }
 }

@@ -95,11 +95,8 @@ struct Session {
     answers: Arc<Answers>,
     meter: Arc<Meter>,
     memory: Arc<Memory>,
-    /// Whether nothing is paid.
     only_estimates: bool,
-    /// The model of the settings that were last asked for.
     model: Mutex<Option<(Settings, Arc<Model>)>>,
-    /// The local model that was last asked for, by its folder.
     local: Mutex<Option<(String, Arc<LocalModel>)>>,
     statements: Statements,
 }
@@ -153,8 +150,7 @@ impl Llm {
         Ok(model)
     }
 
-    /// Whether what is not known is to be estimated.
-    pub fn only_estimates(&self) -> bool {
+    pub(crate) fn only_estimates(&self) -> bool {
         self.session.only_estimates
     }
 
@@ -247,7 +243,6 @@ impl Llm {
         }
     }
 
-    /// The model in a folder, which is loaded once.
     fn local(&self, folder: &str) -> datafusion::common::Result<Arc<LocalModel>> {
         let mut last = self.session.local.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, model)) = last.as_ref().filter(|(known, model)| known == folder && !model.is_over()) {

@@ -26,13 +26,10 @@ use crate::settings::Settings;
 
 /// What is read of a response: more than any token takes, also with escapes and thinking, ...
 const BYTES_PER_TOKEN: usize = 64;
-/// ... and what stands around the text.
 const BYTES_AROUND: usize = 64 << 10;
-/// Tokens that a chat template may add to a request's messages.
 const TEMPLATE_TOKENS: u64 = 64;
 
-/// A session's calls to an endpoint.
-pub struct OpenAi {
+pub(crate) struct OpenAi {
     endpoint: Arc<Endpoint>,
     key: Option<Secret>,
     account: Account,
@@ -53,7 +50,6 @@ impl fmt::Debug for OpenAi {
     }
 }
 
-/// What is sent.
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
@@ -64,11 +60,7 @@ struct Body<'a> {
 }
 
 impl OpenAi {
-    /// Calls to the endpoint at `base_url`; `settings` were checked.
-    ///
-    /// # Errors
-    /// If no HTTP client can be built.
-    pub fn new(settings: &Settings, base_url: &Url, key: Option<Secret>, meter: Arc<Meter>) -> Result<Self> {
+    pub(crate) fn new(settings: &Settings, base_url: &Url, key: Option<Secret>, meter: Arc<Meter>) -> Result<Self> {
         Ok(Self {
             endpoint: Endpoint::at(base_url)?,
             account: key.as_ref().map_or(0, Secret::account),
@@ -89,7 +81,7 @@ impl OpenAi {
     }
 
     /// Rows that may wait at once: twice as many as calls, so that a slow row does not hold up those behind it.
-    pub fn window(&self) -> usize {
+    pub(crate) fn window(&self) -> usize {
         2 * self.limits.at_once as usize
     }
 
@@ -188,7 +180,6 @@ impl OpenAi {
         (result, Some(InFlight { paying, _admitted: admitted }))
     }
 
-    /// What a failed request says of the endpoint.
     fn heed(&self, failure: Failure, admitted: &Admitted) -> Tried {
         let Failure { error, is_passing, after } = &failure;
         let is_limit = *is_passing && (after.is_some() || failure.is_limit());
@@ -264,7 +255,6 @@ impl OpenAi {
         (result, tokens)
     }
 
-    /// A response's body.
     async fn text(&self, mut response: Response, limit: usize) -> std::result::Result<String, Failure> {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.broken(&error))? {
@@ -359,7 +349,6 @@ fn estimated_tokens(request: &ChatRequest) -> u64 {
     tokens_in + tokens_in.min(u64::from(request.max_tokens))
 }
 
-/// The cause behind all wrappers, which repeat addresses and say little.
 fn innermost(error: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {

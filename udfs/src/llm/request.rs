@@ -17,17 +17,12 @@ pub struct Message {
 /// One request for one answer, complete: requests that are equal may share their answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChatRequest {
-    /// The model's name at its provider.
     pub model: String,
-    /// The conversation so far.
     pub messages: Vec<Message>,
-    /// Sampling temperature; at 0 the likeliest token is taken.
     pub temperature: f64,
     /// Sampling is from the likeliest tokens that together have at least this probability.
     pub top_p: f64,
-    /// The most tokens of the answer.
     pub max_tokens: u32,
-    /// Which sample of the same request this is, from 1.
     pub attempt: u32,
     /// SHA-256 of the prompt's template in hexadecimal digits; empty where the prompt is the row's own.
     #[serde(rename = "prompt")]
@@ -37,15 +32,11 @@ pub struct ChatRequest {
 impl ChatRequest {
     /// SHA-256 of the request as JSON, its fields in the order above. It knows no endpoint, so an answer stays known
     /// when the same model moves to another address.
-    ///
-    /// # Errors
-    /// If a sampling parameter is no finite number.
-    pub fn key(&self) -> serde_json::Result<RequestKey> {
+    pub(crate) fn key(&self) -> serde_json::Result<RequestKey> {
         Ok(Sha256::digest(serde_json::to_vec(self)?).into())
     }
 
-    /// Bytes of all messages.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.messages.iter().map(|message| message.content.len()).sum()
     }
 }

@@ -11,7 +11,6 @@ use super::chat::{Answer, CallError, FailureKind};
 use super::json;
 use super::retry::retry_after;
 
-/// The most characters that an error quotes of a response.
 const QUOTED: usize = 300;
 /// What endpoints say when a prompt does not fit into the model's window.
 const TOO_LONG: [&str; 7] = [
@@ -26,7 +25,6 @@ const TOO_LONG: [&str; 7] = [
 /// What endpoints say when they forbid a prompt by what it holds, and not whoever sends it.
 const HELD_BACK: [&str; 5] =
     ["input was flagged", "content_filter", "content filter", "content_policy", "content policy"];
-/// The same from endpoints that inspect texts under other names.
 const INSPECTED: [&str; 5] = [
     "content management policy",
     "inappropriate content",
@@ -52,40 +50,30 @@ const NO_ACCOUNT: [&str; 12] = [
 /// The same, but a word that endpoints also use where they only ask for a pause (429).
 const BILLING: &str = "billing";
 
-/// A request that failed, and whether to send it again.
 #[derive(Debug, PartialEq)]
-pub struct Failure {
-    /// Why it failed.
+pub(super) struct Failure {
     pub error: CallError,
-    /// Whether the same request may succeed later.
     pub is_passing: bool,
-    /// How long the endpoint asks to wait.
     pub after: Option<Duration>,
 }
 
 impl Failure {
-    /// Whether the endpoint was asked too much.
-    pub fn is_limit(&self) -> bool {
+    pub(crate) fn is_limit(&self) -> bool {
         self.error.kind == FailureKind::RateLimited
     }
 
-    /// A failure that the same request would meet again.
-    pub fn lasting(kind: FailureKind, message: impl Into<String>) -> Self {
+    pub(crate) fn lasting(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { error: CallError::new(kind, message), is_passing: false, after: None }
     }
 
-    /// A failure that may be over soon.
-    pub fn passing(kind: FailureKind, message: impl Into<String>) -> Self {
+    pub(crate) fn passing(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { is_passing: true, ..Self::lasting(kind, message) }
     }
 }
 
 /// The answer in a response, or what is wrong with it. `asked` is the prompt's length in bytes: an endpoint that does
 /// not say what a call took is taken to have used a token for four bytes. `redact` takes out what may not be shown.
-///
-/// # Errors
-/// Everything but one choice with a text that the model finished.
-pub fn read(
+pub(super) fn read(
     status: StatusCode,
     headers: &HeaderMap,
     body: &str,
@@ -139,12 +127,10 @@ pub fn read(
     }
 }
 
-/// A count of tokens, which some servers write with a decimal point.
 fn tokens(found: &Value) -> Option<u64> {
     found.as_u64().or_else(|| found.as_f64().filter(|tokens| *tokens >= 0.0).map(|tokens| tokens as u64))
 }
 
-/// A message's text: a string, or the texts of its parts.
 fn content(found: &Value) -> Option<String> {
     match found {
         Value::String(text) => Some(text.clone()),
@@ -153,7 +139,6 @@ fn content(found: &Value) -> Option<String> {
     }
 }
 
-/// A response, as errors tell of it.
 struct Body<'a> {
     headers: &'a HeaderMap,
     text: &'a str,
@@ -213,7 +198,6 @@ impl Body<'_> {
         }
     }
 
-    /// What an error response says: its message, else its beginning.
     fn message(&self) -> String {
         self.quoted(own_words(&self.json()).unwrap_or(self.text))
     }
@@ -224,7 +208,6 @@ impl Body<'_> {
     }
 }
 
-/// The message of an error.
 fn own_words(json: &Value) -> Option<&str> {
     [&json["error"]["message"], &json["message"], &json["error"], &json["detail"]].into_iter().find_map(Value::as_str)
 }
@@ -242,7 +225,6 @@ fn asked_for(headers: &HeaderMap) -> Option<Duration> {
     retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, Utc::now())
 }
 
-/// The beginning of a text, on one line.
 fn quoted(text: &str) -> String {
     let mut quoted = String::new();
     for word in text.split_whitespace() {

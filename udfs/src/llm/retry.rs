@@ -6,21 +6,20 @@ use chrono::{DateTime, Utc};
 
 /// The first pause is at most this long; each later one may be twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-/// No pause is longer, unless the endpoint asks for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// How long to wait before the retry of this number, from 0: exponential backoff. `jitter` is the part of it that is made.
-pub fn pause(retry: u32, jitter: f64) -> Duration {
+pub(super) fn pause(retry: u32, jitter: f64) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << retry.min(16)).min(LONGEST_PAUSE).mul_f64(jitter)
 }
 
 /// A part at random, so that calls that failed together do not come back together.
-pub fn jitter() -> f64 {
+pub(crate) fn jitter() -> f64 {
     rand::random_range(0.5..=1.0)
 }
 
 /// The header Retry-After: seconds, or a date as HTTP writes it. None if it is neither.
-pub fn retry_after(header: &str, now: DateTime<Utc>) -> Option<Duration> {
+pub(crate) fn retry_after(header: &str, now: DateTime<Utc>) -> Option<Duration> {
     let header = header.trim();
     if let Ok(seconds) = header.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();

@@ -6,18 +6,16 @@ use std::sync::OnceLock;
 
 use reqwest::header::HeaderValue;
 
-/// What stands where the secret was.
 const HIDDEN: &str = "[api key]";
 /// Shorter keys are words such as EMPTY, which local servers ask for and answers may hold.
 const LEAST_BYTES: usize = 8;
 
-/// An API key. Neither `Debug` nor `Display` shows it.
 #[derive(Clone)]
-pub struct Secret(String);
+pub(crate) struct Secret(String);
 
 impl Secret {
     /// Wraps a key; white space around it is dropped. None if the rest cannot stand in an HTTP header.
-    pub fn new(key: &str) -> Option<Self> {
+    pub(crate) fn new(key: &str) -> Option<Self> {
         let key = key.trim();
         let is_valid = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
         is_valid.then(|| Self(key.to_string()))
@@ -25,20 +23,20 @@ impl Secret {
 
     /// The value of the header `Authorization`, marked so that HTTP libraries do not show it either. None cannot
     /// happen for a key that was accepted.
-    pub fn bearer(&self) -> Option<HeaderValue> {
+    pub(crate) fn bearer(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
     /// A number that differs with the key, not 0. It tells nothing of the key.
-    pub fn account(&self) -> u64 {
+    pub(crate) fn account(&self) -> u64 {
         static HASHES: OnceLock<RandomState> = OnceLock::new();
         HASHES.get_or_init(RandomState::new).hash_one(&self.0).max(1)
     }
 
     /// A text from outside without the key, which an endpoint may send back, also as JSON may escape it.
-    pub fn redact(&self, text: String) -> String {
+    pub(crate) fn redact(&self, text: String) -> String {
         if self.0.len() < LEAST_BYTES {
             return text;
         }

@@ -22,18 +22,15 @@ struct Lost {
 }
 
 impl Statement {
-    /// What an equal request came to, if it failed.
     pub(super) fn failure(&self, key: &RequestKey) -> Option<Arc<Outcome>> {
         self.lost.lock().unwrap_or_else(PoisonError::into_inner).outcomes.get(key).cloned()
     }
 
-    /// Remembers a failure that no store keeps.
     pub(super) fn fail(&self, key: RequestKey, outcome: &Arc<Outcome>) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         lost.outcomes.entry(key).or_insert_with(|| Arc::clone(outcome));
     }
 
-    /// Counts a request of a row that ended without an answer.
     pub(super) fn lose(&self, outcome: &Outcome) {
         let Err(error) = outcome else { return };
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,13 +48,11 @@ impl Drop for Statement {
     }
 }
 
-/// The statements under way, by the context that each is executed in.
 #[derive(Debug, Default)]
-pub struct Statements(Mutex<Vec<(Weak<TaskContext>, Weak<Statement>)>>);
+pub(crate) struct Statements(Mutex<Vec<(Weak<TaskContext>, Weak<Statement>)>>);
 
 impl Statements {
-    /// The statement that is executed in this context.
-    pub fn of(&self, context: &Arc<TaskContext>) -> Arc<Statement> {
+    pub(crate) fn of(&self, context: &Arc<TaskContext>) -> Arc<Statement> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(context, statement)| context.strong_count() > 0 && statement.strong_count() > 0);
         let is_its = |(other, _): &&(Weak<TaskContext>, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(context));

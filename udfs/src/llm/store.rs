@@ -17,10 +17,7 @@ pub type Claim = Box<dyn Send + Sync>;
 /// Why an answer could not be read or kept.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the store of answers: {0}")]
-pub struct StoreError(
-    /// What was tried, what happened, and the object or folder that it is about.
-    pub String,
-);
+pub struct StoreError(pub String);
 
 /// A store of answers that outlives the session.
 #[async_trait]
@@ -57,9 +54,8 @@ pub trait AnswerStore: Debug + Send + Sync {
     async fn keep(&self, key: RequestKey, outcome: Outcome, may_wait: bool) -> Result<(), StoreError>;
 }
 
-/// A store that is read only.
 #[derive(Debug)]
-pub struct ReadOnly(pub Arc<dyn AnswerStore>);
+pub(crate) struct ReadOnly(pub Arc<dyn AnswerStore>);
 
 #[async_trait]
 impl AnswerStore for ReadOnly {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use self::state::{Limited, Pause};
+pub(super) use self::state::{Limited, Pause};
 use self::state::{State, time};
 use super::retry;
 
@@ -25,36 +25,31 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-/// What the settings allow.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Calls in flight, in the whole process.
+pub(crate) struct Limits {
     pub at_once: u32,
-    /// Requests a minute.
     pub requests_per_minute: Option<u32>,
-    /// Tokens a minute.
     pub tokens_per_minute: Option<u32>,
 }
 
 /// When calls to an endpoint may start, whatever sessions and queries make them.
 #[derive(Debug, Default)]
-pub struct Throttle {
+pub(crate) struct Throttle {
     /// Calls start in the order in which they asked; who gives up while it waits takes nothing from the others.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
     changed: Notify,
 }
 
-/// A call in flight.
 #[derive(Debug)]
-pub struct Admitted {
+pub(crate) struct Admitted {
     throttle: Arc<Throttle>,
     number: u64,
 }
 
 impl Throttle {
     /// Waits until a call of about so many tokens may start. It is in flight until what this returns is dropped.
-    pub async fn admit(self: &Arc<Self>, limits: Limits, tokens: u64) -> Admitted {
+    pub(crate) async fn admit(self: &Arc<Self>, limits: Limits, tokens: u64) -> Admitted {
         let _waiting = Waiting::begin(self);
         let _turn = self.turn.lock().await;
         loop {
@@ -74,8 +69,7 @@ impl Throttle {
         }
     }
 
-    /// Corrects tokens that were only estimated before the start.
-    pub fn correct(&self, estimated: u64, actual: u64, limits: Limits) {
+    pub(crate) fn correct(&self, estimated: u64, actual: u64, limits: Limits) {
         let Some(per_minute) = limits.tokens_per_minute else { return };
         let next = &mut self.state().next[2];
         *next = next.and_then(|next| match actual.checked_sub(estimated) {
@@ -85,30 +79,28 @@ impl Throttle {
     }
 
     /// Whether the endpoint has taken no call for so long that it should be told, for the first time since it took one.
-    pub fn is_stuck_anew(&self) -> bool {
+    pub(crate) fn is_stuck_anew(&self) -> bool {
         self.state().is_stuck_anew()
     }
 
     /// A pause of more than 30 seconds that was not announced yet: of all calls, or of one that waits for `own`.
-    pub fn unannounced(&self, own: Duration) -> Option<Pause> {
+    pub(crate) fn unannounced(&self, own: Duration) -> Option<Pause> {
         self.state().unannounced(own, Instant::now())
     }
 
-    /// Calls in flight now.
     #[cfg(test)]
-    pub fn in_flight(&self) -> u32 {
+    pub(crate) fn in_flight(&self) -> u32 {
         self.state().in_flight
     }
 
-    /// How often all calls were stopped since one was taken.
     #[cfg(test)]
-    pub fn stops(&self) -> u32 {
+    pub(crate) fn stops(&self) -> u32 {
         self.state().stops
     }
 
     /// How often calls were slowed down to see whether their pace is the reason for limits.
     #[cfg(test)]
-    pub fn trials(&self) -> u32 {
+    pub(crate) fn trials(&self) -> u32 {
         self.state().pace.trials
     }
 
@@ -118,24 +110,22 @@ impl Throttle {
 }
 
 impl Admitted {
-    /// The endpoint answered.
-    pub fn answered(&self) {
+    pub(crate) fn answered(&self) {
         self.throttle.state().answered(self.number);
     }
 
     /// The endpoint took the call for one too many, and may ask for a pause.
-    pub fn limited(&self, after: Duration) -> Limited {
+    pub(crate) fn limited(&self, after: Duration) -> Limited {
         self.throttle.state().limited(self.number, after, retry::jitter(), Instant::now())
     }
 
     /// The call failed. Where `pauses`, all calls pause if no other is taken either. Whether the endpoint is down: so many
     /// calls in a row failed.
-    pub fn failed(&self, pauses: bool) -> bool {
+    pub(crate) fn failed(&self, pauses: bool) -> bool {
         self.throttle.state().failed(self.number, pauses, retry::jitter(), Instant::now())
     }
 }
 
-/// Counts a call while it waits, also if it is given up.
 struct Waiting<'a>(&'a Throttle);
 
 impl<'a> Waiting<'a> {

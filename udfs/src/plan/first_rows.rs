@@ -66,7 +66,6 @@ fn sorted_beneath(node: &LogicalPlan, keys: Vec<SortExpr>, fetch: usize) -> Resu
     Ok(Some(Fence::try_new(input, fence.calls.clone())?.into_plan()))
 }
 
-/// A key over a projection as one over the projection's input.
 fn beneath(key: SortExpr, projection: &Projection) -> Result<SortExpr> {
     let expr = key.expr.clone().transform_up(|expr| match &expr {
         Expr::Column(column) => {

@@ -21,16 +21,14 @@ pub struct Fence {
     schema: DFSchemaRef,
 }
 
-/// A call and the column that holds its results.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct FencedCall {
+pub(crate) struct FencedCall {
     pub(super) function: Arc<ScalarUDF>,
     pub(super) args: Vec<Expr>,
     pub(super) column: String,
 }
 
 impl FencedCall {
-    /// The call as an expression.
     pub(super) fn expression(&self) -> Expr {
         Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(&self.function), self.args.clone()))
     }
@@ -52,12 +50,10 @@ impl Fence {
         LogicalPlan::Extension(Extension { node: Arc::new(self) })
     }
 
-    /// The fence that an extension node is, if it is one.
     pub(super) fn of(node: &dyn UserDefinedLogicalNode) -> Option<&Self> {
         node.as_any().downcast_ref()
     }
 
-    /// The fence that a node is, if it is one.
     pub(super) fn of_plan(plan: &LogicalPlan) -> Option<&Self> {
         match plan {
             LogicalPlan::Extension(extension) => Self::of(extension.node.as_ref()),

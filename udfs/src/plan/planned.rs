@@ -8,22 +8,15 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 
 use crate::function::{AsyncCall, Function};
 
-/// A call with its arguments bound to the columns of its input.
 #[derive(Debug, Clone)]
-pub struct PlannedCall {
-    /// The call as a scalar function; it is described and encoded, never evaluated.
+pub(crate) struct PlannedCall {
     pub(super) expression: Arc<dyn PhysicalExpr>,
     pub(super) call: Arc<dyn AsyncCall>,
     pub(super) args: Vec<Arc<dyn PhysicalExpr>>,
-    /// The type of the results, and the name of their column.
     pub(super) field: FieldRef,
 }
 
 impl PlannedCall {
-    /// The call that `expression` is, with its results in `column`.
-    ///
-    /// # Errors
-    /// If it is none.
     pub(super) fn try_new(expression: Arc<dyn PhysicalExpr>, column: &str, input: &Schema) -> Result<Self> {
         let function = expression.downcast_ref::<ScalarFunctionExpr>();
         let call = function.and_then(|function| Function::call_of(function.fun()));

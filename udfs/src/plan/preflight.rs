@@ -10,7 +10,6 @@ use datafusion::optimizer::AnalyzerRule;
 use super::node::Fence;
 use crate::function::Function;
 
-/// Prepares the functions of a plan.
 #[derive(Debug)]
 pub struct Preflight;
 
@@ -26,9 +25,6 @@ impl AnalyzerRule for Preflight {
 }
 
 /// Shows every call of a function in a plan, also of those behind fences.
-///
-/// # Errors
-/// Those of `visit`, and if the plan cannot be walked.
 pub(super) fn each_function(plan: &LogicalPlan, mut visit: impl FnMut(&ScalarUDF) -> Result<()>) -> Result<()> {
     plan.apply_with_subqueries(|node| {
         // Views bring calls along that are behind fences already.

@@ -23,7 +23,6 @@ use datafusion::optimizer::AnalyzerRule;
 use super::node::{Fence, FencedCall};
 use crate::function::{Function, first_call, misplaced};
 
-/// What the columns of calls are named, with a number behind it.
 const COLUMN: &str = "__call_";
 /// What the columns of subqueries in arguments are named, with a number behind it.
 const ARGUMENT: &str = "__argument_";
@@ -67,7 +66,6 @@ impl Names {
     }
 }
 
-/// One node, with the calls in its expressions brought beneath it.
 fn fence(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let mut found = None;
     node.apply_expressions(|expr| {
@@ -105,7 +103,6 @@ fn fence(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan
     Ok(Transformed::yes(restore(fenced, &before, passed.map(|passed| (passed, added)))?))
 }
 
-/// The node with other expressions and another input.
 fn rebuild(node: LogicalPlan, expressions: Vec<Expr>, input: LogicalPlan) -> Result<LogicalPlan> {
     let LogicalPlan::Distinct(Distinct::On(on)) = node else {
         return node.with_new_exprs(expressions, vec![input])?.recompute_schema();
@@ -138,24 +135,19 @@ fn restore(node: LogicalPlan, before: &DFSchema, shift: Option<(usize, usize)>) 
     LogicalPlanBuilder::from(node).project(columns)?.build()
 }
 
-/// The calls of one node.
 struct Calls<'a> {
     names: &'a mut Names,
-    /// The column and the level of each call that was met.
     known: HashMap<Expr, (String, usize)>,
-    /// What each level of nesting needs, the innermost first.
     levels: Vec<Level>,
 }
 
 #[derive(Default)]
 struct Level {
-    /// Subqueries in arguments, as columns.
     subqueries: Vec<Expr>,
     calls: Vec<FencedCall>,
 }
 
 impl Calls<'_> {
-    /// The expression with columns in the place of calls.
     fn hoist(&mut self, expr: Expr) -> Result<Expr> {
         refuse_lambdas(&expr)?;
         let hoisted = expr.transform_up(|expr| {

@@ -36,7 +36,6 @@ use crate::function::CallRows;
 /// A window holds at least so many pieces, so that few rows wait for the slowest of their piece.
 const PIECES: usize = 8;
 
-/// What every piece of a partition needs.
 #[derive(Debug)]
 pub(super) struct Level {
     pub calls: Vec<PlannedCall>,
@@ -50,12 +49,9 @@ pub(super) struct Level {
 pub(super) struct InFlight {
     level: Arc<Level>,
     input: Option<SendableRecordBatchStream>,
-    /// What has been pulled and not begun.
     rest: Option<RecordBatch>,
-    /// What was begun and not handed on, in order.
     begun: VecDeque<RecordBatch>,
     pieces: FuturesOrdered<BoxFuture<'static, Result<Finished>>>,
-    /// Rows that were begun and not handed on, and the most there may be.
     rows: usize,
     window: usize,
     memory: MemoryReservation,
@@ -63,14 +59,13 @@ pub(super) struct InFlight {
     _held: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
-/// A piece with its results, and the memory of these.
 struct Finished {
     batch: RecordBatch,
     _results: MemoryReservation,
 }
 
 impl InFlight {
-    pub fn new(level: Level, input: SendableRecordBatchStream, partition: usize) -> Self {
+    pub(crate) fn new(level: Level, input: SendableRecordBatchStream, partition: usize) -> Self {
         let context = &level.context;
         let windows = level.calls.iter().map(|call| call.call.window(context.session_config().options()));
         Self {
@@ -120,7 +115,6 @@ impl InFlight {
         self.memory.try_resize(counter.memory_usage())
     }
 
-    /// Begins the first `rows` of a batch and keeps the others.
     fn begin(&mut self, batch: RecordBatch, rows: usize) {
         let piece = batch.slice(0, rows);
         let others = batch.num_rows() - rows;

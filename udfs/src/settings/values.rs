@@ -3,9 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How a setting's value is read, checked and shown.
 pub(super) trait Value: Sized {
-    /// What a valid value looks like, for error messages.
     const EXPECTED: &'static str;
     fn parse(text: &str) -> Option<Self>;
     fn show(&self) -> Option<String>;
@@ -25,7 +23,6 @@ impl Value for Ratio {
     }
 }
 
-/// A share above 0, at most 1.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
 
@@ -97,7 +94,6 @@ impl Value for Texts {
     }
 }
 
-/// A whole number of at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Positive(pub u32);
 
@@ -111,7 +107,6 @@ impl Value for Positive {
     }
 }
 
-/// An amount of money, at least 0.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Money(pub f64);
 

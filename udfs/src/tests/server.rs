@@ -11,74 +11,57 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-/// A request as it came.
 #[derive(Debug, Clone)]
 #[allow(dead_code, reason = "each test that includes this file uses a part of it")]
-pub struct Call {
-    /// Which request it is, from 0.
+pub(crate) struct Call {
     pub number: usize,
-    /// The request line and the headers.
     pub head: String,
-    /// The body; NULL if it is no JSON.
     pub body: Value,
 }
 
 #[allow(dead_code, reason = "each test that includes this file uses a part of it")]
 impl Call {
-    /// The content of the last message.
-    pub fn prompt(&self) -> &str {
+    pub(crate) fn prompt(&self) -> &str {
         let messages = self.body["messages"].as_array();
         messages.and_then(|messages| messages.last()?["content"].as_str()).unwrap_or_default()
     }
 
     /// What stands between a pair of tags in the prompt, without the line ends around it.
-    pub fn between(&self, tag: &str) -> &str {
+    pub(crate) fn between(&self, tag: &str) -> &str {
         let (open, close) = (format!("<{tag}>\n"), format!("\n</{tag}>"));
         let after = self.prompt().split_once(&open).map_or("", |(_, after)| after);
         after.split_once(&close).map_or("", |(inner, _)| inner)
     }
 }
 
-/// What the server does with a request.
 #[derive(Debug, Clone)]
 #[allow(dead_code, reason = "each test that includes this file uses a part of it")]
-pub enum Reply {
-    /// A chat completion with this text and 100 tokens in, 10 out.
+pub(crate) enum Reply {
     Text(String),
-    /// This status, these headers and this body.
     Status(u16, Vec<(&'static str, String)>, String),
-    /// This body with status 200.
     Json(Value),
-    /// The reply after a while.
     After(Duration, Box<Reply>),
-    /// No byte, and an open connection.
     Hang,
-    /// A chat completion of which a byte comes at each of these intervals.
     Drip(Duration),
     /// A chat completion with this text, and the same bytes once more when the next request comes on the connection.
     Twice(String),
-    /// The first half of a chat completion, then the end of the connection.
     Cut,
-    /// The end of the connection, without a byte.
     Close,
 }
 
 #[allow(dead_code, reason = "each test that includes this file uses a part of it")]
 impl Reply {
-    /// A chat completion with this text.
-    pub fn text(text: &str) -> Self {
+    pub(crate) fn text(text: &str) -> Self {
         Self::Text(text.to_string())
     }
 
-    /// A status with an error body as OpenAI writes it.
-    pub fn error(status: u16, message: &str) -> Self {
+    pub(crate) fn error(status: u16, message: &str) -> Self {
         Self::Status(status, Vec::new(), json!({ "error": { "message": message } }).to_string())
     }
 }
 
-/// A server that ends when it is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     address: String,
     counts: Arc<Counts>,
     stop: Option<oneshot::Sender<()>>,
@@ -98,7 +81,7 @@ type Script = Arc<dyn Fn(&Call) -> Reply + Send + Sync>;
 #[allow(dead_code, reason = "each test that includes this file uses a part of it")]
 impl Server {
     /// A server on a free port of this machine that does with each request what `script` says.
-    pub fn start(script: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(script: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
         let script: Script = Arc::new(script);
         let counts = Arc::new(Counts::default());
         let (stop, stopped) = oneshot::channel();
@@ -119,28 +102,23 @@ impl Server {
         Self { address, counts, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// What `asap.anchor.base_url` takes.
-    pub fn base_url(&self) -> String {
+    pub(crate) fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// All requests so far.
-    pub fn calls(&self) -> Vec<Call> {
+    pub(crate) fn calls(&self) -> Vec<Call> {
         self.counts.calls.lock().unwrap().clone()
     }
 
-    /// How many requests came so far.
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.counts.calls.lock().unwrap().len()
     }
 
-    /// How many requests were replied to in full.
-    pub fn answered(&self) -> usize {
+    pub(crate) fn answered(&self) -> usize {
         self.counts.answered.load(Ordering::SeqCst)
     }
 
-    /// The most requests that were open at once.
-    pub fn most_at_once(&self) -> usize {
+    pub(crate) fn most_at_once(&self) -> usize {
         self.counts.most_at_once.load(Ordering::SeqCst)
     }
 }

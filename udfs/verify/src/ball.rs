@@ -6,22 +6,17 @@ use num_bigint::{BigInt, Sign};
 
 use super::rational::Rational;
 
-/// Bits of a mantissa.
 const BITS: u64 = 512;
 /// Numbers are called equal if their difference is known to be below this part of them; numbers that are further apart are
 /// not added, since the smaller one would be lost.
 const AGREE: u64 = 420;
 /// Exact numbers longer than this are not rounded: two of them might become one.
 const MAX_EXACT: u64 = 400;
-/// Bits behind the point where functions are computed.
 const FIXED: u64 = 640;
-/// Error of a function beside its argument's, as a power of two.
 const FUNCTION_ERROR: f64 = -600.0;
 
-/// π, in units of 2⁻⁶⁴⁰.
 static PI: LazyLock<BigInt> =
     LazyLock::new(|| (series(5, -1) * BigInt::from(16) - series(239, -1) * BigInt::from(4)) >> 64_u8);
-/// ln 2, in the same units.
 static LN_2: LazyLock<BigInt> = LazyLock::new(|| (series(3, 1) * BigInt::from(2)) >> 64_u8);
 
 /// Σ signⁿ / ((2n + 1) of²ⁿ⁺¹), the inverse (hyperbolic) tangent of 1/of, with 64 bits more.
@@ -41,9 +36,8 @@ fn one(bits: u64) -> BigInt {
     BigInt::from(1) << bits
 }
 
-/// `mantissa · 2^exponent`, off by at most `2^error`.
 #[derive(Debug, Clone)]
-pub struct Ball {
+pub(crate) struct Ball {
     mantissa: BigInt,
     exponent: i64,
     error: f64,
@@ -66,18 +60,15 @@ impl Ball {
         Self::rounded(number, -(FIXED as i64), error)
     }
 
-    /// Zero.
-    pub fn zero() -> Self {
+    pub(crate) fn zero() -> Self {
         Self { mantissa: BigInt::from(0), exponent: 0, error: f64::NEG_INFINITY }
     }
 
-    /// π.
-    pub fn pi() -> Option<Self> {
+    pub(crate) fn pi() -> Option<Self> {
         Self::fixed(PI.clone(), FUNCTION_ERROR)
     }
 
-    /// A fraction; None if it is too long.
-    pub fn of(number: &Rational) -> Option<Self> {
+    pub(crate) fn of(number: &Rational) -> Option<Self> {
         if number.bits() > MAX_EXACT {
             return None;
         }
@@ -90,7 +81,6 @@ impl Ball {
         Self::rounded((above << shift) / below, exponent, exponent as f64)
     }
 
-    /// The least power of two that is above its size.
     fn magnitude(&self) -> f64 {
         match self.mantissa.sign() {
             Sign::NoSign => f64::NEG_INFINITY,
@@ -98,18 +88,15 @@ impl Ball {
         }
     }
 
-    /// Whether it may be zero.
-    pub fn may_be_zero(&self) -> bool {
+    pub(crate) fn may_be_zero(&self) -> bool {
         self.magnitude() - 1.0 <= self.error
     }
 
-    /// Whether it is below zero; None where that is not known.
-    pub fn is_negative(&self) -> Option<bool> {
+    pub(crate) fn is_negative(&self) -> Option<bool> {
         (!self.may_be_zero()).then(|| self.mantissa.sign() == Sign::Minus)
     }
 
-    /// Whether both are the same number; None where that is not known.
-    pub fn equals(&self, other: &Self) -> Option<bool> {
+    pub(crate) fn equals(&self, other: &Self) -> Option<bool> {
         let Some(difference) = self.plus(&other.negated()) else {
             // So far apart that they are not subtracted.
             return Some(false);
@@ -121,13 +108,12 @@ impl Ball {
         (difference.error <= scale - AGREE as f64).then_some(true)
     }
 
-    /// With the other sign.
-    pub fn negated(&self) -> Self {
+    pub(crate) fn negated(&self) -> Self {
         Self { mantissa: -&self.mantissa, ..self.clone() }
     }
 
     /// The sum; None if one number is too small to be seen beside the other.
-    pub fn plus(&self, other: &Self) -> Option<Self> {
+    pub(crate) fn plus(&self, other: &Self) -> Option<Self> {
         let (small, large) = if self.magnitude() < other.magnitude() { (self, other) } else { (other, self) };
         let error = sum(small.error, large.error);
         if small.may_be_zero() && small.magnitude() < large.magnitude() - AGREE as f64 {
@@ -145,16 +131,14 @@ impl Ball {
         Self::rounded(shifted(small)? + shifted(large)?, exponent, error)
     }
 
-    /// The product.
-    pub fn times(&self, other: &Self) -> Option<Self> {
+    pub(crate) fn times(&self, other: &Self) -> Option<Self> {
         let error = sum(self.error + other.magnitude(), other.error + self.magnitude());
         let error = sum(error, self.error + other.error);
         let error = if error.is_nan() { f64::NEG_INFINITY } else { error };
         Self::rounded(&self.mantissa * &other.mantissa, self.exponent + other.exponent, error)
     }
 
-    /// The quotient; None if the divisor may be zero.
-    pub fn over(&self, divisor: &Self) -> Option<Self> {
+    pub(crate) fn over(&self, divisor: &Self) -> Option<Self> {
         if divisor.may_be_zero() {
             return None;
         }
@@ -165,8 +149,7 @@ impl Ball {
         Self::rounded((&self.mantissa << shift) / &divisor.mantissa, exponent, sum(error, exponent as f64))
     }
 
-    /// The square root of a number above zero.
-    pub fn square_root(&self) -> Option<Self> {
+    pub(crate) fn square_root(&self) -> Option<Self> {
         if self.is_negative()? {
             return None;
         }
@@ -185,8 +168,7 @@ impl Ball {
         Some(if shift >= 0 { &self.mantissa << shift } else { &self.mantissa >> -shift })
     }
 
-    /// e to its power, up to e^(2²⁰).
-    pub fn exp(&self) -> Option<Self> {
+    pub(crate) fn exp(&self) -> Option<Self> {
         let number = self.to_fixed(20.0)?;
         let twos = floor(&number, &LN_2)?;
         let power = exp_fixed(&(number - &*LN_2 * twos));
@@ -194,8 +176,7 @@ impl Ball {
         Self::rounded(power, twos - FIXED as i64, error)
     }
 
-    /// The natural logarithm of a number above zero.
-    pub fn ln(&self) -> Option<Self> {
+    pub(crate) fn ln(&self) -> Option<Self> {
         if self.is_negative()? {
             return None;
         }
@@ -210,8 +191,7 @@ impl Ball {
         Self::fixed(logarithm, sum(self.error - (self.magnitude() - 2.0), FUNCTION_ERROR))
     }
 
-    /// Sine and cosine, of angles up to 2²⁰.
-    pub fn sine_and_cosine(&self) -> Option<(Self, Self)> {
+    pub(crate) fn sine_and_cosine(&self) -> Option<(Self, Self)> {
         let number = self.to_fixed(20.0)?;
         let half = &*PI >> 1;
         let quarters = floor(&(&number + (&half >> 1)), &half)?;
@@ -226,8 +206,7 @@ impl Ball {
         Some((Self::fixed(sine, error)?, Self::fixed(cosine, error)?))
     }
 
-    /// The angle from −π/2 to π/2 whose tangent it is.
-    pub fn arctangent(&self) -> Option<Self> {
+    pub(crate) fn arctangent(&self) -> Option<Self> {
         // Large numbers have angles that cannot be told from a right angle.
         if self.magnitude() > 60.0 {
             return None;
@@ -252,7 +231,7 @@ impl Ball {
     }
 
     /// The largest integer that is not above it; None where that is not known.
-    pub fn floor(&self) -> Option<BigInt> {
+    pub(crate) fn floor(&self) -> Option<BigInt> {
         let number = self.to_fixed(220.0)?;
         let error = Self::rounded(BigInt::from(1), (self.error.max(-600.0) as i64) + 2, 0.0)?.to_fixed_exactly();
         let (low, high) = (&number - &error, number + error);
@@ -266,7 +245,6 @@ impl Ball {
     }
 }
 
-/// log₂(2ᵃ + 2ᵇ).
 fn sum(a: f64, b: f64) -> f64 {
     let (low, high) = if a < b { (a, b) } else { (b, a) };
     if low == f64::NEG_INFINITY || low.is_nan() { high } else { high + (1.0 + (low - high).exp2()).log2() }
@@ -286,7 +264,6 @@ fn of_f64(number: f64) -> BigInt {
     BigInt::from((number * (1_u64 << 60) as f64) as i64) << (FIXED - 60)
 }
 
-/// e to a power from −1 to 1.
 fn exp_fixed(number: &BigInt) -> BigInt {
     const HALVED: u64 = 8;
     let reduced = number >> HALVED;
@@ -302,7 +279,6 @@ fn exp_fixed(number: &BigInt) -> BigInt {
     sum
 }
 
-/// Sine and cosine of an angle from −1 to 1.
 fn sine_and_cosine_fixed(number: &BigInt) -> (BigInt, BigInt) {
     let (mut sums, mut term, mut place) = ([BigInt::from(0), one(FIXED)], one(FIXED), 0_u32);
     while term.sign() != Sign::NoSign && place < 400 {
@@ -315,7 +291,6 @@ fn sine_and_cosine_fixed(number: &BigInt) -> (BigInt, BigInt) {
     (sine, cosine)
 }
 
-/// Σ signⁿ z²ⁿ⁺¹ / (2n + 1), for small z.
 fn odd_series(number: &BigInt, sign: i64) -> BigInt {
     let square = (number * number) >> FIXED;
     let (mut power, mut sum, mut place, mut signed) = (number.clone(), BigInt::from(0), 1_i64, 1);

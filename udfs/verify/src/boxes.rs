@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use super::units;
 
-/// `\boxed` and `\fbox`, around what they share.
 const BOX: &str = "box";
 const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
 /// So many boxes are passed over that are said not to hold the answer.
@@ -13,7 +12,7 @@ const DENIED: usize = 8;
 const SEEN: usize = 400;
 
 /// What stands between two answers of a list is no longer than this.
-pub const BETWEEN: usize = 60;
+pub(crate) const BETWEEN: usize = 60;
 
 /// The content of a box and its place: from the command to the end of the argument.
 struct Boxed<'a> {
@@ -23,10 +22,10 @@ struct Boxed<'a> {
 }
 
 /// A box that is cut off, with the answer in it, or that holds a part of the answer only.
-pub struct Unfinished;
+pub(crate) struct Unfinished;
 
 /// What stands in the last box, or in the last ones that are a list; None where there is none.
-pub fn boxed(text: &str) -> Result<Option<Cow<'_, str>>, Unfinished> {
+pub(crate) fn boxed(text: &str) -> Result<Option<Cow<'_, str>>, Unfinished> {
     let Some(mut first) = boxes_before(text, text.len())? else { return Ok(None) };
     let (mut list, end) = (vec![first.content], first.to);
     while let Some(before) = boxes_before(text, first.from).unwrap_or(None) {
@@ -48,7 +47,6 @@ pub fn boxed(text: &str) -> Result<Option<Cow<'_, str>>, Unfinished> {
     Ok(Some(Cow::Owned(list.join(", "))))
 }
 
-/// Whether a box holds nothing but the letter of a choice.
 fn is_letter(content: &str) -> bool {
     let inner = content.rsplit('{').next().unwrap_or(content);
     let inner = inner.trim_matches(|c: char| c.is_whitespace() || "(){}.".contains(c));
@@ -89,7 +87,6 @@ fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinis
     }
 }
 
-/// `it is \boxed{5}, not \boxed{6}`
 fn is_denied(before: &str) -> bool {
     let before = before.trim_end_matches(|c: char| c.is_whitespace() || "$*(\\[".contains(c));
     [", not", " is not", " and not", "n't", " not say"].iter().any(|denial| before.ends_with(denial))
@@ -121,7 +118,6 @@ fn is_part(before: &str, behind: &str) -> bool {
         }
 }
 
-/// Whether a list goes on behind a box, without one.
 fn goes_on(beside: &str, word: &str) -> bool {
     let rest = match (beside.strip_prefix(", "), word) {
         (Some(rest), _) => rest,
@@ -134,7 +130,6 @@ fn goes_on(beside: &str, word: &str) -> bool {
     behind.len() < rest.trim_start().len() && !behind.starts_with(char::is_alphabetic)
 }
 
-/// What stands before and behind a box in its formula.
 fn formula<'a>(before: &'a str, behind: &'a str) -> Option<(&'a str, &'a str)> {
     let line = before.rsplit('\n').next().unwrap_or(before);
     let inner = [("\\(", "\\)"), ("\\[", "\\]")].iter().find_map(|(opening, closing)| {
@@ -154,7 +149,6 @@ fn formula<'a>(before: &'a str, behind: &'a str) -> Option<(&'a str, &'a str)> {
     inner.or_else(in_dollars).filter(|(left, _)| !is_prose(left))
 }
 
-/// Whether a side of an equation may begin behind this.
 fn ends_side(left: &str) -> bool {
     const ENDS: [&str; 24] = [
         "=",
@@ -190,7 +184,6 @@ fn ends_side(left: &str) -> bool {
         || (left.ends_with('}') && left.rfind("\\text").is_some_and(|from| !left[from..left.len() - 1].contains('}')))
 }
 
-/// Whether a side of an equation may end before this.
 fn begins_side(right: &str) -> bool {
     const BEGINNINGS: [&str; 18] = [
         ".", ";", "=", "}", "&", "\\\\", "\\text", "\\mathrm", "\\mbox", "\\quad", "\\qquad", "\\,", "\\ ", "\\;",
@@ -245,8 +238,7 @@ fn argument(text: &str) -> Option<(&str, usize)> {
     None
 }
 
-/// Whether what stands between two answers makes a list of them.
-pub fn joins(between: &str) -> bool {
+pub(crate) fn joins(between: &str) -> bool {
     const MARKUP: [&str; 9] = ["\\text", "\\qquad", "\\quad", "\\(", "\\)", "\\[", "\\]", "\\,", "\\ "];
     const WORDS: [&str; 2] = ["and", "or"];
     if between.len() > BETWEEN {

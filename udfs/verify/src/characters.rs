@@ -1,7 +1,7 @@
 //! Characters that are written in other ways than LaTeX does.
 
 /// The text in ASCII and LaTeX as far as it goes; None if characters change the direction of others.
-pub fn plain(text: &str) -> Option<String> {
+pub(crate) fn plain(text: &str) -> Option<String> {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars();
     while let Some(character) = rest.next() {
@@ -37,14 +37,12 @@ fn is_digit(character: char) -> bool {
     character.is_ascii_digit()
 }
 
-/// The digit that is written as a power.
 fn raised(character: char) -> Option<char> {
     const POWERS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
     let digit = POWERS.iter().position(|power| *power == character)?;
     char::from_digit(u32::try_from(digit).ok()?, 10)
 }
 
-/// Takes characters as long as they mean one.
 fn take_while(rest: &mut std::str::Chars<'_>, means: impl Fn(char) -> Option<char>, plain: &mut String) {
     while let Some(meant) = rest.clone().next().and_then(&means) {
         rest.next();
@@ -52,7 +50,6 @@ fn take_while(rest: &mut std::str::Chars<'_>, means: impl Fn(char) -> Option<cha
     }
 }
 
-/// Digits of other scripts and full-width forms.
 fn ascii(character: char) -> char {
     const ZEROS: [u32; 5] = [0x0660, 0x06f0, 0x0966, 0x09e6, 0xff10];
     let code = character as u32;

@@ -6,8 +6,7 @@ use super::rational::Rational;
 use super::shape::{Interval, Shape, Value};
 use super::work::Work;
 
-/// Whether an answer is what is expected.
-pub fn equals(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
+pub(crate) fn equals(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
     if gold == answer {
         return true;
     }
@@ -72,7 +71,6 @@ pub fn equals(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
     }
 }
 
-/// A choice is right by its letter, or by what it says.
 fn labelled(letter: &str, content: &Shape, other: &Shape, work: &mut Work) -> bool {
     let is_letter = |shape: &Shape| {
         shape.as_plain().is_some_and(|of| of.ops == [Op::Variable(0)] && of.names == [letter.to_string()])
@@ -83,7 +81,6 @@ fn labelled(letter: &str, content: &Shape, other: &Shape, work: &mut Work) -> bo
     }
 }
 
-/// Two statements of which one at least names something.
 fn defined(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
     let difference = |of: &Shape| match of {
         Shape::Definition { difference, .. } => difference.clone(),
@@ -228,13 +225,11 @@ fn intervals(gold: &Interval, answer: &Interval, work: &mut Work) -> bool {
         && ends(&gold.high, &answer.high)
 }
 
-/// Whether two residues differ by a multiple of the modulus.
 fn is_whole(gold: &Expression, answer: &Expression, modulus: &Expression, work: &mut Work) -> bool {
     let quotient = gold.joined(answer, Op::Subtract).joined(modulus, Op::Divide);
     quotient.value(0, Points::Few, work).and_then(|value| value.exact().map(Rational::is_integer)).unwrap_or(false)
 }
 
-/// Whether ratios are proportional, none of their parts zero.
 fn ratios(gold: &[Expression], answer: &[Expression], work: &mut Work) -> bool {
     let (Some(first), Some(answer_first)) = (gold.first(), answer.first()) else { return false };
     gold.len() == answer.len()

@@ -6,9 +6,8 @@ use super::number::Number;
 use super::rational::Rational;
 use super::work::Work;
 
-/// A function of one argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Function {
+pub(crate) enum Function {
     Sin,
     Cos,
     Tan,
@@ -23,7 +22,6 @@ pub enum Function {
     Cosh,
     Tanh,
     Ln,
-    /// Without a base: it may be 10 or e, so it is neither.
     Log,
     Lg,
     Exp,
@@ -31,8 +29,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// The one of this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "sin" => Self::Sin,
             "cos" => Self::Cos,
@@ -62,11 +59,9 @@ impl Function {
     }
 }
 
-/// A step of the machine.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Op {
+pub(crate) enum Op {
     Push(Rational),
-    /// By its place in the expression's names.
     Variable(usize),
     Pi,
     E,
@@ -79,7 +74,6 @@ pub enum Op {
     Power,
     Root(u32),
     Apply(Function),
-    /// Base, then argument.
     LogOfBase,
     Binomial,
     Factorial,
@@ -89,20 +83,15 @@ pub enum Op {
     Ceiling,
 }
 
-/// An expression.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Expression {
-    /// Its steps, in postfix order.
+pub(crate) struct Expression {
     pub ops: Vec<Op>,
-    /// Its variables.
     pub names: Vec<String>,
 }
 
-/// The most variables that an expression has.
-pub const MAX_NAMES: usize = 100;
+pub(crate) const MAX_NAMES: usize = 100;
 /// So many points are tried at most where functions are known by a few of their values.
 const POINTS: usize = 8;
-/// An identity must be seen at so many of them.
 const AGREEING: usize = 4;
 /// Fractions for where a function may have another form elsewhere: parts, from and to, of `BELOW`. Three points are
 /// drawn from each: with all names above zero, with all below, and with any signs.
@@ -111,30 +100,25 @@ const BELOW: i64 = 211;
 /// Whole numbers for the same. Each is taken with the next one, so that there are even and odd ones.
 const WHOLES: [(i64, i64); 6] = [(3, 12), (3, 20), (5, 30), (3, 42), (20, 60), (60, 90)];
 
-/// Where expressions are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Points {
+pub(crate) enum Points {
     /// Anywhere: two functions that have a power series everywhere are the same if they are at some points.
     Few,
     /// On both sides of zero and from 10⁻² to 10³, at all points: roots, absolute values and inverse functions change their form.
     Fractions,
-    /// At even and odd whole numbers, all of them: factorials and binomials.
     Wholes,
 }
 
 impl Expression {
-    /// A number.
-    pub fn constant(number: Rational) -> Self {
+    pub(crate) fn constant(number: Rational) -> Self {
         Self { ops: vec![Op::Push(number)], names: vec![] }
     }
 
-    /// Whether it has no variable.
-    pub fn is_constant(&self) -> bool {
+    pub(crate) fn is_constant(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Both, one behind the other, joined by `op`.
-    pub fn joined(&self, other: &Self, op: Op) -> Self {
+    pub(crate) fn joined(&self, other: &Self, op: Op) -> Self {
         let mut both = self.clone();
         for step in &other.ops {
             let step = match step {
@@ -147,15 +131,13 @@ impl Expression {
         both
     }
 
-    /// The place of a variable, which is new or not.
-    pub fn place_of(&mut self, name: &str) -> usize {
+    pub(crate) fn place_of(&mut self, name: &str) -> usize {
         self.names.iter().position(|known| known == name).unwrap_or_else(|| {
             self.names.push(name.to_string());
             self.names.len() - 1
         })
     }
 
-    /// Where it must be looked at.
     fn points(&self) -> Points {
         // Of operands: whether they are whole numbers, and numbers above zero.
         let mut operands: Vec<(bool, bool)> = Vec::new();
@@ -192,7 +174,7 @@ impl Expression {
     }
 
     /// Its value at a point; None where it has none or costs too much.
-    pub fn value(&self, point: usize, points: Points, work: &mut Work) -> Option<Number> {
+    pub(crate) fn value(&self, point: usize, points: Points, work: &mut Work) -> Option<Number> {
         let mut stack: Vec<Number> = Vec::new();
         for op in &self.ops {
             work.spend(8)?;
@@ -214,8 +196,7 @@ impl Expression {
         stack.is_empty().then_some(value)
     }
 
-    /// Whether both have the same value wherever they are looked at.
-    pub fn equals(&self, other: &Self, work: &mut Work) -> bool {
+    pub(crate) fn equals(&self, other: &Self, work: &mut Work) -> bool {
         if self == other {
             return true;
         }
@@ -231,7 +212,7 @@ impl Expression {
     }
 
     /// Whether each is the same multiple of the other, other than zero, wherever they are looked at.
-    pub fn is_multiple_of(&self, other: &Self, above_zero: bool, work: &mut Work) -> bool {
+    pub(crate) fn is_multiple_of(&self, other: &Self, above_zero: bool, work: &mut Work) -> bool {
         let mut first = None;
         let points = self.points().max(other.points()).min(Points::Fractions);
         agree(
@@ -274,7 +255,6 @@ fn agree(points: Points, mut holds: impl FnMut(usize, &mut Work) -> Option<bool>
     agreeing >= AGREEING && !work.is_spent()
 }
 
-/// The same for a name and a point at each call.
 fn coordinate(name: &str, point: usize, points: Points, work: &mut Work) -> Option<Rational> {
     let (drawn, which) = match points {
         Points::Few => (point, 0),

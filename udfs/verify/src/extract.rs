@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use super::boxes::{BETWEEN, Unfinished, boxed, joins};
 use asap_kernels::tags;
 
-/// So many of the last bytes of a response are searched.
 const SEARCHED: usize = 65_536;
 
 /// The final answer of a response: what stands in its last box behind the chain of thought, else behind its last "answer is"
@@ -61,10 +60,8 @@ fn phrase(text: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// What is said of an answer that was stated before.
 const RIGHT: [&str; 8] = ["correct", "right", "valid", "consistent", "reasonable", "verified", "confirmed", "clear"];
 const WRONG: [&str; 4] = ["wrong", "incorrect", "invalid", "inconsistent"];
-/// Words before an answer that are no part of it.
 const ADVERBS: [&str; 13] = [
     "indeed",
     "definitely",
@@ -81,12 +78,10 @@ const ADVERBS: [&str; 13] = [
     "really",
 ];
 
-/// The word that a text begins with.
 fn first_word(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len())]
 }
 
-/// A statement without the adverbs, commas and marks before it.
 fn without_adverbs(text: &str) -> &str {
     let mut rest = text;
     loop {
@@ -99,7 +94,6 @@ fn without_adverbs(text: &str) -> &str {
     }
 }
 
-/// What a statement begins with.
 fn stated(rest: &str) -> Option<Cow<'_, str>> {
     let formulas = first_formulas(rest).unwrap_or(0);
     let stated = match ends_sentence(&rest[formulas..]) && formulas > 0 {
@@ -170,7 +164,6 @@ fn sentence(text: &str) -> &str {
     &line[..end]
 }
 
-/// What stands behind the last `####` of a line.
 fn marked(text: &str) -> Option<&str> {
     const MARK: &str = "####";
     let from = text.rfind(MARK)? + MARK.len();

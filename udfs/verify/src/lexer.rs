@@ -7,26 +7,21 @@ use super::units;
 use super::words;
 
 /// The longest answer that is read, in bytes; longer ones are equal only as texts.
-pub const MAX_BYTES: usize = 20_000;
-/// The longest number, in digits.
+pub(crate) const MAX_BYTES: usize = 20_000;
 const MAX_DIGITS: usize = 2_500;
 /// The longest run of letters outside of text that is a word or a product.
 const MAX_LETTERS: usize = 40;
 
-/// What is counted is said within so many bytes.
 const PHRASE: usize = 60;
 
-/// How commas between digits are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Commas {
-    /// `1,234` outside of brackets is one number.
+pub(crate) enum Commas {
     Thousands,
-    /// It is two.
     Separate,
 }
 
 /// The tokens of an answer; None if it is too long or its direction changes.
-pub fn tokens(text: &str, commas: Commas) -> Option<Vec<Token>> {
+pub(crate) fn tokens(text: &str, commas: Commas) -> Option<Vec<Token>> {
     if text.len() > MAX_BYTES {
         return None;
     }
@@ -51,7 +46,6 @@ struct Lexer<'a> {
     place: usize,
     commas: Commas,
     found: Vec<Token>,
-    /// Of brackets of any kind.
     depth: usize,
     arguments: Vec<Arguments>,
 }
@@ -303,12 +297,10 @@ impl<'a> Lexer<'a> {
         self.letter(&run[..1]);
     }
 
-    /// Whether a unit may stand here: behind a number, and behind words.
     fn counts(&self) -> bool {
         matches!(self.found.last(), Some(Token::Number { .. } | Token::Word(_) | Token::Close(_) | Token::Pi))
     }
 
-    /// Whether words begin here that say what was counted, or go on.
     fn in_phrase(&self) -> bool {
         let rest = self.rest();
         let near = &rest[..rest.floor_char_boundary(PHRASE)];
@@ -461,7 +453,6 @@ impl<'a> Lexer<'a> {
         self.open(bracket);
     }
 
-    /// Words, a choice, or what is no word at all.
     fn text_command(&mut self, content: &str) {
         let content = words::innermost(content);
         let start = content.find(|c: char| c.is_ascii_alphabetic() || !c.is_ascii()).unwrap_or(content.len());

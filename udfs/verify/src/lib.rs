@@ -68,7 +68,6 @@ pub fn verify(gold: &str, response: &str) -> bool {
     same(gold.trim(), found.trim())
 }
 
-/// Whether two answers are the same.
 fn same(gold: &str, found: &str) -> bool {
     if gold == found {
         return !gold.is_empty();
@@ -119,7 +118,6 @@ struct Family<'a> {
 }
 
 impl<'a> Family<'a> {
-    /// A condition has at most so many tokens.
     const CONDITION: usize = 24;
 
     fn of(tokens: &'a [Token]) -> Option<Self> {
@@ -177,7 +175,6 @@ impl<'a> Family<'a> {
         Some(kinds.join(" "))
     }
 
-    /// The members, by another name for the parameter.
     fn renamed(&self) -> Vec<Token> {
         let rename = |token: &Token| match token {
             Token::Letter(name) if name == self.parameter => Token::Letter("#".to_string()),

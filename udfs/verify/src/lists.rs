@@ -6,11 +6,9 @@ use super::span::Span;
 use super::token::Token;
 use super::work::Work;
 
-/// Parts of a list, at most.
-pub const MAX_PARTS: usize = 200;
+pub(crate) const MAX_PARTS: usize = 200;
 
-/// Reads what stands between separators.
-pub type Reader<'r> = &'r mut dyn FnMut(Span<'_>, &mut Work) -> Shape;
+pub(crate) type Reader<'r> = &'r mut dyn FnMut(Span<'_>, &mut Work) -> Shape;
 
 /// Separators, the outermost first: in `x = 1, y = 2 or x = 3, y = 4` the word parts what the commas join.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,8 +31,7 @@ impl Level {
     }
 }
 
-/// Whether a token stands between parts of a list.
-pub fn separates(token: &Token) -> bool {
+pub(crate) fn separates(token: &Token) -> bool {
     Level::of(token).is_some()
 }
 
@@ -57,7 +54,6 @@ fn separators(span: Span<'_>, places: &[usize]) -> Vec<Separator> {
     found
 }
 
-/// The parts between separators.
 fn between<'a, 's>(span: Span<'a>, separators: impl Iterator<Item = &'s Separator>) -> Vec<Span<'a>> {
     let (mut parts, mut from) = (Vec::new(), 0);
     for separator in separators {
@@ -68,8 +64,7 @@ fn between<'a, 's>(span: Span<'a>, separators: impl Iterator<Item = &'s Separato
     parts
 }
 
-/// The list of a span that has separators at these places.
-pub fn list(span: Span<'_>, places: &[usize], read: Reader<'_>, work: &mut Work) -> Option<Shape> {
+pub(crate) fn list(span: Span<'_>, places: &[usize], read: Reader<'_>, work: &mut Work) -> Option<Shape> {
     let separators = separators(span, places);
     let outermost = separators.iter().map(|separator| separator.level).min()?;
     let groups = between(span, separators.iter().filter(|separator| separator.level == outermost));
@@ -100,8 +95,7 @@ pub fn list(span: Span<'_>, places: &[usize], read: Reader<'_>, work: &mut Work)
     Some(Shape::List(groups.into_iter().map(|group| ordered(read(group, work))).collect()))
 }
 
-/// Parts as one list; those of `±` are two.
-pub fn flat(parts: &[Span<'_>], read: Reader<'_>, work: &mut Work) -> Option<Vec<Shape>> {
+pub(crate) fn flat(parts: &[Span<'_>], read: Reader<'_>, work: &mut Work) -> Option<Vec<Shape>> {
     if parts.len() > MAX_PARTS || parts.iter().any(|span| span.tokens().is_empty()) {
         return None;
     }

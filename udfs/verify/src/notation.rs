@@ -9,7 +9,7 @@ use super::token::{Bracket, Token};
 const NEAR: usize = 24;
 
 /// Whether some of these tokens are no product, so that only what is written in the same way means the same.
-pub fn is_special(tokens: &[Token]) -> bool {
+pub(crate) fn is_special(tokens: &[Token]) -> bool {
     let mut orders = HashSet::new();
     (0..tokens.len()).any(|place| {
         let (before, rest) = tokens.split_at(place);
@@ -29,7 +29,6 @@ fn is_capital(name: &str) -> bool {
     name.trim_start_matches('\\').starts_with(|c: char| c.is_ascii_uppercase())
 }
 
-/// `P(x)`, `y(2)`, `f^{-1}(x)`, `f^{(4)}`
 fn is_call(tokens: &[Token]) -> bool {
     use Token::{Caret, Close, Letter, Number, Open};
     match tokens {
@@ -47,14 +46,12 @@ fn is_call(tokens: &[Token]) -> bool {
     }
 }
 
-/// `N(N - 1)` and `P(\frac{n + r}{n})^n` are products.
 fn is_sum(inner: &[Token]) -> bool {
     let end = inner.iter().take(NEAR).position(|token| matches!(token, Token::Close(Bracket::Round | Bracket::Square)));
     let inner = &inner[..end.unwrap_or(inner.len().min(NEAR))];
     inner.iter().any(|token| matches!(token, Token::Plus | Token::Minus | Token::Fraction))
 }
 
-/// `\frac{dy}{dx}`, `\frac{\Delta y}{\Delta x}`
 fn is_derivative(tokens: &[Token]) -> bool {
     use Token::{Close, Fraction, Letter, Open};
     let differs = |token: &Token| matches!(token, Letter(name) if name == "d" || name == "\\Delta");
@@ -67,7 +64,6 @@ fn is_derivative(tokens: &[Token]) -> bool {
         })
 }
 
-/// `f\circ g`, `f*g`, `\vec{a}\cdot\vec{b}`
 fn is_composed(before: Option<&Token>, tokens: &[Token]) -> bool {
     use Token::{Degree, Letter, Times};
     let (Some(Letter(left)), [sign, Letter(right), ..]) = (before, tokens) else { return false };
@@ -79,7 +75,6 @@ fn is_composed(before: Option<&Token>, tokens: &[Token]) -> bool {
     }
 }
 
-/// `A^{-1}B` and `BA^{-1}`, where the letters may be matrices.
 fn is_inverse_beside(before: Option<&Token>, tokens: &[Token]) -> bool {
     use Token::{Caret, Close, Letter, Minus, Open};
     let [Letter(name), Caret, exponent @ ..] = tokens else { return false };
@@ -92,7 +87,6 @@ fn is_inverse_beside(before: Option<&Token>, tokens: &[Token]) -> bool {
     is_capital(name) && (is_other(before) || is_other(exponent.get(end)))
 }
 
-/// `AB - BA`: what stands in both orders is no number.
 fn is_order_of_both<'a>(tokens: &'a [Token], orders: &mut HashSet<(&'a str, &'a str)>) -> bool {
     let [Token::Letter(left), Token::Letter(right), ..] = tokens else { return false };
     if !is_capital(left) || !is_capital(right) || left == right {

@@ -10,34 +10,26 @@ use super::work::Work;
 const BALL: u64 = 60;
 const FUNCTION: u64 = 1_000;
 
-/// A complex number, exact or not.
 #[derive(Debug, Clone)]
-pub enum Number {
-    /// A real fraction.
+pub(crate) enum Number {
     Exact(Rational),
-    /// Real and imaginary part as fractions.
     Gauss(Rational, Rational),
-    /// A real number to 120 digits.
     Real(Ball),
-    /// Real and imaginary part to 120 digits.
     Complex(Ball, Ball),
 }
 
 use Number::{Complex, Exact, Gauss, Real};
 
 impl Number {
-    /// An integer.
-    pub fn integer(number: i64) -> Self {
+    pub(crate) fn integer(number: i64) -> Self {
         Exact(Rational::integer(number))
     }
 
-    /// The imaginary unit.
-    pub fn i() -> Self {
+    pub(crate) fn i() -> Self {
         Gauss(Rational::integer(0), Rational::integer(1))
     }
 
-    /// π.
-    pub fn pi() -> Option<Self> {
+    pub(crate) fn pi() -> Option<Self> {
         Ball::pi().map(Real)
     }
 
@@ -53,7 +45,6 @@ impl Number {
         }
     }
 
-    /// Real and imaginary part, rounded.
     fn balls(&self) -> Option<(Ball, Ball)> {
         Some(match self {
             Exact(number) => (Ball::of(number)?, Ball::zero()),
@@ -68,7 +59,7 @@ impl Number {
     }
 
     /// It as a real number to 120 digits; None if it is complex.
-    pub fn real(&self) -> Option<Ball> {
+    pub(crate) fn real(&self) -> Option<Ball> {
         match self {
             Exact(number) => Ball::of(number),
             Real(number) => Some(number.clone()),
@@ -78,16 +69,14 @@ impl Number {
         }
     }
 
-    /// It as a fraction, where it is known to be one.
-    pub fn exact(&self) -> Option<&Rational> {
+    pub(crate) fn exact(&self) -> Option<&Rational> {
         match self {
             Exact(number) => Some(number),
             _ => None,
         }
     }
 
-    /// Whether both are the same; None where that is not known.
-    pub fn equals(&self, other: &Self) -> Option<bool> {
+    pub(crate) fn equals(&self, other: &Self) -> Option<bool> {
         match (self, other) {
             (Exact(a), Exact(b)) => Some(a == b),
             (Gauss(re, im), Gauss(other_re, other_im)) => Some(re == other_re && im == other_im),
@@ -103,8 +92,7 @@ impl Number {
         }
     }
 
-    /// Whether it is known to be other than zero.
-    pub fn is_nonzero(&self) -> bool {
+    pub(crate) fn is_nonzero(&self) -> bool {
         match self {
             Exact(number) => !number.is_zero(),
             Gauss(..) => true,
@@ -113,8 +101,7 @@ impl Number {
         }
     }
 
-    /// With the other sign.
-    pub fn negated(&self) -> Self {
+    pub(crate) fn negated(&self) -> Self {
         match self {
             Exact(number) => Exact(number.negated()),
             Gauss(re, im) => Gauss(re.negated(), im.negated()),
@@ -123,8 +110,7 @@ impl Number {
         }
     }
 
-    /// The sum.
-    pub fn plus(&self, other: &Self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn plus(&self, other: &Self, work: &mut Work) -> Option<Self> {
         if let (Exact(a), Exact(b)) = (self, other) {
             return a.plus(b, work).map(Exact);
         }
@@ -139,13 +125,11 @@ impl Number {
         }
     }
 
-    /// The difference.
-    pub fn minus(&self, other: &Self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn minus(&self, other: &Self, work: &mut Work) -> Option<Self> {
         self.plus(&other.negated(), work)
     }
 
-    /// The product.
-    pub fn times(&self, other: &Self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn times(&self, other: &Self, work: &mut Work) -> Option<Self> {
         if let (Exact(a), Exact(b)) = (self, other) {
             return a.times(b, work).map(Exact);
         }
@@ -168,7 +152,6 @@ impl Number {
         Some(Complex(re, im))
     }
 
-    /// One over it; None if it may be zero.
     fn inverted(&self, work: &mut Work) -> Option<Self> {
         work.spend(4 * BALL)?;
         match self {
@@ -185,13 +168,11 @@ impl Number {
         }
     }
 
-    /// The quotient; None if the divisor may be zero.
-    pub fn over(&self, divisor: &Self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn over(&self, divisor: &Self, work: &mut Work) -> Option<Self> {
         self.times(&divisor.inverted(work)?, work)
     }
 
-    /// e to its power.
-    pub fn exp(&self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn exp(&self, work: &mut Work) -> Option<Self> {
         work.spend(2 * FUNCTION)?;
         if self.exact().is_some_and(Rational::is_zero) {
             return Some(Self::integer(1));
@@ -205,8 +186,7 @@ impl Number {
         Some(Complex(size.times(&cosine)?, size.times(&sine)?))
     }
 
-    /// The principal natural logarithm.
-    pub fn ln(&self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn ln(&self, work: &mut Work) -> Option<Self> {
         work.spend(3 * FUNCTION)?;
         if self.exact().is_some_and(|number| number.to_integer() == Some(1)) {
             return Some(Self::integer(0));
@@ -223,8 +203,7 @@ impl Number {
         Some(Complex(size.over(&half)?, angle(&re, &im)?))
     }
 
-    /// The absolute value.
-    pub fn absolute(&self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn absolute(&self, work: &mut Work) -> Option<Self> {
         match self {
             Exact(number) if number.sign() == Sign::Minus => Some(self.negated()),
             Exact(_) => Some(self.clone()),
@@ -235,7 +214,7 @@ impl Number {
     }
 
     /// The real root where there is one, else the principal one; None for what is ambiguous.
-    pub fn root(&self, degree: u32, work: &mut Work) -> Option<Self> {
+    pub(crate) fn root(&self, degree: u32, work: &mut Work) -> Option<Self> {
         if !(1..=1_000).contains(&degree) {
             return None;
         }
@@ -270,7 +249,7 @@ impl Number {
     }
 
     /// The principal power; None for what is ambiguous, such as (−8)^(1/3), or too long.
-    pub fn power(&self, exponent: &Self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn power(&self, exponent: &Self, work: &mut Work) -> Option<Self> {
         let Some(fraction) = exponent.exact() else {
             return self.ln(work)?.times(exponent, work)?.exp(work);
         };
@@ -315,21 +294,18 @@ impl Number {
         if exponent < 0 { product.inverted(work) } else { Some(product) }
     }
 
-    /// Sine and cosine of a real number.
-    pub fn sine_and_cosine(&self, work: &mut Work) -> Option<(Self, Self)> {
+    pub(crate) fn sine_and_cosine(&self, work: &mut Work) -> Option<(Self, Self)> {
         work.spend(FUNCTION)?;
         let (sine, cosine) = self.real()?.sine_and_cosine()?;
         Some((Real(sine), Real(cosine)))
     }
 
-    /// The arc tangent of a real number.
-    pub fn arctangent(&self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn arctangent(&self, work: &mut Work) -> Option<Self> {
         work.spend(2 * FUNCTION)?;
         self.real()?.arctangent().map(Real)
     }
 
-    /// The arc sine of a real number from −1 to 1.
-    pub fn arcsine(&self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn arcsine(&self, work: &mut Work) -> Option<Self> {
         if let Some(unit) = self.exact().and_then(Rational::to_integer) {
             let half = Self::pi()?.over(&Self::integer(2), work)?;
             return match unit {
@@ -347,7 +323,7 @@ impl Number {
     }
 
     /// The largest integer that is not above it; None where that is not known.
-    pub fn floor(&self) -> Option<Self> {
+    pub(crate) fn floor(&self) -> Option<Self> {
         match self {
             Exact(number) => Some(Exact(number.floor())),
             Real(number) => Some(Exact(Rational::integer(number.floor()?))),
@@ -356,7 +332,6 @@ impl Number {
     }
 }
 
-/// The angle of a point, from −π to π.
 fn angle(x: &Ball, y: &Ball) -> Option<Ball> {
     if x.may_be_zero() || steep(x, y) {
         let half = Ball::pi()?.over(&Ball::of(&Rational::integer(2))?)?;

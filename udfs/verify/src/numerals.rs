@@ -1,7 +1,7 @@
 //! How numbers are written: separators of thousands, repeated digits, powers of ten.
 
 /// The length of what separates thousands at the start of a text, if three digits stand behind it; whether a plain comma may.
-pub fn separator(text: &str, reads_commas: bool) -> Option<usize> {
+pub(crate) fn separator(text: &str, reads_commas: bool) -> Option<usize> {
     const MARKS: [&str; 9] = ["{,}", ",\\!", "\\!,", "{,\\!}", "\\,", "\\;", "{\\,}", "\\ ", "~"];
     let mark = MARKS.iter().find(|mark| text.starts_with(**mark)).map(|mark| mark.len());
     let mut length = mark.or_else(|| (reads_commas && text.starts_with(',')).then_some(1))?;
@@ -13,7 +13,7 @@ pub fn separator(text: &str, reads_commas: bool) -> Option<usize> {
 }
 
 /// Whether a text is a date, as `2020-01-02` and `1/2/2020`, and no difference or fraction.
-pub fn is_date(text: &str) -> bool {
+pub(crate) fn is_date(text: &str) -> bool {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '$');
     let is_number = |span: &str| span.bytes().all(|byte| byte.is_ascii_digit());
     let is_of = |sign: char| text.split(sign).all(is_number) && text.split(sign).count() == 3;
@@ -22,7 +22,7 @@ pub fn is_date(text: &str) -> bool {
 
 /// The power of ten at the start of a text and its length. Computers write `1.5e-05`, `1e+06` and `2E3`; `2e-1` and `3e+10`
 /// without more are 2e − 1 and 3e + 10.
-pub fn exponent(text: &str, pointed: bool) -> Option<(i64, usize)> {
+pub(crate) fn exponent(text: &str, pointed: bool) -> Option<(i64, usize)> {
     let mark = text.chars().next().filter(|mark| "eE".contains(*mark))?;
     let sign = usize::from(text[1..].starts_with(['+', '-']));
     let digits = text[1 + sign..].bytes().take_while(u8::is_ascii_digit).count();
@@ -34,8 +34,7 @@ pub fn exponent(text: &str, pointed: bool) -> Option<(i64, usize)> {
     Some((text[1..length].trim_start_matches('+').parse().ok()?, length))
 }
 
-/// Digits under a bar, and the length of the command.
-pub fn repeats(text: &str) -> Option<(&str, usize)> {
+pub(crate) fn repeats(text: &str) -> Option<(&str, usize)> {
     let rest = ["\\overline", "\\bar", "\\dot"].iter().find_map(|command| text.strip_prefix(command))?;
     let inner = rest.trim_start();
     let (digits, length) = match inner.strip_prefix('{') {

@@ -8,27 +8,22 @@ use super::rational::Rational;
 use super::token::{Bracket, Token};
 use super::work::Work;
 
-/// How firmly operators hold what stands between them.
 mod firmness {
-    pub const INFIX_COMMAND: u8 = 0;
-    pub const SUM: u8 = 1;
-    pub const SIGN: u8 = 2;
-    pub const PRODUCT: u8 = 3;
-    pub const FUNCTION: u8 = 4;
-    pub const JUXTAPOSED: u8 = 5;
-    pub const SIGNED_FACTOR: u8 = 6;
+    pub(crate) const INFIX_COMMAND: u8 = 0;
+    pub(crate) const SUM: u8 = 1;
+    pub(crate) const SIGN: u8 = 2;
+    pub(crate) const PRODUCT: u8 = 3;
+    pub(crate) const FUNCTION: u8 = 4;
+    pub(crate) const JUXTAPOSED: u8 = 5;
+    pub(crate) const SIGNED_FACTOR: u8 = 6;
 }
 
-/// What waits for an operand.
 #[derive(Debug, Clone)]
 enum Pending {
     Open(Bracket),
     Operator(Op, u8),
-    /// A function, and the power that its value is raised to.
     Function(Op, Option<i64>),
-    /// A function whose argument is one bracket.
     Bracketed(Op, Option<i64>),
-    /// `\frac` and `\binom`: operator, arguments that are there.
     TwoArguments(Op, u8),
     Root(u32),
     Exponent,
@@ -36,7 +31,7 @@ enum Pending {
 }
 
 /// The expression of these tokens; None if they are none, or one that is read in two ways.
-pub fn expression(tokens: &[Token], work: &mut Work) -> Option<Expression> {
+pub(crate) fn expression(tokens: &[Token], work: &mut Work) -> Option<Expression> {
     if notation::is_special(tokens) {
         return None;
     }
@@ -71,7 +66,6 @@ impl Parser<'_, '_> {
         matches!(self.stack.last(), Some(Exponent | LogBase | Root(_) | TwoArguments(..)))
     }
 
-    /// Reads up to the end of an operand.
     fn operand(&mut self) -> Option<()> {
         loop {
             self.work.spend(5)?;
@@ -113,7 +107,6 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// `10^-3`: the sign of a number without braces.
     fn negative_exponent(&mut self) -> Option<()> {
         let Some(Token::Number { digits, whole, repeated: None }) = self.peek(0).cloned() else { return None };
         self.place += 1;
@@ -122,7 +115,6 @@ impl Parser<'_, '_> {
         Some(())
     }
 
-    /// What stands before an operand.
     fn prefix(&mut self, token: Token) -> Option<()> {
         match token {
             Token::Open(bracket) => self.open(bracket)?,
@@ -263,7 +255,6 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Reads an operator, and the operand behind it if it takes one.
     fn operator(&mut self) -> Option<()> {
         self.work.spend(5)?;
         let token = self.peek(0)?.clone();
@@ -318,7 +309,6 @@ impl Parser<'_, '_> {
         self.operand()
     }
 
-    /// A product without a sign.
     fn juxtaposed(&mut self, next: &Token) -> Option<()> {
         let ends_argument = !matches!(next, Token::Letter(_) | Token::Pi | Token::E | Token::I);
         let firm = if ends_argument { firmness::FUNCTION } else { firmness::JUXTAPOSED };
@@ -331,7 +321,6 @@ impl Parser<'_, '_> {
         self.operand()
     }
 
-    /// Finishes what holds at least as firmly.
     fn reduce(&mut self, firm: u8) -> Option<()> {
         loop {
             match self.stack.last() {
@@ -382,7 +371,6 @@ fn whole_argument(tokens: &[Token], at: usize) -> Option<(&str, usize)> {
     }
 }
 
-/// The power of a function: `\sin^2`, `\sin^{-1}`.
 fn small_exponent(tokens: &[Token]) -> Option<(i64, usize)> {
     let (exponent, length) = match tokens {
         [Token::Open(Bracket::Group), Token::Minus, number, Token::Close(Bracket::Group), ..] => {

@@ -5,21 +5,19 @@ use num_integer::Integer;
 
 use super::work::{MAX_BITS, Work};
 
-/// A fraction in lowest terms, its denominator positive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rational {
+pub(crate) struct Rational {
     numerator: BigInt,
     denominator: BigInt,
 }
 
 impl Rational {
-    /// An integer.
-    pub fn integer(number: impl Into<BigInt>) -> Self {
+    pub(crate) fn integer(number: impl Into<BigInt>) -> Self {
         Self { numerator: number.into(), denominator: BigInt::from(1) }
     }
 
     /// A quotient; None if the divisor is zero or the numbers are too long.
-    pub fn quotient(numerator: BigInt, denominator: BigInt, work: &mut Work) -> Option<Self> {
+    pub(crate) fn quotient(numerator: BigInt, denominator: BigInt, work: &mut Work) -> Option<Self> {
         if denominator.sign() == Sign::NoSign {
             return None;
         }
@@ -33,7 +31,7 @@ impl Rational {
     }
 
     /// Digits with a point behind the first `whole`, of which those from `repeated` on are repeated without an end.
-    pub fn decimal(digits: &str, whole: usize, repeated: Option<usize>, work: &mut Work) -> Option<Self> {
+    pub(crate) fn decimal(digits: &str, whole: usize, repeated: Option<usize>, work: &mut Work) -> Option<Self> {
         let power = |zeros: usize| BigInt::from(10).pow(u32::try_from(zeros).unwrap_or(u32::MAX));
         work.spend_on_bits(digits.len() as u64 * 4)?;
         let all: BigInt = digits.parse().ok()?;
@@ -47,53 +45,43 @@ impl Rational {
         }
     }
 
-    /// Above the line.
-    pub fn numerator(&self) -> &BigInt {
+    pub(crate) fn numerator(&self) -> &BigInt {
         &self.numerator
     }
 
-    /// Below the line.
-    pub fn denominator(&self) -> &BigInt {
+    pub(crate) fn denominator(&self) -> &BigInt {
         &self.denominator
     }
 
-    /// Of the longer of both.
-    pub fn bits(&self) -> u64 {
+    pub(crate) fn bits(&self) -> u64 {
         self.numerator.bits().max(self.denominator.bits())
     }
 
-    /// Whether it is zero.
-    pub fn is_zero(&self) -> bool {
+    pub(crate) fn is_zero(&self) -> bool {
         self.sign() == Sign::NoSign
     }
 
-    /// Its sign.
-    pub fn sign(&self) -> Sign {
+    pub(crate) fn sign(&self) -> Sign {
         self.numerator.sign()
     }
 
-    /// It as a small integer.
-    pub fn to_integer(&self) -> Option<i64> {
+    pub(crate) fn to_integer(&self) -> Option<i64> {
         (self.is_integer()).then(|| i64::try_from(&self.numerator).ok()).flatten()
     }
 
-    /// Whether nothing stands below the line.
-    pub fn is_integer(&self) -> bool {
+    pub(crate) fn is_integer(&self) -> bool {
         self.denominator == BigInt::from(1)
     }
 
-    /// The largest integer that is not above it.
-    pub fn floor(&self) -> Self {
+    pub(crate) fn floor(&self) -> Self {
         Self::integer(self.numerator.div_floor(&self.denominator))
     }
 
-    /// With the other sign.
-    pub fn negated(&self) -> Self {
+    pub(crate) fn negated(&self) -> Self {
         Self { numerator: -&self.numerator, denominator: self.denominator.clone() }
     }
 
-    /// The sum.
-    pub fn plus(&self, other: &Self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn plus(&self, other: &Self, work: &mut Work) -> Option<Self> {
         if self.is_integer() && other.is_integer() {
             let sum = &self.numerator + &other.numerator;
             work.spend(10 + sum.bits() / 64)?;
@@ -103,13 +91,11 @@ impl Rational {
         Self::quotient(above, &self.denominator * &other.denominator, work)
     }
 
-    /// The difference.
-    pub fn minus(&self, other: &Self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn minus(&self, other: &Self, work: &mut Work) -> Option<Self> {
         self.plus(&other.negated(), work)
     }
 
-    /// The product.
-    pub fn times(&self, other: &Self, work: &mut Work) -> Option<Self> {
+    pub(crate) fn times(&self, other: &Self, work: &mut Work) -> Option<Self> {
         let (above, below) = (&self.numerator * &other.numerator, &self.denominator * &other.denominator);
         if self.is_integer() && other.is_integer() {
             work.spend(10 + above.bits() * above.bits() / 4096)?;
@@ -118,8 +104,7 @@ impl Rational {
         Self::quotient(above, below, work)
     }
 
-    /// One over it; None for zero.
-    pub fn inverted(&self) -> Option<Self> {
+    pub(crate) fn inverted(&self) -> Option<Self> {
         match self.sign() {
             Sign::NoSign => None,
             Sign::Plus => Some(Self { numerator: self.denominator.clone(), denominator: self.numerator.clone() }),
@@ -128,7 +113,7 @@ impl Rational {
     }
 
     /// The power of a whole exponent; None for 0⁰, a quotient by zero, and what is too long.
-    pub fn power(&self, exponent: i64, work: &mut Work) -> Option<Self> {
+    pub(crate) fn power(&self, exponent: i64, work: &mut Work) -> Option<Self> {
         if self.is_zero() {
             return (exponent > 0).then(|| self.clone());
         }
@@ -142,7 +127,7 @@ impl Rational {
     }
 
     /// The root of a number that is not negative, where it is a fraction again.
-    pub fn root(&self, degree: u32, work: &mut Work) -> Option<Self> {
+    pub(crate) fn root(&self, degree: u32, work: &mut Work) -> Option<Self> {
         work.spend_on_bits(4 * self.bits())?;
         let (above, below) = (self.numerator.magnitude(), self.denominator.magnitude());
         let roots = (above.nth_root(degree), below.nth_root(degree));

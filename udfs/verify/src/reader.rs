@@ -12,16 +12,13 @@ use super::values;
 use super::words;
 use super::work::Work;
 
-/// Lists in lists, at most.
 const MAX_DEPTH: usize = 12;
 
-/// What an answer is.
-pub fn read(span: Span<'_>, work: &mut Work) -> Shape {
+pub(crate) fn read(span: Span<'_>, work: &mut Work) -> Shape {
     shape(span, MAX_DEPTH, work)
 }
 
-/// What a span is, with structure of at most so many levels.
-pub fn shape(span: Span<'_>, depth: usize, work: &mut Work) -> Shape {
+pub(crate) fn shape(span: Span<'_>, depth: usize, work: &mut Work) -> Shape {
     let span = without_introduction(span.unwrapped());
     understood(span, depth, work).unwrap_or_else(|| Shape::Opaque(span.tokens().to_vec()))
 }
@@ -63,7 +60,6 @@ fn understood(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
         .or_else(|| value(span, depth, work))
 }
 
-/// `The answer is 12`: without the words before it.
 fn without_introduction(span: Span<'_>) -> Span<'_> {
     const INTRODUCTIONS: [&str; 6] =
         ["the answer is", "answer", "the final answer is", "final answer", "the answer", "answer is"];
@@ -92,7 +88,6 @@ fn choice(letter: &str, alone: bool, span: Span<'_>, depth: usize, work: &mut Wo
     }
 }
 
-/// Tuples, sets, intervals and matrices.
 fn bracketed(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     let (opening, inner, closing) = span.within()?;
     match opening {
@@ -151,7 +146,6 @@ fn matrix(inner: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     (cells <= MAX_PARTS && matrix.iter().all(|row| row.len() == width)).then_some(Shape::Matrix(matrix))
 }
 
-/// A number or an expression, with its unit; two for `±`.
 fn value(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     if span.tokens().contains(&Token::PlusMinus) {
         return Some(Shape::List(both_signs(span, depth, work)?));
@@ -196,7 +190,6 @@ fn both_signs(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Vec<Shape
     Some(vec![with(true)?, with(false)?])
 }
 
-/// Takes currency, per cent, degrees and units off a number.
 fn behind_number(span: Span<'_>) -> Option<(Span<'_>, Value)> {
     let (mut span, mut value) = (span, Value::default());
     if let [Token::Dollar, ..] | [.., Token::Dollar] = span.tokens() {
@@ -240,7 +233,6 @@ fn is_angle(span: Span<'_>) -> bool {
         .all(|place| *place == 0 && span.tokens()[0] == Token::Minus)
 }
 
-/// The unit behind a number: `\text{cm}^2`, `\text{km}/\text{h}`.
 fn unit(span: Span<'_>) -> Option<(Span<'_>, Option<Unit>)> {
     let tokens = span.tokens();
     let is_word = |token: &Token| matches!(token, Token::Word(_));

@@ -8,11 +8,10 @@ use super::values::{congruence, expression, infinity};
 use super::words;
 use super::work::Work;
 
-/// Reads what stands beside a relation.
-pub type Reader<'r> = &'r dyn Fn(Span<'_>, &mut Work) -> Shape;
+pub(crate) type Reader<'r> = &'r dyn Fn(Span<'_>, &mut Work) -> Shape;
 
 /// What a span with relations says; None if it has none, and within if it is not understood.
-pub fn relation(span: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Option<Shape>> {
+pub(crate) fn relation(span: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Option<Shape>> {
     let places = span.find(|token| matches!(token, Token::Relation(_)));
     let kinds: Vec<Relation> = places
         .iter()
@@ -54,7 +53,6 @@ fn named(span: Span<'_>) -> Option<String> {
     letters(span.tokens(), true)
 }
 
-/// What a function is of: names, or numbers.
 fn arguments(tokens: &[Token]) -> Option<String> {
     match tokens {
         [Token::Number { digits, whole, repeated: None }] if *whole == digits.len() => Some(digits.clone()),
@@ -133,8 +131,7 @@ fn membership(element: Span<'_>, of: Span<'_>, read: Reader<'_>, work: &mut Work
     }
 }
 
-/// The real numbers, without one or not.
-pub fn reals(span: Span<'_>, work: &mut Work) -> Option<Shape> {
+pub(crate) fn reals(span: Span<'_>, work: &mut Work) -> Option<Shape> {
     match span.tokens() {
         [Token::Domain(domain)] if domain == "R" => {
             let everything = Interval { name: None, low: None, high: None, low_closed: false, high_closed: false };
@@ -159,8 +156,7 @@ fn rays(end: Expression, name: Option<String>) -> Shape {
     Shape::Union(vec![ray(None, Some(end.clone())), ray(Some(end), None)])
 }
 
-/// An interval between two ends.
-pub fn interval(
+pub(crate) fn interval(
     low: Span<'_>,
     high: Span<'_>,
     low_closed: bool,
@@ -227,8 +223,7 @@ fn halves(small: Span<'_>, large: Span<'_>, closed: bool, work: &mut Work) -> Op
     Some(Shape::Inequality { difference: difference(small, large, work)?, strict: !closed })
 }
 
-/// Ranges of which one must hold.
-pub fn union(ranges: Vec<Shape>) -> Shape {
+pub(crate) fn union(ranges: Vec<Shape>) -> Shape {
     let mut union = Vec::new();
     for range in ranges {
         match range {
@@ -241,7 +236,7 @@ pub fn union(ranges: Vec<Shape>) -> Shape {
 
 /// `x = 1, -2` and `x = 1, x = -2` say what one name stands for, `x = 1, y = -2` what more do. None where a name of more
 /// has two values, or only one of them holds: what goes with what is not known.
-pub fn named_alike(shapes: Vec<Shape>, either: bool) -> Option<Shape> {
+pub(crate) fn named_alike(shapes: Vec<Shape>, either: bool) -> Option<Shape> {
     let names: Vec<Option<&str>> = shapes.iter().map(Shape::name).collect();
     let Some(Some(first)) = names.iter().find(|name| name.is_some()).copied() else { return Some(Shape::List(shapes)) };
     let only_first = names[0].is_some()

@@ -22,7 +22,6 @@ pub fn first_stating(gold: &str, steps: &[&str]) -> Option<usize> {
     })
 }
 
-/// What a step states.
 fn statements(step: &str) -> Vec<Cow<'_, str>> {
     let mut stated: Vec<Cow<str>> =
         formulas(step).flat_map(|formula| [formula, behind_last(formula, "=")]).map(Cow::Borrowed).collect();
@@ -41,12 +40,10 @@ fn statements(step: &str) -> Vec<Cow<'_, str>> {
     stated
 }
 
-/// What stands behind the last relation, or nothing where there is none.
 fn behind_last<'a>(text: &'a str, relation: &str) -> &'a str {
     text.rfind(relation).map_or("", |place| &text[place + relation.len()..])
 }
 
-/// The contents of a text's formulas.
 fn formulas(text: &str) -> impl Iterator<Item = &str> {
     const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
     let mut rest = text;

@@ -7,7 +7,6 @@ use serde::Deserialize;
 
 use super::{answer, same, verify};
 
-/// A response, what is expected, and whether it is right by construction.
 #[derive(Deserialize)]
 struct Golden {
     kind: String,
@@ -188,7 +187,6 @@ fn units_of_physics_ordinals_and_times_of_day() {
     }
 }
 
-/// Sixty digits from tables.
 #[test]
 fn functions_are_right_to_sixty_digits() {
     for (function, digits) in [
@@ -256,7 +254,6 @@ fn what_is_made_to_cost_much_is_refused() {
     std::thread::Builder::new().stack_size(1 << 20).spawn(all).unwrap().join().unwrap();
 }
 
-/// Pieces of answers.
 fn piece() -> impl Strategy<Value = &'static str> {
     proptest::sample::select(vec![
         "1",
@@ -385,7 +382,6 @@ proptest! {
     }
 }
 
-/// Expected answers whose value each digit changes.
 fn expected() -> &'static [String] {
     static EXPECTED: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
     EXPECTED.get_or_init(|| {

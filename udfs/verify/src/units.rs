@@ -1,9 +1,7 @@
 //! Units behind numbers.
 
-/// What stands behind a number and is counted or measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unit {
-    /// One name for all ways to write it.
+pub(crate) struct Unit {
     pub name: String,
     /// Whether the number says the same without it: it is a known unit, or things are counted.
     pub optional: bool,
@@ -76,22 +74,17 @@ const UNITS: [&[&str]; 63] = [
     &["unit"],
 ];
 
-/// Words behind which a number is not what it was.
 const OTHERS: &str = "or and not less more than at least most if for when where mod base over times no none half third \
     quarter quarters to between from about but because since so which is are was as only except with without of either \
     neither both plus minus by squared cubed factorial point choose is an integer integers real number any all then hence \
     therefore wait however given let assuming approximately roughly maybe perhaps remainder st nd rd th below above zero \
     negative fewer too basis";
 
-/// Things that are counted and have no `s`.
 const PLURALS: &str = "people men women children teeth geese mice fish sheep deer dice";
-/// What ends in `s` and says how many or what part.
 const NO_THINGS: &str = "halves thirds pairs couples scores tens gross folds percents odds sqrt factorials";
-/// The ends of words for parts: fifths, twentieths, millionths.
 const ORDINALS: &str =
     "fourth fifth sixth seventh eighth ninth tenth eleventh twelfth teenth tieth hundredth thousandth illionth";
 
-/// Units of more words are none.
 const MAX_WORDS: usize = 6;
 const SQUARED: [&str; 3] = ["square", "sq", "squared"];
 
@@ -101,23 +94,21 @@ const NANOMETER: &str = "nm";
 /// Kelvin, or thousands, so that the number alone does not say the same.
 const THOUSANDS: &str = "K";
 
-/// Whether these letters are a unit.
-pub fn is_known(word: &str) -> bool {
+pub(crate) fn is_known(word: &str) -> bool {
     known(word).is_some()
 }
 
 /// Whether these letters are a unit outside of text, behind a blank or not.
-pub fn is_known_outside(word: &str, spaced: bool) -> bool {
+pub(crate) fn is_known_outside(word: &str, spaced: bool) -> bool {
     is_known(word) && word != NANOMETER && (spaced || !PRODUCTS.contains(&word))
 }
 
 /// Whether words outside of text are units, things that are counted, or how many of them, and not names one after the other.
-pub fn is_phrase(words: &str) -> bool {
+pub(crate) fn is_phrase(words: &str) -> bool {
     words.split_whitespace().any(|word| is_known_outside(word, true) || is_counted(word) || multiplier(word).is_some())
 }
 
-/// What a word multiplies the number by.
-pub fn multiplier(word: &str) -> Option<i64> {
+pub(crate) fn multiplier(word: &str) -> Option<i64> {
     let lower = word.to_ascii_lowercase();
     Some(match lower.strip_suffix('s').unwrap_or(&lower) {
         "dozen" => 12,
@@ -134,7 +125,7 @@ pub fn multiplier(word: &str) -> Option<i64> {
 }
 
 /// What words behind a number are; None if they may change the number.
-pub fn canonical(words: &str) -> Option<Unit> {
+pub(crate) fn canonical(words: &str) -> Option<Unit> {
     let plain = words.replace('.', "").replace(" per ", "/").replace("^ ", "^").replace(['{', '}'], "");
     let is_unit = |c: char| c.is_alphanumeric() || c.is_whitespace() || "/^-€£¥".contains(c);
     if plain.split_whitespace().count() > MAX_WORDS || !plain.chars().all(is_unit) {
@@ -170,7 +161,6 @@ pub fn canonical(words: &str) -> Option<Unit> {
     (!name.is_empty() && power.is_empty()).then_some(Unit { name, optional: optional && !is_part })
 }
 
-/// The first name of a known unit.
 fn known(word: &str) -> Option<&'static str> {
     let of = |word: &str| UNITS.iter().find(|names| names.contains(&word)).map(|names| names[0]);
     let long = || {
@@ -192,7 +182,6 @@ fn is_counted(word: &str) -> bool {
     lists(PLURALS) || (is_plural && !is_share(word) && !lists(OTHERS))
 }
 
-/// Whether a word says how many or what part.
 fn is_share(word: &str) -> bool {
     let lower = word.to_lowercase();
     ORDINALS.split_whitespace().any(|end| singular(&lower).ends_with(end))

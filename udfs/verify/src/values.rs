@@ -8,8 +8,7 @@ use super::token::{Bracket, Token};
 use super::units::Unit;
 use super::work::Work;
 
-/// Whether a span is infinite, and if so, negative.
-pub fn infinity(span: Span<'_>) -> Option<bool> {
+pub(crate) fn infinity(span: Span<'_>) -> Option<bool> {
     match span.unwrapped().tokens() {
         [Token::Infinity] | [Token::Plus, Token::Infinity] => Some(false),
         [Token::Minus, Token::Infinity] => Some(true),
@@ -17,13 +16,12 @@ pub fn infinity(span: Span<'_>) -> Option<bool> {
     }
 }
 
-/// The expression of a span.
-pub fn expression(span: Span<'_>, work: &mut Work) -> Option<Expression> {
+pub(crate) fn expression(span: Span<'_>, work: &mut Work) -> Option<Expression> {
     parser::expression(span.unwrapped().tokens(), work)
 }
 
 /// What a span is if it is none of lists, relations and plain values.
-pub fn special(span: Span<'_>, work: &mut Work) -> Option<Shape> {
+pub(crate) fn special(span: Span<'_>, work: &mut Work) -> Option<Shape> {
     if let Some(negative) = infinity(span) {
         return Some(Shape::Infinity { negative });
     }
@@ -34,7 +32,6 @@ pub fn special(span: Span<'_>, work: &mut Work) -> Option<Shape> {
         .or_else(|| congruence(None, span, work))
 }
 
-/// `12^{\text{th}}`, which is not 12.
 fn ordinal(span: Span<'_>, work: &mut Work) -> Option<Shape> {
     let (number, end) = match span.tokens() {
         [number, Token::Caret, Token::Open(Bracket::Group), end @ .., Token::Close(Bracket::Group)] => (number, end),
@@ -62,7 +59,6 @@ fn ordinal(span: Span<'_>, work: &mut Work) -> Option<Shape> {
     Some(Shape::Value(Value { expression, unit: Some(unit), ..Value::default() }))
 }
 
-/// `2516_8`, `101_{\text{two}}`, `3A_{16}`.
 fn based(tokens: &[Token]) -> Option<Shape> {
     const NAMES: [&str; 15] = [
         "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
@@ -107,7 +103,6 @@ fn digits(tokens: &[Token]) -> Option<String> {
     (!digits.is_empty()).then_some(digits)
 }
 
-/// `3:30`, `7:45 a.m.`
 fn clock(span: Span<'_>) -> Option<Shape> {
     let (hours, minutes, half) = match span.tokens() {
         [hours, Token::Colon, minutes] => (hours, minutes, ""),
@@ -132,8 +127,7 @@ fn ratio(span: Span<'_>, work: &mut Work) -> Option<Shape> {
     Some(Shape::Ratio(parts.into_iter().map(|span| expression(span, work)).collect::<Option<_>>()?))
 }
 
-/// `3 \pmod 7`, `3 (mod 7)`.
-pub fn congruence(name: Option<String>, span: Span<'_>, work: &mut Work) -> Option<Shape> {
+pub(crate) fn congruence(name: Option<String>, span: Span<'_>, work: &mut Work) -> Option<Shape> {
     let tokens = span.tokens();
     let (value, modulus) = match span.find(|token| *token == Token::Modulo).as_slice() {
         [place] => (span.slice(0, *place), span.slice(place + 1, tokens.len())),
@@ -149,8 +143,7 @@ pub fn congruence(name: Option<String>, span: Span<'_>, work: &mut Work) -> Opti
     (value.is_constant() && modulus.is_constant()).then_some(Shape::Congruence { name, value, modulus })
 }
 
-/// The determinant of two rows.
-pub fn determinant(span: Span<'_>, work: &mut Work) -> Option<Shape> {
+pub(crate) fn determinant(span: Span<'_>, work: &mut Work) -> Option<Shape> {
     let (Bracket::Determinant, inner, _) = span.within()? else { return None };
     let rows = inner.split(&inner.find(|token| *token == Token::Row));
     let mut cells = Vec::new();

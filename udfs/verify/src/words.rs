@@ -5,7 +5,7 @@ use super::token::{Bracket, Relation, Token};
 use super::units;
 
 /// The whole answer as words, if it is nothing else: `Evelyn` is a name, and not the product of its letters. So is `HT`.
-pub fn only_words(text: &str) -> Option<Token> {
+pub(crate) fn only_words(text: &str) -> Option<Token> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || "$*.{}".contains(c));
     let mut has_long = false;
     for word in text.split([' ', '-', '\'']) {
@@ -31,7 +31,7 @@ fn is_mathematics(word: &str) -> bool {
 }
 
 /// A run of letters outside of text, where it is not a product: a function, a unit, or, in a phrase of words, one of them.
-pub fn known(run: &str, in_phrase: bool, counts: bool) -> Option<Token> {
+pub(crate) fn known(run: &str, in_phrase: bool, counts: bool) -> Option<Token> {
     if let Some(function) = Function::named(run) {
         return Some(Token::Function(function));
     }
@@ -54,8 +54,7 @@ pub fn known(run: &str, in_phrase: bool, counts: bool) -> Option<Token> {
     })
 }
 
-/// Whether words deny what stands beside them, or say something of it.
-pub fn deny(words: &str) -> bool {
+pub(crate) fn deny(words: &str) -> bool {
     const DENYING: [&str; 15] = [
         "not",
         "no",
@@ -77,7 +76,7 @@ pub fn deny(words: &str) -> bool {
 }
 
 /// Which half of the day a text behind a time names first, and how long that is: `p.m.`, `PM`.
-pub fn half_of_day(text: &str) -> Option<(Token, usize)> {
+pub(crate) fn half_of_day(text: &str) -> Option<(Token, usize)> {
     let spelled = ["a.m.", "p.m.", "a.m", "p.m", "am", "pm"].iter().find(|half| {
         text.get(..half.len()).is_some_and(|start| start.eq_ignore_ascii_case(half))
             && !text[half.len()..].starts_with(|c: char| c.is_alphanumeric())
@@ -86,7 +85,7 @@ pub fn half_of_day(text: &str) -> Option<(Token, usize)> {
 }
 
 /// The content of the innermost command where commands of text hold nothing else.
-pub fn innermost(content: &str) -> &str {
+pub(crate) fn innermost(content: &str) -> &str {
     let mut content = content.trim();
     for _ in 0..4 {
         let inner = ["\\textbf{", "\\text{", "\\mathrm{", "\\textit{"].iter().find_map(|opening| {
@@ -98,8 +97,7 @@ pub fn innermost(content: &str) -> &str {
     content
 }
 
-/// The bracket that an environment is.
-pub fn environment(name: &str) -> Option<Bracket> {
+pub(crate) fn environment(name: &str) -> Option<Bracket> {
     match name {
         "matrix" | "pmatrix" | "bmatrix" | "Bmatrix" | "smallmatrix" | "array" => Some(Bracket::Matrix),
         "vmatrix" => Some(Bracket::Determinant),
@@ -107,8 +105,7 @@ pub fn environment(name: &str) -> Option<Bracket> {
     }
 }
 
-/// What a text stands for that is not prose.
-pub fn in_text(content: &str) -> Option<Token> {
+pub(crate) fn in_text(content: &str) -> Option<Token> {
     if let Some(function) = Function::named(content) {
         return Some(Token::Function(function));
     }
@@ -125,7 +122,6 @@ pub fn in_text(content: &str) -> Option<Token> {
     })
 }
 
-/// One letter, in brackets or not.
 fn choice(content: &str) -> Option<Token> {
     let named = ["Option ", "option ", "Choice ", "choice "].iter().find_map(|name| content.strip_prefix(name));
     let inner = named.unwrap_or(content).trim().trim_end_matches(['.', ':']);
@@ -144,8 +140,7 @@ fn choice(content: &str) -> Option<Token> {
     })
 }
 
-/// A word with its spaces made equal.
-pub fn word(content: &str) -> Token {
+pub(crate) fn word(content: &str) -> Token {
     let spaced =
         content.replace("\\AA", "Å").replace("\\ ", " ").replace("\\,", " ").replace(['~', '$', '{', '}'], " ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -153,7 +148,7 @@ pub fn word(content: &str) -> Token {
 }
 
 /// What a command stands for: nothing for markup; None if it is not known.
-pub fn command(name: &str) -> Option<Option<Token>> {
+pub(crate) fn command(name: &str) -> Option<Option<Token>> {
     if let Some(function) = Function::named(name) {
         return Some(Some(Token::Function(function)));
     }
@@ -208,7 +203,7 @@ pub fn command(name: &str) -> Option<Option<Token>> {
 }
 
 /// Whether a bold letter begins here, a vector; one that is all there is is a letter.
-pub fn is_vector(text: &str, before: &[Token]) -> bool {
+pub(crate) fn is_vector(text: &str, before: &[Token]) -> bool {
     matches!(text.as_bytes(), [b'{', b'a'..=b'z', b'}', rest @ ..] if !rest.is_empty() || !before.is_empty())
 }
 

@@ -18,8 +18,7 @@ const ASK: [&str; 3] = [
     "How large is {x}² + {k}{y}?",
 ];
 
-/// Draws a problem; `None` if its numbers do not work out.
-pub fn draw(mut draft: Draft) -> Option<Problem> {
+pub(super) fn draw(mut draft: Draft) -> Option<Problem> {
     let letters = draft.dice.pick(&LETTERS);
     let (x, y) = letters.split_at(1);
     let range = [(2, 9), (2, 9), (12, 39), (3, 25), (11, 28)];

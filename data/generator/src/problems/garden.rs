@@ -40,8 +40,7 @@ const NAMES: [[&str; 7]; 2] = [
     ],
 ];
 
-/// Draws a problem; `None` if the stock is larger than the need.
-pub fn draw(mut draft: Draft) -> Option<Problem> {
+pub(super) fn draw(mut draft: Draft) -> Option<Problem> {
     let thing = THINGS[draft.dice.below(THINGS.len())];
     let name = names(draft.dice, 1)[0];
     let said = NAMES[draft.dice.below(NAMES.len())];

@@ -4,7 +4,6 @@ use super::names;
 use crate::quantities::{Draft, Goal, Problem, at};
 use crate::voice::fill;
 
-/// A place, what it makes, and what that is packed in.
 const SCENES: [(&str, &str, &str); 10] = [
     ("bakery", "rolls", "tray"),
     ("orchard", "apples", "crate"),
@@ -66,8 +65,7 @@ const NAMES: [[&str; 8]; 2] = [
     ],
 ];
 
-/// Draws a problem; `None` if its numbers do not work out.
-pub fn draw(mut draft: Draft) -> Option<Problem> {
+pub(super) fn draw(mut draft: Draft) -> Option<Problem> {
     let (place, item, container) = SCENES[draft.dice.below(SCENES.len())];
     let owner = names(draft.dice, 1)[0];
     let said = NAMES[draft.dice.below(NAMES.len())];

@@ -12,7 +12,7 @@ mod stages;
 use crate::dice::Dice;
 use crate::quantities::{Draft, Problem};
 
-pub use program::Program;
+pub(crate) use program::Program;
 
 /// A kind of problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,19 +34,16 @@ pub enum Family {
 }
 
 impl Family {
-    /// The kinds whose answer is computed.
-    pub const COMPUTED: [Family; 6] =
+    pub(crate) const COMPUTED: [Family; 6] =
         [Family::Market, Family::Schedule, Family::Algebra, Family::Powers, Family::Garden, Family::Race];
 }
 
-/// First names, some of them with letters beyond ASCII.
 const NAMES: [&str; 28] = [
     "Ana", "Zoë", "José", "Renée", "Søren", "Łukasz", "Anaïs", "Björn", "Priya", "Omar", "Ines", "Tomáš", "Noor",
     "Yuki", "Carla", "Dmitri", "Élodie", "Farah", "Gus", "Hana", "Ivo", "Jutta", "Kwame", "Lin", "Mateo", "Nils",
     "Oona", "Petra",
 ];
 
-/// So many different names.
 fn names(dice: &mut Dice, count: usize) -> Vec<&'static str> {
     let mut names = NAMES;
     dice.shuffle(&mut names);
@@ -54,7 +51,7 @@ fn names(dice: &mut Dice, count: usize) -> Vec<&'static str> {
 }
 
 /// A problem of a computed kind. Numbers are drawn until all quantities are whole and differ where they must.
-pub fn computed(family: Family, dice: &mut Dice) -> Problem {
+pub(crate) fn computed(family: Family, dice: &mut Dice) -> Problem {
     let draw = match family {
         Family::Market => market::draw,
         Family::Schedule => schedule::draw,

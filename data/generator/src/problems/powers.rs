@@ -15,8 +15,7 @@ const SEQUENCE: [&str; 3] = [
     "Put \\( {u}_1 = {s} \\) and let each following term be {k} times the one before plus {c}, taken mod {m}. Find the sum of terms {l} and {n}.",
 ];
 
-/// Draws a problem; `None` if a value occurs twice.
-pub fn draw(draft: Draft) -> Option<Problem> {
+pub(super) fn draw(draft: Draft) -> Option<Problem> {
     let problem = if draft.dice.chance(50) { power(draft)? } else { sequence(draft)? };
     let mut values: Vec<_> = problem.quantities.iter().filter(|q| q.from.is_some()).map(|q| q.value).collect();
     let count = values.len();

@@ -28,27 +28,22 @@ const IDENTIFIERS: [&str; 26] = [
 ];
 
 /// A function as stages, with the names that its code uses and an example.
-pub struct Program {
-    /// The question as text.
+pub(crate) struct Program {
     pub question: String,
     name: &'static str,
     list: &'static str,
     element: &'static str,
     stages: Vec<ListOperation>,
-    /// Names for the right stages, then as many for those of a detour.
     identifiers: Vec<&'static str>,
-    /// Which of two styles each line is in.
     styles: Vec<usize>,
-    /// The example, then what each stage leaves of it.
     results: Vec<Vec<i64>>,
-    /// After which line of the program a blank line stands.
     blank_after: Option<usize>,
     fenced: bool,
 }
 
 impl Program {
     /// Draws a function; stages are drawn until the example keeps something to work on.
-    pub fn draw(dice: &mut Dice) -> Self {
+    pub(crate) fn draw(dice: &mut Dice) -> Self {
         let (stages, results) = loop {
             if let Some(drawn) = stages(dice) {
                 break drawn;
@@ -97,8 +92,7 @@ impl Program {
         lines
     }
 
-    /// The whole right function.
-    pub fn solution(&self) -> String {
+    pub(crate) fn solution(&self) -> String {
         self.code(&self.stages, &self.identifiers).join("\n")
     }
 
@@ -131,7 +125,6 @@ impl Program {
         }
     }
 
-    /// A whole function as text, its blank line included.
     fn whole(&self, mut lines: Vec<String>, say: &mut Say) -> String {
         if let Some(place) = self.blank_after {
             lines.insert(place + 2, String::new());
@@ -266,7 +259,6 @@ fn stages(dice: &mut Dice) -> Option<(Vec<ListOperation>, Vec<Vec<i64>>)> {
     Some((stages, results))
 }
 
-/// A line of code below a sentence: fenced or indented.
 fn block(lines: &[String], say: &mut Say) -> String {
     if say.dice.chance(60) {
         return format!("```python\n{}\n```", lines.join("\n"));
@@ -280,7 +272,6 @@ fn shown(list: &[i64], as_number: bool) -> String {
     if as_number { numbers.join(", ") } else { format!("[{}]", numbers.join(", ")) }
 }
 
-/// The text with a capital and a full stop.
 fn sentence(text: &str) -> String {
     let mut scalars = text.chars();
     let first = scalars.next().into_iter().flat_map(char::to_uppercase);

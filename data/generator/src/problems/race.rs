@@ -27,8 +27,7 @@ const FASTER: [&str; 3] = [
 
 const ASK: [&str; 2] = ["List all names from the fastest to the slowest.", "What is the order of finish?"];
 
-/// Draws a problem; `None` if two took the same time.
-pub fn draw(mut draft: Draft) -> Option<Problem> {
+pub(super) fn draw(mut draft: Draft) -> Option<Problem> {
     let count = draft.dice.between(7, 10) as usize;
     let people = names(draft.dice, count);
     let event = EVENTS[draft.dice.below(EVENTS.len())];

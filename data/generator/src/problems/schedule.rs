@@ -52,7 +52,7 @@ const NAMES: [[&str; 10]; 2] = [
 ];
 
 /// Draws a problem; `None` if it does not arrive on the same day.
-pub fn draw(mut draft: Draft) -> Option<Problem> {
+pub(super) fn draw(mut draft: Draft) -> Option<Problem> {
     let thing = VEHICLES[draft.dice.below(VEHICLES.len())];
     let name = names(draft.dice, 1)[0];
     let said = NAMES[draft.dice.below(NAMES.len())];

@@ -5,63 +5,38 @@ use crate::voice::fill;
 
 /// One operation. All but the last kind turn a list into a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ListOperation {
-    /// Keeps the multiples of a number.
+pub(crate) enum ListOperation {
     Divisible(i64),
-    /// Keeps what leaves a remainder.
     NotDivisible(i64),
-    /// Keeps what is above a number.
     Above(i64),
-    /// Keeps what is below a number.
     Below(i64),
-    /// Adds a number to each.
     AddEach(i64),
-    /// Multiplies each by a number.
     TimesEach(i64),
-    /// Takes each modulo a number.
     ModuloEach(i64),
-    /// Squares each.
     SquareEach,
-    /// Sorts upwards.
     Ascending,
-    /// Sorts downwards.
     Descending,
-    /// Turns the order around.
     Reverse,
-    /// Keeps the first few.
     First(i64),
-    /// Drops the first few.
     Skip(i64),
-    /// Keeps each second one.
     EverySecond,
-    /// Takes running totals.
     RunningTotals,
-    /// Takes the distances of neighbours.
     Gaps,
-    /// Reduces the list to a number.
     Reduce(Reduction),
 }
 
-/// How a list becomes a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reduction {
-    /// The sum.
+pub(crate) enum Reduction {
     Sum,
-    /// The largest.
     Largest,
-    /// The smallest.
     Smallest,
-    /// How many.
     Count,
-    /// The sum modulo a number.
     SumModulo(i64),
-    /// The distance between the largest and the smallest.
     Range,
 }
 
 impl ListOperation {
-    /// A stage that turns a list into a list.
-    pub fn draw(dice: &mut Dice) -> ListOperation {
+    pub(crate) fn draw(dice: &mut Dice) -> ListOperation {
         match dice.below(16) {
             0 => ListOperation::Divisible(dice.between(2, 5)),
             1 => ListOperation::NotDivisible(dice.between(2, 6)),
@@ -82,8 +57,7 @@ impl ListOperation {
         }
     }
 
-    /// A stage that ends in a number.
-    pub fn draw_last(dice: &mut Dice) -> ListOperation {
+    pub(crate) fn draw_last(dice: &mut Dice) -> ListOperation {
         ListOperation::Reduce(match dice.below(6) {
             0 => Reduction::Sum,
             1 => Reduction::Largest,
@@ -94,8 +68,7 @@ impl ListOperation {
         })
     }
 
-    /// The list after this stage; a reduction leaves one number.
-    pub fn apply(&self, list: &[i64]) -> Vec<i64> {
+    pub(crate) fn apply(&self, list: &[i64]) -> Vec<i64> {
         let each = |change: &dyn Fn(i64) -> i64| list.iter().map(|x| change(*x)).collect();
         let keep = |test: &dyn Fn(i64) -> bool| list.iter().copied().filter(|x| test(*x)).collect();
         match *self {
@@ -125,8 +98,7 @@ impl ListOperation {
         }
     }
 
-    /// What the stage does, as a request.
-    pub fn what(&self) -> String {
+    pub(crate) fn what(&self) -> String {
         let (words, k) = match *self {
             ListOperation::Divisible(k) => ("keep only the numbers divisible by {k}", k),
             ListOperation::NotDivisible(k) => ("remove the multiples of {k}", k),
@@ -150,7 +122,7 @@ impl ListOperation {
     }
 
     /// The line of Python that sets `out` from `list`, in one of two styles.
-    pub fn code(&self, out: &str, list: &str, x: &str, style: usize) -> String {
+    pub(crate) fn code(&self, out: &str, list: &str, x: &str, style: usize) -> String {
         let (templates, k) = match *self {
             ListOperation::Divisible(k) => {
                 (["[{x} for {x} in {list} if {x} % {k} == 0]", "list(filter(lambda {x}: {x} % {k} == 0, {list}))"], k)

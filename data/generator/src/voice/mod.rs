@@ -1,10 +1,9 @@
 //! The wordings of the traces.
 
-pub mod openers;
-pub mod phrases;
+pub(crate) mod openers;
+pub(crate) mod phrases;
 
-/// The template with each `{key}` replaced by its text.
-pub fn fill(template: &str, texts: &[(&str, &str)]) -> String {
+pub(crate) fn fill(template: &str, texts: &[(&str, &str)]) -> String {
     let mut filled = String::with_capacity(template.len() + 32);
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {

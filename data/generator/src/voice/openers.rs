@@ -1,6 +1,5 @@
 //! What a step begins with where first words are drawn by real shares.
 
-/// What follows a first word, the word itself included.
 const OPENERS: [(&str, &str); 36] = [
     ("so", "so"),
     ("compute", "compute:"),
@@ -40,8 +39,7 @@ const OPENERS: [(&str, &str); 36] = [
     ("that's", "that's it:"),
 ];
 
-/// A first word with what follows it.
-pub fn opener(word: &str) -> Option<&'static str> {
+pub(crate) fn opener(word: &str) -> Option<&'static str> {
     OPENERS.iter().find(|(first, _)| *first == word).map(|(_, opener)| *opener)
 }
 

@@ -4,8 +4,7 @@
 //! is computed from; `{a}` and `{b}` name the two operands; `{what}`, `{code}` and `{result}` are a stage of a program,
 //! its line and what it leaves of the example; `{answer}` is an answer.
 
-/// What may stand before any sentence.
-pub const ASIDES: [&str; 16] = [
+pub(crate) const ASIDES: [&str; 16] = [
     "okay,",
     "wait,",
     "hmm,",
@@ -24,8 +23,7 @@ pub const ASIDES: [&str; 16] = [
     "also,",
 ];
 
-/// What may stand before a sentence with content.
-pub const LINKS: [&str; 16] = [
+pub(crate) const LINKS: [&str; 16] = [
     "so",
     "then",
     "next,",
@@ -44,8 +42,7 @@ pub const LINKS: [&str; 16] = [
     "on the other hand,",
 ];
 
-/// First sentences of a chain.
-pub const OPENINGS: [&str; 10] = [
+pub(crate) const OPENINGS: [&str; 10] = [
     "okay, let me read the question properly",
     "alright, there are a few things to keep apart here",
     "let me start by going through what is given",
@@ -58,8 +55,7 @@ pub const OPENINGS: [&str; 10] = [
     "I will go through this piece by piece",
 ];
 
-/// Thoughts that carry nothing.
-pub const MUSE: [&str; 36] = [
+pub(crate) const MUSE: [&str; 36] = [
     "let me think about this for a second",
     "I want to be careful here",
     "this is getting long, but that is fine",
@@ -98,8 +94,7 @@ pub const MUSE: [&str; 36] = [
     "one more thought before moving on",
 ];
 
-/// Questions to oneself.
-pub const DOUBT: [&str; 20] = [
+pub(crate) const DOUBT: [&str; 20] = [
     "is that really what is being asked?",
     "does that make sense?",
     "did I read the question correctly?",
@@ -122,8 +117,7 @@ pub const DOUBT: [&str; 20] = [
     "not sure that is the best use of it",
 ];
 
-/// Contentment.
-pub const APPROVE: [&str; 20] = [
+pub(crate) const APPROVE: [&str; 20] = [
     "that looks fine",
     "good",
     "that seems reasonable",
@@ -146,8 +140,7 @@ pub const APPROVE: [&str; 20] = [
     "this seems solid",
 ];
 
-/// Turning away from what was tried.
-pub const DROP: [&str; 20] = [
+pub(crate) const DROP: [&str; 20] = [
     "that leads nowhere",
     "scrap that",
     "that is not what the text says, so back up",
@@ -170,8 +163,7 @@ pub const DROP: [&str; 20] = [
     "I don't believe that any more",
 ];
 
-/// What to do next, with `{name}`.
-pub const PLAN: [&str; 14] = [
+pub(crate) const PLAN: [&str; 14] = [
     "next I need {name}",
     "what about {name}?",
     "the thing to find now is {name}",
@@ -188,8 +180,7 @@ pub const PLAN: [&str; 14] = [
     "about {name}",
 ];
 
-/// What is known, with `{name}`, `{value}`, `{unit}`.
-pub const RESTATE: [&str; 14] = [
+pub(crate) const RESTATE: [&str; 14] = [
     "I know that {name} is {value}",
     "{name} is {value}{unit}",
     "remember that {name} is {value}",
@@ -206,8 +197,7 @@ pub const RESTATE: [&str; 14] = [
     "here {name} stays {value}",
 ];
 
-/// A quantity computed, with `{name}`, `{expr}`, `{value}`, `{unit}`.
-pub const DERIVE: [&str; 24] = [
+pub(crate) const DERIVE: [&str; 24] = [
     "{name} is {expr} = {value}",
     "{expr} = {value}, so {name} is {value}",
     "{name}: {expr} = {value}{unit}",
@@ -234,8 +224,7 @@ pub const DERIVE: [&str; 24] = [
     "suppose {name} is {expr}. Then it is {value}",
 ];
 
-/// The same for a sum, with `{a}` and `{b}` too.
-pub const ADD: [&str; 5] = [
+pub(crate) const ADD: [&str; 5] = [
     "adding {a} and {b} gives {expr} = {value}",
     "{a} plus {b}: {expr} = {value}",
     "{name} is {a} together with {b}, so {expr} = {value}{unit}",
@@ -243,8 +232,7 @@ pub const ADD: [&str; 5] = [
     "I add up {a} and {b} and get {value}, because {expr} = {value}",
 ];
 
-/// The same for a difference.
-pub const SUBTRACT: [&str; 5] = [
+pub(crate) const SUBTRACT: [&str; 5] = [
     "taking {b} away from {a} leaves {expr} = {value}",
     "{a} minus {b}: {expr} = {value}",
     "{name} is what {a} has over {b}, so {expr} = {value}{unit}",
@@ -252,8 +240,7 @@ pub const SUBTRACT: [&str; 5] = [
     "the gap between {a} and {b} is {value}, because {expr} = {value}",
 ];
 
-/// The same for a product.
-pub const MULTIPLY: [&str; 5] = [
+pub(crate) const MULTIPLY: [&str; 5] = [
     "multiplying {a} by {b} gives {expr} = {value}",
     "{a} times {b}: {expr} = {value}",
     "{name} takes {a} as often as {b} says, so {expr} = {value}{unit}",
@@ -261,8 +248,7 @@ pub const MULTIPLY: [&str; 5] = [
     "the product of {a} and {b} is {value}, because {expr} = {value}",
 ];
 
-/// The same for a quotient.
-pub const DIVIDE: [&str; 5] = [
+pub(crate) const DIVIDE: [&str; 5] = [
     "dividing {a} by {b} gives {expr} = {value}",
     "{a} over {b}: {expr} = {value}",
     "{name} is {a} cut into parts by {b}, so {expr} = {value}{unit}",
@@ -270,8 +256,7 @@ pub const DIVIDE: [&str; 5] = [
     "the quotient of {a} and {b} is {value}, because {expr} = {value}",
 ];
 
-/// An answer, right or tried, with `{answer}`.
-pub const CONCLUDE: [&str; 14] = [
+pub(crate) const CONCLUDE: [&str; 14] = [
     "the answer is {answer}",
     "the answer would be {answer}",
     "that would make the answer \\boxed{{answer}}",
@@ -288,8 +273,7 @@ pub const CONCLUDE: [&str; 14] = [
     "the whole thing gives {answer}",
 ];
 
-/// A line of a program within a sentence, with `{what}`, `{code}`, `{result}`.
-pub const INLINE_CODE: [&str; 16] = [
+pub(crate) const INLINE_CODE: [&str; 16] = [
     "to {what} I can use {code}, and the example gives {result}",
     "{code} should {what}: {result}",
     "I {what} with {code}, so the example is now {result}",
@@ -308,8 +292,7 @@ pub const INLINE_CODE: [&str; 16] = [
     "{code} and I am at {result}",
 ];
 
-/// A line of a program below a sentence, with `{what}` and `{result}`.
-pub const BLOCK_CODE: [&str; 8] = [
+pub(crate) const BLOCK_CODE: [&str; 8] = [
     "to {what}, the line is (example: {result})",
     "{what}. The example is then {result}",
     "in Python, to {what} and reach {result}",
@@ -320,8 +303,7 @@ pub const BLOCK_CODE: [&str; 8] = [
     "trying to {what}, example at {result}",
 ];
 
-/// A stage of a program computed by hand, with `{what}` and `{result}`.
-pub const BY_HAND: [&str; 8] = [
+pub(crate) const BY_HAND: [&str; 8] = [
     "by hand: {what} and the example reads {result}",
     "when I {what} the example I see {result}",
     "{what} → {result}",
@@ -332,8 +314,7 @@ pub const BY_HAND: [&str; 8] = [
     "{result} is left once we {what}",
 ];
 
-/// A whole program below a sentence.
-pub const PROGRAM: [&str; 10] = [
+pub(crate) const PROGRAM: [&str; 10] = [
     "putting it together",
     "the whole function would be",
     "as one piece of code",
@@ -346,8 +327,7 @@ pub const PROGRAM: [&str; 10] = [
     "here is how it looks as a program",
 ];
 
-/// What the task says, with `{what}`.
-pub const TASK: [&str; 8] = [
+pub(crate) const TASK: [&str; 8] = [
     "the task says to {what}",
     "we are told to {what}",
     "somewhere we have to {what}",
@@ -358,8 +338,7 @@ pub const TASK: [&str; 8] = [
     "it says we should {what}",
 ];
 
-/// Before a list of lines.
-pub const LIST: [&str; 8] = [
+pub(crate) const LIST: [&str; 8] = [
     "in short:",
     "writing it as a list:",
     "two things:",
@@ -371,13 +350,11 @@ pub const LIST: [&str; 8] = [
 ];
 
 /// The part of a product that the tens of a factor give, with `{name}`.
-pub const TENS_PART: &str = "the tens part of {name}";
+pub(crate) const TENS_PART: &str = "the tens part of {name}";
 
-/// The part that its ones give, with `{name}`.
-pub const ONES_PART: &str = "the ones part of {name}";
+pub(crate) const ONES_PART: &str = "the ones part of {name}";
 
-/// The beginning of a response after the chain.
-pub const RESPONSE: [&str; 6] = [
+pub(crate) const RESPONSE: [&str; 6] = [
     "Here is the computation, step by step.",
     "We work through the quantities in order.",
     "**Solution.** The needed values are:",
@@ -386,16 +363,14 @@ pub const RESPONSE: [&str; 6] = [
     "Let us list what is needed:",
 ];
 
-/// A line of a response, with `{name}`, `{expr}`, `{value}`, `{unit}`.
-pub const RESPONSE_LINE: [&str; 4] = [
+pub(crate) const RESPONSE_LINE: [&str; 4] = [
     "- {name}: {expr} = {value}{unit}",
     "- {expr} = {value}, which is {name}",
     "- we get {name} as {expr} = {value}",
     "- {name} equals {expr}, so {value}{unit}",
 ];
 
-/// The end of a response, with `{answer}`.
-pub const RESPONSE_END: [&str; 6] = [
+pub(crate) const RESPONSE_END: [&str; 6] = [
     "The final answer is \\boxed{{answer}}.",
     "Therefore the answer is \\(\\boxed{{answer}}\\).",
     "**Final Answer**\n\n\\[\n\\boxed{{answer}}\n\\]",
@@ -404,8 +379,7 @@ pub const RESPONSE_END: [&str; 6] = [
     "This gives \\boxed{{answer}} as required.",
 ];
 
-/// A response that is a program, before its code block.
-pub const RESPONSE_CODE: [&str; 6] = [
+pub(crate) const RESPONSE_CODE: [&str; 6] = [
     "The function applies the stages in the order of the statement.",
     "Each stage becomes one line; the last line returns the number.",
     "This solution follows the description directly and is linear up to sorting.",

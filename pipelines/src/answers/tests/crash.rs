@@ -12,7 +12,6 @@ use crate::answers::tests::{assert_holds, folder, get, keep};
 
 /// Names the folder that a writer writes to, and the number that it begins with.
 const WRITER: &str = "ASAP_TEST_WRITER";
-/// What stands before the number of an answer that is kept.
 const KEPT: &str = "kept ";
 
 /// Not a test by itself but the process that the next test kills.

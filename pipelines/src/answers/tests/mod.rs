@@ -15,7 +15,6 @@ use url::Url;
 
 use crate::answers::AnswerFolder;
 
-/// The key of a numbered request.
 fn key(number: u64) -> RequestKey {
     Sha256::digest(number.to_le_bytes()).into()
 }
@@ -29,19 +28,16 @@ fn answer(number: u64) -> Outcome {
     }
 }
 
-/// A folder and its URL.
 fn folder() -> (tempfile::TempDir, Url) {
     let folder = tempfile::tempdir().unwrap();
     let url = Url::from_directory_path(folder.path()).unwrap();
     (folder, url)
 }
 
-/// Keeps the answers to numbered requests at the same time.
 async fn keep(store: &AnswerFolder, numbers: impl IntoIterator<Item = u64>) {
     try_join_all(numbers.into_iter().map(|number| store.keep(key(number), answer(number), true))).await.unwrap();
 }
 
-/// Finds every one of some answers.
 #[track_caller]
 fn assert_holds(found: &[(u64, Option<Outcome>)]) {
     for (number, found) in found {
@@ -49,7 +45,6 @@ fn assert_holds(found: &[(u64, Option<Outcome>)]) {
     }
 }
 
-/// What a store has under numbers.
 async fn get(store: &AnswerFolder, numbers: impl IntoIterator<Item = u64>) -> Vec<(u64, Option<Outcome>)> {
     let mut found = Vec::new();
     for number in numbers {
@@ -58,7 +53,6 @@ async fn get(store: &AnswerFolder, numbers: impl IntoIterator<Item = u64>) -> Ve
     found
 }
 
-/// The files of a folder, by name.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();

@@ -21,9 +21,6 @@ const CHECKSUM_BYTES: u64 = 4;
 const LEAST_INLINE: usize = 5;
 
 /// The numbers of the deleted rows, ascending; `folder` is that of the table.
-///
-/// # Errors
-/// If the vector cannot be read, or is damaged.
 pub(crate) async fn deleted_rows(
     store: &dyn ObjectStore,
     folder: &Path,
@@ -63,7 +60,6 @@ pub(crate) async fn deleted_rows(
     Ok(rows.into())
 }
 
-/// What the protocol's crate reads a file from, which is at hand.
 struct InMemory(Bytes);
 
 impl InMemory {

@@ -19,7 +19,6 @@ use crate::corpus::files::{footer, foreign_tables, listing};
 use crate::delta::{DeletionVector, Followed, LiveFile, Since};
 use crate::location;
 
-/// Digits of a hash by which deletion vectors are told apart.
 const HASH_DIGITS: usize = 32;
 
 /// What the fingerprints of files of tables begin with.
@@ -37,19 +36,13 @@ pub struct Table {
 
 /// A file that a table had once, of which single rows are read.
 pub struct Former<'a> {
-    /// Its path below the table's folder.
     pub path: &'a str,
-    /// Its size in bytes.
     pub size: u64,
-    /// The fingerprint of the rows that it had.
     pub fingerprint: &'a str,
 }
 
 impl Table {
     /// Opens the table whose folder a source is; None if it is another folder, a file or a pattern.
-    ///
-    /// # Errors
-    /// If its log cannot be read, or if the table uses what is not read here.
     pub(crate) async fn find(session: &dyn Session, source: &Source, since: Option<Since>) -> Result<Option<Self>> {
         let url = &source.url;
         if source.is_pattern() || location::local_path(url).is_some_and(|path| !path.is_dir()) {
@@ -116,10 +109,7 @@ impl Table {
 
     /// Files that the table had once, without those that are gone, and those of which nobody says any more what their
     /// partitions were.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn former_files(&self, wanted: &[Former<'_>]) -> Result<Vec<CorpusFile>> {
+    pub(crate) async fn former_files(&self, wanted: &[Former<'_>]) -> Result<Vec<CorpusFile>> {
         if wanted.is_empty() {
             return Ok(vec![]);
         }
@@ -148,11 +138,7 @@ impl Table {
         Ok(files)
     }
 
-    /// What `source` calls a file, by its path in the log.
-    ///
-    /// # Errors
-    /// If it lies outside of the table's folder.
-    pub fn path_of(&self, logged: &str) -> Result<String> {
+    pub(crate) fn path_of(&self, logged: &str) -> Result<String> {
         Ok(self.source.path_of(self.inside(logged)?.as_ref()))
     }
 
@@ -188,7 +174,6 @@ impl Table {
         })
     }
 
-    /// A path of the log below the table's folder.
     fn inside(&self, logged: &str) -> Result<Path> {
         if logged.starts_with('/') || logged.contains(":/") {
             return exec_err!(
@@ -201,7 +186,6 @@ impl Table {
     }
 }
 
-/// What tells a deletion vector from others: it never changes.
 fn hash_of(vector: &DeletionVector) -> String {
     let DeletionVector { storage_type, path_or_inline_dv, offset, .. } = vector;
     let hash = Sha256::digest(format!("{storage_type}{path_or_inline_dv}@{}", offset.unwrap_or(0)));

@@ -85,7 +85,6 @@ impl std::error::Error for FileFailure {
 }
 
 impl From<FileFailure> for DataFusionError {
-    /// The failure as that of a whole query.
     fn from(failure: FileFailure) -> Self {
         match failure.is_usage {
             true => DataFusionError::Configuration(failure.to_string()),

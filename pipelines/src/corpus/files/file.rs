@@ -18,7 +18,6 @@ pub struct CorpusFile {
     pub path: String,
     /// What people know it by: its path on this machine, else its URL.
     pub name: String,
-    /// Its store: scheme and host of its URL.
     pub store_url: ObjectStoreUrl,
     /// Where it lies in the store, its size in bytes, its time and its ETag.
     pub meta: ObjectMeta,
@@ -33,20 +32,15 @@ pub struct CorpusFile {
 /// What the log of a table says of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InTable {
-    /// The table's columns.
     pub columns: SchemaRef,
-    /// The table's folder, in the file's store.
     pub folder: Path,
-    /// What is another one when the file has other rows.
     pub fingerprint: String,
-    /// Which of its rows are deleted.
     pub deletion_vector: Option<DeletionVector>,
     /// The version of the table that took the file out, if it is read all the same.
     pub removed_in: Option<u64>,
 }
 
 impl CorpusFile {
-    /// What to say of a file that is not there.
     pub(crate) fn not_found(&self, error: object_store::Error) -> DataFusionError {
         match self.in_table.as_ref().and_then(|table| table.removed_in) {
             None => error.into(),
@@ -62,7 +56,6 @@ impl CorpusFile {
 #[derive(Debug, Clone)]
 pub struct Temporary {
     pub(crate) file: Arc<TempPath>,
-    /// What to tell the user of the file that it was made of.
     pub(crate) note: Option<String>,
 }
 

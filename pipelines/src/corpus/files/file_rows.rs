@@ -12,32 +12,25 @@ const BATCH_BYTES: u64 = 1 << 20;
 /// Rows of a batch, at least and at most; more is what the engine takes where it is not told.
 const BATCH_ROWS: (u64, u64) = (64, 8192);
 
-/// The rows that files have in the bytes of a batch.
 pub(crate) fn of_batch<'a>(files: impl Iterator<Item = &'a FileRows>) -> usize {
     let (rows, bytes) = files.fold((0, 0), |(rows, bytes), held| (rows + held.rows(), bytes + held.file.meta.size));
     let (least, most) = BATCH_ROWS;
     (rows.saturating_mul(BATCH_BYTES) / bytes.max(1)).clamp(least, most) as usize
 }
 
-/// A file and its rows.
 #[derive(Debug, Clone)]
 pub struct FileRows {
-    /// The file.
     pub file: Arc<CorpusFile>,
-    /// The rows of each row group.
     pub row_groups: Arc<[u64]>,
-    /// The numbers of its deleted rows, ascending.
     pub deleted: Arc<[u64]>,
 }
 
 impl FileRows {
-    /// The rows of the file, deleted ones included.
-    pub fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.row_groups.iter().sum()
     }
 
-    /// The rows that are not deleted.
-    pub fn rows_left(&self) -> u64 {
+    pub(crate) fn rows_left(&self) -> u64 {
         self.rows().saturating_sub(self.deleted.len() as u64)
     }
 
@@ -49,14 +42,12 @@ impl FileRows {
         (!deleted.is_empty()).then(|| (start..end).filter(is_left).collect())
     }
 
-    /// The file as if all rows but these, ascending, were deleted.
     pub(crate) fn only(&self, rows: &[u64]) -> Self {
         let is_wanted = |row: &u64| rows.binary_search(row).is_ok();
         let deleted = (0..self.rows()).filter(|row| !is_wanted(row) || self.deleted.binary_search(row).is_ok());
         Self { deleted: deleted.collect(), ..self.clone() }
     }
 
-    /// All rows that are not deleted.
     pub(crate) fn left(&self) -> RowSelection {
         let mut ranges = Vec::new();
         let mut at = 0;

@@ -16,27 +16,18 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use crate::corpus::scan::guard::guarded;
 
 const MAGIC: &[u8] = b"PAR1";
-/// Length of the footer and the magic, at a file's end.
 const TAIL_BYTES: u64 = 8;
 /// What is read first: most footers fit into it, so that one request is enough.
 const FIRST_READ_BYTES: u64 = 64 * 1024;
 
-/// What is read of a file before any row is.
 pub(crate) struct Footer {
-    /// Columns without metadata, all nullable, so that files of one shape have equal schemas.
     pub schema: SchemaRef,
-    /// The rows of each row group.
     pub row_groups: Vec<u64>,
-    /// Columns of one value a row that have no NULL.
     pub never_null: HashSet<String>,
     /// How many items the lists of a column have together; a list that is NULL or empty counts as one.
     pub items: HashMap<String, u64>,
 }
 
-/// Reads the footer of a file; `name` is for messages.
-///
-/// # Errors
-/// If the file is not Parquet, or not all of it is there.
 pub(crate) async fn read(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<Footer> {
     let metadata = metadata(store, file, name).await?;
     let (never_null, items) = (never_null(&metadata), items(&metadata));
@@ -48,15 +39,11 @@ pub(crate) async fn read(store: &dyn ObjectStore, file: &ObjectMeta, name: &str)
     Ok(Footer { schema: plain_schema(&schema), row_groups, never_null, items })
 }
 
-/// A schema without metadata, all nullable.
 pub(crate) fn plain_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(plain_field).collect::<Fields>()))
 }
 
 /// Reads the footer of a file as it was listed; `name` is for messages.
-///
-/// # Errors
-/// If the file is not Parquet, if not all of it is there, or if it has changed since it was listed.
 pub(crate) async fn metadata(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<ParquetMetaData> {
     if file.size < TAIL_BYTES {
         return refuse(store, file, name).await;
@@ -154,7 +141,6 @@ fn refuse_csv<T>(name: &str, start: &[u8], format: &str, delimiter: &str) -> Res
     )
 }
 
-/// As much of a compressed text as its first bytes give.
 fn gunzipped(start: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
     // It ends in the middle.
@@ -162,7 +148,6 @@ fn gunzipped(start: &[u8]) -> Vec<u8> {
     text
 }
 
-/// The cells of the first line of CSV.
 fn header_cells(text: &str, delimiter: char) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut is_quoted = false;
@@ -200,7 +185,6 @@ fn items(metadata: &ParquetMetaData) -> HashMap<String, u64> {
     counted.collect()
 }
 
-/// A field without metadata and nullable, at every depth.
 fn plain_field(field: &FieldRef) -> FieldRef {
     Arc::new(Field::new(field.name(), plain_type(field.data_type()), true))
 }

@@ -54,12 +54,10 @@ pub(crate) async fn refuse_part_of_table(store: &dyn ObjectStore, root: &Path, s
     }
 }
 
-/// Whether a folder is that of a Delta table.
 pub(crate) async fn is_delta_table(store: &dyn ObjectStore, root: &Path) -> Result<bool> {
     Ok(holds(store, &root.clone().join(FOLDER), "").await?)
 }
 
-/// Whether a folder holds a file whose name ends so.
 async fn holds(store: &dyn ObjectStore, folder: &Path, ending: &str) -> object_store::Result<bool> {
     let is_one = |file: &ObjectMeta| std::future::ready(file.location.as_ref().ends_with(ending));
     match store.list(Some(folder)).try_filter(is_one).try_next().await {

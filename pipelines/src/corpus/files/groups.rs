@@ -14,16 +14,11 @@ use crate::corpus::files::{deletion_vector, json};
 use crate::corpus::scan::table::Group;
 use crate::corpus::{CorpusFile, FileFailure, FileRows};
 
-/// Footers that are read at the same time.
 const CONCURRENT_FOOTERS: usize = 16;
 
-/// A footer, and which rows of the file are deleted.
 pub(crate) type Read = (Footer, Arc<[u64]>);
 
 /// Reads the footers of files, each with the file that its rows are read from.
-///
-/// # Errors
-/// If a store cannot be made.
 pub(crate) async fn read_footers(
     session: &dyn Session,
     files: Vec<CorpusFile>,

@@ -27,13 +27,9 @@ use tokio::io::AsyncWriteExt;
 
 use crate::corpus::files::file::{CorpusFile, Temporary};
 
-/// Rows of a row group, of which slices are made.
 const ROW_GROUP_ROWS: usize = 1024;
-/// Rows that are converted at a time.
 const BATCH_ROWS: usize = 256;
-/// What some programs write before the text.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
-/// Compresses at hundreds of megabytes a second.
 const ZSTD_LEVEL: i32 = 1;
 
 /// Whether the name of a file says that it holds an object a line.
@@ -43,16 +39,12 @@ pub(crate) fn is_lines(name: &str) -> bool {
     plain.ends_with(".jsonl") || plain.ends_with(".ndjson")
 }
 
-/// Whether the name of a file says that it holds JSON.
 pub(crate) fn is_json(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     is_lines(&name) || name.strip_suffix(".gz").unwrap_or(&name).ends_with(".json")
 }
 
 /// The same file as Parquet. A line that is no JSON object is a row of NULLs, which is a reject.
-///
-/// # Errors
-/// If half of the lines or more are none, or if lines disagree about the type of a column; the message names it.
 pub(crate) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Result<CorpusFile> {
     let if_match = file.meta.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
     let found = store.get_opts(&file.meta.location, GetOptions { if_match, ..GetOptions::default() }).await?;
@@ -93,22 +85,17 @@ pub(crate) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Resul
     Ok(CorpusFile { store_url: ObjectStoreUrl::local_filesystem(), meta, temporary, ..file.clone() })
 }
 
-/// A new temporary file.
 fn temporary() -> Result<TempPath> {
     Ok(NamedTempFile::with_prefix("asap-")?.into_temp_path())
 }
 
-/// A file of JSON.
 struct Json {
     path: PathBuf,
-    /// What people know it by.
     name: String,
-    /// Where an array is written to, an object a line.
     lines: PathBuf,
 }
 
 impl Json {
-    /// Writes the rows, and says which lines are none.
     fn write_parquet(mut self, target: &Path) -> Result<Option<String>> {
         if first_byte(self.open()?)? == Some(b'[') {
             self.write_lines()?;
@@ -147,7 +134,6 @@ impl Json {
         }))
     }
 
-    /// The text of the file.
     fn open(&self) -> Result<Box<dyn BufRead>> {
         let mut file = BufReader::new(File::open(&self.path)?);
         const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -163,7 +149,6 @@ impl Json {
         Ok(text)
     }
 
-    /// Writes an array of objects as lines.
     fn write_lines(&self) -> Result<()> {
         let mut lines = Lines(BufWriter::new(File::create(&self.lines)?));
         let mut array = serde_json::Deserializer::from_reader(self.open()?);
@@ -204,7 +189,6 @@ impl Json {
         }
     }
 
-    /// Names the first column about which lines disagree.
     fn refuse_clash<T>(&self, error: &ArrowError) -> Result<T> {
         let object = |(_, line)| match line {
             Line::Object(value) => Some(value),
@@ -264,12 +248,9 @@ impl Json {
     }
 }
 
-/// What a line holds.
 enum Line {
     Object(Value),
-    /// No object, and why.
     Bad(String),
-    /// Nobody knows, for the file cannot be read further.
     Unread(String),
 }
 
@@ -283,7 +264,6 @@ fn first_byte(text: impl Read) -> Result<Option<u8>> {
     Ok(None)
 }
 
-/// Where the objects of an array go, one by one.
 struct Lines(BufWriter<File>);
 
 impl<'de> Visitor<'de> for &mut Lines {

@@ -17,14 +17,10 @@ use crate::location;
 /// Endings of files that hold rows, but not as Parquet or JSON lines; a compressed one ends in one more.
 const OTHER_FORMATS: [&str; 7] = ["jsonl", "ndjson", "json", "csv", "tsv", "arrow", "avro"];
 const COMPRESSED: [&str; 4] = ["gz", "zst", "bz2", "xz"];
-/// What stands for NULL in the name of a folder.
 const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
 
-/// The files of a source that can be read.
 pub(crate) struct Listing {
-    /// Ordered by path.
     pub files: Vec<CorpusFile>,
-    /// Files of other formats beside them.
     pub left_out: Vec<String>,
 }
 
@@ -34,11 +30,7 @@ impl Listing {
     ///
     /// Of a folder with Parquet only that is read, for the same rows often lie there twice; else JSON lines are. A file of
     /// another ending in `.json` is read where it is named: in folders it often describes the others.
-    ///
-    /// # Errors
-    /// If nothing is there, if there are files but no Parquet, or if the files belong to a table, whose files are not its
-    /// rows.
-    pub async fn new(
+    pub(crate) async fn new(
         source: &Source,
         store_of: impl FnOnce(&ObjectStoreUrl) -> Result<Arc<dyn ObjectStore>>,
     ) -> Result<Self> {
@@ -125,7 +117,6 @@ pub(crate) fn name(store_url: &ObjectStoreUrl, path: &Path) -> String {
     location::display(&url)
 }
 
-/// The columns that folders called `key=value` give.
 fn partitions(parts: &[String]) -> Vec<(String, Option<String>)> {
     let folders = parts.split_last().map_or(&[][..], |(_, folders)| folders);
     let pairs = folders.iter().filter_map(|folder| folder.split_once('=')).filter(|(key, _)| !key.is_empty());

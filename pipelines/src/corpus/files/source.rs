@@ -9,9 +9,7 @@ use url::Url;
 
 use crate::location;
 
-/// Characters that make a location a pattern.
 const WILD: [char; 3] = ['*', '?', '['];
-/// A star stands for a part of a name, two for folders.
 const MATCHING: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
@@ -31,9 +29,6 @@ impl FromStr for Source {
     type Err = DataFusionError;
 
     /// Reads `LOC` or `NAME=LOC`. A path that exists is one, whatever characters it has.
-    ///
-    /// # Errors
-    /// If that is no location, or if its pattern is not one.
     fn from_str(text: &str) -> Result<Self> {
         let (name, typed) = match text.split_once('=') {
             Some((name, location)) if is_name(name) && !LocalPath::new(text).exists() => {
@@ -58,22 +53,16 @@ impl Source {
         self.pattern.as_ref().is_none_or(|pattern| pattern.matches_with(path, MATCHING))
     }
 
-    /// Whether it names files by a pattern.
-    pub fn is_pattern(&self) -> bool {
+    pub(crate) fn is_pattern(&self) -> bool {
         self.pattern.is_some()
     }
 
-    /// What `source` calls a file that lies at `path` below [`Self::url`].
-    pub fn path_of(&self, path: &str) -> String {
+    pub(crate) fn path_of(&self, path: &str) -> String {
         self.name.as_ref().map_or(path.to_string(), |name| format!("{name}/{path}"))
     }
 }
 
-/// Checks that the files of several sources can be told apart.
-///
-/// # Errors
-/// If two have no name, or the same.
-pub fn check(sources: &[Source]) -> Result<()> {
+pub(crate) fn check(sources: &[Source]) -> Result<()> {
     for (index, source) in sources.iter().enumerate() {
         match &source.name {
             None if sources[..index].iter().any(|other| other.name.is_none()) => {

@@ -10,7 +10,6 @@ use crate::corpus::files::footer;
 use crate::corpus::scan::guard::guarded_next;
 use crate::corpus::scan::table::FilesTable;
 
-/// Rows that are looked at.
 pub(crate) const SAMPLE_ROWS: usize = 16;
 
 /// What a plan gives over the first file that has rows and can be read: one that is damaged decides nothing for the others.

@@ -16,10 +16,6 @@ pub fn is_guarded() -> bool {
     IS_GUARDED.get()
 }
 
-/// The result of `work`.
-///
-/// # Errors
-/// If it panics, with what it says, in words.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
     let before = IS_GUARDED.replace(true);
     // What is left of the reader is dropped with the failure.
@@ -31,10 +27,6 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, Str
     })
 }
 
-/// The output of a future.
-///
-/// # Errors
-/// If polling it panics, with what it says, in words.
 pub(crate) async fn guarded_future<T>(future: impl Future<Output = T>) -> std::result::Result<T, String> {
     let mut future = std::pin::pin!(future);
     let poll = move |context: &mut Context<'_>| match guarded(|| future.as_mut().poll(context)) {
@@ -45,10 +37,6 @@ pub(crate) async fn guarded_future<T>(future: impl Future<Output = T>) -> std::r
     std::future::poll_fn(poll).await
 }
 
-/// The next item of a stream.
-///
-/// # Errors
-/// If polling it panics.
 pub(crate) async fn guarded_next<S, T, E>(stream: &mut S) -> Result<Option<T>>
 where
     S: futures::Stream<Item = Result<T, E>> + Unpin,

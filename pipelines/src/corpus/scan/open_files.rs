@@ -25,14 +25,11 @@ use crate::corpus::scan::slices::Slice;
 
 /// Readers that wait for the next slice of their row group; beyond that the one that waits longest goes.
 const WAITING_READERS: usize = 4;
-/// Footers that are kept for the next slice of their file.
 const KEPT_FOOTERS: usize = 16;
 
-/// What slices share: footers, and the readers of row groups.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
     state: Mutex<State>,
-    /// Told whenever a reader comes back or is lost.
     changed: Notify,
 }
 
@@ -43,15 +40,12 @@ struct State {
     next_number: u64,
 }
 
-/// A file as it was listed.
 type FileKey = (String, String, Option<String>);
 
-/// A reader, which waits or is at work.
 #[derive(Debug)]
 struct Entry {
     number: u64,
     file: FileKey,
-    /// The row at which it is, or will be when its slice is read.
     at: u64,
     reader: Option<FileReader>,
 }
@@ -62,7 +56,6 @@ struct Entry {
 pub(crate) struct Claim {
     open: Arc<OpenFiles>,
     number: u64,
-    /// Whose end is waited for.
     after: Option<u64>,
 }
 
@@ -76,8 +69,7 @@ impl OpenFiles {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The footer of a file, read once.
-    pub async fn footer(&self, store: &dyn ObjectStore, file: &CorpusFile) -> Result<Arc<ParquetMetaData>> {
+    pub(crate) async fn footer(&self, store: &dyn ObjectStore, file: &CorpusFile) -> Result<Arc<ParquetMetaData>> {
         let key = key(file);
         let held = self.lock().footers.iter().find(|(held, _)| *held == key).map(|(_, footer)| Arc::clone(footer));
         if let Some(footer) = held {
@@ -93,7 +85,7 @@ impl OpenFiles {
     }
 
     /// Announces that a slice will be read. Claims are made in the order of the rows, before any is read.
-    pub fn claim(self: &Arc<Self>, slice: &Slice) -> Claim {
+    pub(crate) fn claim(self: &Arc<Self>, slice: &Slice) -> Claim {
         let mut state = self.lock();
         let (file, number) = (key(&slice.file), state.next_number);
         state.next_number += 1;
@@ -124,8 +116,7 @@ enum Taken {
 }
 
 impl Claim {
-    /// The reader that comes from the rows before, if there is one.
-    pub async fn reader(&self) -> Option<FileReader> {
+    pub(crate) async fn reader(&self) -> Option<FileReader> {
         let after = self.after?;
         loop {
             let changed = self.open.changed.notified();
@@ -139,8 +130,7 @@ impl Claim {
         }
     }
 
-    /// Leaves the reader to whoever reads on behind the slice.
-    pub fn leave(self, reader: FileReader) {
+    pub(crate) fn leave(self, reader: FileReader) {
         let mut state = self.open.lock();
         if let Some(entry) = state.readers.iter_mut().find(|entry| entry.number == self.number) {
             entry.reader = Some(reader);
@@ -165,11 +155,9 @@ impl Drop for Claim {
     }
 }
 
-/// The rows of a file from some row on.
 pub(crate) struct FileReader {
     stream: ParquetRecordBatchStream<PinnedFile>,
     rest: Option<RecordBatch>,
-    /// The row that comes next.
     at: u64,
 }
 
@@ -179,19 +167,16 @@ impl std::fmt::Debug for FileReader {
     }
 }
 
-/// Which rows and columns of a file are read.
 pub(crate) struct Wanted<'a> {
     pub footer: &'a Arc<ParquetMetaData>,
-    /// Ranges of rows, ascending.
     pub ranges: &'a [(u64, u64)],
-    /// The columns of the file, by their place.
     pub columns: &'a [usize],
     pub batch_rows: usize,
 }
 
 impl FileReader {
     /// Opens the row groups in which the ranges lie; each is fetched when its rows are asked for.
-    pub fn open(store: Arc<dyn ObjectStore>, file: &Arc<CorpusFile>, wanted: Wanted<'_>) -> Result<Self> {
+    pub(crate) fn open(store: Arc<dyn ObjectStore>, file: &Arc<CorpusFile>, wanted: Wanted<'_>) -> Result<Self> {
         let Wanted { footer, ranges, columns, batch_rows } = wanted;
         let mut row_groups = Vec::new();
         let mut selectors = Vec::new();
@@ -227,7 +212,7 @@ impl FileReader {
     }
 
     /// The next rows before `end`; None if there are none. Rows before `start` are passed over.
-    pub async fn next(&mut self, start: u64, end: u64) -> Result<Option<RecordBatch>> {
+    pub(crate) async fn next(&mut self, start: u64, end: u64) -> Result<Option<RecordBatch>> {
         while self.at < end {
             let batch = match self.rest.take() {
                 Some(rest) => rest,
@@ -249,8 +234,7 @@ impl FileReader {
         Ok(None)
     }
 
-    /// The next selected rows, wherever they stand.
-    pub async fn next_selected(&mut self) -> Result<Option<RecordBatch>> {
+    pub(crate) async fn next_selected(&mut self) -> Result<Option<RecordBatch>> {
         guarded_next(&mut self.stream).await
     }
 }

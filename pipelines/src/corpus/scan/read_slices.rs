@@ -33,16 +33,13 @@ use crate::stopping::Stopping;
 #[derive(Debug)]
 pub struct ReadSlices {
     input: Arc<dyn ExecutionPlan>,
-    /// The columns of the files and of their folders.
     file_schema: SchemaRef,
-    /// Which of them, and of the two places behind them, are read.
     projection: Vec<usize>,
     open: Arc<OpenFiles>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
-/// What a stream of rows needs beside its slice.
 #[derive(Clone)]
 struct Reading {
     open: Arc<OpenFiles>,
@@ -55,14 +52,15 @@ struct Reading {
 
 impl ReadSlices {
     /// The name of the metric that holds the time spent reading and decoding.
-    pub const TIME_READING: &'static str = "time_reading";
+    pub(crate) const TIME_READING: &'static str = "time_reading";
 
     /// Reads the columns `projection` of files with the columns `file_schema`; the two numbers behind them are the name of
     /// the file and the row's number in it, from 0.
-    ///
-    /// # Errors
-    /// If the projection names a column that is not there.
-    pub fn try_new(input: Arc<dyn ExecutionPlan>, file_schema: SchemaRef, projection: Vec<usize>) -> Result<Self> {
+    pub(crate) fn try_new(
+        input: Arc<dyn ExecutionPlan>,
+        file_schema: SchemaRef,
+        projection: Vec<usize>,
+    ) -> Result<Self> {
         Self::with_open_files(input, file_schema, projection, Arc::default())
     }
 
@@ -201,7 +199,6 @@ fn read(
     })
 }
 
-/// What a store said, without what the Parquet reader puts around it.
 fn root(error: DataFusionError) -> DataFusionError {
     match error {
         DataFusionError::ParquetError(error) => match *error {
@@ -216,7 +213,6 @@ fn root(error: DataFusionError) -> DataFusionError {
     }
 }
 
-/// The rows of a slice that are still to be read.
 struct SliceRows {
     reader: FileReader,
     announced: Announced,
@@ -226,9 +222,7 @@ struct SliceRows {
     seconds: Time,
     /// Whether the reader passes over rows that are not wanted; if not, they are left out of what it read.
     is_picked: bool,
-    /// How many rows came from the reader.
     passed: u64,
-    /// How many of them were wanted.
     read: u64,
 }
 
@@ -316,7 +310,6 @@ fn is_few(only: &[u64], slice: &Slice) -> bool {
     (only.len() as u64) < (slice.end - slice.start) / 2
 }
 
-/// Single rows as ranges.
 fn ranges_of(rows: &[u64]) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for row in rows {
@@ -328,17 +321,13 @@ fn ranges_of(rows: &[u64]) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// Where each column of the output comes from.
 struct Columns {
-    /// The columns of the file that are read, by their place there.
     in_file: Vec<usize>,
     origins: Vec<Origin>,
 }
 
 enum Origin {
-    /// A column of the batch that is read.
     Read(usize),
-    /// The same value in every row.
     Given(ScalarValue),
     File,
     Row,

@@ -11,29 +11,22 @@ use object_store::path::Path;
 
 use crate::corpus::{CorpusFile, FileRows};
 
-/// A range of the rows of a file.
 #[derive(Debug, Clone)]
 pub struct Slice {
-    /// The file, as it was listed.
     pub file: Arc<CorpusFile>,
-    /// Its first row, counted from 0.
     pub start: u64,
-    /// The row behind its last.
     pub end: u64,
     /// The first row of the row group in which it starts.
     pub row_group_start: u64,
-    /// Which of these rows are read, ascending; None: all.
     pub only: Option<Arc<[u64]>>,
 }
 
 impl Slice {
-    /// How many rows are read.
-    pub fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.only.as_ref().map_or(self.end - self.start, |only| only.len() as u64)
     }
 
-    /// Leaves out the rows from `end` on.
-    pub fn end_at(&mut self, end: u64) {
+    pub(crate) fn end_at(&mut self, end: u64) {
         self.end = end;
         self.only = self.only.take().map(|only| only[..only.partition_point(|row| *row < end)].into());
     }
@@ -42,7 +35,7 @@ impl Slice {
 /// Cuts the open ranges of a file into slices of at most `most` rows, by a grid that does not depend on what is open: its cells
 /// begin at multiples of `most` and, where row groups are not smaller than a slice, at row groups. Returns each slice after the
 /// first row of its cell.
-pub fn cut(file: &FileRows, open: &[(u64, u64)], most: u64) -> Vec<(u64, Slice)> {
+pub(crate) fn cut(file: &FileRows, open: &[(u64, u64)], most: u64) -> Vec<(u64, Slice)> {
     let mut slices = Vec::new();
     for (cell, last) in grid(&file.row_groups, most) {
         for (start, end) in open {
@@ -59,13 +52,12 @@ pub fn cut(file: &FileRows, open: &[(u64, u64)], most: u64) -> Vec<(u64, Slice)>
 }
 
 /// The first row of the cell that holds a row, in the grid by which [`cut`] cuts.
-pub fn cell_start(row_groups: &[u64], most: u64, row: u64) -> u64 {
+pub(crate) fn cell_start(row_groups: &[u64], most: u64, row: u64) -> u64 {
     let cells = grid(row_groups, most);
     cells.iter().rev().map(|(start, _)| *start).find(|start| *start <= row).unwrap_or(0)
 }
 
-/// The first row of the row group that holds a row.
-pub fn row_group_start(row_groups: &[u64], row: u64) -> u64 {
+pub(crate) fn row_group_start(row_groups: &[u64], row: u64) -> u64 {
     let mut first = 0;
     for rows in row_groups {
         if row < first + rows {
@@ -113,10 +105,6 @@ pub(crate) fn schema() -> SchemaRef {
     ]))
 }
 
-/// Slices as rows.
-///
-/// # Errors
-/// If they cannot be written down.
 pub(crate) fn encode(slices: &[Slice]) -> Result<RecordBatch> {
     let text = |of: fn(&CorpusFile) -> Option<String>| -> ArrayRef {
         Arc::new(StringArray::from_iter(slices.iter().map(|slice| of(&slice.file))))
@@ -141,10 +129,6 @@ pub(crate) fn encode(slices: &[Slice]) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(schema(), columns)?)
 }
 
-/// Slices out of their rows.
-///
-/// # Errors
-/// If these are none.
 pub(crate) fn decode(batch: &RecordBatch) -> Result<Vec<Slice>> {
     let column = |name: &str| {
         batch

@@ -28,11 +28,7 @@ impl SlicesTable {
     }
 }
 
-/// What gives a plan its slices: one partition each.
-///
-/// # Errors
-/// If they cannot be written down.
-pub fn source_of(slices: &[Slice]) -> Result<Arc<dyn ExecutionPlan>> {
+pub(crate) fn source_of(slices: &[Slice]) -> Result<Arc<dyn ExecutionPlan>> {
     let partitions = slices.iter().map(|slice| Ok(vec![encode(std::slice::from_ref(slice))?]));
     Ok(MemorySourceConfig::try_new_exec(&partitions.collect::<Result<Vec<_>>>()?, schema(), None)?)
 }

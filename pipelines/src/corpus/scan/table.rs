@@ -27,36 +27,26 @@ use datafusion::scalar::ScalarValue;
 use crate::corpus::files::file_rows;
 use crate::corpus::{CorpusFile, FileRows};
 
-/// The column that holds the file's name.
 pub(crate) const FILE_COLUMN: &str = "__corpus_file";
 /// The column that holds the row's number in the file, counted from 0.
 pub(crate) const ROW_COLUMN: &str = "__corpus_row";
 
-/// Files that have the same columns, in one store.
 pub(crate) struct Group {
-    /// The columns in the files.
     pub file_schema: SchemaRef,
-    /// Columns that the names of their folders, or the log of their table, give.
     pub partitions: Vec<FieldRef>,
-    /// All columns in the order of their table, if they are of one.
     pub in_table: Option<SchemaRef>,
-    /// Columns that have a value in every row of every file.
     pub never_null: HashSet<String>,
-    /// How many items the lists of a column have together, in all files.
     pub items: HashMap<String, u64>,
-    /// The files.
     pub files: Vec<FileRows>,
 }
 
 impl Group {
-    /// All columns: those in the files, then those of their folders.
-    pub fn schema(&self) -> SchemaRef {
+    pub(crate) fn schema(&self) -> SchemaRef {
         let partitions = self.partitions.iter().cloned();
         Arc::new(Schema::new(self.file_schema.fields().iter().cloned().chain(partitions).collect::<Fields>()))
     }
 
-    /// All columns in the order in which they were published.
-    pub fn published(&self) -> SchemaRef {
+    pub(crate) fn published(&self) -> SchemaRef {
         self.in_table.as_ref().map_or_else(|| self.schema(), Arc::clone)
     }
 }
@@ -66,9 +56,7 @@ impl Group {
 pub(crate) struct FilesTable {
     store_url: ObjectStoreUrl,
     schema: TableSchema,
-    /// The columns of the files and of their folders.
     file_schema: SchemaRef,
-    /// All columns, without the mark by which the reader knows the row's.
     plain_schema: SchemaRef,
     partitions: Vec<FieldRef>,
     files: Vec<FileRows>,
@@ -76,14 +64,13 @@ pub(crate) struct FilesTable {
     items: HashMap<String, u64>,
 }
 
-/// The columns of files with the two of asap's own behind them.
 pub(crate) fn with_place(file_schema: &Schema) -> SchemaRef {
     let own = [Field::new(FILE_COLUMN, DataType::Utf8, false), Field::new(ROW_COLUMN, DataType::Int64, false)];
     Arc::new(Schema::new(file_schema.fields().iter().cloned().chain(own.map(Arc::new)).collect::<Fields>()))
 }
 
 impl FilesTable {
-    pub fn new(group: Group) -> Self {
+    pub(crate) fn new(group: Group) -> Self {
         let (file_schema, store_url) = (group.schema(), group.files[0].file.store_url.clone());
         let Group { file_schema: stored, partitions, never_null, items, files, .. } = group;
         let given = partitions.iter().cloned();
@@ -97,32 +84,28 @@ impl FilesTable {
         Self { store_url, schema, file_schema, plain_schema, partitions, files, never_null, items }
     }
 
-    /// The same table of one of its files.
-    pub fn only(&self, file: &FileRows) -> Self {
+    pub(crate) fn only(&self, file: &FileRows) -> Self {
         self.of(vec![file.clone()])
     }
 
-    /// The same table of other files of its schema.
-    pub fn of(&self, files: Vec<FileRows>) -> Self {
+    pub(crate) fn of(&self, files: Vec<FileRows>) -> Self {
         Self { files, ..self.clone() }
     }
 
-    /// The files.
-    pub fn files(&self) -> &[FileRows] {
+    pub(crate) fn files(&self) -> &[FileRows] {
         &self.files
     }
 
-    /// The columns of the files and of their folders.
-    pub fn file_schema(&self) -> &SchemaRef {
+    pub(crate) fn file_schema(&self) -> &SchemaRef {
         &self.file_schema
     }
 
     /// How many items the lists of a column have in all files of the schema; None if it is no list.
-    pub fn items(&self, column: &str) -> Option<u64> {
+    pub(crate) fn items(&self, column: &str) -> Option<u64> {
         self.items.get(column).copied()
     }
 
-    pub fn has_null(&self, column: &str) -> bool {
+    pub(crate) fn has_null(&self, column: &str) -> bool {
         !self.never_null.contains(column)
     }
 

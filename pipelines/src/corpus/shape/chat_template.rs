@@ -10,7 +10,6 @@ use datafusion::logical_expr::{Expr, lit, when};
 
 use crate::corpus::shape::expressions::text;
 
-/// The column in which such prompts are published.
 pub(crate) const RENDERED: &str = "prompt";
 
 /// What opens the user's turn, and what ends it: ChatML, Llama 3, DeepSeek, Gemma, Mistral.
@@ -21,14 +20,12 @@ const TURNS: [(&str, &str); 5] = [
     (r"<start_of_turn>user\n", "<end_of_turn>"),
     (r"\[INST\](?:\s*<<SYS>>.*?<</SYS>>)?", r"\[/INST\]"),
 ];
-/// What opens the system's words, and what ends them.
 const SYSTEMS: [(&str, &str); 4] = [
     (r"<\|im_start\|>system\n", r"<\|im_end\|>"),
     (r"<\|start_header_id\|>system<\|end_header_id\|>\n", r"<\|eot_id\|>"),
     ("<｜begin▁of▁sentence｜>", "<｜User｜>"),
     ("<<SYS>>", "<</SYS>>"),
 ];
-/// What such prompts begin with; any other is not searched.
 const BEGINNINGS: [&str; 9] = [
     "<|im_start|>",
     "<|begin_of_text|>",
@@ -47,12 +44,10 @@ pub(crate) fn question(prompt: Expr) -> Result<Expr> {
     when(is_rendered(&prompt), coalesce(vec![user, prompt.clone()])).otherwise(prompt)
 }
 
-/// The system prompt in a rendered prompt, else NULL.
 pub(crate) fn system(prompt: Expr) -> Result<Expr> {
     when(is_rendered(&prompt), first_of(&SYSTEMS, &prompt)).end()
 }
 
-/// What stands first between one of these pairs.
 fn first_of(pairs: &[(&str, &str)], prompt: &Expr) -> Expr {
     let turns: Vec<String> = pairs.iter().map(|(opening, end)| format!("{opening}(.*?){end}")).collect();
     let groups = regexp_match(prompt.clone(), lit(format!("(?s){}", turns.join("|"))), None);
@@ -61,7 +56,6 @@ fn first_of(pairs: &[(&str, &str)], prompt: &Expr) -> Expr {
     btrim(vec![coalesce(said.collect()), lit(" \n\r\t")])
 }
 
-/// Why a rendered prompt is no single question, else NULL.
 pub(crate) fn more_than_one_question(prompt: &Expr) -> Result<Expr> {
     let opening = format!("(?:{})", TURNS.map(|(opening, _)| opening).join("|"));
     let count = regexp_count(prompt.clone(), lit(opening), None, None);

@@ -67,7 +67,6 @@ pub(crate) async fn notes(session: &dyn Session, table: &FilesTable, shape: &Sha
     Ok(notes)
 }
 
-/// Whether a row has two different texts in two columns.
 fn differs(batch: &RecordBatch, read: usize, rival: usize) -> bool {
     let [read, rival] = [read, rival].map(|place| batch.column(place).as_string::<i32>());
     let is_other = |row| {

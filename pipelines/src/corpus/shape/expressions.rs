@@ -13,22 +13,18 @@ use datafusion::scalar::ScalarValue;
 
 use crate::corpus::scan::table::ROW_COLUMN;
 
-/// A column by its name, whatever characters that has.
 pub(crate) fn column(name: &str) -> Expr {
     Expr::Column(Column::from_name(name))
 }
 
-/// Any text, or what is printed as one, as Utf8.
 pub(crate) fn text(expr: Expr) -> Expr {
     cast(expr, DataType::Utf8)
 }
 
-/// No text.
 pub(crate) fn null_text() -> Expr {
     lit(ScalarValue::Utf8(None))
 }
 
-/// The number of a list's items, 0 where there is no list.
 pub(crate) fn length(list: Expr) -> Expr {
     coalesce(vec![array_length(list), lit(0_u64)])
 }

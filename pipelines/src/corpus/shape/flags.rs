@@ -19,7 +19,6 @@ use crate::corpus::shape::expressions::{column, text};
 use crate::corpus::shape::rules::ROW_FLAGS;
 use crate::corpus::shape::{Response, Shape};
 
-/// Files that are looked through at the same time.
 const CONCURRENT: usize = 16;
 
 /// The column that says which rows are correct: the likeliest of those of which every value is a Boolean, 0 or 1. A note says

@@ -13,11 +13,8 @@ use crate::corpus::shape::expressions::{column, first_that, length, text};
 use crate::corpus::shape::path::item;
 use crate::corpus::shape::rules::COMPLETE;
 
-/// What is taken of a row.
 pub(crate) struct Chosen {
-    /// The text; NULL if there is none.
     pub generation: Expr,
-    /// Why there is none, else NULL.
     pub fault: Expr,
 }
 
@@ -37,7 +34,6 @@ pub(crate) fn first_correct(schema: &Schema, generations: &Generations) -> Resul
     Ok(Chosen { generation, fault: when(place.is_null(), none).end()? })
 }
 
-/// The place in the list, from 1.
 fn place(schema: &Schema, generations: &Generations) -> Result<Expr> {
     let items_of = |name: &str| schema.field_with_name(name).ok().and_then(|field| item(field.data_type()));
     let is_taken = |at: Expr| {
@@ -67,7 +63,6 @@ fn place(schema: &Schema, generations: &Generations) -> Result<Expr> {
     first_that(range(lit(1_i64), last + lit(1_i64), lit(1_i64)), DataType::Int64, is_taken)
 }
 
-/// Whether a flag holds; one that is NULL does not.
 fn is_true(flag: Expr, kind: &DataType) -> Expr {
     let holds = match kind {
         DataType::Boolean => flag,

@@ -5,12 +5,10 @@ use std::str::FromStr;
 
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
 
-/// How a mapping is written.
 pub(crate) const SYNTAX: &str = "question=…[,input=…],cot=…[,answer=…][,system=…][,flag=…]";
 /// Stands in a printed mapping for a column that only the user knows; no mapping holds it.
 pub(crate) const BLANK: &str = "?";
 
-/// What a mapping names, in the order in which it is written.
 const KEYS: [&str; 6] = ["question", "input", "cot", "answer", "system", "flag"];
 
 /// The columns that hold question, chain and answer, by the names that they have in the files.
@@ -86,7 +84,6 @@ impl FromStr for ColumnMapping {
 }
 
 impl fmt::Display for ColumnMapping {
-    /// As it is read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { question, input, cot, answer, system, flag } = self;
         let names = [Some(question), input.as_ref(), Some(cot), answer.as_ref(), system.as_ref(), flag.as_ref()];

@@ -29,58 +29,47 @@ use crate::corpus::shape::rules::{
     BY_TAGS, BY_USER, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS, TURN_CHAINS,
 };
 
-/// Where the files of one schema hold question, chain and answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// The rule that recognised it.
     pub rule: &'static str,
     pub question: Question,
     pub response: Response,
     /// The column that holds the system prompt, beside that of a conversation or of a rendered prompt.
     pub system: Option<String>,
-    /// The column that says whether a row is correct.
     pub flag: Option<String>,
 }
 
-/// Where a question stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Question {
-    /// In a text.
     Text(Path),
-    /// In two: a task, and what it is about, which may be empty.
     Task { instruction: String, input: String },
-    /// What the user says in a conversation.
     Turn(String),
 }
 
-/// Where a chain and its answer stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Response {
-    /// Each in a column of its own.
-    Columns { cot: Path, answer: Path },
+    Columns {
+        cot: Path,
+        answer: Path,
+    },
     /// In one text with the chain in think tags and the answer after them; of a list, in the first that has tags.
     Generation(Path),
-    /// In one of several such texts.
     Generations(Generations),
     /// In what the assistant says, the chain in tags, or in a field of its own.
-    Turn { turns: String, chain: Option<String> },
+    Turn {
+        turns: String,
+        chain: Option<String>,
+    },
 }
 
-/// Several generations, and what says which of them are correct.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Generations {
-    /// The column: a list of texts, or of structs.
     pub list: String,
     /// The field of the structs that holds the text, and the one that says whether it is correct.
     pub item: Option<(String, Option<String>)>,
-    /// Columns that say it, a flag for each text.
     pub flags: Vec<String>,
 }
 
-/// The shape that a mapping gives to a schema.
-///
-/// # Errors
-/// If it names what `file` does not have, or what is no text.
 pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Result<Shape> {
     let published = |name: &String| {
         Path::resolve(schema, name).ok_or_else(|| {
@@ -112,10 +101,6 @@ pub(super) fn mapped(schema: &Schema, mapping: &ColumnMapping, file: &str) -> Re
     Ok(shape)
 }
 
-/// The shapes that the names of its columns allow, the likeliest first.
-///
-/// # Errors
-/// If names fit a rule, but types do not, and no other rule fits.
 pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
     let mut misfit = None;
     let mut shapes = Vec::new();
@@ -196,7 +181,6 @@ impl Rule {
         Some(Shape { rule: self.name, question, response, system: system(schema), flag: None })
     }
 
-    /// The question of what `chain` answers.
     fn question(&self, schema: &Schema, chain: &str) -> Option<Question> {
         of_family(schema, chain, |columns| question(columns, self.question))
     }
@@ -261,15 +245,13 @@ impl Generations {
         }
     }
 
-    /// What says which texts are correct, for people.
-    pub fn told_flags(&self) -> String {
+    pub(crate) fn told_flags(&self) -> String {
         let in_items = self.item.iter().filter_map(|(_, flag)| Some(format!("{}.{}", self.list, flag.as_ref()?)));
         let flags: Vec<String> = self.flags.iter().cloned().chain(in_items).collect();
         if flags.is_empty() { "no column says which".to_string() } else { flags.join(", ") }
     }
 
-    /// Whether anything says which texts are correct.
-    pub fn has_flags(&self) -> bool {
+    pub(crate) fn has_flags(&self) -> bool {
         !self.flags.is_empty() || matches!(&self.item, Some((_, Some(_))))
     }
 }
@@ -287,7 +269,6 @@ fn question(schema: &Schema, names: &[&str]) -> Option<Question> {
     })
 }
 
-/// The column that holds the system prompt.
 fn system(schema: &Schema) -> Option<String> {
     held(schema, SYSTEMS).find(|name| has_type(schema, name, is_text))
 }
@@ -314,18 +295,15 @@ pub(super) fn find(schema: &Schema, name: &str) -> Option<String> {
     alike.next().filter(|_| alike.next().is_none()).cloned()
 }
 
-/// The columns of a schema with their types, for people.
 pub(super) fn names(schema: &Schema) -> String {
     let names: Vec<String> = kinds(schema).iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
     if names.is_empty() { "none".to_string() } else { names.join(", ") }
 }
 
-/// The columns of a schema, each with its type in plain words.
 pub(super) fn kinds(schema: &Schema) -> Vec<(String, String)> {
     schema.fields().iter().map(|field| (field.name().clone(), kind(field.data_type()))).collect()
 }
 
-/// A type in the words of people who do not know Arrow.
 pub(super) fn kind(found: &DataType) -> String {
     match found {
         DataType::Null => "no type".to_string(),
@@ -343,8 +321,6 @@ pub(super) fn kind(found: &DataType) -> String {
 }
 
 impl Shape {
-    /// # Errors
-    /// If what a name promises is not what a column holds.
     fn check_types(&self, schema: &Schema, file: &str) -> Result<()> {
         let misfit = |place: &dyn fmt::Display, expected: &str, found: Option<&DataType>| {
             let cast = match found.is_some_and(DataType::is_binary) {

@@ -14,15 +14,11 @@ pub(crate) const COLUMNS: [&str; 8] = ["source", "id", "question", "cot", "answe
 /// What rows are for, which their original columns must fit.
 #[derive(Debug, Clone, Copy)]
 pub enum Fit<'a> {
-    /// A query, which takes any columns.
     Query,
-    /// A Delta table.
     Table {
         /// Original columns that it holds, with the types that they have there.
         held: &'a [FieldRef],
-        /// Original columns that it leaves out.
         left_out: &'a [String],
-        /// Whether it may get others.
         may_grow: bool,
     },
 }
@@ -30,9 +26,7 @@ pub enum Fit<'a> {
 /// A column of the files of one schema that holds something else than the column of that name does.
 #[derive(Debug, Clone)]
 pub(crate) struct LeftOut {
-    /// The column.
     pub name: String,
-    /// What it holds here and elsewhere, in words.
     pub note: String,
 }
 
@@ -99,7 +93,6 @@ impl United<'_> {
         Ok(left_out)
     }
 
-    /// Checks a column that no file before has.
     fn check_new(&self, field: &Field, file: &str) -> Result<()> {
         let Fit::Table { may_grow, left_out, .. } = self.fit else { return Ok(()) };
         let name = field.name();
@@ -174,7 +167,6 @@ fn fits(found: &DataType, held: &DataType) -> bool {
         || common_type(held, found).is_some_and(|common| delta_type(&common) == *held)
 }
 
-/// Whether every value fits Int64.
 fn is_integer(found: &DataType) -> bool {
     found.is_integer() && *found != DataType::UInt64
 }
@@ -196,7 +188,6 @@ pub(crate) fn delta_notes(originals: &[Original]) -> Vec<String> {
     notes.collect()
 }
 
-/// Whether a value changes, and not only how it lies in memory.
 fn is_other_kind(found: &DataType, held: &DataType) -> bool {
     use DataType::{Dictionary, FixedSizeList, LargeList, List, Map, RunEndEncoded, Struct};
     match (found, held) {

@@ -20,13 +20,12 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// A column as it is.
-    pub fn column(name: impl Into<String>) -> Self {
+    pub(crate) fn column(name: impl Into<String>) -> Self {
         Self { column: name.into(), fields: vec![] }
     }
 
     /// The column called `written`, else the one with whose name it begins and the fields that follow, apart by dots.
-    pub fn resolve(schema: &Schema, written: &str) -> Option<Self> {
+    pub(crate) fn resolve(schema: &Schema, written: &str) -> Option<Self> {
         if schema.field_with_name(written).is_ok() {
             return Some(Self::column(written));
         }
@@ -37,7 +36,7 @@ impl Path {
     }
 
     /// Every place of a schema that holds text: columns first, then what lies in structs and lists.
-    pub fn texts(schema: &Schema) -> Vec<Self> {
+    pub(crate) fn texts(schema: &Schema) -> Vec<Self> {
         let mut found = Vec::new();
         for field in schema.fields() {
             collect(&Self::column(field.name()), field.data_type(), &mut found);
@@ -46,23 +45,20 @@ impl Path {
         [columns, within].concat()
     }
 
-    /// Whether it is a column, and not what lies in one.
-    pub fn is_column(&self) -> bool {
+    pub(crate) fn is_column(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Whether it is a column that holds text itself.
-    pub fn is_text_column(&self, schema: &Schema) -> bool {
+    pub(crate) fn is_text_column(&self, schema: &Schema) -> bool {
         self.is_column() && schema.field_with_name(&self.column).is_ok_and(|field| is_text(field.data_type()))
     }
 
-    /// The column that it begins with.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.column
     }
 
     /// The type of the value; None if the schema has no such place.
-    pub fn data_type<'a>(&self, schema: &'a Schema) -> Option<&'a DataType> {
+    pub(crate) fn data_type<'a>(&self, schema: &'a Schema) -> Option<&'a DataType> {
         let mut found = first_item(schema.field_with_name(&self.column).ok()?.data_type());
         for name in &self.fields {
             found = first_item(field_of(found, name)?.data_type());
@@ -71,14 +67,13 @@ impl Path {
     }
 
     /// The value as one text: a list of texts is a chain of steps, joined by blank lines.
-    pub fn chain(&self, schema: &Schema) -> Expr {
+    pub(crate) fn chain(&self, schema: &Schema) -> Expr {
         let held = schema.field_with_name(&self.column).ok().map(|field| field.data_type());
         let is_list = self.is_column() && held.and_then(item).is_some_and(is_text);
         if is_list { array_to_string(column(&self.column), lit(SEPARATOR)) } else { self.expr(schema) }
     }
 
-    /// The value.
-    pub fn expr(&self, schema: &Schema) -> Expr {
+    pub(crate) fn expr(&self, schema: &Schema) -> Expr {
         match schema.field_with_name(&self.column) {
             Ok(field) => follow(column(&self.column), field.data_type(), &self.fields),
             Err(_) => column(&self.column),
@@ -87,10 +82,7 @@ impl Path {
 
     /// The same, but where the column is a list it is not the first item: it is the first whose value `fits` does not make NULL.
     /// If there is none, it is the first item after all.
-    ///
-    /// # Errors
-    /// If the expression cannot be built.
-    pub fn first_that(&self, schema: &Schema, fits: impl Fn(Expr) -> Expr) -> Result<Expr> {
+    pub(crate) fn first_that(&self, schema: &Schema, fits: impl Fn(Expr) -> Expr) -> Result<Expr> {
         let held = schema.field_with_name(&self.column).ok().map(|field| field.data_type());
         let Some(item) = held.and_then(item) else { return Ok(self.expr(schema)) };
         let is_fit = |held: Expr| fits(text(follow(held, item, &self.fields))).is_not_null();
@@ -99,12 +91,11 @@ impl Path {
     }
 
     /// Whether the column is a list, of which a row's other items are left out.
-    pub fn is_of_list(&self, schema: &Schema) -> bool {
+    pub(crate) fn is_of_list(&self, schema: &Schema) -> bool {
         schema.field_with_name(&self.column).is_ok_and(|field| item(field.data_type()).is_some())
     }
 
-    /// The place of a field in this one.
-    pub fn field(mut self, name: impl Into<String>) -> Self {
+    pub(crate) fn field(mut self, name: impl Into<String>) -> Self {
         self.fields.push(name.into());
         self
     }
@@ -133,7 +124,6 @@ impl fmt::Display for Path {
     }
 }
 
-/// Whether a type is one of text.
 pub(crate) fn is_text(found: &DataType) -> bool {
     match found {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Null => true,
@@ -142,7 +132,6 @@ pub(crate) fn is_text(found: &DataType) -> bool {
     }
 }
 
-/// The type of a list's items.
 pub(crate) fn item(found: &DataType) -> Option<&DataType> {
     match found {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),

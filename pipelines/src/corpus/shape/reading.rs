@@ -22,7 +22,6 @@ use crate::corpus::shape::generations::{Chosen, first_correct};
 use crate::corpus::shape::path::item;
 use crate::corpus::shape::{Question, Response, Shape};
 
-/// The functions of asap that a view is built of.
 pub(crate) struct Functions {
     think: Arc<ScalarUDF>,
     response: Arc<ScalarUDF>,
@@ -30,7 +29,7 @@ pub(crate) struct Functions {
 }
 
 impl Functions {
-    pub fn of(session: &dyn Session) -> Result<Self> {
+    pub(crate) fn of(session: &dyn Session) -> Result<Self> {
         let find = |name| {
             let function = session.scalar_functions().get(name).cloned();
             function.ok_or_else(|| plan_datafusion_err!("the session has no function {name}: build it with asap's"))
@@ -39,7 +38,7 @@ impl Functions {
     }
 
     /// The chain of a generation; NULL if it has no closing think tag.
-    pub fn think(&self, generation: Expr) -> Expr {
+    pub(crate) fn think(&self, generation: Expr) -> Expr {
         self.think.call(vec![generation])
     }
 
@@ -48,48 +47,38 @@ impl Functions {
     }
 }
 
-/// Why a row cannot be pruned.
 pub(crate) struct Fault {
     pub when: Expr,
     pub status: &'static str,
     pub error: Expr,
 }
 
-/// Chain and answer, after the tags were read.
 pub(crate) struct Tagged {
     pub cot: Expr,
     pub answer: Expr,
 }
 
-/// The columns in which what was read of a row stands.
 pub(crate) struct Read {
     pub question: Expr,
     pub text: Expr,
     pub cot: Expr,
     pub answer: Expr,
-    /// Those of [`Reading::faults`], in order.
     pub faults: Vec<Expr>,
 }
 
-/// What a shape says about a row, before tags are read.
 pub(crate) struct Reading {
     pub question: Expr,
-    /// The system prompt.
     pub system: Expr,
-    /// The generation, or the chain where that has a column of its own.
     pub text: Expr,
-    /// The chain where a message has a field for it, which may be empty.
     pub chain: Option<Expr>,
-    /// The answer where that has a column of its own.
     pub answer: Option<Expr>,
     /// Statuses that the shape alone gives to a row, each with why, which is NULL for all other rows.
     pub faults: Vec<(&'static str, Expr)>,
-    /// What messages call question, text and answer.
     names: [String; 3],
 }
 
 impl Reading {
-    pub fn new(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Self> {
+    pub(crate) fn new(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Self> {
         let mut faults = Vec::new();
         let (question, question_name) = match &shape.question {
             Question::Text(path) => {
@@ -158,7 +147,7 @@ impl Reading {
     }
 
     /// Chain and answer, from the columns that hold `text` and, where they have one of their own, chain and answer.
-    pub fn tagged(
+    pub(crate) fn tagged(
         &self,
         functions: &Functions,
         held: Expr,
@@ -193,7 +182,7 @@ impl Reading {
     }
 
     /// Everything that makes a row a reject; the first that holds is its status.
-    pub fn faults(&self, read: &Read) -> Vec<Fault> {
+    pub(crate) fn faults(&self, read: &Read) -> Vec<Fault> {
         let [question, text, answer] = &self.names;
         let mut faults = Vec::new();
         let mut add = |when: Expr, status: &'static str, error: Expr| faults.push(Fault { when, status, error });
@@ -218,7 +207,6 @@ impl Reading {
     }
 }
 
-/// Whether an answer holds another think tag.
 fn thinks_again(read: &Read) -> Expr {
     let holds = |tag: &str| contains(read.answer.clone(), lit(tag));
     let begins = |tag: &str| regexp_like(read.text.clone(), lit(format!(r"^\s*{tag}")), None);
@@ -262,7 +250,6 @@ fn task(instruction: &str, input: &str) -> Result<Expr> {
     when(is_blank(&input), instruction.clone()).when(is_blank(&instruction), input).otherwise(both)
 }
 
-/// A field of the assistant's first message.
 fn turn_field(schema: &Schema, turns: &str, field: &str) -> Result<Expr> {
     let Some(DataType::Struct(fields)) = schema.field_with_name(turns).ok().and_then(|field| item(field.data_type()))
     else {

@@ -22,18 +22,12 @@ use crate::corpus::shape::rules::{ANSWERS, CHAINS, FLAGS, OWN, QUESTIONS};
 use crate::corpus::shape::view;
 use crate::corpus::shape::{Response, Shape};
 
-/// What a text holds in the rows that were looked at.
 struct Sample {
     path: Path,
     rows: usize,
-    /// Rows that hold a chain in think tags.
     tagged: usize,
 }
 
-/// What the files of a schema hold where.
-///
-/// # Errors
-/// If columns fit no shape, or a mapping none of them; `file` is one of the files.
 pub(crate) async fn shape_of(
     session: &dyn Session,
     table: &FilesTable,
@@ -77,7 +71,6 @@ pub(crate) async fn shape_of(
     Ok(shape)
 }
 
-/// A file of a table, and how many others there are.
 fn like(table: &FilesTable) -> String {
     let file = table.files().first().map_or("", |held| held.file.path.as_str());
     match table.files().len() {
@@ -86,7 +79,6 @@ fn like(table: &FilesTable) -> String {
     }
 }
 
-/// The shape that names allow and values fit.
 async fn recognised(
     session: &dyn Session,
     table: &FilesTable,
@@ -125,9 +117,6 @@ async fn readable(session: &dyn Session, table: &FilesTable, shapes: Vec<Shape>)
 
 /// The shape of a table whose names tell nothing: most of the first rows of one text, and of no other, hold think tags.
 /// Columns come before what lies in structs and lists.
-///
-/// # Errors
-/// If none does or several do, or if no column is the question: the columns then fit no shape.
 async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &mut Vec<String>) -> Result<Shape> {
     let schema = table.file_schema();
     let samples = sample(session, table).await?;
@@ -156,7 +145,6 @@ async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &
     Ok(shape)
 }
 
-/// Whether a table holds the rejects of an output.
 fn is_rejects(schema: &Schema) -> bool {
     let first = schema.fields().iter().take(3).map(|field| field.name().as_str());
     first.eq(["source", "status", "error"])
@@ -200,7 +188,6 @@ async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>
     Ok(seen.collect())
 }
 
-/// Texts of which some rows hold think tags.
 fn some_tagged(samples: &[Sample]) -> Vec<&Sample> {
     samples.iter().filter(|sample| sample.tagged > 0).collect()
 }

@@ -5,9 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 /// Questions that are counted at once: one that more than one in so many rows has is among them at the end.
 const COUNTED: usize = 256;
-/// Different answers of a question that are counted.
 const ANSWERS: usize = 16;
-/// Characters of a question that are shown.
 const SHOWN: usize = 60;
 
 /// Counts how often rows have one question, in bounded memory (Misra and Gries 1982: counts may be too low, never too high).
@@ -18,7 +16,6 @@ pub struct Repeats {
     counted: HashMap<u64, Repeated>,
 }
 
-/// A question that came more than once, perhaps.
 #[derive(Debug)]
 struct Repeated {
     rows: u64,
@@ -27,8 +24,7 @@ struct Repeated {
 }
 
 impl Repeats {
-    /// Counts a row.
-    pub fn take(&mut self, question: &str, answer: &str) {
+    pub(crate) fn take(&mut self, question: &str, answer: &str) {
         self.rows += 1;
         let (key, answer) = (self.hasher.hash_one(question), self.hasher.hash_one(answer));
         if let Some(known) = self.counted.get_mut(&key) {
@@ -50,7 +46,7 @@ impl Repeats {
 
     /// In words, the question that the most rows have, if it is that of one in `share` of them and has `answers` different
     /// answers, which may be 16 at most.
-    pub fn note(&self, answers: usize, share: u64) -> Option<String> {
+    pub(crate) fn note(&self, answers: usize, share: u64) -> Option<String> {
         let most = self.counted.values().max_by_key(|counted| counted.rows)?;
         let Repeated { rows, answers: found, shown } = most;
         if found.len() < answers.min(ANSWERS) || rows * share < self.rows {

@@ -12,7 +12,7 @@ use crate::corpus::shape::{Generations, Question, Response, Shape, has_type, is_
 
 impl Shape {
     /// What each part of a row is read from, for people: question, chain, answer.
-    pub fn told(&self) -> [String; 3] {
+    pub(crate) fn told(&self) -> [String; 3] {
         let question = match &self.question {
             Question::Text(path) => path.to_string(),
             Question::Task { instruction, input } => format!("{instruction}, then {input}"),
@@ -34,7 +34,7 @@ impl Shape {
     }
 
     /// What the system prompt is read from, for people; None if a row has none.
-    pub fn told_system(&self) -> Option<String> {
+    pub(crate) fn told_system(&self) -> Option<String> {
         let turns = self.conversation().map(|turns| format!("{turns}: the system's turn"));
         match (turns, &self.system) {
             (Some(turns), Some(column)) => Some(format!("{turns}, else {column}")),
@@ -42,8 +42,7 @@ impl Shape {
         }
     }
 
-    /// The conversation of which the system's turn is read.
-    pub fn conversation(&self) -> Option<&str> {
+    pub(crate) fn conversation(&self) -> Option<&str> {
         match (&self.question, &self.response) {
             (Question::Turn(turns), _) | (_, Response::Turn { turns, .. }) => Some(turns),
             _ => None,
@@ -52,7 +51,7 @@ impl Shape {
 
     /// The columns of a corpus that are read from the column `name` alone, of which nothing else is kept than tags and what
     /// stands outside of them; None if it is no source of them.
-    pub fn said_by(&self, schema: &Schema, name: &str) -> Option<&'static [&'static str]> {
+    pub(crate) fn said_by(&self, schema: &Schema, name: &str) -> Option<&'static [&'static str]> {
         let is = |path: &Path| path.name() == name && path.is_text_column(schema);
         if let Question::Text(question) = &self.question
             && is(question)
@@ -73,7 +72,7 @@ impl Shape {
     }
 
     /// The mapping that reads the same. Only where a row has several texts and nothing says which are correct, it reads the first.
-    pub fn mapping(&self) -> ColumnMapping {
+    pub(crate) fn mapping(&self) -> ColumnMapping {
         let (question, input) = match &self.question {
             Question::Text(path) => (path.to_string(), None),
             Question::Task { instruction, input } => (instruction.clone(), Some(input.clone())),
@@ -89,7 +88,7 @@ impl Shape {
     }
 
     /// The list of which a row's first fitting text is read, and how that is chosen.
-    pub fn list(&self, schema: &Schema) -> Option<(&str, &'static str)> {
+    pub(crate) fn list(&self, schema: &Schema) -> Option<(&str, &'static str)> {
         match &self.response {
             Response::Generation(path) if path.is_of_list(schema) => {
                 Some((path.name(), "the first that has think tags"))
@@ -102,7 +101,7 @@ impl Shape {
     }
 
     /// Columns that would do for a part of a row as well as the one that is read: the part, the one, and the other.
-    pub fn rivals(&self, schema: &Schema) -> Vec<(&'static str, String, String)> {
+    pub(crate) fn rivals(&self, schema: &Schema) -> Vec<(&'static str, String, String)> {
         let rule = RULES.iter().find(|rule| rule.name == self.rule);
         if [OWN, BY_USER].contains(&self.rule) {
             return vec![];

@@ -30,29 +30,22 @@ pub(crate) const CHAINS: &[&str] = &[
     "reason",
 ];
 
-/// Columns that hold an answer beside a chain, the likeliest first.
 pub(crate) const ANSWERS: &[&str] =
     &["gen_ans", "answer", "final_answer", "response", "output", "content", "solution", "translation", "trans"];
 
-/// What columns hold together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Chain and answer, each in a column of its own; a list of texts is a chain of steps.
     Columns,
-    /// One text: the chain in think tags, then the answer.
     Generation,
-    /// Several such texts, and flags of which one tells which of them are correct.
     Generations {
-        /// Whether the shape is another one where no flag is there.
         needs_flags: bool,
     },
-    /// A conversation, or the user's part of one beside the assistant's.
     Turns,
 }
 
 impl Form {
-    /// The form in a sentence.
-    pub fn told(self) -> &'static str {
+    pub(crate) fn told(self) -> &'static str {
         match self {
             Self::Columns => "chain and answer, each in a column; a list of texts is a chain of steps",
             Self::Generation => "one text: the chain in think tags, then the answer",
@@ -66,15 +59,10 @@ impl Form {
     }
 }
 
-/// How the columns of one layout are called.
 pub(crate) struct Rule {
-    /// What the layout is called.
     pub name: &'static str,
-    /// What its columns hold together.
     pub form: Form,
-    /// Columns that hold the question, the likeliest first; none where a conversation holds it.
     pub question: &'static [&'static str],
-    /// Columns that hold the chain, or all that was generated.
     pub cot: &'static [&'static str],
     /// Columns that hold the answer, or flags that say which of several texts are correct.
     pub answer: &'static [&'static str],
@@ -96,7 +84,6 @@ pub(crate) const FLAGS: &[&str] = &[
 /// Boolean, 0 or 1.
 pub(crate) const ROW_FLAGS: &[&str] = &["is_correct", "correct", "correctness", "verified", "reward", "score"];
 
-/// Columns that hold a system prompt, the likeliest first.
 pub(crate) const SYSTEMS: &[&str] = &["system", "system_prompt"];
 
 /// Flags of which either suffices; of the others the likeliest that is there decides.
@@ -105,14 +92,11 @@ pub(crate) const EITHER: &[&str] = &["correctness_math_verify", "correctness_lla
 /// Flags that say whether a generation was ended by its model; one that was not is never taken.
 pub(crate) const COMPLETE: &str = "is_reasoning_complete";
 
-/// What texts are called in a list of structs.
 pub(crate) const ITEM_TEXTS: &[&str] =
     &["generation", "solution", "response", "completion", "full_cot", "output", "content", "text"];
 
-/// What an assistant's message calls a chain that stands beside its content.
 pub(crate) const TURN_CHAINS: &[&str] = &["reasoning_content", "reasoning", "thinking"];
 
-/// The layout that asap itself writes.
 pub(crate) const OWN: &str = "asap";
 
 /// What a layout is called that was found by the think tags in its values, and one that the user names.

@@ -30,15 +30,11 @@ use crate::corpus::shape::expressions::{column, null_text, text};
 use crate::corpus::shape::reading::{Fault, Functions, Read, Reading, Tagged};
 use crate::corpus::shape::{Response, Shape};
 
-/// What the names of inner columns begin with; no original column may.
 pub(crate) const INNER: &str = "__corpus_";
 
-/// A column that the view returns as it is in the files.
 #[derive(Clone)]
 pub(crate) struct Original {
-    /// Its name in the view.
     pub column: String,
-    /// Its name in the files; those of this schema may lack it.
     pub name: String,
     /// Its type in the view, which the type in the files can be cast to.
     pub data_type: DataType,
@@ -46,7 +42,6 @@ pub(crate) struct Original {
     pub is_left_out: bool,
 }
 
-/// The view of `provider`, which has the columns of `table`.
 pub(crate) fn plan(
     session: &dyn Session,
     provider: Arc<dyn TableProvider>,
@@ -146,7 +141,6 @@ fn published_id(table: &FilesTable) -> (Option<Expr>, bool) {
     (id, names.iter().any(|name| !table.has_null(name)))
 }
 
-/// The first fault of a row as `told`, else NULL.
 fn first_of(faults: &[Fault], told: impl Fn(&Fault) -> Expr) -> Result<Expr> {
     let [first, others @ ..] = faults else { return plan_err!("a view without a check") };
     let mut case = when(first.when.clone(), told(first));

@@ -24,7 +24,6 @@ fn context() -> SessionContext {
     session(Settings::default(), &Llm::default()).unwrap()
 }
 
-/// Writes the rows of a query as one Parquet file.
 async fn write(folder: &Path, name: &str, sql: &str) {
     let path = folder.join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -44,7 +43,6 @@ async fn refusal(location: &Path, mapping: Option<&str>) -> String {
     }
 }
 
-/// The rows of a query over a corpus, columns apart by ` | `.
 async fn query(corpus: &Corpus, sql: &str) -> Vec<String> {
     let context = context();
     context.register_table("corpus", std::sync::Arc::new(corpus.view(&context.state()).unwrap())).unwrap();
@@ -62,7 +60,6 @@ async fn query(corpus: &Corpus, sql: &str) -> Vec<String> {
     rows
 }
 
-/// What is read of the rows of one file.
 async fn recognised(sql: &str, mapping: Option<&str>) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "a.parquet", sql).await;

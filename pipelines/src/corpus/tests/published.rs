@@ -2,10 +2,9 @@
 
 use super::*;
 
-pub const TAGGED: &str = "'<think>\n2 and 2\n</think>\nfour'";
-pub const READ: &str = "two? | 2 and 2 | four | NULL";
+pub(crate) const TAGGED: &str = "'<think>\n2 and 2\n</think>\nfour'";
+pub(super) const READ: &str = "two? | 2 and 2 | four | NULL";
 
-/// One row of each corpus that is recognised by itself.
 fn recognised_corpora() -> Vec<(&'static str, String)> {
     let template =
         "E'<|im_start|>system\\nThink.<|im_end|>\\n<|im_start|>user\\ntwo?<|im_end|>\\n<|im_start|>assistant\\n'";
@@ -116,7 +115,6 @@ async fn what_is_not_recognised_comes_with_a_mapping_that_guesses_nothing() {
     }
 }
 
-/// What is printed "to change" reads what was read.
 #[tokio::test]
 async fn the_mapping_of_a_reading_reads_the_same() {
     for (name, rows) in recognised_corpora() {

@@ -20,7 +20,6 @@ async fn nothing_to_read() {
     assert_names(&refusal(folder.path(), None).await, &["no Parquet file"]);
 }
 
-/// Runs the commands that a refusal recommends.
 async fn follow(error: &str, folder: &Path) -> PathBuf {
     let converted = folder.join("converted.parquet");
     let context = context();

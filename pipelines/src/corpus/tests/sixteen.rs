@@ -5,24 +5,19 @@ use super::*;
 
 const READ: [&str; 2] = ["two? 0 | 2 and 2 | four 0 | NULL", "two? 1 | 2 and 2 | four 1 | NULL"];
 
-/// What comes of a file.
 enum Comes {
-    /// Every row, right.
     Right,
-    /// The rows of these statuses; NULL for one that is right.
     Rejects(&'static [&'static str]),
     /// A refusal that prints this mapping; and what rows a user reads by it, once its blanks are filled.
     Refused(&'static str, Option<(&'static str, &'static [&'static str])>),
 }
 use Comes::{Refused, Rejects, Right};
 
-/// A generation of row `i`.
 const TAGGED: &str = "concat(E'<think>\n2 and 2\n</think>\nfour ', i)";
 const QUESTION: &str = "concat('two? ', i)";
 const ANSWER: &str = "concat('four ', i)";
 const WRONG: &str = "'<think>1</think>five'";
 
-/// The rows of a file: `columns` for each of `rows` numbers `i`.
 fn of(rows: usize, columns: &str) -> String {
     format!("SELECT {columns} FROM range({rows}) AS t (i)")
 }
@@ -33,7 +28,6 @@ fn turns(roles: [&str; 2], names: [&str; 2], chain: &str) -> String {
     format!("[{}, {}]", turn(roles[0], QUESTION), turn(roles[1], chain))
 }
 
-/// Rollouts of reinforcement learning, and conversations without tags.
 fn rollouts() -> Vec<(&'static str, String, Comes)> {
     let chat = |rest: &str| {
         format!(
@@ -57,7 +51,6 @@ fn rollouts() -> Vec<(&'static str, String, Comes)> {
     ]
 }
 
-/// A chain in a column of its own.
 fn columns() -> Vec<(&'static str, String, Comes)> {
     let chain = |question: &str, cot: &str, answer: &str, more: &str| {
         format!("{QUESTION} AS {question}, '2 and 2' AS {cot}, {ANSWER} AS {answer}{more}")
@@ -102,7 +95,6 @@ fn columns() -> Vec<(&'static str, String, Comes)> {
     ]
 }
 
-/// A generation with tags, or several.
 fn generations() -> Vec<(&'static str, String, Comes)> {
     let scored =
         |more: &str| of(2, &format!("{QUESTION} AS problem, [{WRONG}, {TAGGED}] AS code, [0.0, 1.0] AS score{more}"));
@@ -154,7 +146,6 @@ fn generations() -> Vec<(&'static str, String, Comes)> {
     ]
 }
 
-/// Files that no one can read without knowing what they hold.
 fn unknown() -> Vec<(&'static str, String, Comes)> {
     let steering =
         |more: &str| of(2, &format!("{TAGGED} AS response, concat('[setup] ', {TAGGED}) AS annotated_response{more}"));

@@ -10,13 +10,11 @@ use datafusion::common::{Result, exec_datafusion_err};
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use serde::{Deserialize, Serialize};
 
-/// The object that holds hashes beside a table.
 const OBJECT: &str = "hashes.json";
 /// How old a file must be for its time to tell it from a later one.
 const SETTLED: Duration = Duration::from_secs(2);
 const READ_BYTES: usize = 1 << 20;
 
-/// Hashes by the path of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Contents {
     files: BTreeMap<String, Known>,
@@ -27,32 +25,26 @@ pub struct Contents {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Known {
     size: u64,
-    /// Nanoseconds since 1970.
     modified: u64,
     blake3: String,
 }
 
 impl Contents {
     /// What is known beside a table. It is a memory only: without it everything is hashed again.
-    pub async fn load(beside: &dyn ObjectStore) -> Self {
+    pub(crate) async fn load(beside: &dyn ObjectStore) -> Self {
         let Ok(found) = beside.get(&OBJECT.into()).await else { return Self::default() };
         let bytes = found.bytes().await.unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    /// Keeps what is new for the next run.
-    pub async fn save(&self, beside: &dyn ObjectStore) {
+    pub(crate) async fn save(&self, beside: &dyn ObjectStore) {
         let Some(bytes) = serde_json::to_vec(self).ok().filter(|_| self.changed) else { return };
         if let Err(error) = beside.put(&OBJECT.into(), PutPayload::from(bytes)).await {
             tracing::warn!(%error, "what files hold is not remembered: the next run reads them once more");
         }
     }
 
-    /// The BLAKE3 hash of a file's content, in 32 hexadecimal digits.
-    ///
-    /// # Errors
-    /// If the file cannot be read.
-    pub fn of_file(&mut self, path: &Path) -> Result<String> {
+    pub(crate) fn of_file(&mut self, path: &Path) -> Result<String> {
         let failed = |error: std::io::Error| exec_datafusion_err!("cannot read {}: {error}", path.display());
         let found = path.metadata().map_err(failed)?;
         let modified = found.modified().map_err(failed)?;
@@ -72,10 +64,7 @@ impl Contents {
     }
 
     /// The hash of a model's folder: names and contents of the files that make it one. None if there is no folder.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
-    pub fn of_folder(&mut self, folder: &Path) -> Result<Option<String>> {
+    pub(crate) fn of_folder(&mut self, folder: &Path) -> Result<Option<String>> {
         if !folder.is_dir() {
             return Ok(None);
         }
@@ -90,7 +79,6 @@ impl Contents {
     }
 }
 
-/// The first 16 bytes of a hash, in hexadecimal digits.
 pub(crate) fn hex(hash: &[u8]) -> String {
     hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -25,12 +25,10 @@ use crate::run::request::OnChange;
 /// What the names of transactions begin with that say how far an output has followed a table.
 const PREFIX: &str = "asap/input";
 
-/// How far an output has followed a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pin {
+pub(crate) enum Pin {
     /// It is made of the files of this version, of which some may be open.
     Begun(u64),
-    /// Everything up to this version is done.
     Done(u64),
 }
 
@@ -58,11 +56,10 @@ impl Pin {
 
 /// The pins of an output, by the name of the source, which may be empty: the table's id, and how far it was followed.
 #[derive(Debug, Default)]
-pub struct Pins(HashMap<String, (String, Pin)>);
+pub(crate) struct Pins(HashMap<String, (String, Pin)>);
 
 impl Pins {
-    /// The pins that a log holds of a generation of its table.
-    pub fn of(state: Option<&State>, generation: u64) -> Self {
+    pub(crate) fn of(state: Option<&State>, generation: u64) -> Self {
         let begin = format!("{PREFIX}/{generation}/");
         let pin = |(name, said): (&String, &delta::Transaction)| {
             let (table, source) = name.strip_prefix(&begin)?.rsplit_once('/')?;
@@ -72,11 +69,10 @@ impl Pins {
     }
 
     /// From which version on a source is followed, if it is a table; None if it was not read before.
-    pub fn since(&self, source: &Source) -> Option<Since> {
+    pub(crate) fn since(&self, source: &Source) -> Option<Since> {
         self.0.get(source.name.as_deref().unwrap_or_default()).map(|(_, pin)| pin.since())
     }
 
-    /// How far a table was followed.
     fn of_table(&self, table: &Table) -> Result<Option<Pin>> {
         let Some((id, pin)) = self.0.get(name_of(table)) else { return Ok(None) };
         let found = &table.log().state.metadata.id;
@@ -106,23 +102,17 @@ pub struct OtherSnapshot {
     ours: u64,
 }
 
-/// What an output says of a table that it is made of.
 #[derive(Debug, Clone)]
-pub struct Mark {
+pub(crate) struct Mark {
     app_id: String,
     shown: String,
-    /// What it says now.
     held: Option<Pin>,
-    /// The version that is read.
     newest: u64,
 }
 
 impl Mark {
     /// The action that says, in the first commit of rows of the table, with which version they began.
-    ///
-    /// # Errors
-    /// [`OtherSnapshot`] if another run began with another version meanwhile.
-    pub fn begin(&self, state: &State, now: i64) -> Result<Option<String>> {
+    pub(crate) fn begin(&self, state: &State, now: i64) -> Result<Option<String>> {
         let begun = Pin::Begun(self.newest);
         match (self.held, self.said(state)) {
             (None, None) => Ok(Some(delta::transaction(&self.app_id, begun.number(), now))),
@@ -135,7 +125,7 @@ impl Mark {
     }
 
     /// The action that says that everything is done, if that is not said.
-    pub fn done(&self, state: &State, now: i64) -> Option<String> {
+    pub(crate) fn done(&self, state: &State, now: i64) -> Option<String> {
         let said = self.said(state);
         let is_ours = said == self.held || said == Some(Pin::Begun(self.newest));
         let done = Pin::Done(self.newest);
@@ -150,34 +140,23 @@ impl Mark {
 /// A file whose rows are in the output, and that has no rows any more.
 #[derive(Debug, Clone)]
 pub struct Gone {
-    /// Its path in the input.
     pub path: String,
-    /// Why it has none, as a sentence.
     pub why: String,
 }
 
-/// What tables bring to a run.
 #[derive(Debug, Default)]
-pub struct Inputs {
-    /// Files whose rows may be open.
+pub(crate) struct Inputs {
     pub files: Vec<CorpusFile>,
-    /// Files whose rows are to be deleted.
     pub gone: Vec<Gone>,
-    /// Versions that removed rows, where that is a failure.
     pub failures: Vec<FileFailure>,
-    /// Paths of files that were removed, and whose rows stay.
     pub ignored: Vec<String>,
-    /// What the output is to say of the tables.
     pub marks: Vec<Mark>,
 }
 
 impl Inputs {
     /// What the tables of a run bring, by what its output holds. `again` are rejected rows that are tried again, whose files
     /// may have left the tables. Where the output lost rows of tables, all rows are compared again.
-    ///
-    /// # Errors
-    /// If a table is another one than before, if a file lies outside of its table, or if a store fails.
-    pub async fn read(
+    pub(crate) async fn read(
         tables: &[Table],
         sources: &[Source],
         pins: &Pins,
@@ -230,7 +209,6 @@ fn below<'a>(source: &Source, path: &'a str, sources: &[Source]) -> Option<&'a s
     }
 }
 
-/// A table that is followed version by version.
 struct Following<'a> {
     table: &'a Table,
     sources: &'a [Source],
@@ -246,7 +224,6 @@ struct Following<'a> {
 
 struct Wanted {
     file: LiveFile,
-    /// The version that took it out of the table.
     removed_in: Option<u64>,
 }
 

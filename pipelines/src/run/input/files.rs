@@ -20,40 +20,29 @@ use crate::run::output::ledger::{Before, FileVersion, HeldFile, Ledger, RetriedS
 use crate::run::output::missing::Missing;
 use crate::run::request::{OnChange, Part, Request};
 
-/// A slice that is to be done.
 #[derive(Debug, Clone)]
 pub struct OpenSlice {
-    /// What is read.
     pub slice: Slice,
-    /// What it is called in the log.
     pub name: SliceName,
     /// The first row of the cell of the file's grid in which it lies: parts share slices out by it.
     pub cell: u64,
-    /// The schema of its file.
     pub group: usize,
-    /// What the output must hold when it is committed.
     pub before: Before,
 }
 
 impl OpenSlice {
     /// Whether the old rows of its file are deleted in the commit that adds its rows.
-    pub fn replaces(&self) -> bool {
+    pub(crate) fn replaces(&self) -> bool {
         matches!(self.before, Before::Other(_))
     }
 }
 
-/// The files of an input, divided.
 #[derive(Debug, Default)]
 pub struct Divided {
-    /// Files with rows that may be open.
     pub open: Vec<CorpusFile>,
-    /// What they are now, by path.
     pub versions: HashMap<String, FileVersion>,
-    /// Paths of changed files whose rows are replaced.
     pub replaced: HashSet<String>,
-    /// Paths of changed files that are left as they were.
     pub ignored: Vec<String>,
-    /// Changed files, where that is a failure.
     pub failures: Vec<FileFailure>,
 }
 
@@ -105,7 +94,7 @@ pub fn divide(
 
 /// Gives files that were renamed since they were read their old paths, so that their rows are known. A file is renamed if it has
 /// the content of a file of the output that no longer exists. Returns a note for users.
-pub async fn keep_old_names(
+pub(crate) async fn keep_old_names(
     files: &mut [CorpusFile],
     ledger: &Ledger,
     contents: &mut Contents,
@@ -138,7 +127,7 @@ pub async fn keep_old_names(
 
 /// A note about files that are no longer in the input and of which only some rows are done. With a limit, files are half done on
 /// purpose.
-pub fn half_done_and_gone(ledger: &Ledger, here: &HashSet<&str>, is_limited: bool) -> Option<String> {
+pub(crate) fn half_done_and_gone(ledger: &Ledger, here: &HashSet<&str>, is_limited: bool) -> Option<String> {
     let half_done = ledger.files().filter(|(path, held)| !here.contains(path.as_str()) && held.rows_done() < held.rows);
     let (path, held) = half_done.min_by_key(|(path, _)| *path).filter(|_| !is_limited)?;
     let (done, rows) = (held.rows_done(), held.rows);
@@ -334,7 +323,6 @@ pub async fn staged(
     Ok(staged)
 }
 
-/// The rows of a slice that are tried again.
 fn again_of(again: &RetriedSlice, file: &FileRows, cell: u64, group: usize) -> OpenSlice {
     let RetriedSlice { slice: name, before, rows } = again;
     let slice = Slice {

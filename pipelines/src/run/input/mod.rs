@@ -6,6 +6,6 @@
 //! | [`content_hashes`] | what a file holds, by hash, so that an edit of the same size is noticed |
 //! | [`delta_inputs`] | Delta tables: how far each is read, and what follows |
 
-pub mod content_hashes;
-pub mod delta_inputs;
+pub(crate) mod content_hashes;
+pub(crate) mod delta_inputs;
 pub mod files;

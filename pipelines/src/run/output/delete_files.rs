@@ -22,9 +22,7 @@ use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
 /// Files whose rows are deleted in a commit, maybe with the commit's new rows in their place; none by default.
 #[derive(Debug, Default)]
 pub struct TakeBack {
-    /// By file: the slices that are done of it.
     files: BTreeMap<String, Vec<(SliceName, Attempt)>>,
-    /// Shards that no longer exist: all their rows are of these files.
     missing: HashSet<String>,
     found: Option<Found>,
 }
@@ -38,36 +36,30 @@ struct Found {
 
 impl TakeBack {
     /// Deletes what a ledger says of files; those that it does not hold are left out.
-    pub fn new<'a>(ledger: &Ledger, paths: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(crate) fn new<'a>(ledger: &Ledger, paths: impl IntoIterator<Item = &'a str>) -> Self {
         let held = paths.into_iter().map(|path| (path.to_string(), ledger.slices(path)));
         Self { files: held.filter(|(_, slices)| !slices.is_empty()).collect(), ..Self::default() }
     }
 
     /// Knows that shards are missing, all of whose rows are of these files.
-    pub fn without(self, missing: &HashSet<String>) -> Self {
+    pub(crate) fn without(self, missing: &HashSet<String>) -> Self {
         Self { missing: missing.clone(), ..self }
     }
 
-    /// Whether no file is meant.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
 
     /// Whether the output still holds exactly what it held when this was made.
-    pub fn is_due(&self, ledger: &Ledger) -> bool {
+    pub(crate) fn is_due(&self, ledger: &Ledger) -> bool {
         self.files.keys().all(|path| self.takes(ledger, path))
     }
 
-    /// Whether it deletes all that the output holds of a file.
-    pub fn takes(&self, ledger: &Ledger, path: &str) -> bool {
+    pub(crate) fn takes(&self, ledger: &Ledger, path: &str) -> bool {
         self.files.get(path).is_some_and(|slices| *slices == ledger.slices(path))
     }
 
-    /// Looks for the shards that hold rows of the files.
-    ///
-    /// # Errors
-    /// If the store fails, or if the table allows no rows to be deleted.
-    pub async fn find(&mut self, log: Option<&Log>, attempt: Attempt) -> Result<()> {
+    pub(crate) async fn find(&mut self, log: Option<&Log>, attempt: Attempt) -> Result<()> {
         let (Some(first), Some(log)) = (self.files.keys().next(), log) else { return Ok(()) };
         if self.found.is_some() && !self.is_outdated(log.state()) {
             return Ok(());
@@ -94,8 +86,7 @@ impl TakeBack {
         Ok(())
     }
 
-    /// Whether another writer has moved the rows since they were found.
-    pub fn is_outdated(&self, state: &State) -> bool {
+    pub(crate) fn is_outdated(&self, state: &State) -> bool {
         let removed = self.found.iter().flat_map(|found| &found.removed);
         removed.into_iter().any(|shard| !state.files.contains_key(&shard.path))
     }
@@ -135,7 +126,6 @@ impl TakeBack {
         Ok(counts)
     }
 
-    /// Which rows are of the files.
     fn are_of(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         let source = batch.column_by_name("source").and_then(|column| column.as_struct_opt());
         let files = source.and_then(|source| source.column_by_name("file"));

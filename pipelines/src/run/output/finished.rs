@@ -37,10 +37,7 @@ pub fn says_finished(state: &delta::State) -> bool {
 impl Output {
     /// Says that every row of the input is in the output but `beyond` a limit, if that was not said of as many rows: who
     /// follows the table may end there.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn say_finished(&mut self, beyond: u64, summary: &Value) -> Result<()> {
+    pub(crate) async fn say_finished(&mut self, beyond: u64, summary: &Value) -> Result<()> {
         let Self { table: Some(log), ledger, attempt, .. } = self else { return Ok(()) };
         let (generation, run) = (ledger.generation, attempt.to_string());
         let (name, limit) = (format!("{FINISHED}/{generation}"), format!("{BEYOND_LIMIT}/{generation}"));
@@ -65,10 +62,7 @@ impl Output {
     }
 
     /// Withdraws what an earlier run said, after a run that found rows that are not done and could not do them.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn withdraw_finished(&mut self) -> Result<()> {
+    pub(crate) async fn withdraw_finished(&mut self) -> Result<()> {
         let Self { table: Some(log), generation, attempt, .. } = self else { return Ok(()) };
         let run = attempt.to_string();
         log.commit(|state| {

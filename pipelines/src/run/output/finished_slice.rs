@@ -26,12 +26,10 @@ pub struct Finished {
     pub written: Written,
 }
 
-/// When a finished slice was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
     /// By this run; its first shard was begun at this time.
     Begun(Instant),
-    /// By a run whose receipts were staged, maybe this one.
     Staged,
 }
 
@@ -64,23 +62,17 @@ impl Finished {
 
 /// What a commit says of a slice that it makes done, so that lost rows can be told from filtered ones later.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct SliceRecord {
-    /// The slice's name.
+pub(crate) struct SliceRecord {
     pub slice: String,
-    /// Who wrote it.
     pub attempt: String,
-    /// Rows that its shards add to the output.
     pub rows_out: u64,
-    /// Rows of all its rejects.
     pub rows_rejected: u64,
-    /// Where rejects were retried: the attempt whose rows of the output stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retried_from: Option<String>,
 }
 
 impl SliceRecord {
-    /// What a commit says of a finished slice.
-    pub fn of(finished: &Finished) -> Self {
+    pub(crate) fn of(finished: &Finished) -> Self {
         let Finished { slice, before, attempt, receipt, .. } = finished;
         Self {
             slice: slice.to_string(),

@@ -25,10 +25,7 @@ pub struct Identity(BTreeMap<String, String>);
 
 impl Identity {
     /// The identity of a pipeline. Models and prompts count by their content, so that a copy of them is the same.
-    ///
-    /// # Errors
-    /// If the SQL cannot be parsed, or if files cannot be read.
-    pub fn of(
+    pub(crate) fn of(
         sql: &str,
         columns: Option<&ColumnMapping>,
         originals: &Originals,
@@ -74,27 +71,21 @@ impl Identity {
         Ok(Self(parts))
     }
 
-    /// The identity as a property of a table.
-    ///
-    /// # Errors
-    /// Never, as texts can always be written.
-    pub fn encode(&self) -> Result<String> {
+    pub(crate) fn encode(&self) -> Result<String> {
         serde_json::to_string(self)
             .map_err(|error| exec_datafusion_err!("the parts of a pipeline cannot be written: {error}"))
     }
 
     /// The identity out of a property of a table; None if an earlier asap wrote it.
-    pub fn decode(property: &str) -> Option<Self> {
+    pub(crate) fn decode(property: &str) -> Option<Self> {
         serde_json::from_str(property).ok()
     }
 
-    /// The parts by their names.
-    pub fn parts(&self) -> &BTreeMap<String, String> {
+    pub(crate) fn parts(&self) -> &BTreeMap<String, String> {
         &self.0
     }
 
-    /// What is different in another pipeline, in words.
-    pub fn differences(&self, other: &Self) -> Vec<String> {
+    pub(crate) fn differences(&self, other: &Self) -> Vec<String> {
         let keys = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
         let different = keys.filter(|key| self.0.get(*key) != other.0.get(*key));
         different.map(|key| difference(key, self.0.get(key), other.0.get(key))).collect()
@@ -116,7 +107,6 @@ fn files_of(setting: &str) -> String {
     format!("files of {setting}")
 }
 
-/// A query without comments and white space that means nothing.
 fn without_comments(sql: &str) -> Result<String> {
     let statements = DFParserBuilder::new(sql).build()?.parse_statements()?;
     let texts: Vec<String> = statements.iter().map(|statement| statement.to_string()).collect();

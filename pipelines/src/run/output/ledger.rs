@@ -16,16 +16,12 @@ use crate::delta::State;
 use crate::run::input::content_hashes::hex;
 
 /// What the names of folders begin with in which runs write shards: each attempt has its own.
-pub const ATTEMPT: &str = "asap-";
+pub(crate) const ATTEMPT: &str = "asap-";
 
-/// A slice of which rows are tried again.
 #[derive(Debug, Clone)]
 pub struct RetriedSlice {
-    /// The slice.
     pub slice: SliceName,
-    /// Who did it.
     pub before: Attempt,
-    /// The rows, ascending.
     pub rows: Arc<[u64]>,
 }
 
@@ -37,33 +33,29 @@ impl Attempt {
     /// Bits of an attempt: with the bit that says done they are an integer that every JSON reader keeps exactly.
     const BITS: u32 = 48;
 
-    /// A new attempt.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self((uuid::Uuid::new_v4().as_u128() as u64) >> (u64::BITS - Self::BITS))
     }
 
-    /// A number that differs between attempts, below `end`.
-    pub fn spread(self, end: usize) -> usize {
+    pub(crate) fn spread(self, end: usize) -> usize {
         (self.0 % end.max(1) as u64) as usize
     }
 
     /// The version of a transaction by which this attempt says that a slice is done.
-    pub fn done(self) -> i64 {
+    pub(crate) fn done(self) -> i64 {
         (self.0 as i64) << 1 | 1
     }
 
-    /// The version that says that what this attempt did was taken back.
-    pub fn taken_back(self) -> i64 {
+    pub(crate) fn taken_back(self) -> i64 {
         (self.0 as i64) << 1
     }
 
     /// The attempt whose slice was taken back, by the version that says so.
-    pub fn taken_back_by(version: i64) -> Self {
+    pub(crate) fn taken_back_by(version: i64) -> Self {
         Self((version >> 1) as u64)
     }
 
-    /// The attempt that did a slice; None if it is not done.
-    pub fn of(version: i64) -> Option<Self> {
+    pub(crate) fn of(version: i64) -> Option<Self> {
         (version & 1 == 1).then_some(Self((version >> 1) as u64))
     }
 }
@@ -89,10 +81,8 @@ impl FromStr for Attempt {
     }
 }
 
-/// One content of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FileVersion {
-    /// Its size in bytes.
     pub size: u64,
     /// What changes with its content: the store's ETag, or the hash of the content where the store is a file system.
     pub fingerprint: String,
@@ -101,21 +91,14 @@ pub struct FileVersion {
 /// A range of rows of one content of a file, in one generation of an output.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SliceName {
-    /// The generation of the output.
     pub generation: u64,
-    /// The content.
     pub version: FileVersion,
-    /// The rows of the whole file.
     pub file_rows: u64,
-    /// The first row.
     pub start: u64,
-    /// The row behind the last.
     pub end: u64,
-    /// The file, as `source` calls it.
     pub path: String,
 }
 
-/// What the names of slices begin with in a log.
 const PREFIX: &str = "asap";
 
 impl fmt::Display for SliceName {
@@ -149,35 +132,31 @@ impl SliceName {
         Some(Self { generation, version, file_rows, start, end, path: next()?.to_string() })
     }
 
-    /// How many rows it has.
-    pub fn rows(&self) -> u64 {
+    pub(crate) fn rows(&self) -> u64 {
         self.end - self.start
     }
 
     /// Whether `other` is of the same content of the same file, and of the same table generation.
-    pub fn is_of_content_of(&self, other: &Self) -> bool {
+    pub(crate) fn is_of_content_of(&self, other: &Self) -> bool {
         self.generation == other.generation && self.content_key() == other.content_key() && self.path == other.path
     }
 
-    /// Names its file in paths: 16 hexadecimal digits.
-    pub fn file_key(&self) -> String {
+    pub(crate) fn file_key(&self) -> String {
         file_key(&self.path)
     }
 
-    /// Names the content of its file in paths: 12 hexadecimal digits.
-    pub fn content_key(&self) -> String {
+    pub(crate) fn content_key(&self) -> String {
         self.version.key(self.file_rows)
     }
 }
 
-/// Names a file in paths: 16 hexadecimal digits.
-pub fn file_key(path: &str) -> String {
+pub(crate) fn file_key(path: &str) -> String {
     hex(&Sha256::digest(path)[..8])
 }
 
 impl FileVersion {
     /// Names a content of this many rows among those of its file, in paths: 12 hexadecimal digits.
-    pub fn key(&self, file_rows: u64) -> String {
+    pub(crate) fn key(&self, file_rows: u64) -> String {
         hex(&Sha256::digest(format!("{}-{}/{file_rows}", self.size, self.fingerprint))[..6])
     }
 }
@@ -195,7 +174,6 @@ pub enum Before {
 
 /// In paths, in place of an attempt: no row of the slice was done.
 const OPEN: &str = "000000000000";
-/// In paths, in front of the content that is replaced.
 const REPLACES: char = 'r';
 
 impl fmt::Display for Before {
@@ -220,38 +198,29 @@ impl FromStr for Before {
     }
 }
 
-/// What an output holds of its input.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    /// Rows of one generation are the output's.
     pub generation: u64,
-    /// Rows of the input that are done.
     pub rows: u64,
     files: HashMap<String, HeldFile>,
-    /// Files whose rows were taken back, and that nothing is held of.
     taken_back: HashSet<String>,
     version: Option<u64>,
 }
 
-/// What an output holds of a file.
 #[derive(Debug, Clone)]
-pub struct HeldFile {
-    /// The content that it was read with.
+pub(crate) struct HeldFile {
     pub version: FileVersion,
-    /// The rows of the whole file.
     pub rows: u64,
     /// Ranges that are done, by their first row: where they end, and who did them.
     pub done: BTreeMap<u64, (u64, Attempt)>,
 }
 
 impl HeldFile {
-    /// Whether a range has a row that is done.
-    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+    pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
         self.done.range(..end).next_back().is_some_and(|(_, (last, _))| *last > start)
     }
 
-    /// The ranges of the file's rows that are not done.
-    pub fn open(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn open(&self) -> Vec<(u64, u64)> {
         let mut open = Vec::new();
         let mut at = 0;
         for (start, (end, _)) in &self.done {
@@ -266,20 +235,17 @@ impl HeldFile {
         open
     }
 
-    /// Rows that are done.
-    pub fn rows_done(&self) -> u64 {
+    pub(crate) fn rows_done(&self) -> u64 {
         self.done.iter().map(|(start, (end, _))| end - start).sum()
     }
 }
 
 impl Ledger {
-    /// What an output holds when a generation begins: nothing.
-    pub fn of_generation(generation: u64) -> Self {
+    pub(crate) fn of_generation(generation: u64) -> Self {
         Self { generation, ..Self::default() }
     }
 
-    /// Takes in what a log says since it was last asked.
-    pub fn follow(&mut self, state: &State, generation: u64) {
+    pub(crate) fn follow(&mut self, state: &State, generation: u64) {
         if self.version.is_none() || self.generation != generation {
             *self = Self::of_generation(generation);
             state.transactions.values().for_each(|found| self.apply(&found.app_id, found.version));
@@ -324,34 +290,29 @@ impl Ledger {
         }
     }
 
-    /// Leaves out a file whose rows are to be deleted.
-    pub fn forget(&mut self, path: &str) {
+    pub(crate) fn forget(&mut self, path: &str) {
         self.rows -= self.files.remove(path).map_or(0, |held| held.rows_done());
     }
 
-    /// What is held of a file.
-    pub fn file(&self, path: &str) -> Option<&HeldFile> {
+    pub(crate) fn file(&self, path: &str) -> Option<&HeldFile> {
         self.files.get(path)
     }
 
-    /// Whether rows of a file were taken back, and none are held.
-    pub fn is_taken_back(&self, path: &str) -> bool {
+    pub(crate) fn is_taken_back(&self, path: &str) -> bool {
         self.taken_back.contains(path)
     }
 
-    /// All files, by path.
-    pub fn files(&self) -> impl Iterator<Item = (&String, &HeldFile)> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&String, &HeldFile)> {
         self.files.iter()
     }
 
     /// The attempt that did a slice; None if it is not done as exactly this slice.
-    pub fn attempt_of(&self, slice: &SliceName) -> Option<Attempt> {
+    pub(crate) fn attempt_of(&self, slice: &SliceName) -> Option<Attempt> {
         let held = self.files.get(&slice.path).filter(|held| held.version == slice.version)?;
         held.done.get(&slice.start).filter(|(end, _)| *end == slice.end).map(|(_, attempt)| *attempt)
     }
 
-    /// The slices of a file that are done.
-    pub fn slices(&self, path: &str) -> Vec<(SliceName, Attempt)> {
+    pub(crate) fn slices(&self, path: &str) -> Vec<(SliceName, Attempt)> {
         let Some(held) = self.files.get(path) else { return vec![] };
         let name = |(start, (end, attempt)): (&u64, &(u64, Attempt))| {
             let slice = SliceName {

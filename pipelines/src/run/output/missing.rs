@@ -12,10 +12,8 @@ use crate::delta::{LiveFile, Log};
 use crate::run::output::ledger::{ATTEMPT, Ledger, file_key};
 use crate::run::output::rejects::ShardPath;
 
-/// What an output lacks; nothing by default.
 #[derive(Debug, Clone, Default)]
 pub struct Missing {
-    /// The shards, by their paths in the logs.
     pub shards: HashSet<String>,
     /// The files of the input that may have had rows in them.
     pub files: BTreeSet<String>,
@@ -23,10 +21,7 @@ pub struct Missing {
 
 impl Missing {
     /// Compares the logs of an output and of its rejects with the objects in the store.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn find(table: Option<&Log>, rejects: Option<&Log>, ledger: &Ledger) -> Result<Self> {
+    pub(crate) async fn find(table: Option<&Log>, rejects: Option<&Log>, ledger: &Ledger) -> Result<Self> {
         let mut missing = Self::default();
         if let Some(log) = table {
             for shard in lacked(log).await? {
@@ -58,7 +53,6 @@ fn bounds(shard: &LiveFile) -> (Option<String>, Option<String>) {
     shard.bounds("source", "file").map_or((None, None), |(least, greatest)| (text(least), text(greatest)))
 }
 
-/// The shards of a log that no longer exist.
 async fn lacked(log: &Log) -> Result<Vec<LiveFile>> {
     let mut doubtful: HashSet<&String> = log.state().files.keys().collect();
     if doubtful.is_empty() {

@@ -8,19 +8,19 @@
 //!
 //! A kill between any two of these leaves nothing to repair before the next run, which does the rest.
 
-pub mod delete_files;
+pub(crate) mod delete_files;
 mod finished;
-pub mod finished_slice;
+pub(crate) mod finished_slice;
 pub mod identity;
-pub mod ledger;
+pub(crate) mod ledger;
 pub(crate) mod missing;
 pub mod outcomes;
-pub mod provenance;
-pub mod receipt;
+pub(crate) mod provenance;
+pub(crate) mod receipt;
 pub mod rejects;
 pub mod shards;
 pub mod staged;
-pub mod table_properties;
+pub(crate) mod table_properties;
 pub mod write_shards;
 mod written_shards;
 
@@ -52,12 +52,10 @@ use crate::run::output::table_properties::{
 };
 pub use finished::{is_finished, says_finished};
 
-/// What became of finished slices.
 #[derive(Debug, Default)]
 pub struct Committed {
     /// The version of the table, if there was something to commit.
     pub version: Option<u64>,
-    /// Slices that another run did first.
     pub lost: Vec<SliceName>,
 }
 
@@ -84,11 +82,9 @@ pub struct Output {
     /// generation never enter another.
     generation: u64,
     attempt: Attempt,
-    /// What is to be said of the tables that it is made of.
     marks: Vec<Mark>,
     /// Whether it is not known what became of a commit: it may name shards of this attempt.
     in_doubt: bool,
-    /// What it lacks, if that was looked for.
     missing: Missing,
     /// Shards of this attempt that a later run may commit, by their paths in the logs.
     staged: HashSet<String>,
@@ -142,8 +138,7 @@ impl Output {
         self.attempt
     }
 
-    /// What the output holds of its input.
-    pub fn ledger(&self) -> &Ledger {
+    pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
@@ -157,8 +152,7 @@ impl Output {
         &self.beside
     }
 
-    /// The folder of the rejects.
-    pub fn rejects_url(&self) -> Result<Url> {
+    pub(crate) fn rejects_url(&self) -> Result<Url> {
         join(&self.beside, "rejects/")
     }
 
@@ -199,11 +193,7 @@ impl Output {
         self.table.as_ref().map_or(Ok(HeldOriginals::default()), |log| HeldOriginals::of(log.state()))
     }
 
-    /// Refuses to fill a table with another pipeline.
-    ///
-    /// # Errors
-    /// If it was filled by another one; the message says what is different.
-    pub fn check_identity(&self, identity: &Identity) -> Result<()> {
+    pub(crate) fn check_identity(&self, identity: &Identity) -> Result<()> {
         if self.table.is_none() {
             return Ok(());
         }
@@ -221,10 +211,7 @@ impl Output {
     }
 
     /// Takes all rows of the output back in one commit, and fills it with another design from then on.
-    ///
-    /// # Errors
-    /// If the store fails; if another run did the same meanwhile.
-    pub async fn begin_generation(&mut self, design: &Design) -> Result<()> {
+    pub(crate) async fn begin_generation(&mut self, design: &Design) -> Result<()> {
         let Some(log) = &mut self.table else { return Ok(()) };
         let (url, held) = (&self.url, self.generation);
         log.commit(|state| {
@@ -245,9 +232,6 @@ impl Output {
     }
 
     /// Makes the tables that are not there, and adds the columns that they lack.
-    ///
-    /// # Errors
-    /// If the store fails.
     async fn prepare(&mut self, design: &Design, with_rejects: bool) -> Result<()> {
         if self.table.is_none() {
             let properties = properties(design, 0)?.into_iter().map(|(key, value)| (key, Some(value))).collect();
@@ -294,10 +278,7 @@ impl Output {
     }
 
     /// Deletes the rows of files that have none any more, all in one commit.
-    ///
-    /// # Errors
-    /// As [`Self::commit`].
-    pub async fn take_back(&mut self, paths: &[&str], info: &Value) -> Result<()> {
+    pub(crate) async fn take_back(&mut self, paths: &[&str], info: &Value) -> Result<()> {
         loop {
             let mut take_back = TakeBack::new(&self.ledger, paths.iter().copied()).without(&self.missing.shards);
             if take_back.is_empty() {
@@ -373,10 +354,7 @@ impl Output {
     }
 
     /// Takes shards of rejects that do not count, and never will, out of their table.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn tidy_rejects(&mut self) -> Result<()> {
+    pub(crate) async fn tidy_rejects(&mut self) -> Result<()> {
         let (Some(table), Some(rejects)) = (&mut self.table, &mut self.rejects) else { return Ok(()) };
         rejects.refresh().await?;
         if rejects.state().files.is_empty() {
@@ -403,15 +381,12 @@ impl Output {
     }
 
     /// From the first commit of slices on says of which versions of tables they are.
-    pub fn begin_inputs(&mut self, marks: Vec<Mark>) {
+    pub(crate) fn begin_inputs(&mut self, marks: Vec<Mark>) {
         self.marks = marks;
     }
 
     /// Says that everything of the versions of tables that were read is done, so that their logs may be cleaned.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn say_inputs_done(&mut self) -> Result<()> {
+    pub(crate) async fn say_inputs_done(&mut self) -> Result<()> {
         let Self { table: Some(log), attempt, marks, generation: planned, .. } = self else { return Ok(()) };
         log.commit(|state| {
             let now = Utc::now().timestamp_millis();
@@ -428,20 +403,16 @@ impl Output {
     }
 
     /// What the table is filled with, in the words of the run that made it; None if an earlier asap did.
-    pub fn provenance(&self) -> Option<Provenance> {
+    pub(crate) fn provenance(&self) -> Option<Provenance> {
         let configuration = &self.table.as_ref()?.state().metadata.configuration;
         Provenance::decode(configuration.get(PROVENANCE)?)
     }
 
     /// Makes sure that commits to the output can be made, and told from those of others, before any work is done for one.
-    ///
-    /// # Errors
-    /// As [`delta::check_output`].
-    pub async fn check_writable(&self) -> Result<()> {
+    pub(crate) async fn check_writable(&self) -> Result<()> {
         delta::check_output(store_of(&self.url)?.as_ref(), &location::display(&self.url)).await
     }
 
-    /// Remembers if it is not known what became of a commit.
     fn note<T>(&mut self, committed: Result<T>) -> Result<T> {
         if let Err(error) = &committed
             && let DataFusionError::External(cause) = error.find_root()
@@ -464,7 +435,6 @@ fn check_generation(state: &State, planned: u64, url: &Url) -> Result<()> {
     }
 }
 
-/// Whether a slice is still what it was when its work began.
 fn is_open(ledger: &Ledger, take_back: &TakeBack, finished: &Finished) -> bool {
     let slice = &finished.slice;
     match ledger.file(&slice.path) {

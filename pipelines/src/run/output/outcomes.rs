@@ -13,7 +13,6 @@ use crate::run::plan::ORIGINAL;
 /// The columns of a pipeline that say what becomes of a row; the output does not hold them.
 const STATUS: &str = "status";
 const ERROR: &str = "error";
-/// The status of a row that is fine, beside NULL.
 const OK: &str = "ok";
 
 /// Divides batches of a pipeline (whose last column is [`ORIGINAL`]) into output and rejects.
@@ -29,23 +28,17 @@ pub struct Rows {
     rejects_columns: Vec<Origin>,
 }
 
-/// Where a column of a table comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
     Pipeline(String),
     Original(usize),
-    /// The table has it, and these rows do not.
     Missing,
 }
 
-/// A column of a table, and where it comes from.
 type Column = (String, DataType, Origin);
 
-/// A batch, divided.
 pub struct Divided {
-    /// Rows of the output.
     pub output: RecordBatch,
-    /// Rejected rows.
     pub rejects: RecordBatch,
 }
 
@@ -158,7 +151,6 @@ fn conform(columns: Vec<Column>, held: Option<&Schema>) -> Result<(SchemaRef, Ve
     Ok((Arc::new(Schema::new(fields)), origins))
 }
 
-/// A table's column names are equal when they differ in case only.
 fn free_name(name: &str, taken: &[Column]) -> String {
     let mut free = delta_name(name);
     while taken.iter().any(|(held, ..)| held.eq_ignore_ascii_case(&free)) {
@@ -167,7 +159,6 @@ fn free_name(name: &str, taken: &[Column]) -> String {
     free
 }
 
-/// True for rows whose status is neither NULL nor ok.
 fn rejected(batch: &RecordBatch) -> Result<BooleanArray> {
     let Some(status) = batch.column_by_name(STATUS) else {
         return Ok(BooleanArray::from(vec![false; batch.num_rows()]));

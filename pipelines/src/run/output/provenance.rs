@@ -14,25 +14,20 @@ use crate::run::request::Request;
 /// What the run called things that made a table, or made it anew. Runs behind it may have called the same things otherwise.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// The pipeline.
     pub pipeline: String,
-    /// Where rows came from.
     pub input: Vec<String>,
     /// Who wrote direct thoughts and pruned by them, or answered prompts; None if nobody was asked.
     pub anchored_by: Option<String>,
     /// The model by whose scores steps went; None if none was asked.
     pub scored_by: Option<String>,
-    /// The model in whose tokens chains are counted.
     pub tokens_of: String,
-    /// `asap.refine.max_tokens` as it was set, or its default.
     pub max_tokens: i64,
     /// What stood in for a model that prunes data to train on.
     pub stand_ins: Vec<String>,
 }
 
 impl Provenance {
-    /// That of a run of a pipeline that asks these.
-    pub fn of(request: &Request, asked: Asked) -> Self {
+    pub(crate) fn of(request: &Request, asked: Asked) -> Self {
         let settings = &request.settings;
         let scorer = settings.scorer_model.clone();
         let mut stand_ins = Vec::new();
@@ -66,17 +61,13 @@ impl Provenance {
         ))
     }
 
-    /// It as a property of a table.
-    ///
-    /// # Errors
-    /// Never, as texts can always be written.
-    pub fn encode(&self) -> Result<String> {
+    pub(crate) fn encode(&self) -> Result<String> {
         serde_json::to_string(self)
             .map_err(|error| exec_datafusion_err!("what a table is made by cannot be written: {error}"))
     }
 
     /// It out of a property of a table; None if an earlier asap wrote the table.
-    pub fn decode(property: &str) -> Option<Self> {
+    pub(crate) fn decode(property: &str) -> Option<Self> {
         serde_json::from_str(property).ok()
     }
 

@@ -10,20 +10,14 @@ use datafusion::common::{Result, exec_datafusion_err};
 use deltalake_core::kernel::Add;
 use serde::{Deserialize, Serialize};
 
-/// The receipt of a slice.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Receipt {
-    /// The slice's name.
     pub slice: String,
-    /// Shards of the output.
     pub output: Vec<Add>,
-    /// Shards of the rejects.
     pub rejects: Vec<Add>,
-    /// What was counted.
     pub counts: Counts,
     /// What calls to language models the slice's operators counted, by the names of EXPLAIN ANALYZE.
     pub usage: BTreeMap<String, u64>,
-    /// Seconds spent by part, summed over threads.
     pub seconds: BTreeMap<String, f64>,
 }
 
@@ -57,32 +51,22 @@ pub struct Counts {
 }
 
 impl Receipt {
-    /// The receipt as text.
-    ///
-    /// # Errors
-    /// If a number in it is none.
-    pub fn encode(&self) -> Result<String> {
+    pub(crate) fn encode(&self) -> Result<String> {
         serde_json::to_string(self).map_err(|error| exec_datafusion_err!("a receipt cannot be written: {error}"))
     }
 
-    /// The receipt out of its text.
-    ///
-    /// # Errors
-    /// If it is none.
-    pub fn decode(text: &str) -> Result<Self> {
+    pub(crate) fn decode(text: &str) -> Result<Self> {
         serde_json::from_str(text).map_err(|error| exec_datafusion_err!("a receipt cannot be read: {error}"))
     }
 }
 
 impl Counts {
-    /// Counts the original chains of rows, whatever became of them.
-    pub fn count_originals(&mut self, batch: &RecordBatch) {
+    pub(crate) fn count_originals(&mut self, batch: &RecordBatch) {
         add(&mut self.tokens_in, column_sum(batch, "original_tokens"));
         add(&mut self.steps_in, count_original_steps(batch));
     }
 
-    /// Counts a batch of output rows.
-    pub fn count_output(&mut self, batch: &RecordBatch) {
+    pub(crate) fn count_output(&mut self, batch: &RecordBatch) {
         self.rows_out += batch.num_rows() as u64;
         add(&mut self.tokens_coarse, column_sum(batch, "coarse_tokens"));
         add(&mut self.tokens_out, column_sum(batch, "pruned_tokens"));
@@ -90,8 +74,7 @@ impl Counts {
         self.rows_emptied += count_empty(batch);
     }
 
-    /// Counts a rejected row.
-    pub fn count_reject(&mut self, status: &str) {
+    pub(crate) fn count_reject(&mut self, status: &str) {
         self.rows_rejected += 1;
         *self.rejects.entry(status.to_string()).or_default() += 1;
     }
@@ -139,7 +122,6 @@ fn count_original_steps(batch: &RecordBatch) -> Option<u64> {
     Some((0..batch.num_rows()).map(of_row).sum::<usize>() as u64)
 }
 
-/// Steps that no stage dropped, by the column `steps`.
 fn count_kept_steps(batch: &RecordBatch) -> Option<u64> {
     let lists = batch.column_by_name("steps")?.as_list_opt::<i32>()?;
     let first = lists.value_offsets().first().copied().unwrap_or(0) as usize;

@@ -13,56 +13,41 @@ use object_store::path::Path;
 use crate::delta::{LiveFile, State};
 use crate::run::output::ledger::{ATTEMPT, Attempt, Before, HeldFile, Ledger, SliceName, file_key};
 
-/// What an output's log says of slices.
-pub struct Settled {
+pub(crate) struct Settled {
     generation: u64,
-    /// By the file's key: its content's key, and what is done of it.
     files: HashMap<String, (String, HeldFile)>,
-    /// Slices that were done and then undone, each with its attempt.
     undone: HashSet<(SliceKey, Attempt)>,
 }
 
 /// A slice by the keys of its file and its content, and its first row.
 type SliceKey = (String, String, u64);
 
-/// Whether the rows of a shard of rejects are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// They are rejects of a slice that is done.
+pub(crate) enum Standing {
     Valid,
-    /// Its slice was done without it, or undone.
     Stale,
-    /// Its attempt may still run.
     Open,
 }
 
-/// What the path of a shard of rejects says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShardPath {
-    /// The attempt that wrote it.
+pub(crate) struct ShardPath {
     pub attempt: Attempt,
-    /// The table generation of the output.
     pub generation: u64,
-    /// The file of its slice: [`SliceName::file_key`].
     pub file: String,
-    /// The content of that file: [`SliceName::content_key`].
     pub content: String,
     /// The first row of its slice. Where the slice ends is known when it is done: a run that is stopped cuts it short.
     pub start: u64,
-    /// What the output held when the work began.
     pub before: Before,
 }
 
 impl ShardPath {
-    /// The folder of the rejects of a slice.
-    pub fn folder(attempt: Attempt, slice: &SliceName, before: &Before) -> Path {
+    pub(crate) fn folder(attempt: Attempt, slice: &SliceName, before: &Before) -> Path {
         let (file, content) = (slice.file_key(), slice.content_key());
         let inner = format!("{}-{file}.{content}.{}-{before}", slice.generation, slice.start);
         Path::from_iter([format!("{ATTEMPT}{attempt}"), inner])
     }
 
-    /// Reads the path of a shard; None if no run wrote it.
-    pub fn parse(path: &str) -> Option<Self> {
+    pub(crate) fn parse(path: &str) -> Option<Self> {
         let (attempt, rest) = path.strip_prefix(ATTEMPT)?.split_once('/')?;
         let mut parts = rest.split_once('/')?.0.splitn(3, '-');
         let (generation, slice, before) = (parts.next()?, parts.next()?, parts.next()?);
@@ -77,8 +62,7 @@ impl ShardPath {
         })
     }
 
-    /// Whether it holds rejects of a slice that this attempt did.
-    pub fn is_of(&self, slice: &SliceName, attempt: Attempt) -> bool {
+    pub(crate) fn is_of(&self, slice: &SliceName, attempt: Attempt) -> bool {
         self.attempt == attempt
             && self.start == slice.start
             && self.content == slice.content_key()
@@ -87,8 +71,7 @@ impl ShardPath {
 }
 
 impl Settled {
-    /// Reads the log of an output.
-    pub fn of(state: &State, generation: u64) -> Self {
+    pub(crate) fn of(state: &State, generation: u64) -> Self {
         let mut ledger = Ledger::default();
         ledger.follow(state, generation);
         let held = |(path, held): (&String, &HeldFile)| (file_key(path), (held.version.key(held.rows), held.clone()));
@@ -102,8 +85,7 @@ impl Settled {
         Self { generation, files, undone: undone.collect() }
     }
 
-    /// Whether the rows of a shard are valid.
-    pub fn standing(&self, shard: &LiveFile) -> Standing {
+    pub(crate) fn standing(&self, shard: &LiveFile) -> Standing {
         let Some(path) = ShardPath::parse(&shard.path) else { return Standing::Stale };
         if path.generation != self.generation {
             // A run has begun a newer generation since the log was read.

@@ -26,7 +26,7 @@ pub const SHARD_BYTES: NonZeroU64 = NonZeroU64::new(256 << 20).unwrap();
 const ROW_GROUP_BYTES: usize = 32 << 20;
 /// The only bounds that the log holds: by them the rows of a file of the input are found again. Bounds of texts as long as
 /// chains would make the log as large as the data.
-pub const BOUNDS: &str = "file";
+pub(crate) const BOUNDS: &str = "file";
 
 /// How the shards of a table are written.
 #[derive(Debug, Clone)]
@@ -44,7 +44,6 @@ pub struct Shards {
     store: Arc<dyn ObjectStore>,
     folder: Path,
     layout: Layout,
-    /// The columns that stand in the files.
     file_schema: SchemaRef,
     writers: BTreeMap<Vec<Option<String>>, PartitionWriter>,
 }
@@ -82,7 +81,6 @@ impl Shards {
         Ok(())
     }
 
-    /// The rows of each combination of values of the partition columns.
     fn divide(&self, batch: &RecordBatch) -> Result<BTreeMap<Vec<Option<String>>, UInt32Array>> {
         let options = FormatOptions::new();
         let mut columns = Vec::new();

@@ -14,7 +14,6 @@ use crate::run::output::receipt::Receipt;
 /// The folder of the receipts, below that of what asap keeps next to a table.
 pub const FOLDER: &str = "staged";
 
-/// The file of a receipt.
 #[derive(Debug, Serialize, Deserialize)]
 struct Staged {
     attempt: String,
@@ -22,7 +21,6 @@ struct Staged {
     receipt: Receipt,
 }
 
-/// The folder of the slices of one content of a file.
 fn folder(slice: &SliceName) -> Path {
     let content = format!("{}-{}.{}", slice.generation, slice.file_key(), slice.content_key());
     Path::from_iter([FOLDER, &content])

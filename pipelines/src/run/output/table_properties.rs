@@ -23,49 +23,33 @@ use crate::run::output::shards::BOUNDS;
 
 /// The property that holds the identity of the pipeline that fills a table.
 pub(crate) const PIPELINE: &str = "asap.pipeline";
-/// The property that says the same in people's words.
 pub(crate) const PROVENANCE: &str = "asap.provenance";
-/// The property that holds the generation of the rows.
 pub(crate) const GENERATION: &str = "asap.generation";
-/// The property that holds the rows of a slice.
 const SLICE_ROWS: &str = "asap.sliceRows";
 /// The property that says which columns hold the original ones: a list of name in the files and column of the table, which
 /// is empty where that is left out.
 const ORIGINALS: &str = "asap.originals";
 
-/// What a table is made with.
 pub struct Design {
-    /// The columns of the output.
     pub output: SchemaRef,
-    /// The columns of the rejects.
     pub rejects: SchemaRef,
-    /// The columns by which the output is divided into folders.
     pub partition_by: Vec<String>,
-    /// What it is filled with.
     pub identity: Identity,
-    /// That in people's words.
     pub provenance: Provenance,
     /// Name in the files, and column of the output, of each original column; empty where that is left out.
     pub originals: Vec<(String, String)>,
-    /// The most rows of a slice.
     pub slice_rows: u64,
 }
 
-/// The original columns that a table knows.
 #[derive(Debug, Default)]
 pub struct HeldOriginals {
     /// Those that it holds: their names in the files, with their types in the table.
     pub held: Vec<FieldRef>,
-    /// Those that it leaves out.
     pub left_out: Vec<String>,
 }
 
 impl HeldOriginals {
-    /// What the properties of a table say.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub fn of(state: &State) -> Result<Self> {
+    pub(crate) fn of(state: &State) -> Result<Self> {
         let property = state.metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
         let originals: Vec<(String, String)> = serde_json::from_str(property)
             .map_err(|error| exec_datafusion_err!("the property {ORIGINALS} of the output cannot be read: {error}"))?;
@@ -83,17 +67,15 @@ impl HeldOriginals {
     }
 }
 
-/// The generation of a table's rows.
-pub fn generation(state: &State) -> u64 {
+pub(crate) fn generation(state: &State) -> u64 {
     state.metadata.configuration.get(GENERATION).and_then(|generation| generation.parse().ok()).unwrap_or(0)
 }
 
 /// The most rows of a slice of a table, if it was created with that.
-pub fn slice_rows(state: &State) -> Option<u64> {
+pub(crate) fn slice_rows(state: &State) -> Option<u64> {
     state.metadata.configuration.get(SLICE_ROWS)?.parse().ok().filter(|rows| *rows > 0)
 }
 
-/// The properties of an output.
 pub(crate) fn properties(design: &Design, generation: u64) -> Result<HashMap<String, String>> {
     Ok(HashMap::from([
         (PIPELINE.to_string(), design.identity.encode()?),

@@ -32,7 +32,6 @@ use crate::run::output::shards::{Layout, Shards};
 use crate::run::progress::Progress;
 use crate::stopping::Stopping;
 
-/// The metrics by which a fence counts calls to language models.
 const USAGE: [&str; 6] = ["calls", "cache_hits", "retries", "failed", "tokens_in", "tokens_out"];
 
 /// Where and how rows are written.
@@ -54,30 +53,23 @@ pub struct Writing {
     pub fail_on_reject: bool,
 }
 
-/// A slice that is written.
 #[derive(Debug, Clone)]
 pub struct Written {
-    /// The slice.
     pub slice: SliceName,
-    /// Which of its rows are read, ascending; None: all.
     pub only: Option<Arc<[u64]>>,
-    /// What the output must hold when it is committed.
     pub before: Before,
 }
 
 impl Written {
-    /// How many of its rows are read.
     fn rows(&self) -> u64 {
         self.only.as_ref().map_or(self.slice.rows(), |only| only.len() as u64)
     }
 
-    /// How many of the rows that are read lie before `end`.
     fn rows_before(&self, end: u64) -> u64 {
         let among = |only: &Arc<[u64]>| only.partition_point(|row| *row < end) as u64;
         self.only.as_ref().map_or(end - self.slice.start, among)
     }
 
-    /// The row after the first `rows` that are read.
     fn end_after(&self, rows: u64) -> u64 {
         match &self.only {
             _ if rows == self.rows() => self.slice.end,
@@ -90,17 +82,15 @@ impl Written {
 
 /// Writes the partitions of its input, which are slices, and returns a receipt for each.
 #[derive(Debug)]
-pub struct WriteShards {
+pub(crate) struct WriteShards {
     input: Arc<dyn ExecutionPlan>,
     writing: Arc<Writing>,
-    /// The slice of each partition.
     slices: Arc<[Written]>,
     properties: Arc<PlanProperties>,
 }
 
 impl WriteShards {
-    /// Writes the partitions of `input`.
-    pub fn new(input: Arc<dyn ExecutionPlan>, writing: Arc<Writing>, slices: Arc<[Written]>) -> Self {
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, writing: Arc<Writing>, slices: Arc<[Written]>) -> Self {
         let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("receipt", DataType::Utf8, false)]));
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
@@ -176,13 +166,10 @@ struct Ended {
 
 /// How far a slice was when the run stopped waiting for its rows.
 struct Cut {
-    /// The row after the last that came.
     after_last: u64,
-    /// The first row that did not come.
     first_missing: u64,
 }
 
-/// Takes the rows of a slice to shards.
 async fn write(
     mut rows: SendableRecordBatchStream,
     writing: &Writing,
@@ -322,11 +309,9 @@ fn account(plan: &dyn ExecutionPlan, partition: usize, written: &Written, ended:
     Ok(receipt)
 }
 
-/// What the operators below say of a partition.
 #[derive(Default)]
 struct Found {
     read: Option<u64>,
-    /// Whether rows are filtered, and how many were.
     filters: bool,
     filtered: u64,
     usage: std::collections::BTreeMap<String, u64>,

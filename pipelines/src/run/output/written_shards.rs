@@ -16,15 +16,15 @@ use crate::run::output::ledger::{ATTEMPT, Before, SliceName};
 use crate::run::output::missing::Missing;
 use crate::run::output::staged;
 
-/// Finished slices whose shards are looked for at the same time.
 const LOOKS_AT_ONCE: usize = 16;
 
 impl Output {
     /// Divides finished slices that are older than `age` into those that still have their shards and those that do not.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn by_shards(&self, finished: Vec<Finished>, age: Duration) -> Result<(Vec<Finished>, Vec<Finished>)> {
+    pub(crate) async fn by_shards(
+        &self,
+        finished: Vec<Finished>,
+        age: Duration,
+    ) -> Result<(Vec<Finished>, Vec<Finished>)> {
         if finished.iter().all(|finished| !finished.written.is_older_than(age)) {
             return Ok((finished, vec![]));
         }
@@ -62,18 +62,11 @@ impl Output {
     }
 
     /// Forgets the staged slices of a file whose slices are committed, here or by another run.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn unstage(&self, slice: &SliceName) -> Result<()> {
+    pub(crate) async fn unstage(&self, slice: &SliceName) -> Result<()> {
         staged::remove(store_of(&self.beside)?.as_ref(), slice).await
     }
 
-    /// Looks for shards that the logs name and that no longer exist.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn find_missing(&mut self) -> Result<&Missing> {
+    pub(crate) async fn find_missing(&mut self) -> Result<&Missing> {
         self.missing = Missing::find(self.table.as_ref(), self.rejects.as_ref(), &self.ledger).await?;
         Ok(&self.missing)
     }
@@ -85,10 +78,7 @@ impl Output {
 
     /// Deletes the shards of this attempt that the logs do not name: slices that failed, and slices that another run did first.
     /// After a commit whose outcome is not known nothing is deleted.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub async fn sweep(&mut self) -> Result<()> {
+    pub(crate) async fn sweep(&mut self) -> Result<()> {
         if self.in_doubt {
             return Ok(());
         }

@@ -49,7 +49,6 @@ fn units(steps: &[&str]) -> Vec<Range<usize>> {
     units
 }
 
-/// Which units lead to what must be reached.
 fn path(units: &[Range<usize>], steps: &[&str], told: &Told<'_>) -> Vec<bool> {
     let terms_of = |unit: &Range<usize>| steps[unit.clone()].iter().flat_map(|step| terms(step)).collect();
     let held: Vec<HashSet<Cow<'_, str>>> = units.iter().map(terms_of).collect();

@@ -7,13 +7,13 @@ const LEAST_LINE: usize = 4;
 
 /// The values and names of a text, and its lines without the white space around them; of a line with code between
 /// backticks, that code.
-pub fn terms(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
+pub(super) fn terms(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     words(text).chain(text.lines().flat_map(lines).map(Cow::Borrowed))
 }
 
 /// The values and names of a text. A name is a run of ASCII letters with a digit, an underscore or a capital inside, as
 /// programs and formulas name things; a value is the same however its thousands and its fraction are written.
-pub fn words(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
+pub(super) fn words(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let mut at = 0;
     std::iter::from_fn(move || {
         loop {
@@ -40,7 +40,6 @@ fn is_name(word: &str) -> bool {
     word.bytes().any(|byte| byte == b'_' || byte.is_ascii_digit()) || has_hump()
 }
 
-/// A number's end: digits, `,` before three digits, one `.` before a digit.
 fn end_of_value(text: &str, start: usize) -> usize {
     let bytes = text.as_bytes();
     let digit = |place: usize| bytes.get(place).is_some_and(u8::is_ascii_digit);

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 use super::{core, write};
 use crate::steps::{join, steps};
 
-/// The numbers of the kept steps, from 1.
 fn kept(question: &str, answer: &str, steps: &[&str]) -> Vec<usize> {
     let thought = write(question, answer).unwrap();
     core(steps, &thought).into_iter().map(|step| step + 1).collect()

@@ -11,11 +11,8 @@ const GIVEN: &str = "given:";
 const THROUGH: &str = "through:";
 const REACH: &str = "reach:";
 
-/// The most entries of a list.
 const MOST_ENTRIES: usize = 24;
-/// The most bytes of a sentence.
 const MOST_OF_SENTENCE: usize = 240;
-/// The most bytes of a program.
 const MOST_OF_PROGRAM: usize = 8192;
 
 /// The direct thought in up to four parts: the sentence that asks (`goal:`), the values and names of the question
@@ -32,12 +29,9 @@ pub fn write(question: &str, answer: &str) -> Option<String> {
     Some(written.collect::<Vec<_>>().join("\n"))
 }
 
-/// What a thought says, as terms.
 #[derive(Debug, Default)]
-pub struct Told<'a> {
-    /// What the question brings.
+pub(super) struct Told<'a> {
     pub given: HashSet<Cow<'a, str>>,
-    /// What lies on the way, and what must be reached.
     pub wanted: HashSet<Cow<'a, str>>,
     /// What must be reached: as far as it is not given, if it is not all given.
     pub reach: HashSet<Cow<'a, str>>,
@@ -45,7 +39,7 @@ pub struct Told<'a> {
 
 impl<'a> Told<'a> {
     /// Reads a thought. Of one from elsewhere, which has no parts, all must be reached.
-    pub fn read(thought: &'a str) -> Self {
+    pub(super) fn read(thought: &'a str) -> Self {
         let mut told = Self::default();
         let mut label = REACH;
         for line in thought.lines() {
@@ -66,7 +60,6 @@ impl<'a> Told<'a> {
     }
 }
 
-/// The first distinct words.
 fn list<'a>(words: impl Iterator<Item = Cow<'a, str>>) -> String {
     let mut met = HashSet::new();
     words.filter(|word| met.insert(word.clone())).take(MOST_ENTRIES).collect::<Vec<_>>().join(", ")
@@ -88,7 +81,6 @@ fn program(text: &str) -> String {
     text.lines().filter(is_code).collect::<Vec<_>>().join("\n")
 }
 
-/// The last sentence that ends as a question, else the first.
 fn goal(question: &str) -> &str {
     let asks = sentences(question).filter(|sentence| sentence.ends_with(['?', '？', '؟'])).last();
     asks.or_else(|| sentences(question).next()).unwrap_or_default()

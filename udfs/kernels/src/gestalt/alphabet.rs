@@ -2,12 +2,10 @@
 
 use std::collections::HashMap;
 
-/// A scalar that the alphabet does not hold.
 const ABSENT: u32 = u32::MAX;
 
-/// Numbers the different scalars of one text from 0 on.
 #[derive(Debug, Clone)]
-pub struct Alphabet {
+pub(crate) struct Alphabet {
     ascii: [u32; 128],
     others: HashMap<char, u32>,
     len: usize,
@@ -20,20 +18,17 @@ impl Default for Alphabet {
 }
 
 impl Alphabet {
-    /// How many scalars it holds.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Forgets every scalar.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.ascii.fill(ABSENT);
         self.others.clear();
         self.len = 0;
     }
 
-    /// The number of a scalar, a new one if it is new.
-    pub fn add(&mut self, scalar: char) -> u32 {
+    pub(crate) fn add(&mut self, scalar: char) -> u32 {
         let number = match self.ascii.get_mut(scalar as usize) {
             Some(number) => number,
             None => self.others.entry(scalar).or_insert(ABSENT),
@@ -46,7 +41,7 @@ impl Alphabet {
     }
 
     /// The number of a scalar, or a number beyond all others if it is absent.
-    pub fn get(&self, scalar: char) -> u32 {
+    pub(crate) fn get(&self, scalar: char) -> u32 {
         match self.ascii.get(scalar as usize) {
             Some(number) => *number,
             None => self.others.get(&scalar).copied().unwrap_or(ABSENT),
@@ -54,10 +49,8 @@ impl Alphabet {
     }
 }
 
-/// The places at which each symbol of a text occurs, ascending.
 #[derive(Debug, Clone, Default)]
-pub struct Occurrences {
-    /// Where each symbol's places end in `places`; they start where the previous symbol's end.
+pub(crate) struct Occurrences {
     ends: Vec<u32>,
     places: Vec<u32>,
 }
@@ -65,7 +58,7 @@ pub struct Occurrences {
 impl Occurrences {
     /// Indexes `text`, whose symbol s occurs `counts[s]` times; a symbol that occurs `popular_from` times or more is
     /// left out.
-    pub fn rebuild(&mut self, text: &[u32], counts: &[u32], popular_from: usize) {
+    pub(crate) fn rebuild(&mut self, text: &[u32], counts: &[u32], popular_from: usize) {
         let indexed = |symbol: u32| (counts[symbol as usize] as usize) < popular_from;
         self.ends.clear();
         let mut total = 0;
@@ -85,7 +78,7 @@ impl Occurrences {
     }
 
     /// The places of a symbol from `within.0` up to, not including, `within.1`.
-    pub fn of(&self, symbol: u32, within: (usize, usize)) -> &[u32] {
+    pub(crate) fn of(&self, symbol: u32, within: (usize, usize)) -> &[u32] {
         let symbol = symbol as usize;
         let Some(&end) = self.ends.get(symbol) else { return &[] };
         let start = if symbol == 0 { 0 } else { self.ends[symbol - 1] };

@@ -10,10 +10,8 @@ const OTHERS: u8 = 128;
 /// The symbol of a scalar of `a` that `b` does not hold. The one behind it is no scalar's.
 const ABSENT: u8 = u8::MAX - 1;
 
-/// `a` and `b` in bytes.
 #[derive(Debug, Clone)]
 pub(super) struct Dense {
-    /// The scalars of `b` that are not ASCII, ascending; their places make their symbols.
     others: Vec<char>,
     a: Vec<u8>,
     b: Vec<u8>,
@@ -73,7 +71,6 @@ fn to_symbols(text: &str, others: &[char], symbols: &mut Vec<u8>) {
     symbols.extend(text.chars().map(symbol));
 }
 
-/// How often each symbol occurs.
 fn counts(text: &[u8]) -> [u32; 256] {
     let mut counts = [0; 256];
     for symbol in text {

@@ -7,12 +7,10 @@
 use super::Block;
 use crate::vectorized::vectorized;
 
-/// How many diagonals are followed together.
 pub(super) const LANES: usize = 128;
 /// Rows of the first strip, few since many searches end there, and of the longest.
 const FIRST_ROWS: usize = 8;
 const MOST_ROWS: usize = 32;
-/// Stands around `b`; no symbol of `a`.
 const OUTSIDE: u8 = u8::MAX;
 
 /// The part of `b` that is searched, with room around it for diagonals that leave it.
@@ -31,7 +29,6 @@ impl Columns {
         self.padded.resize(MOST_ROWS + b.len() + LANES + MOST_ROWS, OUTSIDE);
     }
 
-    /// `b` itself.
     pub(super) fn b(&self) -> &[u8] {
         &self.padded[MOST_ROWS..][..self.len]
     }
@@ -43,7 +40,6 @@ impl Columns {
     }
 }
 
-/// Counters of all diagonals.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Diagonals {
     /// For each diagonal, from the bottom left on, the length of the run that ends in the last row.
@@ -107,7 +103,6 @@ impl Diagonals {
     }
 }
 
-/// Takes neighbouring diagonals through `rows`; the longest run that each had.
 #[inline(always)]
 fn count(rows: &[u8], met: &[u8], lengths: &mut [u8; LANES]) -> [u8; LANES] {
     let (mut length, mut most) = (*lengths, [0; LANES]);

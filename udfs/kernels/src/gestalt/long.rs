@@ -4,9 +4,7 @@ use super::Block;
 use super::diagonals::{Columns, LANES};
 use crate::vectorized::vectorized;
 
-/// What is a long run.
 pub(super) const LONG: usize = 64;
-/// Symbols in sequence that are looked up.
 const GRAM: usize = 8;
 /// Grams of `a` are looked up at every so many rows: one of them is in every long run.
 const STRIDE: usize = LONG - GRAM + 1;
@@ -48,7 +46,6 @@ fn search(a: &[u8], columns: &Columns, bound: usize) -> Option<Block> {
     best
 }
 
-/// For each of `LANES` columns 1 if `gram` starts there, else 0.
 #[inline(always)]
 fn starts_of(gram: &[u8; GRAM], columns: &[u8]) -> [u8; LANES] {
     let mut starts = [1; LANES];

@@ -36,7 +36,6 @@ use sparse::Sparse;
 #[derive(Debug, Clone)]
 pub struct Gestalt {
     autojunk: bool,
-    /// Whether `b` is in `dense`, else it is in `sparse`.
     is_dense: bool,
     dense: Dense,
     sparse: Sparse,
@@ -49,18 +48,15 @@ pub struct Gestalt {
 struct Gap {
     a: (usize, usize),
     b: (usize, usize),
-    /// No run of symbols that are looked for is longer than this here.
     bound: usize,
 }
 
 impl Gap {
-    /// The most scalars that can match here.
     fn capacity(&self) -> usize {
         (self.a.1 - self.a.0).min(self.b.1 - self.b.0)
     }
 }
 
-/// Equal scalars at `a` and at `b`.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     a: usize,
@@ -75,9 +71,7 @@ struct Found {
     run: usize,
 }
 
-/// Two texts in a form in which blocks are found.
 trait Texts {
-    /// How many scalars they have.
     fn lengths(&self) -> (usize, usize);
 
     fn are_equal(&self) -> bool;
@@ -188,7 +182,6 @@ mod tests {
 
     use super::*;
 
-    /// difflib's algorithm, as slow as it is.
     fn matched_by_definition(a: &[char], b: &[char], popular: &dyn Fn(char) -> bool) -> usize {
         let (mut start_a, mut start_b, mut size) = (0, 0, 0);
         let mut lengths: HashMap<usize, usize> = HashMap::new();

@@ -3,18 +3,14 @@
 use super::Block;
 use crate::vectorized::vectorized;
 
-/// The most rows and the most columns.
 pub(super) const SIDE: usize = 64;
 
 /// One bit per place of `b` in each row, a place of `a`.
 type BitMatrix = [u64; SIDE];
 
-/// Memory for searches in short texts.
 #[derive(Debug, Clone)]
 pub(super) struct Small {
-    /// For each symbol the places of `b` that hold it; all empty between searches.
     places: [u64; 256],
-    /// At index n, where runs of n + 1 equal symbols or more end.
     ends: Vec<BitMatrix>,
 }
 
@@ -24,7 +20,6 @@ impl Default for Small {
     }
 }
 
-/// Rows and columns in which blocks are looked for.
 #[derive(Clone, Copy)]
 struct Window {
     a: (usize, usize),

@@ -3,14 +3,12 @@
 use super::alphabet::{Alphabet, Occurrences};
 use super::{Block, Found, Gap, Texts};
 
-/// `a` and `b` as numbered scalars, and where `b` has each.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sparse {
     autojunk: bool,
     alphabet: Alphabet,
     a: Vec<u32>,
     b: Vec<u32>,
-    /// How often each symbol of `b` occurs in it.
     b_counts: Vec<u32>,
     b_occurrences: Occurrences,
     a_counts: Vec<u32>,
@@ -130,7 +128,6 @@ impl Runs {
         }
     }
 
-    /// Forgets all runs; `rows` follow.
     fn begin(&mut self, rows: usize) {
         if u32::MAX as usize - (self.row as usize) < rows + 2 {
             self.places.fill((0, 0));

@@ -12,8 +12,7 @@ use super::lines::{Line, PAIRS_AT_ONCE, PANEL};
 use super::matrix::Update;
 
 /// Rows, and outputs, of a block: two tiles of each, for four tiles of sums.
-pub const BLOCK: usize = 32;
-/// Bytes of a row of a tile.
+pub(crate) const BLOCK: usize = 32;
 const ROW_BYTES: usize = 64;
 
 /// What the unit is told of its eight tiles: 16 rows of 64 bytes each.
@@ -33,7 +32,7 @@ static SHAPES: TileShapes = {
 };
 
 /// Whether this machine has the unit, and Linux lets this process use it.
-pub fn is_there() -> bool {
+pub(crate) fn is_there() -> bool {
     static IS_THERE: OnceLock<bool> = OnceLock::new();
     *IS_THERE.get_or_init(|| {
         let (bf16, tile) = (1 << 22, 1 << 24);
@@ -42,8 +41,7 @@ pub fn is_there() -> bool {
     })
 }
 
-/// Whether it multiplies rows of so many numbers as they are.
-pub fn takes(inputs: usize) -> bool {
+pub(crate) fn takes(inputs: usize) -> bool {
     inputs.is_multiple_of(2 * PAIRS_AT_ONCE) && is_there()
 }
 
@@ -57,15 +55,14 @@ fn is_permitted() -> bool {
     result == 0
 }
 
-/// The unit, set up for the calling thread until this is dropped.
-pub struct Unit(());
+pub(crate) struct Unit(());
 
 impl Unit {
     /// Sets the unit up.
     ///
     /// # Panics
     /// If the machine has none.
-    pub fn set_up() -> Self {
+    pub(crate) fn set_up() -> Self {
         assert!(is_there(), "a machine with AMX");
         // SAFETY: the unit is there, and the shapes are those that it knows as palette 1.
         unsafe { asm!("ldtilecfg [{}]", in(reg) SHAPES.0.as_ptr(), options(nostack, readonly)) };
@@ -79,7 +76,7 @@ impl Unit {
     ///
     /// # Panics
     /// If one of them is too short, or the number of pairs is no multiple of [`PAIRS_AT_ONCE`].
-    pub fn multiply(
+    pub(crate) fn multiply(
         &self,
         (x, x_stride): (&[bf16], usize),
         (weights, half): (&[Line], usize),

@@ -6,22 +6,17 @@ use std::time::Duration;
 #[cfg(target_arch = "x86_64")]
 use super::{amx, dots};
 
-/// How products with weights in bf16 are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arithmetic {
-    /// By the matrix unit (AMX), with activations rounded to bf16.
+pub(crate) enum Arithmetic {
     #[cfg(target_arch = "x86_64")]
     MatrixUnit,
-    /// By dot products of bf16 (AVX-512), with activations rounded to bf16.
     #[cfg(target_arch = "x86_64")]
     Dots,
-    /// By products of f32, with widened weights and activations as they are.
     Widened,
 }
 
 impl Arithmetic {
-    /// What this CPU can do.
-    pub fn here() -> Vec<Self> {
+    pub(crate) fn here() -> Vec<Self> {
         #[cfg(target_arch = "x86_64")]
         {
             let by_instructions = [(Self::MatrixUnit, amx::is_there()), (Self::Dots, dots::is_there())];
@@ -34,7 +29,7 @@ impl Arithmetic {
 
     /// The fastest of them by the time of a product, tried once in a process for some milliseconds: dot products of bf16 are
     /// twice as fast as those of f32 on some CPUs, and slower on others.
-    pub fn fastest(time: fn(Self) -> Duration) -> Self {
+    pub(crate) fn fastest(time: fn(Self) -> Duration) -> Self {
         static FASTEST: OnceLock<Arithmetic> = OnceLock::new();
         *FASTEST.get_or_init(|| {
             // In turns, so that what else the CPU does meets all of them.
@@ -44,5 +39,4 @@ impl Arithmetic {
     }
 }
 
-/// How often each is tried.
 const TRIALS: usize = 3;

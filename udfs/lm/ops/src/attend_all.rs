@@ -10,9 +10,7 @@ const QUERIES: usize = 128;
 /// What attention needs between its products.
 #[derive(Debug, Default)]
 pub struct Scores {
-    /// Scores of some queries, then their weights: queries × keys.
     weights: Vec<f32>,
-    /// What these queries gather at one head.
     gathered: Vec<f32>,
 }
 
@@ -42,7 +40,6 @@ fn rows_of_head(x: &[f32], from: usize, shape: (usize, usize), stride: usize) ->
     Matrix::new(&x[from..], shape, (stride, 1))
 }
 
-/// eˣ / Σ eˣ over each row.
 fn softmax_rows(rows: &mut [f32], width: usize) {
     vectorized(
         #[inline(always)]
@@ -61,7 +58,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition in f64, at one token and head.
     fn plain(
         qkv: [&[f32]; 3],
         tokens: usize,

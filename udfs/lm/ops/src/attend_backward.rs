@@ -12,9 +12,7 @@ use super::gradients::{add, dot};
 use super::{Cores, Heads, Matrix, Pool, Sequence, Update, exp, multiply};
 use asap_kernels::vectorized::vectorized;
 
-/// Queries of one product, those of all heads that share keys.
 const QUERIES: usize = 256;
-/// Keys of one block: its probabilities stay in a core's cache.
 const KEYS: usize = 512;
 
 /// Turns q, [tokens, query heads × width], k and v, [tokens, key heads × width], into the gradients by them of
@@ -78,30 +76,19 @@ pub struct Gathered<'a> {
 pub struct BackwardScratch {
     /// Rows × width; a row is a token's query at one of the heads that share the keys.
     queries: Vec<f32>,
-    /// Rows × width.
     gradient: Vec<f32>,
-    /// Rows × keys.
     probabilities: Vec<f32>,
-    /// Rows × keys.
     by_scores: Vec<f32>,
 }
 
-/// Some keys of a chain at one key head.
 #[derive(Debug)]
 struct KeyBlock {
-    /// The chain's first token.
     chain: usize,
-    /// The chain's tokens.
     length: usize,
-    /// The key head.
     head: usize,
-    /// The first key within the chain.
     first: usize,
-    /// The gradient by its keys, [keys, width].
     by_k: Vec<f32>,
-    /// The gradient by its values, [keys, width].
     by_v: Vec<f32>,
-    /// Its part of the gradient by the queries of the current block, rows × width.
     by_q: Vec<f32>,
 }
 

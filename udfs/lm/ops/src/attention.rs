@@ -68,15 +68,10 @@ pub fn attend(
     .map(drop)
 }
 
-/// The queries of one task and where their results go.
 struct Block<'a> {
-    /// The chain's first key.
     chain: usize,
-    /// The block's first query.
     query: usize,
-    /// The block's first query within the chain.
     from: usize,
-    /// Tokens.
     rows: usize,
     output: &'a mut [f32],
     log_sums: &'a mut [f32],
@@ -113,15 +108,10 @@ fn blocks<'a>(
 #[derive(Debug, Default)]
 pub struct Softmax {
     width: usize,
-    /// Rows × width.
     queries: Vec<f32>,
-    /// Scores of the current part, then their weights: rows × keys.
     scores: Vec<f32>,
-    /// Largest score so far, row by row.
     max: Vec<f32>,
-    /// Sum of the weights so far, row by row.
     sum: Vec<f32>,
-    /// Sum of the weighted values so far: rows × width.
     gathered: Vec<f32>,
 }
 
@@ -175,7 +165,6 @@ impl Softmax {
         self.sum[row] += exp_in_place(visible, self.max[row]);
     }
 
-    /// Writes one row's result and returns the logarithm of its normaliser.
     fn finish(&self, row: usize, output: &mut [f32]) -> f32 {
         let gathered = &self.gathered[row * self.width..][..self.width];
         output.iter_mut().zip(gathered).for_each(|(to, x)| *to = x / self.sum[row]);
@@ -183,7 +172,6 @@ impl Softmax {
     }
 }
 
-/// One head of `count` tokens from `first` on.
 fn head_of(x: &[f32], first: usize, count: usize, (head, heads, width): (usize, usize, usize)) -> Matrix<'_> {
     Matrix::new(&x[(first * heads + head) * width..], (count, width), (heads * width, 1))
 }
@@ -197,7 +185,6 @@ fn reset(values: &mut Vec<f32>, length: usize, value: f32) {
 struct Weigh<'a, F> {
     softmax: &'a mut Softmax,
     count: usize,
-    /// How many of the part's keys a row sees.
     seen: F,
 }
 
@@ -217,7 +204,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The definition, token by token in f64.
     fn plain(q: &[f32], k: &[f32], v: &[f32], heads: Heads, lengths: &[usize]) -> (Vec<f64>, Vec<f64>) {
         let Heads { query, key, width } = heads;
         let (mut output, mut log_sums) = (Vec::new(), Vec::new());

@@ -79,7 +79,6 @@ impl Bf16Matrix {
         self.multiply_by(Arithmetic::fastest(Self::time), x, to, write);
     }
 
-    /// [`Bf16Matrix::multiply`] by this arithmetic.
     pub(super) fn multiply_by(&self, arithmetic: Arithmetic, x: &[f32], to: &mut [f32], write: Update) {
         let rows = x.len() / self.inputs;
         assert_eq!((x.len(), to.len()), (rows * self.inputs, rows * self.outputs), "rows of a product");
@@ -92,7 +91,6 @@ impl Bf16Matrix {
         }
     }
 
-    /// The time of a product by this arithmetic.
     fn time(arithmetic: Arithmetic) -> Duration {
         let matrix = Self::pack(&vec![bf16::ONE; WIDTH * WIDTH], WIDTH, WIDTH);
         let (x, mut to) = (vec![0.5; ROWS * WIDTH], vec![0.0; ROWS * WIDTH]);
@@ -104,7 +102,6 @@ impl Bf16Matrix {
     /// Part by part of a panel's inputs, whose weights become f32 for all rows.
     fn multiply_widened(&self, x: &[f32], to: &mut [f32], write: Update) {
         thread_local! {
-            /// The widened weights; kept, since fresh memory costs more than widening.
             static WIDENED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
         }
         let (rows, pairs) = (x.len() / self.inputs, padded_pairs(self.inputs));
@@ -133,11 +130,9 @@ impl Bf16Matrix {
         });
     }
 
-    /// By instructions that take bf16.
     #[cfg(target_arch = "x86_64")]
     fn multiply_rounded(&self, x: &[f32], to: &mut [f32], write: Update, unit: Option<&amx::Unit>) {
         thread_local! {
-            /// The rounded rows; kept, since fresh memory costs more than rounding.
             static ROUNDED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
         }
         // The matrix unit takes so many rows at once, the last ones of anything.
@@ -214,14 +209,12 @@ fn by_unit(
     }
 }
 
-/// Pairs as the numbers that they are.
 #[cfg(target_arch = "x86_64")]
 fn numbers(pairs: &[u32]) -> &[bf16] {
     // SAFETY: a pair is the bits of two of them, and any bits are one.
     unsafe { std::slice::from_raw_parts(pairs.as_ptr().cast(), 2 * pairs.len()) }
 }
 
-/// Pairs of a row of inputs, with those of zeros behind them.
 fn padded_pairs(inputs: usize) -> usize {
     inputs.div_ceil(2).next_multiple_of(PAIRS_AT_ONCE)
 }
@@ -232,7 +225,6 @@ fn joined(numbers: &[bf16]) -> u32 {
     bits(0) | bits(1) << 16
 }
 
-/// The bits of the nearest bf16, ties to even.
 #[inline(always)]
 fn nearest(x: f32) -> u32 {
     let bits = x.to_bits();
@@ -252,7 +244,6 @@ fn widen(lines: &[Line], to: &mut [f32]) {
     }
 }
 
-/// Rounds rows of `inputs` numbers.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn round(x: &[f32], inputs: usize, rounded: &mut [u32]) {

@@ -33,7 +33,6 @@ pub fn surprisals(logits: &mut [f32], targets: &[u32], scale: f32) -> f64 {
     all.iter().sum()
 }
 
-/// The sum, in partial sums that need not wait for each other.
 #[inline(always)]
 fn sum(row: &[f32]) -> f32 {
     let (sixteens, rest) = row.as_chunks::<16>();

@@ -10,28 +10,19 @@ use super::lines::{Line, PANEL};
 use super::matrix::Update;
 
 /// Rows of activations that a tile computes: with four vectors of weights, 24 sums and a pair fill 29 of 32 registers.
-pub const ROWS: usize = 6;
+pub(crate) const ROWS: usize = 6;
 
-/// Whether the CPU has the instructions.
-pub fn is_there() -> bool {
+pub(crate) fn is_there() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16")
 }
 
-/// Some rows of a panel, over a part of the inputs.
-pub struct Tile<'a> {
-    /// Four lines for each pair of inputs.
+pub(crate) struct Tile<'a> {
     pub weights: &'a [Line],
-    /// The first row's first pair.
     pub x: &'a [u32],
-    /// Pairs from one row to the next.
     pub x_stride: usize,
-    /// The first output.
     pub from: usize,
-    /// At most `ROWS` rows of outputs.
     pub to: &'a mut [f32],
-    /// Numbers of a row of `to`.
     pub to_width: usize,
-    /// What becomes of what is there.
     pub write: Update,
 }
 
@@ -40,7 +31,7 @@ impl Tile<'_> {
     ///
     /// # Panics
     /// If the CPU does not have the instructions, or the tile is not as its fields say.
-    pub fn multiply(self) {
+    pub(crate) fn multiply(self) {
         assert!(is_there(), "AVX-512 BF16");
         let rows = self.to.len() / self.to_width;
         let pairs = self.weights.len() / (PANEL / 16);

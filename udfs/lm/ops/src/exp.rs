@@ -7,7 +7,7 @@ const LANES: usize = 16;
 
 /// eˣ within 2 units in the last place for −87 ≤ x ≤ 88; outside, the value at the nearer end.
 #[inline(always)]
-pub fn exp(x: f32) -> f32 {
+pub(crate) fn exp(x: f32) -> f32 {
     // Adding 1.5 · 2²³ rounds to a whole number, which then stands in the low bits of the sum.
     const ROUND: f32 = 12_582_912.0;
     // ln 2 in two parts: the first is exact in few bits, so that n · LN2_HIGH is exact.
@@ -29,9 +29,8 @@ pub fn exp(x: f32) -> f32 {
     f32::from_bits(p.to_bits().wrapping_add(rounded.to_bits() << 23))
 }
 
-/// The largest value; −∞ for none.
 #[inline(always)]
-pub fn max(values: &[f32]) -> f32 {
+pub(crate) fn max(values: &[f32]) -> f32 {
     let larger = |a: f32, b: f32| if a > b { a } else { b };
     let (chunks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [f32::NEG_INFINITY; LANES];
@@ -43,7 +42,6 @@ pub fn max(values: &[f32]) -> f32 {
     lanes.iter().chain(rest).fold(f32::NEG_INFINITY, |a, b| larger(a, *b))
 }
 
-/// Replaces each x by exp(x − max) and returns their sum.
 #[inline(always)]
 pub(super) fn exp_in_place(values: &mut [f32], max: f32) -> f32 {
     let (chunks, rest) = values.as_chunks_mut::<LANES>();

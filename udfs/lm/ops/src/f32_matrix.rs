@@ -11,7 +11,6 @@ use super::tiles::Right;
 pub struct F32Matrix {
     outputs: usize,
     inputs: usize,
-    /// Panels of outputs, input by input, from `first` on.
     values: Vec<f32>,
     first: usize,
 }

@@ -36,7 +36,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// 2/√π Σ (−1)ⁿ x²ⁿ⁺¹ / (n! (2n + 1)).
     fn series(x: f64) -> f64 {
         let mut term = x;
         let mut sum = x;

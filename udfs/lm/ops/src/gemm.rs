@@ -17,7 +17,6 @@ pub enum Cores {
     All,
 }
 
-/// Multiplications that are worth another core.
 const WORTH_A_CORE: usize = 1 << 19;
 
 /// Writes `scale` · a · b to `to`, row by row without gaps.
@@ -59,7 +58,6 @@ pub(super) fn multiply_right(
     let _: Result<Vec<()>, _> = on_all_cores(parts(a.rows, columns, cores), compute);
 }
 
-/// The rows and columns of each core.
 fn parts(rows: usize, columns: usize, cores: usize) -> Vec<(Range<usize>, Range<usize>)> {
     let share = columns.div_ceil(cores).next_multiple_of(panel_width()).max(1);
     if columns > share * (cores - 1) {
@@ -70,7 +68,6 @@ fn parts(rows: usize, columns: usize, cores: usize) -> Vec<(Range<usize>, Range<
     (0..rows).step_by(share).map(|first| (first..rows.min(first + share), 0..columns)).collect()
 }
 
-/// Where the cores write, each rows or columns of its own.
 struct Place(*mut f32);
 
 // SAFETY: it is only the place where each core finds numbers that no other has.

@@ -98,7 +98,6 @@ mod tests {
     use super::*;
     use crate::{rms_norm_rows, swiglu_rows};
 
-    /// Central differences of Σ coefficients × result by every number of x.
     fn slopes(x: &[f32], coefficients: &[f32], result: impl Fn(&[f32]) -> Vec<f32>) -> Vec<f32> {
         let value = |i: usize, change: f32| -> f64 {
             let mut changed = x.to_vec();

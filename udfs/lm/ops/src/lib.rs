@@ -104,7 +104,6 @@ pub fn read_rows<R>(
     read::<half::bf16, 1, _>([table], |[table]| reader(widen_rows(&table[values], widened)))
 }
 
-/// Not generic, so that it is compiled here.
 fn widen_rows<'a>(numbers: &[half::bf16], room: &'a mut Vec<f32>) -> &'a [f32] {
     let widened = at_least(room, numbers.len());
     vectorized(
@@ -140,7 +139,6 @@ pub fn matrix(values: Vec<f32>, width: usize) -> Result<Tensor> {
     Tensor::from_vec(values, (rows, width), &Device::Cpu)
 }
 
-/// Adds `addends` to each row.
 pub(crate) fn add_to_rows(rows: &mut [f32], addends: &[f32]) {
     for row in rows.chunks_exact_mut(addends.len()) {
         row.iter_mut().zip(addends).for_each(|(x, addend)| *x += addend);
@@ -168,7 +166,6 @@ pub fn on_all_cores<T: Send, R: Send, E: Send>(
     results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
 }
 
-/// What each task takes and leaves in a place of its own.
 fn in_places<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Mutex<Option<T>>> {
     values.map(Mutex::new).collect()
 }

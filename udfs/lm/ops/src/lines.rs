@@ -1,6 +1,5 @@
 //! How weights in bf16 lie in memory, as the instructions take them.
 
-/// Outputs that a tile computes: four vectors of 16.
 pub(super) const PANEL: usize = 64;
 /// A weight has a multiple of so many pairs, the last ones of zeros: the matrix unit takes as many at once.
 pub(super) const PAIRS_AT_ONCE: usize = 16;

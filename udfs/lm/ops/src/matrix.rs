@@ -38,7 +38,6 @@ impl<'a> Matrix<'a> {
         self.rows
     }
 
-    /// So many rows and columns, from a first one of each on.
     pub(super) fn part(self, (row, rows): (usize, usize), (column, columns): (usize, usize)) -> Self {
         let from = row * self.row_stride + column * self.column_stride;
         Self::new(self.values.get(from..).unwrap_or_default(), (rows, columns), (self.row_stride, self.column_stride))

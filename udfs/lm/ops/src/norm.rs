@@ -29,9 +29,8 @@ pub fn rms_norm_to(rows: &[f32], weight: &[f32], epsilon: f64, to: &mut [f32]) {
     );
 }
 
-/// 1 / √(mean of x² + ε).
 #[inline(always)]
-pub fn inverse_root_mean_square(values: &[f32], epsilon: f64) -> f32 {
+pub(crate) fn inverse_root_mean_square(values: &[f32], epsilon: f64) -> f32 {
     let (chunks, rest) = values.as_chunks::<16>();
     let mut lanes = [0.0_f32; 16];
     for chunk in chunks {

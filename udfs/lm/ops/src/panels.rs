@@ -6,21 +6,15 @@ use pulp::{Arch, Simd, WithSimd};
 use super::at_least;
 use super::matrix::Matrix;
 
-/// Vectors of a tile's row, and of a panel's line.
 pub(super) const VECTORS: usize = 2;
 
 /// A matrix in panels of columns, as wide as a tile; in each its lines follow each other.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Panels<'a> {
-    /// From the first number of the first panel on.
     pub values: &'a [f32],
-    /// Lines.
     pub depth: usize,
-    /// Columns; the last panel has room for more.
     pub columns: usize,
-    /// Numbers from a line to the next.
     pub line: usize,
-    /// Numbers from a panel to the next.
     pub panel: usize,
 }
 
@@ -29,7 +23,7 @@ impl<'a> Panels<'a> {
     ///
     /// # Panics
     /// If a line of a panel is not inside of `values`.
-    pub fn new(values: &'a [f32], (depth, columns): (usize, usize), line: usize, panel: usize) -> Self {
+    pub(crate) fn new(values: &'a [f32], (depth, columns): (usize, usize), line: usize, panel: usize) -> Self {
         let width = panel_width();
         let last = columns.saturating_sub(1) / width * panel + depth.saturating_sub(1) * line + width;
         assert!(depth == 0 || columns == 0 || last <= values.len(), "{last} numbers of panels in {}", values.len());
@@ -37,13 +31,12 @@ impl<'a> Panels<'a> {
     }
 
     /// So many lines and columns, from a first one of each on, which begins a panel.
-    pub fn part(self, (line, depth): (usize, usize), (column, columns): (usize, usize)) -> Self {
+    pub(crate) fn part(self, (line, depth): (usize, usize), (column, columns): (usize, usize)) -> Self {
         let from = line * self.line + column / panel_width() * self.panel;
         Self::new(&self.values[from..], (depth, columns), self.line, self.panel)
     }
 }
 
-/// Columns of a panel: two vectors of this machine.
 pub(super) fn panel_width() -> usize {
     struct Width;
 
@@ -59,7 +52,6 @@ pub(super) fn panel_width() -> usize {
     Arch::new().dispatch(Width)
 }
 
-/// Orders a matrix in panels.
 pub(super) fn order<'a>(matrix: Matrix, to: &'a mut Vec<f32>) -> Panels<'a> {
     let (depth, width) = (matrix.rows, panel_width());
     let to = on_lines(to, matrix.columns.next_multiple_of(width) * depth);
@@ -83,7 +75,6 @@ fn on_lines(array: &mut Vec<f32>, length: usize) -> &mut [f32] {
     &mut all[first..][..length]
 }
 
-/// Copies a panel whose lines lie without gaps.
 fn copy_lines(matrix: Matrix, to: &mut [f32], width: usize) {
     for (line, to) in to.chunks_exact_mut(width).enumerate() {
         let (own, beyond) = to.split_at_mut(matrix.columns);
@@ -92,7 +83,6 @@ fn copy_lines(matrix: Matrix, to: &mut [f32], width: usize) {
     }
 }
 
-/// Copies a panel whose columns may lie without gaps.
 fn transpose(matrix: Matrix, to: &mut [f32], width: usize) {
     let mut done = 0;
     #[cfg(target_arch = "x86_64")]
@@ -109,7 +99,6 @@ fn transpose(matrix: Matrix, to: &mut [f32], width: usize) {
     }
 }
 
-/// Transposing by squares of 8 × 8 numbers, which stay in registers.
 #[cfg(target_arch = "x86_64")]
 mod squares {
     use std::arch::x86_64::{
@@ -122,7 +111,7 @@ mod squares {
     /// The lines of a panel that are in whole squares; the matrix has columns without gaps, and the panel is of a multiple of
     /// 8 columns.
     #[target_feature(enable = "avx")]
-    pub fn transpose(matrix: Matrix, to: &mut [f32], width: usize) {
+    pub(super) fn transpose(matrix: Matrix, to: &mut [f32], width: usize) {
         for column in (0..width).step_by(8) {
             for line in (0..matrix.rows / 8 * 8).step_by(8) {
                 let mut square = [_mm256_setzero_ps(); 8];

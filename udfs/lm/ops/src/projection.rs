@@ -97,7 +97,6 @@ impl Weight for Bf16Matrix {
     }
 }
 
-/// Rows are multiplied on the calling thread alone.
 impl Projection for Bf16Matrix {
     fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, _: Cores) -> Result<()> {
         Self::multiply(self, x, to, write);

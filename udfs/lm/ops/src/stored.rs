@@ -15,11 +15,8 @@ use super::{Bf16Matrix, amx};
 use super::{Cores, Projection, Result, Update, Weight, read, widen};
 use asap_kernels::vectorized::vectorized;
 
-/// Rows of a vector.
 const LANES: usize = 16;
-/// Vectors of rows that a tile takes at most.
 const VECTORS: usize = 3;
-/// Rows that are multiplied at once.
 const CACHED_ROWS: usize = 96;
 /// Inputs that are multiplied at once: with those of the rows they stay in the second cache.
 const INPUTS: usize = 1024;
@@ -40,7 +37,6 @@ thread_local! {
 pub struct StoredMatrix(Tensor);
 
 impl Weight for StoredMatrix {
-    /// Every number of f16 is one of f32.
     fn dtype(stored: DType) -> DType {
         if stored == DType::BF16 { DType::BF16 } else { DType::F32 }
     }
@@ -84,9 +80,7 @@ pub fn multiply_stored(weight: &Tensor, x: &[f32], to: &mut [f32], write: Update
     }
 }
 
-/// Where products go.
 struct Target<'a> {
-    /// Rows of outputs.
     to: &'a mut [f32],
     outputs: usize,
     write: Update,
@@ -157,7 +151,6 @@ fn by_unit(weight: &[bf16], x: &[f32], inputs: usize, target: Target) {
     });
 }
 
-/// Numbers of a weight.
 trait Number: Copy + Sync {
     /// Some of each of a few rows of numbers, `stride` apart, as f32, in `room` where they are not; and how far apart.
     fn widened<'a>(rows: &'a [Self], stride: usize, count: usize, room: &'a mut Vec<f32>) -> (&'a [f32], usize);
@@ -235,18 +228,13 @@ fn columns(x: &[f32], inputs: usize) -> Vec<Columns> {
     (0..tiles).map(tile).collect()
 }
 
-/// Some outputs of the rows of a tile.
 struct Group<'a> {
-    /// The numbers of each output, `weights_stride` apart.
     weights: &'a [f32],
     weights_stride: usize,
     outputs: usize,
-    /// For each of these numbers the vectors of the rows.
     x: &'a [f32],
-    /// The sums of each output, `sums_stride` apart.
     sums: &'a mut [f32],
     sums_stride: usize,
-    /// Whether sums are there already.
     adds: bool,
 }
 
@@ -263,7 +251,6 @@ impl Group<'_> {
         }
     }
 
-    /// `O` outputs from this one on; says how many.
     fn tile<const O: usize, const V: usize>(&mut self, output: usize) -> usize {
         let count = self.x.len() / (V * LANES);
         let weights = &self.weights[output * self.weights_stride..][..(O - 1) * self.weights_stride + count];
@@ -288,7 +275,6 @@ impl Group<'_> {
     }
 }
 
-/// `O` outputs of `V` vectors of rows.
 struct Tile<'a, const O: usize, const V: usize> {
     weights: &'a [f32],
     weights_stride: usize,
@@ -299,7 +285,6 @@ struct Tile<'a, const O: usize, const V: usize> {
 }
 
 impl<const O: usize, const V: usize> Tile<'_, O, V> {
-    /// By plain loops.
     fn multiply(&mut self) {
         vectorized(
             #[inline(always)]
@@ -317,7 +302,6 @@ impl<const O: usize, const V: usize> Tile<'_, O, V> {
         );
     }
 
-    /// A vector of `P` outputs, whose sums stay in registers.
     #[inline(always)]
     fn vector<const P: usize>(&mut self, output: usize, vector: usize) {
         let count = self.x.len() / (V * LANES);
@@ -409,7 +393,6 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that bf16 holds, whose products and sums are whole.
     fn numbers(count: usize, seed: usize) -> Vec<f32> {
         (0..count).map(|i| ((i * 37 + seed) % 23) as f32 - 11.0).collect()
     }

@@ -13,7 +13,6 @@ use pulp::{Arch, Simd, WithSimd};
 use super::matrix::{Matrix, Update};
 use super::panels::{Panels, VECTORS, order};
 
-/// Lines of the right side that are added up in registers.
 const DEPTH: usize = 512;
 /// Columns of the right side that are ordered at once: with so many lines they take half of a second cache.
 const COLUMNS: usize = 256;
@@ -22,26 +21,21 @@ const PAGE: usize = 1024;
 /// Columns of the left side that are asked for before they are needed.
 const AHEAD: usize = 16;
 
-/// The right side of a product.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Right<'a> {
-    /// As it lies.
     Matrix(Matrix<'a>),
-    /// In panels.
     Panels(Panels<'a>),
 }
 
 impl Right<'_> {
-    /// Its lines and columns.
-    pub fn shape(&self) -> (usize, usize) {
+    pub(crate) fn shape(&self) -> (usize, usize) {
         match self {
             Self::Matrix(matrix) => (matrix.rows, matrix.columns),
             Self::Panels(panels) => (panels.depth, panels.columns),
         }
     }
 
-    /// Some of its columns, the first of which begins a panel.
-    pub fn columns(self, columns: Range<usize>) -> Self {
+    pub(crate) fn columns(self, columns: Range<usize>) -> Self {
         let (lines, columns) = ((0, self.shape().0), (columns.start, columns.len()));
         match self {
             Self::Matrix(matrix) => Self::Matrix(matrix.part(lines, columns)),
@@ -50,16 +44,11 @@ impl Right<'_> {
     }
 }
 
-/// Where a product goes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target {
-    /// Its first number.
     pub to: *mut f32,
-    /// Numbers from a row to the next.
     pub width: usize,
-    /// What the product is multiplied by.
     pub scale: f32,
-    /// What becomes of what is there.
     pub write: Update,
 }
 
@@ -76,16 +65,12 @@ pub(super) unsafe fn product(left: Matrix, right: Right, target: Target) {
 }
 
 thread_local! {
-    /// Kept, since fresh memory costs more than what is done in it.
     static ROOM: RefCell<Room> = RefCell::default();
 }
 
-/// What a product orders.
 #[derive(Debug, Default)]
 struct Room {
-    /// Panels of a part of the right side.
     panels: Vec<f32>,
-    /// Rows of the left side.
     rows: Vec<f32>,
 }
 
@@ -106,13 +91,11 @@ impl WithSimd for Product<'_> {
     }
 }
 
-/// A size of about equal parts, each at most `most`.
 fn part(all: usize, most: usize) -> usize {
     all.div_ceil(all.div_ceil(most).max(1)).max(1)
 }
 
 impl Product<'_> {
-    /// Part by part of the right side, by tiles of `ROWS` rows.
     #[inline(always)]
     fn compute<S: Simd, const ROWS: usize>(self, simd: S) {
         let Self { left, right, target, room: Room { panels, rows: copied } } = self;
@@ -136,7 +119,6 @@ impl Product<'_> {
     }
 }
 
-/// All tiles of the rows of `left` and the columns of `right`.
 #[inline(always)]
 fn rows<S: Simd, const ROWS: usize>(simd: S, left: Matrix, right: Panels, target: Target, copied: &mut Vec<f32>) {
     let is_row = left.column_stride == 1;
@@ -152,7 +134,6 @@ fn rows<S: Simd, const ROWS: usize>(simd: S, left: Matrix, right: Panels, target
     }
 }
 
-/// Copies rows that would take each other's place in the first cache.
 fn copy_rows<'a>(rows: Matrix, to: &'a mut Vec<f32>) -> Matrix<'a> {
     let step = rows.columns + 16;
     let to = super::at_least(to, rows.rows * step);
@@ -162,20 +143,16 @@ fn copy_rows<'a>(rows: Matrix, to: &'a mut Vec<f32>) -> Matrix<'a> {
     Matrix::new(to, (rows.rows, rows.columns), (step, 1))
 }
 
-/// A row of tiles.
 struct Row<'a> {
-    /// The first number of the left side.
     from: *const f32,
     /// Numbers from one row of the left side to the next, or from one column.
     step: usize,
-    /// Whether rows of the left side lie without gaps, or else columns.
     is_row: bool,
     height: usize,
     right: Panels<'a>,
     target: Target,
 }
 
-/// A row of tiles of at most so many rows.
 struct Sized<'a, const ROWS: usize>(Row<'a>);
 
 impl<const ROWS: usize> WithSimd for Sized<'_, ROWS> {
@@ -198,7 +175,6 @@ impl<const ROWS: usize> WithSimd for Sized<'_, ROWS> {
 }
 
 impl Row<'_> {
-    /// Its tiles, of `HEIGHT` rows.
     #[inline(always)]
     fn compute<S: Simd, const HEIGHT: usize, const IS_ROW: bool>(self, simd: S) {
         let width = S::F32_LANES * VECTORS;
@@ -240,7 +216,6 @@ impl Row<'_> {
         }
     }
 
-    /// The sums of a tile.
     #[inline(always)]
     fn sums<S: Simd, const HEIGHT: usize, const IS_ROW: bool>(
         &self,

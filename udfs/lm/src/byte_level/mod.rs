@@ -21,20 +21,14 @@ use super::tokenizer_json::is_plain_bpe;
 use split::Splitter;
 use words::{ShortPiece, Words};
 
-/// What is known of a tokenizer besides its merges.
-pub struct ByteLevel {
+pub(crate) struct ByteLevel {
     splitter: Splitter,
-    /// Whether the text is brought to NFC first.
     nfc: bool,
-    /// Finds added tokens, as `added` counts them.
     finder: AhoCorasick,
     /// The ids of added tokens; None for one that takes more to be found than its content.
     added: Vec<Option<u32>>,
-    /// How the vocabulary writes each byte.
     alphabet: [char; 256],
-    /// The bytes of each token.
     lengths: Vec<u32>,
-    /// What the tokenizer puts before and behind a text.
     around: [Vec<u32>; 2],
     words: ThreadLocal<RefCell<Words>>,
 }
@@ -45,7 +39,7 @@ impl ByteLevel {
     /// - it splits by an expression that [`Splitter`] knows, and then writes bytes as characters,
     /// - it merges pairs, the same ones each time, and every byte has a token,
     /// - what it puts around a text is always the same, and it leaves offsets as they are.
-    pub fn of(json: &Value, tokenizer: &Tokenizer) -> Option<Self> {
+    pub(crate) fn of(json: &Value, tokenizer: &Tokenizer) -> Option<Self> {
         let nfc = json["normalizer"]["type"] == "NFC";
         if !(nfc || json["normalizer"].is_null()) || !is_plain_bpe(&json["model"]) {
             return None;
@@ -75,10 +69,7 @@ impl ByteLevel {
     }
 
     /// The ids of a text's tokens; None for a text that must go the ordinary way.
-    ///
-    /// # Errors
-    /// If the model fails.
-    pub fn encode(&self, model: &impl Model, text: &str) -> Result<Option<Vec<u32>>> {
+    pub(crate) fn encode(&self, model: &impl Model, text: &str) -> Result<Option<Vec<u32>>> {
         if self.nfc && !text.is_ascii() && is_nfc_quick(text.chars()) != IsNormalized::Yes {
             return Ok(None);
         }
@@ -113,7 +104,7 @@ impl ByteLevel {
     }
 
     /// The bytes of a text that each of its tokens covers, from and to. A token of a part of a character covers all of it.
-    pub fn offsets(&self, text: &str, ids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
+    pub(crate) fn offsets(&self, text: &str, ids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
         let mut end = 0;
         ids.iter().map(move |id| {
             let start = end;
@@ -124,7 +115,7 @@ impl ByteLevel {
     }
 
     /// The ids that stand before and behind those of a text where special tokens are added.
-    pub fn around(&self) -> &[Vec<u32>; 2] {
+    pub(crate) fn around(&self) -> &[Vec<u32>; 2] {
         &self.around
     }
 }

@@ -6,34 +6,26 @@ use regex_syntax::hir::{Class, HirKind};
 
 use crate::tokenizer_json::{LLAMA3, QWEN2};
 
-/// What the expressions tell apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum CharClass {
-    /// None of the others.
     Other,
-    /// `\p{L}`
     Letter,
-    /// `\p{N}`
     Number,
-    /// `\s` that is no line end.
     Space,
-    /// `[\r\n]`
     LineEnd,
 }
 
-/// Cuts texts into pieces.
 #[derive(Debug)]
-pub struct Splitter {
+pub(crate) struct Splitter {
     /// The kind of every scalar, out of the tables of the engine that would run the expression.
     kinds: Box<[CharClass]>,
-    /// How many digits are one piece at most.
     digits: usize,
 }
 
 impl Splitter {
     /// The splitter that does what `expression` does; None for an expression that it does not know.
-    pub fn of(expression: &str) -> Option<Self> {
+    pub(crate) fn of(expression: &str) -> Option<Self> {
         let digits = match expression {
             QWEN2 => 1,
             LLAMA3 => 3,
@@ -53,14 +45,13 @@ impl Splitter {
     }
 
     /// The pieces of a text, from left to right; they cover all of it.
-    pub fn pieces<'a>(&'a self, text: &'a str) -> Pieces<'a> {
+    pub(crate) fn pieces<'a>(&'a self, text: &'a str) -> Pieces<'a> {
         Pieces { splitter: self, text, at: 0 }
     }
 }
 
-/// The pieces of a text that are not cut off yet.
 #[derive(Debug)]
-pub struct Pieces<'a> {
+pub(super) struct Pieces<'a> {
     splitter: &'a Splitter,
     text: &'a str,
     at: usize,
@@ -69,7 +60,6 @@ pub struct Pieces<'a> {
 impl Iterator for Pieces<'_> {
     type Item = Range<usize>;
 
-    /// The bytes of the next piece.
     #[inline]
     fn next(&mut self) -> Option<Range<usize>> {
         let start = self.at;
@@ -113,7 +103,6 @@ impl Pieces<'_> {
         Some((self.splitter.kinds[scalar as usize], at + scalar.len_utf8()))
     }
 
-    /// Where a run of one kind ends.
     #[inline]
     fn run(&self, mut at: usize, kind: CharClass) -> usize {
         while let Some((found, next)) = self.scalar(at) {
@@ -135,7 +124,6 @@ impl Pieces<'_> {
         at
     }
 
-    /// Where other characters end, with the line ends behind them.
     fn others(&self, at: usize) -> usize {
         self.run(self.run(at, CharClass::Other), CharClass::LineEnd)
     }

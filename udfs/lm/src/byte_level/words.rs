@@ -4,28 +4,23 @@ use std::ops::Range;
 
 /// Pieces that are remembered at once, a power of two. They take less than a megabyte, which a core's own cache holds.
 const SLOTS: usize = 1 << 14;
-/// The bytes of the longest piece that is remembered.
 const LONGEST: usize = 16;
-/// The most tokens that are remembered of a piece.
 const MOST: usize = 7;
 
 /// Short pieces with their tokens. A piece's bytes choose its slot, and the last one that came stays.
-pub struct Words {
+pub(super) struct Words {
     slots: Box<[Word]>,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Word {
-    /// That of no bytes where the slot is free.
     key: ShortPiece,
     tokens: [u32; MOST],
     count: u8,
 }
 
-/// A piece of few bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct ShortPiece {
-    /// The bytes, then zeros.
+pub(crate) struct ShortPiece {
     bytes: [u64; 2],
     length: u8,
 }
@@ -33,7 +28,7 @@ pub struct ShortPiece {
 impl ShortPiece {
     /// The key of a piece of `text`; None if it is too long.
     #[inline]
-    pub fn of(text: &[u8], piece: Range<usize>) -> Option<Self> {
+    pub(crate) fn of(text: &[u8], piece: Range<usize>) -> Option<Self> {
         let length = piece.len();
         if length == 0 || length > LONGEST {
             return None;
@@ -68,7 +63,7 @@ impl Default for Words {
 impl Words {
     /// Adds the tokens of a piece to `ids`; false if it is not remembered.
     #[inline]
-    pub fn find(&self, key: ShortPiece, ids: &mut Vec<u32>) -> bool {
+    pub(super) fn find(&self, key: ShortPiece, ids: &mut Vec<u32>) -> bool {
         let word = &self.slots[key.slot()];
         let is_known = word.key == key;
         if is_known {
@@ -80,8 +75,7 @@ impl Words {
         is_known
     }
 
-    /// Remembers the tokens of a piece, unless they are too many.
-    pub fn remember(&mut self, key: ShortPiece, tokens: &[u32]) {
+    pub(super) fn remember(&mut self, key: ShortPiece, tokens: &[u32]) {
         if tokens.len() <= MOST {
             let word = &mut self.slots[key.slot()];
             word.key = key;

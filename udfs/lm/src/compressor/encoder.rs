@@ -10,7 +10,6 @@ use super::super::ops::{self, Cores, F32Matrix, Linear, Pool, Scores, Update, We
 use super::super::weights::Files;
 use super::super::{LmError, Result};
 
-/// The label of tokens that are kept.
 const KEEP: usize = 1;
 
 /// Tensors that carry nothing that is computed here: numbers from 0 on, and a layer that classifies whole texts.
@@ -27,46 +26,33 @@ pub(super) struct Placed {
 #[derive(Debug)]
 pub(super) struct Encoder {
     pub(super) config: EncoderConfig,
-    /// `embeddings.word_embeddings.weight`, [vocabulary, hidden].
     words: Tensor,
     /// The mean of these rows: what a token has that was added to the tokenizer and not to the model.
     mean_word: Vec<f32>,
-    /// `embeddings.position_embeddings.weight`, [positions, hidden].
     positions: Tensor,
-    /// `embeddings.token_type_embeddings.weight`, [types, hidden]; a text is of the first.
     types: Tensor,
-    /// `embeddings.LayerNorm`.
     norm: Norm,
     layers: Vec<Layer>,
-    /// `classifier`, [2, hidden].
     classifier: Linear<F32Matrix>,
     rooms: Pool<Room>,
 }
 
 #[derive(Debug)]
 struct Layer {
-    /// `attention.self.{query, key, value}`, [hidden, hidden] each.
     qkv: [Linear<F32Matrix>; 3],
-    /// `attention.output.dense`, [hidden, hidden].
     gathered: Linear<F32Matrix>,
-    /// `attention.output.LayerNorm`.
     gathered_norm: Norm,
-    /// `intermediate.dense`, [intermediate, hidden].
     wide: Linear<F32Matrix>,
-    /// `output.dense`, [hidden, intermediate].
     narrow: Linear<F32Matrix>,
-    /// `output.LayerNorm`.
     narrow_norm: Norm,
 }
 
-/// A norm to mean 0 and variance 1.
 #[derive(Debug)]
 struct Norm {
     weight: Tensor,
     bias: Tensor,
 }
 
-/// What a text needs between its products.
 #[derive(Debug, Default)]
 struct Room {
     x: Vec<f32>,
@@ -129,10 +115,6 @@ impl Named {
 }
 
 impl Encoder {
-    /// Reads the weights of a folder, in f32, f16 or bf16.
-    ///
-    /// # Errors
-    /// If a file is missing or cut short, or tensors are others than the config calls for.
     pub(super) fn load(folder: &Path, config: EncoderConfig) -> Result<Self> {
         let base = match config.family {
             EncoderFamily::XlmRoberta => "roberta",
@@ -155,9 +137,6 @@ impl Encoder {
     }
 
     /// The probability of each token of a text that it is kept, on the calling thread or with products on all cores.
-    ///
-    /// # Errors
-    /// If the weights make something else than numbers of it.
     pub(super) fn keep(&self, tokens: &[Placed], cores: Cores) -> Result<Vec<f32>> {
         self.rooms.with(|room| {
             self.embed(tokens, &mut room.x)?;

@@ -12,14 +12,12 @@ const MODELS: [&str; 2] = ["xlm-roberta-large-tiny", "bert-base-multilingual-cas
 
 type Tensors = HashMap<String, Tensor>;
 
-/// A line of `tests/goldens/llmlingua2/*/{goldens,hard}.jsonl`.
 #[derive(serde::Deserialize)]
 struct Golden {
     text: String,
     rate: f64,
     kwargs: Kwargs,
     compressed: String,
-    /// Whether the model has no rows for `[NEW0]` to `[NEW99]`.
     #[serde(default)]
     without_new: bool,
 }
@@ -55,7 +53,6 @@ fn compressor(model: &str) -> Compressor {
     Compressor::load(&golden("llmlingua2").join(model)).unwrap()
 }
 
-/// The weight of the goldens, with the word characters of Python.
 fn weigh() -> impl Fn(&str) -> Result<usize> + Sync {
     let pieces = Regex::new(r"[\p{L}\p{N}_]{1,4}|[^\p{L}\p{N}_\s]").unwrap();
     move |word| Ok(pieces.find_iter(word).count())
@@ -74,7 +71,6 @@ fn changed(model: &str, change: impl Fn(&mut Value, &mut Tensors, &mut Value)) -
     folder
 }
 
-/// The model as it was before tokens were added to it.
 fn without_new(model: &str) -> Compressor {
     let folder = changed(model, |config, tensors, tokenizer| {
         config["vocab_size"] = 1500.into();

@@ -10,7 +10,6 @@ use super::super::config::{EncoderConfig, EncoderFamily};
 use super::super::{LmError, Result};
 use super::encoder::Placed;
 
-/// Tokens that the encoder reads at once, those around a text included.
 pub(super) const WINDOW: usize = 512;
 /// Force tokens of a call at most: as many tokens there are to stand in for them.
 pub(super) const STAND_INS: usize = 100;
@@ -24,7 +23,6 @@ pub(super) struct Tokens {
     around: [u32; 2],
     /// `[PAD]`, where there is one: the encoder does not see it, not even where a text spells it.
     unseen: Option<u32>,
-    /// The id of padding, from which XLM-RoBERTa counts positions.
     pad: u32,
 }
 
@@ -36,9 +34,6 @@ impl fmt::Debug for Tokens {
 
 impl Tokens {
     /// Reads `tokenizer.json` of a model's folder and adds the tokens that stand in for others where it lacks them.
-    ///
-    /// # Errors
-    /// If the file is missing, is no tokenizer, has no unknown token, or has more tokens than the model.
     pub(super) fn load(folder: &Path, config: &EncoderConfig) -> Result<Self> {
         let path = folder.join("tokenizer.json");
         let bytes = std::fs::read(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
@@ -66,17 +61,10 @@ impl Tokens {
     }
 
     /// A text's tokens as the tokenizer writes them; what it does not know is as the text has it, if the tokenizer keeps it.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
     pub(super) fn of(&self, text: &str) -> Result<Vec<String>> {
         Ok(self.inner.encode(text, false).map_err(failed)?.get_tokens().to_vec())
     }
 
-    /// Tokens, or words that begin as tokens do, as text.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
     pub(super) fn join(&self, tokens: Vec<String>) -> Result<String> {
         match self.inner.get_decoder() {
             Some(decoder) => decoder.decode(tokens).map_err(failed),
@@ -84,10 +72,6 @@ impl Tokens {
         }
     }
 
-    /// What the encoder reads of a chunk: at most [`WINDOW`] tokens.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
     pub(super) fn placed(&self, chunk: &str) -> Result<Vec<Placed>> {
         let encoding = self.inner.encode_fast(chunk, false).map_err(failed)?;
         let [before, behind] = self.around;
@@ -136,7 +120,6 @@ pub(super) fn chunks(tokens: &[String], ends: &[&str]) -> Vec<RangeInclusive<usi
     chunks
 }
 
-/// The token that stands in for a force token.
 pub(super) fn stand_in(place: usize) -> String {
     format!("[NEW{place}]")
 }

@@ -12,18 +12,14 @@ use super::{Options, Weigh};
 /// What begins a word in XLM-RoBERTa's tokens, as does any part of it: Python's `string.punctuation`.
 const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
-/// What is asked of words, in terms of a tokenizer's tokens.
 #[derive(Debug)]
 pub(super) struct Rules<'a> {
     options: &'a Options,
     family: EncoderFamily,
-    /// The force tokens that are not one token, with what stands in for them.
     stand_ins: Vec<(&'a str, String)>,
-    /// The characters that are digits, in any script.
     digits: ClassUnicode,
 }
 
-/// A word with the mark that its first token has.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Word {
     text: String,
@@ -32,10 +28,6 @@ pub(super) struct Word {
 }
 
 impl<'a> Rules<'a> {
-    /// The rules of a call.
-    ///
-    /// # Errors
-    /// If there are too many force tokens, or one is empty.
     pub(super) fn new(options: &'a Options, tokens: &Tokens, family: EncoderFamily) -> Result<Self> {
         let refused = |why: String| Err(LmError::Compression(why));
         if options.force_tokens.len() > STAND_INS {
@@ -54,12 +46,10 @@ impl<'a> Rules<'a> {
         Ok(Self { options, family, stand_ins, digits: digits()? })
     }
 
-    /// A text with what stands in for its force tokens.
     pub(super) fn stand_in(&self, text: &str) -> String {
         self.stand_ins.iter().fold(text.to_string(), |text, (force, stand_in)| text.replace(force, stand_in))
     }
 
-    /// The tokens that a chunk may end with.
     pub(super) fn ends(&self) -> Vec<&str> {
         let ends = [".", "\n"];
         let instead = self.stand_ins.iter().filter(|(force, _)| ends.contains(force)).map(|(_, token)| token.as_str());
@@ -90,9 +80,6 @@ impl<'a> Rules<'a> {
     }
 
     /// The words of a chunk that are kept where a share of them is dropped.
-    ///
-    /// # Errors
-    /// What `weigh` fails with.
     pub(super) fn kept(&self, mut words: Vec<Word>, dropped: f64, weigh: &Weigh) -> Result<Vec<String>> {
         if self.options.drop_consecutive {
             self.drop_consecutive(&mut words, dropped);
@@ -138,7 +125,6 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// A token without the marks of where words begin or go on.
     fn pure<'t>(&self, token: &'t str) -> &'t str {
         match self.family {
             EncoderFamily::XlmRoberta => token.trim_start_matches('▁'),
@@ -160,7 +146,6 @@ impl<'a> Rules<'a> {
     }
 }
 
-/// The characters of `\d`.
 fn digits() -> Result<ClassUnicode> {
     match regex_syntax::parse(r"\d").map(|digits| digits.into_kind()) {
         Ok(HirKind::Class(Class::Unicode(digits))) => Ok(digits),

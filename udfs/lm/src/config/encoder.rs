@@ -15,7 +15,6 @@ use crate::{LmError, Result};
 pub enum EncoderFamily {
     /// XLM-RoBERTa: tokens of SentencePiece, positions that begin behind that of padding.
     XlmRoberta,
-    /// BERT: tokens of WordPiece, positions from 0.
     Bert,
 }
 
@@ -29,25 +28,16 @@ impl EncoderFamily {
 /// The shape of an encoder that gives each token one of two labels, with the field names of `config.json`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EncoderConfig {
-    /// The architecture (`model_type`).
     pub family: EncoderFamily,
-    /// Rows of the embedding.
     pub vocab_size: usize,
-    /// Width of the residual stream.
     pub hidden_size: usize,
-    /// Width between the projections of a layer's MLP.
     pub intermediate_size: usize,
-    /// Layers.
     pub num_hidden_layers: usize,
-    /// Heads; a divisor of the hidden size.
     pub num_attention_heads: usize,
-    /// Rows of the table of positions.
     pub max_position_embeddings: usize,
     /// Rows of the table of token types, of which the first is used.
     pub type_vocab_size: usize,
-    /// Added to the variance in every norm.
     pub layer_norm_eps: f64,
-    /// The id of padding, from which XLM-RoBERTa counts positions.
     pub pad_token_id: u32,
     /// What in the file is not known, without changing what is computed.
     pub notes: Vec<String>,
@@ -91,19 +81,14 @@ const HARMLESS_TO_ENCODERS: &[&str] = &[
 ];
 
 impl EncoderConfig {
-    /// Reads `config.json` of a model's folder.
-    ///
-    /// # Errors
-    /// If the file is missing, is not JSON, lacks a field, or names something that the encoder does not compute: first of
-    /// all another model than one that gives tokens one of two labels.
-    pub fn load(folder: &Path) -> Result<Self> {
+    pub(crate) fn load(folder: &Path) -> Result<Self> {
         let path = folder.join("config.json");
         let text = fs::read_to_string(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
         Self::parse(&text).map_err(|found| LmError::Unsupported { path, found })
     }
 
     /// Reads the text of a `config.json`; the error says which field is wrong and what is supported.
-    pub fn parse(text: &str) -> std::result::Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
         let value = json(text).map_err(|error| format!("not JSON: {error}"))?;
         let fields = Fields::new(value.as_object().ok_or("expected a JSON object")?, "");
         let family = family(&fields)?;
@@ -130,13 +115,11 @@ impl EncoderConfig {
         Ok(config)
     }
 
-    /// Tokens that the encoder can read at once.
-    pub fn window(&self) -> usize {
+    pub(crate) fn window(&self) -> usize {
         self.max_position_embeddings.saturating_sub(self.first_position())
     }
 
-    /// The position of a text's first token.
-    pub fn first_position(&self) -> usize {
+    pub(crate) fn first_position(&self) -> usize {
         match self.family {
             EncoderFamily::XlmRoberta => self.pad_token_id as usize + 1,
             EncoderFamily::Bert => 0,

@@ -44,7 +44,7 @@ const MATTERS: &[&str] = &[
 ];
 
 /// JSON, also as Python writes it where a number is infinite or none: such a number counts as absent.
-pub fn json(text: &str) -> serde_json::Result<Value> {
+pub(super) fn json(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text).or_else(|error| {
         // What stands between quotation marks is text; none of these files has an escaped one.
         let parts = text.split('"').enumerate().map(|(place, part)| match place % 2 {
@@ -58,18 +58,17 @@ pub fn json(text: &str) -> serde_json::Result<Value> {
 }
 
 /// A JSON object that is read field by field; null counts as absent.
-pub struct Fields<'a> {
+pub(super) struct Fields<'a> {
     values: &'a Map<String, Value>,
-    /// What stands before a key in messages.
     place: &'static str,
 }
 
 impl<'a> Fields<'a> {
-    pub fn new(values: &'a Map<String, Value>, place: &'static str) -> Self {
+    pub(super) fn new(values: &'a Map<String, Value>, place: &'static str) -> Self {
         Self { values, place }
     }
 
-    pub fn get(&self, key: &str) -> Option<&'a Value> {
+    pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.values.get(key).filter(|value| !value.is_null())
     }
 
@@ -88,33 +87,37 @@ impl<'a> Fields<'a> {
         }
     }
 
-    pub fn count(&self, key: &str) -> std::result::Result<Option<usize>, String> {
+    pub(super) fn count(&self, key: &str) -> std::result::Result<Option<usize>, String> {
         let count = |value: &Value| value.as_u64().filter(|n| *n > 0).and_then(|n| usize::try_from(n).ok());
         self.read(key, "a whole number above 0", count)
     }
 
-    pub fn number(&self, key: &str) -> std::result::Result<Option<f64>, String> {
+    pub(super) fn number(&self, key: &str) -> std::result::Result<Option<f64>, String> {
         self.read(key, "a number above 0", |value| value.as_f64().filter(|n| *n > 0.0))
     }
 
-    pub fn flag(&self, key: &str) -> std::result::Result<Option<bool>, String> {
+    pub(super) fn flag(&self, key: &str) -> std::result::Result<Option<bool>, String> {
         self.read(key, "true or false", Value::as_bool)
     }
 
-    pub fn text(&self, key: &str) -> std::result::Result<Option<&'a str>, String> {
+    pub(super) fn text(&self, key: &str) -> std::result::Result<Option<&'a str>, String> {
         self.read(key, "a string", Value::as_str)
     }
 
-    pub fn texts(&self, key: &str) -> std::result::Result<Option<Vec<&'a str>>, String> {
+    pub(super) fn texts(&self, key: &str) -> std::result::Result<Option<Vec<&'a str>>, String> {
         let texts = |value: &'a Value| value.as_array()?.iter().map(Value::as_str).collect();
         self.read(key, "a list of strings", texts)
     }
 
-    pub fn object(&self, key: &'static str, place: &'static str) -> std::result::Result<Option<Fields<'a>>, String> {
+    pub(super) fn object(
+        &self,
+        key: &'static str,
+        place: &'static str,
+    ) -> std::result::Result<Option<Fields<'a>>, String> {
         self.read(key, "an object", |value| value.as_object().map(|values| Fields::new(values, place)))
     }
 
-    pub fn required<T>(
+    pub(super) fn required<T>(
         &self,
         key: &str,
         read: impl Fn(&Self, &str) -> std::result::Result<Option<T>, String>,
@@ -134,8 +137,7 @@ impl<'a> Fields<'a> {
         self.values.iter().filter(move |(key, value)| !known(key) && !is_off(value))
     }
 
-    /// Refuses the first key that is not known.
-    pub fn refuse_unknown(&self, known: impl Fn(&str) -> bool) -> std::result::Result<(), String> {
+    pub(crate) fn refuse_unknown(&self, known: impl Fn(&str) -> bool) -> std::result::Result<(), String> {
         match self.others(known).next() {
             Some((key, value)) => Err(format!("{}{key} = {value} is not known", self.place)),
             None => Ok(()),
@@ -143,7 +145,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A note for each key that is not known; one that may change what is computed is refused.
-    pub fn unknown(&self, known: impl Fn(&str) -> bool) -> std::result::Result<Vec<String>, String> {
+    pub(super) fn unknown(&self, known: impl Fn(&str) -> bool) -> std::result::Result<Vec<String>, String> {
         let note = |(key, value): (&String, &Value)| {
             let name = key.to_ascii_lowercase();
             match MATTERS.iter().find(|part| name.contains(**part)) {

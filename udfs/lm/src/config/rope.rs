@@ -6,7 +6,6 @@ use super::fields::Fields;
 /// The base of the frequencies and how they are stretched for long windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RopeConfig {
-    /// Base of the frequencies.
     pub theta: f64,
     /// How frequencies are changed for windows beyond the one of the first training.
     pub scaling: RopeScaling,
@@ -15,43 +14,31 @@ pub struct RopeConfig {
 /// The kinds of scaling, with the field names of `rope_parameters`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RopeScaling {
-    /// Frequencies as they are.
     Default,
-    /// All frequencies divided by the factor.
     Linear {
-        /// By how much positions are compressed.
         factor: f64,
     },
     /// Low frequencies divided by the factor, high ones kept, with a ramp over the ratio of window to wavelength.
     Llama3 {
-        /// By how much low frequencies are divided.
         factor: f64,
         /// Turns within the original window below which a frequency counts as low.
         low_freq_factor: f64,
         /// Turns within the original window above which a frequency counts as high.
         high_freq_factor: f64,
-        /// The original window in tokens.
         original_max_position_embeddings: f64,
     },
     /// Low frequencies divided by the factor, high ones kept, with a ramp over dimensions; attention is sharpened.
     Yarn {
-        /// By how much low frequencies are divided.
         factor: f64,
-        /// The original window in tokens.
         original_max_position_embeddings: f64,
-        /// Turns within the original window at which the ramp begins.
         beta_fast: f64,
-        /// Turns within the original window at which the ramp ends.
         beta_slow: f64,
-        /// Whether the ramp's ends are rounded to whole dimensions.
         truncate: bool,
-        /// What queries and keys are multiplied by.
         attention_factor: f64,
     },
 }
 
 impl RopeConfig {
-    /// Reads `rope_theta` and `rope_scaling` (transformers 4) or `rope_parameters` (transformers 5).
     pub(super) fn parse(config: &Fields, family: Family, window: usize) -> Result<Self, String> {
         let old = config.object("rope_scaling", "rope_scaling.")?;
         let new = config.object("rope_parameters", "rope_parameters.")?;

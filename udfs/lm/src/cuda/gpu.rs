@@ -21,16 +21,13 @@ use crate::{LmError, Result};
 /// Threads of a block of all kernels: the four warps of attention.cu.
 const THREADS: usize = 128;
 const WARP: usize = 32;
-/// What swiglu in kernels.cu divides by.
-pub const SHRUNK: f32 = 16.0;
+pub(crate) const SHRUNK: f32 = 16.0;
 
-/// A GPU and what runs on it.
 #[derive(Debug)]
-pub struct Gpu {
+pub(crate) struct Gpu {
     stream: Arc<CudaStream>,
     blas: CudaBlas,
     kernels: Kernels,
-    /// Bytes that are left for the keys and values of long chains.
     left: usize,
 }
 
@@ -55,7 +52,6 @@ impl Number for f16 {
     const TYPE: blas::cudaDataType = blas::cudaDataType::CUDA_R_16F;
 }
 
-/// Launches a kernel with these arguments.
 macro_rules! launch {
     ($gpu:expr, $kernel:ident, $config:expr, $($argument:expr),+ $(,)?) => {
         // SAFETY: the arguments are those that the kernel takes, and its threads stay within the lengths that were checked.
@@ -67,7 +63,7 @@ macro_rules! launch {
 
 impl Gpu {
     /// The first visible GPU, with the kernels for a model of this shape, if it has memory for it.
-    pub fn open(config: &ModelConfig) -> Result<Self> {
+    pub(crate) fn open(config: &ModelConfig) -> Result<Self> {
         let width = config.head_dim;
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
         if !width.is_multiple_of(16) || width > 128 || !hidden.is_multiple_of(8) || !wide.is_multiple_of(8) {
@@ -104,46 +100,38 @@ impl Gpu {
         Ok(Self { stream, blas, kernels, left })
     }
 
-    /// Bytes that were left for the keys and values of long chains.
-    pub fn left(&self) -> usize {
+    pub(crate) fn left(&self) -> usize {
         self.left
     }
 
-    /// Makes the GPU that of the calling thread.
-    pub fn enter(&self) -> Result<()> {
+    pub(crate) fn enter(&self) -> Result<()> {
         self.stream.context().bind_to_thread().map_err(failed)
     }
 
-    /// Memory for this many values, which nobody has written.
-    pub fn room<T: DeviceRepr>(&self, values: usize) -> Result<CudaSlice<T>> {
+    pub(crate) fn room<T: DeviceRepr>(&self, values: usize) -> Result<CudaSlice<T>> {
         // SAFETY: it is written before it is read. The driver gives no empty memory.
         unsafe { self.stream.alloc(values.max(1)) }.map_err(failed)
     }
 
-    /// Copies values to the GPU.
-    pub fn copied<T: DeviceRepr>(&self, values: &[T]) -> Result<CudaSlice<T>> {
+    pub(crate) fn copied<T: DeviceRepr>(&self, values: &[T]) -> Result<CudaSlice<T>> {
         self.stream.clone_htod(values).map_err(failed)
     }
 
-    /// Copies values to the begin of `to`.
-    pub fn copy<T: DeviceRepr>(&self, values: &[T], to: &mut CudaViewMut<T>) -> Result<()> {
+    pub(crate) fn copy<T: DeviceRepr>(&self, values: &[T], to: &mut CudaViewMut<T>) -> Result<()> {
         self.stream.memcpy_htod(values, to).map_err(failed)
     }
 
-    /// Copies values from the GPU when all that was launched is done.
-    pub fn read<T: DeviceRepr>(&self, values: &CudaSlice<T>) -> Result<Vec<T>> {
+    pub(crate) fn read<T: DeviceRepr>(&self, values: &CudaSlice<T>) -> Result<Vec<T>> {
         let values = self.stream.clone_dtoh(values).map_err(failed)?;
         self.stream.synchronize().map_err(failed)?;
         Ok(values)
     }
 
-    /// The address of values that may be none: 0 where they are.
     fn pointer<T>(&self, values: Option<&CudaSlice<T>>) -> u64 {
         values.map_or(0, |values| values.device_ptr(&self.stream).0)
     }
 
-    /// x · Wᵀ of the first `rows` rows of x.
-    pub fn product<T: Number>(
+    pub(crate) fn product<T: Number>(
         &self,
         x: &CudaSlice<f16>,
         rows: usize,
@@ -154,8 +142,7 @@ impl Gpu {
         self.product_with(x, rows, weight, 0..weight.outputs, to, write)
     }
 
-    /// [`Gpu::product`] with some outputs of W.
-    pub fn product_with<T: Number>(
+    pub(crate) fn product_with<T: Number>(
         &self,
         x: &CudaSlice<f16>,
         rows: usize,
@@ -203,8 +190,7 @@ impl Gpu {
         .map_err(failed)
     }
 
-    /// Rows of an embedding.
-    pub fn embed(
+    pub(crate) fn embed(
         &self,
         table: &CudaSlice<f16>,
         ids: &CudaSlice<u32>,
@@ -216,14 +202,19 @@ impl Gpu {
         launch!(self, embed, blocks(tokens), table, ids, x, &(width as i32))
     }
 
-    /// Adds a row to each row of x.
-    pub fn add_to_rows(&self, x: &mut CudaSlice<f32>, row: &CudaSlice<f32>, rows: usize, width: usize) -> Result<()> {
+    pub(crate) fn add_to_rows(
+        &self,
+        x: &mut CudaSlice<f32>,
+        row: &CudaSlice<f32>,
+        rows: usize,
+        width: usize,
+    ) -> Result<()> {
         fits("add_to_rows", &[(x.len(), rows * width), (row.len(), width)])?;
         launch!(self, add_to_rows, blocks(rows), x, row, &(width as i32))
     }
 
     /// Normalises rows of x, the first ones or those that are named, to `[count, width]`.
-    pub fn rms_norm(
+    pub(crate) fn rms_norm(
         &self,
         x: &CudaSlice<f32>,
         weight: &CudaSlice<f32>,
@@ -241,7 +232,7 @@ impl Gpu {
 
     /// Takes joined heads apart: bias, norms and rotation of queries and keys, `(tokens, heads)` of them.
     #[expect(clippy::too_many_arguments, reason = "a kernel's arguments")]
-    pub fn split_heads(
+    pub(crate) fn split_heads(
         &self,
         joined: &CudaSlice<f32>,
         layer: &GpuLayer,
@@ -292,8 +283,7 @@ impl Gpu {
         )
     }
 
-    /// silu(gate) · up / [`SHRUNK`] of rows that hold both, `width` numbers each.
-    pub fn swiglu(
+    pub(crate) fn swiglu(
         &self,
         gate_and_up: &CudaSlice<f16>,
         to: &mut CudaSlice<f16>,
@@ -306,8 +296,7 @@ impl Gpu {
         launch!(self, swiglu, config, gate_and_up, to, &(tokens as i32), &(eights as i32))
     }
 
-    /// Adds logits, `[count, ids.len()]`, to the sums of their rows.
-    pub fn sum_exponentials(
+    pub(crate) fn sum_exponentials(
         &self,
         logits: &CudaSlice<f32>,
         targets: &CudaSlice<u32>,
@@ -320,8 +309,7 @@ impl Gpu {
         launch!(self, sum_exponentials, warps(count), logits, targets, sums, &(count as i32), &first, &ids)
     }
 
-    /// Causal attention of all tiles.
-    pub fn attend(
+    pub(crate) fn attend(
         &self,
         [queries, keys, values]: [&CudaSlice<f16>; 3],
         gathered: &mut CudaSlice<f16>,
@@ -353,7 +341,6 @@ fn blocks(count: usize) -> LaunchConfig {
     LaunchConfig { grid_dim: (count as u32, 1, 1), block_dim: (THREADS as u32, 1, 1), shared_mem_bytes: 0 }
 }
 
-/// Blocks with at least this many warps.
 fn warps(count: usize) -> LaunchConfig {
     blocks((count * WARP).div_ceil(THREADS))
 }
@@ -371,7 +358,6 @@ fn keep_freed_memory(context: &CudaContext) -> Result<()> {
     }
 }
 
-/// Without this the first call would panic where a library is missing.
 fn find_libraries() -> Result<()> {
     // SAFETY: the libraries of NVIDIA are only opened.
     let found = unsafe {

@@ -15,9 +15,8 @@ use crate::{LmError, Result};
 
 const SOURCE: &str = concat!(include_str!("machine.cuh"), include_str!("kernels.cu"), include_str!("attention.cu"));
 
-/// The kernels of kernels.cu and attention.cu, under their names.
 #[derive(Debug)]
-pub struct Kernels {
+pub(crate) struct Kernels {
     pub embed: CudaFunction,
     pub add_to_rows: CudaFunction,
     pub rms_norm: CudaFunction,
@@ -29,7 +28,7 @@ pub struct Kernels {
 
 impl Kernels {
     /// The kernels for a GPU of this compute capability and heads of this width.
-    pub fn compile(context: &Arc<CudaContext>, (major, minor): (i32, i32), width: usize) -> Result<Self> {
+    pub(crate) fn compile(context: &Arc<CudaContext>, (major, minor): (i32, i32), width: usize) -> Result<Self> {
         let options = [
             format!("--gpu-architecture=sm_{major}{minor}"),
             format!("-DHEAD_DIM={width}"),
@@ -55,8 +54,7 @@ impl Kernels {
     }
 }
 
-/// Shared memory of a block of attention: its queries, keys and values.
-pub fn shared_bytes(width: usize) -> usize {
+pub(crate) fn shared_bytes(width: usize) -> usize {
     (QUERIES + 2 * KEYS) * width * size_of::<f16>()
 }
 

@@ -59,24 +59,20 @@ const BESIDE: usize = 256 << 20;
 /// What a pass writes between its products; each is [tokens of a pass, width].
 #[derive(Debug)]
 struct Buffers {
-    /// The residual stream.
     x: CudaSlice<f32>,
     normed: CudaSlice<f16>,
     /// Queries, keys and values of a token side by side, as their product gives them.
     joined: CudaSlice<f32>,
     queries: CudaSlice<f16>,
     gathered: CudaSlice<f16>,
-    /// Keys and values of chains that go at once.
     own: KvCache,
     gate_and_up: CudaSlice<f16>,
     activated: CudaSlice<f16>,
     logits: CudaSlice<f32>,
 }
 
-/// Rotated keys and values of one layer, each [tokens, key heads × head_dim].
 type KvCache = [CudaSlice<f16>; 2];
 
-/// The rotations of the first positions, each [positions, head_dim / 2].
 #[derive(Debug)]
 struct Angles {
     positions: usize,
@@ -177,7 +173,6 @@ impl CudaModel {
         TOKENS_PER_PASS.max(self.gpu.left() / token)
     }
 
-    /// Makes sure that the rotations of the first positions are there.
     fn reach(&mut self, positions: usize) -> Result<()> {
         if positions > self.angles.positions {
             let positions = positions.next_power_of_two();
@@ -196,7 +191,6 @@ impl CudaModel {
         }
     }
 
-    /// Buffers for the keys and values of a chain in every layer.
     fn empty_kv_cache(&self, tokens: usize) -> Result<Vec<KvCache>> {
         let values = tokens * self.config.num_key_value_heads * self.config.head_dim;
         let room = |_| Ok([self.gpu.room(values)?, self.gpu.room(values)?]);

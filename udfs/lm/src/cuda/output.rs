@@ -7,15 +7,11 @@ use crate::Result;
 use crate::ops::SumOfExponentials;
 use crate::output::{Target, TokenScore};
 
-/// Rows that go through the layer together.
 const ROWS: usize = 1024;
-/// Tokens of the vocabulary whose logits are held at a time.
 const VOCABULARY: usize = 8192;
-/// Logits that are held: 32 MiB of them.
 pub(super) const LOGITS: usize = ROWS * VOCABULARY;
 
 impl CudaModel {
-    /// Scores targets by the hidden states that a pass has left.
     pub(super) fn score_rows(&mut self, targets: &[Target]) -> Result<Vec<TokenScore>> {
         self.check(&targets.iter().map(|target| target.id).collect::<Vec<_>>())?;
         let mut scores = Vec::with_capacity(targets.len());
@@ -25,7 +21,6 @@ impl CudaModel {
         Ok(scores)
     }
 
-    /// The sums over the whole vocabulary, for at most ROWS targets.
     fn sums(&mut self, targets: &[Target]) -> Result<Vec<Sums>> {
         let Self { config, gpu, weights, buffers, .. } = self;
         let (count, hidden, output) = (targets.len(), config.hidden_size, weights.output());

@@ -20,14 +20,12 @@ fn on_gpu(folder: &Path) -> CudaModel {
     CudaModel::load(folder, ModelConfig::load(folder).unwrap()).unwrap()
 }
 
-/// Scores of the same targets on the CPU, in f32.
 fn on_cpu(folder: &Path, ids: &[u32], lengths: &[usize], targets: &[Target]) -> Vec<TokenScore> {
     let decoder = Decoder::load(folder).unwrap();
     let output = Output::new(decoder.weights.output().clone());
     output.score(&decoder.hidden(ids, lengths).unwrap(), targets).unwrap()
 }
 
-/// The most that scores are apart, in nats.
 fn furthest(found: &[TokenScore], expected: &[TokenScore]) -> f32 {
     assert_eq!(found.len(), expected.len());
     let apart =

@@ -3,9 +3,8 @@
 use cudarc::driver::{CudaSlice, DeviceRepr};
 use half::f16;
 
-/// A matrix that rows are multiplied by, [outputs, inputs].
 #[derive(Debug)]
-pub struct GpuMatrix {
+pub(crate) struct GpuMatrix {
     pub numbers: CudaSlice<f16>,
     pub outputs: usize,
     pub inputs: usize,
@@ -13,11 +12,9 @@ pub struct GpuMatrix {
 
 /// The weights of a layer. What is multiplied by the same rows is one matrix.
 #[derive(Debug)]
-pub struct GpuLayer {
+pub(crate) struct GpuLayer {
     pub input_norm: CudaSlice<f32>,
-    /// Queries, keys and values.
     pub joined: GpuMatrix,
-    /// The bias of these; zeros where there is none.
     pub joined_bias: CudaSlice<f32>,
     pub query_norm: Option<CudaSlice<f32>>,
     pub key_norm: Option<CudaSlice<f32>>,

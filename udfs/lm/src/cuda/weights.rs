@@ -11,9 +11,8 @@ use crate::ops::{self, Linear, Weight, read};
 use crate::weights::LayerWeights;
 use crate::{LmError, Result};
 
-/// A weight in f16 on its way to the GPU.
 #[derive(Debug, Clone)]
-pub struct F16Tensor(Tensor);
+pub(crate) struct F16Tensor(Tensor);
 
 impl Weight for F16Tensor {
     fn dtype(_: DType) -> DType {
@@ -25,20 +24,16 @@ impl Weight for F16Tensor {
     }
 }
 
-/// The weights of a model.
 #[derive(Debug)]
-pub struct GpuWeights {
-    /// [vocabulary, hidden].
+pub(crate) struct GpuWeights {
     pub embed: GpuMatrix,
     pub layers: Vec<GpuLayer>,
     pub norm: CudaSlice<f32>,
-    /// [vocabulary, hidden]; None where it is the embedding.
     lm_head: Option<GpuMatrix>,
 }
 
 impl GpuWeights {
-    /// Copies weights to the GPU, each freed behind its copy.
-    pub fn take(gpu: &Gpu, weights: Weights) -> Result<Self> {
+    pub(crate) fn take(gpu: &Gpu, weights: Weights) -> Result<Self> {
         let layers = weights.layers.into_iter().map(|layer| GpuLayer::take(gpu, layer)).collect::<Result<_>>()?;
         Ok(Self {
             embed: matrix(gpu, &[&weights.embed])?,
@@ -48,8 +43,7 @@ impl GpuWeights {
         })
     }
 
-    /// The output layer: [vocabulary, hidden].
-    pub fn output(&self) -> &GpuMatrix {
+    pub(crate) fn output(&self) -> &GpuMatrix {
         self.lm_head.as_ref().unwrap_or(&self.embed)
     }
 }
@@ -72,7 +66,6 @@ impl GpuLayer {
     }
 }
 
-/// Matrices of as many inputs as one, the first's outputs first.
 fn matrix(gpu: &Gpu, weights: &[&Tensor]) -> Result<GpuMatrix> {
     let inputs = weights[0].dim(1)?;
     let outputs = weights.iter().map(|weight| weight.dims()[0]).sum();

@@ -66,7 +66,6 @@ fn scores_agree_with_transformers() {
     }
 }
 
-/// A line of `tests/goldens/scores_*.jsonl`.
 #[derive(serde::Deserialize)]
 struct BaselineScores {
     id: usize,
@@ -121,7 +120,6 @@ fn baselines_agree_with_transformers() {
     }
 }
 
-/// A line of `tests/goldens/selective_context.jsonl`.
 #[derive(serde::Deserialize)]
 struct SelfInformed {
     sentences: Vec<String>,
@@ -151,7 +149,6 @@ fn selective_context_keeps_the_sentences_that_its_own_code_keeps() {
     }
 }
 
-/// As numpy's, between two values by their distance.
 fn percentile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -321,7 +318,6 @@ fn a_chain_beyond_the_window_says_so_in_numbers() {
     assert_eq!(scorer.too_long(&fits, Some("7")).unwrap(), None);
 }
 
-/// A model that shares nothing between texts.
 struct Unshared(DecoderWithOutput<candle_core::Tensor>);
 
 impl Model for Unshared {

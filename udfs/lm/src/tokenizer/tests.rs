@@ -4,7 +4,6 @@ use serde_json::json;
 use super::*;
 use crate::testing::{all, chains, golden_tokenizer, nasty_steps, tokenizer};
 
-/// The golden tokenizers with added tokens of every kind.
 fn with_added_tokens() -> Vec<Tokenizer> {
     let added = |content: &str, flag: &str| {
         let mut token = json!({"id": 3000, "content": content, "single_word": false, "lstrip": false,

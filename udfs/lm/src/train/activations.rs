@@ -23,7 +23,6 @@ fn block(tokens: usize) -> usize {
 #[derive(Debug)]
 pub struct Activations {
     keep: Keep,
-    /// The residual stream, then the gradient by it: [tokens, hidden].
     x: Vec<f32>,
     kept: Kept,
     room: Room,
@@ -73,7 +72,6 @@ impl Activations {
         Ok(nats)
     }
 
-    /// Takes `x` through the layers, which leave what is kept.
     fn forward(&mut self, run: &Run, decoder: &Decoder) -> Result<()> {
         for (index, layer) in decoder.weights.layers.iter().enumerate() {
             let (input, attended, mlp) = self.kept.layer(index);

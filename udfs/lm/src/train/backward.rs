@@ -13,14 +13,10 @@ use crate::ops::gradients::{add, add_parts, rms_norm, sum_rows, swiglu};
 use crate::ops::{self, BackwardScratch, Cores, Direction, Gathered, Matrix, Pool, Update, multiply, read};
 use crate::weights::LayerWeights;
 
-/// What layers hand on to each other.
 #[derive(Debug, Default)]
-pub struct Room {
-    /// The MLP's product, then the gradient by it, [tokens, intermediate].
+pub(super) struct Room {
     activated: Vec<f32>,
-    /// A normed input, [tokens, hidden].
     normed: Vec<f32>,
-    /// The gradient by what the heads gathered, [tokens, heads × head_dim].
     by_gathered: Vec<f32>,
     attention: Pool<BackwardScratch>,
     rows: Pool<Vec<f32>>,
@@ -28,10 +24,7 @@ pub struct Room {
 
 /// Turns the gradient by a layer's output, [tokens, hidden], into that by its input, and adds those by its weights to
 /// `sum`. What the layer left is used up.
-///
-/// # Errors
-/// If weights cannot be read.
-pub fn layer(
+pub(super) fn layer(
     run: &Run,
     weights: &LayerWeights,
     (input, attended, mlp): (&[f32], &mut Attended, &mut Mlp),

@@ -12,7 +12,6 @@ use tokenizers::{AddedToken, SplitDelimiterBehavior};
 use crate::tokenizer_json::QWEN2;
 use crate::{LmError, Result};
 
-/// The special tokens, the first of the vocabulary.
 const SPECIAL: [&str; 3] = [SEPARATOR, START, END];
 /// Stands between texts.
 pub const SEPARATOR: &str = "<|endoftext|>";

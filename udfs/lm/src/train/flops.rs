@@ -10,17 +10,13 @@ use crate::ops::{Cores, Matrix, Update, multiply};
 /// through, twice more for the gradient. What is computed again to save memory is not counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flops {
-    /// Weights of all layers.
     layers: usize,
-    /// Weights of the output layer, through which only tokens to learn go.
     output: usize,
-    /// Numbers of the queries of a token, in all layers.
     queries: usize,
 }
 
 impl Flops {
-    /// Those of a model.
-    pub fn of(config: &ModelConfig) -> Self {
+    pub(crate) fn of(config: &ModelConfig) -> Self {
         let heads = config.heads();
         let attention = 2 * config.hidden_size * (heads.query_width() + heads.key_width());
         let layers = (attention + 3 * config.hidden_size * config.intermediate_size) * config.num_hidden_layers;
@@ -29,7 +25,7 @@ impl Flops {
     }
 
     /// Those of a batch. A token looks at half of its example on average, once for its weights and once for its values.
-    pub fn step(&self, batch: &Batch) -> f64 {
+    pub(crate) fn step(&self, batch: &Batch) -> f64 {
         let pairs: f64 = batch.lengths.iter().map(|length| (length * length) as f64 / 2.0).sum();
         let weights = (self.layers * batch.ids.len() + self.output * batch.targets.len()) as f64;
         6.0 * (weights + 2.0 * self.queries as f64 * pairs)

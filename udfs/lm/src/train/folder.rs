@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::bpe::{END, SEPARATOR, START};
 use crate::{LmError, Result, Tokenizer};
 
-/// ChatML: every turn between two tokens, its first line the role.
 fn chat_template() -> String {
     format!(
         "{{% for message in messages %}}{START}{{{{ message.role }}}}\n{{{{ message.content }}}}{END}\n{{% endfor %}}\

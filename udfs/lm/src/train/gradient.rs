@@ -8,7 +8,6 @@ use crate::ops::Linear;
 use crate::ops::gradients::sum_of_squares;
 use crate::weights::{LayerWeights, Weights};
 
-/// Numbers of one partial sum of the norm.
 const PART: usize = 1 << 10;
 
 /// For every tensor of the weights the gradient by it, in the order of [`Weights::named`].
@@ -17,18 +16,14 @@ pub struct Gradient {
     tensors: Vec<Vec<f32>>,
 }
 
-/// The gradient by a projection.
 #[derive(Debug)]
-pub struct LinearGradient<'a> {
-    /// [output, input].
+pub(crate) struct LinearGradient<'a> {
     pub weight: &'a mut [f32],
-    /// [output], where there is a bias.
     pub bias: Option<&'a mut [f32]>,
 }
 
-/// The gradient by the weights of a layer, each as in [`LayerWeights`].
 #[derive(Debug)]
-pub struct LayerGradient<'a> {
+pub(crate) struct LayerGradient<'a> {
     pub input_norm: &'a mut [f32],
     pub q: LinearGradient<'a>,
     pub k: LinearGradient<'a>,
@@ -42,21 +37,16 @@ pub struct LayerGradient<'a> {
     pub down: &'a mut [f32],
 }
 
-/// The gradient by all weights.
 #[derive(Debug)]
-pub struct ModelGradient<'a> {
-    /// [vocabulary, hidden].
+pub(crate) struct ModelGradient<'a> {
     pub embed: &'a mut [f32],
-    /// The layers, first to last.
     pub layers: Vec<LayerGradient<'a>>,
     norm: &'a mut [f32],
-    /// [vocabulary, hidden]; None where the output layer is the embedding.
     lm_head: Option<&'a mut [f32]>,
 }
 
 impl ModelGradient<'_> {
-    /// The gradient by the final norm and the output layer.
-    pub fn head(&mut self) -> HeadGradient<'_> {
+    pub(crate) fn head(&mut self) -> HeadGradient<'_> {
         HeadGradient { norm: self.norm, output: self.lm_head.as_deref_mut().unwrap_or(self.embed) }
     }
 }
@@ -100,7 +90,7 @@ impl Gradient {
     }
 
     /// The same, to be added to; the weights are those that it was made for.
-    pub fn by_weights(&mut self, weights: &Weights) -> ModelGradient<'_> {
+    pub(crate) fn by_weights(&mut self, weights: &Weights) -> ModelGradient<'_> {
         let mut tensors = self.tensors.iter_mut();
         let mut next = || tensors.next().map(Vec::as_mut_slice).unwrap_or_default();
         let embed = next();

@@ -84,7 +84,7 @@ pub fn state_bytes(config: &ModelConfig) -> Result<u64> {
 }
 
 /// Gives an array this length, and no more memory than that takes; what is in it afterwards is no matter.
-pub fn room(array: &mut Vec<f32>, length: usize) {
+pub(super) fn room(array: &mut Vec<f32>, length: usize) {
     if array.capacity() < length {
         *array = Vec::new();
         array.reserve_exact(length);
@@ -94,68 +94,48 @@ pub fn room(array: &mut Vec<f32>, length: usize) {
 
 /// What is kept of the tokens of a micro-batch, and handed on from one to the next.
 #[derive(Debug)]
-pub struct Kept {
+pub(super) struct Kept {
     keep: Keep,
-    /// The input of each layer, [tokens, hidden].
     pub inputs: Vec<Vec<f32>>,
-    /// Of each layer, or of the current one.
     attended: Vec<Attended>,
-    /// Of each layer, or of the current one.
     mlps: Vec<Mlp>,
 }
 
-/// What attention read and gave.
 #[derive(Debug, Clone, Default)]
-pub struct Attended {
-    /// Rotated queries, [tokens, query heads × width].
+pub(crate) struct Attended {
     pub q: Vec<f32>,
-    /// Rotated keys, [tokens, key heads × width].
     pub k: Vec<f32>,
-    /// Values, [tokens, key heads × width].
     pub v: Vec<f32>,
-    /// What the heads gathered, [tokens, query heads × width].
     pub gathered: Vec<f32>,
-    /// The logarithms of their softmax sums, [tokens, query heads].
     pub log_sums: Vec<f32>,
 }
 
-/// What an MLP read and its wide numbers.
 #[derive(Debug, Clone, Default)]
-pub struct Mlp {
-    /// Its input before the norm, [tokens, hidden].
+pub(crate) struct Mlp {
     pub half: Vec<f32>,
-    /// [tokens, intermediate].
     pub gate: Vec<f32>,
-    /// [tokens, intermediate].
     pub up: Vec<f32>,
 }
 
 impl Attended {
-    /// Computes it from a layer's input.
-    ///
-    /// # Errors
-    /// If weights cannot be read.
-    pub fn compute(&mut self, run: &Run, layer: &LayerWeights, input: &[f32]) -> Result<()> {
+    pub(crate) fn compute(&mut self, run: &Run, layer: &LayerWeights, input: &[f32]) -> Result<()> {
         run.project(layer, input, [&mut self.q, &mut self.k, &mut self.v])?;
         run.attend([&self.q, &self.k, &self.v], [&mut self.gathered, &mut self.log_sums])
     }
 }
 
 impl Mlp {
-    /// Where a layer leaves it.
-    pub fn left(&mut self) -> LeftByMlp<'_> {
+    pub(crate) fn left(&mut self) -> LeftByMlp<'_> {
         LeftByMlp { half: &mut self.half, gate: &mut self.gate, up: &mut self.up }
     }
 }
 
 impl Kept {
-    /// Nothing yet.
-    pub fn new(keep: Keep) -> Self {
+    pub(super) fn new(keep: Keep) -> Self {
         Self { keep, inputs: vec![], attended: vec![], mlps: vec![] }
     }
 
-    /// Makes room for as many tokens of a model.
-    pub fn reserve(&mut self, config: &ModelConfig, tokens: usize) {
+    pub(super) fn reserve(&mut self, config: &ModelConfig, tokens: usize) {
         let (heads, layers) = (config.heads(), config.num_hidden_layers);
         self.inputs.resize(layers, vec![]);
         self.inputs.iter_mut().for_each(|input| room(input, tokens * config.hidden_size));
@@ -173,7 +153,7 @@ impl Kept {
     }
 
     /// The arrays of a layer; those that are not kept are room for one layer at a time.
-    pub fn layer(&mut self, layer: usize) -> (&mut Vec<f32>, &mut Attended, &mut Mlp) {
+    pub(super) fn layer(&mut self, layer: usize) -> (&mut Vec<f32>, &mut Attended, &mut Mlp) {
         let (attended, mlp) = (layer % self.attended.len(), layer % self.mlps.len());
         (&mut self.inputs[layer], &mut self.attended[attended], &mut self.mlps[mlp])
     }

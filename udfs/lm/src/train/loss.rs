@@ -11,33 +11,25 @@ const CHUNK_ROWS: usize = 512;
 const CHUNK_LOGITS: usize = 1 << 26;
 
 /// Rows that go through the output layer together, of a vocabulary of this size.
-pub fn chunk_rows(vocabulary: usize) -> usize {
+pub(crate) fn chunk_rows(vocabulary: usize) -> usize {
     (CHUNK_LOGITS / vocabulary).clamp(1, CHUNK_ROWS)
 }
 
-/// What turns the last layer's output into logits.
 #[derive(Debug, Clone, Copy)]
-pub struct Head<'a> {
-    /// The weight of the final norm, [hidden].
+pub(crate) struct Head<'a> {
     pub norm: &'a [f32],
-    /// Added to the mean square in it.
     pub epsilon: f64,
-    /// The output layer, [vocabulary, hidden].
     pub output: &'a [f32],
 }
 
-/// The gradient by a head's weights, which is added to.
 #[derive(Debug)]
-pub struct HeadGradient<'a> {
-    /// [hidden].
+pub(crate) struct HeadGradient<'a> {
     pub norm: &'a mut [f32],
-    /// [vocabulary, hidden].
     pub output: &'a mut [f32],
 }
 
-/// What a chunk needs.
 #[derive(Debug, Default)]
-pub struct ChunkRoom {
+pub(crate) struct ChunkRoom {
     rows: Vec<f32>,
     normed: Vec<f32>,
     logits: Vec<f32>,
@@ -46,10 +38,7 @@ pub struct ChunkRoom {
 impl Head<'_> {
     /// The sum over `rows` of −ln P(target) in nats, one target for each row, where P = softmax(norm(x) × outputᵀ). It turns
     /// `x`, [tokens, hidden], into the gradient of `scale` times the sum by it. Rows ascend.
-    ///
-    /// # Errors
-    /// If a target is not in the vocabulary.
-    pub fn backward(
+    pub(crate) fn backward(
         &self,
         x: &mut [f32],
         (rows, targets): (&[u32], &[u32]),

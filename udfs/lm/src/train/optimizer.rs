@@ -29,7 +29,6 @@ pub struct AdamWConfig {
 #[derive(Debug)]
 pub struct AdamW {
     config: AdamWConfig,
-    /// Tensor by tensor in the order of [`Weights::named`].
     moments: Vec<Moments>,
     steps: u64,
 }
@@ -41,7 +40,6 @@ struct Moments {
     decays: bool,
 }
 
-/// Numbers that a task changes.
 const PART: usize = 1 << 16;
 
 impl AdamW {
@@ -69,7 +67,6 @@ impl AdamW {
         self.moments.iter_mut().map(|moments| [moments.first.as_mut_slice(), moments.second.as_mut_slice()])
     }
 
-    /// Counts the steps that were made before.
     pub(super) fn go_on_after(&mut self, steps: u64) {
         self.steps = steps;
     }

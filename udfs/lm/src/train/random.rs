@@ -8,7 +8,6 @@ use crate::Result;
 use crate::config::ModelConfig;
 use crate::weights::Weights;
 
-/// Standard deviation of embeddings.
 const EMBEDDING: f64 = 0.02;
 
 /// Weights to begin with: norms are 1, biases 0, matrices normal with a variance that keeps that of their input. What
@@ -37,7 +36,6 @@ pub fn weights(config: &ModelConfig, seed: u64) -> Result<Weights> {
     })
 }
 
-/// A number of the standard normal distribution (Box and Muller).
 fn normal(random: &mut ChaCha8Rng) -> f64 {
     let radius = (-2.0 * (1.0 - random.random::<f64>()).ln()).sqrt();
     radius * (std::f64::consts::TAU * random.random::<f64>()).cos()

@@ -80,7 +80,6 @@ impl Precision {
     }
 }
 
-/// A tensor to be stored.
 pub(super) struct TensorData<'a> {
     name: String,
     shape: Vec<usize>,
@@ -94,11 +93,11 @@ enum Values<'a> {
 }
 
 impl<'a> TensorData<'a> {
-    pub fn of_tensor(name: &str, tensor: &'a Tensor, precision: Precision) -> Self {
+    pub(crate) fn of_tensor(name: &str, tensor: &'a Tensor, precision: Precision) -> Self {
         Self { name: name.to_string(), shape: tensor.dims().to_vec(), precision, values: Values::Tensor(tensor) }
     }
 
-    pub fn of_numbers(name: &str, numbers: &'a [f32]) -> Self {
+    pub(crate) fn of_numbers(name: &str, numbers: &'a [f32]) -> Self {
         let shape = vec![numbers.len()];
         Self { name: name.to_string(), shape, precision: Precision::F32, values: Values::Numbers(numbers) }
     }
@@ -127,10 +126,6 @@ impl View for &TensorData<'_> {
     }
 }
 
-/// Writes tensors to a file.
-///
-/// # Errors
-/// If the file cannot be written.
 pub(super) fn write<'a>(parts: impl IntoIterator<Item = &'a TensorData<'a>>, path: &Path) -> Result<()> {
     let parts = parts.into_iter().map(|part| (part.name.as_str(), part));
     // Readers in Python refuse a file that does not say so.
@@ -182,20 +177,14 @@ fn write_shards(weights: &Weights, precision: Precision, folder: &Path, most: us
     std::fs::write(&path, format!("{index:#}\n")).map_err(|source| LmError::Write { path, source })
 }
 
-/// Tensors of f32 in a file.
 pub(super) struct Numbers {
     path: PathBuf,
     metadata: Metadata,
-    /// Where the tensors begin.
     first: u64,
 }
 
 impl Numbers {
-    /// Reads what a file holds.
-    ///
-    /// # Errors
-    /// If it is missing or not whole.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self> {
         let failed = |source| LmError::Read { path: path.to_path_buf(), source };
         let mut file = File::open(path).map_err(failed)?;
         let mut length = [0; 8];
@@ -208,11 +197,7 @@ impl Numbers {
         Ok(Self { path: path.to_path_buf(), metadata, first: 8 + length })
     }
 
-    /// Reads a tensor into an array of its length.
-    ///
-    /// # Errors
-    /// If it is not there, or has another length or type.
-    pub fn read(&self, name: &str, values: &mut [f32]) -> Result<()> {
+    pub(crate) fn read(&self, name: &str, values: &mut [f32]) -> Result<()> {
         let unsupported = |found: String| LmError::Unsupported { path: self.path.clone(), found };
         let found = self.metadata.info(name);
         let Some(TensorInfo { dtype: Dtype::F32, data_offsets: (from, to), .. }) = found else {

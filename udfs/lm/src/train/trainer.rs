@@ -9,7 +9,6 @@ use crate::decoder::Decoder;
 use crate::layer::IsWanted;
 use crate::{LmError, Result};
 
-/// Files of a state: weights, and the optimizer's moments.
 const STATE_FILES: [&str; 2] = ["weights.safetensors", "moments.safetensors"];
 
 /// How steps are made.

@@ -27,7 +27,6 @@ fn request() -> ChatRequest {
     }
 }
 
-/// What comes of so many calls that all wait for their start.
 async fn ask(chat: &Arc<OpenAi>, calls: usize) -> Vec<Outcome> {
     let flights = Flights::default();
     let outcomes = join_all((0..calls).map(|number| {
@@ -82,7 +81,6 @@ async fn a_pause_that_is_asked_for_is_cut_to_the_setting() {
     assert!(outcome[0].is_ok() && server.count() == 2, "{outcome:?}");
 }
 
-/// Whether a request is one of a share that has no order.
 fn is_one_of(number: usize, share: f64) -> bool {
     f64::from((number as u32).wrapping_mul(2_654_435_761)) < share * f64::from(u32::MAX)
 }

@@ -2,43 +2,33 @@
 
 use std::collections::VecDeque;
 
-/// What came of a call, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
-    /// It is in flight.
+pub(super) enum Known {
     Pending,
-    /// The endpoint took it.
     Taken,
-    /// The endpoint limited it.
     Limited,
-    /// It failed.
     Failed,
 }
 
 /// How many times as many calls as can be in flight are remembered, ...
 const TIMES: u64 = 4;
-/// ... so many more, ...
 const MORE: u64 = 64;
-/// ... and no more than this.
 const MOST: u64 = 1 << 18;
 
 /// The last calls, numbered from 0 in the order in which they started.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub(super) struct Calls {
     known: VecDeque<Known>,
     started: u64,
-    /// Calls that [`Calls::next_known`] has given.
     given: u64,
 }
 
 impl Calls {
-    /// The number of the next call.
-    pub fn next(&self) -> u64 {
+    pub(super) fn next(&self) -> u64 {
         self.started
     }
 
-    /// Starts a call where `at_once` may be in flight.
-    pub fn start(&mut self, at_once: u32) -> u64 {
+    pub(super) fn start(&mut self, at_once: u32) -> u64 {
         self.known.push_back(Known::Pending);
         let remembered = (TIMES * u64::from(at_once) + MORE).min(MOST) as usize;
         let superfluous = self.known.len().saturating_sub(remembered);
@@ -47,8 +37,7 @@ impl Calls {
         self.started - 1
     }
 
-    /// Says what came of a call. What was said first holds.
-    pub fn end(&mut self, number: u64, known: Known) {
+    pub(super) fn end(&mut self, number: u64, known: Known) {
         let at = self.place(number);
         if let Some(slot) = at.and_then(|at| self.known.get_mut(at)).filter(|slot| **slot == Known::Pending) {
             *slot = known;
@@ -57,7 +46,7 @@ impl Calls {
 
     /// How many calls in a row the endpoint limited or failed, this one among them, and how many of these failed. A call in
     /// flight ends the row: it may be answered yet.
-    pub fn in_vain(&self, number: u64) -> (usize, usize) {
+    pub(crate) fn in_vain(&self, number: u64) -> (usize, usize) {
         let Some(at) = self.place(number) else { return (0, 0) };
         let is_vain = |known: &&Known| matches!(known, Known::Limited | Known::Failed);
         let row = self.known.iter().take(at).rev().take_while(is_vain);
@@ -65,8 +54,7 @@ impl Calls {
         row.fold((0, 0), |(all, failed), known| (all + 1, failed + usize::from(*known == Known::Failed)))
     }
 
-    /// Begins every row anew.
-    pub fn forget_rows(&mut self) {
+    pub(crate) fn forget_rows(&mut self) {
         for known in self.known.iter_mut().filter(|known| **known != Known::Pending) {
             *known = Known::Taken;
         }
@@ -74,7 +62,7 @@ impl Calls {
 
     /// The next call in the order of their starts, if it is known whether the endpoint took it: answers take longer than
     /// limits, so what is known first is no fair sample. A call that is in flight much longer than others was taken.
-    pub fn next_known(&mut self, at_once: u32) -> Option<(u64, Known)> {
+    pub(crate) fn next_known(&mut self, at_once: u32) -> Option<(u64, Known)> {
         if self.given == self.started {
             return None;
         }

@@ -24,11 +24,9 @@ const DOWN: f64 = 0.09;
 /// So many calls in flight or a second take full steps; where there are more, a second or a round trip changes the pace by no
 /// more.
 const FULL_STEPS: f64 = 5.0;
-/// How far the pace stays below that at which calls were taken.
 const BELOW: f64 = 0.9;
 /// How far the sum of steps falls before a trial, for few calls.
 const FALL: f64 = std::f64::consts::LN_2 * 2.0;
-/// The least calls of a trial.
 const TRIAL: u32 = 50;
 /// Endpoints count by the second or longer, so calls of less than a second tell no pace.
 const SHORTEST_SPAN: Duration = Duration::from_secs(1);
@@ -36,17 +34,13 @@ const SHORTEST_SPAN: Duration = Duration::from_secs(1);
 const FADED: f64 = 0.95;
 /// The part of the share that a trial leaves at most where the pace is the reason, ...
 const HELPED: f64 = 0.4;
-/// ... and where the trial takes three times as many calls.
 const UNCLEAR: Range<f64> = 0.2..0.65;
-/// The largest share that can have nothing to do with the pace.
 const MOST_NOISE: f64 = 0.5;
-/// Calls over which that share is averaged.
 const SMOOTHED: f64 = 200.0;
 
 /// How fast calls may start, by what the endpoint made of those before.
 #[derive(Debug, Default)]
-pub struct Pace {
-    /// Starts a second.
+pub(crate) struct Pace {
     pace: Option<f64>,
     /// The calls of this span, and the starts a second and calls taken a second of those before.
     span: Option<Span>,
@@ -79,27 +73,22 @@ struct Share {
 
 #[derive(Debug)]
 struct Trial {
-    /// The first call at half the pace.
     first: u64,
     until: Instant,
     found: Share,
-    /// What the endpoint took a second before.
     rate: f64,
 }
 
 impl Pace {
-    /// The time between two starts.
-    pub fn step(&self) -> Option<Duration> {
+    pub(crate) fn step(&self) -> Option<Duration> {
         self.pace.map(|pace| Duration::from_secs_f64((1.0 / pace).min(86_400.0)))
     }
 
-    /// The share of calls that is limited at any pace.
-    pub fn noise(&self) -> f64 {
+    pub(crate) fn noise(&self) -> f64 {
         self.noise
     }
 
-    /// A call starts.
-    pub fn start(&mut self, number: u64, now: Instant) {
+    pub(crate) fn start(&mut self, number: u64, now: Instant) {
         if let Some(span) = self.span.take_if(|span| now.duration_since(span.since) >= SHORTEST_SPAN) {
             let (started, taken) = span.rates(now);
             self.last = (started.max(self.last.0 * FADED), taken.max(self.last.1 * FADED));
@@ -108,20 +97,19 @@ impl Pace {
     }
 
     /// A call was limited; what that means is judged in the order of starts.
-    pub fn limit(&mut self, number: u64) {
+    pub(crate) fn limit(&mut self, number: u64) {
         if let Some(span) = self.span.as_mut().filter(|span| number >= span.first) {
             span.limited += 1;
         }
     }
 
-    /// All calls stop: a trial is over without a verdict.
-    pub fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.trial = None;
         self.begin_anew();
     }
 
     /// The endpoint takes calls again, which limited so many in a row at this time that all were stopped.
-    pub fn slow_down(&mut self, stopped_at: Instant) {
+    pub(crate) fn slow_down(&mut self, stopped_at: Instant) {
         let taken = self.rates(stopped_at).1;
         if taken > 0.0 {
             self.pace = Some(self.pace.unwrap_or(f64::INFINITY).min(taken) * BELOW);
@@ -130,7 +118,7 @@ impl Pace {
     }
 
     /// Judges a call, in the order of starts, while `in_flight` run and the next one is `next`.
-    pub fn judge(&mut self, number: u64, is_limited: bool, in_flight: u32, next: u64, now: Instant) {
+    pub(crate) fn judge(&mut self, number: u64, is_limited: bool, in_flight: u32, next: u64, now: Instant) {
         let limited = f64::from(u8::from(is_limited));
         self.noise = (self.noise + (limited - self.noise) / SMOOTHED).min(self.most_noise);
         if let Some(trial) = &mut self.trial {

@@ -10,7 +10,6 @@ use super::pace::Pace;
 use crate::llm::breaker::CALLS;
 use crate::llm::retry;
 
-/// Calls in flight at first.
 const FIRST_WINDOW: u32 = 8;
 /// Calls in a row, in the order of starts, after which all stop if none of them was taken, ...
 const STOPPED_AFTER: usize = 10;
@@ -23,37 +22,27 @@ const LONGEST_FOR_FAILURES: Duration = Duration::from_secs(5);
 const STUCK: u32 = 3;
 /// A call that is in flight for so long after a stop is taken: limits come sooner.
 const TAKEN: Duration = Duration::from_secs(1);
-/// Longer pauses are announced.
 const ANNOUNCED: Duration = Duration::from_secs(30);
 /// A pause that ends this much later than the announced one is another.
 const ANOTHER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub struct State {
-    /// Calls that wait for their start, and those in flight.
+pub(super) struct State {
     pub waiting: u32,
     pub in_flight: u32,
-    /// How many of them started since the last stop, and how many may.
     fresh: u32,
     window: u32,
-    /// What the settings allow at once, as they were last seen.
     at_once: u32,
     calls: Calls,
     pub pace: Pace,
     /// The next start by the endpoint's pace, and by the settings' requests and tokens a minute.
     pub next: [Option<Instant>; 3],
     pub paused_until: Option<Instant>,
-    /// The last pauses that were announced: of all calls, and of one.
     announced_until: [Option<Instant>; 2],
-    /// The first call after the last stop.
     fresh_from: u64,
-    /// When calls were stopped because of limits, until one starts.
     stopped_at: Option<Instant>,
-    /// When the last call started.
     tried_at: Option<Instant>,
-    /// Stops since a call was taken.
     pub stops: u32,
-    /// Whether it was told that nothing is taken.
     is_told: bool,
 }
 
@@ -81,7 +70,7 @@ impl Default for State {
 
 impl State {
     /// Begins a call, or says when to try again: at a time, or when a call has ended.
-    pub fn begin(&mut self, limits: Limits, tokens: u64, now: Instant) -> Result<u64, Option<Instant>> {
+    pub(super) fn begin(&mut self, limits: Limits, tokens: u64, now: Instant) -> Result<u64, Option<Instant>> {
         self.at_once = limits.at_once;
         let window = match self.tried_at {
             Some(tried_at) if self.fresh > 0 && self.stops > 0 => {
@@ -126,7 +115,7 @@ impl State {
     }
 
     /// A call is in flight no longer. If nothing else was said of it, the endpoint took it.
-    pub fn end(&mut self, number: u64, now: Instant) {
+    pub(super) fn end(&mut self, number: u64, now: Instant) {
         self.calls.end(number, Known::Taken);
         self.in_flight -= 1;
         if number >= self.fresh_from {
@@ -135,8 +124,7 @@ impl State {
         self.judge(now);
     }
 
-    /// A call is answered.
-    pub fn answered(&mut self, number: u64) {
+    pub(super) fn answered(&mut self, number: u64) {
         self.calls.end(number, Known::Taken);
         // What started before all calls were stopped is no sign that others are taken.
         if number >= self.fresh_from {
@@ -145,8 +133,7 @@ impl State {
         }
     }
 
-    /// A call is limited, and may ask for a pause.
-    pub fn limited(&mut self, number: u64, after: Duration, jitter: f64, now: Instant) -> Limited {
+    pub(crate) fn limited(&mut self, number: u64, after: Duration, jitter: f64, now: Instant) -> Limited {
         self.calls.end(number, Known::Limited);
         self.pace.limit(number);
         if self.is_in_vain(number) {
@@ -160,7 +147,7 @@ impl State {
     }
 
     /// A call failed. If `pauses`, all calls stop where none is taken. Whether the endpoint is down.
-    pub fn failed(&mut self, number: u64, pauses: bool, jitter: f64, now: Instant) -> bool {
+    pub(super) fn failed(&mut self, number: u64, pauses: bool, jitter: f64, now: Instant) -> bool {
         // What started before the stop is the same event.
         let is_fresh = number >= self.fresh_from;
         self.calls.end(number, if is_fresh { Known::Failed } else { Known::Limited });
@@ -174,7 +161,6 @@ impl State {
         false
     }
 
-    /// The endpoint takes calls again.
     fn take_up(&mut self) {
         (self.stops, self.is_told) = (0, false);
     }
@@ -207,14 +193,14 @@ impl State {
     }
 
     /// Whether calls were stopped so often that it should be told, for the first time since one was taken.
-    pub fn is_stuck_anew(&mut self) -> bool {
+    pub(crate) fn is_stuck_anew(&mut self) -> bool {
         let is_anew = self.stops >= STUCK && !self.is_told;
         self.is_told |= is_anew;
         is_anew
     }
 
     /// A pause that should be announced, and was not: of all calls, or only of one that waits for `own`.
-    pub fn unannounced(&mut self, own: Duration, now: Instant) -> Option<Pause> {
+    pub(crate) fn unannounced(&mut self, own: Duration, now: Instant) -> Option<Pause> {
         let [of_all, of_one] = self.announced_until;
         let all = self.paused_until.filter(|until| *until > now + ANNOUNCED);
         let all = all.filter(|until| of_all.is_none_or(|announced| *until > announced + ANOTHER));
@@ -226,25 +212,19 @@ impl State {
     }
 }
 
-/// A call that the endpoint limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limited {
+pub(crate) struct Limited {
     /// How often all calls were stopped since one was taken; 0 while others are in flight, which may be.
     pub stops: u32,
-    /// Whether there is no other call that could be taken in its place.
     pub is_alone: bool,
 }
 
-/// A pause that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pause {
-    /// How long it is.
+pub(crate) struct Pause {
     pub time: Duration,
-    /// Whether no call starts meanwhile; else only the one that was limited waits.
     pub is_for_all: bool,
 }
 
-/// How long an amount takes, a day at most.
-pub fn time(amount: u64, per_minute: u32) -> Duration {
+pub(super) fn time(amount: u64, per_minute: u32) -> Duration {
     Duration::from_secs_f64((amount as f64 * 60.0 / f64::from(per_minute)).min(86_400.0))
 }

@@ -6,7 +6,6 @@ use std::collections::BinaryHeap;
 use super::*;
 
 const FREE: Limits = Limits { at_once: 64, requests_per_minute: None, tokens_per_minute: None };
-/// How soon an endpoint says that it is asked too much.
 const AT_ONCE: Duration = Duration::from_millis(5);
 const SECOND: Duration = Duration::from_secs(1);
 const QUICK: Duration = Duration::from_millis(50);
@@ -23,31 +22,25 @@ impl Dice {
     }
 }
 
-/// What an endpoint does with a call.
 enum Does {
     Answer(Duration),
     Limit(Duration),
 }
 
-/// What answers take from an endpoint.
 struct Took {
     seconds: f64,
     requests: usize,
     most_in_flight: u32,
     state: State,
-    /// When each answer came.
     answers: Vec<f64>,
 }
 
-/// Who asks: for so many answers, so many calls at once.
 #[derive(Debug, Clone, Copy)]
 struct Asks {
     answers: usize,
     at_once: u32,
-    /// What the endpoint asks for where it limits.
     after: Option<Duration>,
     seed: u64,
-    /// So many seconds of every twenty there are calls enough; else one a second.
     busy: f64,
 }
 

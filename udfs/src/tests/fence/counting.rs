@@ -22,12 +22,11 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-/// Rows of a partition in flight.
-pub const WINDOW: usize = 64;
+pub(super) const WINDOW: usize = 64;
 
 /// A function of one integer that is asked for once for equal arguments, unless it is volatile.
 #[derive(Debug, Clone)]
-pub struct Counting {
+pub(crate) struct Counting {
     name: &'static str,
     volatility: Volatility,
     value: Value,
@@ -36,18 +35,13 @@ pub struct Counting {
     known: Arc<Mutex<HashMap<i64, i64>>>,
 }
 
-/// What came of an argument, and whether it was known.
 type Asked = std::result::Result<(i64, bool), Arc<DataFusionError>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Value {
-    /// x + 1
+pub(super) enum Value {
     Next,
-    /// 2 x
     Twice,
-    /// {a: x, b: -x}
     Pair,
-    /// x + 1, and an error for 13
     Unlucky,
 }
 
@@ -86,11 +80,11 @@ impl Value {
 }
 
 impl Counting {
-    pub fn new(name: &'static str, value: Value, volatility: Volatility) -> Self {
+    pub(crate) fn new(name: &'static str, value: Value, volatility: Volatility) -> Self {
         Self { name, volatility, value, calls: Arc::default(), flights: Arc::default(), known: Arc::default() }
     }
 
-    pub fn calls(&self) -> usize {
+    pub(super) fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
 
@@ -100,7 +94,6 @@ impl Counting {
         ScalarUDF::from(Function::of_calls(declaration, self.value.data_type(), self.volatility, self.clone()))
     }
 
-    /// What the function is without calls: the reference for results.
     fn plain(&self) -> ScalarUDF {
         let value = self.value;
         let compute = move |args: &[ColumnarValue]| {
@@ -181,7 +174,7 @@ impl AsyncCall for Counting {
 }
 
 /// The functions of the tests: f and g are stable, s gives a struct, v and w are volatile, u fails for 13.
-pub struct Functions {
+pub(super) struct Functions {
     pub f: Counting,
     pub g: Counting,
     pub s: Counting,
@@ -191,7 +184,7 @@ pub struct Functions {
 }
 
 impl Functions {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             f: Counting::new("f", Value::Next, Volatility::Stable),
             g: Counting::new("g", Value::Twice, Volatility::Stable),
@@ -206,23 +199,20 @@ impl Functions {
         [&self.f, &self.g, &self.s, &self.v, &self.w, &self.u]
     }
 
-    /// A session in which the functions are calls.
-    pub fn session(&self, config: SessionConfig) -> SessionContext {
+    pub(super) fn session(&self, config: SessionConfig) -> SessionContext {
         let context = session(config, RuntimeEnvBuilder::new());
         self.all().into_iter().for_each(|f| context.register_udf(f.function()));
         context
     }
 
-    /// A session in which the functions are plain ones.
-    pub fn plain_session(&self) -> SessionContext {
+    pub(crate) fn plain_session(&self) -> SessionContext {
         let context = SessionContext::new();
         self.all().into_iter().for_each(|f| context.register_udf(f.plain()));
         context
     }
 }
 
-/// A session with the rules and the planner of asap.
-pub fn session(config: SessionConfig, runtime: RuntimeEnvBuilder) -> SessionContext {
+pub(super) fn session(config: SessionConfig, runtime: RuntimeEnvBuilder) -> SessionContext {
     let config = config.with_option_extension(Settings::default());
     let runtime = runtime.build_arc().unwrap();
     let builder = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime).with_default_features();
@@ -230,13 +220,12 @@ pub fn session(config: SessionConfig, runtime: RuntimeEnvBuilder) -> SessionCont
 }
 
 /// Tables t (x from 1 to 1000, y = x mod 10) and t2 (x from 1 to 1000).
-pub async fn tables(context: &SessionContext) {
+pub(super) async fn tables(context: &SessionContext) {
     rows(context, "CREATE TABLE t AS SELECT value AS x, value % 10 AS y FROM generate_series(1, 1000)").await;
     rows(context, "CREATE TABLE t2 AS SELECT value AS x, value % 10 AS y FROM generate_series(1, 1000)").await;
 }
 
-/// What a query gives, one text a row.
-pub async fn try_rows(context: &SessionContext, sql: &str) -> Result<Vec<String>> {
+pub(crate) async fn try_rows(context: &SessionContext, sql: &str) -> Result<Vec<String>> {
     let mut rows = Vec::new();
     for batch in context.sql(sql).await?.collect().await? {
         for row in 0..batch.num_rows() {
@@ -247,6 +236,6 @@ pub async fn try_rows(context: &SessionContext, sql: &str) -> Result<Vec<String>
     Ok(rows)
 }
 
-pub async fn rows(context: &SessionContext, sql: &str) -> Vec<String> {
+pub(super) async fn rows(context: &SessionContext, sql: &str) -> Vec<String> {
     try_rows(context, sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
 }

@@ -29,9 +29,7 @@ use crate::tests::fence::counting::{Functions, WINDOW, rows, session};
 struct Held {
     begun: AtomicUsize,
     waiting: AtomicUsize,
-    /// A permit for each row that may pass.
     gate: Semaphore,
-    /// Characters of each result.
     length: usize,
 }
 
@@ -48,7 +46,6 @@ impl Held {
         }
     }
 
-    /// Returns when so many rows wait.
     async fn until_waiting(&self, rows: usize) {
         while self.waiting.load(Ordering::SeqCst) != rows {
             tokio::task::yield_now().await;
@@ -56,7 +53,6 @@ impl Held {
     }
 }
 
-/// Rows that are counted as waiting until this is dropped.
 struct Waiting<'a>(&'a Held, usize);
 
 impl<'a> Waiting<'a> {

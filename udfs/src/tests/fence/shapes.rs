@@ -4,7 +4,6 @@ use datafusion::prelude::SessionConfig;
 
 use crate::tests::fence::counting::{Functions, rows, tables};
 
-/// Calls of f, g, s, v and w.
 type Calls = [usize; 5];
 
 /// A query over t, and the calls that it makes. Its result is that of the same query without calls.

@@ -75,7 +75,6 @@ impl Walked {
     }
 }
 
-/// Sections as the paper's published code cuts them.
 fn sections(chain: &str) -> Vec<&str> {
     strip(chain).split("\n\n").map(strip).collect()
 }

@@ -6,5 +6,5 @@ mod physical_types;
 mod preflight;
 mod remembered;
 mod scored;
-pub mod session;
+pub(super) mod session;
 mod tokenised_once;

@@ -60,7 +60,6 @@ const CALLS: [&str; 43] = [
     "cot_select(cot_steps(cot), cot_truncate(cot_steps(cot), ratio))",
 ];
 
-/// Rows with and without values, in the plainest types.
 fn rows() -> RecordBatch {
     let chain = "First, 2 + 2.\n\n  It is four.\n\nSo é漢🙂!";
     let generation = format!("<think>{chain}</think>4");
@@ -98,7 +97,6 @@ fn rows() -> RecordBatch {
     .unwrap()
 }
 
-/// The batch with each column in another physical form of its type.
 fn in_form(
     batch: &RecordBatch,
     text: &DataType,
@@ -126,7 +124,6 @@ fn in_form(
     RecordBatch::try_from_iter(names.iter().map(String::as_str).zip(columns.collect::<Vec<_>>())).unwrap()
 }
 
-/// Nothing stands in for a language model.
 const NOT_CALLED: [&str; 1] = ["ai_complete"];
 
 #[test]

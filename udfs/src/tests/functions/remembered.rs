@@ -10,7 +10,6 @@ use datafusion::prelude::SessionContext;
 
 use crate::tests::functions::session::session_in_partitions;
 
-/// A session whose queries take their memory of this pool.
 fn session_of(models: &Models, pool: &Arc<dyn MemoryPool>) -> SessionContext {
     let state = session_in_partitions("qwen2", models, 1).state();
     let runtime = RuntimeEnv { memory_pool: Arc::clone(pool), ..state.runtime_env().as_ref().clone() };

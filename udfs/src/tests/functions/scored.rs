@@ -12,7 +12,6 @@ use datafusion::prelude::SessionContext;
 
 use crate::tests::functions::session::{golden_path, session_in_partitions};
 
-/// A chain of `tests/goldens/*/cots.jsonl` with its scores.
 #[derive(Debug, serde::Deserialize)]
 struct ScoredChain {
     question: String,
@@ -26,13 +25,11 @@ fn golden(name: &str) -> PathBuf {
     golden_path(name).into()
 }
 
-/// The chains of a golden model.
 fn chains(model: &str) -> Vec<ScoredChain> {
     let text = std::fs::read_to_string(golden(model).join("cots.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// A session on a golden model and its functions' models.
 fn session(partitions: usize) -> (SessionContext, Models) {
     let models = Models::default();
     (session_in_partitions("qwen2", &models, partitions), models)
@@ -73,7 +70,6 @@ async fn a_template_that_fails_on_a_question_fails_its_row_only() {
     assert!(error.contains("no shouting"), "{error}");
 }
 
-/// A table of the golden chains.
 async fn chains_as_table(context: &SessionContext) {
     let text = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let rows = chains("qwen2").into_iter().map(|chain| {

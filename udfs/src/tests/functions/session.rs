@@ -15,29 +15,28 @@ use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
 use datafusion::logical_expr::ColumnarValue;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
-pub fn golden_path(name: &str) -> String {
+pub(crate) fn golden_path(name: &str) -> String {
     format!("{}/../tests/goldens/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
-pub fn session(model: &str) -> SessionContext {
+pub(crate) fn session(model: &str) -> SessionContext {
     session_with(model, &Models::default())
 }
 
-pub fn session_with(model: &str, models: &Models) -> SessionContext {
+pub(crate) fn session_with(model: &str, models: &Models) -> SessionContext {
     let compressor_model = Some(golden_path("llmlingua2/xlm-roberta-large-tiny"));
     let settings = Settings { scorer_model: golden_path(model), compressor_model, ..Settings::default() };
     build(settings, models, &Llm::default(), SessionConfig::new())
 }
 
 /// A session whose batches are small, and whose prompt is the question as the goldens have it.
-pub fn session_in_partitions(model: &str, models: &Models, partitions: usize) -> SessionContext {
+pub(crate) fn session_in_partitions(model: &str, models: &Models, partitions: usize) -> SessionContext {
     let scorer_prompt = Some("{question}".to_string());
     let settings = Settings { scorer_model: golden_path(model), scorer_prompt, ..Settings::default() };
     build(settings, models, &Llm::default(), SessionConfig::new().with_target_partitions(partitions).with_batch_size(7))
 }
 
-/// A session whose language model is this one.
-pub fn session_asking(llm: &Llm, settings: Settings) -> SessionContext {
+pub(crate) fn session_asking(llm: &Llm, settings: Settings) -> SessionContext {
     build(settings, &Models::default(), llm, SessionConfig::new())
 }
 
@@ -49,22 +48,20 @@ fn build(settings: Settings, models: &Models, llm: &Llm, config: SessionConfig) 
     SessionContext::new_with_state(state)
 }
 
-/// The names of all functions, whatever they are called.
-pub fn registered() -> BTreeSet<String> {
+pub(crate) fn registered() -> BTreeSet<String> {
     let mut registry = MemoryFunctionRegistry::new();
     register_all(&mut registry, &Models::default(), &Llm::default()).unwrap();
     registry.udfs().into_iter().collect()
 }
 
 /// Evaluates an expression over a batch as it is, also one of no rows.
-pub fn evaluate(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayRef {
+pub(crate) fn evaluate(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayRef {
     let array = evaluated(session, batch, sql).into_array(batch.num_rows()).unwrap();
     assert_eq!(array.len(), batch.num_rows(), "{sql}");
     array
 }
 
-/// The same as it is computed.
-pub fn evaluated(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ColumnarValue {
+pub(crate) fn evaluated(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ColumnarValue {
     let schema = DFSchema::try_from(batch.schema()).unwrap();
     let expression = session.parse_sql_expr(sql, &schema).unwrap();
     // Without the start of an execution, expressions do not see the session's settings.
@@ -75,7 +72,7 @@ pub fn evaluated(session: &SessionContext, batch: &RecordBatch, sql: &str) -> Co
 }
 
 /// What a query of an expression gives for the rows of a batch: also one that makes calls.
-pub fn query(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayRef {
+pub(crate) fn query(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayRef {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let table = MemTable::try_new(batch.schema(), vec![vec![batch.clone()]]).unwrap();
     session.deregister_table("given").unwrap();
@@ -89,7 +86,7 @@ pub fn query(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayR
     Arc::clone(found.column(0))
 }
 
-pub fn shown(array: &ArrayRef) -> Vec<String> {
+pub(crate) fn shown(array: &ArrayRef) -> Vec<String> {
     let cell = |row| if array.is_null(row) { "NULL".to_string() } else { array_value_to_string(array, row).unwrap() };
     (0..array.len()).map(cell).collect()
 }

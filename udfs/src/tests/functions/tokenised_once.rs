@@ -9,7 +9,6 @@ use crate::tests::functions::session::{evaluate, session_with};
 
 const ALL_STEPS: &str = "cast(51 as bigint)";
 
-/// Rows of long chains, and their bytes.
 fn rows() -> (RecordBatch, u64) {
     let chains: Vec<String> =
         (0..100).map(|n| format!("Row {n}.{}", "\n\nA step, and more of it.".repeat(50))).collect();

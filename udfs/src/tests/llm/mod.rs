@@ -4,5 +4,5 @@ mod failures;
 mod limits;
 mod rows;
 mod secrets;
-pub mod setup;
+pub(crate) mod setup;
 mod shared_answers;

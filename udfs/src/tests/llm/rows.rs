@@ -10,7 +10,6 @@ const COT: &str = "Let me see what a crate holds.\n\n    12 * 8 = 96 rolls in a 
     that adds them up.\n\n3 * 96 = 288, so three crates hold 288 rolls.";
 const THOUGHT: &str = "Multiply trays by rolls, then by crates.";
 
-/// A server that says these texts one after the other.
 fn saying<const N: usize>(texts: [&str; N]) -> Server {
     let texts = texts.map(str::to_string);
     Server::start(move |call| Reply::Text(texts[call.number].clone()))

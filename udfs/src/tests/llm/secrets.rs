@@ -10,7 +10,6 @@ use crate::tests::llm::setup::{Asking, settings};
 use crate::tests::llm::shared_answers::MemoryStore;
 use crate::tests::server::{Call, Reply, Server};
 
-/// A variable that test runners always set: its value plays the key.
 const VARIABLE: &str = "CARGO_MANIFEST_DIR";
 
 /// The header with the key, as a server that shows all it knows sends it back.

@@ -11,7 +11,7 @@ use datafusion::common::config::{ConfigOptions, ExtensionOptions};
 use crate::tests::server::Server;
 
 /// Settings for a server, with one retry and a time that a busy machine keeps, changed by pairs of key and value.
-pub fn settings(server: &Server, changes: &[(&str, &str)]) -> Settings {
+pub(crate) fn settings(server: &Server, changes: &[(&str, &str)]) -> Settings {
     let mut settings = Settings {
         anchor_provider: Provider::Openai,
         anchor_base_url: Some(server.base_url()),
@@ -27,32 +27,30 @@ pub fn settings(server: &Server, changes: &[(&str, &str)]) -> Settings {
     settings
 }
 
-/// Who answers in a session.
 #[derive(Debug, Clone)]
-pub struct Asking(Arc<dyn Anchorer>);
+pub(crate) struct Asking(Arc<dyn Anchorer>);
 
 impl Asking {
-    pub fn of(llm: &Llm, settings: &Settings) -> Self {
+    pub(crate) fn of(llm: &Llm, settings: &Settings) -> Self {
         let mut config = ConfigOptions::new();
         config.extensions.insert(settings.clone());
         Self(Anchorers::new(llm.clone()).of(&config).unwrap())
     }
 
-    pub async fn anchor(&self, question: Option<&str>, answer: Option<&str>) -> llm::Result<Row<String>> {
+    pub(crate) async fn anchor(&self, question: Option<&str>, answer: Option<&str>) -> llm::Result<Row<String>> {
         self.0.anchor(question, answer, None).await
     }
 
-    pub async fn coarse(&self, cot: Option<&str>, thought: Option<&str>) -> llm::Result<Row<Pruned>> {
+    pub(crate) async fn coarse(&self, cot: Option<&str>, thought: Option<&str>) -> llm::Result<Row<Pruned>> {
         self.0.coarse(cot, thought, None).await
     }
 
-    pub async fn complete(&self, prompt: &str) -> llm::Result<Row<String>> {
+    pub(crate) async fn complete(&self, prompt: &str) -> llm::Result<Row<String>> {
         self.0.complete(prompt, None).await
     }
 }
 
-/// A new session, and who answers in it.
-pub fn anchoring(server: &Server, changes: &[(&str, &str)]) -> (Llm, Asking) {
+pub(crate) fn anchoring(server: &Server, changes: &[(&str, &str)]) -> (Llm, Asking) {
     let llm = Llm::default();
     let asking = Asking::of(&llm, &settings(server, changes));
     (llm, asking)

@@ -14,9 +14,8 @@ use futures::future::join_all;
 use crate::tests::llm::setup::{Asking, anchoring, settings};
 use crate::tests::server::{Reply, Server};
 
-/// A store in memory that can be broken.
 #[derive(Debug, Default)]
-pub struct MemoryStore {
+pub(crate) struct MemoryStore {
     pub kept: Mutex<HashMap<RequestKey, Outcome>>,
     is_broken: AtomicBool,
 }

@@ -27,7 +27,6 @@ fn config(family: &str, architecture: &str, more: serde_json::Value) -> ModelCon
     ModelConfig::parse(&config.to_string()).unwrap()
 }
 
-/// Numbers that look random, large enough that every path matters.
 fn variables(config: &ModelConfig) -> (Weights, HashMap<String, Var>) {
     let mut variables = HashMap::new();
     let weights = Weights::build(config, |name, shape| {

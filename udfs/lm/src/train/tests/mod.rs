@@ -36,7 +36,6 @@ fn assert_gradients(weights: &Weights, found: &Gradient, expected: &HashMap<Stri
     }
 }
 
-/// The largest difference, and the largest number that is expected.
 fn distance(found: &[f32], expected: &Tensor) -> (f32, f32) {
     let expected = expected.flatten_all().unwrap().to_vec1::<f32>().unwrap();
     assert_eq!(found.len(), expected.len());
