@@ -1,10 +1,10 @@
-//! Compared methods: scores of one pass, the attribution of steps to an answer, LLMLingua-2. The peers are transformers and
-//! llmlingua: `python3 benches/peers/baselines.py`, which writes the models and rows and runs this bench with their folder in
-//! `ASAP_BENCH_FOLDER`.
+//! The baseline methods: scores of one forward pass, the attribution of steps to an answer, LLMLingua-2. The peers are
+//! transformers and llmlingua: `python3 benches/peers/baselines.py`, which writes the models and rows and runs this
+//! bench with their folder in `ASAP_BENCH_FOLDER`.
 //!
-//! Each case is a process of its own on one core and gives one line of JSON: CPU seconds, and what was found.
+//! Each case runs in its own process on one core and prints one line of JSON: CPU seconds and the results.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench may panic and print")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,17 +16,16 @@ use cpu_time::ProcessTime;
 use serde::Deserialize;
 use serde_json::json;
 
-#[allow(dead_code, unused_imports, reason = "the peer gives shapes and compares no memory")]
+#[allow(dead_code, unused_imports, reason = "the peer provides the shapes, and memory is not compared")]
 #[path = "common/processes.rs"]
 mod processes;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What is measured, and in which type.
+/// The method, and the type of its computations.
 const CASES: [&str; 5] = ["pass f32", "pass bf16", "attribution f32", "attribution bf16", "llmlingua2"];
 
-/// A question, a chain and its answer.
 #[derive(Deserialize)]
 struct Row {
     question: String,
@@ -50,7 +49,8 @@ fn main() {
     println!("{}", json!({ "case": case, "cpu": cpu, "found": found }));
 }
 
-/// Perplexities and entropies of all steps, or the nats of the answer behind the chain and behind all that lacks a step.
+/// Returns perplexities and entropies of all steps, or the nats of the answer after the chain and after each chain
+/// without one of its steps.
 fn score(folder: &Path, rows: &[Row], is_attribution: bool, dtype: Dtype) -> (f64, serde_json::Value) {
     let model = folder.join("model");
     let memory = Arc::new(Memory::default());
@@ -78,7 +78,7 @@ fn score(folder: &Path, rows: &[Row], is_attribution: bool, dtype: Dtype) -> (f6
     (cpu, found.collect())
 }
 
-/// The chains at half of their words; each counts one.
+/// Compresses the chains to half of their words. Each word counts as one token.
 fn compress(folder: &Path, rows: &[Row]) -> (f64, serde_json::Value) {
     let compressor = Compressor::load(&folder.join("encoder")).unwrap();
     let texts: Vec<String> = rows.iter().map(|row| row.steps.join("\n\n")).collect();

@@ -1,7 +1,8 @@
-//! Calls: 10,000 to a server that answers after 200 ms, 64 in flight, from SQL with every answer kept on disk. One run takes
-//! half a minute, so it is measured once. The peer is the Python client of OpenAI: `python3 benches/peers/calls.py`.
+//! Sends 10,000 calls from SQL to a server that answers after 200 ms, with 64 requests in flight and every answer
+//! cached on disk. One run takes half a minute, so it is measured once. The peer is the Python client of OpenAI:
+//! `python3 benches/peers/calls.py`.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a bench that fails says enough, and prints")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a bench may panic and print")]
 
 #[path = "../udfs/src/tests/server.rs"]
 mod server;
@@ -23,7 +24,7 @@ const CALLS: u64 = 10_000;
 const IN_FLIGHT: u64 = 64;
 const ANSWER_MILLISECONDS: u64 = 200;
 
-/// Answers until standard input ends, in a process of its own: its CPU time is not that of the client.
+/// Serves until standard input ends, in a separate process, so that its CPU time does not count for the client.
 fn serve() {
     let answer = Duration::from_millis(ANSWER_MILLISECONDS);
     let server = Server::start(move |_| Reply::After(answer, Box::new(Reply::text("yes"))));
@@ -31,7 +32,7 @@ fn serve() {
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// The server's process and its address.
+/// Starts the server's process and returns its address.
 fn server_process() -> (Child, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let mut child = command.arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -40,7 +41,7 @@ fn server_process() -> (Child, String) {
     (child, base_url.trim().to_string())
 }
 
-/// The most memory that this process had, in MB.
+/// Returns the peak memory of this process, in MB.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -73,10 +74,10 @@ async fn measure() {
         println!("{CALLS} calls {what}: {seconds:.1} s, {cpu:.2} CPU s ({:.2} cores)", cpu / seconds);
         if first {
             let least = (CALLS * ANSWER_MILLISECONDS) as f64 / IN_FLIGHT as f64 / 1000.0;
-            println!("the server alone takes {least:.2} s: {:.3} times", seconds / least);
+            println!("the server alone takes {least:.2} s: ratio {:.3}", seconds / least);
         }
     }
-    println!("peak memory {} MB, after a tenth {after_a_tenth} MB", peak_memory());
+    println!("peak memory {} MB, {after_a_tenth} MB after a tenth of the calls", peak_memory());
     drop(child.stdin.take());
     child.wait().unwrap();
 }

@@ -1,11 +1,11 @@
-//! What answers cost at most that are made to cost much: pieces of LaTeX one after the other, many times over and within each
-//! other, to a megabyte, and golden answers that were changed. It fails where a verdict panics, takes more than 50 ms of CPU
-//! time or, with all before it, more than 100 MB.
+//! Fuzzes the verification of answers: sequences, repetitions and nestings of LaTeX pieces up to a megabyte, and edited
+//! golden answers. It fails if a verdict panics or takes more than 50 ms of CPU time, or if the process takes more than
+//! 100 MB.
 //!
-//! `cargo bench --package asap-kernels --locked --bench fuzz_answers -- 3600` goes on for an hour; ten seconds without a number.
-//! A seed behind the number begins elsewhere.
+//! `cargo bench --package asap-verify --locked --bench fuzz_answers -- 3600` runs for an hour; the default is ten
+//! seconds. A second number is the seed.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench may panic and print")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,10 +21,10 @@ mod memory;
 
 const MOST_TIME: Duration = Duration::from_millis(50);
 const MOST_BYTES: u64 = 100_000_000;
-/// The longest answer.
+/// The longest answer, in bytes.
 const LONGEST: usize = 1_000_000;
 
-/// Pieces of answers: numbers, names, signs, what opens and closes, words.
+/// Pieces of answers: numbers, names, signs, brackets, words.
 const PIECES: &str = r"1 2 7 12 0.5 1,234 3. 99999999999999999999 x y n e i a_1 + - \cdot / ^ ^2 ^{ _ _{ } { ( ) [ ] \{ \} \left( \right] |
     \left| \right| \frac \frac{1}{2} \frac12 \dfrac{ }{ \sqrt \sqrt[3]{ \pi \sin \cos \tan \arctan \ln \exp \log_2 \text{ \text{cm}
     \text{and} \text{(B)} , ; or and = < > \le \ge \ne \in \cup \cap \setminus \infty \pm % \% \$ ^\circ ! \binom{ \mathbb{R} \pmod{
@@ -32,7 +32,6 @@ const PIECES: &str = r"1 2 7 12 0.5 1,234 3. 99999999999999999999 x y n e i a_1 
     E5 E99999 9^ 9^{9 word \lfloor \rfloor \lceil \rceil \emptyset \approx \equiv \ldots x^{ x_{ \left\{ \displaystyle \mathrm{
     <think> </think> #### answer is **";
 
-/// What opens, and what closes it.
 const BRACKETS: [(&str, &str); 14] = [
     ("(", ")"),
     ("[", "]"),
@@ -78,7 +77,7 @@ impl Draws {
         (self.dice.next_u64() % end as u64) as usize
     }
 
-    /// Below `end`, small ones more often.
+    /// Draws a number below `end`, small ones more often.
     fn small(&mut self, end: usize) -> usize {
         let share = self.below(1 << 20) as f64 / f64::from(1 << 20);
         (end as f64).powf(share) as usize
@@ -109,7 +108,7 @@ impl Draws {
         open.repeat(depth) + &self.pieces(6) + &close.repeat(closed)
     }
 
-    /// A golden answer or response of which some characters are gone, there twice, or another's.
+    /// Returns a golden answer or response with some characters removed, inserted or replaced.
     fn changed(&mut self) -> String {
         let mut letters: Vec<char> = self.golden().chars().collect();
         for _ in 0..=self.below(6) {
@@ -172,12 +171,12 @@ fn main() {
     }
     let peak = memory::peak();
     println!(
-        "{pairs} pairs, {accepted} equal, {:.0} CPU s: the slowest verdict {:.1} ms, {:.0} MB at most with the answers",
+        "{pairs} pairs, {accepted} equal, {:.0} CPU s: slowest verdict {:.1} ms, peak memory {:.0} MB",
         begun.elapsed().as_secs_f64(),
         millis(slowest),
         peak as f64 / 1e6
     );
-    assert!(peak <= MOST_BYTES, "more than {MOST_BYTES} bytes");
+    assert!(peak <= MOST_BYTES, "the peak memory of {peak} bytes is above {MOST_BYTES} bytes");
 }
 
 fn millis(time: Duration) -> f64 {

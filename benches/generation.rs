@@ -1,10 +1,10 @@
-//! Answers of 64 tokens to questions, with the shape of Qwen2.5-0.5B and random weights. The peer is transformers:
-//! `python3 benches/peers/generation.py`.
+//! Generates answers of 64 tokens to questions, with the shape of Qwen2.5-0.5B and random weights. The peer is
+//! transformers: `python3 benches/peers/generation.py`.
 //!
-//! Each case is a process of its own and gives one line of JSON. The models' folders are in the one that `ASAP_BENCH_FOLDER`
-//! names, where they are kept.
+//! Each case runs in its own process and prints one line of JSON. The models are kept in the folder that
+//! `ASAP_BENCH_FOLDER` names.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench may panic and print")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,9 +22,8 @@ mod processes;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The folder of the model.
 const FOLDER: &str = "ASAP_BENCH_FOLDER";
-/// Tokens of an answer.
+/// Tokens per answer.
 const TOKENS: usize = 64;
 
 /// Name, questions, cores, folder.
@@ -58,7 +57,7 @@ fn main() {
     }
 }
 
-/// Writes the model: random weights, the tokenizer of the small model.
+/// Writes a model with random weights and the tokenizer of the small model.
 fn make(folder: &Path, dtype: &str, precision: Precision) {
     std::fs::create_dir_all(folder).unwrap();
     let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/model/tokenizer.json");

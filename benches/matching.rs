@@ -1,7 +1,7 @@
-//! Matching: similarities and walks in CPU time. The peer is cydifflib: `python3 benches/peers/matching.py`.
+//! Computes similarities and walks, in CPU time. The peer is cydifflib: `python3 benches/peers/matching.py`.
 
 #![allow(missing_docs, reason = "criterion_group writes public items")]
-#![allow(clippy::unwrap_used, reason = "a bench that fails says enough")]
+#![allow(clippy::unwrap_used, reason = "a bench may panic")]
 
 mod common;
 #[path = "common/prose.rs"]
@@ -20,13 +20,13 @@ use serde::Serialize;
 
 const THRESHOLD: f64 = 0.6;
 
-/// What is measured, and what came out, for the peer to read and to compare.
+/// The inputs and results, which the peer reads and compares.
 #[derive(Serialize)]
 struct Inputs {
-    /// Two steps of about 700 characters: every other pair an edited step, the others unrelated.
+    /// Two steps of about 700 characters. In every other pair, one is an edit of the other.
     pairs: Vec<(String, String)>,
     similarities: Vec<f64>,
-    /// 300 steps, and 80 of them in their order, half of them edited.
+    /// 300 steps, and 80 of them in order, half of them edited.
     walks: Vec<(Vec<String>, Vec<String>)>,
     matched: Vec<Vec<usize>>,
     adversarial: Vec<(&'static str, String, String)>,
@@ -67,7 +67,7 @@ fn walk_of(prose: &mut Prose) -> (Vec<String>, Vec<String>) {
     (original, coarse)
 }
 
-/// Texts that are hard for one algorithm or another, of about 10,000 characters.
+/// Hard cases of various algorithms, of about 10,000 characters.
 fn adversarial(prose: &mut Prose) -> Vec<(&'static str, String, String)> {
     let ramps = |lengths: &mut dyn Iterator<Item = usize>| lengths.map(|length| "a".repeat(length) + "b").collect();
     let step = prose.step(9_000);
@@ -89,7 +89,6 @@ fn similarity(gestalt: &mut Gestalt, a: &str, b: &str) -> f64 {
     gestalt.ratio(a)
 }
 
-/// The steps that Algorithm 1 takes.
 fn matched(gestalt: &mut Gestalt, original: &[String], coarse: &[String]) -> Vec<usize> {
     let original: Vec<_> = original.iter().map(String::as_str).collect();
     let coarse: Vec<_> = coarse.iter().map(String::as_str).collect();

@@ -1,10 +1,10 @@
-//! Scoring with the shape of Qwen2.5-0.5B and random weights. The peer is transformers: `python3 benches/peers/scoring.py`.
+//! Scores chains with the shape of Qwen2.5-0.5B and random weights. The peer is transformers:
+//! `python3 benches/peers/scoring.py`.
 //!
-//! Each case is a process of its own, since it is measured by its peak memory and its number of threads too, and gives one
-//! line of JSON. `cargo bench --package asap-lm --locked --bench scoring` runs the cases of the peer; names of cases after `--`
-//! run those.
+//! Each case runs in its own process and prints one line of JSON. `cargo bench --package asap-lm --locked --bench
+//! scoring` runs the cases of the peer. Names of cases after `--` select other cases.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench may panic and print")]
 
 use std::time::Instant;
 
@@ -58,7 +58,7 @@ fn main() {
 }
 
 impl Case {
-    /// Scores 40 positions and prints the best run. What attention alone takes is measured beside it.
+    /// Scores 40 positions and prints the best run. Attention alone is measured separately.
     fn measure<M: Projection>(&self) {
         let config =
             ModelConfig { num_hidden_layers: self.layers, ..ModelConfig::parse(processes::HALF_A_BILLION).unwrap() };
@@ -94,7 +94,7 @@ impl Case {
         );
     }
 
-    /// CPU seconds of the attention of all layers alone.
+    /// Returns the CPU seconds of the attention of all layers.
     fn attention<M: Projection>(&self, decoder: &Decoder<M>, random: &mut Random) -> f64 {
         let heads = decoder.config.heads();
         let pool = Pool::default();
@@ -117,7 +117,7 @@ impl Case {
     }
 }
 
-/// Numbers within ±0.035, always the same.
+/// Deterministic numbers within ±0.035.
 struct Random(u64);
 
 impl Random {

@@ -1,9 +1,9 @@
-//! Scoring on an NVIDIA GPU with the shape of R1-Distill-Qwen-7B and random weights: chains of 8,192 to 16,384 tokens, 40
-//! positions each. The peer is transformers on the same GPU: `python3 benches/peers/scoring_cuda.py`.
+//! Scores chains on an NVIDIA GPU with the shape of R1-Distill-Qwen-7B and random weights: chains of 8,192 to 16,384
+//! tokens, 40 positions each. The peer is transformers on the same GPU: `python3 benches/peers/scoring_cuda.py`.
 //!
-//! `cargo bench --package asap-lm --locked --features cuda --bench scoring_cuda` gives one line of JSON.
+//! `cargo bench --package asap-lm --locked --features cuda --bench scoring_cuda` prints one line of JSON.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench may panic and print")]
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ const SHAPE: &str = r#"{
 }"#;
 const LENGTHS: [usize; 5] = [8192, 10_240, 12_288, 14_336, 16_384];
 const RUNS: usize = 3;
-/// Numbers that weights are made of, over and over: a prime, so that no two rows of a matrix are equal.
+/// The number of random values that the weights repeat: a prime, so that no two rows of a matrix are equal.
 const DRAWN: usize = 1_048_573;
 
 fn main() {
@@ -54,7 +54,8 @@ fn main() {
     println!(r#"{{"case": "cuda", "tokens": {tokens}, "seconds": {best:.4}}}"#);
 }
 
-/// A number as transformers draws weights: normal, of deviation 0.02. The sum of twelve even ones is near enough.
+/// Draws a weight as transformers does: normal, with a deviation of 0.02, approximated by the sum of twelve uniform
+/// numbers.
 fn normal(random: &mut ChaCha8Rng) -> f32 {
     let mut sum = 0.0;
     for _ in 0..3 {
@@ -70,7 +71,7 @@ fn normal(random: &mut ChaCha8Rng) -> f32 {
     (sum / 65_536.0 - 6.0) * 0.02
 }
 
-/// Tokens of a chain and 40 targets.
+/// Returns the tokens of a chain and 40 targets.
 fn chain(length: usize, vocabulary: usize) -> (Vec<u32>, Vec<Target>) {
     let ids: Vec<u32> = (0..length).map(|i| (i * 7919 % vocabulary) as u32).collect();
     let rows = (1..=40).map(|i| i * (length - 2) / 40);

@@ -1,8 +1,9 @@
-//! Tokens: chains tokenised with and without offsets, and brought down to a quarter of their tokens, in CPU time. The peer is the Python package of the crate that reads
-//! tokenizers: `python3 benches/peers/tokens.py`. `CORPUS` names other traces than the sample's, separated by spaces.
+//! Tokenizes chains with and without offsets, and prunes them to a quarter of their tokens, in CPU time. The peer is
+//! the Python package `tokenizers`, built on the same crate: `python3 benches/peers/tokens.py`. `CORPUS` names other
+//! traces than the sample's, separated by spaces.
 
 #![allow(missing_docs, reason = "criterion_group writes public items")]
-#![allow(clippy::unwrap_used, reason = "a bench that fails says enough")]
+#![allow(clippy::unwrap_used, reason = "a bench may panic")]
 
 mod common;
 
@@ -27,22 +28,22 @@ use serde::Serialize;
 const SAMPLE: &str = "data/sample/openr1-math.parquet data/sample/codeforces-cots.parquet";
 const MODELS: [&str; 3] = ["tests/goldens/qwen2", "tests/goldens/llama", "data/model"];
 
-/// Chains that are brought down; the peer is slow.
+/// The number of pruned chains. Few, because the peer is slow.
 const REFINED: usize = 100;
 
-/// What is measured, and what came out, for the peer to read and to compare.
+/// The inputs and results, which the peer reads and compares.
 #[derive(Serialize)]
 struct Inputs {
     chains: Vec<String>,
-    /// By the model's folder, the ids of each chain's tokens.
+    /// By the model's folder, the token ids of each chain.
     ids: BTreeMap<&'static str, Vec<Vec<u32>>>,
     /// The steps of the first chains.
     steps: Vec<Vec<String>>,
-    /// By the model's folder, which of them are left.
+    /// By the model's folder, the remaining steps of each chain.
     kept: BTreeMap<&'static str, Vec<Vec<usize>>>,
 }
 
-/// Algorithm 2 with scores that look like chance: (7,919 × place) mod 1,009.
+/// Runs Algorithm 2 with pseudo-random scores: (7,919 × place) mod 1,009.
 fn refine(tokenizer: &Tokenizer, steps: &[String]) -> Vec<usize> {
     let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
     let scores: Vec<Option<f64>> = (0..steps.len()).map(|place| Some((place * 7919 % 1009) as f64)).collect();
@@ -55,7 +56,6 @@ fn owned(texts: Vec<&str>) -> Vec<String> {
     texts.into_iter().map(str::to_string).collect()
 }
 
-/// The chains of the corpora.
 async fn chains() -> Vec<String> {
     let context = session(Settings::default(), &Llm::default()).unwrap();
     let mut chains = vec![];
@@ -89,7 +89,7 @@ fn tokens(criterion: &mut Criterion<CpuTime>) {
         });
         kept.insert(model, steps.iter().map(|steps| refine(&tokenizer, steps)).collect());
         group.bench_function(format!("{model}, refine"), |bencher| {
-            // A new tokenizer has seen no chain yet.
+            // A new tokenizer has an empty cache.
             let new = || Tokenizer::load(Path::new(model)).unwrap();
             let work = |tokenizer: Tokenizer| {
                 steps.iter().for_each(|steps| drop(black_box(refine(&tokenizer, steps))));

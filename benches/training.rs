@@ -1,11 +1,10 @@
-//! Steps of training on random weights: 2.7 million parameters, and the shape of Qwen2.5-0.5B. The peer is transformers:
-//! `python3 benches/peers/training.py`.
+//! Runs training steps on random weights: 2.7 million parameters, and the shape of Qwen2.5-0.5B. The peer is
+//! transformers: `python3 benches/peers/training.py`.
 //!
-//! Each case is a process of its own, since it is measured by its peak memory and its number of threads too, and gives one
-//! line of JSON. `cargo bench --package asap-lm --locked --bench training` runs the cases of the peer; names of cases after `--`
-//! run those.
+//! Each case runs in its own process and prints one line of JSON. `cargo bench --package asap-lm --locked --bench
+//! training` runs the cases of the peer. Names of cases after `--` select other cases.
 
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench talks and may fail")]
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a bench may panic and print")]
 
 use std::time::Instant;
 
@@ -34,7 +33,7 @@ struct Case {
     chains: usize,
     tokens: usize,
     steps: usize,
-    /// Whether the peer's script asks for it.
+    /// Whether the peer's script runs it.
     of_peer: bool,
 }
 
@@ -76,7 +75,7 @@ impl Case {
         }
     }
 
-    /// Makes a step and some more, and prints the best of those.
+    /// Makes one step to warm up and `steps` more, and prints the best of those.
     fn measure(&self) {
         let config = ModelConfig::parse(self.shape).unwrap();
         let expected = state_bytes(&config).unwrap() + self.keep.bytes(&config, self.chains * self.tokens);
@@ -100,7 +99,7 @@ impl Case {
             activations.gradient(&decoder, &batch, 1.0 / batch.targets.len() as f32, &mut sum, &|| true).unwrap();
             let norm = sum.norm();
             optimizer.step(&decoder.weights, &sum, norm, 1e-4).unwrap();
-            // The first step finds its memory.
+            // The first step allocates the memory.
             if step > 0 {
                 cpu = cpu.min(begun.elapsed().as_secs_f64());
                 wall = wall.min(clock.elapsed().as_secs_f64());

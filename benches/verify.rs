@@ -1,7 +1,7 @@
-//! Final answers: 400 responses verified, in CPU time. The peer is math-verify: `python3 benches/peers/verify.py`.
+//! Verifies final answers of responses, in CPU time. The peer is math-verify: `python3 benches/peers/verify.py`.
 
 #![allow(missing_docs, reason = "criterion_group writes public items")]
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a bench that fails says enough, and prints")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a bench may panic and print")]
 
 mod common;
 
@@ -13,7 +13,7 @@ use common::CpuTime;
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde::Deserialize;
 
-/// A response, what is expected, and whether it is right by construction.
+/// A response, the expected answer, and whether the response is right by construction.
 #[derive(Deserialize)]
 struct Golden {
     gold: String,

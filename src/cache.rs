@@ -1,4 +1,4 @@
-//! `asap cache`: the answers that were paid for, listed, summed and compacted.
+//! `asap cache`: lists, sums and compacts the paid answers.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +15,7 @@ use crate::output::{SummaryFormat, count, print_as, table};
 
 const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 
-/// List, sum and compact the answers that were paid for
+/// List, sum and compact the paid answers of language models
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,7 +23,7 @@ Examples:
   asap cache ls out/pruned --format json
   asap cache gc out/pruned --older-than 90
 
-Commands may run beside any process that uses the answers.")]
+You can run these commands while other processes use the answers.")]
 pub struct CacheArgs {
     #[command(subcommand)]
     command: CacheCommand,
@@ -31,27 +31,26 @@ pub struct CacheArgs {
 
 #[derive(Debug, Subcommand)]
 enum CacheCommand {
-    /// List the segments in which answers are stored, in the order of writing
+    /// List the segments that store answers, in write order
     Ls(PlaceArgs),
-    /// Sum answers and bytes
+    /// Show the number of answers and bytes
     Stats(PlaceArgs),
-    /// Merge small segments into large ones, and remove torn, repeated and old answers
+    /// Merge small segments into large ones, and remove damaged, repeated and old answers
     Gc {
         #[command(flatten)]
         place: PlaceArgs,
-        /// Remove answers that came more than so many days ago; asked again, they are paid again
+        /// Remove answers older than this many days. If requested again, they are paid again
         #[arg(long, value_name = "DAYS")]
         older_than: Option<u32>,
     },
 }
 
-/// Where the answers are, and how what is found is printed.
 #[derive(Debug, Args)]
 struct PlaceArgs {
     /// The output of a run, or a folder of answers [default: asap.cache.dir, else $XDG_CACHE_HOME/asap]
     #[arg(value_name = "LOC")]
     location: Option<String>,
-    /// How it is printed; json is one line
+    /// Set the output format; json prints a single line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
     #[command(flatten)]
@@ -72,7 +71,6 @@ impl PlaceArgs {
     }
 }
 
-/// Does what was asked with the answers.
 pub async fn run(args: CacheArgs) -> Result<(), Failure> {
     match args.command {
         CacheCommand::Ls(place) => {
@@ -130,13 +128,13 @@ fn compacted(url: &Url, done: &Compacted) -> String {
         format!("bytes     {} -> {}", count(done.bytes_before), count(done.bytes_after)),
         format!("answers   {} kept", count(done.answers)),
         format!("removed   {} too old, {} repeated", count(done.answers_too_old), count(done.answers_repeated)),
-        format!("damaged   {} segments, whose whole answers are kept", count(done.segments_damaged)),
+        format!("damaged   {} segments, whose intact answers are kept", count(done.segments_damaged)),
         format!("killed    {} unfinished files of killed processes removed", count(done.unfinished_removed)),
     ];
     lines.join("\n")
 }
 
-/// A time as people read it, in UTC; nothing where there is none.
+/// Formats a time in UTC; `-` if there is none.
 fn time(milliseconds: Option<i64>) -> String {
     let date = milliseconds.and_then(timestamp_ms_to_datetime);
     date.map_or("-".to_string(), |date| date.format("%Y-%m-%d %H:%M:%S").to_string())

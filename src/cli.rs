@@ -1,7 +1,7 @@
-//! What was typed becomes one of asap's commands.
+//! Parses the command line and runs a command.
 //!
-//! Exit codes: 0 done or nothing to do (also with rejects), 1 failed, 2 usage or configuration, 3 too many rejects or a file
-//! failed, 4 lost to another run, 75 try later.
+//! Exit codes: 0 done or nothing to do (also with rejects), 1 failed, 2 usage or configuration, 3 too many rejects or a
+//! file failed, 4 another run committed first, 75 try later.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::output::{Log, complain, complain_as_json};
 use crate::signals::unless_interrupted;
 use crate::{cache, feed, generate, inspect, model, outputs, run, sample, schedule, sql, train};
 
-/// Prunes chain-of-thought corpora, so that reasoning models can be fine-tuned for a fraction of the cost.
+/// Prune chain-of-thought corpora, so that reasoning models can be fine-tuned at a fraction of the cost.
 #[derive(Debug, Parser)]
 #[command(
     name = "asap",
@@ -29,10 +29,10 @@ Examples:
   asap sql --from data/sample -c \"SELECT id, cot_tokens(cot) FROM corpus LIMIT 5\"
   asap sql -c \"SELECT name, value, description FROM information_schema.df_settings WHERE name LIKE 'asap.%'\"
 
-Every command says more: asap run --help"
+Run a command with --help for its options and examples: asap run --help"
 )]
 struct Cli {
-    /// Tell what happens on standard error, an event a line; else only warnings are told
+    /// Log events to stderr, one per line (default: warnings only)
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     log: Option<LogFormat>,
     #[command(subcommand)]
@@ -59,26 +59,23 @@ enum Command {
     Generate(generate::GenerateArgs),
 }
 
-/// What is told on standard error where `RUST_LOG` does not say otherwise: warnings of our own.
+/// The log filter without `RUST_LOG` and `--log`: warnings of our own crates.
 const TOLD: &str = "asap=warn,asap_pipelines=warn,asap_udfs=warn";
 
 const TOLD_ALL: &str = "asap=info,asap_pipelines=info,asap_udfs=info";
 
-/// How events are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
     Text,
-    // One object a line.
     Json,
 }
 
-/// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     hide_expected_panic();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers, not failures; if nobody reads them that is no failure either.
+            // Help and version are not failures, even if no one reads them.
             let code = if error.use_stderr() { 2 } else { 0 };
             match unknown_command(&error) {
                 Some(message) => complain(&message),
@@ -127,11 +124,11 @@ fn unknown_command(error: &clap::Error) -> Option<String> {
     Some(format!("error: there is no command {path} {typed}{}; {path} --help lists them", typo::hint(typed, known)))
 }
 
-/// The steps of asap feed are for a program: on a terminal they would be noise.
+/// `asap feed` writes binary batches, which a terminal cannot show.
 fn refuse_terminal() -> Result<(), Failure> {
     match std::io::stdout().is_terminal() {
         true => Err(Failure::Usage(
-            "asap feed writes batches in Arrow's format, found a terminal: write them to a file (> steps.arrow) or to a program"
+            "asap feed writes Arrow batches, but stdout is a terminal: redirect it to a file (> steps.arrow) or pipe it to a program"
                 .to_string(),
         )),
         false => Ok(()),
@@ -152,17 +149,18 @@ fn tell(format: Option<LogFormat>) {
 }
 
 fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    // Slices that compute at once are one more than there are cores. A thread more hears signals, clocks and connections meanwhile.
+    // One slice more than there are cores computes at the same time. A further thread serves signals, timers and
+    // connections.
     let threads = std::thread::available_parallelism().map_or(1, usize::from) + 2;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let result = runtime.block_on(command);
-    // What is still being computed when a command is over is for nobody.
+    // No one waits for computations that outlive the command.
     runtime.shutdown_background();
     result
 }
 
-/// Where a shard cannot be written, deltalake gives its upload up by a call that panics on purpose, and catches that. The
-/// failure itself is reported; the panic is no news for people.
+/// If a shard cannot be written, deltalake aborts its upload with a deliberate panic, and catches it. The failure
+/// itself is reported, so this panic is not shown.
 fn hide_expected_panic() {
     let shown = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

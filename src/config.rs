@@ -1,4 +1,4 @@
-//! Settings from a file, the environment and flags, in this order; the later wins, and SQL's SET comes last.
+//! Settings from a file, the environment and flags. Later sources win, in this order; SQL's `SET` comes last.
 
 use std::env::VarError;
 use std::path::PathBuf;
@@ -16,21 +16,20 @@ use crate::output::error_line;
 
 const PREFIX: &str = "ASAP_";
 
-/// Where settings come from beside SQL: a file, the environment, flags.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SettingArgs {
-    /// Set a setting, such as asap.refine.max_tokens=2048; may be repeated
+    /// Set a setting, such as asap.refine.max_tokens=2048. May be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// The settings file [default: ./asap.toml, else $XDG_CONFIG_HOME/asap/config.toml, if there is one]
+    /// Read settings from this file [default: ./asap.toml, else $XDG_CONFIG_HOME/asap/config.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
-/// Reads all settings that are not SQL.
+/// Reads the settings of file, environment and flags.
 ///
 /// # Errors
-/// A usage failure that names the file, variable or flag whose key or value is wrong.
+/// Returns a usage failure that names the file, variable or flag with the wrong key or value.
 pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
     let mut settings = Settings::default();
     if let Some(path) = settings_file(args)? {
@@ -49,7 +48,7 @@ pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
             Ok(value) => set(&mut settings, key, &value, &variable)?,
             Err(VarError::NotPresent) => {}
             Err(VarError::NotUnicode(_)) => {
-                return Err(Failure::Usage(format!("{variable} takes text in UTF-8, found other bytes")));
+                return Err(Failure::Usage(format!("{variable} must be UTF-8 text, found other bytes")));
             }
         }
     }
@@ -95,7 +94,7 @@ fn settings_file(args: &SettingArgs) -> Result<Option<PathBuf>, Failure> {
     Ok(candidates.into_iter().flatten().find(|path| path.is_file()))
 }
 
-/// `[scorer] model = "x"` and `"scorer.model" = "x"` both give `scorer.model`, `x`; `[asap.scorer]` too.
+/// Flattens a table: `[scorer] model = "x"` and `"scorer.model" = "x"` both become `scorer.model`, `x`.
 pub fn flatten(table: &toml::Table) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     for (key, value) in table {

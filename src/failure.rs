@@ -1,4 +1,4 @@
-//! What a command's exit code follows from when it ends without success.
+//! Why a command failed, and its exit code.
 
 use asap_generator::SampleError;
 use asap_lm::LmError;
@@ -9,20 +9,19 @@ use datafusion::error::DataFusionError;
 
 use crate::output::{error_line, is_broken_pipe};
 
-/// Why a command ended without success.
 #[derive(Debug)]
 pub enum Failure {
-    /// What was typed or set cannot be meant: exit code 2.
+    /// Wrong arguments or settings: exit code 2.
     Usage(String),
     /// The work failed: exit code 1.
     Failed(String),
     /// Too many rows were rejected, or a file failed; the rest is done: exit code 3.
     TooManyRejects(String),
-    /// Another run did it first: exit code 4.
+    /// Another process did the work or is doing it: exit code 4.
     OtherRun(String),
     /// The same command may succeed later: exit code 75.
     TryLater(String),
-    /// Whoever read our output has seen enough: exit code 0.
+    /// The reader of our output closed it: exit code 0.
     ReaderGone,
 }
 

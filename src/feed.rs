@@ -1,4 +1,4 @@
-//! `asap feed`: rows as the tokens that a model is trained on, as a stream of Arrow batches for a trainer.
+//! `asap feed`: streams rows as training tokens, in Arrow batches for a trainer.
 
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
@@ -20,49 +20,49 @@ use crate::failure::Failure;
 use crate::output::{at_least_one, complain, count};
 use crate::progress::Opening;
 
-/// Write rows as the tokens to train on, to standard output, as Arrow's stream format: a batch a step
+/// Write rows as training tokens to stdout in Arrow's stream format, one batch per step
 ///
-/// A batch holds input_ids, labels (-100 on the prompt) and position, the place after each row. --resume takes a position, and
-/// the same rows come after it, whatever was read ahead.
+/// A batch holds input_ids, labels (-100 on the prompt) and position, the place after each row. Pass a position to
+/// --resume to get the same rows after it, even if your reader had read ahead.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asap feed --data out/pruned --model Qwen/Qwen2.5-0.5B --epochs 3 > steps.arrow
   asap feed --data out/pruned --model Qwen/Qwen2.5-0.5B --rank 1 --world 4 --resume \"$POSITION\"
 
-pipelines/python/asap_feed.py makes a PyTorch IterableDataset of it.")]
+pipelines/python/asap_feed.py wraps the stream in a PyTorch IterableDataset.")]
 pub struct FeedArgs {
-    /// A Delta table, or a folder or file of Parquet or JSON lines
+    /// Read rows from a Delta table, or a folder or file of Parquet or JSON lines
     #[arg(long, value_name = "LOC")]
     data: String,
-    /// The model that is trained: its tokenizer and chat template; a folder, or org/name in the Hub's cache
+    /// Use the tokenizer and chat template of this model: a folder, or org/name in the Hub's cache
     #[arg(long, value_name = "DIR")]
     model: String,
-    /// Say which columns are question, cot and answer, where that cannot be recognised
+    /// Name the question, cot and answer columns if asap cannot recognize them
     #[arg(long, value_name = "question=…,cot=…,answer=…")]
     columns: Option<ColumnMapping>,
-    /// How often each row comes
+    /// Write each row N times
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
-    /// The most tokens of an example, at most the model's window
+    /// Set the maximum tokens of an example, up to the model's window
     #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one)]
     max_length: usize,
-    /// Leave out longer examples, or cut them (a cut chain teaches a model not to end)
+    /// Drop longer examples, or cut them (a cut chain teaches a model not to end)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
     long: Long,
-    /// Examples of a step
+    /// Set the number of examples per step
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     step: u32,
-    /// Of the order: the same seed gives the same steps
+    /// Seed the row order: the same seed gives the same steps
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
-    /// Which of --world trainers this is, from 0: each gets its part of the rows
+    /// Set the index of this trainer among --world trainers, from 0. Each trainer gets its own part of the rows
     #[arg(long, value_name = "R", default_value_t = 0)]
     rank: u64,
-    /// How many trainers share the rows
+    /// Share the rows among W trainers
     #[arg(long, value_name = "W", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     world: u64,
-    /// Take rows as a run commits them; the first epoch ends when the run is finished
+    /// Read rows as a run commits them. The first epoch ends when the run is finished
     #[arg(long)]
     follow: bool,
     /// Resume after a position that asap feed wrote for the same data and options (--epochs and --step may differ)
@@ -70,10 +70,6 @@ pub struct FeedArgs {
     resume: Option<Mark>,
 }
 
-/// Writes the steps.
-///
-/// # Errors
-/// If rows or model cannot be read, or if nobody reads what is written.
 pub async fn run(args: FeedArgs) -> Result<(), Failure> {
     let encoder = Arc::new(Encoder::load(&locate(&args.model)?, args.max_length, args.long)?);
     let max_length = count(encoder.max_length as u64);
@@ -96,7 +92,7 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
     }
     let mut feed = Feed::begin(rows, config, encoder)?;
     feed.notes.iter().for_each(|note| complain(&format!("note: {note}")));
-    // A stream that begins is one that can be read: an error before the first step leaves nothing.
+    // The stream begins with the first step, so that an earlier error leaves no output.
     let mut writer = None;
     while let Some(step) = feed.step(args.step as usize).await? {
         let begun = match writer.take() {
@@ -112,7 +108,7 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
         count(rejected)
     );
     if examples == 0 {
-        return Err(Failure::Failed(format!("{} holds no row to learn from: of its rows {lost}", args.data)));
+        return Err(Failure::Failed(format!("{} has no row to train on: {lost}", args.data)));
     }
     if too_long + rejected > 0 {
         complain(&format!("note: rows were left out: {lost}"));
@@ -152,7 +148,7 @@ fn failed(error: ArrowError) -> Failure {
     }
 }
 
-/// A step as a batch; each position is written with what decides the rows.
+/// A step as a batch. Each position includes the options that decide the rows.
 fn batch(step: &[Fed], deciding: &str) -> Result<RecordBatch, Failure> {
     let (mut ids, mut labels) = (ListBuilder::new(Int32Builder::new()), ListBuilder::new(Int32Builder::new()));
     for Fed { example, .. } in step {

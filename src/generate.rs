@@ -1,4 +1,4 @@
-//! `asap generate`: a model's answers, to look at what was trained and to evaluate it.
+//! `asap generate`: answers questions with a model, to inspect and evaluate it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,9 +28,10 @@ use crate::progress::{Bar, Opening};
 
 const AHEAD: usize = 256;
 
-/// Answer questions with a model, as they would be asked: through its chat template
+/// Answer questions with a model through its chat template
 ///
-/// Answers to --prompt are printed as they are; those to --data as JSON, a line each, in the order of the rows.
+/// Answers to --prompt are printed unchanged. Answers to --data are printed as JSON, one per line, in the order of the
+/// rows.
 #[derive(Debug, Args)]
 #[command(
     group = clap::ArgGroup::new("asked").required(true).args(["prompt", "data"]),
@@ -42,35 +43,35 @@ Examples:
   asap sql -c \"SELECT avg(CAST(cot_verify(a.answer, g.text) AS INT)) FROM 'answers.json' g JOIN 'math500.parquet' a ON a.problem = g.question\""
 )]
 pub struct GenerateArgs {
-    /// A folder in Hugging Face's layout, org/name in the Hub's cache, or small, the one that asap brings
+    /// Use this model: a folder in Hugging Face's layout, org/name in the Hub's cache, or small, which asap includes
     #[arg(long, value_name = "DIR")]
     model: String,
-    /// A question
+    /// Answer this question
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// Many: a Delta table, or a folder or file of Parquet or JSON lines
+    /// Answer the questions of a Delta table, or of a folder or file of Parquet or JSON lines
     #[arg(long, value_name = "LOC")]
     data: Option<String>,
-    /// The column that holds them [default: the one that asap inspect recognises]
+    /// Read the questions from this column [default: the one that asap inspect recognizes]
     #[arg(long, value_name = "C", conflicts_with = "prompt")]
     column: Option<String>,
-    /// The most tokens of an answer
+    /// Set the maximum tokens of an answer
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
-    /// Answers to each question
+    /// Generate K answers to each question
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
-    /// What logits are divided by before a token is drawn; at 0 the likeliest one is taken
+    /// Divide logits by this before a token is sampled. At 0 the likeliest token is taken
     #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = not_below_zero)]
     temperature: f64,
-    /// Of what is drawn: the same seed gives the same answers
+    /// Seed the sampling: the same seed gives the same answers
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
 }
 
 fn not_below_zero(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| *number >= 0.0 && number.is_finite());
-    number.ok_or_else(|| "expected a number from 0 on, such as 0.6".to_string())
+    number.ok_or_else(|| "expected a number of at least 0, such as 0.6".to_string())
 }
 
 struct Question {
@@ -91,15 +92,11 @@ struct Line<'a> {
     error: Option<String>,
 }
 
-/// Prints the answers.
-///
-/// # Errors
-/// If model or rows cannot be read, or if nobody reads what is printed.
 pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
     if args.samples > 1 && args.temperature == 0.0 {
         let samples = args.samples;
         return Err(Failure::Usage(format!(
-            "--samples {samples} are all the same at --temperature 0: name one above 0"
+            "--samples {samples} gives equal answers at --temperature 0: set a temperature above 0"
         )));
     }
     let folder = locate(&args.model)?;
@@ -119,9 +116,9 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
             bar.begin(corpus.rows() * u64::from(args.samples), 1);
             tokio::spawn(read(context, corpus, send));
         }
-        (None, None) => return Err(Failure::Usage("name a question (--prompt) or many (--data)".to_string())),
+        (None, None) => return Err(Failure::Usage("expected a question (--prompt) or many (--data)".to_string())),
     }
-    // Only now, since a model takes seconds to load and rows are looked at in no time.
+    // The rows are opened first, because a model takes seconds to load.
     let answering = tokio::task::spawn_blocking(move || {
         let generator = Generator::load(&folder, &Arc::default())?;
         answer(generator, &args, questions, &bar)
@@ -131,7 +128,7 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
     let rate = tokens as f64 / f64::max(seconds, 1e-9);
     complain(&format!("note: {} answers, {} tokens, {} tokens/s", count(answers), count(tokens), count(rate as u64)));
     if refused > 0 {
-        complain(&format!("note: {} questions could not be asked; their lines say why", count(refused)));
+        complain(&format!("note: {} questions could not be asked; their lines show why", count(refused)));
     }
     Ok(())
 }
@@ -149,7 +146,7 @@ async fn opened(context: &SessionContext, location: &str, column: Option<&str>) 
 
 async fn read(context: SessionContext, corpus: Corpus, send: mpsc::Sender<Result<Question, Failure>>) {
     if let Err(failure) = send_all(&context, &corpus, &send).await {
-        // Who does not listen any more needs no reason.
+        // A closed receiver does not need the failure.
         drop(send.send(Err(failure)).await);
     }
 }
@@ -280,7 +277,7 @@ impl Printer {
     }
 }
 
-/// An answer as a line of JSON. That a question cannot be asked is said in its line; that the model fails ends all.
+/// Formats an answer as a line of JSON, or why its question cannot be asked. A failure of the model is an error.
 fn line(
     file: &str,
     row: i64,

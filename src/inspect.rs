@@ -1,4 +1,4 @@
-//! `asap inspect`: what a folder or file of traces holds, and what asap takes for question, chain and answer.
+//! `asap inspect`: shows the schemas and rows of traces, and which columns are read as question, chain and answer.
 
 use asap_pipelines::corpus::inspect::{Inspected, InspectedRow};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
@@ -14,25 +14,25 @@ use crate::progress::Opening;
 
 const SHOWN_CHARACTERS: usize = 100;
 
-/// Say what a folder or file holds: which column is what, and some rows as they are read
+/// Show what a folder or file holds: the role of each column, and some rows as asap reads them
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asap inspect data/sample
   asap inspect traces.jsonl --rows 10
   asap inspect s3://lake/traces --columns question=Question,cot=Complex_CoT,answer=Response
-  asap sql -c \"SELECT * FROM corpus_shapes()\"      which names are known")]
+  asap sql -c \"SELECT * FROM corpus_shapes()\"      lists the recognized column names")]
 pub struct InspectArgs {
     /// A folder, a file or a Delta table
     #[arg(value_name = "LOC")]
     from: String,
-    /// Say which columns are question, cot and answer, as asap run and asap sql take it
+    /// Name the question, cot and answer columns, as for asap run and asap sql
     #[arg(long, value_name = "question=…,cot=…,answer=…")]
     columns: Option<String>,
-    /// Show so many rows of each schema
+    /// Show N rows of each schema
     #[arg(long, value_name = "N", default_value_t = 3)]
     rows: usize,
-    /// How it is printed; json is one line
+    /// Set the output format; json prints a single line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
 }
@@ -43,10 +43,6 @@ struct Found {
     failures: Vec<String>,
 }
 
-/// Prints what was found.
-///
-/// # Errors
-/// If there is nothing, or if a file cannot be read.
 pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     let context = asap_pipelines::session::session(Settings::default(), &Llm::default())?;
     let mapping = args.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?;
@@ -64,7 +60,7 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     print_as(args.format, &found, || table(&shown, &found.schemas))?;
     match found.failures.as_slice() {
         [] => Ok(()),
-        _ => Err(Failure::Failed(format!("not recognised:\n  {}", failed_files(&corpus.failures)))),
+        _ => Err(Failure::Failed(format!("not recognized:\n  {}", failed_files(&corpus.failures)))),
     }
 }
 

@@ -1,14 +1,12 @@
-//! The faces of asap: thin, each calls the crates beneath.
+//! The commands of asap: a thin layer over the other crates.
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`cli`] | the commands, each in a module of its name: [`inspect`], [`run`], [`sql`], [`outputs`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`] |
-//! | [`builtin`] | the pipelines that asap brings |
+//! | [`cli`] | the command line; each command has a module of its name: [`inspect`], [`run`], [`sql`], [`outputs`], [`cache`], [`model`], [`sample`], [`schedule`], [`feed`], [`train`], [`generate`] |
 //! | [`config`] | settings from files, variables and the command line |
-//! | [`failure`] | why a command ended, and its exit code |
-//! | [`output`], [`progress`] | what people and machines read |
-//! | [`signals`] | being asked to stop |
-//! | [`typo`] | known names near a typed one |
+//! | [`failure`] | why a command failed, and its exit code |
+//! | [`output`], [`progress`] | output for people and machines |
+//! | [`signals`] | graceful shutdown |
 
 pub mod cache;
 pub mod cli;

@@ -1,9 +1,7 @@
-//! The command line of asap.
-
 use std::process::ExitCode;
 
-/// Scoring allocates and frees large buffers all the time; the system's allocator gives them back to the kernel each time
-/// and has them cleared again, which costs a fifth of a run.
+/// Scoring allocates and frees large buffers constantly. The system allocator returns each one to the kernel, which
+/// clears it again: this costs a fifth of a run.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! `asap model`: what a model is, how it asks, and how fast it scores here.
+//! `asap model`: describes a model, its prompt, and its scoring speed on this machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,14 +22,14 @@ use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, complain, count, print_as, rough};
 
-/// Tokens of the chains that are scored, where no corpus says how long its own are.
+/// Tokens of a scored chain, if no corpus gives the length.
 const CHAIN_TOKENS: usize = 4096;
-/// How long chains of that length are scored, in the time of all cores.
+/// How long to score chains of the full length, in the time of all cores.
 const MEASURED: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(15);
 const QUESTION: &str = "What is 17 + 25?";
 
-/// Say what a model is: family, memory, window, its prompt, and how fast it scores on this machine
+/// Describe a model: family, memory, window, prompt, and scoring speed on this machine
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -38,20 +38,22 @@ Examples:
   asap model Qwen/Qwen2.5-0.5B --tokens 600000000
   asap model Qwen/Qwen2.5-0.5B --from traces
 
-The speed is that of chains as long as those of the corpus, or of 4,096 tokens; a model too slow for that is measured on shorter
-ones, and the table says on which. On processors it is the CPU time of this process, divided by its cores: other work on the
-machine does not count. A name such as Qwen/Qwen2.5-0.5B is looked for in the cache of the Hugging Face Hub; asap downloads nothing.")]
+The speed is measured on chains as long as those of the corpus, or of 4,096 tokens. A model too slow for that is
+measured on shorter chains, whose length the table shows. On CPUs, the time is the CPU time of this process divided by
+the number of cores, so other work on the machine does not count.
+
+A name such as Qwen/Qwen2.5-0.5B is looked up in the Hugging Face Hub's cache; asap downloads nothing.")]
 pub struct ModelArgs {
-    /// A folder in Hugging Face's layout, org/name in the Hub's cache, or small, the one that asap brings
+    /// A folder in Hugging Face's layout, org/name in the Hub's cache, or small, which asap includes
     #[arg(value_name = "MODEL")]
     model: String,
-    /// Say how long a corpus of N tokens would take
+    /// Estimate the time for a corpus of N tokens
     #[arg(long, value_name = "N", default_value_t = 100_000_000)]
     tokens: u64,
-    /// Say how long the chains of this corpus would take: a Delta table, or a folder or file of Parquet or JSON lines
+    /// Estimate the time for the chains of this corpus: a Delta table, or a folder or file of Parquet or JSON lines
     #[arg(long, value_name = "LOC", conflicts_with = "tokens")]
     from: Option<String>,
-    /// How it is printed; json is one line
+    /// Set the output format; json prints a single line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
     #[command(flatten)]
@@ -77,10 +79,6 @@ struct Described {
     corpus_seconds: f64,
 }
 
-/// Prints what a model is.
-///
-/// # Errors
-/// If it is none, or not one that asap computes.
 pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     let settings = Settings { scorer_model: args.model.clone(), ..config::load(&args.settings)? };
     let wrong = |error: asap_lm::LmError| -> DataFusionError { config_datafusion_err!("{}: {error}", args.model) };
@@ -102,7 +100,7 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     let wanted = corpus.chain_tokens.min(config.max_position_embeddings);
     let Some(Speed { tokens_per_second, row_tokens }) = measure(&scorer, wanted, on_cores).await.map_err(wrong)? else {
         let window = count(config.max_position_embeddings as u64);
-        let what = format!("{}: its window of {window} tokens holds not even a question and a step", args.model);
+        let what = format!("{}: its window of {window} tokens is too small for a question and a step", args.model);
         return Err(Failure::Failed(what));
     };
     let parameters = config.parameters();
@@ -145,7 +143,7 @@ async fn read(from: &str, settings: &Settings) -> Result<Read, Failure> {
         numbers.flat_map(|numbers| numbers.values().iter().copied()).sum::<i64>().unsigned_abs()
     });
     if chains == 0 {
-        return Err(Failure::Failed(format!("{from} has no chain (asap inspect {from} says how it is read)")));
+        return Err(Failure::Failed(format!("{from} has no chain (asap inspect {from} shows how it is read)")));
     }
     Ok(Read { tokens, chain_tokens: tokens.div_ceil(chains) as usize })
 }
@@ -155,8 +153,8 @@ struct Speed {
     row_tokens: usize,
 }
 
-/// Scores chains, none twice: first a short one, so that a large model does not begin with minutes, then longer ones up to the
-/// tokens that are wanted. None if the window holds not even a question and a step.
+/// Scores distinct chains: first a short one, so that a large model does not take minutes, then longer ones up to
+/// `wanted` tokens. Returns None if the window is too small for a question and a step.
 async fn measure(scorer: &Scorer, wanted: usize, on_cores: bool) -> asap_lm::Result<Option<Speed>> {
     let (mut steps, mut seed, mut found) = (1, 0, None);
     loop {
@@ -179,7 +177,7 @@ async fn measure(scorer: &Scorer, wanted: usize, on_cores: bool) -> asap_lm::Res
     }
 }
 
-/// What scoring takes: on processors the time that they worked for this process, as if all were its own; else time.
+/// Measures scoring: on CPUs the CPU time of this process divided by the cores, else wall time.
 struct Clock {
     begun: Duration,
     on_cores: bool,
@@ -202,7 +200,7 @@ impl Clock {
     }
 }
 
-/// Scores a chain of so many steps: its tokens; None if it is longer than the window.
+/// Scores a chain of `steps` steps and returns its tokens, or None if it is longer than the window.
 async fn score(scorer: &Scorer, steps: usize, seed: &mut u64) -> asap_lm::Result<Option<usize>> {
     let chain: Vec<String> = (0..steps).map(|_| step(seed)).collect();
     let steps = chain.iter().map(String::as_str).collect();
@@ -241,7 +239,7 @@ fn table(found: &Described) -> String {
             count(found.row_tokens as u64)
         ),
         format!("corpus      {} tokens take {}", count(found.corpus_tokens), rough(found.corpus_seconds.ceil() as u64)),
-        format!("prompt      what stands before the chain that answers '{QUESTION}':"),
+        format!("prompt      the text before the chain that answers '{QUESTION}':"),
     ];
     lines.extend(found.prompt.lines().map(|line| format!("  | {line}")));
     lines.join("\n")

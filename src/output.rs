@@ -1,4 +1,4 @@
-//! Standard output is data, standard error is talk.
+//! Output: data goes to stdout, messages go to stderr.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,26 +17,20 @@ use datafusion::sql::sqlparser::parser::ParserError;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-/// Writes lines to standard output.
-///
-/// # Errors
-/// If standard output is closed.
 pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()
 }
 
-/// How what a command found or did is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SummaryFormat {
-    /// For people.
+    /// A table for people
     Table,
-    /// For machines: JSON, on the last line.
+    /// JSON for programs, on the last line
     Json,
 }
 
-/// Prints what was found, as a line of JSON or as a table.
 pub(crate) fn print_as(
     format: SummaryFormat,
     found: &impl Serialize,
@@ -50,12 +44,12 @@ pub(crate) fn print_as(
 
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// From now on [`complain`] writes JSON, as all other lines on standard error are then.
+/// Makes [`complain`] write JSON from now on, like all other lines on stderr.
 pub(crate) fn complain_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
 
-/// Writes a line to standard error, without what URLs in it hold of secrets; a closed one is nobody's loss.
+/// Writes a line to stderr, without the secrets of URLs. A closed stderr is not an error.
 pub(crate) fn complain(text: &str) {
     let text = redact(text);
     if !AS_JSON.load(Ordering::Relaxed) {
@@ -78,7 +72,7 @@ pub(crate) fn show_below(bar: &ProgressBar) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
 }
 
-/// Writes a line. A bar is taken off the terminal meanwhile: else it would draw over the line.
+/// Writes a line and hides the bar meanwhile, which would draw over the line.
 fn above_the_bar<T>(write: impl FnOnce() -> T) -> T {
     let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match bar.filter(|bar| !bar.is_finished()) {
@@ -87,7 +81,7 @@ fn above_the_bar<T>(write: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Standard error as logs are written to it: as [`complain`], event by event.
+/// Writes log events to stderr as [`complain`] writes lines.
 pub struct Log;
 
 impl Write for Log {
@@ -102,7 +96,7 @@ impl Write for Log {
     }
 }
 
-/// Rows under a header as aligned text, two spaces apart; numbers stand to the right. A cell of digits and separators is a number.
+/// Formats rows under a header as aligned text. Columns whose cells are all digits and separators are right-aligned.
 pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let mut table = comfy_table::Table::new();
     table.load_preset(comfy_table::presets::NOTHING).set_header(header);
@@ -122,7 +116,7 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number above 0".to_string())
 }
 
-/// A number with a comma between thousands.
+/// Formats a number with a comma between thousands.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
@@ -135,7 +129,7 @@ pub fn count(number: u64) -> String {
     grouped
 }
 
-/// A time in its two largest units.
+/// Formats a duration in its two largest units.
 pub fn rough(seconds: u64) -> String {
     let unit = match seconds {
         0..3_600 => 1,
@@ -145,12 +139,12 @@ pub fn rough(seconds: u64) -> String {
     humantime::format_duration(Duration::from_secs(seconds / unit * unit)).to_string()
 }
 
-/// So many of a thing whose plural takes an s.
+/// Formats a count of a thing whose plural takes an s.
 pub fn several(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// What the calls to a language model took, if there were any.
+/// Describes the calls to a language model, if there were any.
 pub fn calls(anchor: &Usage) -> Option<String> {
     let Usage { calls, cache_hits, retries, failed, tokens_in, tokens_out, cost } = *anchor;
     (calls + cache_hits > 0).then(|| {
@@ -166,11 +160,10 @@ pub fn calls(anchor: &Usage) -> Option<String> {
     })
 }
 
-/// An error as one message for people: the root cause with its context, without the engine's prefixes and without what
-/// URLs in it hold of secrets.
+/// Formats an error for people: the root cause with its context, without the engine's prefixes and the secrets of URLs.
 pub fn error_line(error: &DataFusionError) -> String {
     let message = message(error);
-    // The engine takes a call that fits no signature for a fault of its own.
+    // The engine reports a call that fits no signature as an internal error.
     let (said, _) = message.split_once("\nThis issue was likely caused by").unwrap_or((&message, ""));
     redact(said.strip_prefix("Internal error: ").unwrap_or(said).trim_end_matches('.'))
 }
@@ -180,7 +173,7 @@ fn message(error: &DataFusionError) -> String {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => message(inner),
         DataFusionError::Shared(inner) => message(inner),
         DataFusionError::Plan(message) => match missing_table(message) {
-            Some(CORPUS) => "there is no table corpus: say with --from where it lies".to_string(),
+            Some(CORPUS) => "there is no table corpus: name its location with --from".to_string(),
             Some(table) => no_table(table, [CORPUS]),
             None => with_near_hint(argument_error(message).unwrap_or(message)).to_string(),
         },
@@ -210,7 +203,7 @@ fn message(error: &DataFusionError) -> String {
     }
 }
 
-/// Files that failed, each in a line; those of the same columns in one.
+/// Formats failed files, one per line; files with the same error share a line.
 pub(crate) fn failed_files(failures: &[FileFailure]) -> String {
     let mut reasons: Vec<(&FileFailure, Vec<&str>)> = Vec::new();
     for failure in failures {
@@ -226,12 +219,12 @@ pub(crate) fn failed_files(failures: &[FileFailure]) -> String {
     reasons.into_iter().map(line).collect::<Vec<_>>().join("\n  ")
 }
 
-/// The table that a planner did not find: a name, or the path of a file or folder in quotes.
+/// The table that the planner did not find: a name, or the path of a file or folder in quotes.
 pub(crate) fn missing_table(message: &str) -> Option<&str> {
     message.strip_prefix("table 'datafusion.public.")?.strip_suffix("' not found")
 }
 
-/// What is said of a table that is not there; `known` are those that are.
+/// The error for a missing table, which hints at the nearest of the `known` ones.
 pub(crate) fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     if table.contains(['/', '.']) {
         return format!("there is no table, file or folder '{table}' with rows in it");
@@ -239,7 +232,7 @@ pub(crate) fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>
     format!("there is no table {table}{}", typo::hint(table, known))
 }
 
-/// A message without the engine's guess at the function that was meant, where the two names have little in common.
+/// Removes the engine's suggestion of a function whose name has little in common with the typed one.
 fn with_near_hint(message: &str) -> &str {
     let names = || {
         let (typed, meant) = message.strip_prefix("Invalid function '")?.split_once("'.\nDid you mean '")?;
@@ -251,7 +244,7 @@ fn with_near_hint(message: &str) -> &str {
     }
 }
 
-/// What a function says of its arguments, out of what the engine puts around it.
+/// Extracts a function's own message about its arguments from the engine's message.
 fn argument_error(message: &str) -> Option<&str> {
     let (_, said) = message.split_once("user-defined coercion failed with: Error during planning: ")?;
     Some(said.split_once(" No function matches").map_or(said, |(said, _)| said))
@@ -264,7 +257,7 @@ pub(crate) fn is_broken_pipe(error: &DataFusionError) -> bool {
         DataFusionError::IoError(error) => Some(error.kind()),
         DataFusionError::ArrowError(error, _) => match error.as_ref() {
             ArrowError::IoError(_, error) => Some(error.kind()),
-            // These keep no more of the failure than its text.
+            // These errors keep only the text of their cause.
             ArrowError::CsvError(text) | ArrowError::JsonError(text) if text.contains(BROKEN_PIPE) => {
                 Some(io::ErrorKind::BrokenPipe)
             }

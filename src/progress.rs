@@ -1,4 +1,4 @@
-//! Progress of long work, on standard error: a bar on a terminal, elsewhere a line now and then.
+//! Progress of long work on stderr: a bar on a terminal, else a line every 30 seconds.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,15 +16,14 @@ use tokio::task::JoinHandle;
 use crate::output::{complain, count, rough, show_below};
 
 const LINES: Duration = Duration::from_secs(30);
-/// Work that takes less than this needs no bar.
+/// Work shorter than this shows no progress.
 pub const SHORT: Duration = Duration::from_secs(2);
 
-/// A life sign while a location is opened, which may take long where its files are JSON: a spinner on a terminal, elsewhere a
-/// line now and then. It ends when it is dropped.
+/// Progress while locations are opened, which may take long for JSON files. Dropping it ends the display.
 pub struct Opening(Option<JoinHandle<()>>);
 
 impl Opening {
-    /// A life sign that appears when opening the locations takes its time, unless `is_quiet`.
+    /// Shows progress after [`SHORT`], unless `is_quiet`.
     pub fn of(locations: &[String], is_quiet: bool) -> Self {
         let shown =
             |named: &String| location::parse(named).map_or_else(|_| named.clone(), |url| location::display(&url));
@@ -58,7 +57,7 @@ impl Drop for Opening {
     }
 }
 
-/// How far work on rows is, with rates, calls and the time that is left. It appears when work begins.
+/// Progress of work on rows: rates, calls and the remaining time. It appears when work begins.
 pub struct Bar {
     is_quiet: bool,
     reached: Arc<Reached>,
@@ -84,7 +83,7 @@ impl Reached {
         asap_lm::tokens_read().saturating_sub(self.read_before.load(Ordering::Relaxed))
     }
 
-    /// As much of it in a line as `width` has place for, after `elapsed`: what matters least goes first.
+    /// Formats a line of at most `width` characters, without the least important parts if necessary.
     fn line(&self, elapsed: Duration, scored: u64, width: usize) -> String {
         let mut parts = self.parts(elapsed, scored);
         let length = |parts: &[(u8, String)]| parts.iter().map(|(_, part)| part.chars().count() + 2).sum::<usize>();
@@ -101,7 +100,7 @@ impl Reached {
         let seconds = elapsed.as_secs_f64().max(0.001);
         let per_second = |tokens: u64| count((tokens as f64 / seconds) as u64);
         let mut parts = vec![match all {
-            // What is read does not say how much it is.
+            // The total is unknown.
             0 => (0, format!("{} rows", count(rows))),
             _ => (0, format!("{} of {} rows", count(rows), count(all))),
         }];
@@ -109,7 +108,7 @@ impl Reached {
         if all_slices > 1 {
             parts.push((5, format!("{} of {all_slices} slices", self.written_slices.load(Ordering::Relaxed))));
         }
-        // The tokens of rows are known when these are done; those that a model reads, at once.
+        // The tokens of a row are known when it is done, those that a model reads immediately.
         if scored > 0 {
             parts.push((2, format!("{} tokens scored", count(scored))));
             parts.push((3, format!("{} tokens/s", per_second(scored))));
@@ -123,7 +122,7 @@ impl Reached {
         if usage.cost > 0.0 {
             parts.push((4, format!("cost {:.4}", usage.cost)));
         }
-        // Before a row is done no one knows, nor what follows the last one.
+        // The remaining time is unknown before the first row is done, and after the last.
         if rows > 0 && rows < all {
             let left = seconds / rows as f64 * all.saturating_sub(rows) as f64;
             parts.push((1, format!("{} left", rough(left.ceil() as u64))));
@@ -133,12 +132,12 @@ impl Reached {
 }
 
 impl Bar {
-    /// What it says after `elapsed` in which a model has read `scored` tokens, in a line of at most `width` characters.
+    /// The line after `elapsed`, in which a model has read `scored` tokens, in at most `width` characters.
     pub fn line(&self, elapsed: Duration, scored: u64, width: usize) -> String {
         self.reached.line(elapsed, scored, width)
     }
 
-    /// A bar that appears when work begins, unless `is_quiet`. `verb` says what is being done.
+    /// A bar that appears when work begins, unless `is_quiet`. `verb` names the work.
     pub fn new(verb: &'static str, is_quiet: bool) -> Self {
         let reached = Reached {
             verb,
@@ -155,13 +154,12 @@ impl Bar {
         Self { is_quiet, reached: Arc::new(reached), bar: OnceLock::new(), lines: OnceLock::new(), opening }
     }
 
-    /// A bar of work on rows that are still to be found at these locations.
+    /// Shows that these locations are being opened, until work begins.
     pub fn opening(self, locations: &[String]) -> Self {
         *self.opening.lock().unwrap_or_else(PoisonError::into_inner) = Some(Opening::of(locations, self.is_quiet));
         self
     }
 
-    /// Takes the bar off the terminal; no line follows.
     pub fn finish(&self) {
         self.opened();
         if let Some(bar) = self.bar.get() {
@@ -176,12 +174,12 @@ impl Bar {
 
     fn style(&self) -> ProgressStyle {
         let reached = Arc::clone(&self.reached);
-        // The bar has what the line leaves of the terminal.
+        // The bar fills the width that the line leaves.
         let style = ProgressStyle::with_template("{msg} {wide_bar} {reached}");
         style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key(
             "reached",
             move |state: &ProgressState, line: &mut dyn std::fmt::Write| {
-                // A line that cannot be formatted is not drawn; there is nobody to tell.
+                // A line that cannot be formatted is not drawn.
                 let width = usize::from(Term::stderr().size().1).saturating_sub(reached.verb.len() + 3);
                 let _ = write!(line, "{}", reached.line(state.elapsed(), reached.scored(), width));
             },

@@ -1,4 +1,4 @@
-//! `asap sample`: the corpus of labelled traces that comes with asap, and others like it.
+//! `asap sample`: generates labelled traces, or reports which words predict the labels of a corpus.
 
 pub mod labelled;
 
@@ -14,7 +14,7 @@ use crate::output::{count, print};
 const LABELS: &str = "labels";
 const SHOWN_CUES: usize = 8;
 
-/// Generate a corpus of labelled traces, or say what words tell of the labels of one
+/// Generate a corpus of labelled traces, or report which words predict the labels of one
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,30 +23,27 @@ Examples:
   asap sample --cues data/sample
   asap sample --cues traces.parquet --labels needed")]
 pub struct SampleArgs {
-    /// How many rows; half of them are programming problems, in a file of another shape
+    /// Generate N rows. Half of them are programming problems, in a file of another shape
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rows: u64,
-    /// The same seed gives the same bytes
+    /// Seed the generator: the same seed gives the same bytes
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// How the steps of a chain begin, and whether it goes on behind the answer
+    /// Choose how the steps of a chain begin, and whether it continues after the answer
     #[arg(long, value_enum, default_value_t = Openers::Even)]
     openers: Openers,
-    /// The folder to write to: new or empty
+    /// Write to this folder, which must be new or empty
     #[arg(long, value_name = "DIR", required_unless_present = "cues")]
     to: Option<PathBuf>,
-    /// Say what words tell of the labels of a corpus instead; fails above 70 % precision
+    /// Report which words predict the labels of a corpus instead. Fails above 70 % precision
     #[arg(long, value_name = "LOC", conflicts_with_all = ["rows", "seed", "openers", "to"])]
     cues: Option<String>,
-    /// The column with a label for each step, texts or booleans, of a corpus that is no sample; then nothing fails
+    /// Read a label for each step, texts or booleans, from this column of a corpus that is not a sample. Then nothing
+    /// fails
     #[arg(long, value_name = "COLUMN", requires = "cues")]
     labels: Option<String>,
 }
 
-/// Writes a sample, or judges a corpus.
-///
-/// # Errors
-/// If the folder cannot be written to, if the corpus cannot be read, or if a word tells a label of a sample.
 pub async fn run(args: SampleArgs) -> Result<(), Failure> {
     let Some(to) = &args.to else {
         return tell(&args.cues.unwrap_or_default(), args.labels.as_deref()).await;
@@ -65,7 +62,7 @@ async fn tell(location: &str, labels: Option<&str>) -> Result<(), Failure> {
     match found.first().filter(|cue| labels.is_none() && cue.precision > MOST_PRECISION) {
         None => Ok(()),
         Some(cue) => Err(Failure::Failed(format!(
-            "{:?} tells {} with {:.1} % precision, above {:.0} %",
+            "{:?} predicts {} with {:.1} % precision, above {:.0} %",
             cue.words,
             cue.label,
             100.0 * cue.precision,
@@ -77,24 +74,24 @@ async fn tell(location: &str, labels: Option<&str>) -> Result<(), Failure> {
 fn tell_first_words(read: &Read) -> Result<(), Failure> {
     let judged = judge(&read.steps);
     print(&format!("{} steps of {} chains", count(read.steps.len() as u64), count(read.chains as u64)))?;
-    print(&format!("\nfirst words: {} different ones, in bits", count(judged.words as u64)))?;
+    print(&format!("\nfirst words: {} distinct, in bits", count(judged.words as u64)))?;
     print(&format!("{:>9.3}  entropy", judged.entropy))?;
     print(&format!("{:>9.3}  distance from those of real traces", judged.distance))?;
-    print(&format!("{:>9.3}  told of whether a step is needed (core, true)", judged.of_need))?;
-    print(&format!("{:>9.3}  told of its label", judged.of_label))?;
+    print(&format!("{:>9.3}  information on whether a step is needed (core, true)", judged.of_need))?;
+    print(&format!("{:>9.3}  information on its label", judged.of_label))?;
     if let Some(of_function) = judged.of_function {
-        print(&format!("{of_function:>9.3}  told of its function"))?;
+        print(&format!("{of_function:>9.3}  information on its function"))?;
     }
     if let Some(place) = read.places.get(read.places.len() / 2) {
         let (stated, chains) = (count(read.places.len() as u64), count(read.chains as u64));
         print(&format!(
-            "\nthe answer first stands at {place:.2} of the chain (median of the {stated} of {chains} that state it)"
+            "\nthe answer first occurs at {place:.2} of the chain (median of the {stated} of {chains} that state it)"
         ))?;
     }
     Ok(())
 }
 
-/// The labels, the most frequent first, and the cues that tell each best.
+/// Prints the labels, most frequent first, with the best cues of each.
 fn tell_cues(steps: &[Labelled], found: &[Cue]) -> Result<(), Failure> {
     print(&format!("\nwords and n-grams of up to 3 words in {LEAST_SUPPORT} steps or more"))?;
     let mut labels: Vec<_> = steps.iter().map(|step| step.label.as_str()).collect();

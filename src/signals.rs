@@ -1,4 +1,4 @@
-//! Being asked to end: SIGTERM, as schedulers send it, and Ctrl-C mean the same.
+//! Graceful shutdown. SIGTERM, which schedulers send, and Ctrl-C mean the same.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -6,23 +6,22 @@ use tokio::sync::watch;
 use crate::failure::Failure;
 use crate::output::complain;
 
-/// The exit code of a process that was asked twice: that of one that SIGINT killed.
+/// The exit code after a second signal, as if SIGINT had killed the process.
 const KILLED: i32 = 130;
 
-/// Whether the process was asked to end.
 #[derive(Debug, Clone)]
 pub struct Stop(watch::Receiver<bool>);
 
 impl Stop {
-    /// Listens from now on, and says `doing` when it hears. A process that is asked once more ends at once.
+    /// Listens for signals. Prints `doing` on the first one; a second one ends the process immediately.
     pub fn listen(doing: &'static str) -> Self {
         let (tell, told) = watch::channel(false);
         let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
-        // Without a handler the process is simply ended by the signal.
+        // Without a handler, the signal just ends the process.
         if let (Ok(mut terminate), Ok(mut interrupt)) = signals {
             tokio::spawn(async move {
                 let name = signalled(&mut terminate, &mut interrupt).await;
-                complain(&format!("{name}: {doing}; once more ends at once"));
+                complain(&format!("{name}: {doing}; a second signal ends the process immediately"));
                 tell.send_replace(true);
                 signalled(&mut terminate, &mut interrupt).await;
                 std::process::exit(KILLED);
@@ -31,12 +30,11 @@ impl Stop {
         Self(told)
     }
 
-    /// Whether the process was asked to end.
     pub fn is_asked(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Completes when the process is asked to end, or at once if it was.
+    /// Completes when the process is asked to stop, or immediately if it already was.
     pub fn asked(&self) -> impl Future<Output = ()> + use<> {
         let mut told = self.0.clone();
         async move {
@@ -47,7 +45,7 @@ impl Stop {
     }
 }
 
-/// What `work` gives, unless the process is interrupted before: then it ends in order, and leaves no temporary file.
+/// Runs `work`, unless Ctrl-C interrupts it: then it is dropped, so that no temporary file remains.
 pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::select! {
         done = work => done,

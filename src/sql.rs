@@ -34,7 +34,7 @@ use print::{MaxRows, Print, RowFormat};
 use prompt::Prompt;
 use watch::Watch;
 
-/// Query chain-of-thought datasets by SQL
+/// Query chain-of-thought datasets with SQL
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -44,36 +44,37 @@ Examples:
   asap sql -c \"SELECT id, original_tokens, pruned_tokens FROM 'out/pruned'\"
   asap sql -c \"SELECT status, count(*) FROM 'out/pruned/.asap/rejects' GROUP BY status\"")]
 pub struct SqlArgs {
-    /// Define the table corpus: a folder, file or pattern of Parquet or JSON lines (asap inspect says how they are read)
+    /// Define the table corpus: a folder, file or pattern of Parquet or JSON lines (asap inspect shows how they are
+    /// read)
     #[arg(long, value_name = "LOC")]
     from: Option<String>,
-    /// Say which columns are question, cot and answer, where that cannot be recognised; without an answer, cot is the
-    /// whole generation: the chain between think tags, then the answer
+    /// Name the question, cot and answer columns if asap cannot recognize them. Without an answer, cot is the whole
+    /// generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…", requires = "from")]
     columns: Option<ColumnMapping>,
-    /// Run a command and exit; may be repeated, all in one session
+    /// Run this SQL and exit. May be repeated, all in one session
     #[arg(short = 'c', long = "command", value_name = "SQL", allow_hyphen_values = true)]
     commands: Vec<String>,
-    /// Run the commands of a file and exit; may be repeated
+    /// Run the SQL of this file and exit. May be repeated
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Output format of rows
+    /// Set the output format of rows
     #[arg(long, value_enum, default_value_t = RowFormat::Automatic)]
     format: RowFormat,
-    /// The most rows that a table shows: a number, or inf
+    /// Show at most this many rows of a table: a number, or inf
     #[arg(long, default_value = "40")]
     maxrows: MaxRows,
     /// Print rows only
     #[arg(short, long)]
     quiet: bool,
-    /// Highlight what is typed at the prompt
+    /// Highlight SQL at the prompt
     #[arg(long)]
     color: bool,
     #[command(flatten)]
     settings: SettingArgs,
 }
 
-/// Runs what was typed; without commands or files what standard input holds, or a prompt on a terminal.
+/// Runs the given commands and files, else standard input, or a prompt on a terminal.
 pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let settings = config::load(&args.settings)?;
     let llm = Llm::new(Some(Arc::new(SharedAnswers::new(&settings))));
@@ -116,12 +117,12 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         commands.iter().flat_map(|text| text.lines()).find(|line| line.trim_start().starts_with('\\'))
     {
         return Err(Failure::Usage(format!(
-            "{} is for the prompt (asap sql on a terminal, without -c); in SQL information_schema.tables, columns and \
-             routines hold the same",
+            "{} works only at the prompt (asap sql on a terminal, without -c); in SQL, query \
+             information_schema.tables, columns and routines instead",
             command.trim()
         )));
     }
-    let stop = Stop::listen("keeping what was asked");
+    let stop = Stop::listen("keeping the answers to sent requests");
     let telling = watch.tell(&llm, args.quiet);
     let done = tokio::select! {
         done = execute(&session, &commands, &print) => done.map_err(Failure::from),
@@ -144,7 +145,7 @@ fn without_mark(text: String) -> String {
 
 async fn execute(session: &Session, commands: &[String], print: &Print) -> Result<()> {
     for command in commands {
-        // Some damage to a file makes its reader panic.
+        // Some damaged files make their reader panic.
         let work = AssertUnwindSafe(statements::run(&session.context, command, print)).catch_unwind();
         let failed = match work.await {
             Ok(Ok(())) => continue,
@@ -178,7 +179,7 @@ impl Session {
         damaged.map_or(error, DataFusionError::from)
     }
 
-    /// A failure that a table is not there, with the name of the one that may be meant.
+    /// Adds the nearest table name to an error about a missing table.
     fn with_tables(&self, error: DataFusionError) -> DataFusionError {
         let message = error.strip_backtrace();
         let Some(table) = message.strip_prefix("Error during planning: ").and_then(missing_table) else { return error };

@@ -1,6 +1,4 @@
-//! What a bench held in memory.
-
-/// The most memory that this process held, in bytes.
+/// Returns the peak memory of this process, in bytes.
 pub fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kilobytes =

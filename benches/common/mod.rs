@@ -1,4 +1,5 @@
-//! What the benches share: time measured as this process's CPU seconds, since the clock says little on a busy machine.
+//! Shared by the benches: time measured in CPU seconds of this process. Wall-clock time is unreliable on a busy
+//! machine.
 
 use cpu_time::ProcessTime;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};

@@ -1,5 +1,5 @@
-//! Cases of language models that are processes of their own, since they are measured by their peak memory and their number of
-//! threads too.
+//! Runs each case of a language-model bench in its own process, to measure its peak memory and set its number of
+//! threads.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ mod memory;
 
 pub use memory::peak;
 
-/// Says to a process of a bench which case it is.
+/// The variable that names the case to a child process.
 const CASE: &str = "ASAP_BENCH_CASE";
 
 /// The shape of Qwen2.5-0.5B.
@@ -18,12 +18,13 @@ pub const HALF_A_BILLION: &str = r#"{
     "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "vocab_size": 151936
 }"#;
 
-/// The case that this process is; None in the process that starts them.
+/// Returns the case of this process, or None in the process that starts them.
 pub fn case() -> Option<String> {
     std::env::var(CASE).ok()
 }
 
-/// Runs a case on so many cores, with more variables, if its name is on the command line, or if none is and it `is_usual`.
+/// Runs a case on `threads` cores, with additional variables, if the command line names it. Without names on the
+/// command line, runs it if it `is_usual`.
 pub fn run(name: &str, threads: usize, variables: &[(&str, &str)], is_usual: bool) {
     let named: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     if if named.is_empty() { is_usual } else { named.iter().any(|asked| asked == name) } {

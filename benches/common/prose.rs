@@ -1,9 +1,9 @@
-//! Text that a reasoner might write, the same each time.
+//! Deterministic text like that of a reasoning model.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// The most frequent first, as Zipf's law needs it.
+/// The most frequent first, for Zipf's law.
 const WORDS: &str = "the is of we to so that and x a it in for this be n then can not if which have with at are by let \
     but or from equal wait check number must as on now because all need value one two first since only step case means \
     each sum find prime gives add next just maybe also would even odd divide by answer than problem time set take \
@@ -29,7 +29,7 @@ impl Prose {
         self.dice.next_u64() as usize % end
     }
 
-    /// From `least` to `most`, small ones more often.
+    /// Draws a number from `least` to `most`, small ones more often.
     pub fn log_uniform(&mut self, least: usize, most: usize) -> usize {
         let place = self.below(1_000_000) as f64 / 1e6;
         (least as f64 * (most as f64 / least as f64).powf(place)) as usize
@@ -45,7 +45,7 @@ impl Prose {
         }
     }
 
-    /// Sentences of at least so many characters together.
+    /// Writes sentences with at least `characters` in total.
     pub fn step(&mut self, characters: usize) -> String {
         let mut step = String::new();
         while step.len() < characters {
@@ -66,7 +66,7 @@ impl Prose {
         step
     }
 
-    /// With so many of a hundred words left out or replaced.
+    /// Leaves out or replaces `percent` of the words.
     pub fn edited(&mut self, step: &str, percent: usize) -> String {
         let mut words = Vec::new();
         for word in step.split(' ') {
@@ -79,7 +79,7 @@ impl Prose {
         words.join(" ")
     }
 
-    /// `size` of the numbers below `end`, ascending.
+    /// Draws `size` of the numbers below `end`, ascending.
     pub fn subset(&mut self, size: usize, end: usize) -> Vec<usize> {
         let mut left = size;
         let mut chosen = Vec::new();
@@ -92,7 +92,7 @@ impl Prose {
         chosen
     }
 
-    /// So many letters of the first few.
+    /// Draws `count` of the first `different` letters.
     pub fn letters(&mut self, count: usize, different: usize) -> String {
         (0..count).map(|_| (b'a' + self.below(different) as u8) as char).collect()
     }

@@ -1,9 +1,10 @@
-"""Compared methods against transformers and llmlingua: the same models, rows and results, one thread, CPU seconds.
+"""Baseline methods against transformers and llmlingua: the same models, rows and results, one thread, CPU seconds.
 
     python3 benches/peers/baselines.py
 
-A question has 70 tokens, its chain 12 steps and some 600 tokens. The decoder has the shape of SmolLM2-135M, the encoder that of BERT-base, both with random weights: what is computed does not
-depend on them. A word counts one where llmlingua would ask the tokenizer of GPT-3.5, which it fetches.
+A question has 70 tokens, its chain 12 steps and about 600 tokens. The decoder has the shape of SmolLM2-135M, the encoder
+that of BERT-base. Both have random weights: the cost does not depend on them. llmlingua would download the tokenizer of
+GPT-3.5 to count tokens; here each word counts as one.
 """
 
 import json
@@ -17,7 +18,7 @@ import types
 from common import ROOT, folder, is_with
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "accelerate==1.15.0", "numpy", "safetensors"]
-# Ours has to be so much faster than the peer.
+# The minimum speed ratio to the peer.
 GOALS = {"pass": 1.5, "attribution": 3.0, "llmlingua2": 1.5}
 ROWS, STEPS, WORDS = 4, 12, 16
 
@@ -32,10 +33,10 @@ def main():
     lines = subprocess.check_output(bench, text=True, cwd=ROOT, env={**os.environ, "ASAP_BENCH_FOLDER": str(place)})
     ours = {case["case"]: case for case in map(json.loads, filter(lambda line: line.startswith("{"), lines.splitlines()))}
     row = "{:<32}{:>10}{:>10}{:>8}{:>8}{:>12}".format
-    print(row("", "ours", "peer", "ratio", "goal", "furthest"))
+    print(row("", "ours", "peer", "ratio", "goal", "difference"))
     for case, mine in ours.items():
         what, _, dtype = case.partition(" ")
-        # Published code asks for the logits of all tokens, where those of the answer would do.
+        # Published code computes the logits of all tokens, although those of the answer suffice.
         for only in [False, True] if what == "attribution" else [None]:
             cpu, found = llmlingua2(place, rows) if not dtype else score(loaded(place, dtype), rows, what, only)
             if dtype:
@@ -54,7 +55,7 @@ def flat(values):
 
 
 def write(place):
-    """Models and rows, always the same."""
+    """Writes models and rows, always the same."""
     import shutil
 
     import torch
@@ -77,7 +78,7 @@ def write(place):
     BertForTokenClassification(encoder).save_pretrained(named)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(bert / name, named)
-    # llmlingua knows a BERT by its path.
+    # llmlingua recognizes a BERT by its path.
     (place / "bert-base-multilingual-cased").symlink_to("encoder")
     random.seed(1)
     words = (ROOT / "README.md").read_text().split()
@@ -110,7 +111,7 @@ def score(model, rows, what, only):
 
 
 def one_pass(torch, tokenizer, model, row):
-    """Perplexity and sum of entropies of each step's own tokens."""
+    """Returns perplexity and sum of entropies of each step's own tokens."""
     before = row["question"] + "\n"
     encoded = tokenizer(before + "\n\n".join(row["steps"]), return_offsets_mapping=True)
     ids = torch.tensor(encoded["input_ids"])
@@ -127,7 +128,7 @@ def one_pass(torch, tokenizer, model, row):
 
 
 def attribution(torch, tokenizer, model, row, only):
-    """Mean nats of the answer behind the chain and behind each chain that lacks a step."""
+    """Returns the mean nats of the answer after the chain and after each chain without one of its steps."""
     steps, scores = row["steps"], []
     for lacking in range(-1, len(steps)):
         chain = "\n\n".join(step for place, step in enumerate(steps) if place != lacking)
@@ -142,7 +143,7 @@ def attribution(torch, tokenizer, model, row, only):
 
 
 def llmlingua2(place, rows):
-    """The chains at half of their words."""
+    """Compresses the chains to half of their words."""
     import torch
 
     class Words:

@@ -1,4 +1,4 @@
-"""Calls: ours and the Python client of OpenAI, 10,000 each against the same server, 64 in flight.
+"""asap against the Python client of OpenAI: 10,000 calls each to the same server, 64 in flight.
 
     python3 benches/peers/calls.py
 """
@@ -26,7 +26,7 @@ def main():
     begin, cpu = time.perf_counter(), time.process_time()
     asyncio.run(ask(base_url))
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
-    print(f"{PEER}: {seconds:.1f} s, {cpu:.2f} CPU s ({cpu / seconds:.2f} cores), nothing kept")
+    print(f"{PEER}: {seconds:.1f} s, {cpu:.2f} CPU s ({cpu / seconds:.2f} cores), no answers saved")
     server.stdin.close()
     server.wait()
 

@@ -1,4 +1,4 @@
-"""What the peers' scripts share: an environment with the peer, our bench and its results, CPU seconds."""
+"""Shared by the peers' scripts: an environment with the peer, our bench and its results, CPU seconds."""
 
 import json
 import subprocess
@@ -11,18 +11,18 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def target():
-    """The folder that cargo builds in."""
+    """Returns the folder that cargo builds in."""
     metadata = subprocess.check_output(["cargo", "metadata", "--no-deps", "--format-version", "1"], cwd=ROOT)
     return Path(json.loads(metadata)["target_directory"])
 
 
 def folder(name):
-    """What the script of this name keeps between its runs."""
+    """Returns the folder that the script of this name keeps between its runs."""
     return target() / "peers" / name
 
 
 def is_with(name, *packages):
-    """Whether this process has the packages; if not, the same script ran with them and there is nothing left to do."""
+    """Returns whether this process has the packages. If not, runs the same script with them, and the caller returns."""
     environment = folder(name) / "venv"
     if Path(sys.prefix) == environment:
         return True
@@ -33,29 +33,29 @@ def is_with(name, *packages):
 
 
 def bench(name):
-    """Runs our bench, unless its last results are to be taken."""
+    """Runs our bench, unless --no-bench reuses its last results."""
     if "--no-bench" not in sys.argv:
         subprocess.check_call(["cargo", "bench", "--workspace", "--locked", "--bench", name], cwd=ROOT)
 
 
 def lines_of_json(command):
-    """What a command says in JSON, line by line."""
+    """Returns the lines of JSON that a command prints."""
     lines = subprocess.check_output(command, text=True, cwd=ROOT).splitlines()
     return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 def ours(group, name):
-    """CPU seconds that criterion found."""
+    """Returns the median CPU seconds that criterion measured."""
     letters = "".join("_" if letter in '?"/\\*<>:|^' else letter for letter in name)
     estimates = json.loads((target() / "criterion" / group / letters / "new" / "estimates.json").read_text())
     return estimates["median"]["point_estimate"] / 1e9
 
 
 def measured(work, times=3):
-    """The result and the least CPU seconds of a few times."""
+    """Returns the result and the minimum CPU seconds of a few runs."""
     seconds = []
     for _ in range(times):
-        result = None  # freed outside of the time that is measured
+        result = None  # freed outside of the measured time
         start = time.process_time()
         result = work()
         seconds.append(time.process_time() - start)

@@ -1,7 +1,7 @@
-"""From Parquet to Parquet: ours as one process of `asap sql` against `datasets.map` with difflib and tokenizers.
+"""From Parquet to Parquet: one process of `asap sql` against `datasets.map` with difflib and tokenizers.
 
 Both read the same file and use two cores. Seconds are CPU seconds of the processes and their children. The peer is slow,
-so it takes the first rows only, and both are reported as rows by CPU second and by second. In those rows both must find
+so it processes only the first rows. Both are reported as rows per CPU second and per second. In those rows both must find
 the same matches and count the same tokens.
 
     python3 benches/peers/flow.py [--asap target/release/asap] [--rows 100000] [--peer-rows 2000]
@@ -37,7 +37,7 @@ def main():
     if not is_with("flow", *PEERS):
         return
     all_rows, few_rows = write(given.rows), write(given.peer_rows)
-    print(f"{'':22} {'ours':>12} {'peer':>12} {'ratio':>8} {'goal':>6}   (rows by CPU second, then by second)")
+    print(f"{'':22} {'ours':>12} {'peer':>12} {'ratio':>8} {'goal':>6}   (rows per CPU second, then per second)")
     for name, columns, goal in [("steps, match", STEPS, 40), ("steps, match, tokens", STEPS + TOKENS, 15)]:
         ours = measured(command(given.asap, columns, all_rows))
         theirs = measured([sys.executable, __file__, "--peer", f"{few_rows},{len(columns)}"])
@@ -46,11 +46,11 @@ def main():
         for kind in ["cpu", "seconds"]:
             our, their = given.rows / ours[kind], given.peer_rows / theirs[kind]
             print(f"{name:22} {our:12.0f} {their:12.1f} {our / their:6.1f} x {goal:4} x")
-        print(f"{'':22} {ours['cpu'] / ours['seconds']:.1f} cores, {ours['memory'] / 1e6:.0f} MB of memory at most")
+        print(f"{'':22} {ours['cpu'] / ours['seconds']:.1f} cores, {ours['memory'] / 1e6:.0f} MB of peak memory")
 
 
 def measured(command):
-    """CPU seconds, seconds and the most bytes of memory of a process."""
+    """Returns CPU seconds, seconds and peak memory in bytes of a process."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
@@ -66,20 +66,20 @@ def command(asap, columns, path):
 
 
 def compare(path):
-    """Ends the script where both found something else."""
+    """Ends the script if the results differ."""
     from pyarrow.parquet import read_table
 
     ours = {row.pop("cot"): row for row in read_table(FOLDER / "ours.parquet").to_pylist()}
     for row, theirs in zip(read_table(path).to_pylist(), read_table(FOLDER / "peer.parquet").to_pylist()):
         for found in (ours[row["cot"]], theirs):
-            del found["steps"]  # the peer's lose their first line's indentation
+            del found["steps"]  # the peer drops the indentation of the first line
             found["matches"] = found["matches"] and [match["step"] for match in found["matches"]]
         if ours[row["cot"]] != theirs:
             sys.exit(f"the matches or tokens differ in {row['cot'][:20]}…")
 
 
 def write(rows):
-    """Chains of the sample, each with its row's number so that no two are equal, and every other step of them."""
+    """Writes chains of the sample, each with its row's number so that no two are equal, and every other step of them."""
     import pyarrow
     import pyarrow.parquet
 
@@ -102,7 +102,7 @@ def steps_of(chain):
 
 
 def matches_of(original, coarse):
-    """Algorithm 1 with difflib, as published code has it, without autojunk."""
+    """Algorithm 1 with difflib, as in published code, without autojunk."""
     from difflib import SequenceMatcher
 
     taken, step = [], 0

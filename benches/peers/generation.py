@@ -1,5 +1,5 @@
-"""Answers of 64 tokens against transformers' generate: the same folder with the shape of Qwen2.5-0.5B and random weights, the
-same questions through its chat template, the likeliest tokens, one thread, in f32 and in bf16.
+"""Answers of 64 tokens against transformers' generate. Both use the same folder with the shape of Qwen2.5-0.5B and random
+weights, the same questions through its chat template, greedy decoding, and one thread, in f32 and in bf16.
 
     python3 benches/peers/generation.py
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from common import folder, is_with, lines_of_json, measured
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0", "jinja2"]
-# Ours has to be so much faster than the peer.
+# The minimum speed ratio to the peer.
 GOAL = 1.2
 TOKENS = 64
 # Questions and type of the weights.
@@ -43,7 +43,7 @@ def main():
 
 
 def run_peer(questions, dtype):
-    """One case in a process of its own."""
+    """Measures one case in a separate process."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -1,7 +1,8 @@
-"""What a run costs beside its pipeline: ours only, each figure against another of the same binary, or against a goal.
+"""Measures the cost of a run in addition to its pipeline. Each figure of asap is compared with another one of the same binary,
+or with a goal.
 
-Seconds are CPU seconds of the process unless said. The bucket and the model are servers of this script; the bucket
-holds its objects in memory and counts requests.
+Seconds are CPU seconds of the process unless noted. The bucket and the model are servers of this script. The bucket keeps
+its objects in memory and counts requests.
 
     python3 benches/peers/lake.py [--asap target/release/asap] [overhead reads done commits memory calls]
 """
@@ -19,7 +20,7 @@ from common import ROOT, folder, is_with, target
 
 PACKAGES = ["pyarrow==26.0.1"]
 WORK = folder("lake") / "work"
-# What a row says of itself is added to what a pipeline returns, so this one says it only once.
+# A run adds the input columns to the output of a pipeline, so this pipeline does not return them.
 PIPELINE = "SELECT source, cot AS kept, status, error FROM corpus"
 COLUMNS = "source, cot AS kept, status, error, id, question, cot, answer"
 LATENCY = 0.02
@@ -28,7 +29,7 @@ LATENCY = 0.02
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--asap", type=Path, default=target() / "release" / "asap")
-    arguments.add_argument("points", nargs="*", help="which figures, all unless said")
+    arguments.add_argument("points", nargs="*", help="figures to measure (default: all)")
     given = arguments.parse_args()
     if not is_with("lake", *PACKAGES):
         return
@@ -47,7 +48,7 @@ def say(what, figure, goal=""):
 
 
 class Asap:
-    """The binary, in a folder of its own."""
+    """The binary, in a separate folder."""
 
     def __init__(self, binary, environment={}):
         self.binary, self.environment = binary, environment
@@ -59,7 +60,7 @@ class Asap:
         )
 
     def measured(self, *arguments):
-        """CPU seconds, seconds and the most bytes of memory of a process."""
+        """Returns CPU seconds, seconds and peak memory in bytes of a process."""
         begin = time.perf_counter()
         process = self.start(*arguments)
         said = process.stderr.read()
@@ -71,7 +72,7 @@ class Asap:
         return {"cpu": usage.ru_utime + usage.ru_stime, "seconds": seconds, "memory": usage.ru_maxrss * 1024}
 
     def run(self, *more, pipeline=PIPELINE, source="in", output="out"):
-        """`asap run` to an output that is new if it is on disk."""
+        """Runs `asap run`. Deletes an output on disk first."""
         shutil.rmtree(WORK / output, ignore_errors=True)
         return self.measured(*run_arguments(pipeline, source, output), *more)
 
@@ -82,7 +83,7 @@ def run_arguments(pipeline, source, output):
 
 
 def write(path, rows, first=0, column=None, **options):
-    """Chains of the sample, each with its row's number before it."""
+    """Writes chains of the sample, each after its row's number."""
     import pyarrow
     import pyarrow.parquet
 
@@ -107,7 +108,7 @@ def write(path, rows, first=0, column=None, **options):
 
 
 def overhead(asap):
-    """A run that computes nothing against COPY of the same columns."""
+    """A run with a pipeline that computes nothing, against COPY of the same columns."""
     rows = 100_000
     write(WORK / "in/a.parquet", rows)
     copy = f"COPY (SELECT {COLUMNS} FROM corpus) TO 'copy.parquet'"
@@ -125,7 +126,7 @@ def overhead(asap):
 
 
 def reads(asap):
-    """One row group in 200 slices: how often its bytes are read from a store."""
+    """One row group in 200 slices: the number of times its bytes are read from a store."""
     import pyarrow
     import pyarrow.parquet
 
@@ -152,13 +153,13 @@ def reads(asap):
             cpu[slices] = asap.run("--slice-rows", str(rows // slices), source="s3://lake/in")["cpu"]
             taken = [size for method, key, size in bucket.requests if method == "GET" and key == "in/one.parquet"]
             say(f"one row group of {rows:,} rows, {name}, in {slices} slices, s", f"{cpu[slices]:.1f}")
-            say("    bytes read over its own", f"{sum(taken) / path.stat().st_size:.2f}", "2.00")
+            say("    bytes read over its size", f"{sum(taken) / path.stat().st_size:.2f}", "2.00")
             say("    requests", str(len(taken)))
         say("    200 slices over 1", f"{cpu[200] / cpu[1]:.2f}")
 
 
 def done(asap):
-    """10,000 slices that are done: 100 files of 100 rows, one row a slice, a commit each second."""
+    """10,000 finished slices: 100 files of 100 rows, one row per slice, one commit per second."""
     from servers import Bucket
 
     bucket = Bucket()
@@ -167,26 +168,26 @@ def done(asap):
         path = WORK / f"in/{number:03}.parquet"
         write(path, 100, first=number * 100)
         bucket._put(f"in/{number:03}.parquet", path.read_bytes())
-    places = [("on disk", "", "3", 0), ("in a bucket at 20 ms a request", "s3://lake/", "10", LATENCY)]
+    places = [("on disk", "", "3", 0), ("in a bucket at 20 ms per request", "s3://lake/", "10", LATENCY)]
     for name, at, goal, delay in places:
         arguments = [*run_arguments(PIPELINE, f"{at}in", f"{at}out"), "--slice-rows", "1", "--commit-every", "1s"]
         bucket.delay = 0
         filled = asap.measured(*arguments)
-        say(f"10,000 slices of a row each, filled {name}, s by the clock", f"{filled['seconds']:.1f}")
+        say(f"10,000 slices of one row, filled {name}, wall-clock s", f"{filled['seconds']:.1f}")
         say("    CPU s", f"{filled['cpu']:.1f}")
         bucket.delay = delay
-        # The second run says that all is done, the third finds that said.
+        # The second run records that everything is done, the third finds that record.
         for which in ("first", "second"):
             bucket.requests.clear()
             nothing = asap.measured(*arguments)
-            say(f"nothing to do, {name}, {which} time, s by the clock", f"{nothing['seconds']:.2f}", goal)
+            say(f"nothing to do, {name}, {which} time, wall-clock s", f"{nothing['seconds']:.2f}", goal)
             say("    CPU s", f"{nothing['cpu']:.2f}")
             if delay:
                 say("    requests", str(len(bucket.requests)))
 
 
 def commits(asap):
-    """A commit a slice: what each takes when the table has few, and when it has many."""
+    """One commit per slice: the cost of a commit when the table has few, and when it has many."""
     from servers import Bucket
 
     rows = 2_120
@@ -207,13 +208,13 @@ def commits(asap):
             scale = 1000 if number == 0 else 1
             for how, of in [("median", statistics.median), ("mean of 100, with a checkpoint", statistics.fmean)]:
                 few, many = (of(values) * scale for values in each)
-                say(f"a commit {place}, {what}, {how}: from {windows[0][0]}", f"{few:.2f}")
-                say(f"    from {windows[1][0]}", f"{many:.2f}")
+                say(f"a commit {place}, {what}, {how}: after {windows[0][0]}", f"{few:.2f}")
+                say(f"    after {windows[1][0]}", f"{many:.2f}")
                 say("    ratio", f"{many / few:.2f}", "1.20")
 
 
 def watched(process, bucket):
-    """For each version of the table, the CPU seconds of the process and the requests when it was written."""
+    """Returns, for each version of the table, the CPU seconds and requests of the process when it was written."""
     clock = (~process.pid << 3) | 2
     marks = {}
 
@@ -221,7 +222,7 @@ def watched(process, bucket):
         try:
             marks.setdefault(version, (time.clock_gettime(clock), len(bucket.requests) if bucket else 0))
         except OSError:
-            pass  # the process is over
+            pass  # the process has ended
 
     log = WORK / "out/_delta_log"
     if bucket:
@@ -239,7 +240,7 @@ def watched(process, bucket):
 
 
 def memory(asap):
-    """Peak memory with ten times the rows, files, schemas, the others and the rows of a slice as they were."""
+    """Peak memory with ten times the rows, files or schemas. The others and the rows per slice stay the same."""
     base = {"rows": 40_000, "files": 40, "schemas": 4}
     peaks = {}
     for more in [None, *base]:
@@ -254,11 +255,11 @@ def memory(asap):
         what = ", ".join(f"{count:,} {name}" for name, count in shape.items())
         say(f"peak memory, {what}, MB", f"{peaks[more] / 1e6:.0f}")
         if more:
-            say(f"    ten times the {more} over that before", f"{peaks[more] / peaks[None]:.2f}", "1.10")
+            say(f"    ten times the {more} over the base", f"{peaks[more] / peaks[None]:.2f}", "1.10")
 
 
 def calls(asap):
-    """Calls in flight over slices that are smaller than what may be in flight."""
+    """Requests in flight with slices smaller than the limit of requests in flight."""
     from servers import Model
 
     limit, rows = 64, 6_400
@@ -273,7 +274,7 @@ def calls(asap):
         taken = asap.run("--slice-rows", str(slice_rows), *sets, pipeline=pipeline)
         begin, end = model.calls[0][0], model.calls[-1][1]
         middle = model.in_flight(begin + (end - begin) * 0.1, end - (end - begin) * 0.1)
-        what = f"{len(model.calls):,} calls of 100 ms, {limit} at once, slices of {slice_rows}"
+        what = f"{len(model.calls):,} calls of 100 ms, limit {limit}, slices of {slice_rows}"
         say(f"{what}: in flight", f"{middle:.1f}")
         say("    of the limit", f"{middle / limit:.2f}", "0.90")
         say("    CPU s", f"{taken['cpu']:.1f}")

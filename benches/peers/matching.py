@@ -1,7 +1,7 @@
-"""Ours against cydifflib (C++): similarities of pairs and Algorithm 1, in CPU seconds of one run on one machine.
+"""asap against cydifflib (C++): similarities of pairs and Algorithm 1, in CPU seconds of one run on one machine.
 
-`cargo bench` writes the texts and our results; the peer computes the same from them. As in published code, its walk takes
-`SequenceMatcher(None, a, b, autojunk=False).ratio()` of each pair that it visits.
+`cargo bench` writes the texts and our results. The peer computes the same from them. As in published code, its walk
+computes `SequenceMatcher(None, a, b, autojunk=False).ratio()` of each pair that it visits.
 """
 
 import json
@@ -52,7 +52,7 @@ def similarity(a, b):
 
 
 def matched(original, coarse):
-    """Algorithm 1: each coarse step takes the first step behind the last match that is similar enough."""
+    """Algorithm 1: each coarse step takes the first step after the last match that is similar enough."""
     taken, step = [], 0
     for coarse_step in coarse:
         while step < len(original) and similarity(original[step], coarse_step) < THRESHOLD:

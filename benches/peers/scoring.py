@@ -11,9 +11,9 @@ from pathlib import Path
 from common import is_with, lines_of_json, measured
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0"]
-# Ours has to be so much faster than the peer.
+# The minimum speed ratio to the peer.
 GOALS = {"f32": 1.1, "bf16": 1.2}
-# Numbers of the model: 494,032,768.
+# MB of weights: the model has 494,032,768 parameters.
 WEIGHTS = {"f32": 1976, "bf16": 988}
 
 
@@ -45,7 +45,7 @@ def main():
 
 
 def run_peer(dtype):
-    """One type in a process of its own, since its peak memory is measured too."""
+    """Measures one type in a separate process, since its peak memory is measured too."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

@@ -1,7 +1,7 @@
 """Scoring on an NVIDIA GPU against transformers: the shape of R1-Distill-Qwen-7B, random weights, one chain after the other.
 
-The peer scores as published code does: a forward pass with the logits of all positions. `--targets-only` gives it the
-logits of the scored positions alone.
+The peer scores like published code: a forward pass with the logits of all positions. With `--targets-only` it computes only
+the logits of the scored positions.
 
     python3 benches/peers/scoring_cuda.py [--targets-only]
 """
@@ -19,18 +19,18 @@ from common import ROOT, is_with
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0"]
 LENGTHS = [8192, 10_240, 12_288, 14_336, 16_384]
 RUNS = 3
-# Ours has to be so much faster than the peer, and to read so many tokens a second.
+# The minimum speed ratio to the peer, and the minimum speed in tokens per second.
 RATIO, SPEED = 3, 30_000
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--targets-only", action="store_true", help="logits of the scored positions alone for the peer")
+    arguments.add_argument("--targets-only", action="store_true", help="let the peer compute only the logits of scored positions")
     given = arguments.parse_args()
     if not is_with("scoring", *PACKAGES):
         return
     bench = ["cargo", "bench", "--package", "asap-lm", "--locked", "--features", "cuda", "--bench", "scoring_cuda"]
-    # The libraries of CUDA that came with torch, so that both sides multiply by the same ones.
+    # The CUDA libraries of torch, so that both sides use the same ones.
     libraries = [str(path) for path in sorted(Path(sys.prefix).glob("lib/python3.*/site-packages/nvidia/**/lib"))]
     known = os.environ.get("LD_LIBRARY_PATH", "")
     environment = os.environ | {"LD_LIBRARY_PATH": ":".join(libraries + [known])}
@@ -39,12 +39,12 @@ def main():
     speeds = [sum(LENGTHS) / seconds for seconds in (ours["seconds"], peer(given.targets_only))]
     row = "{:<20}{:>9}{:>9}{:>8}{:>9}".format
     print(row("", "ours", "peer", "ratio", "goal"))
-    print(row("tokens a second", *map("{:.0f}".format, speeds), f"{speeds[0] / speeds[1]:.2f}", f"> {RATIO}"))
+    print(row("tokens per second", *map("{:.0f}".format, speeds), f"{speeds[0] / speeds[1]:.2f}", f"> {RATIO}"))
     print(row("against the goal", f"{speeds[0] / SPEED:.2f}", "", "", "> 1"))
 
 
 def peer(targets_only):
-    """Seconds that transformers takes for all chains."""
+    """Returns the seconds that transformers takes for all chains."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 

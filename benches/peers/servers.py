@@ -1,4 +1,4 @@
-"""Servers for lake.py, each on a thread of its own: a bucket that counts, and a language model that takes its time."""
+"""Servers for lake.py, each on its own thread: a bucket that counts requests, and a language model with a delay."""
 
 import asyncio
 import hashlib
@@ -13,7 +13,7 @@ PAGE = 1000
 
 
 class Server:
-    """Answers over HTTP/1.1, each request after `delay` seconds."""
+    """Answers each HTTP/1.1 request after `delay` seconds."""
 
     delay = 0.0
 
@@ -51,17 +51,17 @@ class Server:
 
 
 class Bucket(Server):
-    """The bucket `lake` of a server that speaks as S3 does, in memory; it notes each request."""
+    """The bucket `lake` of an in-memory S3 server. Records each request."""
 
     def __init__(self):
         self.objects, self.uploads = {}, {}
         self.requests = []
-        # Called with the key of each object that is written.
+        # Called with the key of each written object.
         self.on_put = lambda key: None
         super().__init__()
 
     def environment(self):
-        """The variables by which asap finds it."""
+        """Returns the variables that point asap to it."""
         names = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
         return {**names, "AWS_ENDPOINT_URL": self.address, "AWS_ALLOW_HTTP": "true"}
 
@@ -157,7 +157,7 @@ class Bucket(Server):
 
 
 class Model(Server):
-    """Answers chat completions with `yes`, and notes when each call came and when its answer went."""
+    """Answers chat completions with `yes`. Records the start and end of each call."""
 
     def __init__(self):
         self.calls = []
@@ -173,5 +173,5 @@ class Model(Server):
         return 200, {"content-type": "application/json"}, json.dumps(reply).encode()
 
     def in_flight(self, begin, end):
-        """Calls at once, on average between two times."""
+        """Returns the average number of calls in flight between two times."""
         return sum(max(0, min(last, end) - max(first, begin)) for first, last in self.calls) / (end - begin)

@@ -1,7 +1,7 @@
-"""Ours against the Python package tokenizers, the same crate underneath, in CPU seconds of one run on one machine.
+"""asap against the Python package tokenizers, built on the same crate, in CPU seconds of one run on one machine.
 
-`cargo bench` writes the chains and our tokens; the peer must find the same. `CORPUS` names other traces than the sample's.
-To refine, the peer tokenises what is left after each step that goes, as published code does.
+`cargo bench` writes the chains and our tokens. The peer must find the same. `CORPUS` names other traces than the sample's.
+To refine, the peer tokenizes the remaining chain after each dropped step, as in published code.
 """
 
 import json
@@ -43,13 +43,13 @@ def compare():
         tokenizer = Tokenizer.from_file(str(ROOT / model / "tokenizer.json"))
         found, seconds = measured(lambda: [refine(tokenizer, steps) for steps in chains])
         if found != kept:
-            sys.exit(f"with {model} other steps are left")
+            sys.exit(f"the remaining steps of {model} differ")
         our, peer = len(chains) / ours("tokens", f"{model}, refine"), len(chains) / seconds
         print(f"{model:44} {our:8.0f} {peer:8.1f} {our / peer:6.1f} x")
 
 
 def refine(tokenizer, steps):
-    """The steps that are left when those of the lowest scores are gone, one by one, until a quarter of the tokens is."""
+    """Drops the steps with the lowest scores, one by one, until a quarter of the tokens remains."""
     kept = list(range(len(steps)))
 
     def tokens():

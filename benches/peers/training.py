@@ -11,7 +11,7 @@ import sys
 from common import is_with, lines_of_json, measured
 
 PACKAGES = ["torch==2.15.0", "transformers==5.23.0"]
-# Ours has to be so much faster than the peer.
+# The minimum speed ratio to the peer.
 GOAL = 1.5
 SMALL = dict(
     vocab_size=2816, hidden_size=192, intermediate_size=768, num_hidden_layers=4, num_attention_heads=6,
@@ -21,7 +21,7 @@ LARGE = dict(
     vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
     num_key_value_heads=2,
 )
-# Shape, chains, tokens of each, steps that are measured.
+# Shape, chains, tokens per chain, measured steps.
 CASES = {"16x256": (SMALL, 16, 256, 5), "64x54": (SMALL, 64, 54, 5), "0.5b": (LARGE, 1, 2048, 2)}
 
 
@@ -47,7 +47,7 @@ def main():
 
 
 def run_peer(shape, chains, length, steps):
-    """One case in a process of its own."""
+    """Measures one case in a separate process."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -58,7 +58,7 @@ def run_peer(shape, chains, length, steps):
     ids = torch.arange(chains * (length + 1)).mul(7919).remainder(shape["vocab_size"]).view(chains, length + 1)
 
     def step():
-        # As many tokens are read as with ours: the last one of a chain is only learned.
+        # Reads the same number of tokens as our bench: the last token of a chain is only a target.
         logits = model(ids[:, :-1], use_cache=False).logits
         torch.nn.functional.cross_entropy(logits.view(-1, shape["vocab_size"]), ids[:, 1:].reshape(-1)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

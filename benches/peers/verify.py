@@ -1,7 +1,7 @@
-"""Ours against math-verify: the verdicts over the golden answers, in CPU seconds of one run on one machine.
+"""asap against math-verify: the verdicts on the golden answers, in CPU seconds of one run on one machine.
 
-`cargo bench` verifies the same rows. The peer parses the expected answer and the response as it is set up by default, with
-its limits of five seconds for what would take minutes.
+`cargo bench` verifies the same rows. The peer parses the expected answer and the response with its default configuration,
+which stops slow cases after five seconds.
 """
 
 import json

@@ -1,4 +1,4 @@
--- Of the original chain, the step by which the answer gains the least goes first, until the chain has at most
+-- Drops the step of the original chain that helps the answer least, one by one, until the chain has at most
 -- asap.refine.max_tokens tokens.
 SELECT *
 FROM pruned((

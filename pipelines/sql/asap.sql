@@ -1,6 +1,6 @@
--- The whole method. Stage 1: a direct thought anchors a coarse pruning of the chain (Algorithm 1). Stage 2: of what is
--- left, the step whose first token is the least surprising goes first, until the chain has at most
--- asap.refine.max_tokens tokens (Algorithm 2; but steps too long for that go before it).
+-- The whole method. Stage 1: a direct thought anchors a coarse pruning of the chain (Algorithm 1). Stage 2: of the
+-- remaining steps, drops the one with the least surprising first token, one by one, until the chain has at most
+-- asap.refine.max_tokens tokens (Algorithm 2, except that steps longer than that are dropped before).
 SELECT *
 FROM pruned((
     WITH anchored AS (SELECT *, cot_anchor(question, answer) AS direct FROM corpus),

@@ -1,5 +1,5 @@
--- PIR (Xiao et al. 2025): of the original chain, the step without which the answer loses the least goes first, until the
--- chain has at most asap.refine.max_tokens tokens. The model reads a chain about half as often as it has steps.
+-- PIR (Xiao et al. 2025): drops the step of the original chain that the answer needs least, one by one, until the chain
+-- has at most asap.refine.max_tokens tokens. The model reads a chain of K steps about K/2 times.
 SELECT *
 FROM pruned((
     WITH scored AS (SELECT *, cot_attribution(question, cot_steps(cot), answer) AS attribution FROM corpus)

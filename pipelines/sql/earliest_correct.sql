@@ -1,5 +1,5 @@
--- The first correct solution (Chen et al. 2024): the original chain up to the first step that states the answer, and no more
--- than asap.refine.max_tokens tokens of it; where no step states it, all of the chain that fits, as truncate keeps.
+-- The first correct solution (Chen et al. 2024): keeps the original chain up to the first step that states the answer,
+-- at most asap.refine.max_tokens tokens. If no step states it, keeps as much of the chain as fits, like truncate.
 SELECT *
 FROM pruned((
     WITH cut AS (SELECT *, cot_select(cot_steps(cot), cot_earliest_correct(cot_steps(cot), answer)) AS first FROM corpus)

@@ -1,5 +1,5 @@
--- The tokens to train on, for the tokenizer and chat template of asap.scorer.model: of a pruned table or any other
--- corpus. Rows of more than 16,384 tokens are rejects.
+-- The training tokens of a pruned table or any other corpus, for the tokenizer and chat template of asap.scorer.model.
+-- Rows of more than 16,384 tokens are rejects.
 SELECT
     source,
     id,

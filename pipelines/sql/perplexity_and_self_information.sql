@@ -1,6 +1,7 @@
--- The step that tells the model the least goes first, by its rank in perplexity within the chain and its rank in
--- self-information alone, until the chain has at most asap.refine.max_tokens tokens. Steps too long for that go before it, the
--- last step goes last, and a step that ends in a colon goes with the step after it.
+-- Drops the least informative step, one by one, until the chain has at most asap.refine.max_tokens tokens. Steps are
+-- ordered by the sum of two ranks: perplexity within the chain, and self-information of the step alone. Steps longer
+-- than the limit are dropped before, the last step is dropped last, and a step that ends in a colon is dropped with the
+-- step after it.
 SELECT *
 FROM pruned((
     WITH scored AS (

@@ -1,5 +1,5 @@
--- SPIRIT (Cui et al. 2025) as the paper on ASAP compares it: perplexity once; of the original chain, the step of the lowest
--- perplexity goes first, until the chain has at most asap.refine.max_tokens tokens.
+-- SPIRIT (Cui et al. 2025) as compared in the ASAP paper: computes perplexity once, then drops the step of the original
+-- chain with the lowest perplexity, one by one, until the chain has at most asap.refine.max_tokens tokens.
 SELECT *
 FROM pruned((
     WITH scored AS (SELECT *, cot_perplexity(question, cot_steps(cot)) AS perplexity FROM corpus)

@@ -1,6 +1,7 @@
--- TokenSkip (Xia et al. 2025): each chain is compressed by LLMLingua-2 (asap.compressor.model) to a share gamma that is drawn
--- for its row from a seed, 42, question and chain, and the prompt says the share, so that a model learns to answer at any. The
--- budget does not matter here. TokenSkip trains on right answers and chains of at most 500 tokens: choose them before.
+-- TokenSkip (Xia et al. 2025): compresses each chain with LLMLingua-2 (asap.compressor.model) to a ratio gamma. Gamma
+-- is drawn per row from the seed 42, the question and the chain. The prompt states gamma, so that a model learns to
+-- answer at any ratio. The budget has no effect. TokenSkip trains on correct answers and chains of at most 500 tokens:
+-- select them before.
 SELECT * EXCEPT (input, output)
     REPLACE (
         cot_prompt(input, system) AS prompt, output AS completion, array_concat(cot_prompt(input, system), output) AS messages
@@ -8,7 +9,7 @@ SELECT * EXCEPT (input, output)
 FROM pruned((
     WITH hashed AS (SELECT *, md5(concat('42', question, cot)) AS hash FROM corpus),
     drawn AS (
-        SELECT * EXCEPT (hash), -- the first of the hash's digits that is below 12 draws evenly from six
+        SELECT * EXCEPT (hash), -- the first hash digit below 12 draws evenly from six
             ['1.0', '0.9', '0.8', '0.7', '0.6', '0.5'][1 + strpos('0123456789ab', substr(ltrim(hash, 'cdef'), 1, 1)) % 6] AS gamma
         FROM hashed
     ),

@@ -1,6 +1,6 @@
--- Stage 1, brought to the budget without a score: the direct thought anchors a coarse pruning of the chain (Algorithm 1). Of
--- what is left, a random step goes first, until the chain has at most asap.refine.max_tokens tokens; steps too long for that go
--- before it, as in asap.
+-- Stage 1, then random steps down to the budget: the direct thought anchors a coarse pruning of the chain (Algorithm
+-- 1). Then random steps are dropped until the chain has at most asap.refine.max_tokens tokens. Steps longer than that
+-- are dropped before, as in asap.
 SELECT *
 FROM pruned((
     WITH anchored AS (SELECT *, cot_anchor(question, answer) AS direct FROM corpus),

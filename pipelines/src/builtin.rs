@@ -1,4 +1,4 @@
-//! The pipelines that asap ships, by their names.
+//! The pipelines that asap ships with, by name.
 
 use std::path::Path;
 
@@ -27,18 +27,16 @@ fn names() -> Vec<&'static str> {
     PIPELINES.iter().map(|(name, _)| *name).collect()
 }
 
-/// What `asap run --help` says of its pipeline.
 pub fn help() -> String {
     let names = names().join(", ");
-    // The last two are joined by a word.
     let names = names.rsplit_once(", ").map_or(names.clone(), |(first, last)| format!("{first} or {last}"));
-    format!("The pipeline: a file with one SELECT over the table corpus, or one that asap ships: {names}")
+    format!("Pipeline to run: a file with one SELECT over the table corpus, or a built-in one: {names}")
 }
 
-/// The SQL of a pipeline that asap ships, else of a file.
+/// Returns the SQL of a built-in pipeline, else of a file.
 ///
 /// # Errors
-/// If there is neither, in words.
+/// If neither exists. The error is a message for users.
 pub fn pipeline(named: &str) -> Result<String, String> {
     if let Some((_, sql)) = PIPELINES.iter().find(|(name, _)| *name == named) {
         return Ok(sql.to_string());
@@ -49,7 +47,7 @@ pub fn pipeline(named: &str) -> Result<String, String> {
             true => format!("cannot read the pipeline {named}: {error}"),
             false => {
                 let hint = typo::hint(named, names());
-                format!("there is no file {named}, and no pipeline of that name{hint}; asap includes {brought}")
+                format!("there is no file and no built-in pipeline {named}{hint}; asap includes {brought}")
             }
         }
     })

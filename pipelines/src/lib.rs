@@ -1,20 +1,20 @@
-//! Pipelines of asap: how rows reach the SQL functions and where they go.
+//! Pipelines of asap: how rows reach the SQL functions, and where the results go.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`answers`] | answers of a language model, kept next to what they were paid for |
+//! | [`answers`] | the answer cache: answers of a language model, kept next to the output |
 //! | [`beside`] | the folder `.asap` next to a table |
-//! | [`builtin`] | the pipelines that asap ships |
-//! | [`corpus`] | files of any published shape, read as one table |
-//! | [`delta`] | the log of a Delta table, and how a commit gets into it |
-//! | [`feed`] | rows as examples, in an order that a position finds again |
-//! | [`location`] | what a user types becomes a URL and a store |
+//! | [`builtin`] | the built-in pipelines |
+//! | [`corpus`] | files of any published shape as one table |
+//! | [`delta`] | the log of a Delta table, and commits to it |
+//! | [`feed`] | rows as training examples, in an order that a position restores |
+//! | [`location`] | from what a user types to a URL and a store |
 //! | [`outputs`] | commands over an output: status, history, verify, vacuum, optimize, export |
-//! | [`pruned`] | what every method has in common, around a query that says which steps it keeps |
+//! | [`pruned`] | the columns that all methods share, around a query that chooses the kept steps |
 //! | [`run`] | a pipeline over a corpus, committed to a table |
-//! | [`session`] | a session with the functions, settings and rules of asap |
-//! | `stopping` | how the slices in progress end when a run is asked to stop |
-//! | [`system_prompts`] | the system prompt in what the scoring model reads |
+//! | [`session`] | a session with asap's functions, settings and rules |
+//! | `stopping` | how running slices end when a run is asked to stop |
+//! | [`system_prompts`] | adds the system prompt to what the scoring model reads |
 
 pub mod answers;
 pub mod beside;

@@ -1,4 +1,4 @@
-//! Locations: what a user types becomes a URL, and a URL becomes a store.
+//! Locations: turns what a user types into a URL, and a URL into a store.
 
 mod address;
 mod azure;
@@ -28,19 +28,19 @@ pub use redact::redact;
 pub(crate) use retry::{Unavailable, failed, retry_timeout};
 pub use retry::{is_unavailable, set_retry_timeout};
 
-/// The URL of a folder (or of a file) as typed: a path of this machine, or `scheme://…`.
+/// Parses a folder or a file as typed: a local path, or `scheme://…`.
 ///
-/// A place that several URLs mean has one of them here: `s3a://` is `s3://`, and the container of an Azure URL lies in
-/// its authority, `abfss://container@account.dfs.core.windows.net/…`.
+/// Each place has one URL: `s3a://` becomes `s3://`, and the container of an Azure URL is in its authority,
+/// `abfss://container@account.dfs.core.windows.net/…`.
 ///
 /// # Errors
-/// If the text is neither; if it is a URL with a secret or with a part that no store is sent.
+/// If the text is neither, or if the URL has a secret or a part that is not sent to any store.
 pub fn parse(text: &str) -> Result<Url> {
     if text.is_empty() {
-        return config_err!("a location is a path or a URL such as s3://bucket/folder, found an empty text");
+        return config_err!("expected a path or a URL such as s3://bucket/folder, found an empty location");
     }
     if text.contains("://") {
-        // What is no URL has no user name either that could be told from the rest.
+        // Invalid URLs cannot be split into parts, so everything before the last @ is hidden.
         let shown = || text.rsplit_once('@').map_or(redact(text), |(_, rest)| format!("…@{}", redact(rest)));
         let url = Url::parse(text).map_err(|error| exec_datafusion_err!("{} is not a URL: {error}", shown()))?;
         return address::canonical(url);
@@ -49,19 +49,19 @@ pub fn parse(text: &str) -> Result<Url> {
     let url = if path.is_file() { Url::from_file_path(&path) } else { Url::from_directory_path(&path) };
     let url =
         url.map_err(|()| exec_datafusion_err!("{} is not a path that can be written as a URL", path.display()))?;
-    // Parsing resolves `..`, which stores do not know.
+    // Parsing resolves `..`, which stores do not support.
     Url::parse(url.as_str()).map_err(|error| exec_datafusion_err!("{text} is not a path: {error}"))
 }
 
-/// The URL of a folder to write to, as typed: as [`parse`], with a slash at its end.
+/// Parses a folder to write to, like [`parse`], and adds a slash at its end.
 ///
 /// # Errors
-/// As [`parse`], for a store that is only read, and for a path of this machine that Delta's log cannot name.
+/// As [`parse`], and for read-only stores and local paths that Delta's log cannot name.
 pub fn folder(text: &str) -> Result<Url> {
     let mut url = parse(text)?;
     if address::is_read_only(&url) {
         return config_err!(
-            "nothing can be written to {}: {}:// is only read; choose a path, s3://, gs://, az:// or abfss://",
+            "cannot write to {}: {}:// is read-only; choose a path, s3://, gs://, az:// or abfss://",
             display(&url),
             url.scheme()
         );
@@ -69,7 +69,7 @@ pub fn folder(text: &str) -> Result<Url> {
     let encoded = |part: &[u8]| part.len() == 3 && part[0] == b'%' && part[1..].iter().all(u8::is_ascii_hexdigit);
     if local_path(&url).is_some_and(|path| path.as_os_str().as_encoded_bytes().windows(3).any(encoded)) {
         return config_err!(
-            "a Delta table cannot lie in {}: a % with two hexadecimal digits behind it would be read as one character; \
+            "a Delta table cannot be in {}: a % followed by two hexadecimal digits would be decoded to one character; \
              choose another output",
             display(&url)
         );
@@ -84,15 +84,15 @@ pub fn folder(text: &str) -> Result<Url> {
     Ok(url)
 }
 
-/// The store that serves a URL as [`parse`] gives it, rooted at the bucket, the container, the host or at `/`.
+/// Returns the store of a URL from [`parse`], rooted at the bucket, the container, the host or `/`.
 ///
-/// Credentials come from the environment, under the names that the store's own tools use; of the environment only
-/// variables of the store's own prefix are read (`AWS_`, `GOOGLE_`, `AZURE_`, `HF_`), for S3 also the profile files.
+/// Credentials come from the environment, under the names that the store's own tools use. Only variables with the
+/// store's prefix are read (`AWS_`, `GOOGLE_`, `AZURE_`, `HF_`), and for S3 also the profile files.
 ///
 /// # Errors
-/// If no store knows the URL's scheme, or if what the environment says of the store is wrong or not enough.
+/// If no store supports the URL's scheme, or if the store's variables are wrong or incomplete.
 pub fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
-    // Connections are the store's: with one store they are made once.
+    // Each store owns its connections, so sharing stores shares connections.
     static STORES: LazyLock<Stores> = LazyLock::new(|| Stores { make, made: Mutex::default() });
     STORES.get_store(url)
 }
@@ -109,17 +109,16 @@ fn make(url: &Url) -> Result<Arc<dyn ObjectStore>> {
         "hf" => hf::store(),
         #[cfg(not(feature = "hf"))]
         "hf" => config_err!(
-            "{} cannot be read by this asap: build it with cargo build --release --features hf, or download the dataset",
+            "this build of asap cannot read {}: build it with cargo build --release --features hf, or download the dataset",
             display(url)
         ),
         other => config_err!(
-            "no store is known for {other}://: a location is a path or a URL that begins with s3://, gs://, az://, \
+            "no store supports {other}://: use a path, or a URL that begins with s3://, gs://, az://, \
              abfss://, hf:// or https://"
         ),
     }
 }
 
-/// The stores of a session: whichever URL is asked for gets its store from [`store`].
 pub(crate) struct Stores {
     make: fn(&Url) -> Result<Arc<dyn ObjectStore>>,
     made: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
@@ -144,7 +143,7 @@ impl fmt::Debug for Stores {
     }
 }
 
-/// The part of a URL that names its store: scheme and authority, where Azure's containers are user names.
+/// Returns the part of a URL that names its store: scheme and authority. Azure's containers are user names there.
 fn key(url: &Url) -> String {
     url[..Position::BeforePath].replacen("s3a://", "s3://", 1)
 }
@@ -170,13 +169,12 @@ impl ObjectStoreRegistry for Stores {
     }
 }
 
-/// The path on this machine that a URL names, if it is one of this machine.
 pub fn local_path(url: &Url) -> Option<PathBuf> {
     (url.scheme() == "file").then(|| url.to_file_path().ok()).flatten()
 }
 
-/// A location as people read it: a path relative to the working directory where it lies below it, else a path, else
-/// the URL, without secrets.
+/// Formats a location for users: a path relative to the working directory if it is below it, else a path, else the URL
+/// without secrets.
 pub fn display(url: &Url) -> String {
     let Some(path) = local_path(url) else { return redact(url.as_str()) };
     let shown = std::env::current_dir().ok().and_then(|here| path.strip_prefix(here).map(Path::to_path_buf).ok());
@@ -213,7 +211,7 @@ mod tests {
         let error = folder("pct%41x").unwrap_err().to_string();
         assert!(error.contains("pct%41x: a %"), "{error}");
         let error = folder("https://example.com/a").unwrap_err().to_string();
-        assert!(error.contains("nothing can be written to https://example.com/a: https:// is only read"), "{error}");
+        assert!(error.contains("cannot write to https://example.com/a: https:// is read-only"), "{error}");
     }
 
     #[test]
@@ -238,6 +236,6 @@ mod tests {
         assert!(Arc::ptr_eq(&stores.get_store(&Url::parse("s3a://bucket/b").unwrap()).unwrap(), &store));
         assert_eq!(format!("{stores:?}"), "{\"s3://bucket\"}");
         let error = stores.get_store(&Url::parse("ftp://host/a").unwrap()).unwrap_err().strip_backtrace();
-        assert!(error.contains("no store is known for ftp://"), "{error}");
+        assert!(error.contains("no store supports ftp://"), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! `pruned((SELECT …) [, 'stage'])`: what every method has in common, around a query that says which steps it keeps, or
-//! gives the chain compressed.
+//! `pruned((SELECT …) [, 'stage'])`: adds the columns that all methods share to a query that chooses the kept steps, or
+//! that returns the compressed chain.
 //!
 //! ```text
 //!   SELECT * FROM pruned((SELECT *, cot_truncate(…) AS kept FROM corpus), 'truncate')
@@ -9,7 +9,7 @@
 //!       the query
 //! ```
 //!
-//! It is planned as ordinary projections over the query, so that what is asked of a pipeline holds for it too. A row's system
+//! It is planned as ordinary projections over the query, so the rules for pipelines apply to it too. A row's system
 //! prompt is part of `prompt` and `messages`, and of what the scoring model reads before the chain.
 
 use std::collections::HashSet;
@@ -29,23 +29,24 @@ use crate::corpus::CorpusFunction;
 use crate::run::plan::CORPUS;
 use crate::system_prompts::{QUESTION, SYSTEM, with_system_prompts};
 
-/// The columns of `corpus` that it reads; the query may compute any of them anew.
+/// The columns of `corpus` that `pruned` reads. The query may recompute any of them.
 const READ: [&str; 8] = ["source", "id", QUESTION, "cot", "answer", SYSTEM, "status", "error"];
 const PROMPT: &str = "cot_prompt(question, system)";
 const OF_STEPS: [&str; 4] = ["kept", "direct", "coarse", "surprisal"];
 const OF_TEXT: [&str; 3] = ["compressed", "direct", "coarse"];
 
-/// The relation function `pruned`. Its query returns the columns of `corpus`, beside them `kept` (the places of the steps
-/// that stay, from 1) and, where the method has them, `direct` (of `cot_anchor`), `coarse` (of `cot_coarse`; then `kept`
-/// counts the steps of `coarse['cot']`, else those of `cot`) and `surprisal` (a score of each of these steps). A method that
-/// does not choose among steps returns `compressed` in place of `kept`, the chain as a text; then no `surprisal` is read, and
-/// the result has no `steps`. What else it computes is passed on; what it only takes over from its table is not, as a run adds
-/// that itself.
+/// The relation function `pruned`.
+///
+/// Its query returns the columns of `corpus` and `kept`, the positions of the kept steps, from 1. If the method has
+/// them, it also returns `direct` (from `cot_anchor`), `coarse` (from `cot_coarse`) and `surprisal` (a score for each
+/// step). With `coarse`, `kept` and `surprisal` refer to the steps of `coarse['cot']`, else to those of `cot`. A method
+/// that does not choose among steps returns `compressed`, the chain as text, instead of `kept`. Then `surprisal` is not
+/// read, and the result has no `steps`. Other computed columns are passed on. Columns that the query only passes
+/// through from its table are not, because a run adds them itself.
 #[derive(Debug, Default)]
 pub struct Pruned;
 
 impl Pruned {
-    /// The name under which the function is called.
     pub const NAME: &str = "pruned";
 }
 
@@ -76,7 +77,6 @@ fn is_called(name: &ObjectName, context: &dyn RelationPlannerContext) -> bool {
     context.normalize_ident(name.clone()) == Pruned::NAME
 }
 
-/// The query, and the name of the stage as a literal of SQL.
 fn arguments(args: &[FunctionArg]) -> Result<(Box<Query>, Option<String>)> {
     let exprs: Option<Vec<&SqlExpr>> = args
         .iter()
@@ -91,7 +91,7 @@ fn arguments(args: &[FunctionArg]) -> Result<(Box<Query>, Option<String>)> {
         Some([SqlExpr::Subquery(query)]) => Ok((query.clone(), None)),
         Some([SqlExpr::Subquery(query), stage]) if is_text(stage) => Ok((query.clone(), Some(stage.to_string()))),
         _ => plan_err!(
-            "pruned takes a query in brackets of its own and, as text, the name of the stage that drops steps: write \
+            "pruned takes a query in its own parentheses and, as text, the name of the stage that drops steps: write \
              pruned((SELECT *, … AS kept FROM corpus), 'random')"
         ),
     }
@@ -131,8 +131,8 @@ fn plan(query: LogicalPlan, stage: Option<String>, context: &mut dyn RelationPla
     if !twice.is_empty() {
         let names = twice.join(", ");
         return plan_err!(
-            "pruned adds {names}, and its query gives them too, computed or from behind a join, a union or DISTINCT: rename \
-             what you computed with AS, leave out the others with SELECT * EXCEPT ({names})"
+            "pruned adds {names}, but its query returns them too, computed or through a join, a union or DISTINCT: rename \
+             computed ones with AS, and drop the others with SELECT * EXCEPT ({names})"
         );
     }
     for name in own {
@@ -142,7 +142,7 @@ fn plan(query: LogicalPlan, stage: Option<String>, context: &mut dyn RelationPla
     LogicalPlanBuilder::from(working).project(columns)?.build()
 }
 
-/// Whether a query takes a column over, as it is, from the table that it reads.
+/// Whether a query passes a column through, unchanged, from the table that it reads.
 fn is_taken_over(plan: &LogicalPlan, name: &str) -> bool {
     let input = match plan {
         LogicalPlan::TableScan(_) => return true,
@@ -154,7 +154,7 @@ fn is_taken_over(plan: &LogicalPlan, name: &str) -> bool {
             }
             &projection.input
         }
-        // A corpus is a view, which is planned in place of its name.
+        // A corpus is a view, so its plan replaces its name.
         LogicalPlan::SubqueryAlias(alias) if [CORPUS, CorpusFunction::SCAN].contains(&alias.alias.table()) => {
             return true;
         }
@@ -167,9 +167,8 @@ fn is_taken_over(plan: &LogicalPlan, name: &str) -> bool {
     is_taken_over(input, name)
 }
 
-/// What the query says of the pruned chain, and which columns it computes beside.
 struct Method {
-    /// The name of the stage that drops steps, as a literal of SQL; none where the chain is compressed as a text.
+    /// The name of the stage that drops steps, as a SQL literal; None if the chain is compressed as text.
     stage: Option<String>,
     direct: bool,
     coarse: bool,
@@ -199,9 +198,9 @@ impl Method {
         }
         if !schema.has_column_with_unqualified_name("kept") {
             return plan_err!(
-                "the query of pruned lacks kept, the places of the steps that stay: add it, such as \
-                 cot_refine(cot_steps(cot), cot_surprisal(question, cot_steps(cot))) AS kept; or, where steps are not what \
-                 is chosen, compressed, the chain as a text"
+                "the query of pruned lacks kept, the positions of the kept steps: add it, such as \
+                 cot_refine(cot_steps(cot), cot_surprisal(question, cot_steps(cot))) AS kept; or, if the method does not \
+                 choose steps, add compressed, the chain as text"
             );
         }
         let surprisal = is_computed("surprisal");
@@ -214,14 +213,14 @@ impl Method {
         Ok(Self { stage: Some(stage), direct, coarse, surprisal, asked })
     }
 
-    /// The columns of the query that say what it did; the others are passed on.
+    /// The columns of the query that `pruned` itself reads; the others are passed on.
     fn reads(&self) -> &'static [&'static str] {
         if self.stage.is_some() { &OF_STEPS } else { &OF_TEXT }
     }
 
     fn working_columns(&self) -> Vec<String> {
         let steps = if self.coarse { "cot_steps(coarse['cot'])" } else { "cot_steps(cot)" };
-        // What is equal among them is computed once.
+        // The engine computes equal expressions once.
         let mut columns = match self.stage {
             Some(_) => vec![
                 "cot_steps(cot) AS __steps".to_string(),
@@ -237,13 +236,12 @@ impl Method {
                 Some(_) => "kept IS NULL",
                 None => "compressed IS NULL",
             };
-            // Only a row that came to nothing is tokenised again. A chain of which a step alone is too long is so as well.
+            // Only failed rows are tokenized again. If one step is too long, so is its chain.
             columns.push(format!("CASE WHEN {nothing} THEN cot_too_long({PROMPT}, {steps}{answer}) END AS __too_long"));
         }
         columns
     }
 
-    /// Whether a chain may be longer than what the scoring model can read.
     fn is_scored(&self) -> bool {
         self.asked.scorer || self.surprisal
     }
@@ -259,7 +257,7 @@ impl Method {
             "answer AS answer".to_string(),
             "system AS system".to_string(),
         ];
-        // Of a text there are no columns of stages that it did not go through.
+        // Compressed text has no columns for stages that did not run.
         if self.direct || self.stage.is_some() {
             columns
                 .push(format!("{} AS anchor", if self.direct { "direct['thought']" } else { "CAST(NULL AS VARCHAR)" }));
@@ -291,7 +289,7 @@ impl Method {
         columns
     }
 
-    /// The columns status and error, in SQL: the first fault of a row counts.
+    /// The columns `status` and `error`, in SQL. The first fault of a row wins.
     fn fate(&self) -> [String; 2] {
         let of_calls = self.of_calls("status").into_iter().map(|status| format!("nullif({status}, 'ok')"));
         let mut statuses: Vec<String> = ["status".to_string()].into_iter().chain(of_calls).collect();
@@ -304,12 +302,12 @@ impl Method {
             faults.push((
                 "surprisal IS NULL",
                 "'no_score'",
-                "'the scoring model gave no score: its numbers are none, or its chat template fails on the question'",
+                "'the scoring model gave no score: its output is NaN or infinite, or its chat template fails on the question'",
             ));
             faults.push((
                 "cardinality(surprisal) <> cardinality(__counted)",
                 "'not_pruned'",
-                "'surprisal has not one score for each of the steps that kept counts'",
+                "'surprisal must have one score for each of the steps that kept refers to'",
             ));
         }
         let [none, empty] = match self.stage {
@@ -320,7 +318,7 @@ impl Method {
             None => ["'no word of the chain is left'"; 2],
         };
         faults.push(("__pruned IS NULL", "'not_pruned'", none));
-        // An example without a thought would teach not to think.
+        // An example without a thought would teach the model not to think.
         faults.push(("__pruned = ''", "'emptied'", empty));
         let (mut status_case, mut error_case) = ("CASE".to_string(), "CASE".to_string());
         for (when, status, error) in faults {
@@ -332,7 +330,6 @@ impl Method {
         [format!("coalesce({}) AS status", statuses.join(", ")), format!("coalesce({}) AS error", errors.join(", "))]
     }
 
-    /// A field of the call of each stage that asks a language model.
     fn of_calls(&self, field: &str) -> Vec<String> {
         let calls = [(self.direct, "direct"), (self.coarse, "coarse")];
         calls.iter().filter(|(is_made, _)| *is_made).map(|(_, call)| format!("{call}['{field}']")).collect()

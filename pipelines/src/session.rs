@@ -1,4 +1,4 @@
-//! A session that knows everything of asap.
+//! A session with everything of asap.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::delta::stores;
 use crate::location::Stores;
 use crate::pruned::Pruned;
 
-/// A session with the functions, settings and rules of asap, whose language model is `llm`.
+/// Returns a session with the functions, settings and rules of asap. Its language model is `llm`.
 ///
 /// # Errors
 /// If a function cannot be registered.
@@ -25,7 +25,7 @@ pub fn session(settings: Settings, llm: &Llm) -> Result<SessionContext> {
     session_of(settings, llm, &Models::default())
 }
 
-/// A session whose scoring model is one of `models`.
+/// Returns a session whose scoring model is one of `models`.
 ///
 /// # Errors
 /// As [`session`].
@@ -38,12 +38,12 @@ fn session_state(settings: Settings, llm: &Llm, models: &Models) -> Result<Sessi
     let mut options = ConfigOptions::new();
     options.extensions.insert(settings);
     let mut config = SessionConfig::from(options).with_information_schema(true);
-    // In these columns an empty text and no text are not the same.
+    // Output must distinguish empty text from NULL.
     config.options_mut().format.null = "NULL".to_string();
-    // It moves the fields of a struct towards the scan, and with them a copy of the call that makes the struct.
+    // This pushdown moves struct fields toward the scan, and copies the call that makes the struct with them.
     config.options_mut().optimizer.enable_leaf_expression_pushdown = false;
 
-    // Listings must be fresh: the same session may read a folder before and after files were added.
+    // Listings must be fresh: files may be added to a folder between two reads of a session.
     let runtime = RuntimeEnvBuilder::new()
         .with_object_list_cache_limit(0)
         .with_object_store_registry(Arc::new(Stores::default()))

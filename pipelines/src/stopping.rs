@@ -1,8 +1,8 @@
-//! How the slices under way end when a run is asked to stop.
+//! How running slices end when a run is asked to stop.
 
 use tokio::sync::watch;
 
-/// Tells the operators of a run to finish early. Part of the session.
+/// Signals the operators of a run to finish early. A session extension.
 #[derive(Debug)]
 pub(crate) struct Stopping(watch::Sender<Phase>);
 
@@ -33,7 +33,7 @@ impl Stopping {
     }
 
     pub(crate) async fn until_cut(&self) {
-        // The sender is borrowed, so it is not dropped meanwhile.
+        // The sender is borrowed, so it cannot be dropped during the wait.
         drop(self.0.subscribe().wait_for(|phase| *phase == Phase::Cut).await);
     }
 }

@@ -1,4 +1,4 @@
-//! System prompts of a pipeline: what is asked of the scoring model is what the trained model will be asked.
+//! System prompts of a pipeline: the scoring model reads the same prompt that the trained model will read.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF};
 pub(crate) const QUESTION: &str = "question";
 pub(crate) const SYSTEM: &str = "system";
 
-/// The functions that put their first argument before what a model reads; each takes a conversation there too.
+/// The functions whose first argument precedes what a model reads. Each also accepts a conversation there.
 pub(crate) const OF_PROMPTS: [&str; 9] = [
     "cot_answer_gain",
     "cot_attribution",
@@ -24,8 +24,8 @@ pub(crate) const OF_PROMPTS: [&str; 9] = [
     "cot_too_long",
 ];
 
-/// The query, in which each of these functions that is given the column `question` is given the row's system prompt too, where
-/// the query has it. `prompt` is the function that makes a conversation of both.
+/// Rewrites a query: each function of [`OF_PROMPTS`] that reads the column `question` also gets the row's system
+/// prompt, if the query has one. `prompt` is the function that makes a conversation of both.
 pub(crate) fn with_system_prompts(query: LogicalPlan, prompt: &Arc<ScalarUDF>) -> Result<LogicalPlan> {
     let rewritten = query.transform_up(|plan| {
         let systems: Vec<Column> = plan

@@ -1,5 +1,4 @@
-//! `asap status`, `history`, `verify`, `vacuum`, `optimize` and `export`: what an output of `asap run` holds, and how it is
-//! kept in order.
+//! `asap status`, `history`, `verify`, `vacuum`, `optimize` and `export`: show and maintain an output of `asap run`.
 
 mod tables;
 
@@ -14,13 +13,12 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, print_as};
 
-/// Where an output is, and how what is found is printed.
 #[derive(Debug, Args)]
 struct PlaceArgs {
     /// The output of a run
     #[arg(value_name = "LOC")]
     location: String,
-    /// How it is printed; json is one line
+    /// Set the output format; json prints a single line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
 }
@@ -31,7 +29,7 @@ impl PlaceArgs {
     }
 }
 
-/// Say what an output holds: rows, rejects, files that are done, and whether it is complete
+/// Show what an output holds: rows, rejects, finished files, and whether it is complete
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  asap status out/pruned\n  asap status s3://lake/pruned --format json")]
 pub struct StatusArgs {
@@ -39,7 +37,6 @@ pub struct StatusArgs {
     place: PlaceArgs,
 }
 
-/// Prints what an output holds.
 pub async fn status(StatusArgs { place }: StatusArgs) -> Result<(), Failure> {
     let found = outputs::status::status(&place.location).await?;
     place.print(&found, || tables::status(&found))
@@ -51,31 +48,30 @@ pub async fn status(StatusArgs { place }: StatusArgs) -> Result<(), Failure> {
 pub struct HistoryArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// List at most so many
+    /// List at most N commits
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
 
-/// Prints the commits of an output.
 pub async fn history(HistoryArgs { place, limit }: HistoryArgs) -> Result<(), Failure> {
     let found = outputs::history::history(&place.location, limit).await?;
     place.print(&found, || tables::history(&found))
 }
 
-/// Check that every shard of an output can be read and every row is there once; exit code 1 if not
+/// Check that every shard of an output can be read and that every row occurs once; exit code 1 if not
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asap verify out/pruned
   asap verify s3://lake/pruned --quick --format json
 
-Checked are the output and its rejects:
-- every shard that the logs name is there with its size, and all its columns can be read (with --quick only the column source)
-- every row is there once, and belongs to a slice that is done
-- each file of the input has as many rows in the output and in the rejects as the commits of its slices say
+Checks the output and its rejects:
+- every shard that the logs name exists with its size, and all its columns can be read (with --quick only column source)
+- every row occurs once, and belongs to a finished slice
+- each input file has as many rows in the output and in the rejects as the commits of its slices record
 
-Values are not compared with the input. A changed byte that leaves a shard readable is not found: Parquet's pages have no
-checksums here.")]
+Does not compare values with the input. Does not find a changed byte that leaves a shard readable, because the Parquet
+pages have no checksums.")]
 pub struct VerifyArgs {
     #[command(flatten)]
     place: PlaceArgs,
@@ -84,19 +80,18 @@ pub struct VerifyArgs {
     quick: bool,
 }
 
-/// Checks an output.
 pub async fn verify(VerifyArgs { place, quick }: VerifyArgs) -> Result<(), Failure> {
     let found = outputs::verify::verify(&place.location, quick).await?;
     place.print(&found, || tables::verified(&found))?;
     match found.faults.len() {
         0 => Ok(()),
-        _ => Err(Failure::Failed(format!("{} is not sound:\n  {}", place.location, found.faults.join("\n  ")))),
+        _ => Err(Failure::Failed(format!("{} has faults:\n  {}", place.location, found.faults.join("\n  ")))),
     }
 }
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Remove what an output no longer names: replaced shards, and what killed runs left
+/// Remove files that an output no longer uses: replaced shards, and leftovers of killed runs
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -104,14 +99,14 @@ Examples:
   asap vacuum out/pruned --retain 30d
   asap vacuum out/pruned --retain 0s --now
 
-A version of the table that is older than --retain cannot be read afterwards. Paid answers stay.")]
+You cannot read table versions older than --retain afterwards. Paid answers are kept.")]
 pub struct VacuumArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Keep what is younger, or was replaced later: longer than any run or reader takes
+    /// Keep files that were written or replaced within this time. Choose a time longer than any run or reader needs
     #[arg(long, value_name = "TIME", default_value = "168h", value_parser = humantime::parse_duration)]
     retain: Duration,
-    /// Say what would be removed, and remove nothing
+    /// List the files that would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
     /// Confirm a --retain of less than a day, which deletes shards that a run in progress has not committed yet
@@ -119,7 +114,6 @@ pub struct VacuumArgs {
     now: bool,
 }
 
-/// Removes what an output does not need.
 pub async fn vacuum(VacuumArgs { place, retain, dry_run, now }: VacuumArgs) -> Result<(), Failure> {
     if retain < DAY && !now && !dry_run {
         let what = "--retain of less than a day deletes shards that a run in progress has not committed yet: add --now if no run \
@@ -130,24 +124,23 @@ pub async fn vacuum(VacuumArgs { place, retain, dry_run, now }: VacuumArgs) -> R
     place.print(&done, || tables::vacuumed(&done))
 }
 
-/// Merge small shards of an output into large ones; no row changes
+/// Merge small shards of an output into large ones, without changing rows
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asap optimize out/pruned
   asap optimize out/pruned --target-bytes 536870912
 
-A run that reads this output as its input does not read the merged shards: it knows their rows. But when a row of a merged
+A run that reads this output as its input skips the merged shards, because it has read their rows. If a row of a merged
 shard changes later, that run needs --on-change reprocess, and reads all merged shards again.")]
 pub struct OptimizeArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// Bytes of a large shard; smaller ones are merged
+    /// Merge shards smaller than this size in bytes
     #[arg(long, value_name = "N", default_value_t = SHARD_BYTES)]
     target_bytes: NonZeroU64,
 }
 
-/// Merges small shards.
 pub async fn optimize(OptimizeArgs { place, target_bytes }: OptimizeArgs) -> Result<(), Failure> {
     let done = outputs::optimize::optimize(&place.location, target_bytes).await?;
     place.print(&done, || tables::optimized(&done))
@@ -162,12 +155,11 @@ Examples:
 pub struct ExportArgs {
     #[command(flatten)]
     place: PlaceArgs,
-    /// The folder to write to, which is empty or not there
+    /// Write to this folder, which must be new or empty
     #[arg(long, value_name = "DIR")]
     to: String,
 }
 
-/// Writes the rows of an output as plain Parquet.
 pub async fn export(ExportArgs { place, to }: ExportArgs) -> Result<(), Failure> {
     let done = outputs::export::export(&place.location, &to).await?;
     place.print(&done, || tables::exported(&done))

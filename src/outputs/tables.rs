@@ -1,4 +1,4 @@
-//! What is found in an output, as people read it.
+//! Tables about an output, for people.
 
 use asap_pipelines::outputs::export::Exported;
 use asap_pipelines::outputs::history::Commit;
@@ -20,7 +20,7 @@ pub(super) fn status(found: &Status) -> String {
         (true, beyond) => {
             format!("yes, up to --limit: {} rows of the input are beyond it{at}", count(beyond))
         }
-        (false, _) => "no: the last run left rows, or did not end".to_string(),
+        (false, _) => "no: the last run left rows unprocessed, or did not end".to_string(),
     };
     let mut lines = vec![
         format!("{} (table version {}, generation {})", found.output, found.table_version, found.generation),
@@ -28,7 +28,7 @@ pub(super) fn status(found: &Status) -> String {
         format!("rows      {} in {}, {} bytes", count(found.rows), several(found.shards, "shard"), count(found.bytes)),
         format!("rejects   {rejects}"),
         format!(
-            "input     {} done, {} done, {} in part",
+            "input     {} done, {} done, {} partly done",
             several(found.rows_done, "row"),
             several(found.files_done, "file"),
             count(found.files_in_part.len() as u64)
@@ -78,7 +78,7 @@ pub(super) fn verified(found: &Verified) -> String {
         format!("version   {}", found.table_version),
         format!("shards    {}", count(found.shards)),
         format!("rows      {} in the output, {} rejected", count(found.rows), count(found.rejects)),
-        format!("filtered  {} rows of done slices are in neither", count(found.filtered)),
+        format!("filtered  {} rows of finished slices are in neither", count(found.filtered)),
         format!("lost      {} rows", count(found.lost)),
         format!("doubled   {} rows", count(found.doubled)),
         format!("strange   {} rows belong to no finished slice", count(found.strange)),
@@ -96,7 +96,7 @@ pub(super) fn vacuumed(done: &Vacuumed) -> String {
     let mut lines: Vec<_> = done.removed.iter().map(|path| format!("  {path}")).collect();
     lines.insert(0, format!("{}, {} bytes {verb}", several(done.objects, "object"), count(done.bytes)));
     if !done.dry_run {
-        lines.push(format!("{} of the log removed, old ones", several(done.log_entries, "file")));
+        lines.push(format!("{} removed", several(done.log_entries, "old log file")));
     }
     lines.join("\n")
 }

@@ -1,4 +1,4 @@
-//! `--metrics-addr`: the figures of a run under way, as Prometheus reads them.
+//! `--metrics-addr`: Prometheus metrics of a run in progress.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -29,7 +29,7 @@ struct Figures {
     usage: Usage,
 }
 
-/// The figures of the runs of a process, the one under way and those before it.
+/// The metrics of all runs of a process, including the current one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Metrics {
     figures: Arc<Mutex<Figures>>,
@@ -93,7 +93,7 @@ impl Metrics {
                 let metrics = served.clone();
                 tokio::spawn(async move {
                     let answer = service_fn(|request| std::future::ready(metrics.answer(&request)));
-                    // Whoever asked and went away is nobody's loss.
+                    // A client that disconnects is not an error.
                     drop(http1::Builder::new().serve_connection(TokioIo::new(stream), answer).await);
                 });
             }
@@ -104,7 +104,7 @@ impl Metrics {
     fn answer<B>(&self, request: &Request<B>) -> Result<Response<String>, Infallible> {
         let (status, text) = match request.uri().path() {
             "/metrics" => (StatusCode::OK, self.text()),
-            _ => (StatusCode::NOT_FOUND, "the figures are at /metrics\n".to_string()),
+            _ => (StatusCode::NOT_FOUND, "the metrics are at /metrics\n".to_string()),
         };
         let mut response = Response::new(text);
         *response.status_mut() = status;
@@ -117,7 +117,7 @@ impl Metrics {
         change(&mut self.figures.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// A run has ended: its figures stay, and the next one's are added to them.
+    /// Ends a run. Its figures stay, and the next run adds to them.
     pub(crate) fn end_run(&self) {
         self.change(|figures| {
             let totals = figures.totals();
@@ -136,25 +136,25 @@ impl Metrics {
         let mut counter = |name: &str, help: &str, value: String| line(name, "counter", help, value);
         counter("runs_total", "Runs that have ended.", totals.runs.to_string());
         counter("rows_in_total", "Input rows of committed slices.", totals.rows_in.to_string());
-        counter("rows_out_total", "Rows that were committed to the output.", totals.rows_out.to_string());
-        counter("rows_filtered_total", "Input rows that the pipeline left out.", totals.rows_filtered.to_string());
-        counter("rows_rejected_total", "Input rows that were committed as rejects.", totals.rows_rejected.to_string());
-        counter("slices_total", "Slices that were committed.", totals.slices.to_string());
+        counter("rows_out_total", "Rows committed to the output.", totals.rows_out.to_string());
+        counter("rows_filtered_total", "Input rows that the pipeline filtered out.", totals.rows_filtered.to_string());
+        counter("rows_rejected_total", "Input rows committed as rejects.", totals.rows_rejected.to_string());
+        counter("slices_total", "Committed slices.", totals.slices.to_string());
         counter("commits_total", "Commits to the output.", totals.commits.to_string());
         counter("calls_total", "Requests to a language model, retries included.", totals.calls.to_string());
-        counter("cache_hits_total", "Requests that kept answers made unnecessary.", totals.cache_hits.to_string());
-        counter("calls_failed_total", "Requests of rows that ended without an answer.", totals.failed.to_string());
-        counter("tokens_in_total", "Tokens of prompts that were paid.", totals.tokens_in.to_string());
-        counter("tokens_out_total", "Tokens of answers that were paid.", totals.tokens_out.to_string());
-        counter("cost_total", "What they cost, in the currency of the prices.", totals.cost.to_string());
+        counter("cache_hits_total", "Requests answered without a call.", totals.cache_hits.to_string());
+        counter("calls_failed_total", "Requests that ended without an answer.", totals.failed.to_string());
+        counter("tokens_in_total", "Paid tokens of prompts.", totals.tokens_in.to_string());
+        counter("tokens_out_total", "Paid tokens of answers.", totals.tokens_out.to_string());
+        counter("cost_total", "Cost of the paid tokens, in the currency of the prices.", totals.cost.to_string());
         let mut gauge = |name: &str, help: &str, value: u64| line(name, "gauge", help, value.to_string());
-        gauge("run_rows", "Rows that the run under way has to do.", figures.rows);
-        gauge("run_rows_reached", "Rows of it that are through, committed or not.", figures.rows_reached);
-        gauge("run_tokens_reached", "Tokens of their original chains.", figures.tokens);
-        gauge("run_slices", "Slices that the run under way has to do.", figures.slices);
-        gauge("run_slices_running", "Slices of it that are under way.", figures.slices_running);
-        gauge("run_slices_waiting", "Slices of it that were not begun.", figures.slices_waiting);
-        gauge("table_version", "Version of the output.", totals.table_version);
+        gauge("run_rows", "Rows of the current run.", figures.rows);
+        gauge("run_rows_reached", "Processed rows of the current run, committed or not.", figures.rows_reached);
+        gauge("run_tokens_reached", "Tokens of the original chains of the processed rows.", figures.tokens);
+        gauge("run_slices", "Slices of the current run.", figures.slices);
+        gauge("run_slices_running", "Slices of the current run in progress.", figures.slices_running);
+        gauge("run_slices_waiting", "Slices of the current run not yet started.", figures.slices_waiting);
+        gauge("table_version", "Table version of the output.", totals.table_version);
         text
     }
 }

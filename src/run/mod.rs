@@ -1,4 +1,4 @@
-//! `asap run`: a pipeline over a corpus, slice by slice into a table.
+//! `asap run`: runs a pipeline over a corpus, slice by slice, into a table.
 
 mod metrics;
 mod tables;
@@ -23,7 +23,7 @@ use crate::progress::Bar;
 use crate::signals::Stop;
 use metrics::Metrics;
 
-/// Run a pipeline over a corpus and commit what it returns to a Delta table
+/// Run a pipeline over a corpus and commit the result to a Delta table
 #[derive(Debug, Args)]
 #[command(
     override_usage = "asap run [OPTIONS] --from <[NAME=]LOC> --to <LOC> <PIPELINE>",
@@ -37,85 +37,95 @@ Examples:
   asap run mine.sql --from math=s3://lake/math --from code=s3://lake/code --to s3://lake/pruned --on-change reprocess
   asap run mine.sql --from DIR --to OUT --columns question=Prompt,cot=Reasoning,answer=Reply
 
-The same command again does what is left: it finds in the table's own log what is done, whoever did it. Exit codes: 0 done
-or nothing to do, 1 failed, 2 usage or settings, 3 a file failed or too many rows were rejected, 4 another run did it all
-first, 75 try later."
+Run the same command again to process the remaining rows. The table's log records which rows are done, by any process.
+
+Inputs:
+  asap inspect LOC shows how the files of a location are read.
+  A Delta table is followed version by version.
+  With several --from, each has a name, which precedes the paths of its files in the column source.
+  A file is identified by its path below the location, so name the location in the same way each time.
+
+Exit codes:
+  0   done, or nothing to do
+  1   failed
+  2   usage or settings
+  3   a file failed, or too many rows were rejected
+  4   another run did all the work first
+  75  try again later"
 )]
 pub struct RunArgs {
     #[arg(value_name = "PIPELINE", help = builtin::help())]
     pipeline: String,
-    /// Print the pipeline and end
+    /// Print the pipeline and exit
     #[arg(long)]
     print: bool,
-    /// The corpus: a folder, file or pattern of Parquet or JSON lines (asap inspect says how they are read), or a Delta
-    /// table, which is followed version by version; may be repeated, each with a name then, which stands before the paths of its files in the column source.
-    /// A file is known by its path below the location, so name that in the same way each time
+    /// Read this corpus: a folder, file or pattern of Parquet or JSON lines, or a Delta table. May be repeated, each
+    /// with a name
     #[arg(long, value_name = "[NAME=]LOC", required_unless_present = "print")]
     from: Vec<String>,
-    /// The output: a new folder, or one that this pipeline filled before
+    /// Write to this folder: a new one, or one that this pipeline filled before
     #[arg(long, value_name = "LOC", required_unless_present = "print")]
     to: Option<String>,
-    /// Say which columns are question, cot and answer, where that cannot be recognised; without an answer, cot is the
-    /// whole generation: the chain between think tags, then the answer
+    /// Name the question, cot and answer columns if asap cannot recognize them. Without an answer, cot is the whole
+    /// generation: the chain between think tags, then the answer
     #[arg(long, value_name = "question=…,cot=…,answer=…")]
     columns: Option<ColumnMapping>,
-    /// Make the output of at most so many input rows, those of earlier runs included
+    /// Process at most N input rows, including those of earlier runs
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
     limit: Option<usize>,
-    /// Set the most rows of a slice, which is committed or done again as a whole [default: what takes about a minute]
+    /// Set the maximum rows of a slice, which is committed or redone as a whole [default: about a minute of work]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     slice_rows: Option<u64>,
-    /// How long finished slices may wait to be committed
+    /// Commit finished slices after at most this time
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     commit_every: Duration,
-    /// Choose what happens to a file that has changed, or was removed from its table, since its rows were read: the file
-    /// fails and its old rows stay; its new rows replace the old ones in one commit; or its old rows stay
+    /// Handle a file that changed, or left its table, after its rows were read. The file fails and its old rows stay
+    /// (fail), its new rows replace the old ones in one commit (reprocess), or its old rows stay (ignore)
     #[arg(long, value_name = "fail|reprocess|ignore", default_value = "fail")]
     on_change: OnChange,
-    /// Choose what happens to a file with a column that the output does not have: the output gets the column, or the file fails
+    /// Handle a file with a column that the output does not have: add the column to the output, or fail the file
     #[arg(long, value_name = "add|fail", default_value = "add")]
     on_schema_change: OnSchemaChange,
-    /// Take all rows of the output back in one commit, and fill it anew with this pipeline; readers see it fill
+    /// Replace the whole output: delete all rows in one commit, then refill it with this pipeline. Readers see it fill
     #[arg(long)]
     new_generation: bool,
-    /// Run again and again, so long after each end, until the process is asked to end
+    /// Keep running: start again this long after each run, until interrupted [default without TIME: 30s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "30s", require_equals = true,
         value_parser = humantime::parse_duration, conflicts_with = "dry_run")]
     watch: Option<Duration>,
-    /// Try rejected rows again, from their files: those with these statuses, or all
+    /// Retry rejected rows from their files: those with these statuses, or all
     #[arg(long, value_name = "STATUS,…", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     retry_rejects: Option<String>,
-    /// End the run when more rows are rejected: a number of rows, or a share such as 2%
+    /// End the run if more rows than this are rejected: a number, or a share such as 2%
     #[arg(long, value_name = "N|P%")]
     max_rejects: Option<MaxRejects>,
-    /// Do only the slices of one of several parts, such as 3/8, so that eight processes fill one output
+    /// Process only the slices of one of several parts, such as 3/8, so that eight processes fill one output
     #[arg(long, value_name = "K/N")]
     part: Option<Part>,
-    /// How long the run may take to end when it is asked to (SIGTERM, Ctrl-C)
+    /// Allow the run this long to end after SIGTERM or Ctrl-C
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = humantime::parse_duration)]
     grace: Duration,
-    /// Divide the output into folders by the values of these columns, when it is made; Delta takes an empty text there for
-    /// NULL
+    /// Partition a new output by these columns. Delta reads an empty text in them as NULL
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     partition_by: Vec<String>,
-    /// Which of the input's columns the output holds beside the pipeline's own: needed (all but those from which
-    /// question, chain and answer were read), all, none, or their names; rejects hold all
+    /// Copy these input columns to the output: needed (all except those that question, cot and answer were read from),
+    /// all, none, or names. Rejects keep all columns
     #[arg(long, value_name = "needed|all|none|COLUMNS", default_value = "needed")]
     originals: Originals,
-    /// Bytes at which a shard is closed
+    /// Close a shard at this size in bytes
     #[arg(long, value_name = "BYTES", default_value_t = asap_pipelines::run::output::shards::SHARD_BYTES)]
     target_shard_bytes: NonZeroU64,
-    /// Say what the run would ask of a language model and what that would cost; nothing is asked, paid or written. An
-    /// answer of ai_complete counts with asap.anchor.max_tokens, and what a model thinks before it answers is not known
+    /// Estimate the calls to a language model and their cost; send, pay and write nothing. An ai_complete answer counts
+    /// as asap.anchor.max_tokens, and reasoning tokens are not counted
     #[arg(long)]
     dry_run: bool,
-    /// Serve the run's figures under /metrics as Prometheus reads them, at an address of this machine alone
+    /// Serve Prometheus metrics of the run under /metrics, at a loopback address
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "dry_run")]
     metrics_addr: Option<SocketAddr>,
-    /// How the summary is printed; json is one object on the last line
+    /// Set the output format of the summary; json prints one object on the last line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
-    /// Say nothing on standard error but errors
+    /// Print nothing but errors to stderr
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -152,7 +162,6 @@ impl RunArgs {
     }
 }
 
-/// Runs the pipeline and prints its summary.
 pub async fn run(args: RunArgs) -> Result<(), Failure> {
     if args.print {
         let sql = builtin::pipeline(&args.pipeline).map_err(Failure::Usage)?;
@@ -161,7 +170,7 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
     let (talk, dry_run, watch) = (Talk { format: args.format, is_quiet: args.quiet }, args.dry_run, args.watch);
     let metrics_addr = args.metrics_addr;
     let request = args.request()?;
-    let stop = Stop::listen("committing what is finished");
+    let stop = Stop::listen("committing the finished slices");
     if dry_run {
         let bar = Bar::new("pruning", talk.is_quiet).opening(&request.from);
         let result = estimate(request, &bar, stop.asked()).await;
@@ -176,7 +185,7 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
     let Some(pause) = watch else { return run_once(&request, talk, metrics.as_ref(), &stop).await };
     loop {
         let ended = run_once(&request, talk, metrics.as_ref(), &stop).await;
-        // What the last run left is what the process leaves.
+        // The process ends with the result of its last run.
         if stop.is_asked() {
             return ended;
         }
@@ -200,7 +209,7 @@ struct Talk {
     is_quiet: bool,
 }
 
-/// Who watches a run: a bar, and where its figures are asked for, those.
+/// The observers of a run: a progress bar and, with `--metrics-addr`, metrics.
 struct Watchers<'a> {
     bar: Bar,
     metrics: Option<&'a Metrics>,
@@ -268,8 +277,8 @@ const MANY_REJECTS: u64 = 20;
 fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
     let counts = &summary.counts;
     if summary.interrupted && summary.slices_left > 0 {
-        let done = format!("{} slices were committed, {} are left", summary.slices, summary.slices_left);
-        return Err(Failure::TryLater(format!("interrupted: {done}; the same command goes on")));
+        let done = format!("{} slices were committed, {} remain", summary.slices, summary.slices_left);
+        return Err(Failure::TryLater(format!("interrupted: {done}; run the same command to resume")));
     }
     if !summary.files_failed.is_empty() {
         let failed = summary.files_failed.len();
@@ -284,8 +293,8 @@ fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
     if summary.slices_deleted > 0 {
         let slices = summary.slices_deleted;
         return Err(Failure::TryLater(format!(
-            "the shards of {slices} slices were deleted before they were committed, perhaps by asap vacuum --now; the same \
-             command makes them again"
+            "the shards of {slices} slices were deleted before they were committed, perhaps by asap vacuum --now; run \
+             the same command to write them again"
         )));
     }
     if summary.slices == 0 && summary.slices_lost > 0 {
@@ -295,12 +304,12 @@ fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
              since"
         )));
     }
-    // Rows that fail once more are no worse than before, and a few new rows may all be rejects.
+    // Retried rows that fail again are no worse than before, and a few new rows may all be rejects.
     let says_something = summary.began_empty || counts.rows_rejected >= MANY_REJECTS;
     if counts.rows_out == 0 && counts.rows_rejected > 0 && says_something && !retries {
         let (rows, to) = (counts.rows_in, &summary.to);
         return Err(Failure::TooManyRejects(format!(
-            "none of {rows} rows came through; asap inspect {to}/.asap/rejects shows why, row by row"
+            "none of {rows} rows reached the output; asap inspect {to}/.asap/rejects shows why, row by row"
         )));
     }
     Ok(())

@@ -1,11 +1,11 @@
-//! What a run did, as people and machines read it.
+//! Formats the summary of a run, and the estimate of a dry run.
 
 use asap_pipelines::run::{Estimate, Summary};
 use serde::Serialize;
 
 use crate::output::{calls, count};
 
-/// What a run did that failed after it began, and why it did.
+/// The summary of a run that failed after it began, and the error.
 #[derive(Debug, Serialize)]
 pub(crate) struct Broken<'a> {
     #[serde(flatten)]
@@ -18,7 +18,7 @@ const PRICES: &str = "asap.anchor.price_per_million_input_tokens and asap.anchor
 pub(crate) fn estimate_table(estimate: &Estimate) -> String {
     let Estimate { from, to, rows, anchor, scored_tokens, scored_is_estimate, .. } = estimate;
     let mut lines = vec![
-        format!("{} -> {to} (dry run: nothing was asked, paid or written)", from.join(", ")),
+        format!("{} -> {to} (dry run: nothing was sent, paid or written)", from.join(", ")),
         String::new(),
         format!("rows      {}", count(*rows)),
         match anchor.calls {
@@ -27,7 +27,7 @@ pub(crate) fn estimate_table(estimate: &Estimate) -> String {
         },
     ];
     if anchor.cache_hits > 0 {
-        lines.push(format!("cached    {} requests, paid before or equal to another", count(anchor.cache_hits)));
+        lines.push(format!("cached    {} requests, already paid or equal to another", count(anchor.cache_hits)));
     }
     if anchor.calls > 0 {
         lines.push(format!(
@@ -36,14 +36,14 @@ pub(crate) fn estimate_table(estimate: &Estimate) -> String {
             count(anchor.tokens_out)
         ));
         lines.push(match anchor.cost > 0.0 {
-            true => format!("cost      {:.4}, by the prices that are set", anchor.cost),
-            false => format!("cost      not known, as no prices are set ({PRICES})"),
+            true => format!("cost      {:.4}, at the configured prices", anchor.cost),
+            false => format!("cost      unknown: set {PRICES}"),
         });
     }
     if *scored_tokens > 0 {
         let about = if *scored_is_estimate { "about " } else { "" };
         lines.push(format!(
-            "scoring   {about}{} tokens to read by asap.scorer.model (`asap model` says how long they take)",
+            "scoring   {about}{} tokens to read by asap.scorer.model (`asap model` estimates the time)",
             count(*scored_tokens)
         ));
     }
@@ -75,7 +75,7 @@ pub(super) fn table(summary: &Summary) -> String {
     }
     lines.extend(ignored(summary));
     if summary.rows_beyond_limit > 0 {
-        lines.push(format!("limit     {} rows are beyond it", count(summary.rows_beyond_limit)));
+        lines.push(format!("limit     {} rows are beyond the limit", count(summary.rows_beyond_limit)));
     }
     if !counts.rejects.is_empty() {
         let reasons: Vec<_> =
@@ -98,14 +98,14 @@ fn nothing_to_do(summary: &Summary) -> String {
         (0, 0, 0) if table_version.is_none() => "nothing to do: the input has no rows".to_string(),
         (0, 0, 0) => "nothing to do: every row of the input is already in the output or its rejects".to_string(),
         (0, 0, beyond) => format!("nothing to do: the limit is reached, {} rows are beyond it", count(beyond)),
-        (0, left, _) => format!("nothing to do: {} open slices are not this run's", count(left)),
-        _ => "nothing was done: what is not in the output is in files that failed".to_string(),
+        (0, left, _) => format!("nothing to do: {} open slices belong to other parts", count(left)),
+        _ => "nothing was done: all remaining rows are in files that failed".to_string(),
     }
 }
 
 fn ignored(summary: &Summary) -> Option<String> {
     let files = &summary.files_ignored;
-    (!files.is_empty()).then(|| format!("ignored   changed, and left as they were: {}", files.join(", ")))
+    (!files.is_empty()).then(|| format!("ignored   changed files, whose old rows stay: {}", files.join(", ")))
 }
 
 fn stages(summary: &Summary) -> Vec<String> {

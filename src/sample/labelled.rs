@@ -1,4 +1,4 @@
-//! The labelled steps of any corpus.
+//! Reads the labelled steps of any corpus.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,14 +23,12 @@ use crate::progress::Opening;
 
 const FUNCTIONS: [&str; 2] = ["functions", "function"];
 
-/// What was read of a corpus.
 #[derive(Default)]
 pub struct Read {
-    /// The steps that have a label.
     pub steps: Vec<Labelled>,
-    /// The chains that they are of.
+    /// The number of chains with labels.
     pub chains: usize,
-    /// Where in its chain each answer first stands, in order; a chain that never states it is not among them.
+    /// Where in its chain each answer first occurs, ascending. Chains that never state it are left out.
     pub places: Vec<f64>,
     left_out: u64,
 }
@@ -38,7 +36,7 @@ pub struct Read {
 /// Reads a corpus with a column of labels.
 ///
 /// # Errors
-/// If it cannot be read, if it has no such column, or if a chain has not as many steps as labels.
+/// If it cannot be read, if it has no such column, or if the numbers of steps and labels of a chain differ.
 pub async fn read(location: &str, labels: &str) -> Result<Read, Failure> {
     let context = session(Settings::default(), &Llm::default())?;
     let opening = Opening::of(&[location.to_string()], false);
@@ -134,7 +132,7 @@ fn text_of(list: &ArrayRef, place: usize) -> Option<String> {
     texts.is_valid(place).then(|| texts.value(place).to_string())
 }
 
-/// What a response states: its final answer, else its last block of code, else all of it.
+/// Returns the final answer of a response, else its last block of code, else all of it.
 pub fn stated(response: &str) -> Cow<'_, str> {
     answer(response).or_else(|| last_block(response).map(Cow::Owned)).unwrap_or(Cow::Borrowed(response))
 }

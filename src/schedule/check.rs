@@ -1,4 +1,4 @@
-//! When each job runs next, for people and machines.
+//! Lists when each job runs next, for people and programs.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
@@ -16,7 +16,6 @@ pub struct Outlook {
     next_utc: Vec<String>,
 }
 
-/// When each job runs next after `now`.
 pub fn outlook(jobs: &[Job], now: DateTime<Utc>) -> Vec<Outlook> {
     let of = |job: &Job| {
         let zone = job.times.zone();
@@ -34,7 +33,6 @@ pub fn outlook(jobs: &[Job], now: DateTime<Utc>) -> Vec<Outlook> {
     jobs.iter().map(of).collect()
 }
 
-/// The outlook as a person reads it: a line for each time.
 pub fn table(outlook: &[Outlook]) -> String {
     let rows = outlook.iter().flat_map(|Outlook { job, timezone, next, next_utc }| {
         next.iter().zip(next_utc).enumerate().map(move |(index, (local, utc))| {

@@ -1,4 +1,4 @@
-//! One run of a job: a process of its own, whose talk is passed on and whose summary is kept.
+//! One run of a job in its own process. Its stderr is passed on and its summary is kept.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -21,8 +21,8 @@ pub(crate) enum Order {
     Kill,
 }
 
-/// Runs `program run` with a job's arguments to its end: the exit code, 128 and the signal where one ended it, and the
-/// summary, if there is one.
+/// Runs `program run` with a job's arguments to its end. Returns the exit code, or 128 plus the signal that ended it,
+/// and the summary, if any.
 pub(super) async fn run(
     program: &Path,
     job: &Job,
@@ -31,7 +31,7 @@ pub(super) async fn run(
     let mut command = Command::new(program);
     command.arg("run").args(&job.arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A terminal's Ctrl-C is for the scheduler, which passes it on once.
+    // Ctrl-C on a terminal goes only to the scheduler, which passes it on once.
     command.process_group(0);
     let mut child = command.spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -47,7 +47,7 @@ async fn wait(child: &mut Child, mut orders: watch::Receiver<Order>) -> std::io:
     loop {
         tokio::select! {
             status = child.wait() => return status,
-            // Orders end with the scheduler, which waits for its jobs.
+            // The sender lives as long as the scheduler, which waits for its jobs.
             Ok(()) = orders.changed() => {
                 let order = *orders.borrow_and_update();
                 match (order, child.id()) {

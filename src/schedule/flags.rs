@@ -1,4 +1,4 @@
-//! A job's keys as arguments of `asap run`. Which flags there are and what they take, its own parser says.
+//! Converts a job's keys to arguments of `asap run`, whose parser defines the flags and their values.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
@@ -19,16 +19,16 @@ impl Flags {
     pub(super) fn of_run() -> Self {
         let command = RunArgs::augment_args(Command::new("asap run"));
         let mut command = command.no_binary_name(true).disable_help_flag(true);
-        // Before, flags do not know how many values they take.
+        // Flags know how many values they take only after this.
         command.build();
         Self { command }
     }
 
-    /// The arguments of `asap run` that a job's table means; keys that are no flags are `beside`.
+    /// The arguments of `asap run` for a job's table. The keys `beside` are not flags.
     pub(super) fn arguments(&self, job: &Table, beside: &[&str]) -> Result<Vec<String>, Vec<(String, String)>> {
         let mut faults = self.unknown(job, beside);
         let mut given = Vec::new();
-        // In the parser's order, which is the order of what has no flag.
+        // In the parser's order, which positional arguments need.
         for flag in self.command.get_arguments() {
             let Some(value) = job.get(key(flag)).filter(|_| key(flag) != FORMAT) else { continue };
             match values(flag, value).and_then(|values| self.check(flag, &values).map(|()| values)) {
@@ -55,7 +55,7 @@ impl Flags {
         job.keys().filter_map(|key| Some((key.clone(), fault(key)?))).collect()
     }
 
-    /// What the parser says of the values of one flag, whatever else is given.
+    /// Checks the values of one flag, independently of the others.
     fn check(&self, flag: &Arg, values: &[String]) -> Result<(), String> {
         let command = self.command.clone().mut_args(|flag| flag.required(false));
         match command.try_get_matches_from(compose(&[(flag, values.to_vec())])) {
@@ -80,7 +80,7 @@ fn key(flag: &Arg) -> &str {
     flag.get_long().unwrap_or(flag.get_id().as_str())
 }
 
-/// The values that are given to a flag; for one that takes none, as many as it is to stand there.
+/// The values of a flag. For a flag without values, one empty text for each time it is set.
 fn values(flag: &Arg, value: &Value) -> Result<Vec<String>, String> {
     match (flag.get_action().takes_values(), value) {
         (false, Value::Boolean(is_set)) => Ok(vec![String::new(); usize::from(*is_set)]),
@@ -105,7 +105,7 @@ fn single(value: &Value) -> Result<String, String> {
     }
 }
 
-/// Flags with their values as a command line; the last are those that have no flag.
+/// Composes a command line of flags with their values; positional arguments come last.
 fn compose(given: &[(&Arg, Vec<String>)]) -> Vec<String> {
     let (bare, flags): (Vec<_>, Vec<_>) = given.iter().partition(|(flag, _)| flag.is_positional());
     let as_flags = flags.into_iter().flat_map(|(flag, values)| {
@@ -119,7 +119,7 @@ fn compose(given: &[(&Arg, Vec<String>)]) -> Vec<String> {
     as_flags.chain([json, "--".to_string()]).chain(bare).collect()
 }
 
-/// What the settings say, as `asap run` would find them: those of file and environment, then those of the job.
+/// Checks the settings as `asap run` would load them: those of file and environment, then those of the job.
 fn check_settings(parsed: &ArgMatches) -> Result<(), Vec<(String, String)>> {
     let fault = |key: &str, message: String| (key.to_string(), message);
     let SettingArgs { set, config } =
@@ -135,7 +135,7 @@ fn check_settings(parsed: &ArgMatches) -> Result<(), Vec<(String, String)>> {
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
-/// What a parser's error says first, as one line; hints on how to use a command line follow it.
+/// The first paragraph of a parser's error as one line, without the usage hints after it.
 fn first_paragraph(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! The jobs file: which runs there are and when.
+//! The jobs file: the runs and their times.
 
 use asap_pipelines::builtin;
 use std::path::Path;
@@ -15,14 +15,11 @@ const CRON: &str = "cron";
 const TIMEZONE: &str = "timezone";
 const PIPELINE: &str = "pipeline";
 
-/// A run that is repeated.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// Its name in the file.
     pub name: String,
-    /// When it runs.
     pub times: Times,
-    /// What follows `asap run`.
+    /// The arguments of `asap run`.
     pub arguments: Vec<String>,
 }
 
@@ -68,7 +65,7 @@ fn read_job(flags: &Flags, name: &str, job: &Table) -> Result<Job, Vec<(String, 
     let mut faults = Vec::new();
     let mut kept = |key: &str, fault: String| faults.push((key.to_string(), fault));
     let zone = zone(job.get(TIMEZONE)).map_err(|fault| kept(TIMEZONE, fault)).ok();
-    // The expression is looked at even where the zone is wrong.
+    // The expression is checked even if the zone is wrong.
     let times = times(job.get(CRON), zone.unwrap_or_default()).map_err(|fault| kept(CRON, fault)).ok();
     let arguments = flags.arguments(job, &[CRON, TIMEZONE]).map_err(|more| faults.extend(more)).ok();
     let pipeline = job.get(PIPELINE).and_then(Value::as_str).map(builtin::pipeline);

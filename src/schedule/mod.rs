@@ -1,4 +1,4 @@
-//! `asap schedule`: runs by cron expressions, each a process of its own.
+//! `asap schedule`: runs jobs by cron expressions, each in its own process.
 
 pub mod check;
 mod child;
@@ -18,17 +18,17 @@ use crate::output::{SummaryFormat, print_as};
 use service::Service;
 use state::State;
 
-/// Run pipelines by the clock, as cron does: each job is an `asap run` of its own
+/// Run pipelines on cron schedules: each job is a separate `asap run`
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   asap schedule jobs.toml --check
   asap schedule jobs.toml >> runs.jsonl
 
-A jobs file has a table for each job. Beside cron and timezone its keys are the flags of asap run:
+A jobs file has a table for each job. Its keys are cron, timezone and the flags of asap run:
   [jobs.night]
   cron = \"0 2 * * *\"           # minute, hour, day, month, weekday; six fields begin with seconds
-  timezone = \"Europe/Berlin\"   # UTC where nothing is said
+  timezone = \"Europe/Berlin\"   # default: UTC
   pipeline = \"asap\"
   from = \"s3://lake/traces/\"
   to = \"s3://lake/pruned/\"
@@ -36,27 +36,27 @@ A jobs file has a table for each job. Beside cron and timezone its keys are the 
   [jobs.night.set]
   \"refine.max_tokens\" = 2048
 
-Paths are those of the folder that the scheduler is started in. A job never runs beside itself. Times that passed while
-it ran, or while no scheduler did, are made up by one run; a new job begins with its next time. A run that ends with
-code 75 is tried again after 1, 2, 4 and at last every 30 minutes until its next time comes; after any other end the job
-waits for its next time. Where clocks change, named hours come once each, and a job of every hour follows the time that
-passes.
+Paths are relative to the folder in which you start the scheduler. A job never runs twice at the same time. One run
+makes up for all times that passed while the job ran, or while no scheduler ran. A new job starts at its next time.
 
-Each run that ends is a line of JSON: job, started, ended, code, summary. SIGTERM or SIGINT lets running jobs end in
-their own way; a second signal kills them.")]
+A run that ends with code 75 is retried after 1, 2, 4 and finally every 30 minutes, until the job's next time. After any
+other code the job waits for its next time. When clocks change, a job with named hours runs once for each hour, and an
+hourly job follows elapsed time.
+
+Each finished run prints a line of JSON: job, started, ended, code, summary. After SIGTERM or SIGINT, running jobs end
+gracefully; a second signal kills them.")]
 pub struct ScheduleArgs {
     /// The jobs file
     #[arg(value_name = "JOBS.TOML")]
     jobs: PathBuf,
-    /// Say what is wrong with the jobs file, or when each job runs next; nothing is run
+    /// Report the errors of the jobs file, or when each job runs next, and run nothing
     #[arg(long)]
     check: bool,
-    /// How that is printed; json is one line
+    /// Set the output format of --check; json prints a single line
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table, requires = "check")]
     format: SummaryFormat,
 }
 
-/// Runs the jobs of a file until a signal ends it.
 pub async fn run(args: ScheduleArgs) -> Result<(), Failure> {
     let jobs = jobs::read(&args.jobs)?;
     if args.check {

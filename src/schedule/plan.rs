@@ -1,27 +1,25 @@
-//! Whether a job is to start, given what became of it so far and the time. No clock is read here.
+//! Decides whether a job starts, from its progress and the time. No clock is read here.
 //!
-//! A job is due if one of its times has come since it last started. However many came, it is due once: that is the
-//! catch-up after downtime, after a sleep of the machine and after a run that took longer than its period.
+//! A job is due if one of its times has passed since it last started. It is due once, even for several times: this is
+//! the catch-up after downtime, after a sleep of the machine, and after a run longer than its period.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::times::Times;
 
-/// The exit code of a run that asks to be tried later.
+/// The exit code of a run that asks to be retried later.
 pub const TRY_LATER: i32 = 75;
 
-/// The first pause before a run is tried again; each further one is twice as long.
+/// The first pause before a retry; each further pause is twice as long.
 pub const PAUSE: TimeDelta = TimeDelta::minutes(1);
 const LONGEST_PAUSE: TimeDelta = TimeDelta::minutes(30);
-/// How far a start may lie in the future before the clock that it was read from is taken to have been wrong.
+/// A start further in the future than this was read from a wrong clock.
 const CLOCK_ERROR: TimeDelta = TimeDelta::hours(1);
 
-/// What became of a job so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
     since: DateTime<Utc>,
     before: DateTime<Utc>,
-    /// Whether its run has begun and not ended.
     pub is_running: bool,
     again: Option<Again>,
 }
@@ -32,33 +30,28 @@ struct Again {
     next_pause: TimeDelta,
 }
 
-/// Why a job starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// This time of its came.
+    /// One of its scheduled times was reached.
     Due(DateTime<Utc>),
-    /// Its last run asked to be tried later.
+    /// Its last run asked to be retried later.
     Again,
 }
 
-/// What is to be done about a job now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Start it.
     Start(Cause),
-    /// Nothing before this time; at no time if there is none.
+    /// Wait until this time; forever if there is none.
     Wait(Option<DateTime<Utc>>),
-    /// Nothing before it has ended.
     Running,
 }
 
 impl Progress {
-    /// A job that last started at `since`, or is known since then and never started.
+    /// A job that last started at `since`, or was first seen then and never started.
     pub fn new(since: DateTime<Utc>) -> Self {
         Self { since, before: since, is_running: false, again: None }
     }
 
-    /// What is to be done at `now`.
     pub fn decide(&self, times: &Times, now: DateTime<Utc>) -> Decision {
         if self.is_running {
             return Decision::Running;
@@ -71,7 +64,6 @@ impl Progress {
         }
     }
 
-    /// The job started at `now` for this cause.
     pub fn start(&mut self, cause: Cause, now: DateTime<Utc>) {
         if matches!(cause, Cause::Due(_)) {
             self.before = self.since;
@@ -81,8 +73,8 @@ impl Progress {
         self.is_running = true;
     }
 
-    /// What [`Progress::new`] takes after a restart: when the job last started or, if that run is to be tried again, a
-    /// time since which it is due.
+    /// The argument of [`Progress::new`] after a restart: the last start or, for a run to retry, a time since which the
+    /// job is due.
     pub fn remembered(&self) -> DateTime<Utc> {
         match self.again {
             Some(_) if !self.is_running => self.before,
@@ -90,7 +82,6 @@ impl Progress {
         }
     }
 
-    /// The job's run ended at `now` with this exit code.
     pub fn end(&mut self, code: i32, now: DateTime<Utc>) {
         self.is_running = false;
         if code != TRY_LATER {
@@ -99,12 +90,11 @@ impl Progress {
         }
         let pause = self.again.as_ref().map_or(PAUSE, |again| again.next_pause);
         self.again = Some(Again { at: now + pause, next_pause: (pause * 2).min(LONGEST_PAUSE) });
-        // What came while it ran is for the next try: to start at once is what it asked not to do.
+        // Times that passed during the run are left to the retry: the run asked not to start again immediately.
         self.since = self.since.max(now);
     }
 
-    /// Forgets times that lie so far after `now` that only a clock that was wrong can have shown them: the job would
-    /// wait for that time to come back.
+    /// Forgets times so far after `now` that they come from a wrong clock: otherwise the job would wait for them.
     pub fn distrust(&mut self, now: DateTime<Utc>) {
         self.since = self.since.min(now + CLOCK_ERROR);
         if let Some(again) = &mut self.again {

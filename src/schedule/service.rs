@@ -1,4 +1,4 @@
-//! The scheduler at work: it starts what is due, tells how it ended, and ends itself when it is told to.
+//! The scheduler: starts due jobs, reports how they ended, and ends on a signal.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::state::State;
 use crate::failure::Failure;
 use crate::output::{complain, print};
 
-/// The longest sleep. A sleep does not see that the clock was set or the machine slept: so much later it does.
+/// The longest sleep. A sleep does not notice a changed clock or a sleep of the machine, so this is the longest delay.
 const LOOK: Duration = Duration::from_secs(30);
 
 pub(crate) struct Service {
@@ -45,7 +45,7 @@ struct Report<'a> {
 }
 
 impl Service {
-    /// A scheduler that starts `program run` for each job; one that the state does not know begins with its next time.
+    /// A scheduler that starts `program run` for each job. A job without state begins with its next time.
     pub(crate) fn new(program: PathBuf, jobs: Vec<Job>, mut state: State) -> Result<Self, Failure> {
         let now = Utc::now();
         let last = |job: &Job| state.of(&job.name).unwrap_or(now);
@@ -55,7 +55,7 @@ impl Service {
         Ok(Self { program, jobs, state, runs: JoinSet::new(), orders: watch::Sender::new(Order::Go) })
     }
 
-    /// Runs jobs until SIGTERM or SIGINT, which running jobs get as SIGTERM; a second signal kills them.
+    /// Runs jobs until SIGTERM or SIGINT. Running jobs then get SIGTERM; a second signal kills them.
     pub(crate) async fn run(mut self) -> Result<(), Failure> {
         let mut signals = Signals::new()?;
         for (job, progress) in &self.jobs {
@@ -64,11 +64,11 @@ impl Service {
         let mut result = self.serve(&mut signals).await;
         self.orders.send_replace(Order::Terminate);
         if !self.runs.is_empty() {
-            complain(&format!("waits for {} running jobs; a second signal kills them", self.runs.len()));
+            complain(&format!("waiting for {} running jobs; a second signal kills them", self.runs.len()));
         }
         while !self.runs.is_empty() {
             tokio::select! {
-                // A failure is told once the last run has ended.
+                // A failure is reported after the last run has ended.
                 Some(ended) = self.runs.join_next() => result = result.and(self.report(ended)),
                 () = signals.next() => drop(self.orders.send_replace(Order::Kill)),
             }
@@ -124,7 +124,7 @@ impl Service {
         print(&serde_json::to_string(&report).map_err(|error| Failure::Failed(error.to_string()))?)?;
         let how = match code {
             0 => "done".to_string(),
-            TRY_LATER => "asks to be tried later".to_string(),
+            TRY_LATER => "asks to be retried later".to_string(),
             code => format!("ended with code {code}"),
         };
         complain(&format!("{}: {how}; {}", job.name, outlook(job, progress)));

@@ -1,5 +1,5 @@
-//! What a scheduler remembers over a restart: up to when each job's times are dealt with. While it lives, no other
-//! scheduler of the same jobs begins.
+//! State that survives a restart of the scheduler: up to when the times of each job are handled. Its lock keeps out
+//! other schedulers of the same jobs.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -14,18 +14,18 @@ use sha2::{Digest, Sha256};
 
 use crate::failure::Failure;
 
-/// When each job last started; of one that never did, when it was first seen; of one whose run is to be tried again,
-/// what was remembered before that run.
+/// When each job last started. For a job that never started: when it was first seen. For a run to retry: the time that
+/// was remembered before that run.
 #[derive(Debug)]
 pub(super) struct State {
     path: PathBuf,
     jobs: BTreeMap<String, DateTime<Utc>>,
-    // The system gives the lock up when the process ends, however it ends.
+    // The system releases the lock when the process ends, even by a crash.
     _lock: File,
 }
 
 impl State {
-    /// Opens the state of a jobs file in `folder`, and keeps other schedulers of that file out while it is open.
+    /// Opens the state of a jobs file in `folder`, and locks it against other schedulers of that file.
     pub(super) fn open(folder: &Path, jobs_file: &Path) -> Result<Self, Failure> {
         let canonical = jobs_file.canonicalize().map_err(|error| failed("find", jobs_file, &error))?;
         let hash = Sha256::digest(canonical.as_os_str().as_encoded_bytes());
@@ -36,7 +36,7 @@ impl State {
         let lock = File::create(&lock_path).map_err(|error| failed("create", &lock_path, &error))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => Failure::OtherRun(format!(
-                "another asap schedule runs the jobs of {}: end it first, or let it go on",
+                "another asap schedule runs the jobs of {}: stop it first, or let it run",
                 jobs_file.display()
             )),
             TryLockError::Error(error) => failed("lock", &lock_path, &error),
@@ -45,8 +45,8 @@ impl State {
             Ok(text) => serde_json::from_str(&text).map_err(|error| {
                 let path = path.display();
                 Failure::Failed(format!(
-                    "{path} should hold when each job last started, and does not: {error}; without the file no missed \
-                     run is made up"
+                    "{path} should hold when each job last started, but is invalid: {error}; delete the file to start \
+                     without making up missed runs"
                 ))
             })?,
             Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
@@ -69,7 +69,7 @@ impl State {
         self.write()
     }
 
-    /// Replaces the file by a whole one: whoever reads it, also after a crash, finds the old or the new.
+    /// Replaces the file atomically: readers find the old or the new one, also after a crash.
     fn write(&self) -> Result<(), Failure> {
         let text = serde_json::to_string(&self.jobs).map_err(|error| Failure::Failed(error.to_string()))?;
         let new = self.path.with_extension("new");
@@ -81,12 +81,12 @@ impl State {
     }
 }
 
-/// The user's folder for such states: `asap/schedule` in `$XDG_STATE_HOME`, else in `~/.local/state`.
+/// The user's folder for this state: `asap/schedule` in `$XDG_STATE_HOME`, else in `~/.local/state`.
 pub(super) fn folder() -> Result<PathBuf, Failure> {
     let states = Xdg::new()
         .ok()
         .and_then(|user| user.state_dir())
-        .ok_or_else(|| Failure::Usage("there is no folder to remember in when jobs last ran: set HOME".to_string()))?;
+        .ok_or_else(|| Failure::Usage("there is no folder for the state of the scheduler: set HOME".to_string()))?;
     Ok(states.join("asap/schedule"))
 }
 

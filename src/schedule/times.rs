@@ -1,4 +1,4 @@
-//! When a job is to run: a cron expression in a time zone.
+//! The times of a job: a cron expression in a time zone.
 
 use chrono::{DateTime, LocalResult, NaiveDateTime, TimeZone, Utc};
 use chrono_tz::{GapInfo, Tz};
@@ -7,7 +7,6 @@ use croner::parser::{CronParser, Year};
 
 const HOURS: usize = 24;
 
-/// The times that a cron expression names in a time zone.
 #[derive(Debug, Clone)]
 pub struct Times {
     cron: Cron,
@@ -16,10 +15,10 @@ pub struct Times {
 }
 
 impl Times {
-    /// The times of `cron`: five fields, or six with seconds first.
+    /// Parses `cron`: five fields, or six with seconds first.
     ///
     /// # Errors
-    /// What is wrong with the expression, also if it names no time that ever comes.
+    /// Returns what is wrong with the expression, also if its time never comes.
     pub fn parse(cron: &str, zone: Tz) -> Result<Self, String> {
         let fault = |error: &dyn std::fmt::Display| {
             format!(
@@ -33,15 +32,14 @@ impl Times {
         times.next_after(Utc::now()).map(|_| times).ok_or_else(|| fault(&"such a time never comes"))
     }
 
-    /// The zone that the expression is read in.
     pub fn zone(&self) -> Tz {
         self.zone
     }
 
-    /// The first time after `since`; none if no such time comes.
+    /// The first time after `since`, if any.
     ///
-    /// Where clocks change, a job of every hour follows the time that passes, and one of named hours the clock on the
-    /// wall: a time that the clock shows twice comes once, one that it leaps over comes at the end of the leap.
+    /// When clocks change, an hourly job follows elapsed time. A job with named hours follows the wall clock: a
+    /// repeated time comes once, and a skipped time comes at the end of the gap.
     pub fn next_after(&self, since: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let since = since.with_timezone(&self.zone);
         if self.every_hour {
@@ -57,7 +55,7 @@ impl Times {
         }
     }
 
-    /// When the clock on the wall first shows `wall` or, if it leaps over it, shows a later time.
+    /// When the wall clock first shows `wall` or, if it skips `wall`, a later time.
     fn first_instant(&self, wall: NaiveDateTime) -> Option<DateTime<Tz>> {
         match self.zone.from_local_datetime(&wall) {
             LocalResult::Single(time) | LocalResult::Ambiguous(time, _) => Some(time),

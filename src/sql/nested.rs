@@ -55,7 +55,7 @@ impl ScalarUDFImpl for Json {
     }
 }
 
-/// What stands around a value that is the only one of its object, whose name is empty.
+/// The text around the only value of an object, whose key is empty.
 const AROUND: (&str, &str) = ("{\"\":", "}");
 
 fn texts(values: &ArrayRef) -> Result<StringArray> {

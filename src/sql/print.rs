@@ -1,4 +1,4 @@
-//! How the rows of statements are printed.
+//! Prints the rows of statements.
 
 use std::io::Write;
 use std::str::FromStr;
@@ -14,7 +14,6 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::arrow::util::pretty::pretty_format_batches_with_options;
 use datafusion::error::Result;
 
-/// What `--format` takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RowFormat {
     Csv,
@@ -65,7 +64,7 @@ pub(super) struct Rows {
 }
 
 impl Print {
-    /// How many rows of a result are shown; what a program reads is never cut.
+    /// How many rows of a result are shown. Formats for programs show all.
     pub(crate) fn shown(&self) -> usize {
         match self.max_rows {
             MaxRows(Some(most)) if self.format.is_table() => most,
@@ -141,7 +140,7 @@ impl Print {
                 row += 1;
                 writeln!(text, "-[ row {row} ]-")?;
                 for (name, column) in names.iter().zip(&columns) {
-                    // What has several lines stays under its column.
+                    // Further lines of a value are indented to its column.
                     let value = column.value(index).to_string().replace('\n', &format!("\n{:width$}   ", ""));
                     writeln!(text, "{name:<width$} | {value}")?;
                 }
@@ -159,7 +158,7 @@ fn delimited(batches: &[RecordBatch], delimiter: u8, text: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-/// Rows as JSON, NULL as null: left out, a column without values would vanish.
+/// Writes rows as JSON with explicit nulls: otherwise a column without values would be missing.
 fn json<F: JsonFormat>(batches: &[RecordBatch], text: &mut Vec<u8>) -> Result<()> {
     if batches.is_empty() {
         return Ok(());

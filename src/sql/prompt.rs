@@ -1,4 +1,4 @@
-//! The prompt of `asap sql`: a line editor that knows names, and the commands that begin with a backslash.
+//! The prompt of `asap sql`: a line editor with completion, and commands that begin with a backslash.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -28,18 +28,18 @@ use crate::failure::Failure;
 use crate::output::{complain, error_line, print};
 
 const COMMANDS: &str = "\
-\\d            tables
-\\d NAME       columns of a table
-\\h            functions of asap
-\\h NAME       what a function does, with an example
-\\x            rows as a list of their columns, on or off
-\\pset NAME V  format table, csv, tsv, json, nd-json, automatic
-\\quiet on     rows only
-\\?            this
-\\q            the end; so does Ctrl-D";
+\\d            list tables
+\\d NAME       list the columns of a table
+\\h            list the functions of asap
+\\h NAME       describe a function, with an example
+\\x            show rows column by column, on or off
+\\pset NAME V  set format to table, csv, tsv, json, nd-json, automatic
+\\quiet on     show rows only
+\\?            show this help
+\\q            quit, like Ctrl-D";
 
 const HELP: &str = " \\? for help, \\q to quit";
-/// Stands on a line that continues a statement until something is typed there.
+/// The hint on an empty line that continues a statement.
 const CONTINUED: &str = "  … a semicolon ends the statement, Ctrl-C drops it";
 
 const KEYWORDS: [&str; 29] = [
@@ -210,8 +210,8 @@ impl Prompt<'_> {
     }
 }
 
-/// Whether what was typed is to be run: a command, or statements up to the semicolon that ends them. Whether these are right is
-/// said when they are run, so that the next line begins anew.
+/// Whether the typed text can run: a command, or statements that end with a semicolon. Their errors are reported when
+/// they run, so that the next line is a new statement.
 fn is_whole(typed: &str) -> bool {
     if command_of(typed).is_some() || typed.trim().is_empty() {
         return true;
@@ -222,13 +222,13 @@ fn is_whole(typed: &str) -> bool {
     last == Some(Token::SemiColon)
 }
 
-/// A command on the last line of what was typed: it drops a statement that was not finished.
+/// Returns a command on the last typed line, which drops an unfinished statement.
 fn command_of(typed: &str) -> Option<&str> {
     let last = typed.lines().last()?.trim();
     (last.starts_with('\\') || matches!(last, "exit" | "quit" | "help")).then_some(last)
 }
 
-/// Where what was typed is kept, line by line: the user's folder for state. Sessions at once add to it side by side.
+/// The history of typed lines, in the user's state folder. Concurrent sessions append to it.
 struct History(Option<PathBuf>);
 
 impl History {
@@ -237,7 +237,7 @@ impl History {
         let folder = file.as_ref().and_then(|file| file.parent());
         match folder.map(std::fs::create_dir_all) {
             Some(Err(error)) => {
-                complain(&format!("note: what is typed is not kept: {error}"));
+                complain(&format!("note: the history is not kept: {error}"));
                 Self(None)
             }
             _ => Self(file),
@@ -250,12 +250,11 @@ impl History {
     }
 
     fn keep(&self, editor: &mut Editor<Names, FileHistory>) {
-        // What cannot be kept can still be run.
+        // A line that cannot be kept still runs.
         self.0.iter().for_each(|file| drop(editor.append_history(file)));
     }
 }
 
-/// The line editor's helper: names and files that complete what is typed, colors, and hints.
 struct Names {
     files: FilenameCompleter,
     names: Vec<String>,
@@ -268,7 +267,7 @@ impl Completer for Names {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, place: usize, context: &Context<'_>) -> rustyline::Result<(usize, Vec<Pair>)> {
-        // A location, between quotes that are still open.
+        // Inside open quotes is a location.
         if line[..place].matches('\'').count() % 2 == 1 {
             return self.files.complete(line, place, context);
         }

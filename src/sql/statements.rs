@@ -1,4 +1,4 @@
-//! One statement after another: planned, run, and its rows printed.
+//! Plans and runs statements one after another, and prints their rows.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -27,7 +27,7 @@ use super::print::{Print, Rows};
 use super::tables::is_remote;
 
 const STDIN: [&str; 3] = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
-/// The store that holds what was read from it, once it was read.
+/// The store that holds standard input after it was read.
 const STDIN_STORE: &str = "stdin://stdin/";
 
 pub(super) async fn run(context: &SessionContext, text: &str, print: &Print) -> Result<()> {
@@ -51,7 +51,7 @@ async fn run_one(context: &SessionContext, statement: Statement, print: &Print) 
     if print.format.is_flat() {
         rows = nested::as_json(rows)?;
     }
-    // The plan holds the files that the rows are read from.
+    // The plan keeps alive the files that the rows are read from.
     let _held = rows.logical_plan().clone();
     let mut found = rows.execute_stream().await?;
     let task = context.task_ctx();
@@ -94,8 +94,8 @@ async fn checked(context: &SessionContext, mut plan: LogicalPlan) -> Result<Logi
 fn location_of(context: &SessionContext, named: &str, options: &HashMap<String, String>) -> Result<String> {
     if let Some(option) = options.keys().find(|key| key.starts_with("aws.") || key.starts_with("gcp.")) {
         return plan_err!(
-            "the option {option}: what an object store asks for is taken from the environment, under the names that its \
-             own tools use (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, …)"
+            "the option {option} is not supported: set what an object store needs in the environment, under the names \
+             that its own tools use (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, …)"
         );
     }
     if !is_remote(named) {
@@ -106,7 +106,7 @@ fn location_of(context: &SessionContext, named: &str, options: &HashMap<String, 
     Ok(url.into())
 }
 
-/// Standard input as a file of a store in memory: it can be read once, and a table more often.
+/// Stores standard input as a file in memory: it can be read only once, but a table several times.
 async fn stdin(context: &SessionContext, file_type: &str) -> Result<String> {
     let file = format!("stdin.{}", file_type.to_lowercase());
     let url = Url::parse(STDIN_STORE).map_err(|error| plan_datafusion_err!("{error}"))?;

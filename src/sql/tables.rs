@@ -1,4 +1,4 @@
-//! Tables of a SQL session that are named by where they lie.
+//! Tables of a SQL session that are named by their location.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt};
 use url::Url;
 
-/// The session with Delta tables as external ones, and with files and folders as tables: `FROM 's3://bucket/a.parquet'`.
+/// Adds Delta tables as external tables, and files and folders as tables: `FROM 's3://bucket/a.parquet'`.
 pub(crate) fn with_tables(context: SessionContext) -> Result<SessionContext> {
     context.state_ref().write().table_factories_mut().insert("DELTATABLE".to_string(), Arc::new(DeltaTables));
     context.state_ref().write().register_file_format(Arc::new(JsonLines(JsonFormatFactory::new())), true)?;
@@ -37,7 +37,7 @@ pub(crate) fn is_remote(named: &str) -> bool {
     named.contains("://") && !named.starts_with("file://") && !named.starts_with("stdin://")
 }
 
-/// JSON lines under the ending that they are published with; the engine knows them as `.json`.
+/// JSON lines as `.jsonl`, their usual extension; the engine recognizes only `.json`.
 #[derive(Debug)]
 struct JsonLines(JsonFormatFactory);
 
@@ -57,7 +57,7 @@ impl FileFormatFactory for JsonLines {
     }
 }
 
-/// Delta tables by their location. Where there is none, that is said, and no folder is made.
+/// Delta tables by location. A missing table is an error, and no folder is created.
 #[derive(Debug)]
 struct DeltaTables;
 
@@ -77,7 +77,7 @@ impl TableProviderFactory for DeltaTables {
     }
 }
 
-/// Whether a folder of this machine is that of a Delta table; true for every other location.
+/// Whether a local folder is a Delta table; true for every other location.
 fn is_delta_table(folder: &Url) -> bool {
     location::local_path(folder).is_none_or(|path| path.join("_delta_log").is_dir())
 }
@@ -87,7 +87,7 @@ async fn delta(session: &dyn Session, folder: &str) -> Result<Arc<dyn TableProvi
     DeltaTableFactory {}.create(session, &create.build()).await
 }
 
-/// Files, folders and Delta tables as the engine finds them; but where a store fails, that is said and not that there is no table.
+/// Files, folders and Delta tables as the engine finds them, but a failing store is not reported as a missing table.
 #[derive(Debug, Default)]
 struct UrlTables {
     files: DynamicListTableFactory,
@@ -108,7 +108,7 @@ impl UrlTableFactory for UrlTables {
         }
         let store = state.runtime_env().object_store_registry.get_store(&url)?;
         let log = Path::from_url_path(url.path()).map_err(Error::from)?.join("_delta_log");
-        // Where nothing can be listed, such as at a web server, there is no table.
+        // A store that cannot list, such as a web server, has no Delta table.
         if let Ok(Some(_)) = store.list(Some(&log)).try_next().await {
             return delta(&state, url.as_str()).await.map(Some);
         }

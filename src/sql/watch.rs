@@ -1,4 +1,4 @@
-//! How far a query is: the rows that its scans have read, out of those that they know of.
+//! Progress of a query: the rows that its scans have read, of all rows that they know of.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use crate::progress::{Bar, SHORT};
 
 const TICK: Duration = Duration::from_millis(200);
 
-/// The plan that a session executes, found as the last rule of its optimizer.
+/// The plan that a session executes, captured by the last rule of its optimizer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watch {
     plan: Arc<Mutex<Option<Arc<dyn ExecutionPlan>>>>,
@@ -33,8 +33,8 @@ impl Watch {
         SessionContext::new_with_state(builder.with_physical_optimizer_rule(Arc::new(self.clone())).build())
     }
 
-    /// Tells on standard error how far the queries are that are planned from now on, in a task of its own: a query may
-    /// compute for long where it is polled.
+    /// Reports the progress of queries planned from now on, in a separate task: a query may compute for long where it
+    /// is polled.
     pub(crate) fn tell(&self, llm: &Llm, is_quiet: bool) -> Telling {
         self.lock().take();
         let (watch, llm) = (self.clone(), llm.clone());
@@ -66,12 +66,13 @@ pub(crate) struct Telling(JoinHandle<Infallible>);
 impl Telling {
     pub(crate) async fn end(self) {
         self.0.abort();
-        // It was just told to end, and that it did is all that there is to know.
+        // An aborted task has no result.
         let _ = self.0.await;
     }
 }
 
-/// The rows that are through, and all rows that its scans know of. A row that was read may still wait for a score or a call.
+/// Returns the processed rows, and all rows that the scans know of. A row may still wait for a score or a call after
+/// reading.
 fn rows(plan: &dyn ExecutionPlan) -> (u64, u64) {
     let through = || plan.metrics().and_then(|metrics| metrics.output_rows()).unwrap_or(0) as u64;
     let children = plan.children();

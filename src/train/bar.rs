@@ -1,4 +1,4 @@
-//! Progress of training, on standard error: a bar on a terminal, elsewhere a line now and then.
+//! Progress of training on stderr: a bar on a terminal, else a line every 30 seconds.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -11,7 +11,6 @@ use crate::output::{complain, count};
 const LINES: Duration = Duration::from_secs(30);
 const LAST: f64 = 0.1;
 
-/// Steps, loss, rate, norm, tokens a second, share of what the cores can do and the time that is left.
 pub(super) struct Bar {
     bar: Option<ProgressBar>,
     loss: Option<f64>,

@@ -1,4 +1,4 @@
-//! What a training begins with: a model that is there, or a new one of a config, with a tokenizer made from the rows.
+//! The base of a training: an existing model, or a new one from a config, with a tokenizer trained on the rows.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ impl Base {
         Ok(Self { folder, config, precision, name, hash, new, _made: made })
     }
 
-    /// What the model card says of it to the Hub: nothing of a new model.
+    /// The metadata of the model card for the Hub; empty for a new model.
     pub(crate) fn front_matter(&self) -> String {
         match self.new {
             Some(_) => String::new(),
@@ -79,8 +79,7 @@ impl Base {
         })
     }
 
-    /// Puts what a new model needs beside its weights into the folder where these will come: rows that come later would make
-    /// another tokenizer.
+    /// Writes the tokenizer and configs of a new model to its folder: later rows would give another tokenizer.
     pub(super) async fn keep(&self, out: &Folder) -> Result<(), Failure> {
         for name in MADE.iter().filter(|_| self.new.is_some()) {
             out.write(name, std::fs::read(self.folder.join(name))?).await?;
@@ -115,7 +114,7 @@ impl Base {
         Ok(files)
     }
 
-    /// Its generation config, in which `end` is the first token that ends a text.
+    /// The generation config of the base, with `end` as the first end token.
     pub(super) fn generation_config(&self, end: u32) -> Result<Value, Failure> {
         let path = self.folder.join("generation_config.json");
         let mut config = if path.exists() { read_json(&path)? } else { json!({}) };
@@ -130,7 +129,6 @@ impl Base {
     }
 }
 
-/// The config of a new model as it was given, and its hash.
 fn config(path: &Path) -> Result<(Value, String), Failure> {
     let wrong = |found: String| Failure::Usage(format!("{}: {found}", path.display()));
     let text = std::fs::read_to_string(path)
@@ -146,7 +144,7 @@ fn read_json(path: &Path) -> Result<Value, Failure> {
     serde_json::from_slice(&text).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))
 }
 
-/// A folder with what a new model needs: a tokenizer that knows the rows, and its configs.
+/// Makes a folder with a new model's tokenizer, trained on the rows, and its configs.
 async fn made(args: &TrainArgs, context: &SessionContext, given: &Value) -> Result<TempDir, Failure> {
     let vocabulary = given["vocab_size"].as_u64().unwrap_or_default() as usize;
     let folder = tempfile::tempdir()?;
@@ -161,14 +159,14 @@ async fn kept(out: &Folder) -> Result<TempDir, Failure> {
     let folder = tempfile::tempdir()?;
     for name in MADE {
         let Some(bytes) = out.read(name).await? else {
-            return Err(Failure::Failed(format!("{} lacks {name}: begin anew in a new folder", out.shown())));
+            return Err(Failure::Failed(format!("{} lacks {name}: start again in a new folder", out.shown())));
         };
         std::fs::write(folder.path().join(name), bytes)?;
     }
     Ok(folder)
 }
 
-/// Everything that a tokenizer has to know, in the order of the files and their rows.
+/// The texts to train a tokenizer on, in the order of the files and their rows.
 async fn texts(args: &TrainArgs, context: &SessionContext) -> Result<Vec<String>, Failure> {
     let corpus = Corpus::open(&context.state(), &args.data, args.columns.as_ref()).await?;
     let rows = context.read_table(std::sync::Arc::new(corpus.view(&context.state())?))?;

@@ -1,4 +1,5 @@
-//! Checkpoints: everything that a training needs to go on to the same weights. What makes one whole is written last.
+//! Checkpoints: everything that a training needs to resume to the same weights. The manifest, which makes one complete,
+//! is written last.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,6 @@ pub(crate) struct Manifest {
     pub position: String,
     pub learning: Learning,
     pub epoch_steps: Option<u64>,
-    /// The loss on rows that are held out: before the first step, and after each epoch that is over.
     pub held_out: Vec<f64>,
     pub files: BTreeMap<String, Stored>,
 }
@@ -28,7 +28,7 @@ fn folder_of(step: u64) -> String {
     format!("{FOLDER}/step-{step}")
 }
 
-/// Writes a checkpoint and removes the oldest ones, but for the last `kept`.
+/// Writes a checkpoint and removes all but the last `kept`.
 pub(super) async fn save(out: &Folder, trainer: &Trainer, mut manifest: Manifest, kept: usize) -> Result<(), Failure> {
     let folder = folder_of(manifest.step);
     let work = out.work()?;
@@ -63,11 +63,11 @@ pub(super) async fn newest(out: &Folder) -> Result<Option<Manifest>, Failure> {
     let name = format!("{}/{MANIFEST}", folder_of(step));
     let Some(text) = out.read(&name).await? else { return Ok(None) };
     let manifest = serde_json::from_slice(&text)
-        .map_err(|error| Failure::Failed(format!("{}: {name} was written by another asap: {error}", out.shown())))?;
+        .map_err(|error| Failure::Failed(format!("{}: {name} is from another asap version: {error}", out.shown())))?;
     Ok(Some(manifest))
 }
 
-/// Fetches the files of a checkpoint, each as it was stored, and gives the trainer its state.
+/// Fetches and checks the files of a checkpoint, and restores the trainer's state.
 pub(super) async fn restore(out: &Folder, manifest: &Manifest, trainer: &mut Trainer) -> Result<(), Failure> {
     let work = out.work()?;
     for (name, stored) in &manifest.files {
@@ -75,14 +75,14 @@ pub(super) async fn restore(out: &Folder, manifest: &Manifest, trainer: &mut Tra
         let fetched = out.fetch(&format!("{folder}/{name}"), stored, &work.path().join(name)).await;
         fetched.map_err(|error| match error {
             Failure::Failed(why) => Failure::Failed(format!(
-                "{why}; remove the checkpoint {}/{folder} to go on from the one before it, or from the beginning",
+                "{why}; remove the checkpoint {}/{folder} to resume from the one before it, or from the beginning",
                 out.shown()
             )),
             other => other,
         })?;
     }
     tokio::task::block_in_place(|| trainer.restore(work.path(), manifest.step))?;
-    complain(&format!("note: goes on after step {} of {}", manifest.step, out.shown()));
+    complain(&format!("note: resumes after step {} of {}", manifest.step, out.shown()));
     Ok(())
 }
 

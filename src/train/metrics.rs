@@ -1,4 +1,4 @@
-//! The course of a training: a line of JSON a step, and the same as TensorBoard reads it.
+//! The metrics of a training: one line of JSON per step, and the same as TensorBoard events.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub(super) struct Line {
     pub learned: usize,
     pub time: f64,
     pub seconds: f64,
-    /// What forward pass and gradient take at least, of what products in f32 reach on these cores meanwhile.
+    /// The least FLOPs of forward and backward pass, as a share of what f32 products reach on these cores in that time.
     #[serde(default)]
     pub share_of_peak: f64,
 }
@@ -41,7 +41,7 @@ impl Metrics {
         self.lines.push(line);
     }
 
-    /// Writes both files, which grow: TensorBoard reads on in the one that it opened.
+    /// Writes both files. They grow in place, because TensorBoard keeps reading the file that it opened.
     pub(crate) async fn write(&mut self, out: &Folder) -> Result<(), Failure> {
         let mut text = Vec::new();
         for line in &self.lines {
@@ -56,7 +56,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// The steps as TensorBoard's events: records of TFRecord, each a message `Event` of protocol buffers.
+    /// The steps as TensorBoard events: TFRecord records, each a protobuf message `Event`.
     fn events(&self) -> Vec<u8> {
         let begun = self.lines.first().map_or(0.0, |line| line.time);
         let mut events = Vec::new();

@@ -1,4 +1,4 @@
-//! `asap train`: fine-tunes all parameters of a model on the rows of a corpus, or makes a new model of a config.
+//! `asap train`: fine-tunes all parameters of a model on the rows of a corpus, or trains a new model from a config.
 //!
 //! ```text
 //!   base ── encoder ── feed ── steps ── trainer ──┬── metrics
@@ -37,10 +37,10 @@ use settings::{Settings, Started};
 use store::Folder;
 use training::Training;
 
-/// Fine-tune all parameters of a model on a corpus, or train a new one from nothing but a config
+/// Fine-tune all parameters of a model on a corpus, or train a new one from a config
 ///
-/// The same command resumes from the last checkpoint, wherever it was stopped or killed, and gives the same weights. With other
-/// --pass-tokens it resumes too, and the weights may differ in their last bits.
+/// Run the same command again to resume from the last checkpoint, even after a kill; the weights are the same. With a
+/// different --pass-tokens it resumes too, but the weights may differ in their last bits.
 #[derive(Debug, Args)]
 #[command(
     group = clap::ArgGroup::new("base").required(true).args(["model", "init"]),
@@ -51,79 +51,81 @@ Examples:
   asap train --model models/base --data s3://lake/pruned --out s3://lake/model --held-out 0.02 --checkpoint-every 100"
 )]
 pub struct TrainArgs {
-    /// The model to begin with: a folder in Hugging Face's layout, or org/name in the Hub's cache
+    /// Start from this model: a folder in Hugging Face's layout, or org/name in the Hub's cache
     #[arg(long, value_name = "DIR")]
     model: Option<String>,
-    /// The shape of a new model, as Hugging Face writes it; its dtype says how weights are stored
+    /// Train a new model with this config in Hugging Face's format. Its dtype sets how weights are stored
     #[arg(long, value_name = "CONFIG.JSON")]
     init: Option<PathBuf>,
-    /// A Delta table, or a folder or file of Parquet or JSON lines (asap inspect says how they are read)
+    /// Train on a Delta table, or a folder or file of Parquet or JSON lines (asap inspect shows how they are read)
     #[arg(long, value_name = "LOC")]
     data: String,
-    /// Say which columns are question, cot and answer, where that cannot be recognised
+    /// Name the question, cot and answer columns if asap cannot recognize them
     #[arg(long, value_name = "question=…,cot=…,answer=…")]
     columns: Option<ColumnMapping>,
-    /// The folder of the trained model and of its checkpoints
+    /// Write the trained model and its checkpoints to this folder
     #[arg(long, value_name = "LOC")]
     out: String,
-    /// How often each row is seen
+    /// Train on each row N times
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
-    /// The most tokens of an example
+    /// Set the maximum tokens of an example
     #[arg(long, value_name = "TOKENS", default_value_t = 16_384, value_parser = at_least_one)]
     max_length: usize,
-    /// Leave out longer examples, or cut them (a cut chain teaches a model not to end)
+    /// Drop longer examples, or cut them (a cut chain teaches a model not to end)
     #[arg(long, value_name = "drop|cut", default_value = "drop")]
     long: Long,
-    /// The highest learning rate
+    /// Set the highest learning rate
     #[arg(long, value_name = "RATE", default_value_t = 4e-5, value_parser = above_zero)]
     learning_rate: f64,
-    /// The part of all steps over which the rate rises to it
+    /// Set the fraction of steps used for warm-up
     #[arg(long, value_name = "FRACTION", default_value_t = 0.03, value_parser = fraction)]
     warmup: f64,
-    /// So many steps in its place
+    /// Set the warm-up length in steps (overrides --warmup)
     #[arg(long, value_name = "N")]
     warmup_steps: Option<usize>,
-    /// The last rate, as a part of the highest: between them it falls by half a cosine
+    /// Set the final learning rate, as a fraction of the highest. The rate falls by half a cosine between them
     #[arg(long, value_name = "FRACTION", default_value_t = 0.1, value_parser = fraction)]
     min_rate: f64,
-    /// The gradient's norm is brought down to this
+    /// Clip the gradient norm to this value
     #[arg(long, value_name = "NORM", default_value_t = 0.2, value_parser = above_zero)]
     clip: f64,
-    /// What matrices lose per step, as a part of the rate
+    /// Set the weight decay of matrices, as a fraction of the learning rate
     #[arg(long, value_name = "DECAY", default_value_t = 0.0, value_parser = fraction)]
     weight_decay: f64,
-    /// Examples of a micro-batch
+    /// Set the number of examples per micro-batch
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
     micro_batch: usize,
-    /// Micro-batches of a step
+    /// Set the number of micro-batches per step
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = at_least_one)]
     accumulate: usize,
-    /// The most tokens that go through the model together; a longer example goes alone
+    /// Set the maximum tokens of a forward pass. A longer example gets its own pass
     #[arg(long, value_name = "TOKENS", default_value_t = 4096, value_parser = at_least_one)]
     pass_tokens: usize,
-    /// What is kept of the way through the model; more is faster and gives the same weights [default: the most that fits]
+    /// Choose which activations to keep for the backward pass (activation checkpointing). More is faster and gives the
+    /// same weights [default: the most that fits]
     #[arg(long, value_name = "inputs|attention|all")]
     keep: Option<Keep>,
-    /// Of the order of rows and a new model's first weights: the same seed gives the same model
+    /// Seed the row order and the initial weights of a new model: the same seed gives the same model
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
-    /// The part of the questions whose rows the model is not trained on: it is measured on them before, and after each epoch
+    /// Hold out the rows of this fraction of the questions. The model is measured on them before training and after
+    /// each epoch
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0, value_parser = fraction)]
     held_out: f64,
-    /// Steps between two checkpoints
+    /// Write a checkpoint after this many steps
     #[arg(long, value_name = "STEPS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     checkpoint_every: u64,
-    /// How many checkpoints stay
+    /// Keep the last N checkpoints
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one)]
     checkpoints: usize,
-    /// Where it is computed: cpu, on all cores
+    /// Compute on this device: cpu, with all cores
     #[arg(long, default_value = "cpu", value_parser = device)]
     device: String,
-    /// Take rows as a run commits them: the first epoch ends when the run is finished
+    /// Read rows as a run commits them. The first epoch ends when the run is finished
     #[arg(long)]
     follow: bool,
-    /// How the summary is printed
+    /// Set the output format of the summary
     #[arg(long, value_enum, default_value_t = SummaryFormat::Table)]
     format: SummaryFormat,
 }
@@ -142,7 +144,7 @@ fn device(text: &str) -> Result<String, String> {
     match text {
         "cpu" => Ok(text.to_string()),
         "cuda" => {
-            Err("asap train computes on processors; for a trainer on GPUs, asap feed streams the same examples in \
+            Err("asap train runs only on CPUs; to train on GPUs, use asap feed, which streams the same examples in \
                        the same order (asap feed --help)"
                 .to_string())
         }
@@ -186,7 +188,7 @@ impl TrainArgs {
     }
 }
 
-/// What a location refers to, however it is spelled: a path of this machine without links, else the URL.
+/// The canonical form of a location: a local path without links, else the URL.
 fn referred_to(data: &str) -> Result<String, Failure> {
     let url = location::parse(data)?;
     let named = match location::local_path(&url) {
@@ -196,11 +198,11 @@ fn referred_to(data: &str) -> Result<String, Failure> {
     Ok(named.trim_end_matches('/').to_string())
 }
 
-/// Trains, or goes on training, until the model is whole.
+/// Trains, or resumes training, until the model is complete.
 ///
 /// # Errors
-/// If rows or model cannot be read, if the model does not fit in memory, if the folder holds another training, if the loss is
-/// no longer a number, or if the process was asked to end: then a checkpoint was written.
+/// If rows or model cannot be read, if the model does not fit in memory, if the folder holds another training, if the
+/// loss is not finite, or if the process was asked to stop, after it wrote a checkpoint.
 pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     let begun = Instant::now();
     let stop = Stop::listen("writing a checkpoint");
@@ -210,7 +212,7 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     let context = session(asap_udfs::Settings::default(), &Llm::default())?;
     let held = Started::held(&out).await?;
     if held.is_none() && out.holds_files().await? {
-        return Err(Failure::Usage(format!("{} exists; name a new folder for the model, or remove it", out.shown())));
+        return Err(Failure::Usage(format!("{} exists; use a new folder for the model, or remove it", out.shown())));
     }
     let (checkpoint, whole) = (checkpoint::newest(&out).await?, model::trained(&out).await?);
     let base = Base::find(&args, &context, &out, held.is_some()).await?;
@@ -219,15 +221,15 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
         Some(held) => held.difference(&context, &args, &settings).await,
         None => None,
     };
-    // Of a training that has neither there is nothing to lose.
+    // A training without checkpoint and model has nothing to lose.
     if let (Some(difference), true) = (&difference, checkpoint.is_some() || whole.is_some()) {
         return Err(Failure::Usage(format!(
-            "{} holds another training ({difference}): name a new folder, or the same settings",
+            "{} holds another training ({difference}): use a new folder, or the same settings",
             out.shown()
         )));
     }
     if let Some(summary) = whole {
-        complain(&format!("note: nothing to do, {} was trained before", out.shown()));
+        complain(&format!("note: nothing to do: {} is already trained", out.shown()));
         return Ok(print_as(args.format, &summary, || summary.table())?);
     }
     if let Some(before) = held.as_ref().map(|held| held.settings.pass_tokens).filter(|_| checkpoint.is_some())
@@ -235,10 +237,10 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     {
         let now = settings.pass_tokens;
         complain(&format!(
-            "note: --pass-tokens was {before}, and is {now} now: the weights may differ in their last bits"
+            "note: --pass-tokens was {before}, and is now {now}: the weights may differ in their last bits"
         ));
     }
-    // What it began with is not begun with again.
+    // Another training does not reuse the kept base.
     let base = if difference.is_some() { Base::find(&args, &context, &out, false).await? } else { base };
     let version = held.filter(|_| difference.is_none()).map(|held| held.version);
     let resume = match &checkpoint {

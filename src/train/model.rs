@@ -1,4 +1,4 @@
-//! The model that a training gives: a folder in Hugging Face's layout, whole when `training.json`, its summary, is there.
+//! The trained model: a folder in Hugging Face's layout, complete once `training.json`, its summary, exists.
 
 use asap_lm::decoder::Decoder;
 use asap_lm::train::{Example, Measured, measure, write_weights};
@@ -13,18 +13,19 @@ use super::summary::TrainingSummary;
 use crate::failure::Failure;
 use crate::output::{count, several};
 
-/// The file that says that a model is whole, and what came of its training.
+/// The file that marks a model as complete, with the summary of its training.
 pub(crate) const TRAINED: &str = "training.json";
 
 pub(super) async fn trained(out: &Folder) -> Result<Option<TrainingSummary>, Failure> {
     let Some(text) = out.read(TRAINED).await? else { return Ok(None) };
-    let trained = serde_json::from_slice(&text)
-        .map_err(|error| Failure::Failed(format!("{}: {TRAINED} was written by another asap: {error}", out.shown())))?;
+    let trained = serde_json::from_slice(&text).map_err(|error| {
+        Failure::Failed(format!("{}: {TRAINED} is from another asap version: {error}", out.shown()))
+    })?;
     Ok(Some(trained))
 }
 
-/// Writes the weights in the base's type, its other files, and a generation config that names the learned end token; and
-/// measures what was stored on rows that were held out.
+/// Writes the weights in the base's dtype, its other files, and a generation config with the learned end token.
+/// Measures the stored model on held-out rows.
 pub(super) async fn write(
     out: &Folder,
     decoder: Decoder,
@@ -34,9 +35,9 @@ pub(super) async fn write(
 ) -> Result<Option<Measured>, Failure> {
     let work = out.work()?;
     tokio::task::block_in_place(|| write_weights(&decoder.weights, base.precision, work.path()))?;
-    // The model as it was stored takes as much memory.
+    // The stored model, loaded below, needs the same memory.
     drop(decoder);
-    // What a training says of itself is no part of what another one gives.
+    // Files about the training of the base do not belong to this one.
     let of_trainings = ["README.md", settings::FILE, metrics::LINES, TRAINED];
     for file in base.other_files()? {
         let name = file.file_name().unwrap_or_default();
@@ -46,15 +47,15 @@ pub(super) async fn write(
     }
     let generation = base.generation_config(end)?;
     std::fs::write(work.path().join("generation_config.json"), format!("{generation:#}\n"))?;
-    // What was stored is measured: it is rounded to the base's type.
+    // The stored weights are rounded to the base's dtype.
     let measured = tokio::task::block_in_place(|| match held_out {
         [] => Ok(None),
         rows => measure(&Decoder::load(work.path())?, rows).map(Some),
     })?;
     if let Some(measured) = measured.as_ref().filter(|measured: &&Measured| !measured.surprisal.is_finite()) {
         return Err(Failure::Failed(format!(
-            "the model, stored as {:?}, gives {} rows that were held out no loss that is a number: its numbers are too large \
-             for this type; the last checkpoint holds them in f32",
+            "the model, stored as {:?}, has no finite loss on {} held-out rows: its weights are too large for this \
+             dtype; the last checkpoint has them in f32",
             base.precision,
             count(measured.examples as u64)
         )));
@@ -83,7 +84,7 @@ fn card(base: &Base, plan: &Plan, settings: &Settings, summary: &TrainingSummary
     let data = settings.data();
     let held_out = summary.held_out.as_ref().map_or(String::new(), |held| {
         let rows = count(held.traces as u64);
-        format!("\nNats a token on {rows} rows of questions that were held out: {}.\n", held.course())
+        format!("\nNats per token on {rows} rows of held-out questions: {}.\n", held.course())
     });
     let mut all = serde_json::to_value(settings).map_err(|error| Failure::Failed(error.to_string()))?;
     all["data"] = data.as_str().into();
@@ -96,7 +97,7 @@ fn card(base: &Base, plan: &Plan, settings: &Settings, summary: &TrainingSummary
     Ok(format!(
         "{}# {name} trained on {data}\n\n\
          All {} parameters of `{name}` were trained by `asap train` (AdamW, cosine decay) on {} examples of `{data}` (version or \
-         fingerprint {}), {}: {} of {step_examples} examples. The loss of the last epoch is {:.3} nats a token \
+         fingerprint {}), {}: {} of {step_examples} examples. The loss of the last epoch is {:.3} nats per token \
          to learn.\n{held_out}\n| setting | |\n|---|---|\n{rows}\n`metrics.jsonl` holds every step.\n",
         base.front_matter(),
         count(plan.parameters),

@@ -1,4 +1,4 @@
-//! What a training will take, said before it begins: steps, memory, disk.
+//! The cost of a training, printed before it begins: steps, memory, disk.
 
 use asap_lm::config::ModelConfig;
 use asap_lm::train::{Keep, Schedule, state_bytes};
@@ -10,9 +10,9 @@ use super::{TrainArgs, checkpoint};
 use crate::failure::Failure;
 use crate::output::{count, several};
 
-/// Bytes of a parameter in a checkpoint: the weight and two moments in f32.
+/// Bytes per parameter in a checkpoint: the weight and two moments in f32.
 const CHECKPOINT_BYTES: u64 = 12;
-/// Bytes of a token of rows that wait, beside the window that is read: each is there twice at most.
+/// Bytes per token of waiting rows, next to the window being read: each token is in memory at most twice.
 const WAITING_BYTES: u64 = 16;
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Chooses what is kept of a pass: the most that fits in the memory that is free.
+    /// Chooses which activations of a pass to keep: the most that fits in free memory.
     pub(super) fn new(
         settings: &Settings,
         config: &ModelConfig,
@@ -43,8 +43,8 @@ impl Plan {
         let Some(kept) = keep.or_else(|| Keep::most_within(left, config, pass_tokens)) else {
             let least = Keep::Inputs.bytes(config, pass_tokens);
             return Err(Failure::Failed(format!(
-                "not enough memory: {} for the model in training and {} for a pass of {} tokens, and {} are free; lower \
-                 --max-length and --pass-tokens, or take a smaller model",
+                "not enough memory: the training needs {} for the model and {} for a pass of {} tokens, but {} are \
+                 free; lower --max-length and --pass-tokens, or use a smaller model",
                 shown(state),
                 shown(least),
                 count(pass_tokens as u64),
@@ -54,8 +54,8 @@ impl Plan {
         let pass = kept.bytes(config, pass_tokens);
         if let Some(free) = free.filter(|free| state + pass > *free) {
             return Err(Failure::Failed(format!(
-                "not enough memory: {} are needed with --keep {}, and {} are free; leave --keep out for the most that fits, or \
-                 lower --max-length and --pass-tokens",
+                "not enough memory: the training needs {} with --keep {}, but {} are free; omit --keep for the most \
+                 that fits, or lower --max-length and --pass-tokens",
                 shown(state + pass),
                 kept,
                 shown(free)
@@ -65,19 +65,19 @@ impl Plan {
         Ok(Self { parameters: state / 16, state, pass, pass_tokens, keep: kept, steps })
     }
 
-    /// Makes sure that all checkpoints have room where they are made; those that are there have it already.
+    /// Checks that all checkpoints fit on disk. Existing ones already have their space.
     pub(crate) async fn check_disk(&self, out: &Folder, checkpoints: usize) -> Result<(), Failure> {
         let each = CHECKPOINT_BYTES * self.parameters;
         let needed = match out.local() {
             Some(_) => (each * (checkpoints as u64 + 1)).saturating_sub(out.bytes(checkpoint::FOLDER).await?),
-            // Those that are whole lie in the store.
+            // Finished checkpoints are in the store.
             None => each,
         };
         match out.free_bytes().filter(|(_, free)| needed > *free) {
             None => Ok(()),
             Some((folder, free)) => Err(Failure::Failed(format!(
-                "not enough disk: {} are needed for {checkpoints} checkpoints and one in the making, and {} are free in {}; lower \
-                 --checkpoints, or make room",
+                "not enough disk: the training needs {} for {checkpoints} checkpoints and one in progress, but {} are \
+                 free in {}; lower --checkpoints, or free some space",
                 shown(needed),
                 shown(free),
                 folder.display()
@@ -128,7 +128,7 @@ impl Plan {
                 self.keep
             ),
             format!(
-                "disk       {} for {} and one in the making, each {}",
+                "disk       {} for {} and one in progress, one every {}",
                 shown(disk),
                 several(args.checkpoints as u64, "checkpoint"),
                 several(args.checkpoint_every, "step")
@@ -142,7 +142,7 @@ impl Plan {
 #[derive(Debug, Clone)]
 pub(super) enum Rates {
     Planned(Schedule),
-    /// The first epoch is at the highest rate behind the warm-up; the cosine is over the epochs behind it.
+    /// The first epoch uses the highest rate after the warm-up. The cosine spans the later epochs.
     Followed {
         first: Option<u64>,
         peak: f64,
@@ -184,7 +184,7 @@ impl Rates {
         }
     }
 
-    /// Steps of the first epoch, if these had to be counted and it is over.
+    /// The counted steps of the first epoch, if it is over and they were not known before.
     pub(super) fn first(&self) -> Option<u64> {
         match self {
             Self::Planned(_) => None,
@@ -201,8 +201,8 @@ fn shown(bytes: u64) -> String {
     }
 }
 
-/// Bytes of memory that a process can have: what the machine has free, or its control group if that is less. None where nobody
-/// says.
+/// Bytes of memory available to this process: those of the machine, or of its control group if that is less. None if
+/// unknown.
 fn free_memory() -> Option<u64> {
     let free = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = free.lines().find(|line| line.starts_with("MemAvailable:"))?;

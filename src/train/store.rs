@@ -1,4 +1,4 @@
-//! The folder that a training fills, on this machine or in an object store.
+//! The output folder of a training, on this machine or in an object store.
 
 use std::fs::TryLockError;
 use std::io::{Seek, SeekFrom, Write};
@@ -19,7 +19,7 @@ use url::Url;
 use crate::failure::Failure;
 
 const BLOCK_BYTES: usize = 8 << 20;
-/// What names of folders begin with in which files are made before they get their place.
+/// The name prefix of work folders, from which finished files are moved into place.
 const WORK: &str = ".asap-";
 
 pub(super) struct Folder {
@@ -43,20 +43,20 @@ impl Folder {
         location::local_path(&self.url)
     }
 
-    /// Keeps other trainings out of a folder of this machine, as long as what this returns is there.
+    /// Locks a local folder against other trainings until the result is dropped.
     pub(crate) fn take_alone(&self) -> Result<Option<Alone>, Failure> {
         let Some(folder) = self.local() else { return Ok(None) };
-        std::fs::create_dir_all(&folder).map_err(|error| self.failed("cannot be made", &error))?;
+        std::fs::create_dir_all(&folder).map_err(|error| self.failed("cannot be created", &error))?;
         let lock = std::fs::File::open(&folder).map_err(|error| self.failed("cannot be opened", &error))?;
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
-            return Err(Failure::Failed(format!("{}: another asap train works there; wait for it", self.shown())));
+            return Err(Failure::Failed(format!("{}: another asap train uses it; wait for it to end", self.shown())));
         }
-        // Some file systems know no locks.
+        // Some file systems do not support locks.
         Ok(Some(Alone { folder, _lock: lock }))
     }
 
-    /// Bytes that are free where checkpoints are made: in the folder, or for an object store in this machine's folder for
-    /// temporary files. None where nobody says.
+    /// Free bytes where checkpoints are made: in the folder, or for an object store in the local temporary folder. None
+    /// if unknown.
     pub(crate) fn free_bytes(&self) -> Option<(PathBuf, u64)> {
         let folder = self.local().unwrap_or_else(std::env::temp_dir);
         let found = nix::sys::statvfs::statvfs(&folder).ok()?;
@@ -81,16 +81,16 @@ impl Folder {
         first.map(|file| file.is_some()).map_err(|error| self.failed("cannot be listed", &error))
     }
 
-    /// A folder to make files in: on the same file system, where that is this machine's.
+    /// A work folder, on the same file system as a local output.
     pub(super) fn work(&self) -> Result<TempDir, Failure> {
         let made = match self.local() {
             Some(folder) => {
-                std::fs::create_dir_all(&folder).map_err(|error| self.failed("cannot be made", &error))?;
+                std::fs::create_dir_all(&folder).map_err(|error| self.failed("cannot be created", &error))?;
                 tempfile::Builder::new().prefix(WORK).tempdir_in(folder)
             }
             None => tempfile::Builder::new().prefix(WORK).tempdir(),
         };
-        made.map_err(|error| self.failed("has no room to work in", &error))
+        made.map_err(|error| self.failed("a temporary folder cannot be created", &error))
     }
 
     pub(super) async fn read(&self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
@@ -105,8 +105,8 @@ impl Folder {
         }
     }
 
-    /// Makes a file hold these bytes, of which it has the first ones: in a folder of this machine it grows, so that who reads it
-    /// meanwhile sees the others come; in an object store it is written anew.
+    /// Extends a file that has the first `has` of these bytes. A local file grows, so that its readers see the new
+    /// bytes; an object is rewritten.
     pub(super) async fn extend(&self, name: &str, bytes: &[u8], has: usize) -> Result<(), Failure> {
         let Some(folder) = self.local() else { return self.write(name, bytes.to_vec()).await };
         let path = folder.join(name);
@@ -125,7 +125,7 @@ impl Folder {
         put.map(drop).map_err(|error| self.failed(&format!("{name} cannot be written"), &error))
     }
 
-    /// Puts a file of this machine in its place, and says what it is. Where it lies in [`Folder::work`], it is moved.
+    /// Moves a file of [`Folder::work`] into place, or uploads it. Returns its size and hash.
     pub(super) async fn put(&self, name: &str, from: &Path) -> Result<Stored, Failure> {
         let failed = |error: &dyn std::fmt::Display| self.failed(&format!("{name} cannot be written"), error);
         let stored = Stored::of(from).await.map_err(|error| failed(&error))?;
@@ -135,7 +135,7 @@ impl Folder {
                 std::fs::create_dir_all(parent).map_err(|error| failed(&error))?;
             }
             let file = std::fs::File::open(from).map_err(|error| failed(&error))?;
-            // A model is for others too, as far as its folder is.
+            // Others may read the model if they may read its folder.
             file.set_permissions(std::fs::Permissions::from_mode(0o644)).map_err(|error| failed(&error))?;
             file.sync_all().map_err(|error| failed(&error))?;
             std::fs::rename(from, &to).map_err(|error| failed(&error))?;
@@ -156,7 +156,7 @@ impl Folder {
         Ok(stored)
     }
 
-    /// Fetches a file to this machine, and makes sure that it is what was stored.
+    /// Fetches a file to this machine and checks its size and hash.
     pub(super) async fn fetch(&self, name: &str, expected: &Stored, to: &Path) -> Result<(), Failure> {
         let failed = |error: &dyn std::fmt::Display| self.failed(&format!("{name} cannot be read"), error);
         let found = self.store.get(&ObjectPath::from(name)).await.map_err(|error| failed(&error))?;
@@ -169,7 +169,7 @@ impl Folder {
         drop(file);
         let found = Stored::of(to).await.map_err(|error| failed(&error))?;
         if found != *expected {
-            return Err(failed(&"it is not what was stored: its size or hash differs"));
+            return Err(failed(&"its size or hash differs from that of the stored file"));
         }
         Ok(())
     }
@@ -192,7 +192,7 @@ impl Folder {
         }
     }
 
-    /// Removes what lies below a folder, the last file that makes it whole first.
+    /// Removes the files below a folder. `first`, which marks the folder as complete, goes first.
     pub(super) async fn remove(&self, below: &str, first: &str) -> Result<(), Failure> {
         let mut names = self.list(below).await?;
         names.sort_by_key(|name| !name.ends_with(first));
@@ -222,7 +222,7 @@ pub(super) struct Alone {
 
 impl Drop for Alone {
     fn drop(&mut self) {
-        // Where nothing came of it the folder is empty, and only then does it go.
+        // Succeeds only if the folder is empty, because nothing was written.
         drop(std::fs::remove_dir(&self.folder));
     }
 }

@@ -1,4 +1,4 @@
-//! What training gave, for people and for machines.
+//! The summary of a training, for people and programs.
 
 use asap_lm::train::Measured;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::output::count;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TrainingSummary {
     pub out: String,
-    /// The version of the table whose rows were learned; of other files a number that stands for them.
+    /// The version of the training table; for other files, their fingerprint.
     pub version: u64,
     pub rows_rejected: u64,
     pub traces: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Learning {
 }
 
 impl Learning {
-    /// Counts a step of an epoch: its loss, its tokens, and those to learn.
+    /// Adds a step of an epoch: its loss, its tokens, and the tokens to learn.
     pub(crate) fn advance(&mut self, (loss, tokens, learned): (f64, usize, usize), epoch: u64) {
         if epoch != self.epoch {
             (self.epoch, self.epoch_learned, self.loss) = (epoch, 0, 0.0);
@@ -49,16 +49,15 @@ impl Learning {
 pub(super) struct HeldOut {
     pub traces: usize,
     pub tokens: usize,
-    /// Mean −ln P of a token, in nats, by the model as it was stored.
+    /// Mean −ln P per token, in nats, of the stored model.
     pub surprisal: f64,
     pub unigram_entropy: f64,
     pub before: f64,
-    /// The same after each epoch but the last. Empty where a table was followed: which rows are held out was known in the end.
+    /// The same after each epoch except the last. Empty with `--follow`, where held-out rows are known only at the end.
     pub after_epochs: Vec<f64>,
 }
 
 impl HeldOut {
-    /// What was measured in the end, and before: of the model that training began with, then after each epoch.
     pub(super) fn new(measured: Measured, before: f64, after_epochs: Vec<f64>) -> Self {
         let Measured { examples, tokens, surprisal, unigram_entropy } = measured;
         Self { traces: examples, tokens, surprisal, unigram_entropy, before, after_epochs }
@@ -67,7 +66,7 @@ impl HeldOut {
     pub(super) fn course(&self) -> String {
         let epochs =
             self.after_epochs.iter().enumerate().map(|(epoch, nats)| format!("{nats:.3} after epoch {}, ", epoch + 1));
-        format!("{:.3} before training, {}{:.3} in the end", self.before, epochs.collect::<String>(), self.surprisal)
+        format!("{:.3} before training, {}{:.3} at the end", self.before, epochs.collect::<String>(), self.surprisal)
     }
 }
 
@@ -84,7 +83,7 @@ impl TrainingSummary {
                 count(*rows_rejected)
             ),
             format!(
-                "training   {} steps, {} tokens, loss {:.3} nats a token in the last epoch",
+                "training   {} steps, {} tokens, loss {:.3} nats per token in the last epoch",
                 count(learning.steps),
                 count(learning.tokens),
                 learning.loss
@@ -92,12 +91,12 @@ impl TrainingSummary {
         ];
         if let Some(held @ HeldOut { traces, tokens, unigram_entropy, .. }) = &self.held_out {
             lines.push(format!(
-                "held out   {traces} rows, {} tokens: nats a token {}; unigram entropy {unigram_entropy:.3}",
+                "held out   {traces} rows, {} tokens: nats per token {}; unigram entropy {unigram_entropy:.3}",
                 count(*tokens as u64),
                 held.course()
             ));
         }
-        lines.push(format!("time       {:.1} s, {:.0} tokens a second", self.seconds, self.tokens_per_second));
+        lines.push(format!("time       {:.1} s, {:.0} tokens per second", self.seconds, self.tokens_per_second));
         lines.join("\n")
     }
 }

@@ -1,4 +1,4 @@
-//! A training under way: steps of the feed, checkpoints, and what is left in the end.
+//! A training in progress: steps of the feed, checkpoints, and the final model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::progress::Opening;
 use crate::signals::Stop;
 
 const METRICS_SECONDS: f64 = 30.0;
-/// The share of the time that writing metrics, all of them anew, may take.
+/// The maximum share of time for writing metrics, which rewrites all of them.
 const METRICS_SHARE: f64 = 0.01;
 
 pub(super) struct Training {
@@ -42,7 +42,7 @@ pub(super) struct Training {
     pub position: Position,
     pub table: Option<String>,
     learning: Learning,
-    /// The loss on rows that are held out: before the first step, and after each epoch that is over.
+    /// The loss on held-out rows: before the first step, and after each finished epoch.
     held_out: Vec<f64>,
     last: Option<Last>,
     saved: Option<u64>,
@@ -59,7 +59,7 @@ struct Last {
 }
 
 impl Training {
-    /// Reads the rows once, says what the training takes, and takes up its last checkpoint.
+    /// Reads the rows once, prints the plan, and restores the last checkpoint.
     pub(super) async fn prepare(
         args: &TrainArgs,
         context: &SessionContext,
@@ -84,7 +84,7 @@ impl Training {
         complain(&plan.table(&settings, survey.as_ref(), args));
         plan.check_disk(&out, args.checkpoints).await?;
         if survey.as_ref().is_some_and(|survey| survey.learned == 0) {
-            return Err(Failure::Failed(format!("{} holds no row to learn from", args.data)));
+            return Err(Failure::Failed(format!("{} has no row to train on", args.data)));
         }
         let feed = Feed::begin(rows, config.clone(), Arc::clone(&encoder))?;
         feed.notes.iter().for_each(|note| complain(&format!("note: {note}")));
@@ -128,11 +128,11 @@ impl Training {
         })
     }
 
-    /// Makes steps until the feed ends or the process is asked to end; a checkpoint every so often, and one in the end.
+    /// Trains until the feed ends or the process is asked to stop. Writes regular checkpoints, and one at the end.
     pub(super) async fn run(&mut self, args: &TrainArgs, stop: &Stop) -> Result<(), Failure> {
         let ended = self.make_steps(args, stop).await;
         if ended.is_err() {
-            // What went wrong is more than that its course cannot be written.
+            // The first error is the one to report.
             drop(self.metrics.write(&self.out).await);
         }
         ended
@@ -152,10 +152,12 @@ impl Training {
             if stop.is_asked() {
                 self.save(args).await?;
                 let step = self.trainer.steps();
-                return Err(Failure::TryLater(format!("interrupted after step {step}; the same command goes on")));
+                return Err(Failure::TryLater(format!(
+                    "interrupted after step {step}; run the same command to resume"
+                )));
             }
             if !is_made {
-                // What is left to do may fail too.
+                // Writing the model may still fail.
                 return self.save(args).await;
             }
             if self.trainer.steps().is_multiple_of(args.checkpoint_every) {
@@ -170,8 +172,8 @@ impl Training {
         }
     }
 
-    /// Measures the model on the rows that are held out, where this step begins training or an epoch, unless the process is
-    /// asked to end meanwhile. Says whether it is not.
+    /// Measures the model on held-out rows if this step begins training or an epoch. Returns false if the process is
+    /// asked to stop meanwhile.
     fn measure_before(&mut self, step: &[Fed], stop: &Stop) -> Result<bool, Failure> {
         let epoch = step.first().map_or(0, |fed| fed.position.epoch);
         let rows = self.survey.as_ref().map_or(&[][..], |survey| &survey.held_out);
@@ -190,14 +192,14 @@ impl Training {
         let when = if epoch == 0 { "before training".to_string() } else { format!("after epoch {epoch}") };
         if !loss.is_finite() {
             let sources = self.last.as_ref().map_or(&[][..], |last| &last.sources);
-            return Err(self.diverged(&format!("the loss on rows that are held out, {when},"), sources));
+            return Err(self.diverged(&format!("the loss on held-out rows, {when},"), sources));
         }
-        self.bar.say(&format!("held out   {loss:.3} nats a token {when}"));
+        self.bar.say(&format!("held out   {loss:.3} nats per token {when}"));
         self.held_out.push(loss);
         Ok(true)
     }
 
-    /// Makes a step, unless the process is asked to end meanwhile: then the weights are what they were. Says whether it did.
+    /// Makes a step. Returns false, with unchanged weights, if the process is asked to stop meanwhile.
     fn step(&mut self, step: Vec<Fed>, stop: &Stop) -> Result<bool, Failure> {
         let Some(last) = step.last() else { return Ok(false) };
         let (begun, position, epoch) = (Instant::now(), last.position, last.position.epoch);
@@ -228,7 +230,8 @@ impl Training {
         Ok(true)
     }
 
-    /// Writes a checkpoint of the steps that were made, if there is none: of weights that still give a loss.
+    /// Writes a checkpoint of the current step, if there is none, after a check that the weights still give a finite
+    /// loss.
     async fn save(&mut self, args: &TrainArgs) -> Result<(), Failure> {
         self.metrics.write(&self.out).await?;
         let step = self.trainer.steps();
@@ -238,7 +241,7 @@ impl Training {
         if let Some(last) = &self.last {
             match tokio::task::block_in_place(|| self.trainer.check(&last.example)) {
                 Err(LmError::Diverged { steps }) => {
-                    return Err(self.diverged(&format!("the loss behind step {steps}"), &last.sources));
+                    return Err(self.diverged(&format!("the loss after step {steps}"), &last.sources));
                 }
                 checked => checked?,
             }
@@ -259,12 +262,12 @@ impl Training {
     fn diverged(&self, what: &str, sources: &[(Arc<str>, u64)]) -> Failure {
         let rows: Vec<String> = sources.iter().map(|(file, row)| format!("{file} row {row}")).collect();
         let kept = match self.saved {
-            Some(step) => format!("the checkpoint of step {step} is what it was"),
+            Some(step) => format!("the checkpoint of step {step} is intact"),
             None => "there is no checkpoint yet".to_string(),
         };
         Failure::Failed(format!(
-            "{what} is no longer a number: lower the learning rate (that is another training, with another --out), or look at \
-             the rows of that step ({}); {kept}",
+            "{what} is no longer finite: lower the learning rate (this is another training and needs another --out), \
+             or check the rows of that step ({}); {kept}",
             rows.join(", ")
         ))
     }
@@ -272,7 +275,7 @@ impl Training {
     pub(super) async fn finish(self, context: &SessionContext, begun: Instant) -> Result<TrainingSummary, Failure> {
         let survey = match self.survey {
             Some(survey) => survey,
-            // Rows that came since it began are known only now.
+            // Rows that came after the start are known only now.
             None => {
                 let config = FeedConfig { resume: Some(self.position), ..self.config };
                 Rows::open(context, &config).await?.survey(&self.encoder).await?

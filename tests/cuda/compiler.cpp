@@ -1,5 +1,5 @@
-// libnvrtc of the emulated device: the C++ compiler makes of a kernel a library of its own, whose path stands for the
-// compiled text. cuModuleLoadData opens it, and execute.cpp runs what it holds.
+// libnvrtc of the emulated device. The C++ compiler turns a kernel into a separate library, and its path stands for the
+// compiled text. cuModuleLoadData opens the library, and execute.cpp runs its kernels.
 
 #include <cerrno>
 #include <cstdlib>
@@ -42,7 +42,7 @@ std::filesystem::path this_library() {
     return std::filesystem::absolute(info.dli_fname);
 }
 
-/// Options of the C++ compiler for those of NVRTC, or false at one that NVRTC would not know.
+/// Translates options of NVRTC to the C++ compiler's. False if NVRTC does not support one.
 bool translate(const std::vector<std::string> &options, std::vector<std::string> &arguments) {
     static const std::regex DEFINE("(-D|--define-macro=)(.+)"), INCLUDE("(-I|--include-path=)(.+)");
     static const std::regex IGNORED(
@@ -59,7 +59,7 @@ bool translate(const std::vector<std::string> &options, std::vector<std::string>
     return true;
 }
 
-/// The lines that make the kernels of `source` known: how to call each, and how many threads it allows.
+/// Returns the lines that export the kernels of `source`: how to call each, and its maximum number of threads.
 std::string registrations(const std::string &source) {
     static const std::string BOUNDS = R"re((?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?)re";
     static const std::regex KERNEL(R"re(extern\s+"C"\s+__global__\s+)re" + BOUNDS + R"re(void\s+)re" + BOUNDS +

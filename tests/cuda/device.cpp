@@ -277,7 +277,7 @@ namespace {
 enum Status { DONE = 0, BAD_VALUE = 7, NOT_SUPPORTED = 15 };
 constexpr int OP_N = 0, F16 = 2, F32 = 0, COMPUTE_F32 = 68;
 
-/// One matrix as a call gives it: `rows` × `columns` in memory, column after column.
+/// A matrix argument of a call: `rows` × `columns` in memory, column by column.
 struct Matrix {
     const char *what;
     const void *start;
@@ -289,7 +289,7 @@ struct Matrix {
     }
 };
 
-/// Some rows of op(A) at one k, as a vector of the machine takes them.
+/// Some rows of op(A) at one k, in a vector register.
 constexpr int PANEL = 64;
 typedef float Lanes __attribute__((vector_size(64)));
 struct Column {

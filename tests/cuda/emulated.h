@@ -1,6 +1,6 @@
-// What a kernel sees when it is compiled for the emulated device: the words of CUDA C++ as far as our kernels use
-// them, and the collectives of a warp, which have a file of PTX for a real one. The second half is what execute.cpp
-// (fibers, collectives), device.cpp and compiler.cpp (the libraries) share.
+// The header of kernels for the emulated device: the CUDA C++ that our kernels use, and the collectives of a warp,
+// which are PTX on a real device. execute.cpp (fibers, collectives), device.cpp and compiler.cpp (the libraries) share
+// the second half.
 #pragma once
 
 #include <cmath>
@@ -86,7 +86,7 @@ namespace emulated {
 /// The dynamic shared memory of the block that runs.
 extern unsigned char *shared;
 
-/// Calls `kernel` with arguments of its own types, found behind `parameters` as cuLaunchKernel gets them.
+/// Calls `kernel` with arguments of its own types, read from the `parameters` of cuLaunchKernel.
 template <class... A> void call(void (*kernel)(A...), void **parameters) {
     [&]<size_t... I>(std::index_sequence<I...>) {
         kernel(*static_cast<std::remove_cvref_t<A> *>(parameters[I])...);
@@ -109,11 +109,11 @@ void execute(const Launch &launch);
 /// Ends the process with a message that names the kernel, the block and the thread, where one runs.
 [[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/// Fresh memory, all of it NaN, whose end meets addresses that nobody may touch.
+/// Returns memory filled with NaN. Inaccessible addresses follow its end.
 unsigned char *guarded_new(size_t bytes, size_t alignment);
 void guarded_delete(unsigned char *start, size_t bytes, size_t alignment);
 
-/// Says where an address lies among the allocations of the device.
+/// Describes the position of an address among the allocations of the device.
 const char *place(const void *address);
 
 }  // namespace emulated

@@ -1,8 +1,8 @@
 // How the emulated device runs a kernel: block after block, the threads of a block as fibers on the calling thread. A
-// fiber runs until it comes to a collective and then goes back to the scheduler; when every lane of a warp waits in
-// the same collective, the scheduler does its work for all 32 and lets them go on. A warp runs until it waits at the
-// barrier of the block before the next warp runs: a missing barrier shows as a difference between the two orders of
-// EMULATED_ORDER (ascending, descending), which also turn the order of lanes and of blocks.
+// fiber runs until it reaches a collective and then returns to the scheduler. When every lane of a warp waits in the
+// same collective, the scheduler does its work for all 32 and resumes them. A warp runs until it waits at the barrier
+// of the block before the next warp runs. A missing barrier shows as a difference between the two orders of
+// EMULATED_ORDER (ascending, descending), which also set the order of lanes and of blocks.
 
 #include <csignal>
 #include <cstdarg>
@@ -24,7 +24,7 @@ unsigned char *shared;
 namespace {
 
 constexpr size_t PAGE = 4096;
-constexpr size_t GUARD = size_t(1) << 20;  // addresses that nobody may touch, on both sides; they cost no memory
+constexpr size_t GUARD = size_t(1) << 20;  // inaccessible addresses on both sides; they use no memory
 constexpr size_t STACK = 128 * 1024;
 constexpr unsigned WARP = 32;
 constexpr size_t SHARED_ALIGNMENT = 128;
@@ -220,7 +220,7 @@ static void run_warp(Fiber *const *lanes, unsigned count) {
             case Meeting::load: load_matrices(lanes, false); break;
             case Meeting::load_transposed: load_matrices(lanes, true); break;
             case Meeting::multiply: multiply(lanes); break;
-            default: break;  // __syncwarp: to have met is all
+            default: break;  // __syncwarp: meeting is all
         }
     }
 }
@@ -237,7 +237,7 @@ static void run_block(Fiber *const *threads, unsigned count) {
     } while (common_meeting(threads, count, "block") == Meeting::barrier);
 }
 
-// A fault of a kernel ends the process anyway: what is not safe in a signal handler does no harm here.
+// A fault of a kernel ends the process anyway, so calls that are unsafe in a signal handler do no harm here.
 static void on_fault(int signal, siginfo_t *info, void *) {
     auto *address = static_cast<unsigned char *>(info->si_addr);
     if (signal == SIGFPE) fail("divides by zero");
@@ -256,7 +256,7 @@ static void run_blocks(Fiber *const *threads, unsigned count) {
     }
 }
 
-// A stack of our own for the handler: the one that the process has may be just large enough for its own.
+// A separate stack for the handler: the existing one may be just large enough for the process's own handler.
 template <class Body> static void run_with_faults_caught(Body body) {
     constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE};
     struct sigaction catching = {}, before[3];
@@ -350,7 +350,7 @@ void copy_async(void *to, const void *from, int bytes) {
     expect_shared("copy_async", to, 16);
     if (bytes != 0 && bytes != 16) fail("copy_async: %d bytes, not 0 or 16", bytes);
     if (reinterpret_cast<uintptr_t>(from) % 16) fail("copy_async: the source %p is not a multiple of 16", from);
-    // The hardware may write from now on: whoever still reads what was here is in a race, and sees NaN.
+    // The hardware may write from now on. A thread that still reads the old content is in a race, and gets NaN.
     memset(to, 0xFF, 16);
     current->copies.push_back({to, from, bytes, current->group});
 }

@@ -1,4 +1,4 @@
-//! Bad input: each one clear error that names the thing, and nothing half-written.
+//! Bad input gives one clear error that names the cause, and leaves nothing half-written.
 
 use std::fs;
 use std::process::Stdio;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::common::{Finished, Workplace};
 
-/// A small model, so that these tests do not depend on the one in `data`.
+/// A small model, independent of the one in `data`.
 const MODEL: &str = "asap.scorer.model=tests/goldens/qwen2";
 
-/// A run that must fail with a message that holds every text of `named`, and leave no output.
+/// Runs a command that must fail with every text of `named` in its message, and leave no output.
 #[track_caller]
 fn refused(workplace: &Workplace, code: i32, arguments: &[&str], named: &[&str]) {
     let mut all = vec!["run", "pipelines/sql/truncate.sql", "--to", "out"];
@@ -41,14 +41,14 @@ fn locations_that_hold_no_corpus() {
     let early = workplace.run(&["run", "pipelines/sql/truncate.sql", "--to", "out", "--from", "empty"]);
     assert!(
         early.ok().contains("nothing to do")
-            && early.stderr.contains("note: no Parquet file (*.parquet) and no JSON lines (*.jsonl) are in empty")
+            && early.stderr.contains("note: no Parquet files (*.parquet) or JSON lines (*.jsonl) found in empty")
     );
     assert!(!workplace.path("out").exists(), "something was written");
     fs::create_dir(workplace.path("json")).unwrap();
     fs::write(workplace.path("json/a.jsonl"), "{\"question\": \"q\"}\n").unwrap();
     refused(&workplace, 1, &["--from", "json"], &["json/a.jsonl", "fit no shape", "question (text)"]);
     fs::write(workplace.path("json/a.jsonl"), "{\"question\": \"q\"}\n{\"question\": \"q").unwrap();
-    refused(&workplace, 1, &["--from", "json"], &["line 2 of", "json/a.jsonl", "no whole JSON object"]);
+    refused(&workplace, 1, &["--from", "json"], &["line 2 of", "json/a.jsonl", "not a complete JSON object"]);
     fs::write(workplace.path("a.csv"), "question,cot\nq,c\n").unwrap();
     refused(&workplace, 1, &["--from", "a.csv"], &["a.csv", "CSV", "COPY"]);
     fs::write(workplace.path("fake.parquet"), "not a table").unwrap();
@@ -191,13 +191,13 @@ fn outputs_that_are_not_ours() {
     assert_eq!(fs::read_dir(workplace.path("full")).unwrap().count(), 1);
     check(&run("full/thesis.txt"), 2, &["expected a folder, found the file full/thesis.txt"]);
     assert_eq!(fs::read_to_string(workplace.path("full/thesis.txt")).unwrap(), "do not touch");
-    // An empty folder, and one with nothing but what asap keeps beside a table or left when it was killed, can be filled.
+    // A run accepts an empty folder, and one that only contains asap's own files or leftovers of a killed run.
     fs::create_dir_all(workplace.path("ours/.asap")).unwrap();
     fs::create_dir_all(workplace.path("ours/_delta_log")).unwrap();
     fs::create_dir_all(workplace.path("ours/asap-0123")).unwrap();
     fs::write(workplace.path("ours/asap-0123/part-00000.zstd.parquet#1"), "half").unwrap();
     run("ours").ok();
-    check(&run("pct%41x"), 2, &["pct%41x: a % with two hexadecimal digits"]);
+    check(&run("pct%41x"), 2, &["pct%41x: a % followed by two hexadecimal digits"]);
     let url = format!("file://{}", workplace.path("parent/url").display());
     run(&url).ok();
     assert!(workplace.path("parent/url/_delta_log").exists() && !workplace.path("parent/.asap").exists());
@@ -220,7 +220,7 @@ fn a_full_file_system_is_an_error_that_leaves_nothing() {
     let finished = Finished::from(output);
     assert_eq!(finished.code, 1, "{}{}", finished.stdout, finished.stderr);
     assert!(finished.stderr.contains("No space left on device"), "{}", finished.stderr);
-    assert_eq!(finished.stdout.trim(), "0", "files were left");
+    assert_eq!(finished.stdout.trim(), "0", "files remain");
     assert!(!finished.stderr.contains("panicked"), "{}", finished.stderr);
 }
 
@@ -233,14 +233,14 @@ fn an_interrupted_run_commits_what_is_finished_and_the_same_command_goes_on() {
     let mut child = workplace.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let first = workplace.path("out/_delta_log/00000000000000000001.json");
     while !first.exists() {
-        assert!(child.try_wait().unwrap().is_none(), "the run was over before it could be interrupted");
+        assert!(child.try_wait().unwrap().is_none(), "the run ended before the interrupt");
         std::thread::sleep(Duration::from_millis(5));
     }
     let sent = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
     let finished = Finished::from(child.wait_with_output().unwrap());
     assert_eq!(finished.code, 75, "{}", finished.stderr);
-    assert!(finished.stderr.contains("the same command goes on"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("run the same command to resume"), "{}", finished.stderr);
     let done: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
     let rest = workplace.run(&arguments).json();
     let rows = |summary: &serde_json::Value| summary["rows_in"].as_u64().unwrap();
@@ -255,14 +255,14 @@ fn a_refusal_names_a_way_out() {
     let of_hub = inspect("open-r1/OpenR1-Math-220k");
     assert!(of_hub.contains("hf download --repo-type dataset open-r1/OpenR1-Math-220k"), "{of_hub}");
     assert!(!inspect("./traces").contains("hf download") && !inspect("a/b.parquet").contains("hf download"));
-    // What datasets writes by save_to_disk.
+    // The layout of `save_to_disk` of datasets.
     fs::create_dir(workplace.path("saved")).unwrap();
     for file in ["data-00000-of-00001.arrow", "state.json", "dataset_info.json"] {
         fs::write(workplace.path("saved").join(file), "{}").unwrap();
     }
     let saved = inspect("saved");
     assert!(saved.contains("load_from_disk('") && saved.contains("/saved').to_parquet("), "{saved}");
-    // Text that its writer did not mark as text.
+    // Text in a column that is not marked as text.
     let rows = "SELECT arrow_cast('q', 'Binary') AS question, 'c' AS cot, 'a' AS answer";
     workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'binary.parquet'")]).ok();
     let binary = inspect("binary.parquet");

@@ -1,4 +1,4 @@
-//! What a user sees of `asap cache`.
+//! `asap cache` from the user's view.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use asap_udfs::llm::chat::Answer;
 use asap_udfs::llm::store::AnswerStore;
 use url::Url;
 
-/// Keeps answers to the requests 0, 1, …, each in a segment of its own.
+/// Caches answers to the requests 0, 1, …, each in its own segment.
 fn fill(folder: &Path, answers: u8) {
     let url = Url::from_directory_path(folder).unwrap();
     tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -1,10 +1,10 @@
-//! What the command line says: help, summaries, errors. `INSTA_UPDATE=always cargo test --test it cli` writes the snapshots.
+//! Output of the command line: help, summaries, errors. `INSTA_UPDATE=always cargo test --test it cli` writes the
+//! snapshots.
 
 use std::fmt::Write;
 
 use crate::common::Workplace;
 
-/// What a terminal would show of some commands, one after the other.
 fn transcript(workplace: &Workplace, commands: &[&str]) -> String {
     let mut shown = String::new();
     for command in commands {
@@ -14,7 +14,7 @@ fn transcript(workplace: &Workplace, commands: &[&str]) -> String {
     shown
 }
 
-/// Without what differs from run to run: seconds.
+/// Masks seconds, which differ between runs.
 fn timeless(text: &str) -> String {
     regex::Regex::new(r"[0-9]+\.[0-9] s").unwrap().replace_all(text, "0.0 s").into_owned()
 }

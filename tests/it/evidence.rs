@@ -5,8 +5,8 @@ use std::path::Path;
 use crate::common::Workplace;
 use serde_json::Value;
 
-/// Labelled chains of the sample, short ones, since one pipeline reads them K²/6 times: needed is what the generator calls core,
-/// all of it is as important.
+/// Short labelled chains of the sample, since one pipeline reads them K²/6 times. The generator's core steps are needed
+/// and equally important.
 const LABELLED: &str = "
     COPY (SELECT question, cot, answer, array_agg(label = 'core' ORDER BY step) AS needed,
               array_agg(CASE WHEN label = 'core' THEN 1.0 ELSE 0.0 END ORDER BY step) AS importance
@@ -16,14 +16,14 @@ const LABELLED: &str = "
                       WHERE cardinality(labels) <= 18 LIMIT 10))
           GROUP BY id, question, cot, answer) TO 'labelled.parquet'";
 
-/// The points of a figure, as `+1.5 ± 2.0 *`, their half interval, and whether they are called a difference.
+/// Parses a figure such as `+1.5 ± 2.0 *`: points, half interval, and whether it is marked as a difference.
 fn points(text: &str) -> (f64, f64, bool) {
     let (points, half) = text.split_once(" ± ").unwrap();
     let number = |text: &str| text.replace('−', "-").replace('+', "").parse::<f64>().unwrap();
     (number(points), number(half.trim_end_matches(" *")), half.ends_with('*'))
 }
 
-/// What a query of `pipelines/evidence` says of the chains that are labelled here, a row for each method and length.
+/// Runs a query of `pipelines/evidence` over these chains. Returns a row per method and length.
 fn compared(workplace: &Workplace, methods: &str) -> Vec<Value> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/evidence");
     let files = ["scores.sql", methods, "table.sql"].map(|file| folder.join(file).display().to_string());
@@ -42,7 +42,7 @@ fn compared(workplace: &Workplace, methods: &str) -> Vec<Value> {
             let is_close = (points.abs() - half).abs() < 0.11;
             assert!(half >= 0.0 && (is_close || is_one == (points.abs() > half)), "{row}");
         }
-        // All that is needed is as important here.
+        // Needed steps are the important ones here.
         assert_eq!((&row["steps"], &row["tokens"]), (&row["importance"], &row["its tokens"]));
     }
     rows
@@ -66,8 +66,8 @@ fn pipelines_are_compared_with_chance_on_labelled_chains() {
     };
     let random =
         rows.iter().filter(|row| row["pipeline"] == "random").flat_map(|row| row.as_object().unwrap().values());
-    assert!(random.filter_map(Value::as_str).all(|text| !text.ends_with('*')), "chance differs from chance");
-    // The rules know the sample; what is drawn from the start of its chains does not.
+    assert!(random.filter_map(Value::as_str).all(|text| !text.ends_with('*')), "a random order is marked as different");
+    // The rules find the core of the sample; truncation does not.
     assert!(of("asap").2 && of("asap").0 > of("truncate").0 + 10.0, "{rows:?}");
 }
 

@@ -1,4 +1,4 @@
-//! What anchoring without a language model keeps of traces whose every step is labelled.
+//! The steps that anchoring without a language model keeps of labelled traces.
 
 use asap_generator::{Label, Openers, SampleRow, rows};
 use asap_kernels::budget::at_random;
@@ -7,7 +7,7 @@ use asap_kernels::extractive;
 const ROWS: usize = 400;
 const SEED: u64 = 20;
 
-/// Steps of each label: how many there are and how many of them are kept.
+/// For each label, the number of steps and of kept steps.
 #[derive(Debug, Default)]
 struct Kept {
     all: [usize; 4],
@@ -44,7 +44,6 @@ fn anchored(row: &SampleRow) -> Vec<usize> {
     extractive::core(&texts(row), &thought)
 }
 
-/// The first steps of `order` that have at most the bytes of `kept`.
 fn as_long(steps: &[&str], order: impl Iterator<Item = usize>, kept: &[usize]) -> Vec<usize> {
     let mut room: usize = kept.iter().map(|step| steps[*step].len()).sum();
     let fits = |step: &usize| match room.checked_sub(steps[*step].len()) {
@@ -93,7 +92,7 @@ fn the_same_row_gives_the_same_every_time() {
             let thought = extractive::write(&row.question, &row.chosen().response).unwrap();
             (extractive::core(&steps, &thought), thought)
         };
-        // Every hash map has another seed, so one process shows what iterates over one.
+        // Every hash map has a different seed, so one process reveals a dependence on iteration order.
         let first = once();
         for _ in 0..20 {
             assert_eq!(once(), first, "{}", row.id);

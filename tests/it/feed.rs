@@ -1,4 +1,4 @@
-//! `asap feed`: steps on standard output, as a trainer reads them.
+//! `asap feed`: training steps on standard output, as a trainer reads them.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use datafusion::arrow::ipc::reader::StreamReader;
 
 use crate::common::Workplace;
 
-/// An example's tokens, its labels and the place behind it.
+/// An example's tokens, its labels and the position after it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     ids: Vec<i32>,
@@ -61,7 +61,7 @@ fn steps_come_again_behind_a_position_and_ranks_share_them() {
     let ids = |rows: Vec<Row>| rows.into_iter().map(|row| row.ids).collect::<BTreeSet<_>>();
     assert_eq!(ids(parts.concat()), ids(all[..7].concat()));
 
-    // The order is that of the rows that were pruned, whatever the shards are called and wherever rows lie in them.
+    // The order is that of the pruned rows, independent of shard names and positions in shards.
     workplace.run(&["run", "truncate", "--from", "traces", "--to", "again", "--slice-rows", "10"]).ok();
     workplace.run(&["optimize", "again"]).ok();
     let ids = |steps: &[Vec<Row>]| steps.iter().flatten().map(|row| row.ids.clone()).collect::<Vec<_>>();
@@ -85,7 +85,7 @@ fn a_table_is_followed_while_a_run_fills_it() {
         all.iter().flatten().filter(of).map(|row| row.ids.clone()).collect::<BTreeSet<_>>()
     });
     assert_eq!((epochs[0].len(), &epochs[0]), (40, &epochs[1]));
-    // What was committed since a position's version comes in the order of commits, also when all is there.
+    // Rows committed after a position's version come in commit order, even when all are present.
     let behind = all[1].last().unwrap().position.clone();
     let rest = ["out", "--follow", "--epochs", "2", "--step", "7", "--resume", &behind];
     assert_eq!(feed(&workplace, &rest), all[2..]);
@@ -101,14 +101,14 @@ fn what_cannot_be_fed_is_an_error_that_says_why() {
         assert!(finished.stderr.contains(expected), "{}", finished.stderr);
     };
     fails(&["--model", "data/model", "--resume", "1:2"], 2, "version:epoch:window:row");
-    fails(&["--model", "data/model", "--resume", "1:0:0:0:seed=42"], 1, "other files than when this began");
+    fails(&["--model", "data/model", "--resume", "1:0:0:0:seed=42"], 1, "other files than when the feed started");
     fails(&["--model", "data/model", "--rank", "2", "--world", "2"], 2, "counted from 0");
-    fails(&["--model", "data/model", "--follow"], 1, "no Delta table");
+    fails(&["--model", "data/model", "--follow"], 1, "not a Delta table");
     fails(&["--model", "data/model", "--max-length", "0"], 2, "a whole number above 0");
     fails(&["--model", "data/model", "--epochs", "0"], 2, "--epochs");
     let none = "traces holds no row to learn from: of its rows 4 have more than 9 tokens";
     fails(&["--model", "data/model", "--max-length", "9"], 1, none);
-    // As for training: not more tokens than the model reads, and none that it does not know.
+    // As for training: no more tokens than the model reads, and no unknown ones.
     let model = |key: &str, value: u64| {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/model");
         std::fs::create_dir_all(workplace.path("changed")).unwrap();
@@ -123,7 +123,7 @@ fn what_cannot_be_fed_is_an_error_that_says_why() {
     model("max_position_embeddings", 9);
     fails(&["--model", "changed"], 1, none);
     model("vocab_size", 1000);
-    fails(&["--model", "changed"], 1, "these tokens have no embedding to learn");
+    fails(&["--model", "changed"], 1, "the extra tokens have no embedding");
     fails(&["--model", "nowhere/none"], 1, "nowhere/none");
 }
 
@@ -141,15 +141,15 @@ fn a_place_that_no_feed_wrote_is_an_error() {
         workplace.command(&feed).output().unwrap()
     };
     for (place, expected) in [
-        ("2:0:0", "is of epoch 2, and there are 2"),
-        ("0:9:0", "is of window 9, and there are 1"),
-        ("0:0:99", "lies behind row 99"),
+        ("2:0:0", "is in epoch 2, but there are 2"),
+        ("0:9:0", "is in window 9, but there are 1"),
+        ("0:0:99", "is after row 99"),
     ] {
         let finished = resume(place);
         let told = String::from_utf8_lossy(&finished.stderr);
         assert!(finished.status.code() == Some(2) && told.contains(expected), "{told}");
     }
-    // Behind the last row there is nothing, and that is no fault.
+    // Resuming after the last row succeeds without rows.
     assert!(resume("1:0:4").status.success());
 }
 
@@ -163,7 +163,7 @@ fn a_position_is_refused_where_other_rows_would_come_after_it() {
     let written = ["out", "--rank", "1", "--world", "2", "--epochs", "2", "--step", "2"];
     let all = feed(&workplace, &written);
     let position = all[1][1].position.clone();
-    // What only says how many rows come, and how many together, may be otherwise.
+    // Settings that only change the number of rows and the batch size may differ.
     let more = ["out", "--rank", "1", "--world", "2", "--epochs", "3", "--step", "4", "--resume", &position];
     assert_eq!(feed(&workplace, &more).concat()[..all.concat().len() - 4], all.concat()[4..]);
     let refused = |data: &str, changed: &[&str], expected: &str| {
@@ -174,15 +174,15 @@ fn a_position_is_refused_where_other_rows_would_come_after_it() {
     };
     let part = ["--rank", "1", "--world", "2"];
     let with = |more: [&'static str; 2]| [&part[..], &more].concat();
-    refused("out", &with(["--seed", "43"]), "written with seed 42, and this feed has seed 43");
-    refused("out", &["--rank", "1", "--world", "3"], "written with world 2, and this feed has world 3");
-    refused("out", &["--rank", "0", "--world", "2"], "written with rank 1, and this feed has rank 0");
+    refused("out", &with(["--seed", "43"]), "written with seed 42, but this feed has seed 43");
+    refused("out", &["--rank", "1", "--world", "3"], "written with world 2, but this feed has world 3");
+    refused("out", &["--rank", "0", "--world", "2"], "written with rank 1, but this feed has rank 0");
     refused("out", &with(["--max-length", "4000"]), "this feed has max-length 4000");
     refused("out", &with(["--long", "cut"]), "written with long drop");
     refused("out", &[&part[..], &["--follow"]].concat(), "written with follow false");
     refused("out", &with(["--columns", "question=question,cot=cot,answer=answer"]), "other --columns");
     refused("other", &part, "written for other data");
-    // Another chat template.
+    // A different chat template.
     workplace.shell("cp -r data/model model && sed -i 's/assistant/helper/' model/tokenizer_config.json").ok();
     let model = ["feed", "--model", "model", "--data", "out", "--epochs", "2", "--resume", &position];
     let finished = workplace.run(&[&model[..], &part].concat());

@@ -1,11 +1,12 @@
-//! What a stranger does first: look at files and models, run what asap brings, outside of the project's folder.
+//! The first steps of a new user: inspect files and models, run the included pipelines, outside of the project's
+//! folder.
 
 use std::fs;
 use std::process::Command;
 
 use crate::common::{Finished, Workplace};
 
-/// The binary in a folder of its own, which holds nothing of the project.
+/// The binary in a folder without files of the project.
 struct Elsewhere(tempfile::TempDir);
 
 impl Elsewhere {
@@ -27,7 +28,6 @@ impl Elsewhere {
     }
 }
 
-/// Chains of four steps, an object a line.
 fn traces(rows: usize) -> String {
     let row = |n: usize| {
         let chain = format!(
@@ -61,7 +61,7 @@ fn json_lines_are_pruned_by_what_the_binary_brings() {
     assert_eq!(elsewhere.run(&run).json()["rows_in"], 0);
     let sql = "SELECT count(*) AS n FROM cot_corpus('traces.jsonl') WHERE status IS NULL";
     assert_eq!(elsewhere.run(&["sql", "-q", "--format", "json", "-c", sql]).json()[0]["n"], 40);
-    // A row more in the file is another file.
+    // A file with an additional row is a different file.
     elsewhere.write("traces.jsonl", &traces(41));
     let again = elsewhere.run(&[&run[..], &["--on-change", "reprocess"]].concat()).json();
     assert_eq!((&again["rows_in"], &again["rows_out"]), (&41.into(), &41.into()));
@@ -92,7 +92,7 @@ fn pipelines_that_are_brought_can_be_read_and_changed() {
         assert!(printed.ok().contains("FROM pruned(("), "{name}: {}", printed.stdout);
         elsewhere.write("mine.sql", &printed.stdout);
         elsewhere.run(&["run", "mine.sql", "--from", "traces.jsonl", "--to", &format!("out/{name}")]).ok();
-        // The same pipeline, whatever it is called.
+        // The same pipeline under another name.
         let again =
             elsewhere.run(&["run", name, "--from", "traces.jsonl", "--to", &format!("out/{name}"), "--format", "json"]);
         assert_eq!(again.json()["rows_in"], 0);
@@ -125,7 +125,7 @@ fn baselines_bring_chains_to_the_budget_each_in_its_way() {
     assert!(kept.len() > 3, "{kept:?}");
 }
 
-/// A chain of which no pipeline that fits steps to the budget may keep a heading alone, or nothing because of one long step.
+/// Pipelines that fit steps to a budget must not keep a heading alone, or nothing because of one long step.
 #[test]
 fn headings_stay_with_what_they_announce_and_a_long_step_takes_no_other_along() {
     let elsewhere = Elsewhere::new();
@@ -155,7 +155,7 @@ fn headings_stay_with_what_they_announce_and_a_long_step_takes_no_other_along() 
     }
 }
 
-/// Runs of one input are compared by their ratios: what they divide by does not depend on which rows each rejects.
+/// Runs of one input are compared by ratios whose denominator does not depend on the rejects of each run.
 #[test]
 fn original_chains_are_counted_alike_by_every_pipeline() {
     let elsewhere = Elsewhere::new();
@@ -241,7 +241,7 @@ fn a_model_says_what_it_is_and_how_fast() {
     assert!(small["prompt"].as_str().unwrap().contains("What is 17 + 25?"), "{small}");
     let [speed, seconds] = ["tokens_per_second", "corpus_seconds"].map(|key| small[key].as_f64().unwrap());
     assert!(speed > 0.0 && (seconds * speed - 1e6).abs() < 1.0, "{small}");
-    // Chains are as long as in a corpus of reasoning models, or as those of the one that is named.
+    // Chains have the lengths of a corpus of reasoning models, or of the given corpus.
     let about =
         |found: &serde_json::Value, tokens: u64| found["row_tokens"].as_u64().unwrap().abs_diff(tokens) * 8 < tokens;
     assert!(about(&small, 4096), "{small}");
@@ -253,7 +253,7 @@ fn a_model_says_what_it_is_and_how_fast() {
     assert!((300..1200).contains(&tokens) && about(&of_corpus, tokens / 2), "{of_corpus}");
     let weights = fs::metadata(format!("{}/data/model/model.safetensors", env!("CARGO_MANIFEST_DIR"))).unwrap().len();
     assert!(small["bytes_f32"].as_u64().unwrap().abs_diff(weights) < 8192, "{small} {weights}");
-    // Of windows that hold some steps, and none.
+    // Windows that fit some steps, and none.
     let golden = format!("{}/tests/goldens/qwen2", env!("CARGO_MANIFEST_DIR"));
     for (window, fits) in [(200, true), (8, false)] {
         let folder = elsewhere.0.path().join(format!("window-{window}"));
@@ -318,7 +318,7 @@ fn an_output_holds_what_its_other_columns_do_not_say() {
     holds(&columns("all", &["--originals", "all"]).0, [true; 4]);
     holds(&columns("none", &["--originals", "none"]).0, [false; 4]);
     holds(&columns("named", &["--originals", "note"]).0, [false, false, false, true]);
-    // Rejects hold everything, so that they can be looked into.
+    // Rejects contain all columns for inspection.
     let sql = "CREATE EXTERNAL TABLE r STORED AS DELTATABLE LOCATION 'none/.asap/rejects'";
     let rejects =
         workplace.run(&["sql", "-q", "--format", "json", "-c", sql, "-c", "SELECT generation, status FROM r"]);
@@ -327,7 +327,7 @@ fn an_output_holds_what_its_other_columns_do_not_say() {
     assert!(unknown.code == 2 && unknown.stderr.contains("--originals names nothing"), "{unknown:?}");
     let other = workplace.run(&["run", "truncate", "--from", "in", "--to", "all"]);
     assert!(other.code != 0 && other.stderr.contains("originals"), "{other:?}");
-    // A file more, where no column may be added.
+    // An additional file, while no column may be added.
     workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'in/b.parquet'")]).ok();
     let more = ["run", "truncate", "--from", "in", "--to", "needed", "--on-schema-change", "fail", "--format", "json"];
     assert_eq!(workplace.run(&more).json()["rows_out"], 3);
@@ -351,7 +351,7 @@ fn only_what_a_pipeline_passes_on_is_left_out() {
     };
     workplace.run(&["run", "cut.sql", "--from", "in", "--to", "out"]).ok();
     assert!(columns("out").contains("problem") && columns("out").contains("generation"), "{}", columns("out"));
-    // What is left out stays so, and is known where no column may be added, also after others were.
+    // Left-out columns stay out, and are recognized where no column may be added, even after others were.
     let run = |more: &[&str]| {
         workplace.run(&[&["run", "truncate", "--from", "in", "--to", "kept", "--format", "json"][..], more].concat())
     };
@@ -377,24 +377,24 @@ fn stand_ins_are_named_wherever_a_set_is_told_of() {
     };
     let (told, status, card) = prune("asap", &[]);
     for text in [&told.stderr, &status, &card] {
-        for setting in ["made by stand-ins", "asap.anchor.provider", "asap.scorer.model", "set both"] {
+        for setting in ["made with default models", "asap.anchor.provider", "asap.scorer.model", "set both"] {
             assert!(text.contains(setting), "{setting}: {text}");
         }
     }
     assert!(card.contains("| pipeline | asap |") && card.contains("| scored by | small |"), "{card}");
     assert!(told.stdout.contains("coarse"), "{}", told.stdout);
 
-    // Neither stage: nobody stood in, and no stage has a line that it did not do.
+    // Without both stages: no default model, and no lines of stages that did not run.
     let (told, status, card) = prune("truncate", &[]);
     for text in [&told.stderr, &status, &card] {
-        assert!(!text.contains("stand-in"), "{text}");
+        assert!(!text.contains("default model"), "{text}");
     }
     assert!(told.stdout.contains("pruned") && !told.stdout.contains("coarse"), "{}", told.stdout);
 
-    // A folder that was named is no stand-in.
+    // A named folder is not the default model.
     let model = format!("asap.scorer.model={}/data/model", env!("CARGO_MANIFEST_DIR"));
     let (told, _, card) = prune("without_anchor", &["--set", &model]);
-    assert!(!told.stderr.contains("stand-ins") && card.contains("data/model |"), "{card}");
+    assert!(!told.stderr.contains("default models") && card.contains("data/model |"), "{card}");
 }
 
 #[test]

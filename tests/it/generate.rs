@@ -1,4 +1,4 @@
-//! `asap generate`: what a model answers.
+//! `asap generate`: answers of a model.
 
 use serde_json::Value;
 
@@ -57,12 +57,12 @@ fn rows_are_answered_in_their_order_and_one_that_cannot_be_asked_says_why() {
     let refused = found[6]["error"].as_str().unwrap();
     assert!(refused.contains("tokens with the chat template, the model's window is"), "{refused}");
     assert!(finished.stderr.contains("1 rows have no question"), "{}", finished.stderr);
-    // Each is a row of SQL.
+    // Each answer can be read as a row in SQL.
     std::fs::write(workplace.path("answers.json"), &finished.stdout).unwrap();
     let counted = "SELECT count(*) AS lines, count(text) AS texts, count(error) AS errors FROM 'answers.json'";
     let counted = workplace.run(&["sql", "-q", "--format", "json", "-c", counted]).json();
     assert_eq!(counted, serde_json::json!([{ "lines": 77, "texts": 76, "errors": 1 }]));
-    // What is asked beside a row changes nothing.
+    // The other rows of a batch do not change an answer.
     std::fs::write(workplace.path("asked.jsonl"), rows[..2].join("\n")).unwrap();
     assert_eq!(lines(workplace.run(&asked.concat()).ok()), found[..4]);
 }

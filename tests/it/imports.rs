@@ -1,23 +1,21 @@
-//! No two files import each other but for a module and its parent, so that each can be read with those below it alone.
+//! No two files import each other except a module and its parent, so that each can be read with only those below it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A module's names from its crate's root on.
+/// A module's path from the root of its crate.
 type Module = Vec<String>;
 
-/// What one module says.
 #[derive(Default)]
 struct Said {
     file: PathBuf,
-    /// What each name that it imports stands for, as it is written.
+    /// The path of each imported name, as written.
     names: BTreeMap<String, Vec<String>>,
-    /// All that its own `use` lines import, as it is written.
+    /// All imports of its own `use` lines, as written.
     imports: Vec<Vec<String>>,
 }
 
-/// The modules of a crate, those in the midst of a file too.
 #[derive(Default)]
 struct Crate(BTreeMap<Module, Said>);
 
@@ -41,7 +39,7 @@ impl Crate {
         }
     }
 
-    /// As rustfmt lays it out: a module within the file ends with a brace as deep as its own line.
+    /// Relies on the layout of rustfmt: an inline module ends with a brace at the indentation of its first line.
     fn read_file(&mut self, file: &Path, module: Module) {
         self.0.entry(module.clone()).or_default().file = file.to_path_buf();
         let text = fs::read_to_string(file).unwrap();
@@ -72,7 +70,7 @@ impl Crate {
         }
     }
 
-    /// The module that holds what a path stands for, through whatever imports it on the way.
+    /// Returns the module that defines the item of a path, following re-exports.
     fn holder(&self, from: &[String], path: &[String], depth: usize) -> Option<Module> {
         let mut at = from.to_vec();
         for (place, name) in path.iter().enumerate() {
@@ -82,7 +80,7 @@ impl Crate {
                 "super" => drop(at.pop()),
                 "*" => return Some(at),
                 name if self.0.contains_key(&below(&at, name)) => at.push(name.to_string()),
-                // Another crate's.
+                // Another crate.
                 name if place == 0 && !self.0[&at].names.contains_key(name) => return None,
                 name => {
                     let Some(meant) = self.0[&at].names.get(name).filter(|_| depth > 0) else { return Some(at) };
@@ -94,7 +92,7 @@ impl Crate {
         Some(at)
     }
 
-    /// Which file imports from which.
+    /// Returns the pairs of importing and imported files.
     fn edges(&self) -> BTreeSet<(&Path, &Path)> {
         let imports = self.0.iter().flat_map(|(module, said)| {
             said.imports.iter().filter_map(move |path| {
@@ -107,7 +105,6 @@ impl Crate {
         imports.filter(|(from, to)| from != to).collect()
     }
 
-    /// Whether one file is the module that the other one is declared in.
     fn is_parent(&self, parent: &Path, child: &Path) -> bool {
         let of = |file: &Path| self.0.iter().filter(|(_, said)| said.file == file).map(|(module, _)| module).min();
         of(child).and_then(|child| child.split_last()).map(|(_, above)| above) == of(parent).map(Vec::as_slice)
@@ -118,7 +115,7 @@ fn below(module: &[String], name: &str) -> Module {
     [module, &[name.to_string()]].concat()
 }
 
-/// The paths of a tree of imports, each with the name that it is imported by.
+/// Returns the paths of an import tree, each with its local name.
 fn leaves(tree: &str) -> Vec<(Vec<String>, String)> {
     let Some((before, inner)) = tree.split_once('{') else {
         let (path, name) = tree.split_once(" as ").unwrap_or((tree, tree));

@@ -1,5 +1,5 @@
-//! What pipelines keep, step by step, against what the generator knows of its traces: the front page's table and the
-//! trace of the pipelines' README. `UPDATE=1 cargo test --test it labels` writes both.
+//! The kept steps of pipelines against the labels of the generator: the front page's table and the trace of the
+//! pipelines' README. `UPDATE=1 cargo test --test it labels` writes both.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,19 +13,18 @@ const OPENERS: [&str; 2] = ["even", "real"];
 const ROWS: &str = "60";
 const PIPELINES: [&str; 8] =
     ["asap", "without_anchor", "without_surprisal", "random", "truncate", "spirit", "step_entropy", "attribution"];
-/// Those whose model reads whole chains are measured when the table is written, the others each time.
+/// Pipelines whose model reads whole chains are measured only when the table is written, the others on each run.
 const WRITTEN: [&str; 4] = ["without_anchor", "spirit", "step_entropy", "attribution"];
-/// Small enough that stage 2 has work left after stage 1.
+/// Small enough that stage 2 still has to drop steps after stage 1.
 const BUDGET: &str = "asap.refine.max_tokens=256";
 
-/// The rows of a query over the output of a run.
 fn query(workplace: &Workplace, table: &str, sql: &str) -> Vec<Value> {
     let create = format!("CREATE EXTERNAL TABLE pruned STORED AS DELTATABLE LOCATION '{table}'");
     let finished = workplace.run(&["sql", "-q", "--format", "json", "-c", &create, "-c", sql]);
     finished.json().as_array().unwrap().clone()
 }
 
-/// Where the output of a pipeline over all traces lies.
+/// Runs a pipeline over all traces and returns the folder of its output.
 fn prune(workplace: &Workplace, pipeline: &str) -> String {
     let output = format!("out/{pipeline}");
     let run = ["run", pipeline, "--from", "samples", "--to", &output, "--set", BUDGET, "--format", "json"];
@@ -33,20 +32,18 @@ fn prune(workplace: &Workplace, pipeline: &str) -> String {
     output
 }
 
-/// What a pipeline kept of one sample.
 struct Kept {
-    /// The part of all tokens.
+    /// The fraction of all tokens.
     tokens: f64,
-    /// The part of the kept steps that is core.
+    /// The fraction of the kept steps that are core.
     precision: f64,
-    /// The part of the core that was kept.
+    /// The fraction of the core steps that were kept.
     recall: f64,
 }
 
-/// A figure of what was kept.
 type Figure = fn(&Kept) -> f64;
 
-/// What was kept of each sample, by its folder.
+/// Returns the kept steps of each sample, by its folder.
 fn measure(workplace: &Workplace, output: &str) -> BTreeMap<String, Kept> {
     let of_sample = "SELECT *, split_part(source['file'], '/', 1) AS sample FROM pruned";
     let sql = format!(
@@ -68,7 +65,7 @@ fn measure(workplace: &Workplace, output: &str) -> BTreeMap<String, Kept> {
     samples.into_iter().map(|(sample, rows)| (sample, kept_of(rows))).collect()
 }
 
-/// The figures of the samples of some openers, as cells of the table, and their recall.
+/// Returns the figures of the samples of some openers as table cells, and their recall.
 fn cells(samples: &BTreeMap<String, Kept>, openers: &str) -> (String, f64) {
     let kept = SEEDS.map(|seed| &samples[&format!("{openers}-{seed}")]);
     let mean = |value: Figure| kept.iter().map(|kept| value(kept)).sum::<f64>() / kept.len() as f64;
@@ -88,7 +85,6 @@ fn cells(samples: &BTreeMap<String, Kept>, openers: &str) -> (String, f64) {
     (cells, mean(recall))
 }
 
-/// The line of a pipeline as the README has it.
 fn held_line(pipeline: &str) -> String {
     let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     let begins = format!("| `{pipeline}` |");
@@ -131,7 +127,7 @@ fn asap_keeps_the_core_of_a_chain() {
     check_trace(&workplace);
 }
 
-/// The shortest trace of 12 steps or more that lost some in both stages and kept some.
+/// Checks the shortest trace of 12 steps or more that lost steps in both stages and kept some.
 fn check_trace(workplace: &Workplace) {
     let steps = "WITH flat AS (\
            SELECT id, unnest(steps) AS step, unnest(labels) AS label, unnest(cot_steps(original_cot)) AS text FROM pruned \

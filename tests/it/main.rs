@@ -1,4 +1,4 @@
-//! What a user sees of asap, by its binary and by real servers: one test binary, since each links the engine.
+//! asap from the user's view, with its binary and real servers. One test binary, since each links the engine.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod anchoring;

@@ -1,4 +1,4 @@
-//! What a user sees of the commands over an output of `asap run`.
+//! The commands over an output of `asap run`, from the user's view.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const OLD: File = ("a.parquet", 1..=7, "step");
 const NEW: File = ("a.parquet", 1..=7, "walk");
 const B: File = ("b.parquet", 11..=17, "step");
 
-/// An output with rejects and filtered rows, of which one file was replaced.
+/// An output with rejects and filtered rows, and with one replaced input file.
 fn filled() -> Place {
     let place = Place::local();
     place.put_all(&[OLD, B]);
@@ -25,7 +25,7 @@ fn filled() -> Place {
     place
 }
 
-/// The files below a folder that lie in folders of attempts.
+/// Returns the files below a folder that are in folders of attempts.
 fn written(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut open = vec![folder.to_path_buf()];
@@ -44,7 +44,6 @@ fn written(folder: &Path) -> Vec<String> {
     found
 }
 
-/// The live files of a table, by its log.
 fn live(folder: &Path) -> Vec<String> {
     let mut live = std::collections::BTreeSet::new();
     for (_, actions) in log(folder) {
@@ -117,7 +116,7 @@ fn faults_are_named() {
     let next = versions.last().unwrap().0 + 1;
     std::fs::write(out.join(format!("_delta_log/{next:020}.json")), add.to_string()).unwrap();
     let doubled = place.execute(&["verify", "out"]);
-    assert!(doubled.code == 1 && doubled.stderr.contains("is there twice"), "{}", doubled.stderr);
+    assert!(doubled.code == 1 && doubled.stderr.contains("exists twice"), "{}", doubled.stderr);
 
     std::fs::remove_file(out.join(&shards[1])).unwrap();
     let missing = place.execute(&["verify", "out"]);
@@ -132,7 +131,7 @@ fn an_output_is_finished_only_while_every_row_is_done() {
         assert_eq!(status["finished"].as_bool().unwrap(), status["finished_at"].is_i64());
         status["finished"].as_bool().unwrap()
     };
-    // A file that cannot be read arrives after all was done.
+    // A file that cannot be read arrives after everything was done.
     let place = filled();
     assert!(is_finished(&place) && place.execute(&["status", "out"]).ok().contains("yes: a run found every row"));
     place.put_bytes("in/c.parquet", b"PAR1 but nothing else PAR1");
@@ -157,7 +156,6 @@ fn an_output_is_finished_only_while_every_row_is_done() {
     place.holds(&[OLD, B]);
 }
 
-/// Whether all columns of a shard can be read.
 fn is_readable(bytes: &[u8]) -> bool {
     let bytes = hyper::body::Bytes::copy_from_slice(bytes);
     let read = || {
@@ -194,7 +192,6 @@ fn a_shard_that_cannot_be_read_is_named() {
     place.execute(&["verify", "out"]).ok();
 }
 
-/// Adds a version to a table.
 fn commit(table: &Path, action: serde_json::Value) {
     let next = log(table).last().unwrap().0 + 1;
     std::fs::write(table.join(format!("_delta_log/{next:020}.json")), action.to_string()).unwrap();
@@ -202,7 +199,7 @@ fn commit(table: &Path, action: serde_json::Value) {
 
 #[test]
 fn lost_rows_are_not_taken_for_filtered_ones() {
-    // A row deleted by another engine, a shard that is taken out of the log, and one of the rejects.
+    // A row deleted by another engine, a shard removed from the log, and one of the rejects.
     let delete = |place: &Place| {
         let url = url::Url::from_directory_path(place.path("out")).unwrap();
         let delete = async {
@@ -227,7 +224,7 @@ fn lost_rows_are_not_taken_for_filtered_ones() {
         for more in [&[][..], &["--quick"]] {
             let found = place.execute(&[&["verify", "out", "--format", "json"], more].concat());
             assert_eq!(found.code, 1, "{}", found.stdout);
-            assert!(found.stderr.contains("the commits say"), "{}", found.stderr);
+            assert!(found.stderr.contains("the commits record"), "{}", found.stderr);
             let found: serde_json::Value = serde_json::from_str(found.stdout.trim()).unwrap();
             assert_eq!((&found["lost"], &found["filtered"]), (&json!(rows), &json!(2)));
         }
@@ -273,7 +270,7 @@ fn the_counts_of_commits_hold_whatever_replaced_slices() {
     place.run(&["--new-generation", "--slice-rows", "3"]).ok();
     sound(0);
     place.holds(&[OLD, B]);
-    // The log's beginning is cleaned behind a checkpoint.
+    // The log before a checkpoint is cleaned.
     let (out, url) = (place.path("out"), url::Url::from_directory_path(place.path("out")).unwrap());
     let last = log(&out).last().unwrap().0;
     let checkpoint =
@@ -354,7 +351,7 @@ fn shards_are_merged_and_a_changed_file_is_still_replaced() {
     place.run(&["--on-change", "reprocess"]).ok();
     place.holds(&[NEW, B]);
     place.execute(&["verify", "out"]).ok();
-    // Shards that no attempt's folder holds are the table's own as well.
+    // Shards outside of attempt folders belong to the table too.
     place.execute(&["vacuum", "out", "--retain", "0s", "--now"]).ok();
     assert_eq!(written(&place.path("out")), live(&place.path("out")));
 }

@@ -1,4 +1,4 @@
-//! The prompt of `asap sql`, on a terminal of its own.
+//! The prompt of `asap sql` on a pseudo-terminal.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,12 +10,11 @@ use nix::pty::{Winsize, openpty};
 
 use crate::common::Workplace;
 
-/// A process on a terminal.
 struct Terminal {
     keyboard: File,
     screen: Arc<Mutex<String>>,
     process: Child,
-    /// What of the screen was looked at.
+    /// The bytes of the screen that were examined.
     seen: usize,
 }
 
@@ -24,7 +23,6 @@ impl Terminal {
         Self::with(workplace, arguments, 200)
     }
 
-    /// The process on a terminal of `columns` columns.
     fn with(workplace: &Workplace, arguments: &[&str], columns: u16) -> Self {
         let size = Winsize { ws_row: 40, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(Some(&size), None).unwrap();
@@ -37,7 +35,7 @@ impl Terminal {
         let written = Arc::clone(&screen);
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // It fails when the process has ended.
+            // The read fails when the process has ended.
             while let Ok(read @ 1..) = shown.read(&mut bytes) {
                 written.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
             }
@@ -49,7 +47,7 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the screen shows a text behind what was waited for before.
+    /// Waits until the screen shows a text after the last awaited one.
     #[track_caller]
     fn wait_for(&mut self, text: &str) {
         let begun = Instant::now();
@@ -66,7 +64,6 @@ impl Terminal {
         }
     }
 
-    /// What the screen has shown until now, line by line, drawn over or not.
     fn lines(&self) -> Vec<String> {
         let screen = self.screen.lock().unwrap().clone();
         let plain = regex::Regex::new("\x1b\\[[0-9;?]*[a-zA-Z]").unwrap().replace_all(&screen, "").into_owned();
@@ -106,10 +103,10 @@ fn the_prompt_helps_and_remembers() {
     terminal.line("\\x", &["rows are a table"]);
     terminal.line("SELECT no_such FROM corpus;", &["error: ", "no_such"]);
     terminal.line("\\nothing", &["there is no command \\nothing"]);
-    // After an error the next line begins anew.
+    // After an error, the next line starts a new statement.
     terminal.line("SELCT 1;", &["error: SQL: ", "SELCT"]);
     terminal.line("SELECT 41 + 2 AS n;", &["| 43 |"]);
-    // A statement that continues says so, until it ends or is dropped.
+    // An incomplete statement shows a continuation prompt, until it ends or is dropped.
     terminal.press("SELECT ';' ||\r");
     terminal.wait_for("a semicolon ends the statement");
     terminal.press("'\r");
@@ -120,10 +117,10 @@ fn the_prompt_helps_and_remembers() {
     terminal.press("\x03");
     terminal.wait_for("> ");
     terminal.line("SELECT 43 + 1 AS n;", &["| 44 |"]);
-    // A statement that is not finished does not swallow commands.
+    // An incomplete statement does not swallow commands.
     terminal.press("SELECT 1\r");
     terminal.line("\\?", &["functions of asap"]);
-    // Names complete: of columns, functions and tables.
+    // Names of columns, functions and tables complete.
     terminal.press("SELECT source_que\t");
     terminal.wait_for("source_question");
     terminal.press(" FROM corp\t;\r");
@@ -134,7 +131,7 @@ fn the_prompt_helps_and_remembers() {
     let history = std::fs::read_to_string(workplace.path("state/asap/history")).unwrap();
     assert!(history.contains("SELECT 40 + 2 AS n;") && history.contains("source_question"), "{history}");
     assert!(!workplace.path(".history").exists());
-    // The next session goes on with it.
+    // The next session has the history.
     let mut terminal = Terminal::start(&workplace, &["sql"]);
     terminal.wait_for("> ");
     terminal.press("\x1b[A\x1b[A");
@@ -143,7 +140,7 @@ fn the_prompt_helps_and_remembers() {
     assert!(terminal.process.wait().unwrap().success());
 }
 
-/// On a single core, which the query needs for itself.
+/// On a single core, which the query fully uses.
 #[test]
 fn a_long_query_shows_how_far_it_is_and_can_be_interrupted() {
     let workplace = Workplace::new();
@@ -154,9 +151,9 @@ fn a_long_query_shows_how_far_it_is_and_can_be_interrupted() {
     terminal.wait_for(" rows");
     let pid = nix::unistd::Pid::from_raw(terminal.process.id().cast_signed());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
-    terminal.wait_for("once more ends at once");
+    terminal.wait_for("a second signal ends the process immediately");
     terminal.wait_for("reading");
-    // What is told stands above the bar, which fits the terminal.
+    // Messages appear above the bar, which fits the terminal.
     let lines = terminal.lines();
     assert!(lines.iter().any(|line| line.starts_with("interrupted: ")), "{lines:?}");
     let bars: Vec<&String> = lines.iter().filter(|line| line.contains("rows")).collect();
@@ -165,7 +162,7 @@ fn a_long_query_shows_how_far_it_is_and_can_be_interrupted() {
     assert_eq!(terminal.process.wait().unwrap().code(), Some(130));
 }
 
-/// Leaves one core to this thread and to the processes that it starts from now on.
+/// Restricts this thread, and the processes that it starts from now on, to one core.
 fn compute_on_one_core() {
     #[cfg(target_os = "linux")]
     {
@@ -181,7 +178,7 @@ fn compute_on_one_core() {
 #[test]
 fn opening_what_takes_long_is_told() {
     let workplace = Workplace::new();
-    // It takes every call and answers none.
+    // The server accepts every call and answers none.
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let location = format!("http://{}/slow.jsonl", server.local_addr().unwrap());
     let mut terminal = Terminal::start(&workplace, &["inspect", &location]);
@@ -195,6 +192,6 @@ fn opening_what_takes_long_is_told() {
 fn steps_for_a_trainer_are_not_written_to_a_terminal() {
     let workplace = Workplace::new();
     let mut terminal = Terminal::start(&workplace, &["feed", "--data", "data/sample", "--model", "small"]);
-    terminal.wait_for("error: asap feed writes batches in Arrow's format, found a terminal");
+    terminal.wait_for("error: asap feed writes Arrow batches, but stdout is a terminal");
     assert_eq!(terminal.process.wait().unwrap().code(), Some(2));
 }

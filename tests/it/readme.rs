@@ -1,5 +1,4 @@
-//! The READMEs are true: their commands run, their real job runs against servers, and their tables are what the program
-//! says of itself.
+//! Checks the READMEs: their commands run, their real job runs against servers, and their tables match the program.
 
 use std::fs;
 use std::path::Path;
@@ -14,14 +13,12 @@ const TESTS: &str = "cargo test --workspace";
 /// The only file of rows of a small export.
 const EXPORTED: &str = "pruned/train-00000-of-00001.parquet";
 
-/// All blocks in a language.
 fn blocks(file: &str, language: &str) -> Vec<String> {
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     let begin = format!("```{language}\n");
     readme.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap().to_string()).collect()
 }
 
-/// Writes the blocks that begin with the name of a file, as a comment.
 fn write_files(workplace: &Workplace, file: &str) {
     for (language, comment) in [("sql", "-- "), ("toml", "# ")] {
         for block in blocks(file, language) {
@@ -31,7 +28,7 @@ fn write_files(workplace: &Workplace, file: &str) {
     }
 }
 
-/// A workplace whose `data/sample` is a fifth as large: what is run there must not take minutes.
+/// A workplace with a fifth of `data/sample`, so that runs do not take minutes.
 fn workplace_of_small_sample() -> Workplace {
     let workplace = Workplace::new();
     fs::remove_file(workplace.path("data")).unwrap();
@@ -42,7 +39,7 @@ fn workplace_of_small_sample() -> Workplace {
     workplace
 }
 
-/// Runs the shell commands of a README in order; those of cargo are the builder's.
+/// Runs the shell commands of a README in order, except those of cargo.
 fn run_commands(file: &str) {
     let workplace = workplace_of_small_sample();
     if file != "README.md" {
@@ -61,7 +58,7 @@ fn run_commands(file: &str) {
 #[test]
 fn every_command_of_the_front_page_runs_in_order() {
     run_commands("README.md");
-    // The line that runs this test is the one that the project is checked with.
+    // The line that runs this test is the check command of the project.
     let check = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/run")).unwrap();
     assert!(check.contains(TESTS) && blocks("README.md", "sh").iter().any(|block| block.trim() == TESTS));
 }
@@ -81,7 +78,7 @@ fn every_command_about_commands_runs_in_order() {
     run_commands("src/README.md");
 }
 
-/// A language model as vLLM serves it, which keeps every other step of a chain.
+/// A model served like vLLM's, which keeps every other step of a chain.
 fn served(call: &Call) -> Reply {
     let steps: Vec<&str> = call.between("chain_of_thought").split("\n\n").collect();
     match steps.as_slice() {
@@ -90,7 +87,7 @@ fn served(call: &Call) -> Reply {
     }
 }
 
-/// Each line of the real job, with the tests' servers in place of AWS and vLLM, and a small model in place of a large one.
+/// Runs each line of the real job, with test servers for AWS and vLLM, and a small model for the large one.
 #[test]
 fn the_real_job_runs_from_end_to_end() {
     let workplace = Workplace::new();
@@ -116,13 +113,13 @@ fn the_real_job_runs_from_end_to_end() {
         };
         match line.split_whitespace().collect::<Vec<_>>().as_slice() {
             ["hf", "download", repository] => have_model(&workplace, repository),
-            // It is served already.
+            // The test server is already running.
             ["vllm", "serve", model, ..] => assert!(settings.contains(&format!("model = \"{model}\""))),
             ["asap", ..] => printed.push(run(line).ok().to_string()),
             ["export", ..] => assert_eq!(run(&format!("{line}\nenv | grep AWS_SECRET")).code, 0),
             // tests/readers/run runs it.
             ["python", "-c", ..] => assert!(line.contains("load_dataset('pruned'")),
-            other => panic!("a line of the job that nobody runs: {other:?}"),
+            other => panic!("no test runs this line of the job: {other:?}"),
         }
     }
     let [inspected, model, estimate, run, exported] = printed.as_slice() else { panic!("{printed:?}") };
@@ -137,7 +134,7 @@ fn the_real_job_runs_from_end_to_end() {
     assert_eq!((&read[0]["n"], &read[0]["role"]), (&12.into(), &"assistant".into()));
 }
 
-/// Puts the small model where the cache of the Hub would have the one that is named.
+/// Puts the small model into the Hub cache under the name of another.
 fn have_model(workplace: &Workplace, repository: &str) {
     let folder = workplace.path(&format!("hf/hub/models--{}", repository.replace('/', "--")));
     fs::create_dir_all(folder.join("refs")).unwrap();
@@ -146,7 +143,6 @@ fn have_model(workplace: &Workplace, repository: &str) {
     std::os::unix::fs::symlink(workplace.path("data/model"), folder.join("snapshots/0123")).unwrap();
 }
 
-/// The rows of a query as JSON.
 fn rows(sql: &str) -> Vec<Value> {
     Workplace::new().run(&["sql", "-q", "--format", "json", "-c", sql]).json().as_array().unwrap().clone()
 }
@@ -178,7 +174,7 @@ fn the_table_of_functions_is_what_they_say_of_themselves() {
                WHERE syntax_example LIKE 'cot\\_%' OR syntax_example LIKE 'ai\\_%' ORDER BY 1";
     let line = |row: &Value| {
         let [syntax, description] = ["syntax_example", "description"].map(|key| row[key].as_str().unwrap());
-        // The first sentence says what it computes.
+        // The table shows the first sentence.
         let what = description.split_once(". ").map_or(description, |(first, _)| first);
         format!("| `{syntax}` | {} |\n", what.trim_end_matches('.').replace('|', "\\|"))
     };
@@ -189,7 +185,7 @@ fn the_table_of_functions_is_what_they_say_of_themselves() {
     assert!(front.contains(&format!("{} functions", rows.len())), "{} functions", rows.len());
 }
 
-/// What the READMEs name in a file, as [`Type::function`](file.rs), is there.
+/// Items that the READMEs name in a file, as [`Type::function`](file.rs), exist.
 #[test]
 fn what_is_named_in_a_file_is_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -211,7 +207,7 @@ fn what_is_named_in_a_file_is_there() {
     assert!(found > 10, "{found} names");
 }
 
-/// Each file of `pipelines/sql` says its method and no more, and is in the program and in the README's table.
+/// Each file of `pipelines/sql` contains only its method, and is in the program and in the README's table.
 #[test]
 fn pipelines_that_are_brought_are_short_and_named() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -224,7 +220,7 @@ fn pipelines_that_are_brought_are_short_and_named() {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let sql = fs::read_to_string(&path).unwrap();
         let lines = sql.lines().filter(|line| !line.starts_with("--")).count();
-        assert!(lines <= 20, "{name} has {lines} lines besides its comment: what many methods do is pruned's");
+        assert!(lines <= 20, "{name} has {lines} lines without its comment: move shared code into pruned");
         assert_eq!(
             workplace.run(&["run", name, "--print"]).ok(),
             sql,
@@ -234,7 +230,7 @@ fn pipelines_that_are_brought_are_short_and_named() {
     }
 }
 
-/// What the READMEs tell trainers to read is in an export.
+/// The columns that the READMEs tell trainers to read are in an export.
 #[test]
 fn trainers_find_their_columns() {
     let workplace = Workplace::new();
@@ -254,7 +250,7 @@ fn trainers_find_their_columns() {
     assert!(
         line("axolotl").contains("field_messages: messages") && line("TRL").contains(r#"["prompt", "completion"]"#)
     );
-    // No trainer's default length: `tests/readers/trainers` trains with these lines.
+    // Each line sets a length, not the trainer's default. `tests/readers/trainers` trains with these lines.
     for (trainer, length) in [
         ("TRL", "SFTConfig(max_length=None)"),
         ("TRL, tokens", "SFTConfig(max_length=None)"),

@@ -1,4 +1,4 @@
-//! What a user sees of `asap run`: output, rejects, summaries, and a second run.
+//! `asap run` from the user's view: output, rejects, summaries, and a second run.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 
 use crate::common::Workplace;
 
-/// Writes the rows of a query to a Parquet file.
 fn write(workplace: &Workplace, file: &str, query: &str) {
     if let Some(folder) = Path::new(file).parent() {
         std::fs::create_dir_all(workplace.path(&folder.to_string_lossy())).unwrap();
@@ -68,7 +67,7 @@ fn a_where_filters_and_a_limit_reads_less() {
         workplace.run(&["run", "mine.sql", "--from", "in", "--to", "b", "--limit", "1", "--format", "json"]).json();
     assert_eq!((summary["rows_in"].as_u64(), summary["rows_out"].as_u64()), (Some(1), Some(1)));
     let more = ["run", "mine.sql", "--from", "in", "--to", "b", "--format", "json", "--limit"];
-    // The second row has no chain: one new row that is rejected does not fail a run that adds to an output.
+    // The second row has no chain. One new rejected row does not fail a run that adds to an output.
     let rejected = workplace.run(&[&more[..], &["2"]].concat()).json();
     assert_eq!((rejected["rows_in"].as_u64(), rejected["rows_rejected"].as_u64()), (Some(1), Some(1)));
     assert_eq!(workplace.run(&[&more[..], &["2"]].concat()).json()["nothing_to_do"], true);
@@ -95,7 +94,7 @@ fn an_output_in_the_input_is_refused_and_a_pipeline_without_a_status_is_noted() 
     let workplace = Workplace::new();
     write(&workplace, "in/a.parquet", THREE);
     let inside = workplace.run(&["run", "pipelines/sql/truncate.sql", "--from", "in", "--to", "in/out"]);
-    assert!(inside.code == 2 && inside.stderr.contains("in/out lies in the input in"), "{}", inside.stderr);
+    assert!(inside.code == 2 && inside.stderr.contains("in/out is inside the input in"), "{}", inside.stderr);
     std::fs::write(workplace.path("mine.sql"), "SELECT source, id, cot FROM corpus").unwrap();
     let noted = workplace.run(&["run", "mine.sql", "--from", "in", "--to", "out"]);
     assert!(noted.stderr.contains("note: the pipeline returns no column status"), "{}", noted.stderr);
@@ -127,7 +126,7 @@ fn a_pipeline_that_says_only_which_steps_it_keeps_gives_a_whole_table() {
                  WHERE table_name = 't'";
     let of_a_method = "source id question cot original_cot answer system anchor original_tokens coarse_tokens pruned_tokens \
                        steps prompt completion messages perplexity";
-    // Those that question, original_cot and answer say are left out.
+    // Columns that repeat question, original_cot and answer are left out.
     let of_the_files = "source_id source_prompt";
     assert_eq!(rows(&workplace, "out", names), format!("c\n{of_a_method} {of_the_files}\n"));
     let read = "SELECT id, cardinality(perplexity) AS n, prompt[1]['content'] AS q, array_length(messages) AS m, \
@@ -208,7 +207,7 @@ fn a_chain_is_too_long_for_every_method_that_scores_it_and_with_its_answer_where
     let with = |beside: &str| format!("too_long,\"N tokens with its {beside}, the model's window is 4,096\"\n");
     for (pipeline, rejected) in [
         ("spirit", format!("chain,{}", with("prompt"))),
-        // An answer is read only with a chain that is longer than its budget.
+        // The answer is scored only for a chain longer than its budget.
         ("spirit_greedy", format!("chain,{}", with("prompt and answer"))),
         ("attribution", ["answer", "chain"].map(|row| format!("{row},{}", with("prompt and answer"))).concat()),
     ] {
@@ -253,7 +252,7 @@ fn a_watch_takes_new_files_until_it_is_asked_to_end() {
     assert_eq!(rows(&workplace, "out", "SELECT count(*) AS n FROM t"), "n\n4\n");
 }
 
-/// The first rows say nothing of it.
+/// The first rows do not reveal it.
 #[test]
 fn a_run_names_a_text_that_is_the_question_of_many_answers() {
     let workplace = Workplace::new();

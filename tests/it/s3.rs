@@ -1,4 +1,4 @@
-//! From and to an S3 server, with the answers of a language model beside the output.
+//! Runs from and to an S3 server, with the answer cache next to the output.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,6 @@ use crate::server::{Call, Reply, Server};
 use crate::support::s3::{KEY, point, serve};
 use serde_json::Value;
 
-/// A bucket `lake` with a sample corpus in it.
 fn lake(workplace: &Workplace) -> SocketAddr {
     let bucket = workplace.path("s3/lake");
     std::fs::create_dir_all(&bucket).unwrap();
@@ -15,7 +14,6 @@ fn lake(workplace: &Workplace) -> SocketAddr {
     serve(&workplace.path("s3"))
 }
 
-/// Runs the binary with what it needs to reach the server.
 fn execute(workplace: &Workplace, s3: SocketAddr, secret: &str, arguments: &[&str]) -> Finished {
     let mut command = workplace.command(arguments);
     point(&mut command, s3);
@@ -23,7 +21,7 @@ fn execute(workplace: &Workplace, s3: SocketAddr, secret: &str, arguments: &[&st
     Finished::from(command.output().unwrap())
 }
 
-/// A language model that writes a thought for each question and keeps a chain as it is.
+/// A model that writes a thought for each question and keeps chains unchanged.
 fn model(call: &Call) -> Reply {
     match call.between("chain_of_thought") {
         "" => Reply::text("Add the numbers."),

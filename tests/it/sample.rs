@@ -1,4 +1,4 @@
-//! The sample corpus in `data/sample`: what made it, and what its words give away.
+//! The sample corpus in `data/sample`: its command, and how well its words predict labels.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -16,7 +16,7 @@ fn the_sample_is_what_its_command_writes() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for name in ["codeforces-cots.parquet", "openr1-math.parquet"] {
         let committed = std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("data/sample").join(name)).unwrap();
-        assert!(std::fs::read(to.join(name)).unwrap() == committed, "{name} has other bytes");
+        assert!(std::fs::read(to.join(name)).unwrap() == committed, "the bytes of {name} differ");
     }
     let again = asap(&["sample", "--rows", "10", "--to", to.to_str().unwrap()]);
     assert_eq!(again.status.code(), Some(2));
@@ -25,7 +25,7 @@ fn the_sample_is_what_its_command_writes() {
 
 #[test]
 fn no_word_tells_a_label() {
-    // Reading the steps also proves that each has its label.
+    // Reading the steps also checks that each has a label.
     let output = asap(&["sample", "--cues", "data/sample"]);
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{table}{}", String::from_utf8_lossy(&output.stderr));
@@ -43,7 +43,7 @@ fn any_labelled_corpus_is_judged() {
     let output = asap(&["sample", "--cues", to, "--labels", "labels"]);
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{table}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(table.contains("told of its function") && table.contains("(median of the 60 of 60"), "{table}");
+    assert!(table.contains("information on its function") && table.contains("(median of the 60 of 60"), "{table}");
 
     let lines = folder.path().join("needed.jsonl");
     let row = r#"{"question": "1 + 1?", "cot": "Okay.\n\nSo 2.", "answer": "2", "needed": [false, true]}"#;

@@ -1,4 +1,4 @@
-//! What a user sees of `asap schedule`: runs, their reports, signals, restarts, refusals.
+//! `asap schedule` from the user's view: runs, reports, signals, restarts, refusals.
 
 mod check;
 mod plan;
@@ -17,11 +17,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-/// A job that is due each second and takes a moment.
 const QUICK: &str = "cron = '* * * * * *'\npipeline = 'pipelines/sql/truncate.sql'\nfrom = 'in'\n\
                      set = { 'scorer.model' = 'tests/goldens/qwen2' }\n";
 
-/// A workplace with a corpus of one row and a jobs file.
 fn workplace(jobs: &str) -> Workplace {
     let workplace = Workplace::new();
     std::fs::create_dir(workplace.path("in")).unwrap();
@@ -31,7 +29,6 @@ fn workplace(jobs: &str) -> Workplace {
     workplace
 }
 
-/// A scheduler at work, and what it says.
 struct Scheduler {
     child: Child,
     reports: Receiver<String>,
@@ -48,12 +45,11 @@ impl Scheduler {
         Self { child, reports, talk }
     }
 
-    /// The next report of a run.
     fn report(&self) -> Value {
         serde_json::from_str(&self.reports.recv().unwrap()).unwrap()
     }
 
-    /// Reads what it says up to a line with this.
+    /// Reads its output up to a line with `part`.
     #[track_caller]
     fn says(&self, part: &str) {
         let mut said = Vec::new();
@@ -62,7 +58,7 @@ impl Scheduler {
         }
     }
 
-    /// Waits until a job of its asks the server.
+    /// Waits until one of its jobs calls the server.
     fn asks(&mut self, server: &Server) {
         while server.count() == 0 {
             assert!(self.child.try_wait().unwrap().is_none(), "{:#?}", self.talk.iter().collect::<Vec<_>>());
@@ -74,7 +70,6 @@ impl Scheduler {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
-    /// The processes of its jobs.
     fn children(&self) -> Vec<Pid> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         let children = threads.flat_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")));
@@ -82,7 +77,7 @@ impl Scheduler {
         children.flat_map(numbers).map(Pid::from_raw).collect()
     }
 
-    /// Waits for its end, which must be success: the reports that were left.
+    /// Waits for its successful end. Returns the remaining reports.
     fn end(mut self) -> Vec<Value> {
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "{:#?}", self.talk.iter().collect::<Vec<_>>());
         self.reports.iter().map(|line| serde_json::from_str(&line).unwrap()).collect()
@@ -101,7 +96,7 @@ fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// Stops a process, all of its threads.
+/// Suspends all threads of a process.
 fn stop(process: Pid) {
     kill(process, Signal::SIGSTOP).unwrap();
     let is_stopped = |thread: std::io::Result<std::fs::DirEntry>| {
@@ -113,7 +108,7 @@ fn stop(process: Pid) {
     }
 }
 
-/// A language model that holds a request back until it is told to go on, and a job that is due each second and asks it.
+/// A language model that holds each request until it gets a signal, and a job that is due every second and calls it.
 fn slow() -> (Server, Sender<()>, String) {
     let (go_on, told) = channel();
     let told = Mutex::new(told);
@@ -172,7 +167,7 @@ fn a_job_never_runs_beside_itself_and_catches_up_once() {
     let workplace = workplace(&format!("[jobs.quick]\nto = 'quick'\n{QUICK}{slow}"));
     let mut scheduler = Scheduler::start(&workplace);
     scheduler.asks(&server);
-    // While it waits, its time comes at least as often as that of the other.
+    // While it waits, it is due at least as often as the other.
     let quick = |report: &Value| assert_eq!(report["job"], "quick");
     (0..2).for_each(|_| quick(&scheduler.report()));
     assert_eq!(server.count(), 1);
@@ -197,7 +192,7 @@ fn a_signal_is_passed_on_and_waited_for_and_a_second_one_kills() {
         scheduler.asks(&server);
         let [child] = scheduler.children()[..] else { panic!("{:?}", scheduler.children()) };
         if second {
-            // It will not see SIGTERM.
+            // A suspended process does not react to SIGTERM.
             stop(child);
         }
         scheduler.signal(Signal::SIGTERM);
@@ -239,7 +234,7 @@ fn what_was_missed_while_no_scheduler_ran_is_made_up_once() {
         scheduler.signal(Signal::SIGTERM);
         assert_eq!(scheduler.end(), Vec::<Value>::new());
     };
-    // A new job does not catch up, and is known from then on.
+    // A new job does not catch up on missed times, and is remembered from then on.
     idle();
     let state = state_file(&workplace);
     assert!(std::fs::read_to_string(&state).unwrap().contains("yearly"));
@@ -265,7 +260,6 @@ fn it_ends_when_nobody_reads_its_reports() {
     assert_eq!(read.json()["job"], "a");
 }
 
-/// What a terminal would show, without what the clock says.
 fn transcript(workplace: &Workplace, commands: &[&str]) -> String {
     let finished = |command: &&str| {
         let finished = workplace.shell(command);
@@ -319,6 +313,6 @@ fn each_fault_is_named_by_job_and_key() {
     let shown = transcript(&workplace, &commands);
     assert!(!shown.contains("sk-0123456789"));
     insta::assert_snapshot!(shown);
-    // Without --check the same is said before anything runs.
+    // Without --check, the same message appears before anything runs.
     assert_eq!(workplace.shell("asap schedule jobs.toml").code, 2);
 }

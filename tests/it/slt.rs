@@ -1,6 +1,7 @@
 //! Runs every file of `tests/slt` against a session of asap, one session per file.
 //!
-//! `UPDATE=1 cargo test --test it slt` writes what the engine answers into the files; read the difference before you commit it.
+//! `UPDATE=1 cargo test --test it slt` writes the engine's answers into the files. Review the diff before you commit
+//! it.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +48,7 @@ impl AsyncDB for Session {
     }
 }
 
-/// A value on one line, so that an empty text and line ends can be told apart in a test file.
+/// Formats a value on one line, so that empty texts and line ends are visible in a test file.
 fn cell(value: &str) -> String {
     if value.is_empty() {
         return "(empty)".to_string();
@@ -55,7 +56,7 @@ fn cell(value: &str) -> String {
     value.replace('\r', "\\r").replace('\n', "\\n")
 }
 
-/// White space counts: chains are cut by it.
+/// White space is significant: it separates steps.
 #[expect(clippy::ptr_arg, reason = "the runner's type for a normalizer")]
 fn exact(line: &String) -> String {
     line.trim_end().to_string()

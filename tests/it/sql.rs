@@ -1,8 +1,7 @@
-//! What `asap sql` reads and prints.
+//! The input and output of `asap sql`.
 
 use crate::common::Workplace;
 
-/// An output of three rows, of which one is a reject.
 fn pruned() -> Workplace {
     let workplace = Workplace::new();
     let rows = "(VALUES ('q1', '<think>a</think>b'), ('q2', '<think>a</think>b'), ('q3', 'no tags')) AS t (prompt, completion)";
@@ -12,7 +11,6 @@ fn pruned() -> Workplace {
     workplace
 }
 
-/// Where the rejects of that output lie.
 const REJECTS: &str = "out/pruned/.asap/rejects";
 
 fn rows(workplace: &Workplace, arguments: &[&str]) -> String {
@@ -26,7 +24,7 @@ fn an_output_and_its_rejects_are_tables_by_their_path() {
         "SELECT p.question, r.prompt, r.status FROM 'out/pruned' p CROSS JOIN '{REJECTS}' r ORDER BY p.question"
     );
     assert_eq!(rows(&workplace, &["-c", &sql]), "question,prompt,status\nq1,q3,no_tags\nq2,q3,no_tags\n");
-    // A run without rows to read left nothing that would be read as files.
+    // A run without rows left no files that would be read.
     assert_eq!(rows(&workplace, &["-c", "SELECT count(*) AS n FROM 'out/pruned/'"]), "n\n2\n");
 }
 
@@ -43,10 +41,10 @@ fn rejects_are_read_by_every_command_that_reads_a_corpus() {
     let again = workplace.run(&["run", "truncate", "--from", REJECTS, "--to", "out/again"]);
     assert!(
         again.code == 3
-            && again.stderr.contains("none of 1 rows came through; asap inspect out/again/.asap/rejects shows why"),
+            && again.stderr.contains("none of 1 rows reached the output; asap inspect out/again/.asap/rejects shows"),
         "{again:?}"
     );
-    // Names that fit a shape only by the tags in their values.
+    // Columns that match a shape only by the tags in their values.
     let rows_of =
         "(VALUES ('q1', '<think>a</think>b'), ('q2', '<think>a</think>b'), ('q3', 'none')) AS t (question, response)";
     let copy = format!("COPY (SELECT * FROM {rows_of}) TO 'other/a.parquet'");
@@ -99,13 +97,13 @@ fn a_column_without_values_does_not_vanish_from_json() {
     let rows = [0, 1, 2].map(row);
     assert_eq!(run("json"), format!("[{}]\n[{{\"n\":4}}]\n", rows.join(",")));
     assert_eq!(run("nd-json"), format!("{}\n{{\"n\":4}}\n", rows.join("\n")));
-    // What is no query is run as it was written.
+    // Statements other than queries run unchanged.
     std::fs::write(workplace.path("a.csv"), "n;m\n1;ü\n").unwrap();
     let table = "-- Ä; ü\nCREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'a.csv' OPTIONS ('format.delimiter' ';', 'format.has_header' 'true');\n\
                  SELECT n, m, ';' AS s FROM t; /* ; */ SELECT 'ü;' AS u;";
     let told = workplace.run(&["sql", "-q", "--format", "json", "-c", table]);
     assert_eq!(told.ok(), "[{\"n\":1,\"m\":\"ü\",\"s\":\";\"}]\n[{\"u\":\"ü;\"}]\n");
-    // A file that is converted lives as long as its rows are read.
+    // A converted file exists as long as its rows are read.
     let lines = "{\"question\":\"q\",\"cot\":\"c\",\"answer\":\"a\"}\n".repeat(3);
     std::fs::write(workplace.path("a.jsonl"), lines).unwrap();
     let told =

@@ -1,4 +1,4 @@
-//! Where a store's settings come from, what is asked of one that is written to, and what its errors show.
+//! Sources of a store's settings, the check of an output store, and its errors.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
 
-/// A workplace and a server with a bucket `lake`, in which a sample corpus lies.
+/// A workplace and a server with a bucket `lake` that contains a sample corpus.
 fn lake() -> (Workplace, SocketAddr) {
     let workplace = Workplace::new();
     std::fs::create_dir_all(workplace.path("s3/lake")).unwrap();
@@ -27,7 +27,7 @@ fn lake() -> (Workplace, SocketAddr) {
     (workplace, address)
 }
 
-/// The binary without any variable that could be one of a store, and with a home folder of its own.
+/// The binary without store variables, and with a separate home folder.
 fn command(workplace: &Workplace, arguments: &[&str]) -> Command {
     let mut command = workplace.command(arguments);
     for (name, _) in std::env::vars_os() {
@@ -39,7 +39,7 @@ fn command(workplace: &Workplace, arguments: &[&str]) -> Command {
     command
 }
 
-/// As [`command`], with what it takes to reach the server.
+/// Like [`command`], with the settings of the server.
 fn with_keys(workplace: &Workplace, s3: SocketAddr, arguments: &[&str]) -> Command {
     let mut command = command(workplace, arguments);
     command.env("AWS_ACCESS_KEY_ID", KEY.0).env("AWS_SECRET_ACCESS_KEY", KEY.1);
@@ -136,7 +136,7 @@ fn statements_use_the_stores_of_the_session() {
                   OPTIONS ('aws.secret_access_key' 'geheim')";
     let said = failed(with_keys(&workplace, s3, &["sql", "-c", option]), 1, &["aws.secret_access_key", "environment"]);
     assert!(!said.contains("geheim"), "{said}");
-    // This server cannot list; that does not make anyone ask another where the bucket is.
+    // This server cannot list. The client still asks no other server for the bucket's region.
     let unable = serve_memory(Condition::Ignored, &[]);
     let mut listed = with_keys(&workplace, unable, &["sql", "-c", &create.replace("s3a", "s3")]);
     listed.env("HTTPS_PROXY", "http://127.0.0.1:9");
@@ -175,18 +175,14 @@ fn a_file_of_a_web_server_is_read_and_nothing_else() {
         )
     };
     assert_eq!(run(from("data/a%20b.parquet")).ok(), "n\n1\n");
-    failed(
-        from("data/"),
-        1,
-        &[&format!("http://{web}/data is no file, and over http and https no folder can be listed")],
-    );
-    let said = failed(from("data/a.parquet?X-Amz-Signature=0a1b"), 2, &["?X-Amz-Signature=… holds a ?"]);
+    failed(from("data/"), 1, &[&format!("http://{web}/data is not a file, and http and https cannot list folders")]);
+    let said = failed(from("data/a.parquet?X-Amz-Signature=0a1b"), 2, &["?X-Amz-Signature=… contains a ?"]);
     assert!(!said.contains("0a1b"), "{said}");
     let to = format!("http://{web}/out");
     let out = command(&workplace, &["run", "pipelines/sql/truncate.sql", "--from", "corpus.parquet", "--to", &to]);
-    failed(out, 2, &["nothing can be written to http://"]);
+    failed(out, 2, &["cannot write to http://"]);
     let copy = format!("COPY (SELECT 1) TO '{to}/a.parquet'");
-    failed(command(&workplace, &["sql", "-c", &copy]), 1, &["is only read: nothing can be written there"]);
+    failed(command(&workplace, &["sql", "-c", &copy]), 1, &["is read-only: you cannot write there"]);
 }
 
 #[test]
@@ -231,12 +227,11 @@ fn a_revision_of_a_dataset_is_read_and_nothing_else() {
     assert_eq!(run(from("name@1d0c4eb/data/")).ok(), "all\nab\n");
     assert_eq!(run(from("name@1d0c4eb/data/more/b.parquet")).ok(), "all\nb\n");
     failed(from("name@1d0c4eb/none/"), 1, &["hf://datasets/org/name@1d0c4eb/none/"]);
-    failed(from("name/data/"), 2, &["names no revision", "pin it as hf://datasets/org/name@REVISION/…"]);
+    failed(from("name/data/"), 2, &["has no revision", "pin it as hf://datasets/org/name@REVISION/…"]);
     let to = ["run", "pipelines/sql/truncate.sql", "--from", "a.parquet", "--to", "hf://datasets/org/name@1d0c4eb/out"];
-    failed(command(&workplace, &to), 2, &["nothing can be written to hf://datasets/org/name@1d0c4eb/out"]);
+    failed(command(&workplace, &to), 2, &["cannot write to hf://datasets/org/name@1d0c4eb/out"]);
 }
 
-/// The bucket `lake` of a server, without retries.
 fn bucket(server: SocketAddr, secret: &str, condition: S3ConditionalPut) -> AmazonS3 {
     let builder = AmazonS3Builder::new().with_bucket_name("lake").with_endpoint(format!("http://{server}"));
     let builder = builder.with_access_key_id(KEY.0).with_secret_access_key(secret).with_allow_http(true);
@@ -244,7 +239,7 @@ fn bucket(server: SocketAddr, secret: &str, condition: S3ConditionalPut) -> Amaz
     builder.with_conditional_put(condition).with_retry(once).build().unwrap()
 }
 
-/// What the check says of a folder `out`, and what it leaves in the store.
+/// Checks a folder `out`. Returns the result and the objects left in the store.
 async fn checked(store: impl ObjectStore) -> (Result<(), String>, Vec<String>) {
     let store = PrefixStore::new(store, "out");
     let said = check_output(&store, "out").await.map_err(|error| error.strip_backtrace());
@@ -262,7 +257,7 @@ async fn an_output_where_creation_is_conditional_passes_the_check() {
     std::fs::create_dir(workplace.path("disk")).unwrap();
     let disk = LocalFileSystem::new_with_prefix(workplace.path("disk")).unwrap().with_automatic_cleanup(true);
     assert_eq!(checked(disk).await, (Ok(()), vec![]));
-    assert!(std::fs::read_dir(workplace.path("disk")).unwrap().next().is_none(), "a folder was left");
+    assert!(std::fs::read_dir(workplace.path("disk")).unwrap().next().is_none(), "a folder remains");
 }
 
 #[tokio::test]
@@ -279,7 +274,7 @@ async fn a_store_that_refuses_the_condition_is_refused() {
     for condition in [S3ConditionalPut::ETagMatch, S3ConditionalPut::Disabled] {
         let said = checked(bucket(server, KEY.1, condition)).await.0.unwrap_err();
         assert!(
-            said.contains("can be written, but an object cannot be created there only where there is none"),
+            said.contains("can be written, but objects cannot be created there on condition that they do not exist"),
             "{said}"
         );
         assert!(said.contains("unset AWS_CONDITIONAL_PUT"), "{said}");
@@ -295,7 +290,7 @@ async fn a_log_that_cannot_be_written_is_named() {
     locked.set_readonly(true);
     std::fs::set_permissions(&log, locked).unwrap();
     if std::fs::write(log.join("a"), "").is_ok() {
-        // Who may do everything is stopped by what is no folder.
+        // Root may write to read-only folders, so this test uses a file instead.
         std::fs::remove_dir_all(&log).unwrap();
         std::fs::write(&log, "").unwrap();
     }

@@ -1,8 +1,8 @@
-//! System prompts: what a chain was generated under is what a model is trained and scored under.
+//! System prompts: training and scoring use the system prompt under which a chain was generated.
 
 use crate::common::Workplace;
 
-/// Two conversations that differ in their system prompt alone, and one without any.
+/// Two conversations that differ only in their system prompt, and one without.
 fn conversations() -> Workplace {
     let workplace = Workplace::new();
     std::fs::create_dir(workplace.path("in")).unwrap();
@@ -47,7 +47,7 @@ fn a_system_prompt_is_part_of_the_prompt_and_of_what_is_scored() {
     );
     let scores = [terse, pirate, none].map(|row| row["scored"].as_f64().unwrap());
     assert!(scores[0] != scores[1] && scores[0] != scores[2], "{scores:?}");
-    // The same as what is asked of the function itself; and the output, read as a corpus, has them still.
+    // The scores equal those of the function itself. The output, read as a corpus, still has the prompts.
     let direct = rows(
         &workplace,
         "SELECT cot_surprisal(prompt, cot_steps(original_cot))[1] AS scored FROM 'out' ORDER BY source['row']",
@@ -78,7 +78,7 @@ fn a_system_prompt_is_part_of_an_example() {
     let [terse, pirate, none] = tokens.as_slice() else { panic!("{tokens:?}") };
     assert!(none.1 < terse.1 && terse.1 < pirate.1, "{tokens:?}");
     assert!(tokens.iter().all(|(tokens, prompt)| tokens - prompt == none.0 - none.1), "{tokens:?}");
-    // What is fed to a trainer has the same tokens.
+    // A feed has the same tokens.
     let fed = workplace.shell("asap feed --data in --model tests/goldens/qwen2 --step 3 > steps.arrow");
     fed.ok();
     let table = "CREATE EXTERNAL TABLE steps STORED AS ARROW LOCATION 'steps.arrow'";

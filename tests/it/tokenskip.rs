@@ -1,4 +1,4 @@
-//! `pipelines/sql/tokenskip.sql` against the rows that the published code writes.
+//! `pipelines/sql/tokenskip.sql` against the rows of the published code.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::common::Workplace;
 use serde_json::{Value, json};
 
-/// One token for each match of `\w{1,4}|[^\w\s]`, by which a word weighs in the goldens.
+/// One token per match of `\w{1,4}|[^\w\s]`, which is the weight of a word in the goldens.
 fn tokenizer() -> Value {
     let matches = json!({"type": "Split", "pattern": {"Regex": r"[\p{L}\p{N}_]{1,4}|[^\p{L}\p{N}_\s]"},
         "behavior": "Removed", "invert": true});
@@ -27,7 +27,8 @@ fn rows_are_those_of_the_published_code() {
     fs::create_dir(workplace.path("words")).unwrap();
     fs::write(workplace.path("words/tokenizer.json"), tokenizer().to_string()).unwrap();
 
-    // The published code draws by Python's generator, the pipeline by a hash of the row: the goldens' draws stand in its place.
+    // The published code draws with Python's generator, the pipeline with a hash of the row. The test uses the draws of
+    // the goldens.
     let pipeline = fs::read_to_string(root.join("pipelines/sql/tokenskip.sql")).unwrap();
     let (before, rest) = pipeline.split_once("['1.0', '0.9',").unwrap();
     let (_, after) = rest.split_once(" AS gamma").unwrap();

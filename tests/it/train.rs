@@ -1,4 +1,4 @@
-//! What a user sees of `asap train`.
+//! `asap train` from the user's view.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,6 @@ fn config() -> Value {
     })
 }
 
-/// A workplace with 24 traces and a config.
 fn prepared() -> Workplace {
     let workplace = Workplace::new();
     fs::write(workplace.path("config.json"), config().to_string()).unwrap();
@@ -73,7 +72,7 @@ fn a_config_and_traces_become_a_model_that_scores() {
     let held_out = |key: &str| summary["held_out"][key].as_f64().unwrap();
     assert!(held_out("surprisal") < 6.0, "without training it is ln 512 = 6.2: {summary}");
     assert!(held_out("before") > 6.0, "{summary}");
-    let before = format!("held out   {:.3} nats a token before training", held_out("before"));
+    let before = format!("held out   {:.3} nats per token before training", held_out("before"));
     assert!(finished.stderr.contains(&before), "{before}: {}", finished.stderr);
     assert!(held_out("unigram_entropy") < 6.0, "{summary}");
 
@@ -96,10 +95,10 @@ fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
         assert!(finished.stderr.contains(expected), "{}", finished.stderr);
         assert!(!workplace.path("model/model.safetensors").exists());
     };
-    fails(2, &["--out", "traces"], "traces exists; name a new folder");
-    fails(1, &["--out", "model", "--max-length", "8"], "no row to learn from");
+    fails(2, &["--out", "traces"], "traces exists; use a new folder");
+    fails(1, &["--out", "model", "--max-length", "8"], "no row to train on");
     fails(1, &["--out", "model", "--learning-rate", "1e30"], "lower the learning rate");
-    // Also where the last step was the one that spoiled the weights: neither they nor a checkpoint of them is left.
+    // Also if the last step spoiled the weights: neither the weights nor a checkpoint remains.
     let once = ["train", "--init", "config.json", "--data", "traces", "--out", "once", "--learning-rate", "1e30"];
     for epochs in ["1", "2"] {
         let more = ["--accumulate", "64", "--warmup-steps", "0", "--epochs", epochs];
@@ -110,7 +109,7 @@ fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
         assert!(!workplace.path("once/checkpoints").exists() && !workplace.path("once/training.json").exists());
     }
     fails(2, &["--out", "model", "--held-out", "1"], "from 0 to below 1");
-    fails(2, &["--out", "model", "--device", "cuda"], "asap feed streams the same examples");
+    fails(2, &["--out", "model", "--device", "cuda"], "use asap feed, which streams the same examples");
 
     let with = |key: &str, value: Value| {
         let mut config = config();
@@ -145,7 +144,7 @@ fn an_output_of_a_run_is_learned_from_as_its_log_says() {
             ["train", "--init", "config.json", "--data", data, "--epochs", "1", "--out", out, "--format", "json"];
         workplace.run(&base).json()
     };
-    // The shards of the first generation are there still, and no rows any more.
+    // The shards of the first table generation still exist, without rows.
     run("0.9");
     run("0.3");
     let (all, pruned) = (learn("traces", "all"), learn("out", "pruned"));
@@ -154,7 +153,6 @@ fn an_output_of_a_run_is_learned_from_as_its_log_says() {
     assert!(tokens(&pruned) * 2 < tokens(&all), "{pruned} {all}");
 }
 
-/// The weights of a trained model.
 fn weights(workplace: &Workplace, model: &str) -> Vec<u8> {
     fs::read(workplace.path(model).join("model.safetensors")).unwrap()
 }
@@ -170,7 +168,7 @@ fn the_same_command_goes_on_to_the_same_weights() {
     assert_eq!(fs::read_to_string(workplace.path("whole/metrics.jsonl")).unwrap().lines().count(), 36);
     assert!(!workplace.path("whole/checkpoints").exists());
 
-    // Killed as soon as there is a checkpoint, and asked to end the next time.
+    // Killed as soon as a checkpoint exists, and sent SIGTERM the next time.
     for (signal, code) in [("KILL", None), ("TERM", Some(75))] {
         let mut child = train("again").stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let checkpoints = || fs::read_dir(workplace.path("again/checkpoints")).map_or(0, |found| found.count());
@@ -202,7 +200,7 @@ fn the_same_command_goes_on_to_the_same_weights() {
     let finished = Finished::from(train("again").output().unwrap());
     assert!(finished.code == 0 && finished.stderr.contains("nothing to do"), "{}", finished.stderr);
     let other = workplace.run(&[&base[..], &more, &["--out", "again", "--seed", "7"]].concat());
-    assert!(other.code == 2 && other.stderr.contains("seed was 42, and is 7 now"), "{}", other.stderr);
+    assert!(other.code == 2 && other.stderr.contains("seed was 42, and is now 7"), "{}", other.stderr);
 }
 
 #[test]
@@ -220,7 +218,7 @@ fn a_training_resumes_with_smaller_passes_and_moved_data() {
     workplace.shell("mkdir elsewhere && mv traces elsewhere/").ok();
     let again = Finished::from(train("elsewhere/../elsewhere/./traces", "512").output().unwrap());
     assert_eq!(again.code, 0, "{}", again.stderr);
-    for said in ["--pass-tokens was 4096, and is 512 now", "goes on after step", "nats a token after epoch 1"] {
+    for said in ["--pass-tokens was 4096, and is now 512", "resumes after step", "nats per token after epoch 1"] {
         assert!(again.stderr.contains(said), "{said}: {}", again.stderr);
     }
     let held = &again.json()["held_out"];
@@ -252,7 +250,7 @@ fn data_is_compared_by_what_it_refers_to() {
         workplace.shell(&format!("rm linked && cp -r {data} copied-{data} && mv {data} moved-{data}")).ok();
         is_same(&format!("moved-{data}"), out);
     }
-    // A copy of a table is that table. Copied files may be any.
+    // A copy of a table has the same identity. Copied files do not.
     is_same("copied-pruned", "of-pruned");
     is_other("copied-traces", "of-traces");
     is_other("moved-traces", "of-pruned");
@@ -289,7 +287,7 @@ fn a_model_is_trained_further_and_keeps_what_it_is() {
     let card = fs::read_to_string(workplace.path("tuned/README.md")).unwrap();
     assert!(card.starts_with("---\nbase_model: \"data/model\"\n") && card.contains("asap train"), "{card}");
     assert!(card.contains("| `learning_rate` | 0.001 |") && card.contains("| `long` | cut |"), "{card}");
-    // What one training says of itself is no part of what another begins with.
+    // The report of one training is not an input of another.
     let further = ["train", "--model", "tuned", "--data", "traces", "--out", "further", "--epochs", "1"];
     workplace.run(&further).ok();
     let again = workplace.run(&further);
@@ -314,8 +312,8 @@ fn a_model_is_trained_further_and_keeps_what_it_is() {
     assert!(refused.code == 1 && refused.stderr.contains("not enough memory"), "{}", refused.stderr);
 }
 
-/// A training of a table that a run fills meanwhile is killed again and again, on files and in an object store; another is not.
-/// `KILLS` says how often.
+/// Trains on a table that a run fills in the meantime. Two trainings, on files and in an object store, are killed
+/// `KILLS` times; one is not.
 #[test]
 fn killed_at_random_moments_it_ends_with_the_same_weights() {
     let kills: u32 = std::env::var("KILLS").map_or(3, |kills| kills.parse().unwrap());
@@ -337,7 +335,7 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         command
     };
-    // All begin with the same version, before the rest of the rows comes.
+    // All begin with the same version, before the remaining rows are added.
     let outs = ["whole", "again", "s3://lake/again"];
     let started = |out: &str| match out.strip_prefix("s3://") {
         Some(object) => workplace.path(&format!("s3/{object}/settings.json")),
@@ -349,7 +347,7 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
         assert!(children.iter_mut().all(|child| child.try_wait().unwrap().is_none()), "one ended early");
         std::thread::sleep(Duration::from_millis(2));
     }
-    // What follows takes about as long as what was before.
+    // The second half takes about as long as the first one.
     let long = 2 * begun.elapsed();
     run("2/2");
     let [whole, mut again, mut on_s3] = children;
@@ -373,11 +371,10 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     });
     finishes(whole.wait_with_output().unwrap());
     for out in ["again", "s3/lake/again"] {
-        assert!(weights(&workplace, out) == weights(&workplace, "whole"), "{out} has other weights");
+        assert!(weights(&workplace, out) == weights(&workplace, "whole"), "the weights of {out} differ");
     }
 }
 
-/// Waits until a training that is under way has made something.
 fn wait_for(made: &Path, training: &mut Child) {
     while !made.exists() {
         assert!(training.try_wait().unwrap().is_none(), "it ended before {}", made.display());
@@ -385,7 +382,8 @@ fn wait_for(made: &Path, training: &mut Child) {
     }
 }
 
-/// What is done behind the last step may fail, too: nothing of the training is lost. Meanwhile no other one works in the folder.
+/// The work after the last step may fail without losing the training. No other training may use the folder in the
+/// meantime.
 #[test]
 fn a_model_that_cannot_be_written_is_written_by_the_same_command_later() {
     let workplace = prepared();
@@ -394,12 +392,12 @@ fn a_model_that_cannot_be_written_is_written_by_the_same_command_later() {
     wait_for(&workplace.path("model/settings.json"), &mut child);
     fs::create_dir_all(workplace.path("model/model.safetensors/in_the_way")).unwrap();
     let other = workplace.run(&train);
-    assert!(other.code == 1 && other.stderr.contains("another asap train works there"), "{}", other.stderr);
+    assert!(other.code == 1 && other.stderr.contains("another asap train uses it"), "{}", other.stderr);
     let failed = Finished::from(child.wait_with_output().unwrap());
     assert!(failed.code == 1 && failed.stderr.contains("model.safetensors cannot be written"), "{}", failed.stderr);
     fs::remove_dir_all(workplace.path("model/model.safetensors")).unwrap();
 
-    // A checkpoint that is damaged is named.
+    // The error names a damaged checkpoint.
     let kept = workplace.path("model/checkpoints/step-12/weights.safetensors");
     let whole = fs::read(&kept).unwrap();
     fs::write(&kept, &whole[1..]).unwrap();
@@ -407,13 +405,13 @@ fn a_model_that_cannot_be_written_is_written_by_the_same_command_later() {
     assert!(damaged.code == 1 && damaged.stderr.contains("remove the checkpoint"), "{}", damaged.stderr);
     fs::write(&kept, &whole).unwrap();
     let finished = workplace.run(&train);
-    assert!(finished.code == 0 && finished.stderr.contains("goes on after step 12"), "{}", finished.stderr);
+    assert!(finished.code == 0 && finished.stderr.contains("resumes after step 12"), "{}", finished.stderr);
     workplace.run(&[&TRAIN[..], &["--out", "whole"]].concat()).ok();
     assert_eq!(weights(&workplace, "model"), weights(&workplace, "whole"));
 }
 
-/// A file system that is full before the second checkpoint is written: the first one stays whole, and is gone on from. One that
-/// has no room from the beginning is said before the first step.
+/// If the file system is full before the second checkpoint, the first one stays whole and the training resumes from it.
+/// A file system that is too small from the start is reported before the first step.
 #[test]
 fn a_full_file_system_leaves_the_last_checkpoint_whole() {
     let workplace = prepared();
@@ -433,7 +431,7 @@ fn a_full_file_system_leaves_the_last_checkpoint_whole() {
     assert_eq!(finished.code, 1, "{}{}", finished.stdout, finished.stderr);
     assert!(finished.stderr.contains("No space left on device"), "{}", finished.stderr);
     assert_eq!(finished.stdout.trim(), "step-2", "{}", finished.stderr);
-    assert!(finished.stderr.contains("goes on after step 2"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("resumes after step 2"), "{}", finished.stderr);
     assert_eq!(fs::read(workplace.path("model.safetensors")).unwrap(), weights(&workplace, "roomy"));
 }
 
@@ -451,12 +449,12 @@ fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
     let finished = Finished::from(child.wait_with_output().unwrap());
     assert_eq!(finished.code, 1, "{}", finished.stderr);
     assert!(finished.stderr.contains(".parquet") && !finished.stderr.contains("panicked"), "{}", finished.stderr);
-    // The same command says what is missing, and once it is there again goes on.
+    // The same command reports the missing file, and resumes once it is back.
     let missing = workplace.run(&train);
     assert!(missing.code != 0 && missing.stderr.contains("out"), "{}", missing.stderr);
     fs::rename(workplace.path("elsewhere"), workplace.path("out")).unwrap();
     let again = workplace.run(&train);
-    assert!(again.code == 0 && again.stderr.contains("goes on after step"), "{}", again.stderr);
+    assert!(again.code == 0 && again.stderr.contains("resumes after step"), "{}", again.stderr);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The words and numbers that all commands share.
+//! Words and numbers that all commands share.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn a_line_says_what_is_known() {
     bar.begin(2000, 1);
     let wide = 200;
     assert_eq!(bar.line(Duration::from_secs(10), 0, wide), "0 of 2,000 rows, 0 tokens/s");
-    // What a model reads is known before a row is done.
+    // The scored tokens are counted before a row is done.
     assert_eq!(bar.line(Duration::from_secs(10), 8192, wide), "0 of 2,000 rows, 8,192 tokens scored, 819 tokens/s");
     bar.begin(2000, 4);
     bar.advance(500, 30_000);

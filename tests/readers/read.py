@@ -1,4 +1,4 @@
-"""Whether others' libraries read what asap writes: after every step each must find the rows that the input says, once.
+"""Checks that other libraries read asap's outputs: after every step, each must find the expected rows, once each.
 
     python tests/readers/read.py target/debug/asap
 
@@ -30,7 +30,7 @@ import pyarrow.parquet
 ASAP = Path(sys.argv[1]).resolve()
 PIPELINE = "SELECT source, id, cot, cot_steps(cot) AS steps, status, error FROM corpus WHERE id NOT LIKE '%7'"
 PARTITIONS = ["subject", "level", "day"]
-# Delta has no unsigned numbers, no dictionaries and times in microseconds only.
+# Delta has no unsigned numbers and no dictionaries, and stores times only in microseconds.
 WIDENED = {
     "dictionary<values=string, indices=int32, ordered=0>": pyarrow.string(),
     "timestamp[ms]": pyarrow.timestamp("us"),
@@ -62,7 +62,7 @@ def rows(ids, mark, late=False, maps=False):
         "meta": [{"row": id, "more": [{"text": str(id)}]} for id in ids],
     }
     if maps:
-        # datasets knows no maps: it reads those of exports, which are lists there.
+        # datasets does not support maps. It reads those of exports, which are lists.
         kind = pyarrow.map_(pyarrow.string(), pyarrow.int64())
         columns["counts"] = pyarrow.array([[("row", id)] for id in ids], kind)
     if late:
@@ -71,7 +71,7 @@ def rows(ids, mark, late=False, maps=False):
 
 
 class Place:
-    """An input and an output of `asap run`, and what the input says that the output holds."""
+    """An input and an output of `asap run`, and the expected content of the output."""
 
     def __init__(self, folder, *flags):
         self.folder, self.flags, self.input = folder, flags, {}
@@ -90,7 +90,7 @@ class Place:
         self.asap("run", "mine.sql", "--from", "in", "--to", "out", *self.flags, *flags)
 
     def expected(self):
-        """The rows of the output, and the rejects with their status."""
+        """Returns the rows of the output, and the rejects with their status."""
         output, rejects = [], []
         for name, table in self.input.items():
             place = pyarrow.array([{"file": name, "row": row} for row in range(table.num_rows)])
@@ -108,14 +108,14 @@ class Place:
         return [pyarrow.concat_tables(tables, promote_options="default") for tables in (output, rejects)]
 
     def check(self, step, *more):
-        """Compares what each reader finds now with the input."""
+        """Compares the rows of each reader with the input."""
         output, rejects = self.expected()
         for name, read in READERS.items():
             compare(f"{step}: {name}", read(str(self.folder / "out")), output)
             found = read(str(self.folder / "out/.asap/rejects"))
             assert found["error"].null_count == 0, f"{step}: {name}: rejects without a reason"
             compare(f"{step}: {name}, rejects", found.drop(["error"]), rejects)
-        # Always the same folder: what datasets has cached of an older export there must not come back.
+        # Always the same folder: datasets must not return the cached rows of an older export.
         export = str(self.folder / "export")
         shutil.rmtree(export, ignore_errors=True)
         self.asap("export", "out", "--to", export)
@@ -132,13 +132,13 @@ def widened(column):
 
 
 def compare(what, found, expected):
-    """Ends the script where columns, their types or the rows differ."""
+    """Ends the script if columns, their types or the rows differ."""
     found, expected = (plain(table) for table in (found, expected))
     assert found.schema == expected.schema, f"{what}: found\n{found.schema}\nexpected\n{expected.schema}"
     found, expected = (sorted(table.to_pylist(), key=place) for table in (found, expected))
     places = [place(row) for row in found]
-    assert len(places) == len(set(places)), f"{what}: a source is there twice in {places}"
-    assert places == [place(row) for row in expected], f"{what}: other sources: {places}"
+    assert len(places) == len(set(places)), f"{what}: duplicate source in {places}"
+    assert places == [place(row) for row in expected], f"{what}: unexpected sources: {places}"
     for one, other in zip(found, expected):
         assert one == other, f"{what}: found\n{one}\nexpected\n{other}"
 
@@ -148,7 +148,7 @@ def place(row):
 
 
 def plain(table):
-    """The same columns in the order of their names, each kind of text and list as one type."""
+    """Sorts the columns by name, and maps each kind of text and list to one type."""
     names = sorted(table.column_names)
     return pyarrow.table([table[name].combine_chunks().cast(plain_type(table[name].type)) for name in names], names)
 
@@ -172,7 +172,7 @@ def plain_type(kind):
 
 
 def by_pyarrow(folder):
-    """The files that the log names, as a data set of Parquet files in folders of Hive's kind."""
+    """Returns the files that the log names, as a data set of Parquet files in Hive-style folders."""
     table = deltalake.DeltaTable(folder)
     schema = pyarrow.schema(table.schema().to_arrow())
     divided = pyarrow.schema([schema.field(name) for name in table.metadata().partition_columns])
@@ -197,7 +197,7 @@ READERS = {
 
 
 def readme(folder):
-    """Runs what the READMEs tell readers to do, over an export as they make it."""
+    """Runs the lines of the READMEs for readers, over an export made as described there."""
     project = Path(__file__).resolve().parents[2]
     subprocess.run([ASAP, "sample", "--rows", "20", "--seed", "1", "--to", "traces"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     for arguments in [["run", "truncate", "--from", "traces", "--to", "out/mine", "--quiet"], ["export", "out/mine", "--to", "pruned"]]:
@@ -231,12 +231,12 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name, flags in [("plain", []), ("partitioned", ["--partition-by", ",".join(PARTITIONS)])]:
             place = Place(Path(folder) / name, *flags)
-            # A log of more than 100 commits has a checkpoint, which readers then begin with.
+            # A log of more than 100 commits has a checkpoint, and readers start there.
             many = not flags
             place.put("a.parquet", rows(range(110 if many else 20), "step", maps=not many))
             place.run("--slice-rows", "1" if many else "5", "--commit-every", "0s")
             assert (place.folder / "out/_delta_log/_last_checkpoint").exists() == many
-            # Without folders of values, and while no shard is replaced, the shards are the rows.
+            # Without partition folders, and while no shard is replaced, the shards contain exactly the rows.
             place.check("first run", *(["out/asap-*/**/*.parquet"] if many else []))
             place.put("b.parquet", rows(range(200, 220), "step", late=True, maps=not many))
             place.run("--slice-rows", "7", "--on-schema-change", "add")

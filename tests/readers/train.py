@@ -1,4 +1,4 @@
-"""Whether others' trainers take what asap makes for them: a trained folder, an export, a table of tokens, a stream of tokens.
+"""Checks that other trainers accept asap's outputs: a trained folder, an export, a table of tokens, a stream of tokens.
 
     python tests/readers/train.py target/debug/asap
 
@@ -20,7 +20,7 @@ import warnings
 from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-# LLaMA-Factory wants older libraries than TRL; of it only the parser of options is used.
+# LLaMA-Factory requires older libraries than TRL. Only its option parser is used.
 os.environ["DISABLE_VERSION_CHECK"] = "1"
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT / "pipelines/python"))
@@ -36,7 +36,7 @@ from axolotl.utils.schemas.config import AxolotlInputConfig
 from llamafactory.hparams.data_args import DataArguments
 
 ASAP = Path(sys.argv[1]).resolve()
-# Nats that transformers and asap may differ by in f32.
+# The maximum difference between transformers and asap in f32, in nats.
 CLOSE = 1e-4
 CONFIG = {
     "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "dtype": "float32", "hidden_act": "silu",
@@ -45,10 +45,10 @@ CONFIG = {
     "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 1024,
 }
 ROWS = 48
-# Tokens that TRL keeps of an example where nothing else is said, and that are to fit by each line of the README.
+# The tokens that TRL keeps of an example by default, and the length that each line of the README must allow.
 DEFAULT = 1024
 LENGTH = 32768
-# Examples of a step, and steps of an epoch.
+# Examples per step, and steps per epoch.
 STEP = 4
 STEPS = ROWS // STEP
 
@@ -60,7 +60,7 @@ def asap(folder, *arguments):
 
 
 def make(folder):
-    """A pruned table, a model that is trained on it for long enough to be far from uniform, and the table as tokens."""
+    """Returns a pruned table, a model trained on it until it is far from uniform, and the table as tokens."""
     (folder / "config.json").write_text(json.dumps(CONFIG))
     asap(folder, "sample", "--rows", str(ROWS), "--seed", "3", "--to", "traces")
     asap(folder, "run", "truncate", "--from", "traces", "--to", "pruned", "--set", "asap.refine.max_tokens=160")
@@ -76,7 +76,7 @@ def make(folder):
 
 
 def scores(folder):
-    """The trained folder in transformers: each step's surprisal and perplexity are those of asap."""
+    """The trained folder in transformers: each step's surprisal and perplexity equal those of asap."""
     columns = "cot_surprisal(question, steps) AS first, cot_perplexity(question, steps) AS perplexity"
     query = f"SELECT question, steps, {columns} FROM (SELECT question, cot_steps(cot) AS steps FROM corpus)"
     rows = json.loads(asap(folder, "sql", "-q", "--from", "pruned", "--format", "json", "-c", query,
@@ -95,7 +95,7 @@ def scores(folder):
         ids = torch.tensor([encoded["input_ids"]])
         with torch.no_grad():
             probabilities = model(ids).logits[0, :-1].double().log_softmax(-1)
-        # The first token is predicted from nothing.
+        # The first token has no context.
         nats = [None, *(-probabilities.gather(1, ids[0, 1:, None])[:, 0]).tolist()]
         for (begin, end), first, perplexity in zip(spans, row["first"], row["perplexity"], strict=True):
             places = enumerate(encoded["offset_mapping"])
@@ -104,24 +104,24 @@ def scores(folder):
             farthest = max([farthest, *(abs(theirs - ours) for theirs, ours in pairs)])
             steps += 1
     mean = sum(nats[1:]) / len(nats[1:])
-    assert mean < math.log(CONFIG["vocab_size"]) - 1, f"the model learned nothing: {mean} nats a token"
+    assert mean < math.log(CONFIG["vocab_size"]) - 1, f"the model learned nothing: {mean} nats per token"
     assert farthest <= CLOSE, f"transformers and asap differ by {farthest} nats"
     print(f"transformers: {steps} steps of {len(rows)} chains, surprisal and perplexity within {farthest:.1e} nats")
 
 
 def trained(folder, expression):
-    """What reaches the model by an expression of a README that makes a TRL trainer: rows of tokens and labels."""
+    """Returns the tokens and labels that reach the model, for an expression of a README that creates a TRL trainer."""
     found = collections.Counter()
 
     class Trainer(trl.SFTTrainer):
         def compute_loss(self, model, inputs, *arguments, **more):
             for ids, mask, labels in zip(inputs["input_ids"], inputs["attention_mask"], inputs["labels"], strict=True):
                 real = mask.bool()
-                assert (labels[~real] == -100).all(), "a padding is learned"
+                assert (labels[~real] == -100).all(), "padding is learned"
                 found[tuple(ids[real].tolist()), tuple(labels[real].tolist())] += 1
             return super().compute_loss(model, inputs, *arguments, **more)
 
-    # What the test machine needs: the line's own options come on top.
+    # Defaults for the test machine, overridden by the line's own options.
     config = functools.partial(
         trl.SFTConfig, output_dir=folder / "trl", num_train_epochs=1, per_device_train_batch_size=STEP, use_cpu=True,
         bf16=False, report_to="none", save_strategy="no", disable_tqdm=True, logging_strategy="no",
@@ -140,25 +140,25 @@ def trained(folder, expression):
 
 
 def line(name):
-    """The first code of a line of the READMEs."""
+    """Returns the first code span of a line of the READMEs."""
     guide = (PROJECT / "pipelines/README.md").read_text()
     return re.search(rf"^\| {name} \| `(.*?)`", guide, re.MULTILINE)[1]
 
 
 def table(folder):
-    """The pipeline `examples` in TRL, as the README's line has it: each row reaches the model with our labels, nothing else does."""
+    """The pipeline `examples` in TRL, by the README's line: exactly our rows and labels reach the model."""
     rows = pyarrow.parquet.read_table(folder / "examples").to_pylist()
     expected = collections.Counter((tuple(row["input_ids"]), tuple(row["labels"])) for row in rows)
     longest = max(len(row["input_ids"]) for row in rows)
     assert longest > DEFAULT, f"no row is longer than the {DEFAULT} tokens that TRL keeps by default: {longest}"
     found = trained(folder, line("TRL, tokens"))
-    assert found == expected, f"{sum((expected - found).values())} of {len(rows)} rows did not come as they are"
+    assert found == expected, f"{sum((expected - found).values())} of {len(rows)} rows were changed"
     learned = sum(label != -100 for row in rows for label in row["labels"])
-    print(f"TRL: {len(rows)} rows as they are, the longest of {longest} tokens, {learned} tokens of them learned")
+    print(f"TRL: {len(rows)} rows unchanged, the longest of {longest} tokens, {learned} tokens of them learned")
 
 
 def export(folder):
-    """An export in TRL, as the README's line has it: each row's chain, answer and end token are learned."""
+    """An export in TRL, by the README's line: each row's chain, answer and end token are learned."""
     rows = pyarrow.parquet.read_table(sorted((folder / "export").glob("*.parquet"))).to_pylist()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "model")
     found = trained(folder, line("TRL").replace('"pruned"', '"export"'))
@@ -170,7 +170,7 @@ def export(folder):
 
 
 def lengths():
-    """The lengths that the README's lines set, by the parsers of the trainers that need more than this machine has."""
+    """Parses the lengths of the README's lines with the parsers of trainers that cannot run on this machine."""
     needed = {"base_model": "model", "micro_batch_size": 1, "gradient_accumulation_steps": 1, "learning_rate": 1e-4}
     for name in ["axolotl", "axolotl, tokens"]:
         parsed = AxolotlInputConfig(**needed, **yaml.safe_load(line(name)))
@@ -178,7 +178,7 @@ def lengths():
     options = yaml.safe_load(line("LLaMA-Factory"))
     [parsed] = transformers.HfArgumentParser(DataArguments).parse_dict(options)
     assert parsed.cutoff_len >= LENGTH, parsed
-    # It imports only where there is a GPU.
+    # unsloth can only be imported with a GPU.
     [unsloth] = importlib.util.find_spec("unsloth").submodule_search_locations
     loader = ast.parse((Path(unsloth) / "models/loader.py").read_text())
     [model] = [part for part in loader.body if isinstance(part, ast.ClassDef) and part.name == "FastLanguageModel"]
@@ -202,7 +202,7 @@ class Training:
         return {"feed": self.feed, "model": self.model, "optimizer": self.optimizer}
 
     def run(self, most=None):
-        """Trains to the end of the feed, or for so many steps, and says how many they were."""
+        """Trains to the end of the feed, or for the given number of steps. Returns the number of steps."""
         for count, step in enumerate(self.feed, 1):
             self.model(**step, use_cache=False).loss.backward()
             self.optimizer.step()
@@ -213,11 +213,11 @@ class Training:
 
 
 def stream(folder):
-    """`asap_feed.py`: a training that is stopped and goes on ends in the same weights; ranks share the rows."""
+    """`asap_feed.py`: a training that is stopped and resumed gives the same weights. Ranks share the rows."""
     straight = Training(folder)
     assert straight.run() == 2 * STEPS
     stopped = Training(folder)
-    # In the second epoch.
+    # The stop is in the second epoch.
     most = STEPS + 3
     assert stopped.run(most) == most
     torch.save({name: part.state_dict() for name, part in stopped.parts().items()}, folder / "state.pt")
@@ -228,28 +228,28 @@ def stream(folder):
     assert resumed.run() == 2 * STEPS - most
     theirs, ours = straight.model.state_dict(), resumed.model.state_dict()
     before = Training(folder).model.state_dict()
-    assert all(torch.equal(theirs[name], ours[name]) for name in theirs), "other weights"
-    assert not any(torch.equal(theirs[name], before[name]) for name in theirs), "weights that were not trained"
+    assert all(torch.equal(theirs[name], ours[name]) for name in theirs), "the weights differ"
+    assert not any(torch.equal(theirs[name], before[name]) for name in theirs), "some weights were not trained"
 
     part = lambda rank, world: AsapFeed(folder / "pruned", folder / "model", step=STEP, asap=ASAP, rank=rank, world=world)
     whole, *ranks = [examples(part(rank, world)) for rank, world in [(0, 1), (0, 2), (1, 2)]]
-    assert sum(whole.values()) == ROWS and ranks[0] + ranks[1] == whole, "the ranks are no partition"
+    assert sum(whole.values()) == ROWS and ranks[0] + ranks[1] == whole, "the ranks do not partition the rows"
     shares = " and ".join(str(sum(rank.values())) for rank in ranks)
     print(f"asap_feed.py: {2 * STEPS} steps, stopped after {most}, the same weights; two ranks of {shares} rows")
 
 
 def passes(folder):
-    """A feed is iterated again and again: each time the next epoch, also after it was broken off or loaded."""
+    """Each iteration of a feed is the next epoch, even after one was interrupted or loaded."""
     feed = lambda epochs: AsapFeed(folder / "pruned", folder / "model", step=STEP, epochs=epochs, asap=ASAP)
     tokens = lambda steps: [step["input_ids"].tolist() for step in steps]
     straight = tokens(feed(4))
     epoch = lambda number: straight[number * STEPS:(number + 1) * STEPS]
     again = feed(1)
-    assert [tokens(again) for _ in range(2)] == [epoch(0), epoch(1)], "an iteration is no epoch"
+    assert [tokens(again) for _ in range(2)] == [epoch(0), epoch(1)], "an iteration is not an epoch"
     over = again.state_dict()
     for _, step in zip(range(2), again):
         last = step
-    # The third was broken off after two steps.
+    # The third iteration was interrupted after two steps.
     broken = again.state_dict()
     assert last["input_ids"].tolist() == epoch(2)[1] and tokens(again) == epoch(3)
     for state, rest in [(over, [epoch(2), epoch(3)]), (broken, [epoch(2)[2:], epoch(3)])]:
@@ -267,7 +267,7 @@ def passes(folder):
 
 
 def examples(feed):
-    """The examples of a feed, each as the tokens between two beginnings."""
+    """Returns the examples of a feed, each as the tokens between two start positions."""
     found = collections.Counter()
     for step in feed:
         begins = (step["position_ids"][0] == 0).nonzero()[:, 0].tolist()

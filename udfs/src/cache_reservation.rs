@@ -1,11 +1,11 @@
-//! What a session remembers counts in the memory that its queries may take.
+//! Counts a session's caches in the memory that its queries may use.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use asap_lm::memo::Memory;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
 
-/// What is remembered is at most one part in so many of what queries may take: they fail where they find no room.
+/// Caches use at most 1 / `MOST` of the pool: queries fail if they find no room.
 const MOST: usize = 4;
 
 type Reserved = (Weak<dyn MemoryPool>, MemoryReservation);
@@ -18,14 +18,15 @@ pub(crate) struct CacheReservation {
 impl CacheReservation {
     pub(crate) fn move_to(&self, pool: &Arc<dyn MemoryPool>) {
         let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
-        // A new limit of the engine's memory is a new pool.
+        // Setting a new memory limit in the engine creates a new pool.
         if !reserved.as_ref().is_some_and(|(of, _)| Weak::ptr_eq(of, &Arc::downgrade(pool))) {
             let reservation = MemoryConsumer::new("asap.cache.memory").register(pool);
             *reserved = Some((Arc::downgrade(pool), reservation));
         }
     }
 
-    /// Reserves what is remembered now, and says how much may be: a quarter of the pool, and less where it has no room.
+    /// Reserves the current size of the caches and sets their limits: a quarter of the pool together, less if the pool
+    /// is full.
     pub(crate) fn resize(&self, memories: [&Memory; 2]) {
         let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((pool, reservation)) = reserved.as_ref() else { return };

@@ -1,10 +1,9 @@
-//! What calls cost, as EXPLAIN ANALYZE shows it.
+//! The cost of calls, as EXPLAIN ANALYZE shows it.
 
 use std::time::Instant;
 
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, Time};
 
-/// The counters of one operator's partition; calls write to them.
 #[derive(Debug)]
 pub struct CallMetrics {
     calls: Count,
@@ -18,10 +17,9 @@ pub struct CallMetrics {
 }
 
 impl CallMetrics {
-    /// The name of the metric that holds the time in which the operator had rows in flight and none to hand on.
+    /// The name of the metric of the time in which rows were in flight and none was ready to output.
     pub const TIME_WAITED: &'static str = "time_waited";
 
-    /// Counters that begin at 0.
     pub fn new(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
         let counter = |name| MetricBuilder::new(metrics).counter(name, partition);
         Self {
@@ -48,7 +46,6 @@ impl CallMetrics {
         self.retries.add(retries);
     }
 
-    /// So many more rows have no result, or one that says why there is none.
     pub(crate) fn add_failed(&self, rows: usize) {
         self.failed.add(rows);
     }
@@ -62,7 +59,7 @@ impl CallMetrics {
         self.time_waited.add_duration(start.elapsed());
     }
 
-    /// So many rows are in flight; the metric shows the most there were.
+    /// Records the number of rows in flight; the metric shows the maximum.
     pub(crate) fn in_flight(&self, rows: usize) {
         self.rows_in_flight.set_max(rows);
     }

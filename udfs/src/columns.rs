@@ -1,4 +1,4 @@
-//! The arguments of a function, row by row: every physical form of a value is read as one.
+//! The arguments of a function, row by row. Every physical form of a value reads alike.
 
 use asap_lm::Asked;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewArray};
@@ -12,7 +12,7 @@ use crate::messages;
 
 #[derive(Debug)]
 pub enum NoValue {
-    /// It is NULL: an argument is, or is one that has no result.
+    /// NULL: an argument is NULL, or has no result.
     Null,
     Failed(DataFusionError),
 }
@@ -29,10 +29,9 @@ impl From<asap_lm::LmError> for NoValue {
     }
 }
 
-/// A row's value.
 pub type Cell<T> = std::result::Result<T, NoValue>;
 
-/// The arguments of some rows, coerced as their function declares them. A literal is held once.
+/// The arguments of a batch of rows, coerced as their function declares them. A literal is stored once.
 #[derive(Debug, Clone)]
 pub struct Columns {
     arrays: Vec<(ArrayRef, bool)>,
@@ -40,10 +39,10 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// The arguments of `rows` rows.
+    /// Reads the arguments of `rows` rows.
     ///
     /// # Errors
-    /// If a value is not of a type that it was coerced to.
+    /// If a value does not have the type that it was coerced to.
     pub fn new(arguments: &[ColumnarValue], rows: usize) -> Result<Self> {
         let read = |argument: &ColumnarValue| match argument {
             ColumnarValue::Array(array) => Ok((read(array)?, false)),
@@ -52,7 +51,6 @@ impl Columns {
         Ok(Self { arrays: arguments.iter().map(read).collect::<Result<_>>()?, rows })
     }
 
-    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -61,7 +59,6 @@ impl Columns {
         self.arrays.iter().all(|(_, is_literal)| *is_literal).then(|| Self { rows: 1, ..self.clone() })
     }
 
-    /// The arguments of a row.
     pub fn row(&self, row: usize) -> Args<'_> {
         Args { columns: self, row }
     }
@@ -76,7 +73,6 @@ fn read(array: &ArrayRef) -> Result<ArrayRef> {
     })
 }
 
-/// The arguments of one row, by their place.
 #[derive(Debug, Clone, Copy)]
 pub struct Args<'a> {
     columns: &'a Columns,
@@ -90,17 +86,14 @@ impl<'a> Args<'a> {
         if array.is_valid(row) { Ok((array, row)) } else { Err(NoValue::Null) }
     }
 
-    /// Whether an argument that may be left out was given.
     pub fn is_given(self, place: usize) -> bool {
         place < self.columns.arrays.len()
     }
 
-    /// Whether an argument is NULL.
     pub fn is_null(self, place: usize) -> bool {
         self.at(place).is_err()
     }
 
-    /// An [`Arg::Text`].
     pub fn text(self, place: usize) -> Cell<&'a str> {
         self.at(place).map(|(array, row)| array.as_string_view().value(row))
     }
@@ -109,12 +102,10 @@ impl<'a> Args<'a> {
         self.at(place).map(|(array, row)| array.as_primitive::<Int64Type>().value(row))
     }
 
-    /// An [`Arg::Ratio`].
     pub fn ratio(self, place: usize) -> Cell<f64> {
         self.number(place, Arg::Ratio)
     }
 
-    /// An [`Arg::Share`].
     pub fn share(self, place: usize) -> Cell<f64> {
         self.number(place, Arg::Share)
     }
@@ -131,7 +122,7 @@ impl<'a> Args<'a> {
         Ok((list.values(), offsets[row] as usize..offsets[row + 1] as usize))
     }
 
-    /// An [`Arg::TextList`]; NULL items are empty texts.
+    /// Reads an [`Arg::TextList`]; NULL items become empty texts.
     pub fn texts(self, place: usize) -> Cell<Vec<&'a str>> {
         let (items, range) = self.items(place)?;
         let items: &StringViewArray = items.as_string_view();
@@ -144,20 +135,20 @@ impl<'a> Args<'a> {
         Ok(range.map(|item| items.is_valid(item).then(|| items.value(item))).collect())
     }
 
-    /// An [`Arg::FloatList`]; NULL items are None.
     pub fn floats(self, place: usize) -> Cell<Vec<Option<f64>>> {
         let (items, range) = self.items(place)?;
         let items = items.as_primitive::<Float64Type>();
         Ok(range.map(|item| items.is_valid(item).then(|| items.value(item))).collect())
     }
 
-    /// An [`Arg::IntList`] of the numbers of steps, from 1, as indices; NULL if one of them names none of `steps` steps.
+    /// Reads an [`Arg::IntList`] of step numbers, from 1, as indices. NULL if a number is not one of `steps` steps.
     pub fn indices(self, place: usize, steps: usize) -> Cell<Vec<usize>> {
         let index = |number: Option<i64>| usize::try_from(number?).ok()?.checked_sub(1).filter(|index| *index < steps);
         self.ints(place)?.into_iter().map(index).collect::<Option<_>>().ok_or(NoValue::Null)
     }
 
-    /// An [`Arg::Asked`]: a question, or of a conversation the first turn of the system, unless it is blank, and of the user.
+    /// Reads an [`Arg::Asked`]: a question, or the first system turn (unless blank) and the first user turn of a
+    /// conversation.
     pub fn asked(self, place: usize) -> Cell<Asked<'a>> {
         let (array, row) = self.at(place)?;
         if let Some(texts) = array.as_string_view_opt() {
@@ -172,17 +163,16 @@ impl<'a> Args<'a> {
         Ok(Asked { system, question: first(["user", "human"]).ok_or(NoValue::Null)? })
     }
 
-    /// An [`Arg::Conversation`]: who speaks and what is said, turn by turn.
     pub fn turns(self, place: usize) -> Cell<Vec<(Option<&'a str>, Option<&'a str>)>> {
         let (array, row) = self.at(place)?;
         messages::turns_at(array, row).ok_or(NoValue::Null)
     }
 }
 
-/// `Ok(None)` for NULL.
+/// Returns `Ok(None)` for NULL.
 ///
 /// # Errors
-/// What fails the query.
+/// If the cell holds an error that fails the query.
 pub fn nullable<T>(cell: Cell<T>) -> Result<Option<T>> {
     match cell {
         Ok(value) => Ok(Some(value)),

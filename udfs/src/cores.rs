@@ -1,4 +1,4 @@
-//! Work that keeps a core busy, away from the threads that serve the engine.
+//! CPU-bound work, off the threads that serve the engine.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -6,13 +6,13 @@ use tokio::sync::oneshot;
 
 use crate::flights::Interrupted;
 
-/// Runs `work` on the pool of threads that has one for each core. When the future is dropped before the work has begun,
-/// it does not begin.
+/// Runs `work` on the thread pool with one thread per core. Work whose future is dropped before it starts does not
+/// start.
 pub(crate) async fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Interrupted> {
     let (answer, answered) = oneshot::channel();
     rayon::spawn(move || {
         if !answer.is_closed() {
-            // Who does not wait any longer needs no answer.
+            // A caller that stopped waiting needs no answer.
             drop(answer.send(catch_unwind(AssertUnwindSafe(work))));
         }
     });

@@ -1,4 +1,4 @@
-//! What SQL knows of a function: its name, its arguments and their types, and its documentation.
+//! The declaration of a SQL function: its name, its arguments and their types, and its documentation.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue, plan_err};
@@ -13,7 +13,6 @@ const SECTION: DocSection = DocSection { include: true, label: "Chain of Thought
 pub struct Declaration {
     pub name: &'static str,
     pub about: &'static str,
-    /// Its arguments in order; those that may be left out stand last.
     pub arguments: &'static [Argument],
     pub example: &'static str,
 }
@@ -30,15 +29,15 @@ pub struct Argument {
 pub(crate) enum Arg {
     Text,
     Int,
-    /// A number from 0 to 1 of any kind; read as Float64, NULL where it is not from 0 to 1.
+    /// A number of any type, read as Float64; NULL unless it is from 0 to 1.
     Ratio,
-    /// A number above 0 and at most 1 of any kind; read as Float64, NULL where it is not.
+    /// A number of any type, read as Float64; NULL unless it is above 0 and at most 1.
     Share,
     TextList,
     IntList,
     FloatList,
     Conversation,
-    /// What is asked: a text, or a conversation of which system prompt and question are read.
+    /// A question: a text, or a conversation from which the system prompt and the question are read.
     Asked,
 }
 
@@ -78,7 +77,7 @@ impl Declaration {
     pub(crate) fn coerce(&self, given: &[DataType]) -> Result<Vec<DataType>> {
         let required = self.arguments.iter().filter(|argument| !argument.is_optional).count();
         if given.len() < required || given.len() > self.arguments.len() {
-            return plan_err!("{} was given {} arguments", self.syntax(), given.len());
+            return plan_err!("expected {}, found {} arguments", self.syntax(), given.len());
         }
         let mut types = Vec::with_capacity(given.len());
         for (argument, given) in self.arguments.iter().zip(given) {
@@ -91,8 +90,8 @@ impl Declaration {
         Ok(types)
     }
 
-    /// Refuses a query in which a number of some range is written as one outside of it. In a column such a number is a bad
-    /// row and gives NULL.
+    /// Rejects a query with a literal outside of an argument's range. In a column such a number is a bad row and gives
+    /// NULL.
     pub(crate) fn refuse_literals(&self, given: &ReturnFieldArgs<'_>) -> Result<()> {
         for (argument, literal) in self.arguments.iter().zip(given.scalar_arguments) {
             let (Some(range), Some(literal)) = (argument.kind.range(), literal) else { continue };
@@ -136,8 +135,8 @@ impl Arg {
         }
     }
 
-    /// The type that an argument of this type is cast to by the engine. An integer beyond 63 bits is a bad row, not a failed
-    /// query, and a conversation has many forms: these are read where the columns are.
+    /// Returns the type that the engine casts an argument to. Two forms are read later, in the columns: an integer
+    /// beyond 63 bits must be a bad row and not a failed query, and a conversation has many forms.
     fn read_as(self, given: &DataType) -> DataType {
         match (self, given) {
             (Arg::Int, DataType::UInt64) | (Arg::Conversation, _) => given.clone(),

@@ -1,4 +1,4 @@
-//! Single flight: who asks for what is being computed already waits for that.
+//! Single flight: a caller that requests a value already being computed waits for that computation.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,9 +13,8 @@ use futures::future::{BoxFuture, Shared};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-/// The runtime ended before the computation did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the runtime ended before the answer came")]
+#[error("the runtime shut down before the answer arrived")]
 pub struct Interrupted;
 
 impl From<Interrupted> for DataFusionError {
@@ -24,11 +23,11 @@ impl From<Interrupted> for DataFusionError {
     }
 }
 
-/// What is being computed, by key.
+/// Running computations, by key.
 ///
-/// A computation runs as a task of its own: it goes on while whoever asked first is not polled, so two streams that wait
-/// for each other's rows do not stop. When nobody waits any longer it is aborted, unless it pays ([`Callers::pay`]): then it
-/// goes on, and whoever asks for the same meanwhile joins it.
+/// A computation runs as a separate task. It continues while its first caller is not polled, so two streams that wait
+/// for each other's rows do not deadlock. When no caller waits any longer it is aborted, unless it pays
+/// ([`Callers::pay`]). Then it continues, and a later caller with the same key joins it.
 pub(crate) struct Flights<K, V> {
     open: Arc<Open<K, V>>,
     running: Arc<AtomicUsize>,
@@ -41,7 +40,6 @@ struct Flight<V> {
     callers: Arc<Callers>,
 }
 
-/// Those who wait for a computation, as the computation sees them.
 #[derive(Debug, Default)]
 pub struct Callers(Mutex<State>);
 
@@ -63,8 +61,8 @@ impl State {
 }
 
 impl Callers {
-    /// While what this returns lives, the computation goes on though everybody may leave: it pays for something. None if
-    /// nobody waits.
+    /// Keeps the computation running while the returned guard lives, even if all callers leave: it is paying for
+    /// something. Returns None if no caller waits.
     pub fn pay(self: &Arc<Self>) -> Option<Paying> {
         let mut state = self.state();
         (state.waiting > 0).then(|| {
@@ -86,7 +84,6 @@ impl Callers {
     }
 }
 
-/// A call that is paid, or will be once it is answered: while it lives, its computation is not aborted.
 #[derive(Debug)]
 pub struct Paying(Arc<Callers>);
 
@@ -108,7 +105,7 @@ impl Drop for Seat {
     }
 }
 
-/// A computation that runs; at its end nobody can join it any more.
+/// A running computation. Dropping it removes its key, so that no caller can join it.
 struct Running<K: Eq + Hash, V> {
     key: K,
     open: Arc<Open<K, V>>,
@@ -119,7 +116,7 @@ struct Running<K: Eq + Hash, V> {
 impl<K: Eq + Hash, V> Drop for Running<K, V> {
     fn drop(&mut self) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        // Behind one that was aborted another may have begun.
+        // After an aborted computation, another one may have started under the key.
         if open.get(&self.key).is_some_and(|flight| Arc::ptr_eq(&flight.callers, &self.callers)) {
             open.remove(&self.key);
         }
@@ -140,7 +137,7 @@ impl<K, V> fmt::Debug for Flights<K, V> {
 }
 
 impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Flights<K, V> {
-    /// The value of the computation under this key, which is started if there is none; and whether it was there.
+    /// Returns the value of the computation under this key, and whether it was already running. Starts it if not.
     pub(crate) async fn join<Computing>(
         &self,
         key: K,
@@ -159,7 +156,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Fl
         self.running.load(Ordering::SeqCst) > 0
     }
 
-    #[allow(clippy::type_complexity, reason = "the parts of a flight, taken apart at once")]
+    #[allow(clippy::type_complexity, reason = "the caller takes the tuple apart immediately")]
     fn board<Computing>(
         &self,
         key: K,
@@ -184,7 +181,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Fl
         });
         let value = value.boxed().shared();
         open.insert(key.clone(), Flight { value: value.clone(), callers: Arc::clone(&callers) });
-        // A runtime that ends drops the task at once, which then takes itself out of what is open.
+        // A runtime that shuts down drops the task immediately, and the task then locks `open` to remove itself.
         drop(open);
         self.running.fetch_add(1, Ordering::SeqCst);
         let running = Running {
@@ -196,9 +193,9 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Fl
         let computing = AssertUnwindSafe(compute(Arc::clone(&callers))).catch_unwind();
         let task = tokio::spawn(async move {
             let value = computing.await;
-            // Who has the value and asks again begins anew.
+            // A caller that has the value and requests it again starts a new computation.
             drop(running);
-            // Nobody may be left to take it.
+            // All callers may have left.
             let _ = ended.send(value);
         });
         callers.state().task = Some(task.abort_handle());
@@ -266,7 +263,7 @@ mod tests {
         }));
         assert!(futures::poll!(&mut alone).is_pending());
         drop(alone);
-        // What was given up is not joined, and what is begun in its place stays though the other ends later.
+        // An aborted computation is not joined. Its successor stays open although the aborted one ends later.
         assert_eq!(flights.join(2, |_| async { 1 }).await, Ok((1, false)));
         assert!(receiver.await.is_err());
     }
@@ -281,7 +278,7 @@ mod tests {
                 let paying = callers.pay().unwrap();
                 reaching.add_permits(1);
                 opened.acquire().await.unwrap().forget();
-                // What it would pay next, nobody waits for.
+                // No caller waits for a second payment.
                 assert_eq!(callers.pay().is_none(), steps == 2);
                 reaching.add_permits(1);
                 drop(paying);

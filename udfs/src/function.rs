@@ -1,4 +1,4 @@
-//! SQL functions as they are registered: what they declare, what they need, and what they compute.
+//! Registered SQL functions: their declarations, needs and computations.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -22,69 +22,64 @@ use crate::call_metrics::CallMetrics;
 use crate::columns::Columns;
 use crate::declaration::Declaration;
 
-/// What a function needs to be there before its query begins. Equal ones are those whose `Eq` says so; the engine merges
-/// equal calls.
+/// The needs of a function that must be met before its query starts. The engine merges calls whose needs are equal by
+/// `Eq`.
 pub trait Prepare: Debug + DynEq + DynHash + Send + Sync + Any {
-    /// Loads and checks it, so that what is wrong is one clear error before any row is read or any call is paid.
+    /// Loads and checks the needs, so that a problem is one clear error before any row is read or any call is paid for.
     fn prepare(&self, _config: &ConfigOptions) -> Result<()> {
         Ok(())
     }
 }
 
-/// What a function computes where it stands.
 pub trait Rows: Prepare {
-    /// A query is planned whose memory is this: what is remembered of rows counts there.
+    /// Counts the caches of row results in the memory pool of a planned query.
     fn remember_in(&self, _pool: &Arc<dyn MemoryPool>) {}
 
-    /// The results of all rows.
-    ///
-    /// # Errors
-    /// Those that fail the query; what is wrong with a row is NULL.
+    /// Computes all rows. An error fails the query; a bad row gives NULL instead.
     fn compute(&self, columns: &Columns, config: &ConfigOptions) -> Result<ArrayRef>;
 }
 
-/// What a function computes outside of the engine: its rows wait for a model or a server.
+/// A function that computes outside of the engine: its rows wait for a model or a server.
 #[async_trait]
 pub trait AsyncCall: Prepare {
-    /// Rows of one partition that may be in flight: begun, and not handed on. It may be more than the calls that are
-    /// made at once, so that a slow row does not hold up those behind it.
+    /// Returns how many rows of one partition may be in flight: started and not output yet. More rows than parallel
+    /// calls keep a slow row from holding up the rows after it.
     fn window(&self, config: &ConfigOptions) -> usize;
 
-    /// Whether its calls ask a language model, which may be paid.
+    /// Returns whether its calls go to a language model, which may cost money.
     fn asks(&self) -> bool {
         false
     }
 
-    /// Whether its calls read texts by the scoring model.
     fn scores(&self) -> bool {
         false
     }
 
-    /// Whether its scores say what it reads next, so that a count of it with scores that are all equal is not exact.
+    /// Returns whether its scores decide what it reads next. Then a count of its tokens with constant scores is not
+    /// exact.
     fn reads_by_scores(&self) -> bool {
         false
     }
 
-    /// How much of its arguments it reads. Of calls with equal arguments those that read less wait for those that read more, and
-    /// find what they need remembered.
+    /// Returns how much of its arguments it reads. Among calls with equal arguments, those with a lower reach wait for
+    /// those with a higher reach, and find their results in the cache.
     fn reach(&self) -> u8 {
         0
     }
 
-    /// What is to live until all rows of a statement that is executed in this context are through.
+    /// Returns what must live until all rows of the statement that runs in this context are done.
     fn hold(&self, _context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 
-    /// The results of some rows, as many as there are rows. It runs beside others of its kind, and is dropped when the
-    /// query is.
+    /// Computes one result per row. Calls run concurrently with others of the same function, and are dropped with the
+    /// query.
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef>;
 }
 
 #[derive(Debug, Clone)]
 pub struct CallRows {
     pub columns: Columns,
-    /// What the statement is executed in, with the settings of its session.
     pub context: Arc<TaskContext>,
 }
 
@@ -94,7 +89,6 @@ impl CallRows {
     }
 }
 
-/// A function of asap, as it is registered.
 #[derive(Debug, Clone)]
 pub struct Function {
     declaration: Declaration,
@@ -111,12 +105,10 @@ enum Body {
 }
 
 impl Function {
-    /// A function that computes rows where it stands.
     pub fn of_rows(declaration: Declaration, returns: DataType, volatility: Volatility, rows: impl Rows) -> Self {
         Self::new(declaration, returns, volatility, Body::Rows(Arc::new(rows)))
     }
 
-    /// A function that makes calls.
     pub fn of_calls(declaration: Declaration, returns: DataType, volatility: Volatility, call: impl AsyncCall) -> Self {
         Self::new(declaration, returns, volatility, Body::Calls(Arc::new(call)))
     }
@@ -126,12 +118,10 @@ impl Function {
         Self { declaration, returns, signature, documentation, body }
     }
 
-    /// The function of asap that this is, if it is one.
     pub fn of(function: &ScalarUDF) -> Option<&Self> {
         function.inner().downcast_ref::<Self>()
     }
 
-    /// Whether it has an argument of this name.
     pub fn takes(&self, argument: &str) -> bool {
         self.declaration.arguments.iter().any(|of| of.name() == argument)
     }
@@ -143,10 +133,7 @@ impl Function {
         }
     }
 
-    /// Loads and checks what the function needs.
-    ///
-    /// # Errors
-    /// As [`Prepare::prepare`].
+    /// Calls [`Prepare::prepare`] of the function.
     pub fn prepare(&self, config: &ConfigOptions) -> Result<()> {
         match &self.body {
             Body::Rows(rows) => rows.prepare(config),
@@ -154,7 +141,7 @@ impl Function {
         }
     }
 
-    /// Counts what is remembered of rows in the memory of a query. Calls are told when they are made.
+    /// Counts the caches of row results in the memory of a query. Calls get their memory pool when they run.
     pub(crate) fn remember_in(&self, pool: &Arc<dyn MemoryPool>) {
         if let Body::Rows(rows) = &self.body {
             rows.remember_in(pool);
@@ -204,7 +191,7 @@ impl ScalarUDFImpl for Function {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let Body::Rows(rows) = &self.body else { return Err(misplaced(self.name(), "an expression of its own")) };
+        let Body::Rows(rows) = &self.body else { return Err(misplaced(self.name(), "a standalone expression")) };
         let columns = Columns::new(&args.args, args.number_rows)?;
         match columns.if_constant() {
             Some(one) => {
@@ -223,7 +210,7 @@ impl ScalarUDFImpl for Function {
 pub(crate) fn first_call(expr: &Expr) -> Option<String> {
     use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
     let mut found = None;
-    // The closure does not fail, so neither does the walk.
+    // The closure cannot fail, so the walk cannot fail.
     drop(expr.apply(|expr| match expr {
         Expr::ScalarFunction(function) if Function::call_of(&function.func).is_some() => {
             found = Some(function.name().to_string());
@@ -236,7 +223,7 @@ pub(crate) fn first_call(expr: &Expr) -> Option<String> {
 
 pub(crate) fn misplaced(function: &str, place: &str) -> DataFusionError {
     plan_datafusion_err!(
-        "{function} makes calls and cannot stand in {place}: call it in a subquery, as in \
+        "{function} makes calls and cannot be used in {place}: call it in a subquery, as in \
          FROM (SELECT *, {function}(…) AS called FROM …), and use its column"
     )
 }

@@ -1,21 +1,21 @@
-//! The SQL functions of asap and the machinery behind them.
+//! The SQL functions of asap and their runtime.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`functions`] | one file per SQL function: its declaration and what it gives for a row |
-//! | [`function`] | as what a function is registered: what it needs, computes, and which calls it makes |
-//! | [`call_metrics`] | what EXPLAIN ANALYZE shows of calls |
-//! | [`declaration`], [`columns`], [`output`] | what SQL knows of a function, its arguments row by row, its results |
-//! | [`anchor`] | who writes direct thoughts, prunes by them, and answers prompts |
-//! | [`llm`] | asking a language model: limiting, paying, keeping |
+//! | [`functions`] | one file per SQL function: its declaration and its computation for a row |
+//! | [`function`] | registered functions: their needs, computations and calls |
+//! | [`call_metrics`] | the metrics of calls in EXPLAIN ANALYZE |
+//! | [`declaration`], [`columns`], [`output`] | the declaration of a function, its arguments row by row, its results |
+//! | [`anchor`] | anchorers: they write direct thoughts, prune by them, and answer prompts |
+//! | [`llm`] | calls to a language model: limits, cost, answer cache |
 //! | [`models`] | the scoring model of a session; the language models themselves are the crate `asap-lm` |
 //! | [`flights`], `cores` | one computation for equal requests; work on all cores |
-//! | `cache_reservation` | what is remembered, counted in the engine's memory |
-//! | [`messages`] | conversations as trainers take them |
-//! | [`plan`] | what happens to a query plan before and while it runs |
+//! | `cache_reservation` | the size of caches, counted in the engine's memory |
+//! | [`messages`] | conversations in the format of trainers |
+//! | [`plan`] | changes to a query plan before and while it runs |
 //! | [`settings`], [`typo`] | `SET asap.…`, suggestions for misspelled names |
 //!
-//! What the functions compute is plain Rust, in the crate `asap-kernels`. Nothing here knows of object stores, tables or a
+//! The algorithms are plain Rust in the crate `asap-kernels`. Nothing here depends on object stores, tables or a
 //! command line.
 
 pub mod anchor;
@@ -35,7 +35,7 @@ pub mod plan;
 pub mod settings;
 pub mod typo;
 
-// In the crate's one test binary, under the name that its users know.
+// Lets the tests inside the crate use its public name.
 #[cfg(test)]
 extern crate self as asap_udfs;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Conversations: written as trainers take them, List\<Struct\<role Utf8, content Utf8>>, and read in every form in which
-//! they are found.
+//! Conversations. They are written as List\<Struct\<role Utf8, content Utf8>>, the format of trainers, and read in all
+//! common forms.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) fn conversation_type() -> DataType {
     DataType::List(item())
 }
 
-/// Conversations, each turn by who speaks and what is said; NULL where there is none.
+/// Builds an array of conversations from the speaker and the text of each turn; None gives NULL.
 pub fn conversations(rows: &[Option<&[(&str, String)]>]) -> ArrayRef {
     let turns: Vec<&(&str, String)> = rows.iter().flatten().copied().flatten().collect();
     let roles = StringArray::from_iter_values(turns.iter().map(|(role, _)| role));
@@ -32,12 +32,11 @@ pub fn conversations(rows: &[Option<&[(&str, String)]>]) -> ArrayRef {
     Arc::new(ListArray::new(item(), offsets, Arc::new(messages), Some(validity)))
 }
 
-/// What the field that names the speaker is called, and the one that holds what was said.
 const SPEAKER: [&str; 2] = ["role", "from"];
 const TEXT: [&str; 2] = ["content", "value"];
 
-/// Whether a type is that of conversations: a list of structs with role and content (or from and value), or a struct of such
-/// lists.
+/// Returns whether a type holds conversations: a list of structs with role and content (or from and value), or a struct
+/// of such lists.
 pub(crate) fn is_conversation(found: &DataType) -> bool {
     match found {
         DataType::Struct(fields) => {
@@ -50,7 +49,7 @@ pub(crate) fn is_conversation(found: &DataType) -> bool {
     }
 }
 
-/// Conversations of any form as a struct of two lists of Utf8View: who speaks, and what is said.
+/// Converts conversations of any form to a struct of two lists of Utf8View: speakers and texts.
 ///
 /// # Errors
 /// If a turn lacks a field.
@@ -62,7 +61,7 @@ pub fn turns(conversations: &ArrayRef) -> Result<ArrayRef> {
     Ok(Arc::new(StructArray::try_new(fields.to_vec().into(), columns, nulls)?))
 }
 
-/// Who speaks and what is said, turn by turn, in a row of [`turns`]; None for what has no type.
+/// Returns the speaker and the text of each turn in a row of [`turns`]; None if the array has type Null.
 pub(crate) fn turns_at(turns: &ArrayRef, row: usize) -> Option<Vec<(Option<&str>, Option<&str>)>> {
     let turns = turns.as_struct_opt()?;
     let [speakers, texts] = [0, 1].map(|field| {
@@ -75,7 +74,6 @@ pub(crate) fn turns_at(turns: &ArrayRef, row: usize) -> Option<Vec<(Option<&str>
     Some(speakers.zip(texts).collect())
 }
 
-/// One field of every turn: a list of texts for each conversation, whatever form the conversations have.
 fn field(conversations: &ArrayRef, names: [&str; 2]) -> Result<ListArray> {
     let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
     let texts = DataType::List(Arc::clone(&item));
@@ -100,7 +98,7 @@ fn field(conversations: &ArrayRef, names: [&str; 2]) -> Result<ListArray> {
 fn named<'a>(fields: &'a StructArray, names: [&str; 2]) -> Result<&'a ArrayRef> {
     match names.iter().find_map(|name| fields.column_by_name(name)) {
         Some(column) => Ok(column),
-        None => plan_err!("a turn has neither a field {} nor {}", names[0], names[1]),
+        None => plan_err!("a turn needs a field {} or {}, found neither", names[0], names[1]),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The scoring model of a session, by its settings.
+//! The models of a session, loaded by its settings.
 
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ use crate::settings::{ScorerDevice, Settings};
 const ENCODERS: &str =
     "an XLM-RoBERTa or BERT that labels tokens, such as microsoft/llmlingua-2-xlm-roberta-large-meetingbank";
 
-/// The scoring model of a session with its tokenizer, loaded when first asked for and shared by all functions. The one of the
-/// settings that were last asked for is kept, and others as long as a query uses them.
+/// The scoring model of a session with its tokenizer, loaded on first use and shared by all functions. The model of the
+/// latest settings is kept; others are kept while a query uses them.
 #[derive(Debug, Clone, Default)]
 pub struct Models {
     loaded: Arc<Mutex<Loaded>>,
     memory: Arc<Memory>,
 }
 
-/// What was loaded last, and what queries still use of what was loaded before, by what it was loaded by.
+/// The value that was loaded last, and earlier values that queries still use, by key.
 #[derive(Debug)]
 struct Slot<K, V> {
     last: Option<(K, Arc<V>)>,
@@ -69,7 +69,6 @@ struct Loaded {
     scorer: Slot<(PathBuf, Computed, Option<String>), Scorer>,
 }
 
-/// A failure of the language model as the engine takes it.
 pub fn failed(error: LmError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
@@ -90,7 +89,7 @@ impl Loaded {
         if let Some(compressor) = self.compressor.get(&key, |_| false) {
             return Ok(compressor);
         }
-        // Two models at once may be more than the memory holds.
+        // Memory may be too small for two models.
         self.compressor.clear();
         let compressor = Arc::new(Compressor::load(folder)?);
         for note in compressor.notes() {
@@ -127,7 +126,7 @@ impl Loaded {
         if let Some(model) = self.model.get(&key, LoadedModel::is_over) {
             return Ok(model);
         }
-        // Two models at once may be more than the memory holds.
+        // Memory may be too small for two models.
         self.model.clear();
         self.scorer.clear();
         let model = Arc::new(match &self.counted {
@@ -161,40 +160,34 @@ impl Loaded {
 }
 
 impl Models {
-    /// Models that read nothing: what they would have read is [`Models::counted`], and their scores are 0.
+    /// Creates models that read nothing: [`Models::counted`] is the number of tokens they would have read, and scores
+    /// are 0.
     pub fn counting() -> Self {
         let loaded = Loaded { counted: Some(Arc::default()), ..Loaded::default() };
         Self { loaded: Arc::new(Mutex::new(loaded)), memory: Arc::default() }
     }
 
-    /// The tokens that models which only count would have read, 0 of others.
+    /// Returns the tokens that [`Models::counting`] would have read; 0 for other models.
     pub fn counted(&self) -> u64 {
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         loaded.counted.as_ref().map_or(0, |tokens| tokens.load(Ordering::Relaxed))
     }
 
-    /// The tokenizer of the scoring model (`asap.scorer.model`).
+    /// Returns the tokenizer of the scoring model (`asap.scorer.model`).
     ///
     /// # Errors
-    /// One that names the setting, the folder and what is wrong with it.
+    /// If it cannot be loaded. The error names the setting, the folder and the problem.
     pub fn tokenizer(&self, config: &ConfigOptions) -> Result<Arc<Tokenizer>> {
         self.load(Settings::of(config)?, Loaded::tokenizer)
     }
 
-    /// How rows become examples for the scoring model (`asap.scorer.model`, `asap.scorer.prompt`).
-    ///
-    /// # Errors
-    /// One that names the setting, the folder and what is wrong with it.
+    /// Returns the template that turns rows into training examples. Fails as [`Models::tokenizer`].
     pub fn examples(&self, config: &ConfigOptions) -> Result<Arc<ExampleTemplate>> {
         let settings = Settings::of(config)?;
         self.load(settings, |loaded, folder, memory| loaded.examples(folder, settings.scorer_prompt.as_deref(), memory))
     }
 
-    /// The scoring model (`asap.scorer.model`), computed as `asap.scorer.device` and `asap.scorer.dtype` say, with its
-    /// prompt (`asap.scorer.prompt`).
-    ///
-    /// # Errors
-    /// One that names the setting, the folder and what is wrong with it.
+    /// Returns the scoring model with its device, dtype and prompt (`asap.scorer.*`). Fails as [`Models::tokenizer`].
     pub fn scorer(&self, config: &ConfigOptions) -> Result<Arc<Scorer>> {
         let settings = Settings::of(config)?;
         let computed = computed(settings)?;
@@ -203,27 +196,24 @@ impl Models {
         })
     }
 
-    /// The encoder that compresses texts (`asap.compressor.model`).
-    ///
-    /// # Errors
-    /// If none is set, and one that names the setting, the folder and what is wrong with it.
+    /// Returns the encoder that compresses texts (`asap.compressor.model`). Fails if it is not set or cannot be loaded.
     pub fn compressor(&self, config: &ConfigOptions) -> Result<Arc<Compressor>> {
         let Some(named) = &Settings::of(config)?.compressor_model else {
             return config_err!(
-                "asap.compressor.model is not set: name the folder, or org/name in the cache of the Hugging Face Hub, of \
-                 {ENCODERS}"
+                "asap.compressor.model is not set: set it to a folder, or to org/name in the cache of the Hugging Face Hub, \
+                 with {ENCODERS}"
             );
         };
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         asap_lm::locate_folder(named).and_then(|folder| loaded.compressor(&folder)).map_err(|error| {
             config_datafusion_err!(
-                "asap.compressor.model = '{named}': {error} (it takes a folder with config.json, tokenizer.json and \
+                "asap.compressor.model = '{named}': {error} (expected a folder with config.json, tokenizer.json and \
                  model.safetensors of {ENCODERS})"
             )
         })
     }
 
-    /// What the session remembers of rows that were tokenised and scored.
+    /// Returns the cache of tokenized and scored rows.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
@@ -249,12 +239,12 @@ fn computed(settings: &Settings) -> Result<Computed> {
         ScorerDevice::Cuda => Ok(Computed::Cuda),
         #[cfg(not(feature = "cuda"))]
         ScorerDevice::Cuda => config_err!(
-            "asap.scorer.device = 'cuda' needs an asap that was built with `cargo build --release --features cuda`"
+            "asap.scorer.device = 'cuda' is not supported by this build: build asap with `cargo build --release --features cuda`"
         ),
     }
 }
 
-// Functions are equal when they share their models: the engine compares functions to merge equal expressions.
+// Functions with the same models are equal: the engine compares functions to merge equal expressions.
 impl PartialEq for Models {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.loaded, &other.loaded)

@@ -1,4 +1,4 @@
-//! The results of a function, row by row, as an array.
+//! Arrays of a function's results.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,15 +11,10 @@ use datafusion::common::Result;
 
 use crate::messages::{conversation_type, conversations};
 
-/// What a function gives for a row.
 pub trait Output: Send + Sized {
-    /// Its type in SQL.
     fn data_type() -> DataType;
 
-    /// The array of these rows.
-    ///
-    /// # Errors
-    /// If the values do not fit their type.
+    /// Builds the array of these rows. Fails if the values do not fit their type.
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef>;
 }
 
@@ -110,7 +105,7 @@ impl Output for Vec<Option<&str>> {
     }
 }
 
-/// Steps by their indices; in SQL they are numbered from 1.
+/// Indices of steps, from 0; the numbers in SQL start at 1.
 pub struct Numbers(pub Vec<usize>);
 
 impl Output for Numbers {

@@ -1,6 +1,6 @@
 //! Suggestions for misspelled names.
 
-/// The known name closest to `typed`, by edit distance; `None` if more than a third of its characters differ.
+/// Returns the known name closest to `typed` by edit distance; `None` if more than a third of its characters differ.
 pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |name: &str| strsim::osa_distance(&typed.to_lowercase(), &name.to_lowercase());
     let near = known.into_iter().map(|name| (distance(name), name));
@@ -8,7 +8,6 @@ pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     near.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
 }
 
-/// ` (did you mean NAME?)` for the nearest name, else empty.
 pub fn hint<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(typed, known).map_or(String::new(), |name| format!(" (did you mean {name}?)"))
 }

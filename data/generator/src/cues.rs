@@ -1,39 +1,34 @@
-//! What single words tell about the labels of steps.
+//! Measures how well single words predict the labels of steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A word or n-gram that tells a label in more than this share of its steps would make the sample too easy.
+/// A word or n-gram that predicts a label in more than this fraction of its steps would make the sample too easy.
 pub const MOST_PRECISION: f64 = 0.7;
-/// Steps that a word or n-gram must occur in before it is held to tell anything.
+/// The minimum number of steps that a word or n-gram must occur in to count as a predictor.
 pub const LEAST_SUPPORT: usize = 50;
 
-/// A step of any corpus whose steps are labelled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Labelled {
-    /// Its text.
     pub text: String,
-    /// What it is for, in the words of its corpus.
+    /// The label, as named in its corpus.
     pub label: String,
-    /// What its first sentence does, if the corpus says that too.
+    /// The function of its first sentence, if the corpus has functions.
     pub function: Option<String>,
 }
 
-/// A first word or an n-gram, and how well it tells a label.
+/// A first word or an n-gram, and how well it predicts a label.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cue {
-    /// The words, in lower case; a first word is marked as such.
+    /// The words, in lower case. A first word begins with `^ `.
     pub words: String,
-    /// The label that most steps with the cue have.
     pub label: String,
-    /// Steps with the cue.
     pub steps: usize,
-    /// The share of them that have the label.
     pub precision: f64,
 }
 
-/// Every first word and every n-gram of one to three words that occurs in at least `least` steps, the most precise
-/// first. A word is what stands between white space, in lower case, without the punctuation around it; punctuation
-/// that stands alone is a word too.
+/// Returns every first word and every n-gram of one to three words that occurs in at least `least` steps, the most
+/// precise first. Words are split at white space, in lower case, without the punctuation around them. Separate
+/// punctuation is a word too.
 pub fn cues(steps: &[Labelled], least: usize) -> Vec<Cue> {
     let mut counts: BTreeMap<String, BTreeMap<&str, usize>> = BTreeMap::new();
     for step in steps {
@@ -54,7 +49,6 @@ pub fn cues(steps: &[Labelled], least: usize) -> Vec<Cue> {
     cues
 }
 
-/// The first word of a text, as cues have it; `None` where there is none.
 pub(crate) fn first_word(text: &str) -> Option<String> {
     text.split_whitespace().next().map(word)
 }

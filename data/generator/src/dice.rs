@@ -1,42 +1,38 @@
-//! Chance that falls the same on every machine.
+//! Random choices that are the same on every machine.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// A stream of choices that depends on the seed and the row alone.
+/// A stream of choices that depends only on the seed and the row.
 ///
-/// Numbers in a range are drawn here and not by `rand`'s distributions, whose values may change with its version.
+/// Numbers in a range are drawn here, because the values of `rand`'s distributions may change with its version.
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// The stream of one row under one seed. Rows do not depend on each other.
+    /// Creates the stream of one row under one seed. Rows are independent.
     pub fn new(seed: u64, row: u64) -> Self {
         let mut generator = ChaCha8Rng::seed_from_u64(seed);
         generator.set_stream(row);
         Self(generator)
     }
 
-    /// A number below `end`, which must not be 0.
+    /// Draws a number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         ((u128::from(self.0.next_u64()) * end as u128) >> 64) as usize
     }
 
-    /// A number from `first` to `last`, both included.
     pub fn between(&mut self, first: i64, last: i64) -> i64 {
         first + self.below((last - first + 1) as usize) as i64
     }
 
-    /// True in `percent` of a hundred cases.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of several, which must not be none.
     pub fn pick<'a, T: ?Sized>(&mut self, among: &[&'a T]) -> &'a T {
         among[self.below(among.len())]
     }
 
-    /// The place of one of several weights, in proportion to them.
     pub fn weighted(&mut self, weights: &[usize]) -> usize {
         let mut left = self.below(weights.iter().sum());
         for (place, weight) in weights.iter().enumerate() {
@@ -48,14 +44,12 @@ impl Dice {
         weights.len() - 1
     }
 
-    /// The same things in another order.
     pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             things.swap(last, self.below(last + 1));
         }
     }
 
-    /// Sixteen bytes, for names that look random.
     pub fn bytes(&mut self) -> [u8; 16] {
         let mut bytes = [0; 16];
         self.0.fill_bytes(&mut bytes);

@@ -1,28 +1,26 @@
-//! What sentences do in a chain, and with which words they begin: shares that were measured on real traces.
+//! Functions of sentences in a chain, and their first words, with shares measured on real traces.
 //!
-//! The traces are 40 of R1-Distill-Qwen-14B and R1-Distill-Llama-8B on MATH problems (thought-anchors.com, MIT), with the
-//! function of each of their 3,385 steps and whether the answer needs it. Only the shares are here.
+//! The traces are 40 of R1-Distill-Qwen-14B and R1-Distill-Llama-8B on MATH problems (thought-anchors.com, MIT). Each
+//! of their 3,385 steps has a function and a flag whether the answer needs it. Only the shares are here.
 
 use crate::dice::Dice;
 
-/// What a sentence does. A step has the function of its first sentence.
+/// The function of a sentence. A step has the function of its first sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Function {
-    /// Computes something.
     Computation,
-    /// Says what the question or an earlier step said.
+    /// Repeats the question or an earlier step.
     Facts,
-    /// Says what to do next.
+    /// Plans what to do next.
     Plan,
     /// Doubts, hesitates, gives up.
     Uncertainty,
-    /// Sums up, or is content with what is there.
+    /// Sums up or approves a result.
     Consolidation,
-    /// Goes over something again.
+    /// Checks something again.
     SelfChecking,
     /// Begins to read the question.
     SetUp,
-    /// States the answer.
     Answer,
 }
 
@@ -32,11 +30,11 @@ const NEEDED: [usize; 8] = [625, 522, 483, 512, 625, 720, 328, 897];
 
 const NEEDED_OF_ALL: usize = 585;
 
-/// To which power the shares above weigh. With 1, first words would tell 0.002 bits of need; with 4 they tell what they do
-/// in real traces, where words know of need what functions do not.
+/// The exponent of the shares above. With 1, first words would carry 0.002 bits about need. With 4 they carry as much
+/// as in real traces, where words predict need beyond what functions predict.
 const SHARPNESS: u32 = 4;
 
-/// In a thousand steps after one of each function: those of each function.
+/// Per thousand steps after one of each function: the number of each function.
 const AFTER: [[usize; 8]; 8] = [
     [743, 31, 33, 58, 113, 18, 0, 4],
     [255, 448, 113, 97, 62, 8, 16, 0],
@@ -48,8 +46,8 @@ const AFTER: [[usize; 8]; 8] = [
     [0, 0, 0, 636, 0, 45, 0, 318],
 ];
 
-/// In a thousand steps of each function: those that begin with each word. The rest begins with words that have less than
-/// 1 % of their function or belong to one problem, such as numbers.
+/// Per thousand steps of each function: the number that begins with each word. The rest begins with words that have
+/// less than 1 % of their function or belong to one problem, such as numbers.
 const FIRST_WORDS: [&[(&str, usize)]; 8] = [
     &[
         ("so", 147),
@@ -144,11 +142,11 @@ const FIRST_WORDS: [&[(&str, usize)]; 8] = [
     &[("final", 483), ("therefore", 328), ("so", 121), ("finally", 17), ("thus", 17), ("yes", 17), ("i", 17)],
 ];
 
-/// The first word of a step that begins with a formula of its own.
+/// The first word of a step that begins with a displayed formula.
 pub(crate) const FORMULA: &str = "\\[";
 
 impl Function {
-    /// All functions, in the order of the shares.
+    /// In the order of the shares.
     pub const ALL: [Function; 8] = [
         Function::Computation,
         Function::Facts,
@@ -160,7 +158,7 @@ impl Function {
         Function::Answer,
     ];
 
-    /// The function as the column `functions` has it: by the names of the labelled traces.
+    /// Returns the value in the column `functions`, as named in the labelled traces.
     pub fn name(self) -> &'static str {
         match self {
             Function::Computation => "active_computation",
@@ -174,7 +172,7 @@ impl Function {
         }
     }
 
-    /// The function of a step after one of this function. One that states the answer is only drawn where it `may_answer`.
+    /// Draws the function of the next step. [`Function::Answer`] is only drawn if it `may_answer`.
     pub fn next(self, is_needed: bool, may_answer: bool, dice: &mut Dice) -> Function {
         let weights = Function::ALL.map(|next| {
             let is_possible = may_answer || next != Function::Answer;
@@ -183,18 +181,18 @@ impl Function {
         Function::ALL[dice.weighted(&weights)]
     }
 
-    /// How the function weighs among steps that are needed, or among those that are not.
+    /// Returns the weight of the function among needed steps, or among the others.
     fn weight(self, is_needed: bool) -> usize {
         let of = |needed: usize| if is_needed { needed } else { 1000 - needed };
         let (share, mean) = (of(NEEDED[self as usize]), of(NEEDED_OF_ALL));
         match self {
-            // It is drawn where the answer is known, which says enough: sharpened, it would be of core steps alone.
+            // It is drawn only where the answer is known. With the full exponent it would occur in core steps only.
             Function::Answer => share * mean.pow(SHARPNESS - 1),
             _ => share.pow(SHARPNESS),
         }
     }
 
-    /// The first word of a step of this function; `None` for one of the others.
+    /// Draws the first word of a step of this function. `None` stands for any other word.
     pub fn first_word(self, dice: &mut Dice) -> Option<&'static str> {
         let words = FIRST_WORDS[self as usize];
         let mut weights: Vec<_> = words.iter().map(|(_, weight)| *weight).collect();
@@ -203,7 +201,7 @@ impl Function {
     }
 }
 
-/// The share of each first word in all steps of the real traces; what is left to 1 are the others.
+/// Returns the share of each first word in all steps of the real traces. The remainder to 1 are other words.
 pub(crate) fn shares_of_first_words() -> impl Iterator<Item = (&'static str, f64)> {
     let of_function = |(share, words): (usize, &'static [(&'static str, usize)])| {
         words.iter().map(move |(word, weight)| (*word, share as f64 * *weight as f64 / 1e6))

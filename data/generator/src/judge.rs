@@ -1,4 +1,4 @@
-//! What first words tell of need, label and function, how they are spread, and where the answer stands.
+//! Measures how well first words predict need, label and function, their distribution, and the position of the answer.
 
 use std::collections::BTreeMap;
 
@@ -6,25 +6,24 @@ use crate::cues::{Labelled, first_word};
 use crate::dice::Dice;
 use crate::functions::{is_named, shares_of_first_words};
 
-/// First words in fewer steps than this are counted as one: what is rare tells what it was seen with by chance.
+/// First words in fewer steps than this are counted as one: rare words predict their labels by chance.
 const LEAST_STEPS: usize = 10;
-/// Shuffles whose mean is what two things tell of each other by chance.
+/// The number of shuffles whose mean is the mutual information by chance.
 const SHUFFLES: u64 = 20;
 
-/// The first words of a corpus, all in bits.
+/// Statistics of the first words of a corpus, in bits except `words`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
     pub words: usize,
     pub entropy: f64,
-    /// Their Jensen–Shannon distance from those of real traces, the words that those do not name as one.
+    /// Their Jensen–Shannon distance from those of real traces. Words without a share there count as one.
     pub distance: f64,
     pub of_need: f64,
     pub of_label: f64,
-    /// What they tell of the function, if all steps have one.
+    /// Their information about the function, if all steps have one.
     pub of_function: Option<f64>,
 }
 
-/// Judges the first words of steps.
 pub fn judge(steps: &[Labelled]) -> Judged {
     let words: Vec<String> = steps.iter().map(|step| first_word(&step.text).unwrap_or_default()).collect();
     let counts = counted(&words);
@@ -47,8 +46,8 @@ pub(crate) fn is_needed(label: &str) -> bool {
     matches!(label, "core" | "true")
 }
 
-/// The share of a chain's characters that stands before it first states the answer; `None` where it never does. Runs of
-/// white space are one space, and an answer within a longer word or number is another one.
+/// Returns the fraction of a chain's characters before it first states the answer, or `None` if it never does. Runs of
+/// white space count as one space. An answer inside a longer word or number does not count.
 pub fn answer_place(chain: &str, answer: &str) -> Option<f64> {
     let [chain, answer] = [chain, answer].map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "));
     if answer.is_empty() {
@@ -80,7 +79,7 @@ fn entropy(weights: impl IntoIterator<Item = f64>) -> f64 {
     weights.iter().map(|weight| -weight / sum * (weight / sum).log2()).sum()
 }
 
-/// The bits that one thing tells of another, less what it tells by chance.
+/// Returns the mutual information in bits, minus the mean of shuffled pairs.
 fn told<A: Ord, B: Ord>(of: &[A], what: &[B]) -> f64 {
     let (of, what) = (numbered(of), numbered(what));
     let mut shuffled = what.clone();
@@ -134,7 +133,7 @@ mod tests {
         assert!((found.entropy - 1.0).abs() < 1e-9 && (found.of_need - 1.0).abs() < 0.01, "{found:?}");
         let untold: Vec<_> = (0..400).map(|i| step(["So", "But"][i % 2], ["core", "check"][i / 2 % 2])).collect();
         assert!(judge(&untold).of_label.abs() < 0.01);
-        // Words that occur once each tell nothing, though each has one label.
+        // Words that occur once predict nothing, although each has one label.
         let rare: Vec<_> = (0..400).map(|i| step(&format!("w{i}"), ["core", "check"][i % 2])).collect();
         assert!(judge(&rare).of_label.abs() < 0.01);
     }

@@ -1,8 +1,8 @@
-//! A corpus of generated traces whose every step is labelled, the same for the same seed on any machine.
+//! Generates a corpus of traces in which every step is labelled. The same seed gives the same corpus on any machine.
 //!
-//! A problem is a line of derivations that leads to an answer. A trace makes them in order, and between them checks
-//! what it has, follows wrong ways and gives them up, and thinks aloud. What sets the labels apart is which step uses
-//! what from which other; the words are drawn from the same pools for all.
+//! A problem is a sequence of derivations that leads to an answer. A trace makes them in order. Between them it checks
+//! earlier results, follows dead ends and gives them up, and thinks aloud. Labels depend on which step uses the results
+//! of which other step. The words of all labels are drawn from the same pools.
 
 mod cues;
 mod dice;

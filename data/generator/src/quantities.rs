@@ -1,4 +1,4 @@
-//! Quantities that are computed from each other: what a problem is made of, whatever its story.
+//! Quantities that are computed from each other: the structure of a problem, independent of its story.
 
 use crate::dice::Dice;
 use crate::voice::{fill, phrases};
@@ -36,7 +36,7 @@ pub(crate) enum Goal {
     Ranking(Vec<(String, usize)>),
 }
 
-/// A question, what leads from its numbers to the answer, and the answer.
+/// A question, the quantities that lead from its numbers to the answer, and the answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     pub question: String,
@@ -127,7 +127,7 @@ impl Signs {
         Self { multiply, divide, subtract, is_latex }
     }
 
-    /// The template with its texts; `expr` becomes a formula where the template does not make it one.
+    /// Fills a template. `expr` becomes a formula unless the template already makes it one.
     pub(crate) fn in_math(&self, template: &str, texts: &[(&str, &str)]) -> String {
         let is_formula = ["\\[", "\\(", "$"].iter().any(|sign| template.contains(sign));
         let expr = texts.iter().find(|(key, _)| *key == "expr").map_or("", |(_, text)| *text);
@@ -184,8 +184,8 @@ impl<'a> Draft<'a> {
         self.quantities.len() - 1
     }
 
-    /// A number computed from earlier ones. Returns its place, or `None` if it is not whole and non-negative. Now and
-    /// then a product of larger numbers is computed in parts.
+    /// Adds a number computed from earlier ones. Returns its index, or `None` if it is not whole and non-negative. Some
+    /// products of larger numbers are computed in parts.
     pub(crate) fn derived(&mut self, name: impl Into<String>, unit: &'static str, from: Expr) -> Option<usize> {
         let name = name.into();
         let value = from.value(&self.values())?;
@@ -201,7 +201,7 @@ impl<'a> Draft<'a> {
 
     fn in_parts(&mut self, name: &str, unit: &'static str, left: &Expr, right: &Expr) -> Option<Expr> {
         let is_given = |expr: &Expr| matches!(expr, Expr::Quantity(place) if self.quantities[*place].from.is_none());
-        // The factor that is cut is gone; one that was derived must stay.
+        // The split factor no longer occurs, so it must not be a derived one.
         let (left, right) = if is_given(left) { (right, left) } else { (left, right) };
         let values = self.values();
         let (factor, ones) = (right.value(&values)?, right.value(&values)? % 10);

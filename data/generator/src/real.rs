@@ -1,14 +1,15 @@
-//! Chains whose first words fall as in real traces, and that go on behind the answer until all of it is checked.
+//! Chains whose first words have the frequencies of real traces, and that continue after the answer until every
+//! derivation is checked.
 //!
 //! ```text
 //!   detour? idle? core check?   for each derivation
 //!   detour? idle? core          the conclusion
-//!   detour? idle? check         for each derivation that was not checked straight away, in the same order
+//!   detour? idle? check         for each derivation that was not checked immediately, in the same order
 //!   detour? idle? check         the conclusion again: the end
 //! ```
 //!
-//! No part is repeated, so what comes next never hangs on how long a reader has waited for it: a chain whose length is a
-//! coin toss has no end for a model that always takes what is likeliest.
+//! No part is repeated, so the next step never depends on the number of earlier ones. If a coin toss decided the length
+//! of a chain, a model that always takes the likeliest token would never end it.
 
 use crate::cues::first_word;
 use crate::functions::{FORMULA, Function, is_named};
@@ -17,16 +18,16 @@ use crate::voice::openers::opener;
 use crate::voice::phrases;
 use crate::work::{Say, Work};
 
-/// In a hundred places: those with a detour, with an idle step, and derivations that are checked straight away.
+/// Percentages of positions: with a detour, with an idle step, and of derivations that are checked immediately.
 const DETOUR: usize = 25;
 const IDLE: usize = 45;
 const EARLY: usize = 20;
-/// In a hundred detours: those whose last step says that they are given up; behind the others an idle step does.
+/// Percentage of detours whose last step gives them up. For the others, a following idle step does.
 const SAID: usize = 42;
 const ASIDE: usize = 35;
 
 pub(crate) fn write(work: &dyn Work, say: Say) -> Vec<Step> {
-    // The question is what sets a chain up.
+    // The question counts as the set-up of a chain.
     let mut writer = Writer { work, say, steps: Vec::new(), function: Function::SetUp, done: 0 };
     writer.write();
     writer.steps
@@ -49,7 +50,7 @@ impl Writer<'_> {
             let text = self.work.derive(place, &mut self.say);
             self.step(Label::Core, place, vec![text]);
             self.done += 1;
-            // The last one is left, so that a pass behind the answer always has something to go over.
+            // The last one is not checked here, so that the checks after the answer always have something to check.
             if place + 1 < count && self.say.dice.chance(EARLY) {
                 self.check(place);
             } else {
@@ -72,14 +73,13 @@ impl Writer<'_> {
     }
 
     fn conclude(&mut self, label: Label) {
-        // Whoever concludes may state the answer.
+        // A conclusion may state the answer.
         self.done = self.work.derivations() + 1;
         let texts = self.work.conclude(&mut self.say);
         let end = self.pick(&phrases::APPROVE);
         self.step_of(label, self.work.derivations(), texts, Some(end));
     }
 
-    /// What may stand before a derivation: a detour, an idle step, or both.
     fn around(&mut self, place: usize) {
         let is_detour = self.say.dice.chance(DETOUR);
         let must_turn_back = is_detour && self.detour(place.min(self.work.derivations() - 1));
@@ -89,7 +89,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A wrong way instead of a derivation. True if nobody has said that it is given up.
+    /// Writes a dead end. Returns true if it still has to be given up.
     fn detour(&mut self, place: usize) -> bool {
         let length = 1 + self.say.dice.weighted(&[4, 4, 3, 1]);
         let texts = self.work.detour(place, length, &mut self.say);
@@ -105,13 +105,13 @@ impl Writer<'_> {
         self.step_of(label, place, content, None);
     }
 
-    /// A step about a derivation: what its function asks for, what it derives, and an end.
+    /// Writes a step about a derivation: a lead by its function, the derived content, and an end.
     fn step_of(&mut self, label: Label, place: usize, content: Vec<String>, end: Option<String>) {
         let may_answer = self.done > self.work.derivations();
         self.function = self.function.next(label == Label::Core, may_answer, &mut self.say.dice);
         let lead = self.lead(place, !content.is_empty());
         let mut sentences: Vec<_> = lead.into_iter().chain(content).collect();
-        // Before an end stands a doubt, or what ends would show by the words on either side.
+        // Only a musing or a doubt precedes an end. Otherwise the words around it would reveal the label.
         let asides = [&phrases::MUSE[..], &phrases::DOUBT, &phrases::APPROVE];
         let asides = asides[self.say.dice.below(if end.is_some() { 2 } else { 3 })];
         let aside = self.pick(asides);
@@ -122,13 +122,13 @@ impl Writer<'_> {
         sentences[0] = self.opened(&sentences[0], place);
         let text = paragraph(sentences.iter().map(|sentence| capital(sentence)));
         for (part, text) in text.split("\n\n").enumerate() {
-            // Code may hold a blank line; what stands behind it goes on with the same.
+            // Code may contain a blank line. The steps after it continue the computation.
             let function = if part == 0 { self.function } else { Function::Computation };
             self.steps.push(Step { label, function: Some(function), text: text.to_string() });
         }
     }
 
-    /// The first sentence by the step's function; `None` where what it derives comes first.
+    /// Returns the first sentence by the step's function. `None` if the derived content comes first.
     fn lead(&mut self, place: usize, has_content: bool) -> Option<String> {
         let is_first = self.steps.is_empty();
         let drawn = self.say.dice.below(100);

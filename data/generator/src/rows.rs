@@ -14,9 +14,9 @@ use crate::work::{Say, Work};
 /// How the steps of a chain begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Openers {
-    /// With words that are drawn evenly, whatever the step is for.
+    /// Draw first words evenly, independent of the step's label.
     Even,
-    /// With words that are drawn as real traces have them, and checks go on behind the answer.
+    /// Draw first words with the frequencies of real traces, and continue checking after the answer.
     Real,
 }
 
@@ -29,70 +29,63 @@ impl Openers {
     }
 }
 
-/// A problem with the traces written about it.
+/// A problem and its traces.
 #[derive(Debug, Clone)]
 pub struct SampleRow {
     /// The row's name in its dataset.
     pub id: String,
-    /// The kind of problem.
     pub family: Family,
-    /// The question.
     pub question: String,
     /// The right answer: a value, or a program.
     pub answer: String,
-    /// How the answer is reached, as a person would write it.
+    /// The derivation of the answer, as a person would write it.
     pub solution: String,
-    /// What was generated; at least one is verified.
+    /// At least one is verified.
     pub generations: Vec<Generation>,
 }
 
-/// A chain of thought and the response after it.
 #[derive(Debug, Clone)]
 pub struct Generation {
     /// The chain's steps, as `cot_steps` cuts them.
     pub steps: Vec<Step>,
-    /// What the user is told.
     pub response: String,
-    /// Whether the response holds the right answer.
+    /// Whether the response contains the right answer.
     pub is_verified: bool,
 }
 
 impl Generation {
-    /// The chain as text.
     pub fn chain(&self) -> String {
         let texts: Vec<_> = self.steps.iter().map(|step| step.text.as_str()).collect();
         texts.join("\n\n")
     }
 
-    /// Chain and response as a model writes them.
     pub fn text(&self) -> String {
         format!("<think>\n{}\n</think>\n\n{}", self.chain(), self.response)
     }
 }
 
 impl SampleRow {
-    /// The generation that a reader of the corpus takes: the first that is verified.
+    /// Returns the generation that a reader of the corpus takes: the first verified one.
     pub fn chosen(&self) -> &Generation {
         self.generations.iter().find(|generation| generation.is_verified).unwrap_or(&self.generations[0])
     }
 
-    /// The chain of the chosen generation.
     pub fn cot(&self) -> String {
         self.chosen().chain()
     }
 
-    /// The label of each step of that chain.
     pub fn labels(&self) -> Vec<Label> {
         self.chosen().steps.iter().map(|step| step.label).collect()
     }
 
-    /// The function of each step of that chain; none where openers are even.
+    /// Returns the function of each step of that chain. Empty with even openers.
     pub fn functions(&self) -> Vec<Function> {
         self.chosen().steps.iter().filter_map(|step| step.function).collect()
     }
 }
 
-/// `count` rows, each of which depends on the seed, its place and the openers alone. The first half are programming problems.
+/// Generates `count` rows. Each depends only on the seed, its index and the openers. The first half are programming
+/// problems.
 pub fn rows(count: usize, seed: u64, openers: Openers) -> Vec<SampleRow> {
     let programs = count / 2;
     let row = |row| match row {
@@ -102,7 +95,7 @@ pub fn rows(count: usize, seed: u64, openers: Openers) -> Vec<SampleRow> {
     (0..count).map(row).collect()
 }
 
-/// Streams of chance that one row uses: its problem and up to three generations, for either kind of row.
+/// Returns one of the random streams of a row: part 0 for its problem, the others for up to three generations.
 fn dice(seed: u64, row: usize, is_program: bool, part: u64) -> Dice {
     Dice::new(seed, row as u64 * 8 + 4 * u64::from(is_program) + part)
 }
@@ -127,7 +120,7 @@ fn computed_row(row: usize, seed: u64, openers: Openers) -> SampleRow {
     let family = Family::COMPUTED[row % Family::COMPUTED.len()];
     let mut dice_of_row = dice(seed, row, false, 0);
     let problem = computed(family, &mut dice_of_row);
-    // Which of the generations are right: a reader must look at the flags.
+    // Some generations are wrong, so that a reader must look at the flags.
     let plans: [&[bool]; 6] = [&[true], &[true], &[true, true], &[true, false], &[false, true], &[false, true, true]];
     let plan = plans[dice_of_row.weighted(&[5, 5, 3, 2, 3, 2])];
     let id = uuid::Builder::from_random_bytes(dice_of_row.bytes()).into_uuid().to_string();

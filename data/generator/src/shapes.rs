@@ -1,4 +1,4 @@
-//! The sample as files in two published shapes.
+//! Writes the sample as files with the columns of two published datasets.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,22 +23,19 @@ use crate::trace::Label;
 const PROGRAMS: &str = "codeforces-cots.parquet";
 const COMPUTED: &str = "openr1-math.parquet";
 
-/// Why a sample cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
-    /// The folder to write to holds something.
-    #[error("{} is not empty; name a new folder, or remove what is in it", .0.display())]
+    #[error("{} is not empty; name a new folder, or delete its files", .0.display())]
     NotEmpty(PathBuf),
-    /// The folder to write to cannot be made or looked into.
+    /// The output folder cannot be created or read.
     #[error("cannot write to {}: {}", .0.display(), .1)]
     Folder(PathBuf, std::io::Error),
-    /// A file cannot be written.
     #[error("cannot write {}: {}", .0.display(), .1)]
     Write(PathBuf, ParquetError),
 }
 
-/// Writes so many rows as two files into a folder, which is made or must be empty; a file without rows is left out.
-/// Returns what was written. The bytes depend on the arguments and on the version of the libraries alone.
+/// Writes `count` rows as two files into a folder. Creates the folder; an existing one must be empty. A file without
+/// rows is left out. Returns the written files. Their bytes depend only on the arguments and on the library versions.
 ///
 /// # Errors
 /// If the folder is not empty, or cannot be written to.
@@ -127,7 +124,7 @@ fn computed_batch(rows: &[&SampleRow]) -> Result<RecordBatch, ArrowError> {
     )
 }
 
-/// The columns of a shape, and behind them what each step is for.
+/// Appends the labels and functions of the steps to the columns of a dataset.
 fn table(rows: &[&SampleRow], mut columns: Vec<(&str, ArrayRef)>) -> Result<RecordBatch, ArrowError> {
     columns.push(("labels", lists(rows, |row| row.labels().into_iter().map(Label::name).collect())));
     if rows.iter().any(|row| !row.functions().is_empty()) {
@@ -151,7 +148,6 @@ fn lists(rows: &[&SampleRow], names: impl Fn(&SampleRow) -> Vec<&'static str>) -
     Arc::new(lists.finish())
 }
 
-/// One turn each of user and assistant: the question and what was chosen.
 fn messages(rows: &[&SampleRow]) -> Result<ArrayRef, ArrowError> {
     let roles = texts(rows.iter().flat_map(|_| ["user", "assistant"]));
     let contents = texts(rows.iter().flat_map(|row| [row.question.clone(), row.chosen().text()]));

@@ -12,7 +12,7 @@ pub(crate) struct Sums<'a> {
 }
 
 impl<'a> Sums<'a> {
-    /// The problem with its quantities as derivations, in one of the orders that are possible.
+    /// Orders the quantities of a problem as derivations, in one of the possible orders.
     pub(crate) fn new(problem: &'a Problem, dice: &mut Dice) -> Self {
         let from = |place: usize| problem.quantities[place].from.as_ref();
         let mut left: Vec<_> = (0..problem.quantities.len()).filter(|place| from(*place).is_some()).collect();
@@ -62,7 +62,7 @@ impl<'a> Sums<'a> {
             Expr::Apply(op, left, right) => {
                 match say.dice.weighted(if op.is_whole() { &[4, 3, 3] } else { &[0, 1, 1] }) {
                     0 => {
-                        // Sums are rather mistaken for differences, and products for quotients.
+                        // Sums are mostly mistaken for differences, and products for quotients.
                         let others = match op {
                             Op::Add => [Op::Subtract, Op::Subtract, Op::Multiply, Op::Divide],
                             Op::Subtract => [Op::Add, Op::Add, Op::Multiply, Op::Divide],
@@ -78,7 +78,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// The same problem with one mistake in it that leads to another answer; `None` if none is found.
+    /// Returns the problem with one mistake that leads to another answer. `None` if the search fails.
     pub(crate) fn mistaken(&self, say: &mut Say) -> Option<Problem> {
         for _ in 0..40 {
             let mut problem = self.problem.clone();
@@ -98,7 +98,7 @@ impl<'a> Sums<'a> {
         None
     }
 
-    /// What is told to the user: the last `lines` derivations and the answer.
+    /// Writes the response to the user: the last `lines` derivations and the answer.
     pub(crate) fn response(&self, lines: usize, say: &mut Say) -> String {
         let mut texts = vec![say.dice.pick(&phrases::RESPONSE).to_string()];
         for place in &self.derived[self.derived.len().saturating_sub(lines)..] {
@@ -121,7 +121,7 @@ impl<'a> Sums<'a> {
         )
     }
 
-    /// The places of what is given and of what the first `done` derivations derive.
+    /// Returns the indices of the given quantities and of the first `done` derivations.
     fn known(&self, done: usize) -> Vec<usize> {
         let places = 0..self.values.len();
         places.filter(|place| !self.derived.contains(place) || self.derived[..done].contains(place)).collect()
@@ -134,13 +134,11 @@ impl<'a> Sums<'a> {
         all[dice.below(all.len())]
     }
 
-    /// Whether `value` may stand for a wrong value: it is none of the true ones.
     fn is_new(&self, value: i64, values: &[i64]) -> bool {
         (2..10_000_000).contains(&value) && !self.values.contains(&value) && !values.contains(&value)
     }
 
-    /// The answer that someone would give who stops after deriving the `wrong` quantities with these values, if it is
-    /// a wrong one.
+    /// Returns the answer after deriving the `wrong` quantities with these values, if it is wrong.
     fn wrong_answer(&self, wrong: &[usize], mut values: Vec<i64>) -> Option<String> {
         let last = values[wrong[wrong.len() - 1]];
         let answer = match &self.problem.goal {
@@ -203,7 +201,7 @@ impl Work for Sums<'_> {
 
     fn recheck(&self, done: usize, say: &mut Say) -> String {
         let done = done.min(self.derived.len());
-        // Rather what is fresh.
+        // Prefers recent derivations.
         let place = (0..3).map(|_| say.dice.below(done)).max().unwrap_or_default();
         self.check(place, say)
     }
@@ -220,7 +218,7 @@ impl Work for Sums<'_> {
             Op::Divide => Some(Op::Multiply),
             Op::Quotient | Op::Remainder => None,
         };
-        // Quotients are rare in what is derived, so they must be rare here.
+        // Quotients are rare among derivations, so they must be rare here.
         let inverts = say.dice.chance(if *op == Op::Multiply { 18 } else { 45 });
         match (inverse, &left) {
             (Some(inverse), Expr::Quantity(operand)) if inverts => {

@@ -1,27 +1,26 @@
-//! Writes a chain of thought about some work, and says of each of its steps what it is for.
+//! Writes a chain of thought about some work, with a label for each step.
 
 use crate::functions::Function;
 use crate::voice::phrases;
 use crate::work::{Say, Work};
 
-/// What a step is for. Words do not tell; what it derives, and who uses that, does.
+/// The purpose of a step. It depends on the derived results and their use, not on the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Label {
     /// Derives something that a later core step or the answer uses, or states the answer.
     Core,
-    /// Derives again what was there before, or repeats such a step word for word.
+    /// Derives an earlier result again, or repeats such a step word for word.
     Check,
-    /// Derives something that nothing but other dead ends uses.
+    /// Derives something that only other dead ends use.
     DeadEnd,
-    /// Derives nothing: thinks aloud, plans, or says what the question or an earlier step said.
+    /// Derives nothing: thinks aloud, plans, or repeats the question or an earlier step.
     Filler,
 }
 
 impl Label {
-    /// All labels.
     pub const ALL: [Label; 4] = [Label::Core, Label::Check, Label::DeadEnd, Label::Filler];
 
-    /// The label as the column `labels` has it.
+    /// Returns the value in the column `labels`.
     pub fn name(self) -> &'static str {
         match self {
             Label::Core => "core",
@@ -35,11 +34,9 @@ impl Label {
 /// One step of a chain, as `cot_steps` cuts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// What it is for.
     pub label: Label,
-    /// What its first sentence does, where openers are real.
+    /// The function of its first sentence, with real openers.
     pub function: Option<Function>,
-    /// Its text.
     pub text: String,
 }
 
@@ -88,7 +85,7 @@ impl<'a> Writer<'a> {
         let count = self.work.derivations();
         while self.done < count {
             if self.say.dice.chance(38) {
-                // Most wrong ways are tried before the right one, some after it.
+                // Most dead ends come before the right derivation, some after it.
                 let is_late = self.done > 0 && self.say.dice.chance(30);
                 self.detour(self.done - usize::from(is_late));
             }
@@ -121,7 +118,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A wrong way instead of or after derivation `place`, until it is given up.
     fn detour(&mut self, place: usize) {
         let length = 1 + self.say.dice.weighted(&[4, 4, 3, 1]);
         let mut texts = self.work.detour(place, length, &mut self.say);
@@ -181,8 +177,8 @@ impl<'a> Writer<'a> {
         true
     }
 
-    /// A step that derives: its texts, and around them what may stand around a derivation of any label. It brings the
-    /// work forward by so many derivations, or ends a detour, or neither.
+    /// Writes a step that derives, with the idle sentences that may surround a derivation of any label. It advances the
+    /// work by `forward` derivations, or ends a detour, or neither.
     fn derivation(&mut self, label: Label, texts: Vec<String>, forward: usize, is_end: bool) {
         let mut sentences = Vec::new();
         if self.steps.is_empty() {
@@ -235,7 +231,7 @@ impl<'a> Writer<'a> {
         [Idle::Muse, Idle::Doubt, Idle::Approve, Idle::Plan, Idle::Restate][self.say.dice.weighted(weights)]
     }
 
-    /// Adds a sentence of this kind, unless the step says it already; most kinds occur once in a step.
+    /// Adds a sentence of this kind, unless the step already has it. Most kinds occur once in a step.
     fn add(&mut self, kind: Idle, sentences: &mut Vec<(Idle, String)>) {
         let Self { work, say, done, .. } = self;
         let pick = |say: &mut Say, templates: &[&str]| say.dice.pick(templates).to_string();
@@ -258,7 +254,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Adds the sentences as a step, or as several where code holds a blank line.
+    /// Adds the sentences as a step, or as several if code contains a blank line.
     fn push(&mut self, label: Label, sentences: Vec<(Idle, String)>) {
         let is_opening = self.steps.is_empty();
         let sentences = sentences.into_iter().enumerate().map(|(place, (kind, sentence))| {
@@ -288,7 +284,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The sentences as one paragraph; below code each stands on a line of its own.
+/// Joins sentences to one paragraph. After code, each is on its own line.
 pub(crate) fn paragraph(sentences: impl IntoIterator<Item = String>) -> String {
     let mut text = String::new();
     for (place, sentence) in sentences.into_iter().enumerate() {
@@ -306,7 +302,6 @@ pub(crate) fn capital(text: &str) -> String {
     first.chain(scalars).collect()
 }
 
-/// The text with a full stop, unless it ends in another mark or in code.
 fn finish(mut text: String) -> String {
     if !text.ends_with(['.', '?', '!', ':', ']', '*', '🙂', '🎉']) && !text.contains('\n') {
         text.push('.');

@@ -1,4 +1,4 @@
-//! What a trace is written about: a line of derivations that leads to an answer.
+//! The subject of a trace: a sequence of derivations that leads to an answer.
 
 use crate::dice::Dice;
 use crate::quantities::Signs;
@@ -15,18 +15,18 @@ impl Say {
     }
 }
 
-/// A line of derivations, told by their places from 0. Each text is one or more sentences in lower case without a final
-/// full stop; a text with line ends closes with code.
+/// A sequence of derivations, indexed from 0. Each text is one or more sentences in lower case without a final full
+/// stop. A text with line ends closes with code.
 pub(crate) trait Work {
     fn derivations(&self) -> usize;
 
     fn derive(&self, place: usize, say: &mut Say) -> String;
 
-    /// Up to `length` derivations that begin with a wrong one instead of `place` and build on it. Nothing that they
-    /// derive is derived or used by the right ones. May be none.
+    /// Returns at most `length` derivations that begin with a wrong one in place of `place` and build on it. The right
+    /// derivations neither derive nor use their results. May be empty.
     fn detour(&self, place: usize, length: usize, say: &mut Say) -> Vec<String>;
 
-    /// Something that a derivation before `done` (at least 1) derived or used, derived again. The conclusion counts as a
+    /// Derives again something that a derivation before `done` (at least 1) derived or used. The conclusion counts as a
     /// derivation after the last.
     fn recheck(&self, done: usize, say: &mut Say) -> String;
 
@@ -36,10 +36,10 @@ pub(crate) trait Work {
 
     fn restate(&self, done: usize, say: &mut Say) -> String;
 
-    /// The name and the value of something that the question or a derivation before `done` says.
+    /// Returns the name and the value of something that the question or a derivation before `done` states.
     fn known(&self, done: usize, dice: &mut Dice) -> (String, String);
 
-    /// What derivation `place` is about, without an article. The conclusion is about what the last one is about.
+    /// Returns the topic of derivation `place`, without an article. The conclusion has the topic of the last one.
     fn topic(&self, place: usize) -> String;
 
     fn conclude(&self, say: &mut Say) -> Vec<String>;

@@ -1,7 +1,7 @@
-//! Which requests a process is about to pay for, so that no other process pays for the same ones.
+//! Claims on requests that a process is about to pay for, so that no other process pays for the same ones.
 //!
-//! A claim locks one byte of a file in the folder of answers, at an offset that follows from the request. The kernel releases it
-//! when the process ends, however it ends. Only folders of this machine have such a file.
+//! A claim locks one byte of a file in the folder of answers, at an offset derived from the request. The kernel
+//! releases the lock when the process ends, for any reason. Only local folders have such a file.
 
 use std::fs::File;
 use std::io::{ErrorKind, Result};
@@ -12,7 +12,7 @@ use asap_udfs::llm::store::RequestKey;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-/// The file whose bytes are locked. Stores do not show it as an answer.
+/// The file whose bytes are locked. Listings of answers skip it.
 const NAME: &str = ".claims";
 
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub(super) struct Claim {
 }
 
 impl Claims {
-    /// Opens the claims in a folder, which is created if it does not exist.
+    /// Opens the claims in a folder, and creates the folder if it does not exist.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder)?;
         let file = File::options().create(true).truncate(false).read(true).write(true).open(folder.join(NAME))?;
@@ -34,7 +34,7 @@ impl Claims {
 
     pub(crate) fn claim(&self, key: &RequestKey) -> Result<Option<Claim>> {
         let byte = key.iter().take(8).fold(0, |byte: i64, part| byte << 8 | i64::from(*part)) & i64::MAX;
-        // A lock ends before the greatest offset.
+        // A lock must end before the maximum offset.
         let byte = byte.min(i64::MAX - 1);
         match set(&self.0, byte, libc::F_WRLCK) {
             Ok(()) => Ok(Some(Claim { file: Arc::clone(&self.0), byte })),
@@ -46,7 +46,7 @@ impl Claims {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // If that fails, the lock ends with the process.
+        // If this fails, the lock ends with the process.
         set(&self.file, self.byte, libc::F_UNLCK).unwrap_or_default();
     }
 }
@@ -59,7 +59,7 @@ fn set(file: &File, byte: i64, kind: libc::c_int) -> Result<()> {
         l_len: 1,
         l_pid: 0,
     };
-    // Locks of the open file, so that two folders in one process are as two processes.
+    // Locks of the open file description, so that two folders in one process behave like two processes.
     #[cfg(target_os = "linux")]
     let argument = FcntlArg::F_OFD_SETLK(&lock);
     #[cfg(not(target_os = "linux"))]

@@ -1,4 +1,4 @@
-//! Few large segments instead of many small ones, without what is damaged, asked twice or too old.
+//! Compacts answers: few large segments replace many small ones, without damaged, repeated or old answers.
 
 use std::collections::HashSet;
 
@@ -11,40 +11,33 @@ use crate::answers::external;
 use crate::answers::folder::{Folder, Found, Segment};
 use crate::answers::segment::Record;
 
-/// A segment of so many bytes is left as it is, unless something in it goes.
+/// A segment of this many bytes stays unchanged, unless one of its answers is removed.
 const LARGE_BYTES: u64 = 16 << 20;
-/// Bytes of answers at which a new segment is written; they are in memory until then.
+/// Bytes of answers at which a new segment is written. They are in memory until then.
 const TARGET_BYTES: usize = 64 << 20;
 
-/// What a compaction did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Compacted {
-    /// Segments before.
     pub segments_before: u64,
-    /// Segments after.
     pub segments_after: u64,
-    /// Bytes before.
     pub bytes_before: u64,
-    /// Bytes after.
     pub bytes_after: u64,
-    /// Answers that are kept.
     pub answers: u64,
-    /// Answers that were too old and are gone.
     pub answers_too_old: u64,
-    /// Answers that are gone because an earlier one answers the same request.
+    /// Removed answers to a request that has an earlier answer.
     pub answers_repeated: u64,
-    /// Segments that were damaged; the answers in them that are whole are kept.
+    /// Damaged segments; their undamaged answers are kept.
     pub segments_damaged: u64,
-    /// Files that killed processes left of segments that they were writing.
+    /// Removed files of segments that killed processes did not finish.
     pub unfinished_removed: u64,
 }
 
-/// Compacts a folder of answers. With `oldest` (milliseconds since 1970, UTC) answers that came before it go. It may run
-/// beside processes that read and write the folder, and may be stopped at any moment: nothing is removed before what
-/// it holds is stored elsewhere.
+/// Compacts a folder of answers. With `oldest` (milliseconds since 1970, UTC) it removes earlier answers. It may run
+/// while other processes read and write the folder, and may be stopped at any moment: nothing is removed before its
+/// content is stored elsewhere.
 ///
 /// # Errors
-/// If the store fails; the answers are then all still there.
+/// If the store fails; all answers still exist then.
 pub async fn compact(url: &Url, oldest: Option<i64>) -> Result<Compacted> {
     let folder = Folder::new(url)?;
     let mut compaction =
@@ -121,7 +114,7 @@ impl Compaction {
         Ok(())
     }
 
-    /// Writes the open batch, and then removes the segments that it came from.
+    /// Writes the open batch, and then removes its source segments.
     async fn close(&mut self) -> std::result::Result<(), StoreError> {
         let batch = std::mem::take(&mut self.open);
         if let [segment] = batch.segments.as_slice()
@@ -132,7 +125,7 @@ impl Compaction {
         }
         let Some(first) = batch.segments.first() else { return Ok(()) };
         if !batch.records.is_empty() {
-            // It stands where its first segment stood, so that first answers stay first.
+            // It takes the position of its first segment, so that first answers stay first.
             let written = self.folder.write(first.written().unwrap_or(0), &batch.records).await?;
             self.stay(&written);
         }

@@ -26,13 +26,13 @@ use crate::delta::PROBE;
 use crate::location;
 
 pub(crate) const ENDING: &str = ".answers.parquet";
-/// Bytes that are read with a footer, so that most segments are read at once.
+/// Bytes read together with a footer, so that one request reads most segments.
 const FOOTER_BYTES: usize = 64 << 10;
 const CLOCK: Duration = Duration::from_millis(50);
 const UNFINISHED: Duration = Duration::from_secs(3600);
 
-/// Where segments are. Names begin with the time of writing in milliseconds since 1970, so that their order is that of
-/// writing, and end with what no other writer uses.
+/// The location of segments. Names begin with the time of writing in milliseconds since 1970, so they sort in writing
+/// order. They end with an id that no other writer uses.
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
     store: Arc<dyn ObjectStore>,
@@ -63,7 +63,7 @@ pub(super) enum Found<T> {
 
 pub(super) type Read<T> = Result<Found<T>, StoreError>;
 
-/// A segment as Parquet reads it. What a damaged footer claims to lie beyond the end is not asked of the store.
+/// Reads a segment for Parquet. Ranges beyond the end, as a damaged footer may claim, are not requested from the store.
 struct Object {
     store: Arc<dyn ObjectStore>,
     path: Path,
@@ -102,7 +102,7 @@ impl Folder {
         Self { store, prefix: Path::from(prefix), local: None, modified: Arc::default(), shown: prefix.to_string() }
     }
 
-    /// All segments, in the order of their names. Folders below and other files are left alone.
+    /// All segments in the order of their names. Subfolders and other files are ignored.
     pub(super) async fn list(&self) -> Result<Vec<Segment>, StoreError> {
         let found =
             self.store.list_with_delimiter(Some(&self.prefix)).await.map_err(|error| self.failed("list", error))?;
@@ -115,14 +115,14 @@ impl Folder {
         Ok(segments)
     }
 
-    /// The claims in the folder, if it is on this machine and they can be opened.
+    /// The claims in the folder, if it is local and they can be opened.
     pub(crate) fn claims(&self) -> Option<Claims> {
         let opened = Claims::open(self.local.as_ref()?);
         opened.inspect_err(|error| tracing::debug!(folder = self.shown, %error, "answers cannot be claimed")).ok()
     }
 
-    /// Whether segments may have come since this was asked last: the folder's time says so. Times are as coarse as the clock
-    /// that sets them, so a young one says nothing.
+    /// Whether segments may have been added since the last call, by the modification time of the folder. A recent time
+    /// is inconclusive, because times are only as precise as the clock that sets them.
     pub(crate) fn may_have_changed(&self) -> bool {
         let modified = self.local.as_ref().and_then(|folder| folder.metadata().ok()?.modified().ok());
         let mut seen = self.modified.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +142,7 @@ impl Folder {
         self.read(segment, segment::entries(self.object(segment))).await
     }
 
-    /// The answers in `rows` of a segment; `None` in the place of one that is not what was stored.
+    /// The answers in `rows` of a segment; `None` for an answer that differs from what was stored.
     pub(super) async fn records(
         &self,
         segment: &Segment,
@@ -172,7 +172,7 @@ impl Folder {
         Object { store: Arc::clone(&self.store), path: self.path(&segment.name), size: segment.size }
     }
 
-    /// Writes records as a new segment that sorts as of `time` (milliseconds since 1970), and returns it when it is durable.
+    /// Writes records as a new segment that sorts at `time` (milliseconds since 1970). Returns it when it is durable.
     pub(super) async fn write(&self, time: i64, records: &[Record]) -> Result<Segment, StoreError> {
         let name = format!("{time:013}-{}{ENDING}", Uuid::new_v4().simple());
         let failed = |error: &dyn Display| StoreError(format!("cannot write answers to {}: {error}", self.shown));
@@ -189,7 +189,7 @@ impl Folder {
         Ok(Segment { name, size })
     }
 
-    /// Makes sure that segments can be written: writes an empty object and removes it.
+    /// Checks that segments can be written, by writing and removing an empty object.
     pub(crate) async fn check_writable(&self) -> Result<(), StoreError> {
         let probe = self.path(&format!("{PROBE}{}", Uuid::new_v4().simple()));
         let failed = |error| self.failed("write answers to", error);
@@ -197,8 +197,8 @@ impl Folder {
         self.store.delete(&probe).await.map_err(failed)
     }
 
-    /// Removes what killed processes left of segments that they were writing, unless it is from the last hour. Object
-    /// stores leave nothing; on this machine a segment is written under another name first.
+    /// Removes partial segments that killed processes left, if they are older than an hour. Only local folders have
+    /// them, because a segment is first written under another name there.
     pub(crate) async fn remove_unfinished(&self) -> Result<u64, StoreError> {
         let Some(folder) = &self.local else { return Ok(0) };
         let failed = |error: std::io::Error| StoreError(format!("cannot remove from {}: {error}", self.shown));
@@ -236,7 +236,7 @@ impl Folder {
     }
 }
 
-/// Removes a file that nobody is still writing. One that is gone by now was finished under its own name.
+/// Removes a file that no process is still writing. A missing file was finished under its own name.
 async fn removed_if_old(file: &tokio::fs::DirEntry) -> std::io::Result<bool> {
     let removed = async {
         let is_old = file.metadata().await?.modified()?.elapsed().is_ok_and(|age| age > UNFINISHED);

@@ -1,4 +1,4 @@
-//! Answers are stored in groups: one object for those that come within a short time.
+//! Stores answers in groups: one object for all that come within a short time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,8 +20,8 @@ pub(super) struct Waiting {
     pub stored: oneshot::Sender<Result<(), StoreError>>,
 }
 
-/// Gathers groups and stores each as one segment, several at the same time, until no more answers can come. When this is
-/// dropped, what is not stored yet is not stored: nobody waits for it any longer.
+/// Gathers groups and stores each as one segment, several at the same time, until no more answers can come. When this
+/// future is dropped, unstored answers are lost, since no caller waits for them any more.
 pub(super) async fn gather(mut answers: mpsc::Receiver<Waiting>, folder: Folder, index: Arc<Mutex<Index>>) {
     let mut stores = JoinSet::new();
     while let Some(first) = answers.recv().await {
@@ -39,7 +39,7 @@ pub(super) async fn gather(mut answers: mpsc::Receiver<Waiting>, folder: Folder,
     stores.join_all().await;
 }
 
-/// Stores a group, and then lets those go on who wait for its answers.
+/// Stores a group, and then wakes the callers that wait for its answers.
 async fn store(group: Vec<Waiting>, folder: Folder, index: Arc<Mutex<Index>>) {
     let (records, waiting): (Vec<_>, Vec<_>) =
         group.into_iter().map(|waiting| (waiting.record, waiting.stored)).unzip();
@@ -50,7 +50,7 @@ async fn store(group: Vec<Waiting>, folder: Folder, index: Arc<Mutex<Index>>) {
         index.add(segment, None, &entries);
     });
     for stored in waiting {
-        // Whoever gave up waiting needs no word.
+        // A caller that stopped waiting needs no reply.
         drop(stored.send(result.clone()));
     }
 }

@@ -1,4 +1,4 @@
-//! Where each answer of a folder lies; the answers themselves stay on the store.
+//! The index of the answers of a folder. The answers themselves stay on the store.
 
 use std::collections::hash_map::Entry::{Occupied, Vacant};
 use std::collections::{BTreeSet, HashMap};
@@ -23,13 +23,14 @@ pub(crate) struct Indexed {
     pub metadata: OnceCell<ArrowReaderMetadata>,
 }
 
-/// The answers of a folder by their keys, some 60 bytes for each.
+/// The answers of a folder by their keys, about 60 bytes each.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     segments: Vec<Arc<Indexed>>,
     numbers: HashMap<String, u32>,
     places: HashMap<RequestKey, Place>,
-    /// Answers whose key has a place already, in order: two writers asked the same, or the first answer was torn.
+    /// Further answers to keys in `places`, in order: two writers sent the same request, or the first answer was
+    /// damaged.
     others: HashMap<RequestKey, Vec<Place>>,
 }
 
@@ -38,7 +39,7 @@ impl Index {
         self.numbers.keys().cloned().collect()
     }
 
-    /// Adds the answers of a segment after those that are there; a segment that is there is not added again.
+    /// Adds the answers of a segment after the existing ones. A known segment is not added again.
     pub(super) fn add(&mut self, segment: Segment, metadata: Option<ArrowReaderMetadata>, entries: &[Entry]) {
         if self.numbers.contains_key(&segment.name) {
             return;
@@ -71,7 +72,7 @@ impl Index {
         }
     }
 
-    /// Forgets the answers of a damaged segment, but not the segment: it is not read again.
+    /// Removes the answers of a damaged segment, but keeps the segment so that it is not read again.
     pub(crate) fn forget_answers(&mut self, name: &str) {
         let Some(number) = self.numbers.get(name).copied() else { return };
         self.places.retain(|_, place| place.segment != number);

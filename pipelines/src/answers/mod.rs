@@ -1,24 +1,24 @@
-//! Paid answers, kept next to what they were paid for: Parquet files in a folder on any object store.
+//! Paid answers, stored next to the output that they were paid for: Parquet files in a folder on any object store.
 //!
 //! ```text
 //!   keep ──┐
-//!   keep ──┼─ group: 64 answers, 250 ms, or all that are under way ── one object, written once ── all keeps return
+//!   keep ──┼─ group: 64 answers, 250 ms, or all in flight ── one object, written once ── all keeps return
 //!   keep ──┘
 //!   open ── list ── the keys of each segment ── index: key -> segment, row
-//!   get  ── index ── the answer's own row
+//!   get  ── index ── the row of the answer
 //! ```
 //!
-//! An answer is durable when [`keep`](AnswerStore::keep) returns: its object is on the store, and on a disk of this machine synced.
-//! A damaged segment is left out with a warning, and so is an answer whose bytes have changed ([`segment`]). Of two answers to one
-//! request the first wins, in the order of the segments' names, which is the order of their writing.
+//! An answer is durable when [`keep`](AnswerStore::keep) returns: its object is on the store, and synced on a local
+//! disk. A damaged segment is skipped with a warning, and so is an answer whose bytes have changed ([`segment`]). Of
+//! two answers to one request the first wins, in the order of segment names, which is the writing order.
 //!
-//! Any number of processes may use a folder at once, since each writes names of its own and none changes an object. Before it
-//! pays for a call, a process looks for answers that others have kept since. On this machine it also claims the request, so that
-//! processes that ask for the same at the same time pay once ([`claims`]).
+//! Any number of processes may use a folder at the same time, since each writes objects with unique names and none
+//! changes an object. Before it pays for a call, a process looks for new answers of others. On the local machine it
+//! also claims the request, so that processes with the same request pay once ([`claims`]).
 //!
-//! [`compact`] may run beside them: it writes what it keeps as a new segment before it removes the old ones, and touches
-//! no segment that was not there when it began. A process that misses a segment lists the folder again. At worst an
-//! answer that was removed on purpose is asked for and paid again.
+//! [`compact`] may run at the same time: it writes a new segment before it removes the old ones, and touches only
+//! segments that existed when it started. A process that misses a segment lists the folder again. At worst, an answer
+//! that was removed on purpose is requested and paid for again.
 
 mod claims;
 mod compact;
@@ -60,25 +60,25 @@ pub use crate::answers::shared::SharedAnswers;
 pub use crate::answers::survey::{SegmentSummary, State, Totals, survey};
 use crate::{beside, location};
 
-/// The folder of the answers in that of what is kept beside an output.
+/// The folder of the answers, in the folder of asap next to an output.
 pub(crate) const CACHE: &str = "cache/";
-/// How old a listing of a folder on an object store may be before a call is made.
+/// The maximum age of a listing of a folder on an object store before a call.
 const LISTED: Duration = Duration::from_secs(1);
 const CLAIMED: Duration = Duration::from_millis(100);
 const READ_GROUPS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(15);
 const SEGMENTS_AT_ONCE: usize = 16;
 
-/// The answers of a row group, `None` in the place of one that is damaged; read by the first that asks.
+/// The answers of a row group, with `None` for a damaged one. The first caller reads them.
 type ReadGroup = Arc<OnceCell<Vec<Option<Record>>>>;
 
-/// The answers in one folder.
 #[derive(Debug)]
 pub struct AnswerFolder {
     folder: Folder,
     index: Arc<Mutex<Index>>,
-    /// Held while the folder is listed again, so that many who miss a segment list it once; when it was listed last.
+    /// The time of the last listing. The lock is held while the folder is listed, so that many callers that miss a
+    /// segment list it once.
     listing: tokio::sync::Mutex<Instant>,
-    /// None where the folder is not on this machine, or its file system has no locks.
+    /// None if the folder is not local, or its file system has no locks.
     claims: OnceCell<Option<Claims>>,
     is_writable: OnceCell<()>,
     read_groups: Mutex<LruCache<(u32, usize), ReadGroup>>,
@@ -90,7 +90,7 @@ impl AnswerFolder {
     /// Opens the folder at a URL, which need not exist before the first answer is kept.
     ///
     /// # Errors
-    /// If the folder or one of its segments cannot be read. A torn segment is a warning.
+    /// If the folder or one of its segments cannot be read. A damaged segment is a warning.
     pub async fn open(url: &Url) -> Result<Self> {
         Self::open_folder(Folder::new(url)?).await.map_err(external)
     }
@@ -114,19 +114,17 @@ impl AnswerFolder {
         Ok(answers)
     }
 
-    /// How many requests have an answer here.
     pub fn len(&self) -> usize {
         self.index().len()
     }
 
-    /// Whether no request has an answer here.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     async fn list(&self) -> std::result::Result<(), StoreError> {
         loop {
-            // A segment that is indexed before the listing and not listed is gone; a later one may be just written.
+            // A segment that was indexed before the listing and is not listed was deleted. A later one may be new.
             let indexed = self.index().segments();
             let listed = self.folder.list().await?;
             let names: BTreeSet<_> = listed.iter().map(|segment| segment.name.as_str()).collect();
@@ -144,7 +142,7 @@ impl AnswerFolder {
                         self.warn_of_damage(&segment, &why);
                         self.index().add(segment, None, &[]);
                     }
-                    // Compacted since it was listed: its answers are in a segment that the next listing shows.
+                    // Compacted after the listing: its answers are in a segment that the next listing shows.
                     Found::Gone => missed = true,
                 }
             }
@@ -157,7 +155,7 @@ impl AnswerFolder {
     async fn look_again(&self, age: Duration) -> std::result::Result<(), StoreError> {
         let asked = Instant::now();
         let mut listed = self.listing.lock().await;
-        // Who waited for the lock finds a listing that began after it asked.
+        // A caller that waited for the lock finds a listing that started after its request.
         if *listed > asked || listed.elapsed() < age {
             return Ok(());
         }
@@ -167,10 +165,15 @@ impl AnswerFolder {
 
     fn warn_of_damage(&self, segment: &Segment, why: &str) {
         let (name, folder) = (&segment.name, &self.folder.shown);
-        tracing::warn!(segment = name, folder, why, "a file of answers is damaged; its answers are asked for again");
+        tracing::warn!(
+            segment = name,
+            folder,
+            why,
+            "a file of answers is damaged; its answers will be requested again"
+        );
     }
 
-    /// The answer at a place. A row group is read at once, since a run that resumes asks for neighbours.
+    /// The answer at a place. The whole row group is read, since a resumed run needs neighbouring answers.
     async fn read(&self, place: Place, found: &Indexed) -> Read<Option<Record>> {
         let (group, row) = (place.row as usize / GROUP_ANSWERS, place.row as usize % GROUP_ANSWERS);
         let cell = {
@@ -215,7 +218,7 @@ impl AnswerStore for AnswerFolder {
             match self.read(place, &found).await? {
                 Found::Whole(Some(record)) if record.key == *key => return Ok(Some(record.outcome)),
                 Found::Whole(_) => {
-                    self.warn_of_damage(&found.segment, "an answer is not the one that was stored");
+                    self.warn_of_damage(&found.segment, "the content of an answer has changed since it was stored");
                     self.index().forget_place(key, place);
                 }
                 Found::Damaged(why) => {
@@ -278,12 +281,12 @@ impl AnswerStore for AnswerFolder {
     }
 }
 
-/// Where a run keeps its answers: in the folder of what asap keeps next to its output.
+/// The folder of the answers of an output.
 pub(crate) fn of_output(output: &Url) -> Result<Url> {
     beside::join(&beside::beside(output)?, CACHE)
 }
 
-/// Where answers are kept that belong to no output: `asap.cache.dir`, else the user's cache folder.
+/// The folder of answers that belong to no output: `asap.cache.dir`, or else the cache folder of the user.
 ///
 /// # Errors
 /// If neither the setting nor the environment names a folder.
@@ -296,7 +299,7 @@ pub fn shared(settings: &Settings) -> Result<Url> {
     location::parse(&user.cache_dir().join("asap").to_string_lossy())
 }
 
-/// The folder of answers that a location means: an output's own, or itself.
+/// The folder of answers at a location: that of an output, or the location itself.
 ///
 /// # Errors
 /// If the location is neither an output nor a folder of answers.
@@ -311,7 +314,7 @@ pub async fn find(text: &str) -> Result<Url> {
     }
     if folder.list().await.map_err(external)?.is_empty() {
         return exec_err!(
-            "{} is neither the output of a run (which has a folder .asap) nor a folder of answers (*{ENDING})",
+            "{} is neither the output of a run (with a folder .asap) nor a folder of answers (*{ENDING})",
             folder.shown
         );
     }

@@ -4,12 +4,12 @@
 //! |---|---|---|
 //! | `key` | FixedSizeBinary(32) | the SHA-256 of the whole request |
 //! | `time` | Timestamp(ms, UTC) | when the answer came |
-//! | `tokens_in`, `tokens_out` | UInt64 | what was paid |
+//! | `tokens_in`, `tokens_out` | UInt64 | the paid tokens |
 //! | `status` | Utf8 | `ok`, or why there is no answer |
 //! | `answer` | Utf8 | the answer, or the message of the failure |
 //! | `sha256` | FixedSizeBinary(32) | of the other fields: Parquet does not notice a changed byte |
 //!
-//! A row group holds at most [`GROUP_ANSWERS`] rows, so an answer is read without the rest of a large file.
+//! A row group has at most [`GROUP_ANSWERS`] rows, so an answer is read without the rest of a large file.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use datafusion::parquet::file::properties::WriterProperties;
 use futures::TryStreamExt;
 use sha2::{Digest, Sha256};
 
-/// The most answers of a group that is stored at once, and of a row group.
+/// The maximum number of answers in a group that is stored together, and in a row group.
 pub(crate) const GROUP_ANSWERS: usize = 64;
 const OK: &str = "ok";
 const INDEXED: [&str; 2] = ["key", "time"];
@@ -40,11 +40,11 @@ const INDEXED: [&str; 2] = ["key", "time"];
 pub struct Record {
     pub key: RequestKey,
     pub time: i64,
-    /// The answer, or why there is none though it was paid.
+    /// The answer, or the failure that was paid for.
     pub outcome: Outcome,
 }
 
-/// What a segment says of one of its answers without reading it.
+/// The key and time of an answer, readable without the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub key: RequestKey,
@@ -80,10 +80,7 @@ impl Record {
     }
 }
 
-/// A segment of records.
-///
-/// # Errors
-/// If Parquet cannot hold them: an answer of 2 GiB or more.
+/// Encodes records as a segment. Fails for an answer of 2 GiB or more.
 pub fn encode(records: &[Record]) -> Result<Vec<u8>, ParquetError> {
     let batch = batch(records)?;
     let properties = WriterProperties::builder()
@@ -115,10 +112,7 @@ fn batch(records: &[Record]) -> Result<RecordBatch, ParquetError> {
     Ok(RecordBatch::try_from_iter(columns)?)
 }
 
-/// The answers of a segment, without their texts.
-///
-/// # Errors
-/// If it cannot be read, or is not a segment.
+/// The entries of a segment, without the texts of the answers.
 pub async fn entries(
     reader: impl AsyncFileReader + Unpin + 'static,
 ) -> Result<(ArrowReaderMetadata, Vec<Entry>), ParquetError> {
@@ -138,10 +132,7 @@ pub async fn entries(
     Ok((metadata, entries))
 }
 
-/// The answers in `rows` of a segment; `None` in the place of one that is not what was stored.
-///
-/// # Errors
-/// If it cannot be read, or is not a segment.
+/// The answers in `rows` of a segment; `None` for an answer that differs from what was stored.
 pub async fn records(
     reader: impl AsyncFileReader + Unpin + 'static,
     metadata: ArrowReaderMetadata,
@@ -186,5 +177,5 @@ fn column<'a>(batch: &'a RecordBatch, name: &str) -> Result<&'a Arc<dyn Array>, 
 }
 
 fn not_ours() -> ParquetError {
-    ParquetError::General("it does not hold answers".to_string())
+    ParquetError::General("it is not a file of answers".to_string())
 }

@@ -1,5 +1,5 @@
-//! The answers of interactive sessions, opened with the first request: SQL may choose a provider that asks a model late
-//! or never, and another folder at any time.
+//! The answers of interactive sessions, opened with the first request. SQL may select a language model late or never,
+//! and change the folder at any time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,7 +35,6 @@ impl Opened {
 }
 
 impl SharedAnswers {
-    /// The answers in the folder of these settings.
     pub fn new(settings: &Settings) -> Self {
         Self { folder: Mutex::new(Opened::new(settings)) }
     }

@@ -1,8 +1,8 @@
-//! What the runs of an output spend on a day, together: a log of sums taken, one small object each, created only where
-//! there is none.
+//! The shared daily spending of the runs of an output: a log of amounts, each in a small object that is created only if
+//! it does not exist.
 //!
-//! A run takes a twentieth of the day's budget at a time and gives back what it did not spend; what a killed run had taken
-//! counts as spent. The day (UTC) is the one on which a run began.
+//! A run reserves a twentieth of the daily budget at a time and returns what it did not spend. The reservation of a
+//! killed run counts as spent. The day (UTC) is that of the start of the run.
 
 use asap_udfs::llm::purse::{Purse, Taken};
 use asap_udfs::llm::store::StoreError;
@@ -23,7 +23,6 @@ use crate::location;
 const FOLDER: &str = "spent";
 const SHARES: f64 = 20.0;
 
-/// What is spent on a day.
 #[derive(Debug)]
 pub struct Spent {
     store: Arc<dyn ObjectStore>,
@@ -39,10 +38,7 @@ struct Entry {
 }
 
 impl Spent {
-    /// What is spent today on the output beside which `beside` lies.
-    ///
-    /// # Errors
-    /// If there is no store for it.
+    /// The spending of today for an output; `beside` is the folder of asap next to it.
     pub fn today(beside: &Url) -> Result<Self> {
         let day = Path::from_iter([FOLDER, &Utc::now().format("%Y-%m-%d").to_string()]);
         let shown = format!("{}/{day}", location::display(beside).trim_end_matches('/'));
@@ -54,7 +50,7 @@ impl Spent {
     }
 
     fn failed(&self, error: impl std::fmt::Display) -> StoreError {
-        StoreError(format!("cannot tell from {} what was spent today: {error}", self.shown))
+        StoreError(format!("cannot determine from {} how much was spent today: {error}", self.shown))
     }
 
     async fn last(&self) -> Result<(u64, Entry), StoreError> {
@@ -76,7 +72,7 @@ impl Spent {
         serde_json::from_slice(&bytes).map_err(|error| self.failed(error))
     }
 
-    /// Adds the sum that `amount` makes of the total so far; the total then.
+    /// Adds the amount that `amount` computes from the total so far. Returns the amount and the new total.
     async fn add(&self, amount: impl Fn(f64) -> f64) -> Result<Taken, StoreError> {
         let id = Uuid::new_v4();
         loop {
@@ -89,7 +85,7 @@ impl Spent {
             let bytes = serde_json::to_vec(&entry).map_err(|error| self.failed(error))?;
             match self.store.put_opts(&self.entry(last + 1), PutPayload::from(bytes), PutMode::Create.into()).await {
                 Ok(_) => return Ok(Taken { amount, total: entry.total }),
-                // Another run was faster; or a reply was lost, and it is ours.
+                // Another run was faster; or the reply was lost and the entry is ours.
                 Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
                     if self.read(last + 1).await?.id == id {
                         return Ok(Taken { amount, total: entry.total });
@@ -133,7 +129,7 @@ mod tests {
         assert_eq!(one.take(6.0, 100.0).await.unwrap(), Taken { amount: 0.0, total: 95.0 });
         other.settle(10.0).await.unwrap();
         assert_eq!(one.take(6.0, 100.0).await.unwrap(), Taken { amount: 6.0, total: 91.0 });
-        // What answers cost above their reservations is spent, however much is left.
+        // Costs above the reservations count as spent, however high they are.
         other.settle(-50.0).await.unwrap();
         assert_eq!(one.take(1.0, 100.0).await.unwrap(), Taken { amount: 0.0, total: 141.0 });
     }

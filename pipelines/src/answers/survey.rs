@@ -1,4 +1,4 @@
-//! What a folder of answers holds, from its listing and the keys of its segments.
+//! Summarizes a folder of answers from its listing and the keys of its segments.
 
 use datafusion::common::Result;
 use futures::{StreamExt, TryStreamExt};
@@ -9,53 +9,42 @@ use crate::answers::folder::{Folder, Found, Segment};
 use crate::answers::segment::Entry;
 use crate::answers::{SEGMENTS_AT_ONCE, external};
 
-/// Whether a segment is as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Its keys can be read; an answer is checked when it is read.
+    /// The keys can be read; an answer is checked only when it is read.
     Whole,
-    /// It cannot be read.
     Damaged,
 }
 
-/// One segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SegmentSummary {
-    /// Its name in the folder.
     pub segment: String,
-    /// When it was written, in milliseconds since 1970 (UTC).
+    /// Milliseconds since 1970 (UTC).
     pub written: Option<i64>,
-    /// Whole answers in it.
     pub answers: u64,
-    /// Its bytes.
     pub bytes: u64,
-    /// When its oldest answer came, in milliseconds since 1970 (UTC).
+    /// The time of the oldest answer, in milliseconds since 1970 (UTC).
     pub oldest: Option<i64>,
-    /// When its newest answer came, in milliseconds since 1970 (UTC).
+    /// The time of the newest answer, in milliseconds since 1970 (UTC).
     pub newest: Option<i64>,
-    /// Whether it is as it was written.
     pub state: State,
 }
 
-/// All segments together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
-    /// Segments in the folder.
     pub segments: u64,
-    /// Segments that are damaged.
     pub damaged: u64,
-    /// Whole answers; those to the same request count each.
+    /// Undamaged answers, including several to the same request.
     pub answers: u64,
-    /// Bytes of all segments.
     pub bytes: u64,
-    /// When the oldest answer came, in milliseconds since 1970 (UTC).
+    /// The time of the oldest answer, in milliseconds since 1970 (UTC).
     pub oldest: Option<i64>,
-    /// When the newest answer came, in milliseconds since 1970 (UTC).
+    /// The time of the newest answer, in milliseconds since 1970 (UTC).
     pub newest: Option<i64>,
 }
 
-/// The segments of a folder of answers, in the order of writing.
+/// The segments of a folder of answers in writing order.
 ///
 /// # Errors
 /// If the folder or one of its segments cannot be read.
@@ -87,7 +76,6 @@ fn summary(segment: Segment, entries: &[Entry], state: State) -> SegmentSummary 
 }
 
 impl Totals {
-    /// The sums over segments.
     pub fn of(segments: &[SegmentSummary]) -> Self {
         Self {
             segments: segments.len() as u64,

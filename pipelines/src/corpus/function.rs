@@ -1,4 +1,4 @@
-//! `cot_corpus('LOC')`: any location as a corpus, in any query.
+//! The table function `cot_corpus`.
 
 use std::sync::Arc;
 
@@ -11,12 +11,11 @@ use super::{ColumnMapping, Corpus};
 
 /// The table function `cot_corpus('LOC' [, 'question=…,cot=…,answer=…'])`.
 ///
-/// The location is listed when a query is planned, each time anew.
+/// Lists the location each time a query is planned.
 #[derive(Debug, Default)]
 pub struct CorpusFunction;
 
 impl CorpusFunction {
-    /// The name under which the function is registered.
     pub const NAME: &str = "cot_corpus";
     pub(crate) const SCAN: &str = "cot_corpus()";
 }
@@ -43,8 +42,8 @@ fn literal_text(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Opens a corpus while a plan is being made, which is not asynchronous: on a thread of its own, because a runtime's
-/// threads must not wait.
+/// Opens a corpus during planning, which is not asynchronous. Uses a separate thread, because a runtime's threads must
+/// not block.
 fn open_now(session: &dyn Session, location: &str, mapping: Option<&ColumnMapping>) -> Result<Corpus> {
     std::thread::scope(|scope| {
         let opened = scope.spawn(|| {

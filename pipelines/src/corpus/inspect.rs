@@ -1,4 +1,4 @@
-//! What was recognised, schema by schema, with some rows as they are read.
+//! The recognized shape of each schema, with sample rows as asap reads them.
 
 use std::sync::Arc;
 
@@ -17,58 +17,41 @@ use crate::corpus::shape::rules::RULES;
 use crate::corpus::shape::view;
 use crate::corpus::{Corpus, Recognised, shape};
 
-/// Files of one schema, and what was recognised.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Inspected {
-    /// How many files have these columns.
     pub files: usize,
-    /// One of them.
     pub file: String,
-    /// The rows of all of them.
     pub rows: u64,
-    /// Their columns, each with its type in plain words.
     pub columns: Vec<(String, String)>,
-    /// The rule by which they were recognised.
     pub shape: String,
-    /// What the question is read from.
+    /// The source of the question; `cot`, `answer` and `system` likewise.
     pub question: String,
-    /// What the chain is read from.
     pub cot: String,
-    /// What the answer is read from.
     pub answer: String,
-    /// What the system prompt is read from.
     pub system: Option<String>,
-    /// The column that says which rows are correct; the others are rejects.
+    /// The column that marks correct rows; the other rows are rejects.
     pub flag: Option<String>,
-    /// The mapping that says the same, to be changed.
+    /// The equivalent mapping, as a starting point for changes.
     pub mapping: String,
-    /// The first rows as they are read.
     pub sample: Vec<InspectedRow>,
 }
 
-/// A row as it is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct InspectedRow {
-    /// The file that it stands in.
     pub file: String,
-    /// Its place in the file, from 0.
+    /// Row number in the file, from 0.
     pub row: i64,
-    /// The question.
     pub question: Option<String>,
-    /// The chain of thought.
     pub cot: Option<String>,
-    /// The answer.
     pub answer: Option<String>,
-    /// The system prompt.
     pub system: Option<String>,
-    /// Why the row cannot be pruned, as a word.
+    /// Why the row cannot be pruned, in one word.
     pub status: Option<String>,
-    /// The same as a sentence.
     pub error: Option<String>,
 }
 
 impl Corpus {
-    /// What was recognised, with `rows` rows of each schema.
+    /// Returns the recognized shape of each schema, with `rows` sample rows.
     ///
     /// # Errors
     /// If rows cannot be read.
@@ -135,8 +118,7 @@ fn read(batch: &RecordBatch) -> Result<Vec<InspectedRow>> {
     Ok(rows.collect())
 }
 
-/// The table function `corpus_shapes()`: every layout that is known by the names of its columns, in the order in which
-/// they are tried.
+/// The table function `corpus_shapes()`: every layout that asap recognizes by column names, in the order of the tries.
 #[derive(Debug, Default)]
 pub(crate) struct ShapesFunction;
 

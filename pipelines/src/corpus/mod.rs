@@ -1,4 +1,4 @@
-//! The corpus: files of published datasets, Parquet or JSON lines, each in its own shape, read as one table.
+//! The corpus: files of published datasets (Parquet or JSON lines), each in its own shape, as one table.
 //!
 //! ```text
 //!   LOC ── files ── footers ── one group per schema ── shape ── view ──┐
@@ -8,36 +8,36 @@
 //!
 //! | column | type | holds |
 //! |---|---|---|
-//! | `source` | Struct\<file Utf8, row Int64> | where the row stands: the file's path below the location, and the row in it, from 0 |
+//! | `source` | Struct\<file Utf8, row Int64> | the file's path below the location, and the row number in it, from 0 |
 //! | `id` | Utf8 | the published `id` or `uuid`, else the md5 of question and chain; not unique |
 //! | `question` | Utf8 | what was asked |
 //! | `cot` | Utf8 | the chain of thought, without its tags |
-//! | `answer` | Utf8 | what follows the chain in a generation, else the column that holds it |
-//! | `system` | Utf8 | the system prompt, NULL if there is none |
+//! | `answer` | Utf8 | the text after the chain in a generation, else the answer column |
+//! | `system` | Utf8 | the system prompt, or NULL |
 //! | `status` | Utf8 | NULL, or why the row cannot be pruned |
-//! | `error` | Utf8 | the same as a sentence that names what was found |
+//! | `error` | Utf8 | the same reason in a sentence that names what was found |
 //!
-//! Then the original columns, under their names; one that is called like a column above is `source_<name>`. The names of
-//! folders such as `split=train` are columns too. A column that holds another kind of value in some files is NULL in the rows of
-//! these, and a note names it.
+//! The original columns follow under their names; a name that is taken above becomes `source_<name>`. Folder names such
+//! as `split=train` are columns too. If some files have another type of value in a column, it is NULL in their rows,
+//! and a note names it.
 //!
-//! Which columns are which is told by their names (table function `corpus_shapes()`), else by think tags in their values. Of
-//! several generations the first is taken that a flag calls correct and that its model ended; of a list of structs without
-//! flags, the first that has think tags. A `prompt` that is a whole chat template is read as the user's and the system's words
-//! in it.
+//! Columns are recognized by their names (table function `corpus_shapes()`), else by think tags in their values. Of
+//! several generations, asap reads the first that a flag marks as correct and that its model finished. Of a list of
+//! structs without flags, it reads the first with think tags. If `prompt` is a rendered chat template, asap reads the
+//! user's and the system's messages in it.
 //!
-//! | `status` | the row |
+//! | `status` | meaning |
 //! |---|---|
-//! | `unverified` | none of its `generations` has a true flag, or its own flag (`reward`, `is_correct`, …) is false or 0 |
-//! | `multi_turn` | its conversation has more than one exchange |
-//! | `no_question` | its question is NULL or empty |
-//! | `no_generation` | its generation is NULL or empty |
-//! | `no_tags` | its generation has no closing think tag |
-//! | `empty_chain` | there is nothing between the tags, or in the column of the chain |
-//! | `no_answer` | nothing follows the chain, or the column of the answer is empty |
-//! | `tags_in_answer` | what follows the chain holds another think tag |
+//! | `unverified` | none of its `generations` has a true flag, or its own (`reward`, `is_correct`, …) is false or 0 |
+//! | `multi_turn` | the conversation has more than one exchange |
+//! | `no_question` | the question is NULL or empty |
+//! | `no_generation` | the generation is NULL or empty |
+//! | `no_tags` | the generation has no closing think tag |
+//! | `empty_chain` | there is nothing between the tags or in the chain column |
+//! | `no_answer` | nothing follows the chain, or the answer column is empty |
+//! | `tags_in_answer` | the text after the chain has another think tag |
 //!
-//! A row with a status still carries what could be read of it.
+//! A row with a status keeps everything that could be read of it.
 
 pub(crate) mod files;
 mod function;
@@ -84,21 +84,15 @@ use shape::Shape;
 
 use crate::delta::Since;
 
-/// The files of all sources.
 pub struct Files {
-    /// Those of sources that are no tables, ordered by path.
+    /// Files of sources that are not tables, ordered by path.
     pub files: Vec<CorpusFile>,
-    /// The sources that are Delta tables.
     pub tables: Vec<Table>,
-    /// What to tell the user: files that were left out.
     pub notes: Vec<String>,
 }
 
-/// Files that were recognised, ready to be read.
 pub struct Corpus {
-    /// Files that cannot be read, and why.
     pub failures: Vec<FileFailure>,
-    /// What to tell the user: columns that were found by their content.
     pub notes: Vec<String>,
     groups: Vec<Recognised>,
     originals: Vec<Original>,
@@ -118,11 +112,8 @@ impl Recognised {
     }
 }
 
-/// Lists the files of sources (each a file, a folder with those below it, a pattern, or a Delta table). `since` says from
-/// which version on a table is followed.
-///
-/// # Errors
-/// If there is nothing at a location, if nothing there is Parquet, or if the files belong to a table and are not all of it.
+/// Lists the files of sources (each a file, a folder with its subfolders, a pattern, or a Delta table). `since` returns
+/// the version from which a table is followed.
 pub async fn list(
     session: &dyn Session,
     sources: &[Source],
@@ -140,13 +131,13 @@ pub async fn list(
         }
         let listing = Listing::new(source, |store_url| session.runtime_env().object_store(store_url)).await?;
         if !listing.left_out.is_empty() {
-            all.notes.push(format!("left out beside what is read: {}", listing.left_out.join(", ")));
+            all.notes.push(format!("files left out: {}", listing.left_out.join(", ")));
         }
         if listing.files.is_empty() {
             let what = if source.is_pattern() {
                 "no Parquet or JSON file matches"
             } else {
-                "no Parquet file (*.parquet) and no JSON lines (*.jsonl) are in"
+                "no Parquet files (*.parquet) or JSON lines (*.jsonl) found in"
             };
             all.notes.push(format!("{what} {}", source.typed));
         }
@@ -161,7 +152,7 @@ pub(crate) fn check_paths(files: &mut [CorpusFile]) -> Result<()> {
     match files.windows(2).find(|pair| pair[0].path == pair[1].path) {
         None => Ok(()),
         Some(twice) => config_err!(
-            "{} and {} have one path, {}: give their sources other names",
+            "{} and {} have the same path, {}: give their sources different names",
             twice[0].name,
             twice[1].name,
             twice[0].path
@@ -170,7 +161,7 @@ pub(crate) fn check_paths(files: &mut [CorpusFile]) -> Result<()> {
 }
 
 impl Corpus {
-    /// Makes all batches of a session that does nothing else as small as those of the corpus.
+    /// Sets the session's batch size to that of the corpus. The session must not do anything else.
     pub(crate) fn set_batch_rows(&self, context: &SessionContext) {
         let rows = files::file_rows::of_batch(self.groups.iter().flat_map(|group| group.table.files()));
         let state = context.state_ref();
@@ -178,23 +169,23 @@ impl Corpus {
         *state.config_mut() = state.config().clone().with_batch_size(rows);
     }
 
-    /// Lists a location and recognises its files. Every file must be readable.
+    /// Lists a location and recognizes its files. Every file must be readable.
     ///
     /// # Errors
-    /// If there is nothing to read, if a file is not Parquet or not whole, if columns fit no shape, or if a mapping names a
-    /// column that is not there. The message names file and column.
+    /// If there is nothing to read, if a file is not Parquet or incomplete, if columns fit no shape, or if a mapping
+    /// names a missing column. The message names the file and the column.
     pub async fn open(session: &dyn Session, location: &str, mapping: Option<&ColumnMapping>) -> Result<Self> {
         let mut corpus = Self::look(session, location, mapping).await?;
         if !corpus.failures.is_empty() {
             return Err(corpus.failures.swap_remove(0).into());
         }
         if corpus.groups.is_empty() {
-            return exec_err!("{location} holds no row, and no column");
+            return exec_err!("{location} is empty: no rows and no columns");
         }
         Ok(corpus)
     }
 
-    /// The same, but a file that cannot be read is one of [`Self::failures`].
+    /// Like [`Self::open`], but adds unreadable files to [`Self::failures`].
     ///
     /// # Errors
     /// If there is nothing to read.
@@ -211,8 +202,8 @@ impl Corpus {
         Ok(corpus)
     }
 
-    /// Reads the footers of files and recognises their columns, one schema at a time. A file that cannot be read is one of
-    /// [`Self::failures`], and so is one whose columns do not fit what the rows are for.
+    /// Reads the footers of files and recognizes their columns, one schema at a time. Files that cannot be read, or
+    /// whose columns do not satisfy `fit`, become [`Self::failures`].
     pub(crate) async fn recognise(
         session: &dyn Session,
         files: Vec<CorpusFile>,
@@ -251,7 +242,7 @@ impl Corpus {
         Ok(Self { failures, notes, groups: recognised, originals })
     }
 
-    /// The first file of which a row cannot be read, by reading them all: what failed in the middle of a query has no name.
+    /// Finds the first file with an unreadable row, by reading all files: errors within a query do not name their file.
     pub async fn damaged(&self, session: &dyn Session) -> Option<FileFailure> {
         for group in &self.groups {
             for file in group.table.files() {
@@ -267,12 +258,12 @@ impl Corpus {
         None
     }
 
-    /// What reading rows failed with, by the name of the file that is damaged, if one is.
+    /// Returns the failure of the damaged file that caused `error`, or `error` if no file is damaged.
     pub async fn named(&self, session: &dyn Session, error: DataFusionError) -> DataFusionError {
         self.damaged(session).await.map_or(error, DataFusionError::from)
     }
 
-    /// The corpus of some of its rows, by the place of their file in [`Self::files`].
+    /// Returns a corpus of some rows. The keys of `rows` are positions of files in [`Self::files`].
     pub fn of_rows(&self, rows: &mut BTreeMap<usize, Vec<u64>>) -> Self {
         rows.values_mut().for_each(|rows| rows.sort_unstable());
         let (mut first, mut groups) = (0, Vec::new());
@@ -288,7 +279,7 @@ impl Corpus {
         Self { failures: vec![], notes: vec![], groups, originals: self.originals.clone() }
     }
 
-    /// The table to register as `corpus`.
+    /// Returns the table to register as `corpus`.
     ///
     /// # Errors
     /// If the session lacks the functions of asap.
@@ -307,12 +298,10 @@ impl Corpus {
         Ok(ViewTable::new(plan, None))
     }
 
-    /// How many schemas its files have.
     pub fn groups(&self) -> usize {
         self.groups.len()
     }
 
-    /// The rows of slices of the files of one schema, as a corpus.
     pub(crate) fn view_of_slices(&self, session: &dyn Session, group: usize, open: SlicesTable) -> Result<LogicalPlan> {
         let group = &self.groups[group];
         shape::view::plan(session, Arc::new(open), &group.table, &group.shape, &group.of(&self.originals))
@@ -322,7 +311,7 @@ impl Corpus {
         SlicesTable::new(self.groups[group].table.file_schema())
     }
 
-    /// The columns of the corpus: those that this module lists, then the original ones.
+    /// The columns of the corpus: those of the module's table, then the original columns.
     pub fn schema(&self) -> SchemaRef {
         let source =
             Fields::from(vec![Field::new("file", DataType::Utf8, true), Field::new("row", DataType::Int64, true)]);
@@ -335,12 +324,12 @@ impl Corpus {
         Arc::new(Schema::new(own.into_iter().chain(originals).collect::<Vec<_>>()))
     }
 
-    /// The rows of all files, without deleted ones.
+    /// Number of rows in all files, without deleted rows.
     pub fn rows(&self) -> u64 {
         self.files().map(|(_, file)| file.rows_left()).sum()
     }
 
-    /// The files, each with the number of its schema.
+    /// The files, each with the index of its schema.
     pub fn files(&self) -> impl Iterator<Item = (usize, &FileRows)> {
         self.groups
             .iter()
@@ -348,7 +337,6 @@ impl Corpus {
             .flat_map(|(index, group)| group.table.files().iter().map(move |file| (index, file)))
     }
 
-    /// The original columns as [`Self::schema`] calls them, in order.
     pub fn original_columns(&self) -> Vec<String> {
         self.originals.iter().map(|original| original.column.clone()).collect()
     }
@@ -357,8 +345,8 @@ impl Corpus {
         self.originals.iter().map(|original| original.name.clone()).collect()
     }
 
-    /// The columns of the corpus that are read from an original column in every file that has it: question, chain, answer, or
-    /// both of a generation. None if it holds something else anywhere.
+    /// The corpus columns that every file reads from this original column: question, chain, answer, or both parts of a
+    /// generation. None if any file with this column reads something else from it.
     pub(crate) fn said_by(&self, name: &str) -> Option<&'static [&'static str]> {
         let groups = self.groups.iter().filter(|group| group.table.file_schema().field_with_name(name).is_ok());
         let mut said = groups.map(|group| group.shape.said_by(group.table.file_schema(), name));
@@ -366,7 +354,6 @@ impl Corpus {
         said.all(|other| other == Some(first)).then_some(first)
     }
 
-    /// A sentence for each original column that a Delta table holds under another name or as another kind of value.
     pub(crate) fn delta_notes(&self) -> Vec<String> {
         shape::originals::delta_notes(&self.originals)
     }

@@ -1,4 +1,4 @@
-//! The actions of a Delta log that runs read and write, as its JSON has them. Others are passed over.
+//! The actions of a Delta log that runs read and write, in its JSON form. Others are ignored.
 
 use std::collections::HashMap;
 
@@ -27,23 +27,23 @@ pub struct Transaction {
     pub last_updated: Option<i64>,
 }
 
-/// A file whose rows are the table's no more.
+/// A file whose rows are no longer in the table.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Removed {
-    /// Its path in the table's folder, as the log has it: a part of a URL.
+    /// The URL-encoded path in the folder of the table.
     pub path: String,
-    /// The values of the table's partition columns, if who removed it said them.
+    /// The values of the partition columns, if the writer recorded them.
     #[serde(default)]
     pub partition_values: Option<HashMap<String, Option<String>>>,
-    /// Which of its rows were deleted before.
+    /// Its rows that were deleted before.
     pub deletion_vector: Option<DeletionVector>,
-    /// When it was removed, in milliseconds since 1970.
+    /// Milliseconds since 1970.
     pub deletion_timestamp: Option<i64>,
-    /// Whether its rows went with it; if not, other files hold them now.
+    /// Whether its rows were deleted too; if not, other files have them now.
     #[serde(default = "yes")]
     pub data_change: bool,
-    /// Its rows, and the bounds of its columns, as JSON.
+    /// The number of rows and the bounds of columns, as JSON.
     #[serde(default)]
     pub stats: Option<String>,
 }
@@ -52,13 +52,13 @@ fn yes() -> bool {
     true
 }
 
-/// Rows of a file that are deleted, and where they are written down.
+/// Deleted rows of a file, and where they are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeletionVector {
-    /// `u`: in a file of the table; `i`: here; `p`: in a file anywhere.
+    /// `u`: in a file of the table; `i`: inline; `p`: in a file at an absolute path.
     pub storage_type: String,
-    /// The file's name in base 85, or the rows themselves, or a URL.
+    /// The file name in base 85, the inline data, or a URL.
     pub path_or_inline_dv: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<i32>,
@@ -69,7 +69,7 @@ pub struct DeletionVector {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LiveFile {
-    /// Its path in the table's folder, as the log has it: a part of a URL.
+    /// The URL-encoded path in the folder of the table.
     pub path: String,
     #[serde(default)]
     pub partition_values: HashMap<String, Option<String>>,
@@ -80,25 +80,19 @@ pub struct LiveFile {
     pub deletion_vector: Option<DeletionVector>,
 }
 
-/// What a log says of its table.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
-    /// The table's id.
     pub id: String,
-    /// The name, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The description, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How files are encoded: always Parquet.
+    /// The format of the files: always Parquet.
     pub format: Value,
-    /// The columns, as Delta's JSON.
     pub schema_string: String,
-    /// The columns by which files are divided into folders.
+    /// The columns that divide files into folders.
     pub partition_columns: Vec<String>,
-    /// The table's properties.
     #[serde(default)]
     pub configuration: HashMap<String, String>,
     /// Milliseconds since 1970.
@@ -106,7 +100,7 @@ pub struct Metadata {
     pub created_time: Option<i64>,
 }
 
-/// What readers and writers must know to use a table.
+/// The features that readers and writers of a table must support.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Protocol {
@@ -127,7 +121,7 @@ impl LiveFile {
         self.statistics()?.get("numRecords")?.as_u64()
     }
 
-    /// The least and the greatest value of a field of a struct in it, if its statistics hold them.
+    /// The minimum and maximum of a struct field, if the statistics have them.
     pub(crate) fn bounds(&self, column: &str, field: &str) -> Option<(Value, Value)> {
         let statistics = self.statistics()?;
         let of = |bound: &str| statistics.get(bound)?.get(column)?.get(field).cloned();
@@ -140,7 +134,7 @@ impl LiveFile {
 }
 
 impl Removed {
-    /// How many rows it held, as far as its statistics say.
+    /// The number of rows, if the statistics have it.
     pub fn rows(&self) -> Option<u64> {
         serde_json::from_str::<Value>(self.stats.as_deref()?).ok()?.get("numRecords")?.as_u64()
     }
@@ -151,17 +145,15 @@ pub(crate) fn parse(bytes: &[u8], version: u64) -> Result<Vec<Line>> {
     lines.map(|line| serde_json::from_slice(line).map_err(|error| not_an_action(version, &error))).collect()
 }
 
-/// An action that cannot be read, in the commit or checkpoint of a version.
 pub(crate) fn not_an_action(version: u64, error: &serde_json::Error) -> datafusion::common::DataFusionError {
-    exec_datafusion_err!("version {version} holds what is no action of Delta: {error}")
+    exec_datafusion_err!("version {version} contains an entry that is not a Delta action: {error}")
 }
 
-/// The action that adds a shard.
 pub fn add(shard: &Add) -> String {
     json!({ "add": shard }).to_string()
 }
 
-/// The action that takes a file's rows out of the table.
+/// The action that removes a file and its rows from the table.
 pub fn remove(file: &LiveFile, now: i64) -> String {
     let LiveFile { path, partition_values, size, deletion_vector, .. } = file;
     let mut remove = json!({ "path": path, "deletionTimestamp": now, "dataChange": true, "extendedFileMetadata": true,
@@ -176,12 +168,11 @@ pub fn transaction(app_id: &str, version: i64, now: i64) -> String {
     json!({ "txn": { "appId": app_id, "version": version, "lastUpdated": now } }).to_string()
 }
 
-/// The action that changes a table's schema or properties.
 pub fn metadata(metadata: &Metadata) -> String {
     json!({ "metaData": metadata }).to_string()
 }
 
-/// The action that says what a commit is; `more` are fields of our own.
+/// The action that describes a commit; `more` are fields of asap.
 pub fn commit_info(operation: &str, mode: &str, now: i64, more: Value) -> String {
     let mut info = json!({
         "timestamp": now,
@@ -189,7 +180,7 @@ pub fn commit_info(operation: &str, mode: &str, now: i64, more: Value) -> String
         "operationParameters": { "mode": mode },
         "engineInfo": concat!("asap ", env!("CARGO_PKG_VERSION")),
         "isBlindAppend": mode == "Append",
-        // No two commits are equal, so that a lost reply can be told from another's commit.
+        // Makes each commit unique, so that after a lost reply it can be told apart from another one.
         "txnId": uuid::Uuid::new_v4().to_string(),
     });
     info["asap"] = more;

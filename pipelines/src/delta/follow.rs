@@ -1,11 +1,11 @@
-//! A log as one who reads its table version by version finds it.
+//! A log for readers that follow a table version by version.
 
 use crate::delta::State;
 use crate::delta::actions::{Line, LiveFile, Removed, Transaction};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
-    /// From the files of a version on: they, and what changed after it.
+    /// The files of this version, and the changes after it.
     Snapshot(u64),
     Version(u64),
 }
@@ -18,32 +18,27 @@ impl Since {
     }
 }
 
-/// What a log says now, and what it said of each version since one.
+/// The current state of a log, and its changes since a version.
 #[derive(Debug, Default)]
 pub struct Followed {
-    /// What it says at its newest version.
+    /// The newest state.
     pub state: State,
-    /// What it said at the version that was asked for with its files.
+    /// The state at the requested version of [`Since::Snapshot`].
     pub snapshot: State,
-    /// The versions after the one that was asked for, ascending.
+    /// The versions after the requested one, ascending.
     pub later: Vec<Version>,
 }
 
-/// The files that a version added to a table and removed from it.
 #[derive(Debug, Clone)]
 pub struct Version {
-    /// The version.
     pub version: u64,
-    /// Files that it added.
     pub added: Vec<LiveFile>,
-    /// Files that it removed.
     pub removed: Vec<Removed>,
-    /// Its transactions.
     pub transactions: Vec<Transaction>,
 }
 
 impl Followed {
-    /// Keeps what was said at the version that is asked for, when the state is there.
+    /// Keeps the state as the snapshot if it is at the requested version.
     pub(crate) fn keep_snapshot(&mut self, since: Option<Since>) {
         if since == Some(Since::Snapshot(self.state.version)) {
             self.snapshot = self.state.clone();

@@ -1,4 +1,4 @@
-//! The log of a Delta table: what it says, and how a commit gets into it.
+//! The log of a Delta table: its state, and commits to it.
 //!
 //! ```text
 //!   open ── state at version n ──▶ prepare(state) ── actions ──▶ PUT n+1 if absent ──┬─ created ── state at n+1
@@ -7,10 +7,9 @@
 //!              └────────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Tables are made, checkpointed, cleaned and read by the `deltalake` crates. This is the one way in which runs commit:
-//! what is to be committed is prepared anew on every state that it could be committed on, so nothing needs to be known of
-//! what another writer did meanwhile; and a commit whose reply was lost is found by its own bytes. It costs one request
-//! where nobody was faster, whatever the table's length.
+//! The `deltalake` crates create, checkpoint, clean and read tables. Runs commit only through this module. A commit is
+//! prepared again on each state that it could follow, so it always sees the changes of other writers. A commit whose
+//! reply was lost is found by its own bytes. Without a conflict a commit costs one request, however long the log is.
 
 mod actions;
 mod follow;
@@ -41,32 +40,26 @@ pub use crate::delta::probe::{PROBE, check_output};
 
 use crate::location;
 
-/// The folder of the log in a table.
 pub const FOLDER: &str = "_delta_log";
 const CHECKPOINT_EVERY: u64 = 100;
-/// How long to wait before a commit whose outcome is not known is looked for again.
+/// Pauses before checking again for a commit with an unknown outcome.
 const LOOK_AGAIN: [Duration; 3] = [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(4)];
 
-/// What a log says at one version.
+/// The state of a log at one version.
 #[derive(Debug, Clone, Default)]
 pub struct State {
-    /// The version.
     pub version: u64,
-    /// What a reader and a writer must know.
     pub protocol: Protocol,
-    /// The table's id, schema and properties.
     pub metadata: Metadata,
     /// The last version of each application's transaction.
     pub transactions: HashMap<String, Transaction>,
-    /// The transactions that came after the log was opened, each with the version of the table.
+    /// The transactions since the log was opened, each with its table version.
     pub recent: Vec<(u64, Transaction)>,
-    /// The files whose rows are the table's, by path.
     pub files: BTreeMap<String, LiveFile>,
-    /// The files that were taken out of the table and not vacuumed long ago, by path.
+    /// The removed files that the log still lists, by path.
     pub removed: BTreeMap<String, Removed>,
 }
 
-/// The log of a table that exists.
 #[derive(Debug)]
 pub struct Log {
     url: Url,
@@ -79,11 +72,11 @@ enum Put {
     Taken,
 }
 
-/// A commit of which it is not known whether it is in the log: what it names must stay.
+/// A commit with an unknown outcome. The files that it names must stay.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "it is not known whether the commit to {table} succeeded: {cause}. Nothing was removed; the same command finds out and \
-     goes on"
+    "the outcome of the commit to {table} is unknown: {cause}. Nothing was removed; run the same command again to check it \
+     and resume"
 )]
 pub struct OutcomeUnknown {
     table: String,
@@ -97,19 +90,13 @@ pub(crate) fn store_of(table: &Url) -> Result<Arc<dyn ObjectStore>> {
 
 impl Log {
     /// Reads the log of the table at `url`; None if there is no table.
-    ///
-    /// # Errors
-    /// If the store fails, or if the log has a gap or holds what cannot be read.
     pub async fn open(url: &Url) -> Result<Option<Self>> {
         let store = store_of(url)?;
         let found = open::read(store.as_ref(), None).await.map_err(|error| unreadable(url, error))?;
         Ok(found.map(|found| Self { url: url.clone(), store, state: found.state }))
     }
 
-    /// Makes an empty table, or opens the one that another process made first.
-    ///
-    /// # Errors
-    /// If the store fails, or if a table cannot have this schema.
+    /// Creates an empty table, or opens the one that another process created first.
     pub async fn create(
         url: &Url,
         schema: SchemaRef,
@@ -118,23 +105,21 @@ impl Log {
     ) -> Result<Self> {
         let first = protocol::first_commit(schema, partition_by, properties).await?;
         let store = store_of(url)?;
-        // Who made it does not matter: whoever fills it compares its properties first.
+        // The creator does not matter: callers compare the properties of the table before they fill it.
         put_or_look(store.as_ref(), url, 0, first).await?;
         let opened = Self::open(url).await?;
-        opened.ok_or_else(|| exec_datafusion_err!("{} vanished while it was made", location::display(url)))
+        opened.ok_or_else(|| exec_datafusion_err!("{} disappeared while it was created", location::display(url)))
     }
 
-    /// What the log says, as far as it was read.
+    /// The state of the log as of the last read.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// The table's folder.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// The store, rooted at the table's folder.
     pub fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.store
     }
@@ -150,11 +135,11 @@ impl Log {
         Ok(())
     }
 
-    /// Commits what `prepare` makes of the log's state, and prepares it again whenever somebody else was faster; None if
-    /// it has nothing (any more) to commit. A line of an action is one JSON object.
+    /// Commits the actions that `prepare` returns for the state of the log, and prepares them again whenever another
+    /// writer was faster. Returns None if there is nothing to commit. Each action is one JSON object on one line.
     ///
     /// # Errors
-    /// What `prepare` refuses; [`OutcomeUnknown`] if it cannot be found out whether the commit is in the log.
+    /// Errors of `prepare`; [`OutcomeUnknown`] if it cannot be determined whether the commit is in the log.
     pub async fn commit(&mut self, mut prepare: impl FnMut(&State) -> Result<Vec<String>>) -> Result<Option<u64>> {
         loop {
             let actions = prepare(&self.state)?;
@@ -171,7 +156,8 @@ impl Log {
         }
     }
 
-    /// A checkpoint spares readers the commits before it; without one the table is as right, and only slower to open.
+    /// Writes a checkpoint, so that readers skip earlier commits. Without it the table is still valid, but slower to
+    /// open.
     async fn checkpoint(&self, version: u64) {
         if !version.is_multiple_of(CHECKPOINT_EVERY) {
             return;
@@ -190,7 +176,7 @@ impl State {
             self.recent.push((self.version, txn.clone()));
             self.transactions.insert(txn.app_id.clone(), txn);
         }
-        // A file whose deletion vector changes is removed and added in one commit, in either order.
+        // If a deletion vector changes, one commit removes and adds the file, in either order.
         if let Some(remove) = remove {
             if self.files.get(&remove.path).is_some_and(|file| file.deletion_vector == remove.deletion_vector) {
                 self.files.remove(&remove.path);
@@ -218,8 +204,8 @@ async fn read_commit(store: &dyn ObjectStore, version: u64) -> Result<Option<Vec
     }
 }
 
-/// Puts a commit where there is none. A store may have made it and lost the reply, also to a request that was sent again by
-/// itself and then finds the commit there: what lies there tells, since no two commits are equal.
+/// Creates a commit unless one exists. A store may have created it but lost the reply, or retried the request and then
+/// found the commit. The content of the object decides, since no two commits are equal.
 async fn put_or_look(store: &dyn ObjectStore, url: &Url, version: u64, bytes: bytes::Bytes) -> Result<Put> {
     let path = commit_path(version);
     let mut cause = None;
@@ -240,7 +226,7 @@ async fn put_or_look(store: &dyn ObjectStore, url: &Url, version: u64, bytes: by
             Ok(_) => return Ok(Put::Taken),
             Err(object_store::Error::NotFound { .. }) if cause.as_ref().is_some_and(is_refusal) => break,
             Err(_) if Instant::now() > deadline => break,
-            // A commit that is not there yet may still come, so it is put again, which cannot make it twice.
+            // A missing commit may still arrive, so it is put again, which cannot create it twice.
             Err(_) => {
                 if let Some(pause) = pause {
                     tokio::time::sleep(*pause).await;
@@ -256,7 +242,7 @@ async fn put_or_look(store: &dyn ObjectStore, url: &Url, version: u64, bytes: by
     Err(DataFusionError::External(Box::new(OutcomeUnknown { table, cause })))
 }
 
-/// Whether a store has said that it will not do this, rather than failed at it.
+/// Whether a store refused the request, rather than failed.
 fn is_refusal(error: &object_store::Error) -> bool {
     use object_store::Error::{NotImplemented, PermissionDenied, Unauthenticated};
     matches!(error, NotImplemented { .. } | PermissionDenied { .. } | Unauthenticated { .. })

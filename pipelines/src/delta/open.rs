@@ -1,4 +1,4 @@
-//! A log as it is found: its last checkpoint and the commits behind it.
+//! Reads a log: its last checkpoint and the commits after it.
 
 use std::collections::BTreeMap;
 
@@ -20,23 +20,20 @@ use crate::delta::{FOLDER, commit_path, read_commit, unreadable};
 const CONCURRENT_COMMITS: usize = 32;
 const COLUMNS: [&str; 5] = ["txn", "add", "remove", "metaData", "protocol"];
 
-/// Where the last checkpoint is, so that the log's beginning need not be listed.
+/// The hint to the last checkpoint, so that the beginning of the log need not be listed.
 #[derive(Deserialize)]
 struct LastCheckpoint {
     version: u64,
 }
 
 impl Followed {
-    /// Reads the log of the table at `url`, in whose folder `store` is rooted; None if there is no table.
-    ///
-    /// # Errors
-    /// If the store fails, if the log holds what cannot be read, or if a version is gone that is needed.
+    /// Reads the log of the table at `url`, which is the root of `store`; None if there is no table.
     pub async fn read(store: &dyn ObjectStore, url: &Url, since: Option<Since>) -> Result<Option<Self>> {
         read(store, since).await.map_err(|error| unreadable(url, error))
     }
 }
 
-/// Reads a log, and what changed in it since a version if that is asked; None if there is none.
+/// Reads a log, and its changes since a version if requested; None if there is no log.
 pub(crate) async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Result<Option<Followed>> {
     let hint = last_checkpoint(store).await?;
     let from = match since {
@@ -54,8 +51,8 @@ pub(crate) async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Resul
     let after = since.map(Since::version);
     if let Some(after) = after.filter(|after| *after > last) {
         return exec_err!(
-            "its newest version is {last}, and what goes on here began with version {after}: it is another table, or was \
-             made anew; begin anew (a run with --new-generation, a feed or a training without what it resumes)"
+            "its newest version is {last}, but version {after} was already read: it is another table, or it was \
+             created again; start again (a run with --new-generation, a feed or a training without its resume state)"
         );
     }
     let base = found.last_checkpoint(match since {
@@ -88,7 +85,7 @@ pub(crate) async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Resul
     }
     followed.state.recent.clear();
     if followed.state.metadata.schema_string.is_empty() || followed.state.protocol.min_reader_version == 0 {
-        return exec_err!("it does not say what the table's columns are");
+        return exec_err!("it does not define the columns of the table");
     }
     Ok(Some(followed))
 }
@@ -103,9 +100,9 @@ async fn missing<T>(
     let oldest = list(store, 0).await?.commits.first().copied().unwrap_or(last);
     match since {
         Some(since) if oldest > version => exec_err!(
-            "version {} is needed, with which this goes on, and the oldest that is left is {oldest}: what changed since \
-             then cannot be known any more; begin anew (a run with --new-generation, a feed or a training without what \
-             it resumes)",
+            "version {} is needed to resume, but the oldest remaining version is {oldest}: the changes in between \
+             are lost; start again (a run with --new-generation, a feed or a training without its resume \
+             state)",
             match since {
                 Since::Snapshot(begun) => begun,
                 Since::Version(_) => version,
@@ -113,10 +110,10 @@ async fn missing<T>(
         ),
         _ if found.has_newer_checkpoints => {
             exec_err!(
-                "version {version} is missing, and its checkpoints are of the feature v2Checkpoint, which is not read"
+                "version {version} is missing, and its checkpoints use the feature v2Checkpoint, which is not supported"
             )
         }
-        _ => exec_err!("version {version} is missing, of versions up to {last}"),
+        _ => exec_err!("version {version} is missing; the newest version is {last}"),
     }
 }
 
@@ -172,9 +169,9 @@ async fn list(store: &dyn ObjectStore, from: u64) -> Result<Found> {
     Ok(found)
 }
 
-/// Of how many files a checkpoint is made, by what stands behind the version in the name of one of them:
-/// `checkpoint.parquet`, or `checkpoint.<part>.<parts>.parquet`. Those of the newer kind are passed over: tables that
-/// need them are refused, and the commits before them are there as long as they are the only ones.
+/// The number of files of a checkpoint, from the name of one of them after the version: `checkpoint.parquet`, or
+/// `checkpoint.<part>.<parts>.parquet`. V2 checkpoints are ignored: tables that need them are refused, and otherwise
+/// the earlier commits still exist.
 fn checkpoint_parts(rest: &str) -> Option<usize> {
     let inner = rest.strip_prefix("checkpoint.")?;
     if inner == "parquet" {
@@ -187,7 +184,7 @@ fn checkpoint_parts(rest: &str) -> Option<usize> {
 
 async fn last_checkpoint(store: &dyn ObjectStore) -> Result<u64> {
     match store.get(&Path::from_iter([FOLDER, "_last_checkpoint"])).await {
-        // It is a hint, which another writer may be replacing: without it the whole log is listed.
+        // Another writer may be replacing this hint. Without it the whole log is listed.
         Ok(found) => Ok(serde_json::from_slice::<LastCheckpoint>(&found.bytes().await?).map_or(0, |hint| hint.version)),
         Err(object_store::Error::NotFound { .. }) => Ok(0),
         Err(error) => Err(error.into()),

@@ -1,4 +1,4 @@
-//! Whether a folder can hold a Delta table: asked of the store by doing what a commit does, before any work is done.
+//! Checks that a folder can have a Delta table, by doing what a commit does before any work is done.
 
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, exec_datafusion_err};
 use object_store::path::Path;
@@ -7,19 +7,19 @@ use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use crate::delta::FOLDER;
 use crate::location;
 
-/// What the names of probes begin with. In a log the names that mean something begin with a digit; these sort before
-/// them, so that readers, who list from a version on, do not even see one that a killed process left.
+/// Prefix of the names of probes. Log entries begin with a digit, which sorts after it. So readers, which list from a
+/// version on, do not see a probe that a killed process left.
 pub const PROBE: &str = ".asap-probe-";
 
 const FIRST: &[u8] = b"first";
 const SECOND: &[u8] = b"second";
 
-/// Checks that commits to a Delta table are safe, where `store` is rooted at the table's folder and `folder` says which
-/// that is: that an object can be written to its log, that a second writer of the same object is refused and changes
-/// nothing, and that the object can be removed again.
+/// Checks that commits to a Delta table are safe: an object can be written to its log, a second writer of the same
+/// object is refused and changes nothing, and the object can be removed. `store` is rooted at the folder of the table,
+/// and `folder` is its name for messages.
 ///
 /// # Errors
-/// If one of these does not hold; the message says which and what to do.
+/// If one of these does not hold; the message names it and what to do.
 pub async fn check_output(store: &dyn ObjectStore, folder: &str) -> Result<()> {
     let probe = Path::from_iter([FOLDER, &format!("{PROBE}{}", uuid::Uuid::new_v4())]);
     let log = format!("the log of {folder}");
@@ -31,8 +31,8 @@ pub async fn check_output(store: &dyn ObjectStore, folder: &str) -> Result<()> {
     checked?;
     removed.map_err(|error| {
         exec_datafusion_err!(
-            "{log} can be written, but nothing can be removed there: {error}; allow it, a run removes what it wrote when it \
-             fails"
+            "{log} can be written, but nothing can be removed there: {error}; allow removal, since a failed run removes what it \
+             wrote"
         )
     })
 }
@@ -40,7 +40,7 @@ pub async fn check_output(store: &dyn ObjectStore, folder: &str) -> Result<()> {
 async fn check_create(store: &dyn ObjectStore, log: &str, probe: &Path) -> Result<()> {
     match create(store, probe, FIRST).await {
         Ok(()) => {}
-        // A reply can be lost and the request sent again; then what is there is our own.
+        // A reply may be lost and the request retried; then the existing object is our own.
         Err(error @ (Error::AlreadyExists { .. } | Error::Precondition { .. })) => {
             if !holds_first(store, log, probe).await? {
                 return Err(not_written(log, error));
@@ -60,7 +60,7 @@ async fn holds_first(store: &dyn ObjectStore, log: &str, probe: &Path) -> Result
     let held = async { store.get(probe).await?.bytes().await };
     match held.await {
         Ok(held) => Ok(held == FIRST),
-        Err(error) => Err(exec_datafusion_err!("what was written to {log} cannot be read back: {error}")),
+        Err(error) => Err(exec_datafusion_err!("objects in {log} cannot be read back after writing: {error}")),
     }
 }
 
@@ -68,8 +68,8 @@ async fn create(store: &dyn ObjectStore, probe: &Path, content: &'static [u8]) -
     store.put_opts(probe, PutPayload::from_static(content), PutMode::Create.into()).await.map(drop)
 }
 
-/// Why an object could not be created: if one can be written without a condition, and that is not what was forbidden,
-/// it is the condition.
+/// Explains why an object could not be created. If one can be written unconditionally, and access is not forbidden, the
+/// condition is the cause.
 async fn not_created(store: &dyn ObjectStore, log: &str, probe: &Path, error: Error) -> DataFusionError {
     let is_forbidden = matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. });
     if !is_forbidden && store.put(probe, PutPayload::from_static(FIRST)).await.is_ok() {
@@ -91,8 +91,8 @@ fn not_written(log: &str, error: Error) -> DataFusionError {
 
 fn ignored(log: &str) -> DataFusionError {
     config_datafusion_err!(
-        "the store of {log} ignores If-None-Match: it let a second writer replace what the first had written, so that \
-         commits of two runs could be lost; use a store that honours it (Amazon S3, Google Cloud Storage, Azure, \
+        "the store of {log} ignores If-None-Match: a second writer could replace the object of the first, so \
+         commits of two runs could be lost; use a store that supports it (Amazon S3, Google Cloud Storage, Azure, \
          Cloudflare R2, a newer version of this server) or a local disk"
     )
 }
@@ -100,15 +100,15 @@ fn ignored(log: &str) -> DataFusionError {
 fn refused(log: &str, error: &Error) -> DataFusionError {
     let advice = match error {
         Error::Generic { store: "LocalFileSystem", .. } => {
-            "the disk refuses hard links, as some mounted ones do; write to another disk and copy the table"
+            "the disk refuses hard links, as some mounted disks do; write to another disk and copy the table"
         }
         _ => {
-            "the store must honour If-None-Match, as Amazon S3, Google Cloud Storage, Azure and Cloudflare R2 do; unset \
+            "the store must support If-None-Match, as Amazon S3, Google Cloud Storage, Azure and Cloudflare R2 do; unset \
              AWS_CONDITIONAL_PUT, or choose another store"
         }
     };
     config_datafusion_err!(
-        "{log} can be written, but an object cannot be created there only where there is none, which commits need: \
+        "{log} can be written, but objects cannot be created there on condition that they do not exist, which commits need: \
          {error}; {advice}"
     )
 }

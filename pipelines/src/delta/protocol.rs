@@ -1,4 +1,4 @@
-//! What a table of ours says of itself, and what of others' tables is honoured.
+//! The protocol of our tables, and the supported features of other tables.
 
 use std::collections::HashMap;
 
@@ -16,11 +16,11 @@ use crate::location;
 
 const HONOURED: [&str; 3] = ["timestampNtz", "appendOnly", "invariants"];
 
-/// Features of a table that are kept to where its rows are read. Column mapping is named by tables that do not use it, too.
+/// Supported features when reading a table. Some tables list columnMapping without using it.
 const READ: [&str; 4] = ["timestampNtz", "deletionVectors", "vacuumProtocolCheck", "columnMapping"];
 const READER_VERSION: i32 = 3;
 
-/// The bytes of a table's first commit, which holds no rows: as the `deltalake` crates make it, in memory.
+/// The bytes of the first commit of a table, without rows, created in memory by the `deltalake` crates.
 pub(crate) async fn first_commit(
     schema: SchemaRef,
     partition_by: &[String],
@@ -38,10 +38,6 @@ pub(crate) async fn first_commit(
 }
 
 impl State {
-    /// The table's columns.
-    ///
-    /// # Errors
-    /// If the log holds a schema that cannot be read.
     pub fn schema(&self) -> Result<Schema> {
         let schema: StructType = serde_json::from_str(&self.metadata.schema_string)
             .map_err(|error| exec_datafusion_err!("the table's schema cannot be read: {error}"))?;
@@ -55,7 +51,7 @@ impl State {
         Ok(Metadata { schema_string, ..self.metadata.clone() })
     }
 
-    /// Refuses a table that asks of its readers what is not done here.
+    /// Refuses a table that requires unsupported features of its readers.
     pub(crate) fn check_readable(&self, url: &Url) -> Result<()> {
         let mut features = self.protocol.reader_features.iter().flatten();
         let unknown = features.find(|feature| !READ.contains(&feature.as_str())).cloned();
@@ -68,7 +64,7 @@ impl State {
         match asked {
             None => Ok(()),
             Some(asked) => exec_err!(
-                "the Delta table {} uses {asked}, with which its files are not read here: copy its rows to a table without \
+                "the Delta table {} uses {asked}, which asap cannot read: copy its rows to a table without \
                  it, or to plain Parquet files",
                 location::display(url)
             ),
@@ -79,7 +75,7 @@ impl State {
         self.metadata.configuration.get("delta.columnMapping.mode").is_some_and(|mode| mode != "none")
     }
 
-    /// Refuses a table that asks of its writers what a run does not do.
+    /// Refuses a table that requires unsupported features of its writers.
     pub(crate) fn check_writable(&self, url: &Url) -> Result<()> {
         let features = self.protocol.writer_features.iter().chain(&self.protocol.reader_features).flatten();
         let unknown = features.map(String::as_str).find(|feature| !HONOURED.contains(feature));
@@ -94,7 +90,7 @@ impl State {
         match asked {
             None => Ok(()),
             Some(asked) => exec_err!(
-                "{} uses {asked}, which a run would not keep to: choose another output, or take that from the table",
+                "{} uses {asked}, which a run does not support: choose another output, or remove that from the table",
                 location::display(url)
             ),
         }

@@ -1,5 +1,5 @@
-//! How Delta tables reach object stores: as everything else does, by [`location::store`]. The engine of Delta knows only
-//! this machine's files by itself.
+//! Object stores for Delta tables, from [`location::store`] like everywhere else. By itself the `deltalake` engine
+//! supports only local files.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ use url::Url;
 
 use crate::location;
 
-/// What the URLs of object stores begin with that can hold tables; the engine of Delta takes none that begins with https.
+/// URL schemes of object stores that can have tables. The `deltalake` engine accepts no https URL.
 const SCHEMES: [&str; 9] = ["s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "hf"];
 
 pub(crate) fn register() {
@@ -31,8 +31,8 @@ struct Stores {
 }
 
 impl Stores {
-    /// The engine of Delta asks the session for the store of a table by the host of its URL alone, so that a second
-    /// container of an account would be read from the first.
+    /// The `deltalake` engine looks up the store of a table by the host of its URL alone, so a second container of an
+    /// account would be read from the first.
     fn check_container(&self, url: &Url) -> DeltaResult<()> {
         let (Some(host), container) = (url.host_str(), url.username()) else { return Ok(()) };
         let mut containers = self.containers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,8 +41,8 @@ impl Stores {
             return Ok(());
         }
         Err(DeltaTableError::generic(format!(
-            "one session can read the Delta tables of one container of {host} only, and it has read one of {held}: read \
-             those of {container} in another"
+            "a session can read the Delta tables of one container of {host} only, and this one has read {held}: read \
+             {container} in another session"
         )))
     }
 }

@@ -1,4 +1,4 @@
-//! The log, on this machine's files.
+//! Tests of the log on local files.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Types and names that a Delta table can hold. Views, dictionaries, unsigned and null types are the engine's own: in a
-//! table they become what they mean.
+//! Types and names that a Delta table can have. Views, dictionaries, unsigned and null types exist only in the engine;
+//! in a table they become equivalent plain types.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, TimeUnit};
 use delta_kernel::engine::arrow_conversion::TryIntoKernel;
 use delta_kernel::schema::StructField;
 
-/// Characters that a column name cannot have in a table without column mapping.
+/// Characters that are forbidden in column names without column mapping.
 const FORBIDDEN: [char; 10] = [' ', ',', ';', '{', '}', '(', ')', '=', '\t', '\n'];
 
-/// Whether a table can hold a column of a type, as [`delta_type`] gives it.
+/// Whether a table can have a column of a type returned by [`delta_type`].
 pub(crate) fn can_hold(data_type: &DataType) -> bool {
     let kernel: Result<StructField, _> = (&Field::new("column", data_type.clone(), true)).try_into_kernel();
     kernel.is_ok()
 }
 
-/// The type under which a table holds a column of type `found`: the same where it can.
+/// The type of a column in a table: `found` itself where possible.
 ///
-/// Unsigned integers widen (UInt64 to Decimal(20, 0)), Float16 to Float32, a null-typed column becomes Utf8, views,
-/// large texts, dictionaries and run-ends their value type, lists of any kind List, timestamps microseconds, dates
-/// Date32, times and durations Int64.
+/// Unsigned integers widen (UInt64 to Decimal(20, 0)), Float16 becomes Float32, and Null becomes Utf8. Views, large
+/// texts, dictionaries and run-ends become their value type. Lists of any kind become List, timestamps microseconds,
+/// dates Date32, and times and durations Int64.
 pub(crate) fn delta_type(found: &DataType) -> DataType {
     match found {
         DataType::Null | DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,
@@ -57,10 +57,10 @@ pub(crate) fn delta_type(found: &DataType) -> DataType {
     }
 }
 
-/// What a column without a name is called: pandas and R write an index so.
+/// The name of an unnamed column, such as an index written by pandas or R.
 pub(crate) const UNNAMED: &str = "unnamed";
 
-/// The name under which a table holds a column: forbidden characters become `_`.
+/// The name of a column in a table: forbidden characters become `_`.
 pub(crate) fn delta_name(found: &str) -> String {
     if found.is_empty() { UNNAMED.to_string() } else { found.replace(FORBIDDEN, "_") }
 }

@@ -1,4 +1,4 @@
-//! A row of a corpus as what is learned of it.
+//! Encodes a row of a corpus as a training example.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,44 +9,35 @@ use asap_lm::{Asked, LmError, Result};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// How rows become examples of one model.
 #[derive(Debug)]
 pub struct Encoder {
-    /// The model's template.
     pub template: ExampleTemplate,
-    /// Its tokenizer.
     pub tokenizer: Arc<Tokenizer>,
-    /// The most tokens of an example.
     pub max_length: usize,
-    /// What becomes of longer ones.
     pub long: Long,
-    /// The part of the questions whose rows are not learned, from 0 to below 1.
+    /// Fraction of questions whose rows are held out, from 0 to below 1.
     pub held_out: f64,
-    /// Another text for another tokenizer or chat template.
+    /// Identifies the tokenizer and chat template: differs if either differs.
     pub fingerprint: String,
 }
 
-/// What became of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Row {
-    /// An example to learn.
     Learned(Example),
-    /// One that was cut.
+    /// An example to learn that was cut to the maximum length.
     Cut(Example),
-    /// One to measure the model on.
     HeldOut(Example),
-    /// It has too many tokens.
     TooLong,
-    /// It has no question or chain, or the chat template refuses it.
+    /// No question or chain, or the chat template rejects it.
     Rejected,
 }
 
 impl Encoder {
-    /// For the tokenizer and chat template of the model in `folder`; no row is held out. An example has no more tokens than its
-    /// config.json says that the model reads (`max_position_embeddings`).
+    /// Loads the tokenizer and chat template of the model in `folder`. No row is held out. The model's
+    /// `max_position_embeddings` (config.json) also limits the length of an example.
     ///
     /// # Errors
-    /// If they cannot be read, if the model names no end token, or if its tokenizer has tokens that its vocabulary lacks.
+    /// If they cannot be read, if the model has no end token, or if its tokenizer has tokens that its vocabulary lacks.
     pub fn load(folder: &Path, max_length: usize, long: Long) -> Result<Self> {
         let path = folder.join("config.json");
         let text = std::fs::read(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
@@ -57,8 +48,8 @@ impl Encoder {
         let (tokens, vocabulary) = (tokenizer.largest_id().map_or(0, |id| id as usize + 1), count("vocab_size"));
         if tokens > vocabulary {
             return Err(unsupported(format!(
-                "the tokenizer beside it has {tokens} tokens, and vocab_size is {vocabulary}: these tokens have no embedding \
-                 to learn; use the tokenizer of this model"
+                "the tokenizer next to it has {tokens} tokens, but vocab_size is {vocabulary}: the extra tokens have no \
+                 embedding; use this model's tokenizer"
             )));
         }
         let template = ExampleTemplate::load(folder, None, &tokenizer)?;
@@ -66,11 +57,11 @@ impl Encoder {
         Ok(Self { template, tokenizer, max_length, long, held_out: 0.0, fingerprint: fingerprint(folder)? })
     }
 
-    /// What becomes of a row of what was asked, chain and answer. Whether it is held out depends on its question alone, so that no
-    /// other chain of a question that is measured is learned.
+    /// Encodes a row: its prompt, chain and answer. Whether a row is held out depends only on its question, so that the
+    /// model never learns another chain of a held-out question.
     ///
     /// # Errors
-    /// If a text cannot be tokenised.
+    /// If a text cannot be tokenized.
     pub fn encode(&self, asked: Asked, [cot, answer]: [&str; 2]) -> Result<Row> {
         let is_held_out = self.is_held_out(asked.question);
         let encoded = match self.template.encode(&self.tokenizer, asked, [cot, answer], self.max_length, self.long) {

@@ -1,14 +1,14 @@
-//! Rows of a corpus as the examples that a model is trained on, in an order that four numbers find again.
+//! Rows of a corpus as training examples, in an order that four numbers restore.
 //!
 //! ```text
-//!   segments   rows that were there at the beginning, by source │ rows of each later commit, by source
+//!   segments   rows present at the start, by source │ rows of each later commit, by source
 //!   windows    8,192 rows each, across segments
 //!   epoch      an order of windows, and of the rows in each, drawn from seed, epoch and window
 //!   position   version : epoch : window : row
 //! ```
 //!
-//! No buffer of rows belongs to a position: to resume after it, one window is read. A row that is no example (too long, held
-//! back, a reject) has a place all the same, so that settings of tokens move no other row.
+//! A position needs no buffer of rows: to resume after it, a feed reads one window. A row that is not an example (too
+//! long, held out, a reject) keeps its place, so token settings do not move other rows.
 
 mod encoder;
 mod position;
@@ -33,67 +33,53 @@ use rows::{order_of_rows, order_of_windows};
 
 const LOOK: Duration = Duration::from_secs(2);
 
-const NOT_OURS: &str = "it was written for other data; begin without it";
+const NOT_OURS: &str = "it was written for other data; start without it";
 
-/// What to feed.
 #[derive(Debug, Clone)]
 pub struct FeedConfig {
-    /// A folder, a file, a pattern or a Delta table.
+    /// A folder, a file, a file pattern or a Delta table.
     pub location: String,
-    /// Which columns are question, chain and answer.
     pub columns: Option<ColumnMapping>,
-    /// How often each row is fed.
     pub epochs: u64,
-    /// Of the orders.
+    /// Random seed of the order of windows and rows.
     pub seed: u64,
-    /// Whether the first epoch takes rows as a run commits them, until it has said that it is finished.
+    /// Whether the first epoch takes rows as a run commits them, until the run reports that it is finished.
     pub follow: bool,
-    /// Where to go on.
     pub resume: Option<Position>,
-    /// Which part of each window's examples is fed, of how many.
+    /// Which part of each window's examples to feed, and the number of parts: rank and world size.
     pub part: (u64, u64),
 }
 
-/// An example with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fed {
-    /// The tokens.
     pub example: Example,
-    /// The place behind it.
+    /// The position after it.
     pub position: Position,
-    /// Its file and its number there.
+    /// Its file and its row number in it.
     pub source: (Arc<str>, u64),
 }
 
-/// What all rows are.
+/// Counts over all rows, and the held-out examples.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// Examples to learn.
     pub learned: u64,
-    /// Of these, those that were cut.
+    /// Those of `learned` that were cut.
     pub cut: u64,
-    /// Rows of too many tokens.
     pub too_long: u64,
-    /// Rows without a question or chain, or that the chat template refuses.
+    /// Rows without a question or chain, or that the chat template rejects.
     pub rejected: u64,
-    /// Tokens of the examples to learn, prompts included.
+    /// Tokens of the examples to learn, including prompts.
     pub tokens: u64,
-    /// Tokens of the longest example to learn.
     pub longest: u64,
-    /// Examples that are not learned.
     pub held_out: Vec<Example>,
 }
 
-/// What became of the rows of the first epoch that was fed, as far as it was read: of all parts.
+/// Counts over the rows read so far of the first epoch fed, over all parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Examples.
     pub examples: u64,
-    /// Of these, those that were cut.
     pub cut: u64,
-    /// Rows of too many tokens.
     pub too_long: u64,
-    /// Rows without a question or chain, or that the chat template refuses.
     pub rejected: u64,
 }
 
@@ -102,24 +88,22 @@ struct Window {
     counts: Counts,
 }
 
-/// The examples of a location, epoch by epoch. Windows are read and made tokens of ahead.
+/// The examples of a location, epoch by epoch. Reads and tokenizes windows ahead.
 pub struct Feed {
     windows: mpsc::Receiver<Result<Window>>,
     ready: VecDeque<Fed>,
-    /// What was read of the first epoch.
     pub counts: Counts,
-    /// What to tell the user.
     pub notes: Vec<String>,
-    /// The place before the first example.
+    /// The position before the first example.
     pub start: Position,
     _reader: SpawnedTask<()>,
 }
 
 impl Feed {
-    /// Begins to read rows that were found with this config.
+    /// Starts to read `rows`, which were opened with this config.
     ///
     /// # Errors
-    /// If no such part can be fed.
+    /// If the config's part or resume position is out of range.
     pub fn begin(mut rows: Rows, config: FeedConfig, encoder: Arc<Encoder>) -> Result<Self> {
         let (part, parts) = config.part;
         if part >= parts {
@@ -127,7 +111,7 @@ impl Feed {
         }
         if let Some(resume) = config.resume.filter(|resume| resume.epoch >= config.epochs) {
             return config_err!(
-                "position {resume} is of epoch {}, and there are {} from 0 on",
+                "position {resume} is in epoch {}, but there are {} epochs, counted from 0",
                 resume.epoch,
                 config.epochs
             );
@@ -137,14 +121,14 @@ impl Feed {
         let (send, windows) = mpsc::channel(1);
         let reader = SpawnedTask::spawn(async move {
             if let Err(error) = read_ahead(rows, &config, start, &encoder, &send).await {
-                // Who does not listen any more needs no reason.
+                // If the receiver is gone, no one needs the error.
                 drop(send.send(Err(error)).await);
             }
         });
         Ok(Self { windows, ready: VecDeque::new(), counts: Counts::default(), notes, start, _reader: reader })
     }
 
-    /// The next examples of one epoch, `most` of them or as many as it has left; None after the last epoch.
+    /// Returns the next examples of one epoch: `most`, or fewer at its end. None after the last epoch.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -189,10 +173,10 @@ async fn read_ahead(
             let windows = rows.windows();
             let order = order_of_windows(windows, config.seed, epoch, as_they_fill);
             let Some(window) = order.get(place as usize) else {
-                // A place that was written lies in a window that there is.
+                // A saved position always points into an existing window.
                 if (epoch, place) == (start.epoch, start.window) && place > 0 {
                     return config_err!(
-                        "position {start} is of window {place}, and there are {windows} from 0 on: {NOT_OURS}"
+                        "position {start} is in window {place}, but there are {windows} windows, counted from 0: {NOT_OURS}"
                     );
                 }
                 break;
@@ -222,7 +206,7 @@ async fn read_window(
     let mut found: Vec<_> = rows.read(window, encoder).await?.into_iter().map(Some).collect();
     if at.row > found.len() as u64 {
         let rows = found.len();
-        return config_err!("position {at} lies behind row {}, and its window has {rows} rows: {NOT_OURS}", at.row);
+        return config_err!("position {at} is after row {}, but its window has {rows} rows: {NOT_OURS}", at.row);
     }
     let order = order_of_rows(found.len(), config.seed, at.epoch, window);
     let (part, parts) = config.part;

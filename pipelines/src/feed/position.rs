@@ -1,4 +1,4 @@
-//! Where a feed is, and what decided the rows before and after that place.
+//! The position of a feed, and the options that decide its rows.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,16 +9,16 @@ use sha2::{Digest, Sha256};
 
 use super::{Encoder, FeedConfig, Rows};
 
-/// A place between two rows of a feed. After it the same data, seed and settings give the same rows.
+/// A place between two rows of a feed. The same data, seed and settings give the same rows after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// The version of the table with which the feed began; of other files a number that is another one when they are others.
+    /// The table version at the start of the feed. For plain files, a fingerprint of the files.
     pub version: u64,
-    /// The epoch, from 0.
+    /// Counted from 0.
     pub epoch: u64,
-    /// How many windows of the epoch lie before it.
+    /// Number of windows of the epoch before it.
     pub window: u64,
-    /// How many rows of the window, in the order of the epoch.
+    /// Number of rows of the window before it, in the order of the epoch.
     pub row: u64,
 }
 
@@ -45,12 +45,11 @@ impl FromStr for Position {
     }
 }
 
-/// Everything that decides which rows come after a position, by the names of the options of `asap feed`.
+/// Everything that decides which rows follow a position, by the option names of `asap feed`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deciding(BTreeMap<String, String>);
 
 impl Deciding {
-    /// What decides the rows of this feed.
     pub fn of(rows: &Rows, config: &FeedConfig, encoder: &Encoder) -> Self {
         let columns = config.columns.as_ref().map_or("recognised".to_string(), |columns| hash(&format!("{columns:?}")));
         let (rank, world) = config.part;
@@ -69,7 +68,7 @@ impl Deciding {
     }
 }
 
-/// Eight digits that differ where texts do: they hold no sign that a position is written with.
+/// Eight hexadecimal digits: unlike the text, they cannot contain the separators of a position.
 fn hash(text: &str) -> String {
     Sha256::digest(text).iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -81,20 +80,18 @@ impl fmt::Display for Deciding {
     }
 }
 
-/// A position as it is written for others: with what decided its rows.
+/// A position together with the options that decided its rows, as users save it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// The place.
     pub position: Position,
-    /// What decided its rows.
     pub deciding: Deciding,
 }
 
 impl Mark {
-    /// Makes sure that a feed gives the rows after this position that the feed gave that wrote it.
+    /// Checks that a feed returns the same rows after this position as the feed that wrote it.
     ///
     /// # Errors
-    /// If something differs that decides the rows: it is named.
+    /// If an option that decides the rows differs. The error names it.
     pub fn check(&self, now: &Deciding) -> Result<()> {
         let Self { position, deciding: Deciding(written) } = self;
         for (name, now) in &now.0 {
@@ -103,17 +100,17 @@ impl Mark {
                 continue;
             }
             return match name.as_str() {
-                "data" => config_err!("position {position} was written for other data: begin without --resume"),
+                "data" => config_err!("position {position} was written for other data: start without --resume"),
                 "columns" => config_err!(
-                    "position {position} was written with other --columns: give the same, or begin without --resume"
+                    "position {position} was written with other --columns: pass the same, or start without --resume"
                 ),
                 "model" => config_err!(
                     "position {position} was written for a --model with another tokenizer or chat template: name that one, \
-                     or begin without --resume"
+                     or start without --resume"
                 ),
                 _ => config_err!(
-                    "position {position} was written with {name} {written}, and this feed has {name} {now}, so that other \
-                     rows would come: give --{name} as it was, or begin without --resume"
+                    "position {position} was written with {name} {written}, but this feed has {name} {now}, so the rows \
+                     would differ: pass the old --{name}, or start without --resume"
                 ),
             };
         }
@@ -134,7 +131,7 @@ impl FromStr for Mark {
         let wrong = || {
             config_datafusion_err!(
                 "a position is version:epoch:window:row and the options that decided its rows, such as \
-                 12:0:3:512:seed=42,…, as asap feed writes it, found '{text}'"
+                 12:0:3:512:seed=42,…, as asap feed prints it, found '{text}'"
             )
         };
         let (colon, _) = text.match_indices(':').nth(3).ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! The rows of a feed: segments one after the other, cut into windows.
+//! The rows of a feed: consecutive segments, cut into windows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,31 +16,29 @@ use crate::corpus::{self, ColumnMapping, Corpus, CorpusFile, Files, Fit};
 use crate::delta::{Followed, Since};
 use crate::run::{is_finished, says_finished};
 
-/// Rows of a window: within it they are shuffled, and a feed that goes on reads one.
+/// Rows per window. Rows are shuffled within a window, and a feed that resumes reads one window.
 pub const WINDOW_ROWS: usize = 8192;
 const OF_ROWS: u64 = 0x726f_7773;
 
-/// The rows of a location, as far as they are there.
 pub struct Rows {
     context: SessionContext,
     source: Source,
     mapping: Option<ColumnMapping>,
     segments: Vec<Segment>,
-    /// The id of the table; None of other files.
+    /// The id of the table; None for plain files.
     pub table: Option<String>,
     pub(super) version: u64,
     known: u64,
     pub(super) is_complete: bool,
-    /// What to tell the user.
     pub notes: Vec<String>,
 }
 
 impl Rows {
-    /// Finds the rows of a feed: of a table those of its newest version, or of the version of the position, and the commits
-    /// after it where these are followed.
+    /// Finds the rows of a feed. For a table, these are the rows of the resume position's version or of the newest
+    /// version, and of later commits if the feed follows them.
     ///
     /// # Errors
-    /// If nothing can be read there, or if it is not what it was at that version.
+    /// If nothing can be read there, or if the data differs from the position's version.
     pub async fn open(context: &SessionContext, config: &FeedConfig) -> Result<Self> {
         let FeedConfig { location, columns: mapping, follow, resume, .. } = config;
         let version = resume.map(|position| position.version);
@@ -63,13 +61,13 @@ impl Rows {
             if let Some(version) = version.filter(|version| *version != rows.version) {
                 let found = rows.version;
                 return exec_err!(
-                    "{location} holds other files than when this began (fingerprint {found}, expected {version}): its rows \
-                     cannot be found again; begin anew"
+                    "{location} has other files than when the feed started (fingerprint {found}, expected {version}): the \
+                     order of its rows cannot be restored; start again"
                 );
             }
             if *follow {
                 return exec_err!(
-                    "{location} is no Delta table: only the output of a run can be followed while it grows"
+                    "{location} is not a Delta table: only the output of a run can be followed while it grows"
                 );
             }
             rows.add(files, location).await?;
@@ -96,7 +94,7 @@ impl Rows {
         let mut found = self.list(Some(Since::Snapshot(self.version))).await?;
         match found.tables.pop() {
             Some(table) => self.take_commits(&table).await,
-            None => exec_err!("the table {} is no longer there", self.source.typed),
+            None => exec_err!("the table {} no longer exists", self.source.typed),
         }
     }
 
@@ -127,7 +125,7 @@ impl Rows {
             }
         }
         if corpus.groups() == 0 && corpus.failures.is_empty() && self.is_complete {
-            return exec_err!("{location} holds no row");
+            return exec_err!("{location} has no rows");
         }
         self.segments.push(Segment::new(&self.context, corpus).await?);
         Ok(())
@@ -158,7 +156,7 @@ impl Rows {
         Ok(found)
     }
 
-    /// Reads all rows once and says what they are.
+    /// Reads all rows once and counts them.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -177,7 +175,7 @@ fn overlap(a: &Range<usize>, b: Range<usize>) -> Range<usize> {
     a.start.max(b.start)..a.end.min(b.end)
 }
 
-/// A number that is another one where files are others; JSON readers keep it exactly.
+/// A number that differs if the files differ. Its 48 bits are exact in JSON readers.
 fn fingerprint(files: &[CorpusFile]) -> u64 {
     let mut hash = Sha256::new();
     for file in files {
@@ -187,7 +185,7 @@ fn fingerprint(files: &[CorpusFile]) -> u64 {
     hash.finalize().iter().take(6).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The order of an epoch's windows. While they still fill, they come as they do.
+/// The order of an epoch's windows. While a table still grows, they come in the order in which they fill.
 pub(super) fn order_of_windows(windows: u64, seed: u64, epoch: u64, as_they_fill: bool) -> Vec<u64> {
     match as_they_fill {
         true => (0..windows).collect(),

@@ -1,5 +1,4 @@
-//! Rows that came together: those that were there when a feed began, or those of one commit. They are in the order of their
-//! source.
+//! Rows that arrived together, at the start of a feed or in one commit, ordered by source.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -19,7 +18,7 @@ use rayon::prelude::*;
 use super::encoder::{Encoder, Row};
 use crate::corpus::{Corpus, FileRows};
 
-/// The column in which an output of asap says where its rows come from, as a corpus calls it.
+/// The name in a corpus of the column `source` of an asap output.
 const FIRST_SOURCE: &str = "source_source";
 
 pub(super) struct Segment {
@@ -41,8 +40,7 @@ pub(super) struct Found {
 }
 
 impl Segment {
-    /// Finds the order of all rows. Of an output of asap only the column that says where rows come from is read, of other files
-    /// nothing.
+    /// Finds the order of all rows. For an asap output it reads only the column `source`, for other files nothing.
     pub(crate) async fn new(context: &SessionContext, corpus: Corpus) -> Result<Self> {
         if let Some(failure) = corpus.failures.first() {
             return Err(failure.clone().into());
@@ -107,12 +105,12 @@ impl Segment {
                 .collect();
             let encoder = Arc::clone(encoder);
             let encoded = SpawnedTask::spawn_blocking(move || encode(&encoder, &batch)).join().await;
-            let encoded = encoded.map_err(|error| exec_datafusion_err!("making tokens of rows stopped: {error}"))??;
+            let encoded = encoded.map_err(|error| exec_datafusion_err!("tokenizing rows stopped: {error}"))??;
             found.extend(places.into_iter().zip(encoded));
         }
         let take = |place: &Place| {
             let Some(row) = found.remove(&(place.file, place.row)) else {
-                return exec_err!("row {} of {} is no longer there", place.row, self.files[place.file as usize]);
+                return exec_err!("row {} of {} no longer exists", place.row, self.files[place.file as usize]);
             };
             Ok(Found { row, source: (Arc::clone(&self.files[place.file as usize]), u64::from(place.row)) })
         };
@@ -124,7 +122,8 @@ fn text_of(expr: Expr) -> Expr {
     cast(expr, DataType::Utf8View)
 }
 
-/// What is learned of the rows of a batch: file, row, question, chain, answer, system prompt, and whether it can be learned.
+/// Encodes a batch with the columns file, row, question, chain, answer, system prompt, and whether the row can be
+/// learned.
 fn encode(encoder: &Encoder, batch: &RecordBatch) -> Result<Vec<Row>> {
     let [questions, cots, answers, systems] = [2, 3, 4, 5].map(|column| batch.column(column).as_string_view());
     let is_good = batch.column(6).as_boolean();
@@ -168,7 +167,7 @@ fn by_place(corpus: &Corpus, files: &[Arc<str>]) -> Result<Vec<Place>> {
     Ok(places)
 }
 
-/// All rows by the file that they were in before they were pruned, and their numbers there.
+/// Orders all rows by the file that they were in before pruning, and their row number there.
 async fn by_first_source(context: &SessionContext, corpus: &Corpus, files: &[Arc<str>]) -> Result<Vec<Place>> {
     let numbers: HashMap<&str, usize> = files.iter().map(|file| file.as_ref()).zip(0..).collect();
     let rows: DataFrame = context.read_table(Arc::new(corpus.view(&context.state())?))?;
@@ -201,7 +200,7 @@ async fn by_first_source(context: &SessionContext, corpus: &Corpus, files: &[Arc
     for (place, (_, number)) in names.iter().enumerate() {
         rank[*number as usize] = place as u32;
     }
-    // Of two rows of one source, which no run makes, the order is that of their files.
+    // Two rows of one source, which no run makes, are ordered by their files.
     found.sort_unstable_by(|a, b| {
         let key = |of: &(u32, i64, Place)| (rank[of.0 as usize], of.1);
         key(a)

@@ -1,4 +1,4 @@
-//! Feeds over files; those over tables that grow are tested with real runs.
+//! Feeds over files. Feeds over growing tables are tested with real runs.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn encoder(max_length: usize, held_out: f64) -> Arc<Encoder> {
     Arc::new(Encoder { held_out, ..encoder })
 }
 
-/// A file of rows: every hundredth has no chain, every thousandth a long one.
+/// Writes a file of rows: every hundredth has no chain, every thousandth has a long one.
 async fn corpus(folder: &Path) -> SessionContext {
     let context = session(Settings::default(), &Llm::default()).unwrap();
     let sql = format!(
@@ -71,7 +71,7 @@ async fn every_row_comes_once_an_epoch_in_an_order_of_its_own() {
         assert_eq!(epoch.iter().copied().collect::<HashSet<_>>(), expected);
     }
     assert_ne!(epochs[0], epochs[1]);
-    // An epoch's last step is smaller, and no step reaches into the next.
+    // An epoch's last step is smaller, and no step spans two epochs.
     assert!(steps.iter().all(|step| step.iter().all(|fed| fed.position.epoch == step[0].position.epoch)));
     let smaller = steps.iter().filter(|step| step.len() < 48).count();
     assert_eq!(smaller, 2);
@@ -86,7 +86,7 @@ async fn behind_a_position_the_same_rows_come_again() {
     let context = corpus(folder.path()).await;
     let encoder = encoder(64, 0.0);
     let all: Vec<Fed> = fed(&context, config(folder.path()), &encoder, 48).await.concat();
-    // In the middle of windows, behind a window, behind an epoch, behind the last row.
+    // In the middle of windows, after a window, after an epoch, after the last row.
     let behind_a_window = all.iter().position(|fed| fed.position.window == 1).unwrap() - 1;
     let behind_an_epoch = all.iter().position(|fed| fed.position.epoch == 1).unwrap() - 1;
     for place in [0, 5, behind_a_window, behind_an_epoch, all.len() - 3, all.len() - 1] {
@@ -94,7 +94,6 @@ async fn behind_a_position_the_same_rows_come_again() {
         let rest = fed(&context, FeedConfig { resume, ..config(folder.path()) }, &encoder, 100).await.concat();
         assert_eq!(rest, all[place + 1..], "{place}");
     }
-    // Not over other rows.
     std::fs::copy(folder.path().join("rows.parquet"), folder.path().join("more.parquet")).unwrap();
     let resume = Some(all[5].position);
     let refused = Rows::open(&context, &FeedConfig { resume, ..config(folder.path()) }).await.err().unwrap();
@@ -133,7 +132,7 @@ async fn what_is_held_out_depends_on_the_question_alone() {
     let more = surveyed(folder.path(), &context, &encoder(64, 0.2)).await;
     assert!(held.held_out.iter().all(|example| more.held_out.contains(example)));
 
-    // Several chains of a question are all held out or all learned.
+    // All chains of a question are held out, or all are learned.
     let rows = encoder(64, 0.5);
     for question in 0..20 {
         let question = format!("q{question}");

@@ -1,4 +1,4 @@
-//! One place in a store may be written as several URLs; here it gets one, whose authority names the bucket.
+//! Reduces the several URLs of one place in a store to one, whose authority names the bucket.
 
 use datafusion::common::{Result, config_err};
 use url::Url;
@@ -16,16 +16,14 @@ pub(super) fn canonical(mut url: Url) -> Result<Url> {
         "s3a" => with_authority(&url, "s3", &authority(&url)),
         "https" if is_azure(&url) => {
             let Some(container) = take_first_segment(&mut url) else {
-                return config_err!(
-                    "{url} names no container: write https://account.blob.core.windows.net/container/…"
-                );
+                return config_err!("{url} has no container: write https://account.blob.core.windows.net/container/…");
             };
             let host = authority(&url).replacen(".blob.", ".dfs.", 1);
             with_authority(&url, "abfss", &format!("{container}@{host}"))
         }
         "https" if is_s3(&url) && authority(&url).starts_with("s3.") => {
             let Some(bucket) = take_first_segment(&mut url) else {
-                return config_err!("{url} names no bucket: write s3://bucket/…");
+                return config_err!("{url} has no bucket: write s3://bucket/…");
             };
             with_authority(&url, "https", &format!("{bucket}.{}", authority(&url)))
         }
@@ -42,7 +40,7 @@ pub(super) fn canonical(mut url: Url) -> Result<Url> {
     }
 }
 
-/// Whether a URL that [`canonical`] gave lies in a store that is only read.
+/// Whether a URL from [`canonical`] is in a read-only store.
 pub(super) fn is_read_only(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https" | "hf")
 }
@@ -59,20 +57,19 @@ pub(super) fn is_azure(url: &Url) -> bool {
     url.host_str().is_some_and(is_one)
 }
 
-/// A name or password would be written beside the rows, where they come from; a query is not sent to any store.
+/// User names and passwords would be stored with the rows as their source. Queries are not sent to any store.
 fn refuse_secrets(url: &Url) -> Result<()> {
     let shown = redact(url.as_str());
     let has_container = matches!(url.scheme(), "az" | "abfs" | "abfss") && url.password().is_none();
     if url.password().is_some() || (!url.username().is_empty() && !has_container) {
         return config_err!(
-            "{shown} holds a user name or a password: secrets are taken from the environment only; leave them off"
+            "{shown} contains a user name or a password: asap takes secrets only from the environment; remove them"
         );
     }
     if url.query().is_some() || url.fragment().is_some() {
         return config_err!(
-            "{shown} holds a ? or a #, and what follows it is no part of a location: a signed URL is not read (take \
-             credentials from the environment, for Azure AZURE_STORAGE_SAS_TOKEN, or download the file); in a name write \
-             %3F or %23"
+            "{shown} contains a ? or a #, which a location cannot have: signed URLs are not supported (set credentials in \
+             the environment, for Azure AZURE_STORAGE_SAS_TOKEN, or download the file); in a name, write %3F or %23"
         );
     }
     Ok(())
@@ -82,12 +79,12 @@ fn check_hf(url: &Url) -> Result<()> {
     let mut segments = url.path_segments().into_iter().flatten();
     let (org, name) = (segments.next().unwrap_or_default(), segments.next().unwrap_or_default());
     if url.host_str() != Some("datasets") || org.is_empty() || name.is_empty() {
-        return config_err!("{url} is no dataset: write hf://datasets/org/name@revision/path");
+        return config_err!("{url} is not a dataset: write hf://datasets/org/name@revision/path");
     }
     match name.split_once('@') {
         Some((name, revision)) if !name.is_empty() && !revision.is_empty() => Ok(()),
         _ => config_err!(
-            "{url} names no revision, and what a branch holds may change between two runs: pin it as \
+            "{url} has no revision, and a branch may change between two runs: pin it as \
              hf://datasets/{org}/{}@REVISION/…, where REVISION is a commit from \
              https://huggingface.co/datasets/{org}/{}/commits/main",
             name.trim_end_matches('@'),
@@ -109,7 +106,7 @@ fn take_first_segment(url: &mut Url) -> Option<String> {
 
 fn with_authority(url: &Url, scheme: &str, authority: &str) -> Result<Url> {
     let text = format!("{scheme}://{authority}{}", url.path());
-    Url::parse(&text).or_else(|error| config_err!("{text}, which is meant by {url}, is not a URL: {error}"))
+    Url::parse(&text).or_else(|error| config_err!("{url} means {text}, which is not a URL: {error}"))
 }
 
 #[cfg(test)]
@@ -139,21 +136,21 @@ mod tests {
     #[test]
     fn what_is_missing_or_not_sent_is_named() {
         for (typed, said) in [
-            ("https://account.blob.core.windows.net/", "names no container"),
-            ("https://s3.eu-west-1.amazonaws.com", "names no bucket"),
+            ("https://account.blob.core.windows.net/", "has no container"),
+            ("https://s3.eu-west-1.amazonaws.com", "has no bucket"),
             (
                 "https://id.r2.cloudflarestorage.com/b/a",
                 "as s3://b/a, with AWS_ENDPOINT_URL=https://id.r2.cloudflarestorage.com",
             ),
-            ("https://user:geheim@example.com/a", "https://…@example.com/a holds a user name or a password"),
-            ("s3://key@bucket/a", "s3://…@bucket/a holds a user name"),
-            ("abfss://c:geheim@account.dfs.core.windows.net/a", "abfss://…@account.dfs.core.windows.net/a holds"),
-            ("https://b.s3.amazonaws.com/a?X-Amz-Signature=abc", "a?X-Amz-Signature=… holds a ?"),
-            ("s3://bucket/a#b", "s3://bucket/a#b holds a ? or a #"),
-            ("hf://datasets/org/name/a", "names no revision"),
+            ("https://user:geheim@example.com/a", "https://…@example.com/a contains a user name or a password"),
+            ("s3://key@bucket/a", "s3://…@bucket/a contains a user name"),
+            ("abfss://c:geheim@account.dfs.core.windows.net/a", "abfss://…@account.dfs.core.windows.net/a contains"),
+            ("https://b.s3.amazonaws.com/a?X-Amz-Signature=abc", "a?X-Amz-Signature=… contains a ?"),
+            ("s3://bucket/a#b", "s3://bucket/a#b contains a ? or a #"),
+            ("hf://datasets/org/name/a", "has no revision"),
             ("hf://datasets/org/name@/a", "pin it as hf://datasets/org/name@REVISION/…"),
-            ("hf://models/org/name@main/a", "is no dataset"),
-            ("hf://datasets/name@main", "is no dataset"),
+            ("hf://models/org/name@main/a", "is not a dataset"),
+            ("hf://datasets/name@main", "is not a dataset"),
         ] {
             let error = parse(typed).unwrap_err().strip_backtrace();
             assert!(error.contains(said), "{typed}: {error}");

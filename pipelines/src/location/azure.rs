@@ -1,4 +1,4 @@
-//! Azure's blob storage.
+//! Azure Blob Storage.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const ADVICE: &str = "no credentials: set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STO
 pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = MicrosoftAzureBuilder::new().with_url(url.as_str()).with_retry(patient());
     let mut settings = variables("AZURE_", std::env::vars_os())?;
-    // Where a container app of Azure asks for its identity; the one name of Azure's without the prefix.
+    // The identity endpoint of Azure container apps: the only Azure variable without the prefix.
     if let Some(endpoint) = std::env::var_os("IDENTITY_ENDPOINT").and_then(|endpoint| endpoint.into_string().ok()) {
         settings.entry("AZURE_IDENTITY_ENDPOINT".to_string()).or_insert(endpoint);
     }
@@ -31,7 +31,7 @@ pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     if url.username().is_empty() && !is_set(&Key::AccountName) && !is_set(&Key::UseEmulator) {
         let container = url.host_str().unwrap_or_default();
         return config_err!(
-            "the account of {}://{container} is not known: set AZURE_STORAGE_ACCOUNT_NAME, or write \
+            "{}://{container} does not name its storage account: set AZURE_STORAGE_ACCOUNT_NAME, or write \
              abfss://{container}@ACCOUNT.dfs.core.windows.net/…",
             url.scheme()
         );

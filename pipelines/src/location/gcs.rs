@@ -11,12 +11,11 @@ use super::machine::{Machine, PATIENCE, quick};
 use super::retry::patient;
 use super::variables::variables;
 
-/// Where the tools of Google Cloud keep a user's credentials, below the home folder.
+/// The user credentials of the Google Cloud tools, relative to the home folder.
 const USER: &str = ".config/gcloud/application_default_credentials.json";
 const ADVICE: &str = "no credentials: set GOOGLE_APPLICATION_CREDENTIALS to a key file, or run gcloud auth \
                       application-default login, or set GOOGLE_SKIP_SIGNATURE=true for a public bucket";
 
-/// The store of a bucket, by the variables `GOOGLE_…` and the user's default credentials.
 pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     let mut builder = GoogleCloudStorageBuilder::new().with_url(url.as_str()).with_retry(patient());
     for (name, value) in variables("GOOGLE_", std::env::vars_os())? {

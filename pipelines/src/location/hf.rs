@@ -1,5 +1,4 @@
-//! Datasets of the Hugging Face Hub, `hf://datasets/org/name@revision/path`: each revision is a store of its own, which
-//! is only read.
+//! Datasets of the Hugging Face Hub, `hf://datasets/org/name@revision/path`. Each revision is a read-only store.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +29,7 @@ struct Datasets {
     opened: Mutex<HashMap<Path, OpendalStore>>,
 }
 
-/// A place in a dataset: its revision, as this store's paths begin, the store of that revision, and the path in it.
+/// A place in a dataset: the prefix of this store's paths, the store of the revision, and the path in it.
 struct Place {
     dataset: Path,
     revision: OpendalStore,
@@ -38,13 +37,13 @@ struct Place {
 }
 
 impl Datasets {
-    /// The place of a path `org/name@revision/…`; special revisions, `refs/convert/parquet` or `refs/pr/1`, are as long
-    /// as they are.
+    /// Resolves a path `org/name@revision/…`. Special revisions, such as `refs/convert/parquet` or `refs/pr/1`, span
+    /// several path segments.
     fn place(&self, location: &Path) -> object_store::Result<Place> {
         let parts: Vec<_> = location.parts().collect();
         let named = parts.get(1).and_then(|name| name.as_ref().split_once('@'));
         let Some((name, revision)) = named.filter(|(_, revision)| !revision.is_empty()) else {
-            let said = format!("hf://datasets/{location} names no revision: hf://datasets/org/name@revision/path");
+            let said = format!("hf://datasets/{location} has no revision: write hf://datasets/org/name@revision/path");
             return Err(Error::NotSupported { source: said.into() });
         };
         let (of_dataset, of_path) = parts.split_at(if revision == "refs" { parts.len().min(4) } else { 2 });
@@ -65,7 +64,7 @@ impl Datasets {
     }
 
     fn read_only() -> Error {
-        Error::NotSupported { source: "hf:// is only read: nothing can be written there".into() }
+        Error::NotSupported { source: "hf:// is read-only: you cannot write there".into() }
     }
 }
 

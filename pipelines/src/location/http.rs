@@ -1,4 +1,4 @@
-//! Single files of web servers, by URL and read with ranges. Plain HTTP knows no folders.
+//! Single files of web servers, read by URL with range requests. Plain HTTP has no folders.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     let host = &url[..Position::BeforePath];
     if address::is_azure(url) {
         let form = "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/…";
-        return config_err!("{host} is Azure's blob storage, whose containers are written {form} here");
+        return config_err!("{host} is Azure Blob Storage: write its containers as {form}");
     }
     let options = ClientOptions::new().with_allow_http(url.scheme() == "http");
     let files = HttpBuilder::new().with_url(host).with_client_options(options).with_retry(patient()).build()?;
@@ -38,14 +38,14 @@ impl Files {
     fn no_folder(&self, prefix: Option<&Path>) -> Error {
         let folder = prefix.map_or("", |prefix| prefix.as_ref());
         let said = format!(
-            "{}/{folder} is no file, and over http and https no folder can be listed: name one file by its full URL",
+            "{}/{folder} is not a file, and http and https cannot list folders: pass the full URL of one file",
             self.host
         );
         Error::NotSupported { source: said.into() }
     }
 
     fn read_only(&self) -> Error {
-        Error::NotSupported { source: format!("{} is only read: nothing can be written there", self.host).into() }
+        Error::NotSupported { source: format!("{} is read-only: you cannot write there", self.host).into() }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Credentials of the machine itself, which a cloud's metadata service gives: asked where nothing else is set, and where
-//! no such service answers, the error says what could be set.
+//! Credentials of the machine itself, from a cloud's metadata service. They are requested if nothing else is set. If no
+//! service answers, the error lists what you can set.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use object_store::{CredentialProvider, Error, Result, RetryConfig};
 
-/// How long a metadata service may take to answer: it is on the machine itself or nowhere.
+/// Timeout of the metadata service. It is short because the service is local or does not exist.
 pub(super) const PATIENCE: &str = "2s";
 
 pub(super) fn quick() -> RetryConfig {
@@ -28,7 +28,7 @@ impl<C: Debug + Send + Sync + 'static> CredentialProvider for Machine<C> {
 
     async fn get_credential(&self) -> Result<Arc<C>> {
         self.service.get_credential().await.map_err(|error| {
-            let said = format!("{}; the metadata service of the machine gives none either: {error}", self.advice);
+            let said = format!("{}; the machine's metadata service has none either: {error}", self.advice);
             Error::Unauthenticated { path: self.place.clone(), source: said.into() }
         })
     }

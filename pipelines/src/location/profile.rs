@@ -1,5 +1,5 @@
-//! AWS's profile files, `~/.aws/credentials` and `~/.aws/config`: what the environment does not say of S3 is looked up in
-//! the profile that AWS_PROFILE names, else in the one named default.
+//! AWS's profile files, `~/.aws/credentials` and `~/.aws/config`. Values that the environment does not set come from
+//! the profile that AWS_PROFILE names, or else from the profile `default`.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use super::variables::Variables;
 
 type Profiles = BTreeMap<String, BTreeMap<String, String>>;
 
-/// Variables that decide where credentials come from: with one of them no profile is asked.
+/// Variables that set the credentials: with any of them, no profile is read for credentials.
 const CREDENTIALS: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -57,7 +57,7 @@ pub(super) fn complete(variables: &mut Variables, home: Option<PathBuf>) -> Resu
     Ok(())
 }
 
-/// Sets the first of `names` to a value of the profile where none of them is set.
+/// Sets the first of `names` to a value of the profile, unless one of them is set.
 fn take(variables: &mut Variables, profile: &BTreeMap<String, String>, names: &[&str], key: &str) {
     if let Some(value) = profile.get(key).filter(|_| !names.iter().any(|name| variables.contains_key(*name))) {
         variables.insert(names[0].to_string(), value.clone());
@@ -65,7 +65,7 @@ fn take(variables: &mut Variables, profile: &BTreeMap<String, String>, names: &[
 }
 
 fn refuse_what_is_not_a_key(name: &str, profile: &BTreeMap<String, String>, files: &str) -> Result<()> {
-    // A role is taken with the keys that stand beside it; of other ways, keys win.
+    // A role needs the keys next to it to be assumed. Over other sources of credentials, keys win.
     let has_keys = profile.contains_key("aws_access_key_id");
     let is_other = |key: &&String| match key.as_str() {
         "role_arn" => true,
@@ -75,8 +75,8 @@ fn refuse_what_is_not_a_key(name: &str, profile: &BTreeMap<String, String>, file
     match profile.keys().find(is_other) {
         None => Ok(()),
         Some(key) => config_err!(
-            "the profile {name} in {files} takes its credentials by {key}, which is not done here: turn them into \
-             variables first, eval \"$(aws configure export-credentials --profile {name} --format env)\""
+            "the profile {name} in {files} gets its credentials from {key}, which asap does not support: export them as \
+             variables first: eval \"$(aws configure export-credentials --profile {name} --format env)\""
         ),
     }
 }
@@ -88,7 +88,7 @@ fn read(path: &Path) -> Result<Profiles> {
         Ok(text) => text,
     };
     let (mut profiles, mut current) = (Profiles::new(), None);
-    // A line that begins with a blank belongs to a value of several lines, and no such value is asked for.
+    // Lines that begin with a blank belong to multi-line values, none of which is needed.
     for line in text.lines().filter(|line| !line.starts_with([' ', '\t', '#', ';'])) {
         if let Some((section, _)) = line.strip_prefix('[').and_then(|line| line.split_once(']')) {
             current = match section.trim().split_once([' ', '\t']) {
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_environment_wins() {
-        // A token of the profile does not belong to keys of the environment.
+        // The profile's token does not belong to the environment's keys.
         let set = [
             ("AWS_ACCESS_KEY_ID", "x"),
             ("AWS_SECRET_ACCESS_KEY", "y"),
@@ -177,11 +177,11 @@ mod tests {
     fn credentials_that_are_no_keys_are_refused_with_what_to_do() {
         let sso = "[profile work]\nsso_session = x\nsso_account_id = 1\nregion = r\n";
         let error = completed("", sso, &[("AWS_PROFILE", "work")]).unwrap_err().strip_backtrace();
-        assert!(error.contains("takes its credentials by sso_account_id"), "{error}");
+        assert!(error.contains("gets its credentials from sso_account_id"), "{error}");
         assert!(error.contains("export-credentials --profile work --format env"), "{error}");
         let role = "[default]\nrole_arn = arn\nsource_profile = lab\n";
-        assert!(completed(KEYS, role, &[]).unwrap_err().strip_backtrace().contains("by role_arn"));
-        // Keys that a tool wrote for the same profile are used, and who has keys in the environment needs none.
+        assert!(completed(KEYS, role, &[]).unwrap_err().strip_backtrace().contains("from role_arn"));
+        // Keys that a tool wrote for the same profile are used. With keys in the environment, none are needed.
         let written = "[work]\naws_access_key_id=a\naws_secret_access_key=b\n";
         assert_eq!(completed(written, sso, &[("AWS_PROFILE", "work")]).unwrap()["AWS_ACCESS_KEY_ID"], "a");
         let keys = [("AWS_PROFILE", "work"), ("AWS_ACCESS_KEY_ID", "x")];

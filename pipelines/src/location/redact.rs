@@ -1,9 +1,9 @@
-//! What of a URL is nobody's business: its user, its password and the values of its query, which may be a signature.
+//! Removes the secrets of URLs from messages: user, password, and query values, which may be a signature.
 
 const TAKEN_OUT: char = '…';
 
-/// A message whose URLs have lost user name and password and the values of their query. Text that is no URL stays as it
-/// is; so does the container of an Azure URL, which stands where others have a user name.
+/// Removes user names, passwords and query values from the URLs in a message. Other text stays unchanged, and so does
+/// the container of an Azure URL, which is where other URLs have a user name.
 pub fn redact(message: &str) -> String {
     let mut redacted = String::with_capacity(message.len());
     let mut rest = message;
@@ -18,7 +18,7 @@ pub fn redact(message: &str) -> String {
         }
         let ends = |character: char| character.is_whitespace() || matches!(character, '"' | '\'' | '<' | '>' | '`');
         let url = &after[..after.find(ends).unwrap_or(after.len())];
-        // Of a message, not of the URL that it closes.
+        // Closing punctuation belongs to the message, not to the URL.
         let url = url.trim_end_matches([',', '.', ';', ':', '!', ')', ']', '}']);
         rest = &after[url.len()..];
         push(&mut redacted, scheme, url);

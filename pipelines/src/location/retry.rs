@@ -1,4 +1,4 @@
-//! How long a request to a store is retried, and which errors say that a store is unavailable.
+//! How long a request to a store is retried, and which errors mean that a store is unavailable.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,12 @@ use object_store::{BackoffConfig, RetryConfig};
 
 static TIMEOUT: AtomicU64 = AtomicU64::new(60_000);
 
-/// The cause of an error whose text says the rest: a store is unavailable.
+/// Marks an error as caused by an unavailable store. The error's text has the details.
 #[derive(Debug, thiserror::Error)]
 #[error("the store is unavailable")]
 pub(crate) struct Unavailable;
 
-/// Sets how long a request is retried that a store answers with a 5xx, 429 or not at all. It holds for stores that are opened
+/// Sets how long a request is retried if a store answers 5xx or 429, or does not answer. Applies to stores opened
 /// later.
 pub fn set_retry_timeout(timeout: Duration) {
     TIMEOUT.store(timeout.as_millis().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -25,19 +25,19 @@ pub(crate) fn retry_timeout() -> Duration {
     Duration::from_millis(TIMEOUT.load(Ordering::Relaxed))
 }
 
-/// Retries until the timeout, at first after 0.1 s and at most every 5 s.
+/// Retries until the timeout: first after 0.1 s, then with waits of up to 5 s.
 pub(super) fn patient() -> RetryConfig {
     let backoff = BackoffConfig {
         init_backoff: Duration::from_millis(100),
         max_backoff: Duration::from_secs(5),
         ..BackoffConfig::default()
     };
-    // The timeout ends retries, not their number.
+    // Only the timeout ends retries: `max_retries` is never reached.
     RetryConfig { backoff, max_retries: 10_000, retry_timeout: retry_timeout() }
 }
 
-/// Whether an error says that a store is unavailable: it could not be reached, or it answered 408, 429 or 5xx. The same
-/// request may succeed later.
+/// Whether an error means that a store is unavailable: not reachable, or it answered 408, 429 or 5xx. The same request
+/// may succeed later.
 pub fn is_unavailable(error: &DataFusionError) -> bool {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -49,7 +49,7 @@ pub fn is_unavailable(error: &DataFusionError) -> bool {
     false
 }
 
-/// An error with what was attempted. The cause of an unavailable store stays in it, for [`is_unavailable`].
+/// Adds to an error what was attempted. Keeps the cause of an unavailable store for [`is_unavailable`].
 pub(crate) fn failed(attempted: &str, error: DataFusionError) -> DataFusionError {
     if is_unavailable(&error) {
         return error.context(attempted);
@@ -62,7 +62,7 @@ fn is_of_store(error: &(dyn Error + 'static)) -> bool {
     if let Some(error) = error.downcast_ref::<HttpError>() {
         return matches!(error.kind(), Connect | Request | Timeout | Interrupted);
     }
-    // The type that holds the status is private to the store's crate.
+    // The type with the status is private to `object_store`.
     let text = error.to_string();
     let status = text.strip_prefix("Server returned non-2xx status code: ");
     let is_transient = |status: &str| status.starts_with('5') || status.starts_with("429") || status.starts_with("408");

@@ -1,4 +1,4 @@
-//! Amazon S3, and servers that speak as it does.
+//! Amazon S3 and compatible servers.
 
 use std::sync::Arc;
 
@@ -16,7 +16,6 @@ const ADVICE: &str = "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCES
                       are temporary), or AWS_PROFILE for a profile of ~/.aws/credentials, or AWS_SKIP_SIGNATURE=true for a \
                       public bucket";
 
-/// The store of a bucket, by the variables `AWS_…` and AWS's profile files.
 pub(super) fn store(url: &Url) -> Result<Arc<dyn ObjectStore>> {
     let mut variables = variables("AWS_", std::env::vars_os())?;
     profile::complete(&mut variables, std::env::home_dir())?;
@@ -41,7 +40,7 @@ fn builder(url: &Url, variables: &Variables) -> Result<AmazonS3Builder> {
     let mut builder = AmazonS3Builder::new().with_url(url.as_str()).with_retry(patient());
     for (name, value) in variables {
         match name.to_ascii_lowercase().parse() {
-            // The URL says where the bucket is.
+            // The URL itself names the host of the bucket.
             Ok(Key::Endpoint | Key::S3Endpoint) if url.scheme() == "https" => {}
             Ok(key) => builder = builder.with_config(key, value),
             Err(_) => {}
@@ -55,9 +54,7 @@ fn builder(url: &Url, variables: &Variables) -> Result<AmazonS3Builder> {
             Some("http") if variables.contains_key("AWS_ALLOW_HTTP") => {}
             Some("http") => builder = builder.with_allow_http(true),
             _ => {
-                return config_err!(
-                    "AWS_ENDPOINT_URL is {endpoint}, and should be a URL such as http://localhost:9000"
-                );
+                return config_err!("AWS_ENDPOINT_URL must be a URL such as http://localhost:9000, found {endpoint}");
             }
         }
     }
@@ -87,7 +84,7 @@ mod tests {
         let refused = [("AWS_ENDPOINT_URL", "http://localhost:9000"), ("AWS_ALLOW_HTTP", "false")];
         assert!(!allows_http(&built("s3://bucket/a", &refused).unwrap()));
         let error = built("s3://bucket/a", &[("AWS_ENDPOINT_URL", "localhost:9000")]).unwrap_err().strip_backtrace();
-        assert!(error.contains("AWS_ENDPOINT_URL is localhost:9000, and should be"), "{error}");
+        assert!(error.contains("http://localhost:9000, found localhost:9000"), "{error}");
     }
 
     #[test]

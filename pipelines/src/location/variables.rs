@@ -1,4 +1,4 @@
-//! What the environment says of a store: variables of the store's own prefix, and no others.
+//! The environment variables of a store: only those with the store's own prefix.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,7 +7,7 @@ use datafusion::common::{Result, config_err};
 
 pub(super) type Variables = BTreeMap<String, String>;
 
-/// The variables whose names begin with `prefix`; one that is set to nothing counts as not set.
+/// Returns the variables whose names begin with `prefix`. An empty variable counts as not set.
 pub(super) fn variables(
     prefix: &str,
     environment: impl IntoIterator<Item = (OsString, OsString)>,
@@ -19,7 +19,7 @@ pub(super) fn variables(
         }
         let shown = name.to_string_lossy().into_owned();
         let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else {
-            return config_err!("the environment variable {shown} is not UTF-8: set it anew or unset it");
+            return config_err!("the environment variable {shown} is not UTF-8: set it again or unset it");
         };
         if !value.is_empty() {
             found.insert(name, value);

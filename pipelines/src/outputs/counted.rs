@@ -1,4 +1,4 @@
-//! How many rows of each file of the input an output should hold, as its commits say.
+//! The expected rows of each input file in an output, according to its commits.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,13 +16,13 @@ pub(crate) struct Rows {
     pub rejected: u64,
 }
 
-/// A slice and who did it: the commit that says so has the counts.
+/// A slice and its attempt: the commit that records them has the counts.
 type Done = (SliceName, Attempt);
 
-/// The rows of every file that a ledger holds. Files without an entry have slices whose commits are no longer in the log.
+/// The rows of every file of a ledger. A file has no entry if commits of its slices are no longer in the log.
 pub(crate) async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<String, Rows>> {
     let mut wanted: HashSet<Done> = ledger.files().flat_map(|(path, _)| ledger.slices(path)).collect();
-    // Attempts whose rejects were retried: of their slices only the rows of the output are still there.
+    // Attempts whose rejects were retried: of their slices only the output rows remain.
     let mut retried: HashSet<Done> = HashSet::new();
     let mut rows: HashMap<String, Rows> = HashMap::new();
     for version in (0..=log.state().version).rev() {
@@ -31,7 +31,7 @@ pub(crate) async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<Strin
         }
         let bytes = match log.store().get(&commit_path(version)).await {
             Ok(found) => found.bytes().await?,
-            // A checkpoint stands for the older commits.
+            // A checkpoint replaces the older commits.
             Err(object_store::Error::NotFound { .. }) => break,
             Err(error) => return Err(error.into()),
         };

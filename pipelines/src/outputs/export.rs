@@ -1,4 +1,5 @@
-//! The rows of an output as a folder that any reader of Parquet opens, and that the datasets library loads by its name.
+//! Exports the rows of an output to a folder that any Parquet reader opens, and that the datasets library loads by its
+//! path.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,18 +27,12 @@ use crate::run::output::receipt::Counts;
 const FILE_BYTES: u64 = 500 << 20;
 const ROW_GROUP_BYTES: usize = 32 << 20;
 
-/// What was written.
 #[derive(Debug, Serialize)]
 pub struct Exported {
-    /// Where it lies.
     pub to: String,
-    /// The version of the table whose rows these are.
     pub table_version: u64,
-    /// Files of rows.
     pub files: u64,
-    /// Rows in them.
     pub rows: u64,
-    /// Bytes of the files.
     pub bytes: u64,
 }
 
@@ -51,7 +46,7 @@ pub async fn export(location: &str, to: &str) -> Result<Exported> {
     let to = location::folder(to)?;
     let store = store_of(&to)?;
     if let Some(object) = first(store.as_ref()).await? {
-        return exec_err!("{} is not empty (it holds {object}): choose another folder", location::display(&to));
+        return exec_err!("{} is not empty (it contains {object}): choose another folder", location::display(&to));
     }
     let schema = Arc::new(log.state().schema()?);
     let groups = groups(log);
@@ -86,8 +81,8 @@ async fn first(store: &dyn ObjectStore) -> Result<Option<Path>> {
     }
 }
 
-/// The live shards in the order in which they were written, in groups that become one file each: at least one, so that an
-/// output without rows has its columns.
+/// The live shards in writing order, grouped into files. There is at least one group, so that an output without rows
+/// exports its columns.
 fn groups(log: &Log) -> Vec<Vec<&LiveFile>> {
     let mut shards: Vec<_> = log.state().files.values().collect();
     shards.sort_by_key(|shard| (shard.modification_time, &shard.path));
@@ -134,8 +129,8 @@ async fn write(
     Ok(())
 }
 
-/// The rows of a shard with all columns of the table: those that divide it into folders stand in the log, and those that
-/// came later are null.
+/// The rows of a shard with all columns of the table. The values of partition columns are in the log, and columns added
+/// later are NULL.
 fn whole(batch: &RecordBatch, shard: &LiveFile, schema: &Schema, exported: &SchemaRef) -> Result<RecordBatch> {
     let column = |field: &Arc<Field>| -> Result<ArrayRef> {
         if let Some(column) = batch.column_by_name(field.name()) {
@@ -158,7 +153,7 @@ fn exported_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
 }
 
-/// A column as the datasets library can hold it: a map, which it does not know, becomes a list of keys and values.
+/// Replaces a map by a list of keys and values, because the datasets library does not support maps.
 fn without_map(column: ArrayRef) -> ArrayRef {
     let Some(map) = column.as_map_opt() else { return column };
     let item = Arc::new(Field::new_list_field(map.entries().data_type().clone(), true));
@@ -189,10 +184,10 @@ fn feature(kind: &DataType) -> Value {
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "string".to_string(),
         DataType::Boolean => "bool".to_string(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "binary".to_string(),
-        // A table's times are microseconds.
+        // Timestamps of a table are in microseconds.
         DataType::Timestamp(_, None) => "timestamp[us]".to_string(),
         DataType::Timestamp(_, Some(zone)) => format!("timestamp[us, tz={zone}]"),
-        // Numbers have the names that arrow gives them.
+        // Numbers have their Arrow names.
         other => other.to_string().to_lowercase(),
     };
     json!({ "dtype": name, "_type": "Value" })
@@ -205,8 +200,8 @@ fn card(
     counts: &Counts,
     rejects: &BTreeMap<String, u64>,
 ) -> String {
-    // No `configs` here: the datasets library would know files by them, and not see that there are others. It takes
-    // files called train-* for the split of that name.
+    // Without `configs`, which would make the datasets library look for named files only. It assigns files called
+    // train-* to the split of that name.
     let mut lines = vec![
         "---\npretty_name: Pruned chains of thought\n---\n".to_string(),
         "# Pruned chains of thought\n".to_string(),

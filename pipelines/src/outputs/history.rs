@@ -1,4 +1,4 @@
-//! What each commit to an output did.
+//! The commits to an output.
 
 use datafusion::common::{Result, exec_datafusion_err};
 use object_store::ObjectStoreExt;
@@ -8,34 +8,27 @@ use serde_json::Value;
 use crate::delta::{LiveFile, commit_path};
 use crate::outputs::{open, table};
 
-/// One commit.
 #[derive(Debug, Default, Serialize)]
 pub struct Commit {
-    /// The version that it made.
     pub version: u64,
-    /// When, in milliseconds since 1970 (UTC).
+    /// Milliseconds since 1970 (UTC).
     pub time: Option<i64>,
-    /// What was done: as its writer calls it, or as a run of asap says.
+    /// The operation, as named by its writer or derived from the record of a run.
     pub operation: String,
-    /// The attempt of asap that made it.
     pub run: Option<String>,
-    /// Slices that it made done.
+    /// Slices that became done.
     pub slices: u64,
-    /// Input rows of these slices; none if the commit does not say.
+    /// Input rows of these slices; None if the commit does not record them.
     pub rows_in: Option<u64>,
-    /// Those of them that were rejected.
+    /// Rejected rows of these slices.
     pub rows_rejected: Option<u64>,
-    /// Rows in the shards that it added.
     pub rows_added: u64,
-    /// Shards that it added.
     pub shards_added: u64,
-    /// Shards that it removed.
     pub shards_removed: u64,
-    /// Bytes of the shards that it added.
     pub bytes_added: u64,
 }
 
-/// The last commits to the output at a location, newest first: all that its log still holds, or so many.
+/// The last commits to the output at a location, newest first: at most `limit`, or all that its log still has.
 ///
 /// # Errors
 /// If there is no output, or if its log cannot be read.
@@ -46,7 +39,7 @@ pub async fn history(location: &str, limit: Option<usize>) -> Result<Vec<Commit>
     for version in (0..=log.state().version).rev().take(limit.unwrap_or(usize::MAX)) {
         let bytes = match log.store().get(&commit_path(version)).await {
             Ok(found) => found.bytes().await?,
-            // The log's beginning was cleaned: a checkpoint stands for it.
+            // A checkpoint replaces the cleaned beginning of the log.
             Err(object_store::Error::NotFound { .. }) => break,
             Err(error) => return Err(error.into()),
         };
@@ -56,8 +49,9 @@ pub async fn history(location: &str, limit: Option<usize>) -> Result<Vec<Commit>
 }
 
 fn commit(version: u64, bytes: &[u8]) -> Result<Commit> {
-    let failed =
-        |error: serde_json::Error| exec_datafusion_err!("version {version} holds what is no action of Delta: {error}");
+    let failed = |error: serde_json::Error| {
+        exec_datafusion_err!("version {version} contains an entry that is not a Delta action: {error}")
+    };
     let mut commit = Commit { version, ..Commit::default() };
     for line in serde_json::Deserializer::from_slice(bytes).into_iter::<Value>() {
         let mut line = line.map_err(failed)?;

@@ -1,5 +1,5 @@
-//! Whether the definition and repetition levels of a Parquet file are within their bounds. The reader that makes Arrow of them does not
-//! check that, and readers of other engines refuse such a file.
+//! Checks that the definition and repetition levels of a Parquet file are within their bounds. The Arrow reader does
+//! not check this, but readers of other engines refuse such a file.
 
 use bytes::Bytes;
 use datafusion::common::{Result, exec_err};
@@ -29,7 +29,7 @@ pub(crate) fn check(file: Bytes) -> Result<()> {
             };
             if found.0 > bounds.0 || found.1 > bounds.1 {
                 return exec_err!(
-                    "the column {} has levels up to {} and {}, its schema allows {} and {}",
+                    "the column {} has definition and repetition levels up to {} and {}, but its schema allows {} and {}",
                     described.path(),
                     found.0,
                     found.1,

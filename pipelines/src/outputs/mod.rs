@@ -1,13 +1,13 @@
-//! What an output holds, and how it is kept in order: each command reads the logs, which alone say what counts.
+//! Commands that inspect and maintain an output. Each reads the logs, which alone determine the valid rows.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`status`] | what is done of which files |
-//! | [`history`] | what each commit did |
-//! | [`verify`] | whether every shard can be read, and every row is there once |
-//! | [`vacuum`] | what no log names any more, removed |
-//! | [`optimize`] | small shards made large ones |
-//! | [`export`] | the rows as a folder that any reader of Parquet opens |
+//! | [`status`] | how much of each input file is done |
+//! | [`history`] | the commits |
+//! | [`verify`] | checks that every shard can be read and every row exists once |
+//! | [`vacuum`] | removes objects that no log names |
+//! | [`optimize`] | merges small shards into large ones |
+//! | [`export`] | the rows as a folder that any Parquet reader opens |
 
 mod counted;
 pub mod export;
@@ -42,18 +42,18 @@ use crate::run::output::rejects::{Settled, Standing};
 /// Opens the output of a run at a location as typed.
 ///
 /// # Errors
-/// If there is none, or if its logs cannot be read.
+/// If there is no output, or if its logs cannot be read.
 pub async fn open(location: &str) -> Result<Output> {
     crate::delta::stores::register();
     let output = Output::open(location::folder(location)?).await?;
     if output.table().is_none() {
-        return exec_err!("{location} holds no output of asap run: give the folder that was its --to");
+        return exec_err!("{location} is not an output of asap run: pass the folder that was its --to");
     }
     Ok(output)
 }
 
 fn table(output: &Output) -> Result<&Log> {
-    output.table().ok_or_else(|| exec_datafusion_err!("{} holds no table", location::display(output.url())))
+    output.table().ok_or_else(|| exec_datafusion_err!("{} has no table", location::display(output.url())))
 }
 
 fn rejects_that_count(output: &Output) -> Result<Vec<(&Log, &LiveFile)>> {
@@ -63,7 +63,7 @@ fn rejects_that_count(output: &Output) -> Result<Vec<(&Log, &LiveFile)>> {
     Ok(counts.map(|shard| (log, shard)).collect())
 }
 
-/// The rows of a shard: all columns, or only one; no more of the object is read than that takes.
+/// The rows of a shard with all columns or only one. Only the needed part of the object is read.
 async fn read(log: &Log, shard: &LiveFile, column: Option<&str>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
     let reader = ShardReader { store: Arc::clone(log.store()), path: shard.location()?, size: shard.size };
     let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
@@ -92,7 +92,7 @@ async fn rejects_by_status(output: &Output) -> Result<BTreeMap<String, u64>> {
     Ok(found)
 }
 
-/// A path of a log as the store of its table has it; None if it lies outside of the table's folder.
+/// A path of a log as a path in the store of its table; None if it is outside the folder of the table.
 fn inside(path: &str) -> Option<Path> {
     let path = (!path.contains("://")).then(|| Path::from_url_path(path).ok()).flatten()?;
     let first = path.parts().next()?.as_ref().to_string();

@@ -1,4 +1,4 @@
-//! Small shards of an output, made large ones. Rejects stay as they are: their paths say whose they are.
+//! Merges small shards of an output into large ones. Rejects stay unchanged: their paths name their attempts.
 
 use std::num::NonZeroU64;
 
@@ -9,25 +9,21 @@ use serde_json::json;
 
 use crate::outputs::{open, table};
 
-/// What became of the shards.
 #[derive(Debug, Serialize)]
 pub struct Optimized {
-    /// The version of the table.
     pub table_version: u64,
-    /// Shards that were merged.
     pub shards_before: u64,
-    /// Shards that hold their rows now.
+    /// New shards with the same rows.
     pub shards_after: u64,
-    /// Bytes of the shards that were merged.
     pub bytes_before: u64,
-    /// Bytes of the shards that hold their rows now.
     pub bytes_after: u64,
 }
 
-/// Merges the shards of an output that are smaller than `target` bytes. No row changes, and who follows the table sees none.
+/// Merges the shards of an output that are smaller than `target` bytes. No row changes, and readers that follow the
+/// table see no change.
 ///
 /// # Errors
-/// If there is no output, if the store fails, or if a run takes back rows of these shards meanwhile.
+/// If there is no output, if the store fails, or if a run deletes rows of these shards at the same time.
 pub async fn optimize(location: &str, target: NonZeroU64) -> Result<Optimized> {
     let output = open(location).await?;
     let url = table(&output)?.url().clone();

@@ -1,4 +1,4 @@
-//! How the Parquet reader reaches a shard on a store.
+//! Reads a shard from a store for the Parquet reader.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What an output holds of its input.
+//! The status of an output relative to its input.
 
 use std::collections::BTreeMap;
 
@@ -11,58 +11,44 @@ use crate::location;
 use crate::outputs::{open, rejects_by_status, table};
 use crate::run::output::provenance::Provenance;
 
-/// What an output holds.
 #[derive(Debug, Serialize)]
 pub struct Status {
-    /// Where it lies.
     pub output: String,
-    /// Who made it, in the words of the run that began it; none if an earlier asap did.
+    /// What made the output, as recorded by the run that created it; None if an earlier asap did.
     pub made_by: Option<Provenance>,
-    /// The parts of the pipeline that fills it, by their names; none if an earlier asap filled it.
+    /// The parts of the pipeline by name; empty if an earlier asap filled the output.
     pub pipeline: BTreeMap<String, String>,
-    /// Rows of one generation are the output's.
+    /// The table generation of the rows.
     pub generation: u64,
-    /// The version of the table.
     pub table_version: u64,
-    /// Rows of the output.
     pub rows: u64,
-    /// Shards that hold them.
     pub shards: u64,
-    /// Bytes of the shards.
     pub bytes: u64,
-    /// Rejected rows by status.
     pub rejects: BTreeMap<String, u64>,
-    /// Rows of the input that are done, deleted ones included that lie in the files of a table.
+    /// Input rows that are done, including deleted rows that are still in the files of a table.
     pub rows_done: u64,
-    /// Files of the input all of whose rows are done.
     pub files_done: u64,
-    /// Files of the input some of whose rows are done.
     pub files_in_part: Vec<InPart>,
-    /// Whether the last run found that nothing of its input is left to do.
+    /// Whether the last run found no rows left to do.
     pub finished: bool,
-    /// When a run found that, in milliseconds since 1970 (UTC).
+    /// When a run found this, in milliseconds since 1970 (UTC).
     pub finished_at: Option<i64>,
-    /// Rows of the input that it left because they are beyond its limit.
+    /// Input rows that were left out because they are beyond the limit.
     pub rows_beyond_limit: u64,
-    /// Paid answers that are kept.
     pub answers: Totals,
 }
 
-/// A file some of whose rows are done.
 #[derive(Debug, Serialize)]
 pub struct InPart {
-    /// Its path in the input.
     pub file: String,
-    /// Rows that are done.
     pub done: u64,
-    /// Rows that it has.
     pub rows: u64,
 }
 
-/// Says what the output at a location holds.
+/// Returns the status of the output at a location.
 ///
 /// # Errors
-/// If there is none, or if it cannot be read.
+/// If there is no output, or if it cannot be read.
 pub async fn status(location: &str) -> Result<Status> {
     let output = open(location).await?;
     let state = table(&output)?.state();

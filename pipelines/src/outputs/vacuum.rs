@@ -1,7 +1,7 @@
-//! Removes what no log of an output names any more: shards that were taken out of it, and what killed attempts left.
+//! Removes objects that no log of an output names: removed shards, and leftovers of killed attempts.
 //!
-//! Only objects go that asap wrote: those in the folders of its attempts, those that a merge named, probes of the log, and
-//! those that a log names as taken out.
+//! Only objects of asap are removed: those in the folders of attempts, those named by a merge, probes of the log, and
+//! those that a log lists as removed.
 
 use std::collections::HashSet;
 use std::path::{Path as LocalPath, PathBuf};
@@ -23,28 +23,26 @@ use crate::outputs::{inside, open};
 use crate::run::output::ledger::ATTEMPT;
 use crate::run::output::staged;
 
-/// What was removed, or would be.
+/// The removed objects, or those that a dry run would remove.
 #[derive(Debug, Default, Serialize)]
 pub struct Vacuumed {
-    /// Whether nothing was removed, but only looked for.
+    /// Whether this was a dry run.
     pub dry_run: bool,
-    /// Objects that were removed.
     pub objects: u64,
-    /// Their bytes.
     pub bytes: u64,
-    /// Paths of the objects, those of rejects below `rejects/`.
+    /// Paths of the objects; those of rejects are below `rejects/`.
     pub removed: Vec<String>,
-    /// Entries of the log that were older than the table keeps them.
+    /// Removed log entries that were older than the retention of the table.
     pub log_entries: u64,
 }
 
-/// Removes objects that are older than `retain` and that no live shard, and no shard that was taken out later than that, is.
+/// Removes objects older than `retain`, except live shards and shards removed within `retain`.
 ///
 /// # Errors
-/// If there is no output, or if the store fails; what was removed until then is gone.
+/// If there is no output, or if the store fails. Objects removed until then stay removed.
 pub async fn vacuum(location: &str, retain: Duration, dry_run: bool) -> Result<Vacuumed> {
     let now = SystemTime::now();
-    let before = now.checked_sub(retain).ok_or_else(|| exec_datafusion_err!("no object is as old as {retain:?}"))?;
+    let before = now.checked_sub(retain).ok_or_else(|| exec_datafusion_err!("the age {retain:?} is too large"))?;
     let mut output = open(location).await?;
     if !dry_run {
         output.tidy_rejects().await?;
@@ -120,7 +118,7 @@ async fn expired(store: &dyn ObjectStore, log: Option<&Log>, before: SystemTime)
     let mut found = left_by_the_killed(store).await?;
     for path in gone.iter().filter(|path| !is_ours(path)) {
         match store.head(path).await {
-            // A store below a prefix answers with its own path.
+            // A store with a prefix returns the full path.
             Ok(object) => found.push(ObjectMeta { location: path.clone(), ..object }),
             Err(object_store::Error::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -130,7 +128,7 @@ async fn expired(store: &dyn ObjectStore, log: Option<&Log>, before: SystemTime)
     Ok(found)
 }
 
-/// Objects that attempts and merges wrote, and the probes of logs: those that a log names too.
+/// Objects that attempts and merges wrote, and probes of logs, including those that a log names.
 async fn left_by_the_killed(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>> {
     let mut found = Vec::new();
     let mut folders = vec![Path::default()];
@@ -140,7 +138,7 @@ async fn left_by_the_killed(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>> 
             listed => listed?,
         };
         found.extend(listed.objects.into_iter().filter(|object| is_ours(&object.location)));
-        // What lies beside the table is not looked through: answers may be many.
+        // Skips the folders next to the table, which may have many answers.
         let is_hidden = |folder: &Path| folder.filename().is_some_and(|name| name.starts_with(['_', '.']));
         for folder in listed.common_prefixes {
             if folder.as_ref().starts_with(ATTEMPT) {
@@ -163,14 +161,15 @@ async fn probes(store: &dyn ObjectStore, folder: &Path) -> Result<Vec<ObjectMeta
     }
 }
 
-/// Whether asap gave an object its name: shards of attempts, shards that a merge made, probes.
+/// Whether asap named an object: shards of attempts, merged shards, and probes.
 fn is_ours(path: &Path) -> bool {
     let name = path.filename().unwrap_or_default();
     let is_merged = || name.starts_with("part-") && name.ends_with(".parquet");
     path.as_ref().starts_with(ATTEMPT) || is_merged() || name.starts_with(delta::PROBE)
 }
 
-/// What killed processes left on this machine's disk under names that stores hide: `<name>#<number>`, with its bytes.
+/// Partial files that killed processes left on the local disk under names that stores hide, `<name>#<number>`, with
+/// their sizes.
 fn unfinished(folder: &LocalPath, before: SystemTime, found: &mut Vec<(PathBuf, u64)>) -> Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

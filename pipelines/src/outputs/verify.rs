@@ -1,5 +1,5 @@
-//! Whether an output is sound: every shard that its logs name can be read, every row is there once, of a slice that is done, and
-//! there are as many rows as the commits say.
+//! Verifies an output: every shard in its logs can be read, every row exists once and belongs to a done slice, and the
+//! number of rows matches the commits.
 
 use std::collections::HashMap;
 
@@ -19,38 +19,35 @@ use crate::run::output::ledger::{ATTEMPT, Ledger};
 const LOOKS_AT_ONCE: usize = 16;
 const NAMED: u64 = 5;
 
-/// What was looked at, and what is wrong.
 #[derive(Debug, Default, Serialize)]
 pub struct Verified {
-    /// The version of the table.
     pub table_version: u64,
     /// Live shards of the output and of the rejects.
     pub shards: u64,
-    /// Rows of the output.
     pub rows: u64,
-    /// Rows of the rejects that count.
+    /// Valid rows of the rejects.
     pub rejects: u64,
-    /// Rows of done slices that are in neither: the pipeline filtered them, or they lie deleted in the file of a table. Lost
-    /// rows are not among them.
+    /// Rows of done slices in neither: filtered by the pipeline, or deleted in the input table. Lost rows are not
+    /// included.
     pub filtered: u64,
-    /// Rows of the output or the rejects that the commits say, and that are not there.
+    /// Rows of the output or the rejects that the commits record but that do not exist.
     pub lost: u64,
-    /// Rows that are there more than once, each time but the first.
+    /// Additional copies of rows.
     pub doubled: u64,
-    /// Rows of no slice that is done.
+    /// Rows that belong to no done slice.
     pub strange: u64,
-    /// Files of the input whose rows were not compared with what the commits say: these commits were cleaned from the log.
+    /// Input files whose rows were not compared, because their commits were cleaned from the log.
     pub files_not_compared: u64,
-    /// Each fault in words; of doubled and strange rows the first five.
+    /// A message for each fault; for doubled and strange rows only the first five.
     pub faults: Vec<String>,
 }
 
-/// Reads every row of an output and of its rejects that counts, and looks for every shard. Where `is_quick`, of the rows only the
-/// column `source` is read.
+/// Reads every row of an output and every valid row of its rejects, and checks that every shard exists. If `is_quick`,
+/// only the column `source` of the rows is read.
 ///
 /// # Errors
-/// If there is no output, or if its logs or the store cannot be read. What is wrong with shards and rows is no error, but a
-/// fault.
+/// If there is no output, or if its logs or the store cannot be read. Problems of shards and rows are faults, not
+/// errors.
 pub async fn verify(location: &str, is_quick: bool) -> Result<Verified> {
     let output = open(location).await?;
     let log = table(&output)?;
@@ -73,13 +70,15 @@ pub async fn verify(location: &str, is_quick: bool) -> Result<Verified> {
     Ok(found)
 }
 
-/// The shards of a log that are not there, or not with their size, in words.
+/// Messages for the shards of a log that are missing or have another size.
 async fn missing(log: &Log) -> Result<Vec<String>> {
     let look = async |shard: &LiveFile| {
         let path = &shard.path;
         match log.store().head(&shard.location()?).await {
             Ok(object) if object.size == shard.size => Ok(None),
-            Ok(object) => Ok(Some(format!("shard {path} has {} bytes, its log says {}", object.size, shard.size))),
+            Ok(object) => {
+                Ok(Some(format!("shard {path} has {} bytes, but its log records {}", object.size, shard.size)))
+            }
             Err(object_store::Error::NotFound { .. }) => Ok(Some(format!("shard {path} is missing"))),
             Err(error) => Err(error.into()),
         }
@@ -101,7 +100,7 @@ struct OfFile {
 }
 
 impl Seen<'_> {
-    /// Takes the rows of a shard in, and counts them as `of` says. Returns how many they are. What cannot be read is a fault.
+    /// Reads the rows of a shard, counts them in `of`, and returns their number. Read errors are faults.
     async fn take(&mut self, log: &Log, shard: &LiveFile, of: fn(&mut Rows) -> &mut u64, found: &mut Verified) -> u64 {
         let mut rows = 0;
         let column = self.is_quick.then_some("source");
@@ -111,8 +110,9 @@ impl Seen<'_> {
                 guarded(|| levels::check(bytes)).map_err(|panicked| exec_datafusion_err!("{panicked}"))??;
             }
             let mut opening = Box::pin(stream::once(read(log, shard, column)));
-            let mut batches =
-                guarded_next(&mut opening).await?.ok_or_else(|| exec_datafusion_err!("it has no reader"))?;
+            let mut batches = guarded_next(&mut opening)
+                .await?
+                .ok_or_else(|| exec_datafusion_err!("the shard returned no reader"))?;
             while let Some(batch) = guarded_next(&mut batches).await? {
                 rows += batch.num_rows() as u64;
                 self.take_batch(&batch, &shard.path, of, found)?;
@@ -128,7 +128,7 @@ impl Seen<'_> {
                 found.faults.extend((!is_known).then_some(fault));
             }
             (Ok(()), Some(said)) if said != rows => {
-                found.faults.push(format!("shard {} has {rows} rows, its log says {said}", shard.path));
+                found.faults.push(format!("shard {} has {rows} rows, but its log records {said}", shard.path));
             }
             _ => {}
         }
@@ -142,7 +142,7 @@ impl Seen<'_> {
         of: fn(&mut Rows) -> &mut u64,
         found: &mut Verified,
     ) -> Result<()> {
-        let wrong = || exec_datafusion_err!("its column source is not a file and a row");
+        let wrong = || exec_datafusion_err!("its column source must have the fields file and row");
         let source = batch.column_by_name("source").and_then(|column| column.as_struct_opt()).ok_or_else(wrong)?;
         let files = texts(source.column_by_name("file").ok_or_else(wrong)?)?;
         let rows = source.column_by_name("row").and_then(|rows| rows.as_primitive_opt::<Int64Type>());
@@ -154,13 +154,13 @@ impl Seen<'_> {
                 Some(false) => {
                     found.doubled += 1;
                     if found.doubled <= NAMED {
-                        found.faults.push(format!("row {row} of {file} is there twice, once more in shard {shard}"));
+                        found.faults.push(format!("row {row} of {file} exists twice, again in shard {shard}"));
                     }
                 }
                 None => {
                     found.strange += 1;
                     if found.strange <= NAMED {
-                        found.faults.push(format!("row {row} of {file} in shard {shard} is of no slice that is done"));
+                        found.faults.push(format!("row {row} of {file} in shard {shard} belongs to no done slice"));
                     }
                 }
             }
@@ -168,7 +168,7 @@ impl Seen<'_> {
         Ok(())
     }
 
-    /// Whether a row comes for the first time; None if it is of no slice that is done.
+    /// Whether a row occurs for the first time; None if it belongs to no done slice.
     fn see(&mut self, file: &str, row: i64, of: fn(&mut Rows) -> &mut u64) -> Option<bool> {
         let row = u64::try_from(row).ok()?;
         let held = self.ledger.file(file).filter(|held| row < held.rows && held.overlaps(row, row + 1))?;
@@ -189,7 +189,7 @@ impl Seen<'_> {
             let there = self.files.get(path).map_or(Rows::default(), |of_file| of_file.rows);
             once += there.output + there.rejected;
             match expected.get(path) {
-                // What is wrong with a shard is said, and its rows with it.
+                // A broken shard is already a fault, which covers its rows.
                 Some(said) if *said != there && self.is_whole => differing.push((path, *said, there)),
                 Some(_) => {}
                 None => found.files_not_compared += 1,
@@ -199,7 +199,7 @@ impl Seen<'_> {
         for (path, said, there) in &differing {
             found.lost += said.output.saturating_sub(there.output) + said.rejected.saturating_sub(there.rejected);
             found.faults.push(format!(
-                "the commits say {} rows of {path} in the output and {} in the rejects, found {} and {}",
+                "the commits record {} rows of {path} in the output and {} in the rejects, found {} and {}",
                 said.output, said.rejected, there.output, there.rejected
             ));
         }

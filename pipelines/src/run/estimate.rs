@@ -1,6 +1,6 @@
-//! What a run would take, before anything is paid: the part of its plan that asks a language model or reads by the scoring
-//! model is executed, over the answers that are there already, with rules in the place of the one and a count in that of the
-//! other.
+//! Estimates the cost of a run before anything is paid. It executes the part of the plan that calls a language model or
+//! the scoring model, over the stored answers. Rules replace the language model, and a token count replaces the scoring
+//! model.
 
 use datafusion::common::{Result, exec_err};
 use futures::StreamExt;
@@ -13,33 +13,31 @@ use super::job::{Effort, Job, read_slices};
 use super::{Observer, Request};
 use crate::location;
 
-/// What a run would take. Nothing was asked, paid or written for it.
+/// The cost of a run. The estimate calls no model, pays nothing and writes nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The pipeline's name.
     pub pipeline: String,
-    /// Where rows would come from.
     pub from: Vec<String>,
-    /// Where rows would go.
     pub to: String,
     /// Rows that are not in the output yet.
     pub rows: u64,
-    /// The calls that these rows would take, if the first coarse pruning of each is accepted; requests that are equal or
-    /// were paid before are its cache hits. Tokens are the scoring model's, counted on a sample of the requests and
-    /// estimated by bytes for the others; those of answers are of what rules answer in the model's place, and for prompts of
-    /// `ai_complete` as many as `asap.anchor.max_tokens` allows.
+    /// The calls for these rows, if the first coarse pruning of each is accepted. Equal or already paid requests are
+    /// cache hits. Tokens are those of the scoring model's tokenizer: counted on a sample of the requests, and
+    /// estimated from bytes for the others. Answer tokens are those of the rules that replace the model. For prompts of
+    /// `ai_complete` they are the maximum, `asap.anchor.max_tokens`.
     pub anchor: Usage,
-    /// Tokens that the scoring model would read. Where a language model prunes before it, or steps go one by one by what is
-    /// left, they are about so many: rules prune in its place, and all scores are equal.
+    /// Tokens that the scoring model would read. This is approximate if a language model prunes first, since rules
+    /// replace it here. It is also approximate if scores are computed again after each removed step, since all scores
+    /// are equal here.
     pub scored_tokens: u64,
-    /// Whether they are about so many, and not exactly.
+    /// Whether `scored_tokens` is approximate.
     pub scored_is_estimate: bool,
 }
 
-/// Estimates what [`run`](super::run) would take for the same request.
+/// Estimates the cost of [`run`](super::run) for the same request.
 ///
 /// # Errors
-/// The same as of a run before it reads any row; failures of stores.
+/// The same as for a run before it reads any row; failures of stores.
 pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Estimate> {
     let job = Job::open(&request, Effort::Estimate).await?;
     let rows = job.slices.iter().map(|slice| slice.slice.rows()).sum();

@@ -1,4 +1,4 @@
-//! A run before its first row: what is there, what is open, and how it is to be read.
+//! A run before its first row: the existing tables, the open slices, and how to read them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -49,39 +49,34 @@ use crate::session::session_of;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effort {
     Run,
-    /// To be estimated: models count what they would read, and are not asked.
+    /// Estimate only: models count what they would read, and are not called.
     Estimate,
 }
 
-/// What is read, where it goes, and what is left to do.
 pub struct Job {
-    /// The session that plans and runs.
     pub context: SessionContext,
     /// The language model, with the answers that were paid for this output.
     pub llm: Llm,
-    /// The scoring model.
     pub models: Models,
-    /// The tables.
     pub output: Output,
-    /// Whether they are to be filled anew.
+    /// Whether to rebuild the output in a new table generation.
     pub anew: bool,
-    /// The slices that are this run's to do.
+    /// The slices that this run does.
     pub slices: Vec<OpenSlice>,
-    /// Slices that earlier runs wrote and did not commit.
+    /// Slices that earlier runs wrote but did not commit.
     pub staged: Vec<Finished>,
-    /// Open slices that are not, because they are another part's or beyond the limit.
+    /// Open slices of other parts.
     pub left: u64,
-    /// Open rows that are beyond the limit.
+    /// Open rows beyond the limit.
     pub beyond: u64,
     /// Files that cannot be read.
     pub failures: Vec<FileFailure>,
-    /// Paths of changed files that stay as they were.
+    /// Changed files whose old rows stay in the output.
     pub ignored: Vec<String>,
-    /// Files that have no rows any more, whose rows in the output are to be deleted.
+    /// Files whose rows must be deleted from the output.
     pub gone: Vec<Gone>,
-    /// Whether files of which some rows are done are no longer in the input.
+    /// Whether partly done files are missing from the input.
     pub lacks_half_done_files: bool,
-    /// What the user should know about the input.
     pub notes: Vec<String>,
     corpus: Corpus,
     pipeline: Option<LogicalPlan>,
@@ -90,7 +85,7 @@ pub struct Job {
     contents: Contents,
 }
 
-/// The answers that were paid for an output, if a language model is asked.
+/// Opens the paid answers of an output, if the pipeline uses a language model.
 async fn open_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn AnswerStore>>> {
     if !request.settings.anchor_provider.is_language_model() {
         return Ok(None);
@@ -98,12 +93,12 @@ async fn open_answers(request: &Request, to: &Url) -> Result<Option<Arc<dyn Answ
     Ok(Some(Arc::new(AnswerFolder::open(&answers::of_output(to)?).await?)))
 }
 
-/// Where rows come from and go to: apart from each other, since the next run would read its own output.
+/// The locations of input and output. They must not overlap, or the next run would read its own output.
 fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
     let sources = request.from.iter().map(|from| from.parse()).collect::<Result<Vec<Source>>>()?;
     let to = location::folder(&request.to)?;
     let text = |url: &Url| {
-        // What a link leads to is what is read and written.
+        // Compare the targets of links, since these are read and written.
         let real =
             location::local_path(url).and_then(|path| real_path(&path)).and_then(|path| Url::from_file_path(path).ok());
         let text = real.as_ref().unwrap_or(url).as_str().replacen("s3a://", "s3://", 1);
@@ -112,10 +107,18 @@ fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
     for source in &sources {
         let (from, to_text) = (text(&source.url), text(&to));
         if to_text.starts_with(&from) && !source.url.path().ends_with(".parquet") {
-            return config_err!("{} lies in the input {}: choose another output", location::display(&to), source.typed);
+            return config_err!(
+                "the output {} is inside the input {}: choose another output",
+                location::display(&to),
+                source.typed
+            );
         }
         if from.starts_with(&to_text) {
-            return config_err!("the input {} lies in the output {}", source.typed, location::display(&to));
+            return config_err!(
+                "the input {} is inside the output {}: choose another output",
+                source.typed,
+                location::display(&to)
+            );
         }
     }
     Ok((sources, to))
@@ -137,8 +140,8 @@ fn lost_of_tables(output: &Output, on_change: OnChange) -> Result<bool> {
         return Ok(true);
     }
     exec_err!(
-        "{} shards of {} no longer exist, and held rows of {path}, a file of a Delta table: --on-change reprocess deletes what is \
-         left of the lost rows and makes them again",
+        "{} shards of {} no longer exist; they had rows of {path}, a file of a Delta table: --on-change reprocess deletes the \
+         remaining rows of the affected files and processes the files again",
         output.missing().shards.len(),
         location::display(output.url())
     )
@@ -155,7 +158,7 @@ fn check_partition_by(output: &Output, request: &Request) -> Result<()> {
     }
     match output.partition_by() {
         Some(held) if !asked.is_empty() && held != asked.as_slice() => config_err!(
-            "--partition-by is {}, and the output is divided by {}: choose another output, or --new-generation",
+            "--partition-by is {}, but the output is partitioned by {}: choose another output, or use --new-generation",
             asked.join(","),
             if held.is_empty() { "nothing".to_string() } else { held.join(",") }
         ),
@@ -164,11 +167,11 @@ fn check_partition_by(output: &Output, request: &Request) -> Result<()> {
 }
 
 impl Job {
-    /// Opens input and output, and finds what is open.
+    /// Opens input and output, and finds the open slices.
     ///
     /// # Errors
-    /// Wrong settings, locations or pipelines, a table that is not this pipeline's, failures of stores. Files that cannot
-    /// be read are [`Self::failures`]; if there is nothing else, the first of them is the error.
+    /// Wrong settings, locations or pipelines, a table of another pipeline, failures of stores. Files that cannot be
+    /// read are in [`Self::failures`]; if there is nothing else to do, the first of them is the error.
     pub async fn open(request: &Request, effort: Effort) -> Result<Self> {
         let (sources, to) = locations(request)?;
         let mut output = Output::open(to.clone()).await?;
@@ -178,7 +181,7 @@ impl Job {
             Effort::Estimate => (Llm::estimate(paid), Models::counting()),
         };
         let context = session_of(request.settings.clone(), &llm, &models)?;
-        // Each partition of a run's plan is a slice, and stays one.
+        // Each partition of the plan must stay one slice.
         context.state_ref().write().config_mut().options_mut().execution.target_partitions = 1;
         let mut contents = Contents::load(store_of(output.beside())?.as_ref()).await;
         let identity =
@@ -216,7 +219,7 @@ impl Job {
         let half_done = files::half_done_and_gone(&ledger, &here, request.limit.is_some());
         notes.extend(half_done.clone());
         notes.extend(again.iter().filter(|again| !here.contains(again.slice.path.as_str())).map(|again| {
-            format!("{} rejects of {} cannot be tried again: the file is gone", again.rows.len(), again.slice.path)
+            format!("{} rejects of {} cannot be retried: the file no longer exists", again.rows.len(), again.slice.path)
         }));
         let mut divided = files::divide(files, &ledger, &again, &mut contents, request.on_change)?;
         let HeldOriginals { held, left_out } = if anew { HeldOriginals::default() } else { output.originals()? };
@@ -238,8 +241,8 @@ impl Job {
         let Slices { open: slices, left, beyond } =
             files::slices(&corpus, &divided, &ledger, &again, request, slice_rows, &staged);
         let mut slices = slices;
-        // Runs that fill one output at the same time begin at different slices, and skip those that others have committed. On this
-        // machine they claim each call instead.
+        // Runs that fill one output at the same time start at different slices and skip those that others have
+        // committed. With a local output they claim each call instead.
         if request.settings.anchor_provider == Provider::Openai && to.scheme() != "file" && request.part.is_none() {
             let first = output.attempt().spread(slices.len());
             slices.rotate_left(first);
@@ -258,7 +261,7 @@ impl Job {
         }
         if anew && corpus.groups() == 0 {
             return exec_err!(
-                "--new-generation would leave {} empty, since the input has no files: name another input",
+                "--new-generation would leave {} empty, since the input has no files: choose another input",
                 location::display(output.url())
             );
         }
@@ -285,10 +288,6 @@ impl Job {
         })
     }
 
-    /// The pipeline, checked.
-    ///
-    /// # Errors
-    /// A planning error that names what is wrong with it.
     pub async fn pipeline(&self, request: &Request) -> Result<LogicalPlan> {
         match &self.pipeline {
             Some(planned) => Ok(planned.clone()),
@@ -301,16 +300,13 @@ impl Job {
         plan::over_files(pipeline.clone(), &files, &self.corpus.original_columns())
     }
 
-    /// The same as a physical plan, into which slices are put.
-    ///
-    /// # Errors
-    /// If it cannot be planned, or if its functions cannot work (a missing model, a wrong setting).
+    /// The pipeline as a physical plan over the files of a group; slices are inserted later.
     pub async fn template(&self, pipeline: &LogicalPlan, group: usize) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = self.over_group(pipeline, group)?;
         self.context.execute_logical_plan(plan).await?.create_physical_plan().await
     }
 
-    /// What the tables are made with, and how rows are written to them.
+    /// The design of the tables, and how rows are written to them.
     pub(crate) fn design(
         &mut self,
         pipeline: &LogicalPlan,
@@ -330,7 +326,10 @@ impl Job {
         };
         if let Some(missing) = partition_by.iter().find(|name| rows.output.field_with_name(name).is_err()) {
             let names: Vec<&str> = rows.output.fields().iter().map(|field| field.name().as_str()).collect();
-            return config_err!("--partition-by names {missing}, and the output's columns are {}", names.join(", "));
+            return config_err!(
+                "--partition-by names {missing}, but the columns of the output are {}",
+                names.join(", ")
+            );
         }
         let layout = |schema: &SchemaRef, partition_by: &[String]| Layout {
             schema: Arc::clone(schema),
@@ -362,7 +361,7 @@ impl Job {
         if let Originals::Named(asked) = asked
             && let Some(missing) = asked.iter().find(|asked| !names.contains(asked))
         {
-            return config_err!("--originals names {missing}, and the columns of the input are {}", names.join(", "));
+            return config_err!("--originals names {missing}, but the columns of the input are {}", names.join(", "));
         }
         let passed: HashSet<String> =
             pipeline.schema().fields().iter().filter_map(|field| plan::passed_on(pipeline, field.name())).collect();
@@ -380,20 +379,20 @@ impl Job {
             .into_iter()
             .map(|name| (name.clone(), is_held(&name) || !is_left_out(&name) && is_kept(&name)))
             .collect();
-        // One that is called as the output calls it is not missed.
+        // The output has a column with one of these names, so the user does not miss the original.
         let is_missed = |name: &str| !["question", "cot", "answer"].contains(&name);
         let left_out = kept.iter().filter(|(_, is_kept)| !is_kept).map(|(name, _)| name.as_str());
         let left_out: Vec<&str> = left_out.filter(|name| is_missed(name)).collect();
         if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
             self.notes.push(format!(
-                "{} became question, cot and answer of the output; --originals all keeps them as they were, too",
+                "{} became question, cot and answer of the output; --originals all also keeps them unchanged",
                 left_out.join(", ")
             ));
         }
         Ok(kept)
     }
 
-    /// Deletes the rows of files that have none any more. Returns whether there are such files.
+    /// Deletes the rows of [`Self::gone`] files. Returns whether there are any.
     pub(crate) async fn take_gone_back(&mut self, request: &Request) -> Result<bool> {
         let info = json!({ "run": self.output.attempt().to_string(), "pipeline": request.name });
         let paths: Vec<&str> = self.gone.iter().map(|gone| gone.path.as_str()).collect();
@@ -413,10 +412,7 @@ impl Job {
         Ok(!self.gone.is_empty())
     }
 
-    /// Remembers what files hold, if there is an output to remember it beside.
-    ///
-    /// # Errors
-    /// If there is no store for the output.
+    /// Saves the content hashes of files, if there is an output to save them next to.
     pub async fn remember(&self) -> Result<()> {
         if self.output.table().is_none() {
             return Ok(());
@@ -427,7 +423,7 @@ impl Job {
     }
 }
 
-/// A template over slices: one partition each, whose only row is the slice's receipt.
+/// Applies a template to slices: one partition each, whose only row is the receipt.
 pub(crate) fn over_slices(
     template: &Arc<dyn ExecutionPlan>,
     slices: &[OpenSlice],

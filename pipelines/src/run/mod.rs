@@ -1,30 +1,27 @@
 //! A run: one pipeline over one corpus, slice by slice into one table.
 //!
 //! ```text
-//!   list ── what the output holds ── open slices ── plan, check ──▶ slices ▶ ReadSlices ▶ pipeline ▶ WriteShards
-//!   (files)  (one look at its log)   (footers of     (before any                                      │ receipts
-//!                                     open files)      row is read)                                    ▼
-//!                                        rejects: stale ones out ◀── output: slices done ◀── rejects: add
+//!   list ── rows of the output ── open slices ── plan, check ──▶ slices ▶ ReadSlices ▶ pipeline ▶ WriteShards
+//!   (files)  (from its log)        (footers of    (before any                                      │ receipts
+//!                                   open files)    row is read)                                    ▼
+//!                                     rejects: stale ones out ◀── output: slices done ◀── rejects: add
 //! ```
 //!
-//! A slice is a range of rows of one file. It is done when the output's log says so, in the commit that also adds its rows; until
-//! then nothing of it is visible, and whoever dies, comes late or comes twice changes nothing of what is. Only the driver
-//! commits, from receipts.
+//! A slice is a range of rows of one file. It is done when the log of the output records it, in the commit that also
+//! adds its rows. Until then nothing of it is visible, so a process that dies, comes late or comes twice does no harm.
+//! Only the driver commits, from receipts.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`request`] | what a run is asked to do |
-//! | [`job`] | what is there and what is open, before the first row |
-//! | [`files`], [`contents`] | which files are new, done or changed |
-//! | [`identity`], [`provenance`] | what a table is filled with, by content and as people call it |
-//! | [`inputs`] | Delta tables as input, version by version |
-//! | [`ledger`] | which slices are done |
-//! | [`plan`], [`rows`] | the pipeline as a plan, and what becomes of its rows |
-//! | [`write_shards`], [`shards`], [`receipt`] | rows become shards, and a slice a receipt |
-//! | [`work`], [`progress`], [`summary`] | slices under way, how far they are, what the run did |
-//! | [`estimate`] | what a run would take (`--dry-run`) |
-//! | [`design`] | what the tables are made with |
-//! | [`output`], [`rejects`], [`take_back`], [`retry`] | commits, and what they replace |
+//! | [`request`] | what to run |
+//! | [`job`] | the state before the first row: existing tables and open slices |
+//! | [`input`] | files and Delta tables as input, and what changed in them |
+//! | `slice_rows` | how many rows a slice has |
+//! | [`plan`] | the pipeline as a plan |
+//! | [`output`] | rows become shards, slices become receipts, and commits |
+//! | [`work`], [`progress`], [`summary`] | slices in progress, how far they are, the result of the run |
+//! | [`retry`] | rejected rows that are retried |
+//! | [`estimate`] | the cost of a run (`--dry-run`) |
 
 pub mod estimate;
 pub mod input;
@@ -56,37 +53,37 @@ pub use summary::Summary;
 pub use work::{AllRejected, TooManyRejects};
 use work::{Ended, Work};
 
-/// How long a run that ends early waits for the answers to calls that were sent, if it was not asked to be quicker.
+/// How long a failed run waits for the answers to calls already sent.
 const LANDING: Duration = Duration::from_secs(60);
-/// How much of the time that a run has to end is left for answers to calls that were sent.
+/// The share of the grace period for answers to calls already sent.
 const LANDING_IN_GRACE: f64 = 0.3;
 
-/// A run was asked to end before it read a row.
 #[derive(Debug, thiserror::Error)]
-#[error("interrupted before a row was read; the same command starts again")]
+#[error("interrupted before a row was read; run the same command to start again")]
 pub struct Interrupted;
 
-/// Who watches a run.
+/// Receives the progress of a run.
 pub trait Observer: Sync {
-    /// Work begins on so many rows, in so many slices.
+    /// Work starts on this many rows in this many slices.
     fn begin(&self, rows: u64, slices: u64);
-    /// So many more rows, with so many tokens in their original chains, are done.
+    /// This many more rows are done, with this many tokens in their original chains.
     fn advance(&self, rows: u64, tokens: u64);
-    /// So many slices are under way, and so many not begun; what calls took until now.
+    /// The numbers of running and waiting slices, and the usage of calls so far.
     fn slices(&self, running: u64, waiting: u64, usage: Usage);
-    /// Slices were committed; what the run did until now.
+    /// Slices were committed. The summary covers the run so far.
     fn committed(&self, summary: &Summary);
-    /// The run fails after it began; what it did until then.
+    /// The run failed after it started. The summary covers the run until then.
     fn failed(&self, _: &Summary) {}
 }
 
-/// Runs a pipeline over the open slices of its input and commits them as they are finished. When `stop` completes, no slice is begun
-/// any more, and what is finished is committed.
+/// Runs a pipeline over the open slices of its input and commits them as they finish. When `stop` completes, no new
+/// slice starts, and finished slices are committed.
 ///
 /// # Errors
-/// Wrong settings, locations, tables or pipelines before any row is read; afterwards, failures of stores, a spent budget, an
-/// endpoint that is down, [`TooManyRejects`], [`AllRejected`], [`crate::log::OutcomeUnknown`], [`OtherSnapshot`]. Slices that were committed stay, and paid
-/// answers are kept. Files that cannot be read are no error of the run, but of the summary.
+/// Wrong settings, locations, tables or pipelines before any row is read. Afterwards, failures of stores, a spent
+/// budget, an endpoint that is down, [`TooManyRejects`], [`AllRejected`], [`crate::delta::OutcomeUnknown`],
+/// [`OtherSnapshot`]. Committed slices stay, and paid answers are kept. Files that cannot be read are not an error: the
+/// summary lists them.
 pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
     let started = Instant::now();
     tokio::pin!(stop);
@@ -116,7 +113,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     if !has_slices {
         summary.notes.append(&mut job.notes);
         job.remember().await?;
-        // The run that did the last slice may have died before it said so.
+        // The run that did the last slice may have died before it marked the output as complete.
         say_finished(&mut job, &request, &summary).await?;
         summary.table_version = job.output.table().map(|log| log.state().version);
         return Ok(summary);
@@ -143,7 +140,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     let work = Work::new(&mut job, &request, pipeline, template, &design, writing);
     let ended = work.run(&mut summary, observer, stop).await;
     if !matches!(ended, Ended::Through) {
-        // Calls under way are paid, so their answers are kept; nobody waits for one that never comes.
+        // In-flight requests are paid for, so the run waits for their answers, but not forever.
         let patience = match ended {
             Ended::Stopped => request.grace.mul_f64(LANDING_IN_GRACE),
             _ => LANDING,
@@ -155,7 +152,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     }
     summary.interrupted = matches!(ended, Ended::Stopped);
     let settled = job.llm.settle().await.map_err(DataFusionError::from);
-    // What fails here fails after the work, and must not hide why that ended.
+    // A failure here comes after the work and must not hide why the work ended.
     let mut tidied = job.output.sweep().await;
     tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await).and(settled);
     summary.anchor = job.llm.usage();
@@ -166,7 +163,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
     };
     if let Some(error) = failure {
         if let Err(error) = job.output.withdraw_finished().await {
-            tracing::warn!(%error, "the output may still say that it is finished");
+            tracing::warn!(%error, "the output may still be marked as finished");
         }
         observer.failed(&summary);
         return Err(error);
@@ -191,7 +188,7 @@ async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Re
     if summary.slices_left > 0 || !summary.files_failed.is_empty() || job.lacks_half_done_files {
         return job.output.withdraw_finished().await;
     }
-    // Beyond a limit there are more rows; what another run did first may not be all of it.
+    // With a limit, more rows remain. If another run did slices first, that may not be all of the input.
     if request.limit.is_none() && summary.slices_lost == 0 {
         job.output.say_inputs_done().await?;
     }
@@ -201,11 +198,11 @@ async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Re
     }
 }
 
-/// Whether rows that failed may be committed as failed: not where no call of the run was answered, or the endpoint is down or
-/// denies now, for then the rows are not to blame.
+/// Checks that failed rows may be committed as rejects. They may not if no call of the run was answered, or if the
+/// endpoint is down or denies access: then the rows are not the cause.
 fn is_answered(llm: &Llm) -> Result<()> {
     if let Some(why) = llm.unanswered() {
-        return exec_err!("{why}. Nothing more is committed: repair that and run the same again");
+        return exec_err!("{why}. Nothing more is committed: fix that and run the same command again");
     }
     match llm.verdict() {
         Some(verdict) => exec_err!("{verdict}"),
@@ -217,6 +214,6 @@ fn budget_is_spent(error: &str, usage: Usage) -> Result<()> {
     let Usage { calls, tokens_in, tokens_out, cost, .. } = usage;
     exec_err!(
         "the budget is spent after {calls} calls ({tokens_in} tokens in, {tokens_out} out, cost {cost:.4}): {error}. Every \
-         paid answer is kept and what it was not enough for is not committed: raise that setting and run the same again"
+         paid answer is kept, and rows without an answer are not committed: raise that setting and run the same command again"
     )
 }

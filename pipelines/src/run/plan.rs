@@ -1,4 +1,4 @@
-//! A pipeline as a plan: what it may hold, and how a row's original columns travel beside it.
+//! A pipeline as a plan: which nodes are allowed, and how the original columns of a row are passed through.
 //!
 //! ```text
 //!   SELECT … FROM corpus          planned by the engine, then rewritten:
@@ -8,7 +8,7 @@
 //!       (view of the files)           SubqueryAlias corpus
 //! ```
 //!
-//! The pipeline says only what is new; every output row and every reject still carries the columns it came from.
+//! The pipeline states only new columns; every output row and every reject still has its original columns.
 
 use std::sync::Arc;
 
@@ -22,12 +22,11 @@ use datafusion::functions::core::expr_fn::named_struct;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableScan, lit, when};
 use datafusion::physical_plan::ExecutionPlan;
 
-/// The table that a pipeline reads.
 pub const CORPUS: &str = "corpus";
 pub(crate) const ORIGINAL: &str = "__original";
 
-/// The table `corpus` while a pipeline is checked: its columns, and no rows. What a pipeline reads is known by it, whatever
-/// it is called where it is read.
+/// The table `corpus` while a pipeline is checked: its columns, without rows. Its type identifies the table, whatever
+/// alias a pipeline gives it.
 #[derive(Debug)]
 pub(crate) struct CorpusTable(pub SchemaRef);
 
@@ -48,14 +47,14 @@ impl TableProvider for CorpusTable {
         _: &[Expr],
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        internal_err!("the corpus of a pipeline is replaced by its files before it is read")
+        internal_err!("the table corpus must be replaced by its files before it is read")
     }
 }
 
 /// Checks that a pipeline maps rows to rows: one SELECT over `corpus` that keeps the column `source`.
 ///
 /// # Errors
-/// A planning error that names what a pipeline cannot hold.
+/// A planning error that names what is not allowed.
 pub fn check(plan: &LogicalPlan) -> Result<()> {
     plan.apply(|node| {
         check_node(node)?;
@@ -65,16 +64,16 @@ pub fn check(plan: &LogicalPlan) -> Result<()> {
     match plan.schema().field_with_unqualified_name("source") {
         Ok(_) if passed_on(plan, "source").as_deref() == Some("source") => Ok(()),
         Ok(_) => plan_err!(
-            "a pipeline returns the corpus's column source unchanged, by which a row is found again: found one that it \
-             computes"
+            "a pipeline must return the column source of corpus unchanged, which identifies each row: found a computed \
+             column"
         ),
         Err(_) => {
-            plan_err!("a pipeline returns the column source, by which a row is found again: add it to the SELECT")
+            plan_err!("a pipeline must return the column source, which identifies each row: add it to the SELECT")
         }
     }
 }
 
-/// The column of the corpus that a column of a plan passes on unchanged, under whatever name it came here.
+/// The column of the corpus that a column of a plan passes on unchanged, possibly renamed.
 pub(crate) fn passed_on(plan: &LogicalPlan, column: &str) -> Option<String> {
     let input = match plan {
         LogicalPlan::TableScan(_) => return Some(column.to_string()),
@@ -96,7 +95,7 @@ pub(crate) fn passed_on(plan: &LogicalPlan, column: &str) -> Option<String> {
 
 pub(crate) fn without_status(schema: &Schema) -> Option<String> {
     schema.field_with_name("status").is_err().then(|| {
-        "the pipeline returns no column status, so rows that cannot be pruned are in the output too: add status and error \
+        "the pipeline returns no column status, so the output includes rows that cannot be pruned: add status and error \
          of corpus to its SELECT"
             .to_string()
     })
@@ -143,8 +142,8 @@ fn is_corpus(scan: &TableScan) -> bool {
     source_as_provider(&scan.source).is_ok_and(|provider| provider.downcast_ref::<CorpusTable>().is_some())
 }
 
-/// Puts `corpus`, the rows of files, in a checked pipeline's place for it, and rewrites the pipeline so that its last column is
-/// [`ORIGINAL`], the struct of `originals` (columns of `corpus`).
+/// Replaces `corpus` in a checked pipeline with a plan over files, and appends the column [`ORIGINAL`], a struct of
+/// `originals` (columns of `corpus`).
 pub(crate) fn over_files(plan: LogicalPlan, corpus: &LogicalPlan, originals: &[String]) -> Result<LogicalPlan> {
     let rewritten = plan.transform_down(|node| match &node {
         LogicalPlan::TableScan(scan) if is_corpus(scan) => {
@@ -155,7 +154,7 @@ pub(crate) fn over_files(plan: LogicalPlan, corpus: &LogicalPlan, originals: &[S
     })?;
     let threaded = rewritten.data.transform_up(|node| match node {
         LogicalPlan::Projection(projection) => pass_through(projection),
-        // The schema of an alias is computed from its input, which has grown.
+        // The schema of an alias is computed from its input, which has a new column.
         LogicalPlan::SubqueryAlias(alias) => {
             let input = alias.input.as_ref().clone();
             Ok(Transformed::yes(LogicalPlanBuilder::from(input).alias(alias.alias)?.build()?))
@@ -165,8 +164,8 @@ pub(crate) fn over_files(plan: LogicalPlan, corpus: &LogicalPlan, originals: &[S
     Ok(threaded.data)
 }
 
-/// The corpus with one more column that holds the original ones. A row that is a reject already has no question, chain
-/// and answer, so that no function works, or is paid, for it.
+/// Adds a column with the original ones to the corpus. A row that is already a reject gets no question, chain and
+/// answer, so that no function works on it or costs money for it.
 fn with_originals(corpus: LogicalPlan, originals: &[String]) -> Result<LogicalPlan> {
     let mut columns = Vec::new();
     for column in corpus.schema().columns() {
@@ -185,7 +184,7 @@ fn with_originals(corpus: LogicalPlan, originals: &[String]) -> Result<LogicalPl
             [lit(name.as_str()), Expr::Column(Column::new(Some(TableReference::bare(CORPUS)), name.as_str()))]
         })
         .collect();
-    // A struct has at least one field; a corpus without original columns carries NULL.
+    // A struct needs at least one field, so a corpus without original columns has NULL.
     let original = if fields.is_empty() { lit(ScalarValue::Null) } else { named_struct(fields) };
     columns.push(original.alias_qualified(Some(CORPUS), ORIGINAL));
     LogicalPlanBuilder::from(corpus).project(columns)?.build()
@@ -246,7 +245,7 @@ mod tests {
             ("SELECT source FROM corpus WHERE cot IN (SELECT cot FROM corpus)", "a subquery"),
             ("SELECT source FROM files", "only the table corpus, found files"),
             ("SELECT 1 AS source", "without FROM corpus"),
-            ("SELECT cot FROM corpus", "returns the column source"),
+            ("SELECT cot FROM corpus", "must return the column source"),
             ("SELECT cot AS source FROM corpus", "unchanged"),
             ("SELECT named_struct('file', 'x', 'row', 1) AS source FROM corpus", "unchanged"),
             ("WITH corpus AS (SELECT * FROM corpus LIMIT 3) SELECT source FROM corpus", "LIMIT"),

@@ -1,4 +1,4 @@
-//! How far a run is, counted while its rows are written.
+//! The progress of a run, counted while its rows are written.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,11 +7,11 @@ use datafusion::arrow::array::{AsArray, RecordBatch};
 
 use crate::corpus::Repeats;
 
-/// Different answers of one question, and the share of the rows that have it, that are worth a note.
+/// A question with this many different answers, in this percentage of the rows, is worth a note.
 const ANSWERS: usize = 8;
 const SHARE: u64 = 20;
 
-/// Rows of the slices that are under way or done. Part of a session: what writes rows counts them here.
+/// Counts of the slices in progress or done. Operators find it in the session and update it.
 #[derive(Debug, Default)]
 pub struct Progress {
     rows: AtomicU64,
@@ -20,19 +20,15 @@ pub struct Progress {
     repeats: Mutex<Repeats>,
 }
 
-/// Rows, rejected rows, and tokens of the original chains.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reached {
-    /// Rows that are through, rejected ones among them.
+    /// Processed rows, including rejected ones.
     pub rows: u64,
-    /// Rejected rows.
     pub rejected: u64,
-    /// Tokens of their original chains.
     pub tokens: u64,
 }
 
 impl Progress {
-    /// So many more rows are written.
     pub fn advance(&self, rows: u64, rejected: u64, tokens: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
         self.rejected.fetch_add(rejected, Ordering::Relaxed);
@@ -50,12 +46,10 @@ impl Progress {
         }
     }
 
-    /// What to tell the user of a text that is the question of many different answers.
     pub(crate) fn repeated_question(&self) -> Option<String> {
         self.repeats.lock().unwrap_or_else(PoisonError::into_inner).note(ANSWERS, SHARE)
     }
 
-    /// What was reached until now.
     pub fn reached(&self) -> Reached {
         Reached {
             rows: self.rows.load(Ordering::Relaxed),

@@ -1,4 +1,4 @@
-//! What a run is asked to do.
+//! The request for a run.
 
 use std::num::NonZeroU64;
 use std::str::FromStr;
@@ -10,54 +10,46 @@ use datafusion::common::{DataFusionError, Result, config_err};
 use crate::corpus::ColumnMapping;
 use crate::run::output::shards::SHARD_BYTES;
 
-/// What to run.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The pipeline's name, for people.
     pub name: String,
     /// The pipeline: one SELECT over `corpus`.
     pub sql: String,
-    /// Where rows come from: `LOC`, or several `NAME=LOC`.
     pub from: Vec<String>,
-    /// Where rows go.
     pub to: String,
-    /// Which columns are question, cot and answer, where that cannot be recognised.
+    /// The columns with question, cot and answer, where they cannot be recognized.
     pub columns: Option<ColumnMapping>,
-    /// The most input rows that the output may be made of, those of earlier runs included, and those that lie deleted in the
-    /// files of a table.
+    /// The maximum number of input rows of the output. It includes the rows of earlier runs, and deleted rows that are
+    /// still in the files of a table.
     pub limit: Option<u64>,
-    /// All settings.
     pub settings: Settings,
-    /// The most rows of a slice; None: as many as the table was created with, which then depends on the pipeline's cost.
+    /// The maximum number of rows of a slice. None: the number that the table was created with, which depends on the
+    /// cost of the pipeline.
     pub slice_rows: Option<u64>,
-    /// How long finished slices may wait to be committed.
+    /// How long finished slices may wait for a commit.
     pub commit_every: Duration,
-    /// What becomes of files that have changed since they were read.
     pub on_change: OnChange,
-    /// What becomes of files with columns that the output does not have.
     pub on_schema_change: OnSchemaChange,
-    /// Whether the output is filled anew.
+    /// Whether to rebuild the output in a new table generation.
     pub new_generation: bool,
-    /// Rejected rows that are tried again: those with these statuses, or all if there are none.
+    /// The rejected rows to retry: those with these statuses, or all if the list is empty.
     pub retry_rejects: Option<Vec<String>>,
-    /// How many rows may be rejected before the run ends.
+    /// The maximum number or percentage of rejects.
     pub max_rejects: Option<MaxRejects>,
-    /// Which part of the slices is this run's.
     pub part: Option<Part>,
-    /// How long the run may take to end when it is asked to.
+    /// How long an interrupted run may take to end.
     pub grace: Duration,
-    /// The columns by whose values the output is divided into folders, when it is made.
+    /// The columns that divide a new output into folders.
     pub partition_by: Vec<String>,
-    /// Bytes at which a shard is closed.
     pub shard_bytes: NonZeroU64,
-    /// Which original columns the output holds beside the pipeline's own. Rejects hold all.
+    /// The original columns in the output, next to those of the pipeline. Rejects have all.
     pub originals: Originals,
-    /// Whether the run tells that the output is complete, when it is.
+    /// Whether the run marks a complete output as complete.
     pub says_finished: bool,
 }
 
 impl Request {
-    /// A run of a pipeline that leaves everything else as it is by default.
+    /// A run of a pipeline with defaults for everything else.
     pub fn new(name: &str, sql: &str, from: &[&str], to: &str, settings: Settings) -> Self {
         Self {
             name: name.to_string(),
@@ -84,23 +76,23 @@ impl Request {
     }
 }
 
-/// What becomes of a file that has changed since it was read.
+/// How to treat a file that has changed since it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnChange {
-    /// It is a file that failed; its old rows stay.
+    /// The file fails; its old rows stay.
     Fail,
-    /// Its old rows go in the commit in which its new ones come.
+    /// One commit replaces its old rows with its new ones.
     Reprocess,
     /// Its old rows stay.
     Ignore,
 }
 
-/// What becomes of a file with a column that the output does not have.
+/// How to treat a file with a column that the output does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnSchemaChange {
-    /// The output gets the column; rows without it hold NULL.
+    /// The output gets the column, which is NULL in all other rows.
     Add,
-    /// It is a file that failed.
+    /// The file fails.
     Fail,
 }
 
@@ -129,16 +121,12 @@ impl FromStr for OnSchemaChange {
     }
 }
 
-/// Which original columns an output holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Originals {
-    /// Those of which other columns do not say all.
+    /// Those whose content is not fully in other columns.
     Needed,
-    /// All.
     All,
-    /// None.
     None,
-    /// Those of these names.
     Named(Vec<String>),
 }
 
@@ -156,7 +144,7 @@ impl FromStr for Originals {
                 names.dedup();
                 if names.iter().any(String::is_empty) {
                     return config_err!(
-                        "--originals takes needed, all, none, or names of columns such as id,source, found '{text}'"
+                        "--originals takes needed, all, none, or column names such as id,source, found '{text}'"
                     );
                 }
                 Self::Named(names)
@@ -176,12 +164,9 @@ impl std::fmt::Display for Originals {
     }
 }
 
-/// How many rows may be rejected.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MaxRejects {
-    /// So many rows.
     Rows(u64),
-    /// So many of a hundred rows.
     Percent(f64),
 }
 
@@ -204,7 +189,7 @@ impl FromStr for MaxRejects {
         match (percent, text.parse::<u64>()) {
             (Some(Ok(percent)), _) if (0.0..=100.0).contains(&percent) => Ok(Self::Percent(percent)),
             (None, Ok(rows)) => Ok(Self::Rows(rows)),
-            _ => config_err!("--max-rejects takes a number of rows, or a share such as 2%, found '{text}'"),
+            _ => config_err!("--max-rejects takes a number of rows, or a percentage such as 2%, found '{text}'"),
         }
     }
 }
@@ -218,12 +203,10 @@ impl std::fmt::Display for MaxRejects {
     }
 }
 
-/// One of several parts of the slices.
+/// One of several parts of a run, which share its slices. Numbers start at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Which one, from 1.
     pub number: u64,
-    /// How many there are.
     pub of: u64,
 }
 
@@ -234,7 +217,7 @@ impl FromStr for Part {
         let parsed = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
         match parsed {
             Some((number, of)) if 1 <= number && number <= of => Ok(Self { number, of }),
-            _ => config_err!("--part takes a number and of how many, such as 3/8, found '{text}'"),
+            _ => config_err!("--part takes a part number and the number of parts, such as 3/8, found '{text}'"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Rejected rows that are tried again: from their file, under their old source.
+//! Retries rejected rows: reads them from their file again, under their old source.
 //!
-//! A slice of which rows are tried again is done once more by this attempt, and its rejects with it: those that fail again, and
-//! those that were not tried. So it is settled as every slice is, in the commit that says who did it.
+//! An attempt that retries rows of a slice does the whole slice again together with its rejects: those that fail again,
+//! and those that were not retried. So it is settled like every slice, in the commit that names its attempt.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -20,10 +20,7 @@ use crate::run::output::ledger::{Attempt, Before, RetriedSlice, SliceName};
 use crate::run::output::rejects::{Settled, ShardPath, Standing};
 use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
 
-/// The rejected rows of an output that have one of these statuses; all if there are none.
-///
-/// # Errors
-/// If the store fails, or if a shard is none of rejects.
+/// The rejected rows of an output with one of these statuses, or all if `statuses` is empty.
 pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSlice>> {
     let (Some(table), Some(rejects)) = (output.table(), output.rejects()) else { return Ok(vec![]) };
     let settled = Settled::of(table.state(), output.ledger().generation);
@@ -56,10 +53,7 @@ pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSli
     Ok(again.collect())
 }
 
-/// The rejects of a slice that were not tried again, as shards of the attempt that tried the others.
-///
-/// # Errors
-/// If the store fails.
+/// The rejects of a slice that were not retried, as shards of the attempt that retried the others.
 pub async fn carry(output: &Output, slice: &SliceName, before: Attempt, tried: &[u64]) -> Result<Vec<Add>> {
     let Some(rejects) = output.rejects() else { return Ok(vec![]) };
     let tried: HashSet<u64> = tried.iter().copied().collect();

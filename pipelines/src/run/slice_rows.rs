@@ -1,8 +1,8 @@
-//! How many rows a slice has: as many as take about a minute, by the cost of the pipeline and its models. What a kill costs is the
-//! slices in progress.
+//! Chooses the number of rows of a slice so that it takes about a minute, by the cost of the pipeline and its models. A
+//! kill loses the slices in progress.
 //!
-//! The number depends on nothing that is measured, because all parts of a run must cut the same slices. A table keeps the number
-//! that it was created with.
+//! The number does not depend on any measurement, because all parts of a run must cut the same slices. A table keeps
+//! the number that it was created with.
 
 use asap_lm::config::ModelConfig;
 use asap_lm::locate;
@@ -13,18 +13,18 @@ use asap_udfs::settings::{Provider, ScorerDevice};
 use crate::corpus::Corpus;
 
 const MOST: u64 = 10_000;
-/// Seconds for which a slice would have the machine alone. Three slices are in progress on two cores, so a slice takes a minute.
+/// Seconds for a slice that has the whole machine. Three slices share two cores, so each takes a minute.
 const SECONDS: f64 = 20.0;
 const FLOPS: [f64; 2] = [100e9, 50e12];
-/// Tokens per byte of a compressed file: text compresses to a third, and has four bytes a token.
+/// Tokens per byte of a compressed file: text compresses to a third, at four bytes per token.
 const TOKENS_PER_BYTE: f64 = 0.75;
-/// Forward passes of methods that read a chain again for each step, on average.
+/// Average forward passes of methods that read a chain again for each step.
 const PASSES: f64 = 10.0;
 const COMPRESSOR_PARAMETERS: f64 = 560e6;
-/// Rows of a slice that a language model on this machine answers: each takes minutes.
+/// Rows of a slice for a local language model: each takes minutes.
 const LOCAL_ROWS: u64 = 2;
 
-/// The rows of a slice of a pipeline that asks these, over this corpus.
+/// The rows of a slice for a pipeline with these needs, over this corpus.
 pub(crate) fn of_cost(asked: Asked, settings: &Settings, corpus: &Corpus) -> u64 {
     let (bytes, rows) =
         corpus.files().fold((0, 0), |(bytes, rows), (_, file)| (bytes + file.file.meta.size, rows + file.rows()));
@@ -38,10 +38,10 @@ pub(crate) fn of_cost(asked: Asked, settings: &Settings, corpus: &Corpus) -> u64
     round(scored.min(answered))
 }
 
-/// Rows with this many tokens that the models of this machine read in the time of a slice.
+/// Rows with this many tokens that the local models read in the time of a slice.
 fn scored_rows(asked: Asked, settings: &Settings, tokens: f64) -> u64 {
     let passes = if asked.reads_by_scores || asked.reads_answers { PASSES } else { 1.0 };
-    // A model that cannot be read is reported when the pipeline is planned.
+    // Planning reports a model that cannot be read.
     let config = asked.scorer.then(|| ModelConfig::load(&locate(&settings.scorer_model).ok()?).ok()).flatten();
     let scorer = config.map_or(0.0, |config| passes * config.parameters() as f64);
     let compressor = if settings.compressor_model.is_some() { COMPRESSOR_PARAMETERS } else { 0.0 };
@@ -50,7 +50,7 @@ fn scored_rows(asked: Asked, settings: &Settings, tokens: f64) -> u64 {
     (SECONDS / seconds).clamp(1.0, MOST as f64) as u64
 }
 
-/// The largest of 1, 2, 5, 10, 20, 50, … that is not above `rows`, so that a few more files change nothing.
+/// Rounds down to one of 1, 2, 5, 10, 20, 50, …, so that a few more files change nothing.
 fn round(rows: u64) -> u64 {
     let decades = (0..5).map(|power| 10_u64.pow(power));
     let steps = decades.flat_map(|power| [power, 2 * power, 5 * power]);

@@ -1,4 +1,4 @@
-//! What a run did, for people and machines.
+//! The result of a run, for people and machines.
 
 use std::collections::BTreeMap;
 
@@ -10,57 +10,48 @@ use asap_udfs::llm::Usage;
 use crate::corpus::FileFailure;
 use crate::run::output::receipt::Counts;
 
-/// The figures of a run: of slices that it committed.
+/// The figures of the slices that a run committed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// The pipeline's name.
     pub pipeline: String,
-    /// Where rows came from.
     pub from: Vec<String>,
-    /// Where rows went.
     pub to: String,
-    /// Rows, tokens and steps.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Slices that this run committed.
     pub slices: u64,
-    /// Slices that were open when it began and are so still, among them those of other parts.
+    /// Slices that were open when the run started and still are, including those of other parts.
     pub slices_left: u64,
-    /// Rows that are open and beyond the limit.
+    /// Open rows beyond the limit.
     pub rows_beyond_limit: u64,
     /// Slices that are still open because their shards were deleted before they were committed.
     pub slices_deleted: u64,
     /// Slices that another run committed first.
     pub slices_lost: u64,
-    /// Files that were not taken, and why; the next run tries them again.
+    /// Failed files with the reason; the next run tries them again.
     pub files_failed: Vec<FileFailure>,
-    /// Rows of files that changed since they were read, and that are still in the output as they were.
+    /// Changed files whose old rows stay in the output.
     pub files_ignored: Vec<String>,
-    /// Wall-clock time in seconds.
     pub seconds: f64,
-    /// Where the time went: seconds by part, summed over threads.
+    /// Seconds by part of the work, summed over threads.
     pub seconds_by_part: BTreeMap<String, f64>,
-    /// The version of the output table after the run.
     pub table_version: Option<u64>,
-    /// True if no row of the input was done when the run began.
+    /// Whether no row of the input was done when the run started.
     #[serde(skip)]
     pub began_empty: bool,
-    /// True if there was no open slice.
+    /// Whether there was no open slice.
     pub nothing_to_do: bool,
-    /// True if the run was asked to stop before it was through.
+    /// Whether the run was stopped before it finished.
     pub interrupted: bool,
-    /// What the calls to a language model took.
+    /// The cost of the calls to a language model.
     pub anchor: Usage,
-    /// Who wrote direct thoughts and pruned by them, or answered prompts; None if nobody was asked.
+    /// The anchorer: wrote direct thoughts and pruned by them, or answered prompts. None if none was called.
     pub anchored_by: Option<String>,
-    /// The model by whose scores steps went; None if none was asked.
+    /// The scoring model. None if none was used.
     pub scored_by: Option<String>,
-    /// What the user should know about the input, such as columns that were renamed.
     pub notes: Vec<String>,
 }
 
 impl Summary {
-    /// What a commit says of the run that makes it: what the run did until then.
     pub fn of_run(&self) -> Value {
         let Self { counts, slices, slices_lost, files_failed, seconds, anchor, .. } = self;
         json!({

@@ -1,4 +1,4 @@
-//! The work of a run: slices under way, and what is committed of them.
+//! The work of a run: slices in progress, and their commits.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -32,17 +32,16 @@ use crate::run::output::write_shards::Writing;
 use crate::stopping::Stopping;
 
 const TICK: Duration = Duration::from_millis(200);
-/// Slices that were begun more recently are committed without looking for their shards.
+/// Slices younger than this are committed without checking that their shards still exist.
 const YOUNG: Duration = Duration::from_secs(1);
-/// How much of the grace period the rows that were read may take, ...
+/// The share of the grace period for the rows that were already read.
 const DRAINING: f64 = 0.5;
-/// ... and how much the writing of what is finished. The rest is for commits and for answers to calls that were sent.
+/// The share for writing the finished rows. The rest is for commits and for answers to calls already sent.
 const CUTTING: f64 = 0.2;
 
-/// More rows were rejected than the run may have.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{rejected} of {rows} rows were rejected, more than --max-rejects {most} allows ({reasons}); what was done since the \
+    "{rejected} of {rows} rows were rejected, more than --max-rejects {most} allows ({reasons}); work since the \
      last commit is not committed"
 )]
 pub struct TooManyRejects {
@@ -52,31 +51,26 @@ pub struct TooManyRejects {
     reasons: String,
 }
 
-/// A run whose language model answered is stopped when its first rows, this many, are all rejected.
+/// A run with a language model stops when its first rows, this many, are all rejected.
 const ALL_REJECTED: u64 = 200;
 
-/// No answer of the language model was of use.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the first {rows} rows are all rejected ({reasons}), so the answers of the language model are of no use. Nothing of them is \
-     committed, and the answers are kept: change asap.anchor.model or its prompts (asap.anchor.prompt_dir), or try --limit 20 first"
+    "the first {rows} rows are all rejected ({reasons}), so the answers of the language model are unusable. None of these rows \
+     is committed, and the answers are kept: change asap.anchor.model or its prompts (asap.anchor.prompt_dir), or try --limit 20 first"
 )]
 pub struct AllRejected {
     rows: u64,
     reasons: String,
 }
 
-/// How the slices of a run ended.
 pub enum Ended {
-    /// All were tried.
     Through,
-    /// The run was asked to stop.
     Stopped,
-    /// Something else than a file failed.
+    /// An error other than a failed file.
     Failed(DataFusionError),
 }
 
-/// Slices on their way from open to committed.
 pub struct Work<'a> {
     job: &'a mut Job,
     request: &'a Request,
@@ -92,7 +86,7 @@ pub struct Work<'a> {
     running: JoinSet<(OpenSlice, Instant, Result<Receipt>)>,
     rows_running: u64,
     finished: Vec<Finished>,
-    /// Files whose slices are committed together, with how many of them are still to come.
+    /// Files whose slices are committed together, with the number of their unfinished slices.
     replaced: HashMap<String, usize>,
     failed: HashSet<String>,
     done_by_others: u64,
@@ -102,7 +96,6 @@ pub struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// The work of a job's slices.
     pub fn new(
         job: &'a mut Job,
         request: &'a Request,
@@ -150,7 +143,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Works until every slice was tried, until the run is stopped, or until it fails; what is finished is committed.
+    /// Works until every slice was tried, the run is stopped, or it fails. Commits the finished slices.
     pub async fn run(
         mut self,
         summary: &mut Summary,
@@ -227,8 +220,9 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Whether another slice is begun beside those under way: one more than there are cores, so that one's last rows do not
-    /// leave a core idle; where an endpoint is asked, twice as many rows as it may be asked for at once.
+    /// Whether another slice may start. Local work takes one slice more than there are cores, so that the last rows of
+    /// one do not leave a core idle. With an endpoint, running slices have twice as many rows as in-flight requests are
+    /// allowed.
     fn has_room(&self) -> bool {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let settings = &self.request.settings;
@@ -237,7 +231,7 @@ impl<'a> Work<'a> {
         self.running.len() <= cores || self.rows_running < rows
     }
 
-    /// Whether another run has committed rows of a slice, as far as the last commit showed.
+    /// Whether another run has committed rows of a slice, as of the last commit.
     fn is_done_by_another(&self, slice: &OpenSlice) -> bool {
         let SliceName { path, version, start, end, .. } = &slice.name;
         let held = self.job.output.ledger().file(path).filter(|held| held.version == *version);
@@ -263,14 +257,14 @@ impl<'a> Work<'a> {
         };
         let plan = over_slices(&template, std::slice::from_ref(&slice), &self.writing)?;
         self.rows_running += slice.slice.rows();
-        // Begun here and not in its task, so that slices of one row group are announced in their order.
+        // Started here and not in its task, so that slices of one row group are announced in order.
         let mut receipts = plan.execute(0, Arc::clone(&self.context))?;
         let begun_at = Instant::now();
         self.running.spawn(async move {
             let receipt = match receipts.next().await {
                 Some(Ok(batch)) => Receipt::decode(batch.column(0).as_string::<i32>().value(0)),
                 Some(Err(error)) => Err(error),
-                None => exec_err!("the slice {} left no receipt", slice.name),
+                None => exec_err!("the slice {} returned no receipt", slice.name),
             };
             (slice, begun_at, receipt)
         });
@@ -301,7 +295,7 @@ impl<'a> Work<'a> {
                 return Ok(());
             }
         };
-        // Also where the pipeline does not show that a row had no call.
+        // A refused call may not be visible in the rows, so check the budget itself.
         if let Some(error) = self.job.llm.budget_refusal() {
             return super::budget_is_spent(&error, self.job.llm.usage());
         }
@@ -322,7 +316,7 @@ impl<'a> Work<'a> {
             "slice is written"
         );
         if !is_whole {
-            // The run is being stopped, and the rest is open.
+            // The run is stopping, and the remaining rows stay open.
             summary.slices_left += 1;
             if slice.rows() == 0 || matches!(open.before, Before::Done(_)) {
                 return Ok(());
@@ -342,7 +336,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Tells how far the slices are, and ends the run if too many rows are rejected.
+    /// Reports the progress, and ends the run if too many rows are rejected.
     fn look(&mut self, observer: &dyn Observer) -> Result<()> {
         let reached = self.progress.reached();
         observer.advance(reached.rows - self.reached.rows, reached.tokens - self.reached.tokens);
@@ -365,7 +359,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Whether a language model is asked, and no row has come through. Rows that are tried again may all fail again.
+    /// Whether a language model is called and every row was rejected. Retried rows may all fail again.
     fn may_be_useless(&self) -> bool {
         let reached = self.progress.reached();
         reached.rejected == reached.rows && self.request.retry_rejects.is_none() && self.job.llm.usage().calls > 0
@@ -380,7 +374,7 @@ impl<'a> Work<'a> {
         if reasons.is_empty() { "in slices that are not finished".to_string() } else { reasons.join(", ") }
     }
 
-    /// After a failure: a slice with rejects may owe them to what failed, so it is done again.
+    /// After a failure, drops slices with rejects: the failure may have caused these rejects.
     fn leave_out_what_is_in_doubt(&mut self, error: &DataFusionError) {
         if self.job.llm.usage().calls > 0 {
             tracing::debug!(%error, "slices with rejects are not committed");
@@ -390,7 +384,7 @@ impl<'a> Work<'a> {
 
     async fn commit(&mut self, summary: &mut Summary, observer: &dyn Observer, is_last: bool) -> Result<()> {
         super::is_answered(&self.job.llm)?;
-        // Before the verdict that may follow, a row's failure is not known to be its own.
+        // Until the endpoint is judged, it is not known whether a row failed by itself.
         if !is_last && (self.job.llm.is_in_doubt() || self.may_be_useless()) {
             return Ok(());
         }
@@ -423,14 +417,13 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// The finished slices, without those whose shards were deleted before their commit. They stay open.
+    /// The finished slices, except those whose shards were deleted before their commit. Those stay open.
     async fn with_their_shards(&mut self, summary: &mut Summary) -> Result<Vec<Finished>> {
         let finished = std::mem::take(&mut self.finished);
         let age = (2 * self.request.commit_every).max(YOUNG);
         let (mut there, gone) = self.job.output.by_shards(finished, age).await?;
         for slice in gone.iter().map(|finished| &finished.slice) {
             tracing::warn!(%slice, "the shards of a slice were deleted before its commit");
-            // The slices of a file that is replaced are committed together.
             if self.replaced.contains_key(&slice.path) {
                 self.failed.insert(slice.path.clone());
             }

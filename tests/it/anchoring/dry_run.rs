@@ -1,4 +1,4 @@
-//! What a dry run says: of calls, and of tokens that scores take.
+//! What a dry run reports: calls, and the tokens of scoring.
 
 use super::{corpus, execute, model, paid, run_arguments};
 use crate::common::Workplace;
@@ -15,7 +15,7 @@ fn a_dry_run_counts_without_a_server_and_writes_nothing() {
     let estimate = execute(&workplace, &arguments).json();
     assert_eq!((estimate["rows"].as_u64(), paid(&estimate), server.count()), (Some(30), (60, 0), 0));
     let tokens = |name: &str| estimate["anchor"][name].as_u64().unwrap();
-    // The prompts around a row have some hundred tokens.
+    // The prompts around a row have about a hundred tokens.
     assert!(tokens("tokens_in") > 60 * 100 && tokens("tokens_out") > 60, "{estimate}");
     assert_eq!(estimate["anchor"]["cost"].as_f64(), Some(tokens("tokens_in") as f64));
     assert!(!workplace.path("out").exists());

@@ -1,4 +1,4 @@
-//! What becomes of calls and rows when an endpoint is slow, limits, denies or dies, and when somebody leaves.
+//! Calls and rows when an endpoint is slow, limits, denies or dies, and when the user interrupts.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use super::{corpus, execute, model, query, run, run_arguments, run_silent, setti
 use crate::common::{Finished, Workplace};
 use crate::server::{Call, Reply, Server};
 
-/// The answers that `asap sql` keeps for the user.
+/// Counts the answers in the user's answer cache.
 fn kept(workplace: &Workplace) -> u64 {
     let mut command = workplace.command(&["cache", "stats", "--format", "json"]);
     let stats = Finished::from(command.env("XDG_CACHE_HOME", workplace.path("caches")).output().unwrap()).json();
@@ -28,7 +28,7 @@ fn a_call_under_way_is_joined_by_the_next_statement_and_kept() {
     assert!(answered.ok().ends_with("n\n100\n"), "{}", answered.stdout);
     assert_eq!(server.count(), 100);
 
-    // What a statement leaves under way when it ends, early or by an error, is kept.
+    // Answers that arrive after a statement ended, early or by an error, are cached.
     for statement in [first, "SELECT 1 / (length(ai_complete(question)) - 1) FROM corpus"] {
         let (workplace, server) =
             (Workplace::new(), Server::start(|_| Reply::After(Duration::from_millis(100), Box::new(Reply::text("7")))));
@@ -53,7 +53,7 @@ fn a_query_that_is_interrupted_twice_ends_at_once() {
     let wait = |is_true: &dyn Fn() -> bool| {
         let begun = Instant::now();
         while !is_true() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "what is waited for does not come");
+            assert!(begun.elapsed() < Duration::from_secs(60), "the awaited answers do not arrive");
             std::thread::sleep(Duration::from_millis(5));
         }
     };
@@ -61,13 +61,12 @@ fn a_query_that_is_interrupted_twice_ends_at_once() {
     let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
-    assert!(said.any(|line| line.contains("once more ends at once")));
+    assert!(said.any(|line| line.contains("a second signal ends the process immediately")));
     assert!(child.try_wait().unwrap().is_none());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-/// Replies of an endpoint that denies or is down.
 fn dead() -> [Reply; 5] {
     let quota = json!({ "error": { "message": "no money", "code": "insufficient_quota" } }).to_string();
     [
@@ -83,7 +82,7 @@ fn dead() -> [Reply; 5] {
 fn a_run_whose_endpoint_dies_commits_nothing_wherever_it_does() {
     let quick = ["anchor.max_retries=0", "anchor.max_concurrent_requests=64"];
     for reply in dead() {
-        // The last calls of a fresh run fail, after every other call was answered.
+        // The last calls of a new run fail, after every other call was answered.
         let workplace = Workplace::new();
         corpus(&workplace, 30);
         let last = reply.clone();
@@ -95,7 +94,7 @@ fn a_run_whose_endpoint_dies_commits_nothing_wherever_it_does() {
         assert_eq!(failed.code, 1, "{reply:?}: {}{}", failed.stdout, failed.stderr);
         assert!(!workplace.path("out/_delta_log").exists(), "{reply:?}");
 
-        // All calls of a run that goes on: what was answered before is no sign of life.
+        // All calls of a resumed run fail. Earlier answers do not prove that the endpoint is up.
         let server = Server::start(move |_| reply.clone());
         let failed = run(&workplace, "out", &server, &quick);
         assert!(failed.code == 1 && !workplace.path("out/_delta_log").exists(), "{}", failed.stderr);
@@ -111,7 +110,7 @@ fn one_denial_at_the_end_of_a_run_is_no_rows_own_fault() {
     for reply in [Reply::error(402, "pay first"), Reply::error(403, "not you")] {
         let workplace = Workplace::new();
         corpus(&workplace, 10);
-        // It comes before the answers to what was sent before it.
+        // The denial arrives before the answers to earlier requests.
         let server = Server::start(move |call| match call.number {
             19 => reply.clone(),
             _ => Reply::After(Duration::from_millis(20), Box::new(model(call))),
@@ -153,7 +152,7 @@ fn rows_that_are_refused_do_not_keep_a_run_from_going_on() {
     let workplace = Workplace::new();
     corpus(&workplace, 40);
     silent_pipeline(&workplace);
-    // The endpoint does not like the first rows of the corpus, today and tomorrow.
+    // The endpoint permanently refuses the first rows of the corpus.
     let refuses = |call: &Call| (1..=25).any(|number| call.prompt() == format!("What is twice {number}?"));
     let server =
         Server::start(move |call| if refuses(call) { Reply::error(400, "content_filter") } else { Reply::text("yes") });
@@ -176,14 +175,14 @@ fn what_is_turned_down_alike_is_not_committed_before_the_verdict() {
     let mut arguments = run_arguments("asap", "out", &server, &settings);
     arguments.extend(["--slice-rows", "2", "--commit-every", "10ms"].map(str::to_string));
     let failed = execute(&workplace, &arguments);
-    // Another call may be in flight when the twentieth is turned down.
+    // Another call may be in flight when the twentieth is refused.
     let is_said =
         [20, 21].iter().any(|calls| failed.stderr.contains(&format!("the last {calls} calls to http://127.0.0.1")));
     assert!(failed.code == 1 && is_said, "{}", failed.stderr);
     assert!(failed.stderr.contains("with the same words") && failed.stderr.contains("400: no, request"));
     assert!(server.count() < 45 + 25, "{} requests", server.count());
     assert!(!workplace.path("out/.asap/rejects/_delta_log").exists());
-    // The same command, repaired, does what is left.
+    // The same command does the remaining rows once the endpoint is fixed.
     let server = Server::start(model);
     let mut arguments = run_arguments("asap", "out", &server, &settings);
     arguments.extend(["--slice-rows", "2"].map(str::to_string));
@@ -198,7 +197,7 @@ fn sql_ends_with_an_error_where_the_account_is_not_served() {
     let count = ["SELECT count(ai_complete(question)) AS n FROM corpus"];
     for (reply, answered, said) in [
         (Reply::error(400, "the workspace is suspended"), 20, "were turned down with the same words"),
-        // Two calls are left for it.
+        // Two calls remain.
         (Reply::error(400, "Your credit balance is too low"), 58, "are denied"),
     ] {
         let server = Server::start(move |call| if call.number < answered { Reply::text("yes") } else { reply.clone() });
@@ -214,7 +213,7 @@ fn a_limit_of_the_endpoint_costs_time_and_no_rows() {
     let workplace = Workplace::new();
     corpus(&workplace, ROWS);
     silent_pipeline(&workplace);
-    // Twenty in each second.
+    // Twenty per second.
     let (begin, taken) =
         (std::time::Instant::now(), std::sync::Mutex::new(std::collections::HashMap::<u64, usize>::new()));
     let server = Server::start(move |_| {
@@ -287,7 +286,7 @@ fn a_query_that_no_call_answers_is_an_error() {
 fn a_language_model_whose_answers_are_all_rejected_ends_the_run_after_200_rows() {
     let workplace = Workplace::new();
     corpus(&workplace, 400);
-    // Prunings that match no step of their chains.
+    // Coarse chains that match no step of the original.
     let server = Server::start(|call| match model(call) {
         _ if call.prompt().contains("chain_of_thought") => Reply::text("xyzzy\n\nplugh"),
         other => other,
@@ -300,7 +299,7 @@ fn a_language_model_whose_answers_are_all_rejected_ends_the_run_after_200_rows()
     assert!(server.count() < 2 * 300, "{} requests", server.count());
     assert!(!workplace.path("out/.asap/rejects/_delta_log").exists());
 
-    // One that is of use now and then does not end it.
+    // An occasional valid pruning keeps the run going.
     let server = Server::start(|call| match call.between("chain_of_thought") {
         chain if !chain.is_empty() && !chain.contains('7') => Reply::text("xyzzy"),
         _ => model(call),

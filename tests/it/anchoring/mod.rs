@@ -1,4 +1,4 @@
-//! Anchoring by a language model, as a user sees it: what is paid, kept, refused and shown.
+//! Anchoring by a language model from the user's view: cost, answer cache, refusals and output.
 
 mod dry_run;
 mod endpoint;
@@ -11,10 +11,10 @@ use crate::common::{Finished, Workplace};
 use crate::server::{Call, Reply, Server};
 use serde_json::Value;
 
-/// The environment variable that holds the key, and the key.
+/// The environment variable of the key, and the key.
 const KEY: (&str, &str) = ("LLM_KEY", "sk-0123456789-do-not-show");
 
-/// A language model that writes a thought for each question, and keeps the second and the last step of a chain.
+/// A model that writes a thought for each question, and keeps the second and the last step of a chain.
 fn model(call: &Call) -> Reply {
     let steps: Vec<&str> = call.between("chain_of_thought").split("\n\n").collect();
     match (steps.as_slice(), call.between("problem")) {
@@ -23,7 +23,7 @@ fn model(call: &Call) -> Reply {
     }
 }
 
-/// Writes so many rows, all different, of four short steps each.
+/// Writes `rows` distinct rows of four short steps each.
 fn corpus(workplace: &Workplace, rows: usize) {
     std::fs::create_dir_all(workplace.path("in")).unwrap();
     let chain = "'We add ' || v || E' to itself.\\n\\nIt is ' || v || ' + ' || v || E'.\\n\\nOr is it ' || (3 * v) || E'?\\n\\nSo ' || (2 * v) || '.'";
@@ -34,7 +34,6 @@ fn corpus(workplace: &Workplace, rows: usize) {
     workplace.run(&["sql", "-q", "-c", &format!("COPY ({query}) TO 'in/rows.parquet'")]).ok();
 }
 
-/// The arguments that make `server` the language model, and further settings.
 fn settings(server: &Server, more: &[&str]) -> Vec<String> {
     let base_url = format!("anchor.base_url={}", server.base_url());
     let given = [
@@ -49,7 +48,6 @@ fn settings(server: &Server, more: &[&str]) -> Vec<String> {
     all.flat_map(|setting| ["--set".to_string(), setting]).collect()
 }
 
-/// The arguments of a run from `in` to `to` by `pipeline`.
 fn run_arguments(pipeline: &str, to: &str, server: &Server, more: &[&str]) -> Vec<String> {
     let pipeline = format!("pipelines/sql/{pipeline}.sql");
     let run = ["run", &pipeline, "--from", "in", "--to", to, "--format", "json"].map(str::to_string);
@@ -65,7 +63,6 @@ fn run(workplace: &Workplace, to: &str, server: &Server, more: &[&str]) -> Finis
     execute(workplace, &run_arguments("asap", to, server, more))
 }
 
-/// The calls and the cache hits that a summary tells of.
 fn paid(summary: &Value) -> (u64, u64) {
     (summary["anchor"]["calls"].as_u64().unwrap(), summary["anchor"]["cache_hits"].as_u64().unwrap())
 }
@@ -75,7 +72,7 @@ fn query(workplace: &Workplace, table: &str, format: &str, query: &str) -> Strin
     workplace.run(&["sql", "-q", "--format", format, "-c", &create, "-c", query]).ok().to_string()
 }
 
-/// Gives an output that is not there yet the paid answers of another.
+/// Copies the answer cache of an output to a new output.
 fn take_answers(workplace: &Workplace, from: &str, to: &str) {
     let (from, to) = (workplace.path(&format!("{from}/.asap/cache")), workplace.path(&format!("{to}/.asap/cache")));
     std::fs::create_dir_all(&to).unwrap();
@@ -129,7 +126,6 @@ fn what_was_paid_once_is_not_paid_again_unless_the_request_changes() {
     assert!(!workplace.path("e").exists());
 }
 
-/// Numbers that look random and are the same each time.
 fn dice(seed: u64, below: usize) -> usize {
     let mixed = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9) as usize % below
@@ -194,7 +190,7 @@ fn a_spent_budget_ends_the_run_and_the_same_command_goes_on() {
     assert_eq!(server.count(), 40);
 }
 
-/// A pipeline that shows no failure of its call.
+/// A pipeline that does not expose a failed call.
 fn silent_pipeline(workplace: &Workplace) {
     let sql = "SELECT source, question, cot, answer, ai_complete(question) AS said, status, error FROM corpus";
     std::fs::write(workplace.path("silent.sql"), sql).unwrap();
@@ -235,7 +231,7 @@ fn failures_that_the_pipeline_does_not_show_are_counted() {
 fn an_endpoint_that_is_down_or_denies_ends_the_run_before_it_rejects_a_lake() {
     let workplace = Workplace::new();
     corpus(&workplace, 200);
-    // The first window, and what starts in its place until so many calls have failed that the rest is stopped.
+    // The first window, plus the calls that start before enough failures stop the run.
     for (status, said, most) in
         [(503, "asap.anchor.max_error_rate = 0.5", 8 + 20), (402, "the last 3 calls to http://127.0.0.1", 8 + 3)]
     {
@@ -266,7 +262,7 @@ fn a_run_that_no_call_answers_commits_nothing_and_can_be_repeated() {
 fn calls_under_way_are_kept_when_a_run_ends_early() {
     let workplace = Workplace::new();
     corpus(&workplace, 30);
-    // Three are denied, which ends the run while the others are under way.
+    // Three denials end the run while the others are in flight.
     let server = Server::start(|call| match call.number {
         0..3 => Reply::After(Duration::from_millis(300), Box::new(Reply::error(403, "no"))),
         _ => Reply::After(Duration::from_secs(1), Box::new(model(call))),
@@ -280,7 +276,6 @@ fn calls_under_way_are_kept_when_a_run_ends_early() {
     assert!(answered >= 5, "{answered}");
 }
 
-/// All files under a folder.
 fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     for entry in folder.read_dir().unwrap().map(Result::unwrap) {
         match entry.path().is_dir() {
@@ -294,7 +289,7 @@ fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
 fn the_key_is_sent_and_shown_nowhere() {
     let workplace = Workplace::new();
     corpus(&workplace, 6);
-    // It sends back what it was sent, as an answer, a refusal and a failure.
+    // The server echoes the request as an answer, a refusal and a failure.
     let server = Server::start(|call| {
         let header = call.head.lines().find(|line| line.starts_with("authorization")).unwrap_or_default();
         match call.number % 4 {
@@ -360,7 +355,7 @@ fn a_query_shows_its_calls_and_the_next_finds_their_answers() {
     });
     let explain = "EXPLAIN ANALYZE SELECT ai_complete(question), ai_complete('Is ' || 'it so?') FROM corpus";
     let shown = sql(&workplace, &server, &[], &[explain]);
-    // Of seven equal requests one is a call.
+    // Seven equal requests make one call.
     for counter in
         ["calls=9", "cache_hits=6", "retries=1", "tokens_in=800", "tokens_out=80", "time_waited=", "rows_in_flight="]
     {
@@ -387,7 +382,7 @@ fn a_local_model_is_asked_without_a_server_and_remembered() {
             "--set",
             "asap.anchor.max_tokens=40",
         ];
-        // The model is too small for its answers to be of use.
+        // The model is too small for useful answers.
         let finished = workplace.run(&[&base[..], &sets[..]].concat());
         assert_eq!(finished.code, 3, "{}", finished.stderr);
         serde_json::from_str::<Value>(&finished.stdout).unwrap()
@@ -412,7 +407,7 @@ fn what_may_be_spent_holds_for_all_runs_of_an_output_on_a_day() {
     let workplace = Workplace::new();
     corpus(&workplace, 40);
     let server = Server::start(model);
-    // A call costs 1 and is held to cost at most a little more.
+    // A call costs 1 and reserves a little more.
     let prices =
         ["anchor.price_per_million_output_tokens=100000", "anchor.max_tokens=20", "anchor.max_concurrent_requests=2"];
     let attempt = |most: &str| {
@@ -426,7 +421,7 @@ fn what_may_be_spent_holds_for_all_runs_of_an_output_on_a_day() {
     };
     spent("11");
     assert!((8..=11).contains(&server.count()), "{} calls for 11", server.count());
-    // A cheaper call may still have room; more than the day's budget is not spent.
+    // A cheaper call may still fit. The day's limit is never exceeded.
     spent("11");
     assert!((8..=11).contains(&server.count()), "{} calls for 11", server.count());
     spent("31");
@@ -439,7 +434,7 @@ fn what_may_be_spent_holds_for_all_runs_of_an_output_on_a_day() {
 fn what_answers_cost_above_their_reservations_counts_for_the_day() {
     let workplace = Workplace::new();
     corpus(&workplace, 40);
-    // Thinking that max_tokens does not limit: each answer costs 10 times the most that is reserved for it.
+    // Reasoning that max_tokens does not limit: each answer costs 10 times its reservation.
     let server = Server::start(|call| match model(call) {
         Reply::Text(text) => {
             let answer = serde_json::json!({
@@ -459,14 +454,13 @@ fn what_answers_cost_above_their_reservations_counts_for_the_day() {
     for _ in 0..3 {
         let failed = run(&workplace, "a", &server, &settings);
         assert!(failed.code == 1 && failed.stderr.contains("is spent on this output today"), "{}", failed.stderr);
-        // What the first 8 calls cost is known only when they are answered.
+        // The cost of the first 8 calls is known only after their answers.
         assert_eq!(server.count(), 8);
     }
     let failed = run(&workplace, "a", &server, &settings);
     assert!(failed.stderr.contains("80.000000 is spent"), "{}", failed.stderr);
 }
 
-/// Two processes at once, both to their end.
 fn both(workplace: &Workplace, arguments: &[String]) -> [i32; 2] {
     let start = || {
         let mut command = workplace.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
@@ -482,7 +476,7 @@ fn two_processes_pay_for_a_request_once() {
     let workplace = Workplace::new();
     corpus(&workplace, 60);
     let server = Server::start(move |call| slow(call));
-    // One slice, so both ask for the same rows at the same time.
+    // One slice, so both request the same rows at the same time.
     let codes = both(&workplace, &run_arguments("asap", "out", &server, &["anchor.max_concurrent_requests=8"]));
     assert!(codes.contains(&0) && codes.iter().all(|code| [0, 4].contains(code)), "{codes:?}");
     assert_eq!(server.count(), 120);

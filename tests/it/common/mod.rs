@@ -1,16 +1,15 @@
-//! What tests of the command line share.
+//! Helpers of the command-line tests.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The binary, in a folder of its own that sees the project's data and pipelines but no settings of the machine.
+/// The binary in a separate folder, with the project's data and pipelines and without settings of the machine.
 pub(crate) struct Workplace {
     folder: tempfile::TempDir,
 }
 
 impl Workplace {
-    /// An empty workplace.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let project = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -20,12 +19,10 @@ impl Workplace {
         Self { folder }
     }
 
-    /// A path in the workplace.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The binary with arguments, ready to run.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_asap"));
         command.args(arguments).current_dir(self.folder.path());
@@ -36,7 +33,7 @@ impl Workplace {
         command
     }
 
-    /// Runs a shell command, in which `asap` is the binary, to its end.
+    /// Runs a shell command in which `asap` is the binary.
     pub(crate) fn shell(&self, script: &str) -> Finished {
         let binaries = Path::new(env!("CARGO_BIN_EXE_asap")).parent().unwrap();
         let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
@@ -45,20 +42,15 @@ impl Workplace {
         Finished::from(shell.env("PATH", path).env("XDG_CONFIG_HOME", self.folder.path()).output().unwrap())
     }
 
-    /// Runs the binary to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Finished {
         Finished::from(self.command(arguments).output().unwrap())
     }
 }
 
-/// How a run of the binary ended.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// The exit code.
     pub code: i32,
-    /// Standard output.
     pub stdout: String,
-    /// Standard error.
     pub stderr: String,
 }
 
@@ -73,21 +65,20 @@ impl From<Output> for Finished {
 }
 
 impl Finished {
-    /// Standard output of a run that must have succeeded.
+    /// Returns standard output. Panics if the run failed.
     #[track_caller]
     pub(crate) fn ok(&self) -> &str {
         assert_eq!(self.code, 0, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         &self.stdout
     }
 
-    /// The last line of standard output as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(self.ok().lines().last().unwrap()).unwrap()
     }
 }
 
-/// Compares a section of a README with what it should hold, to the letter; writes it where UPDATE is set.
+/// Compares a section of a README with its expected text exactly, or writes it if UPDATE is set.
 #[track_caller]
 pub(crate) fn check_section(file: &str, name: &str, content: &str) {
     if let Some(held) = update_or_read(file, name, content) {
@@ -95,7 +86,7 @@ pub(crate) fn check_section(file: &str, name: &str, content: &str) {
     }
 }
 
-/// As [`check_section`], but numbers may differ by `tolerance`: they depend a little on the machine's arithmetic.
+/// Like [`check_section`], but numbers may differ by `tolerance`: they depend slightly on the machine's arithmetic.
 #[track_caller]
 pub(crate) fn check_numbers(file: &str, name: &str, content: &str, tolerance: f64) {
     let Some(held) = update_or_read(file, name, content) else { return };
@@ -109,7 +100,8 @@ pub(crate) fn check_numbers(file: &str, name: &str, content: &str, tolerance: f6
     assert!(all_near, "the section {name} of {file} is out of date: see the command in it. It should be:\n{content}");
 }
 
-/// What stands in a README between `<!-- name … -->` and `<!-- /name -->`; None if UPDATE is set and it was written.
+/// Returns the text of a README between `<!-- name … -->` and `<!-- /name -->`, or None if UPDATE is set and it was
+/// written.
 fn update_or_read(file: &str, name: &str, content: &str) -> Option<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     let readme = std::fs::read_to_string(&path).unwrap();

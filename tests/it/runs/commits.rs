@@ -1,4 +1,4 @@
-//! Commits whose replies are lost, that are refused, that race, and runs that die between two of them.
+//! Commits with lost replies, refused and racing commits, and runs that die between two commits.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn one_done() -> Place {
     place
 }
 
-/// From the first commit of rows on, whose reply is lost, does what `then` says.
+/// Loses the reply of the first commit of rows. After it, does `then`.
 fn lose_the_commit(place: &Place, then: impl Fn(&RequestHead) -> Action + Send + Sync + 'static) {
     let lost = AtomicBool::new(false);
     place.proxy().follow(move |head| {
@@ -79,7 +79,7 @@ fn a_commit_whose_reply_is_lost_is_found_in_the_log() {
         place.holds(&[A, B]);
         let version = log(&place.path("out")).len();
         had_nothing_to_do(&place.run(&[]));
-        assert_eq!(log(&place.path("out")).len(), version, "a commit for nothing");
+        assert_eq!(log(&place.path("out")).len(), version, "a commit without changes");
     }
 }
 
@@ -140,11 +140,11 @@ fn a_commit_that_never_arrived_is_made_by_this_run_or_the_next() {
     place.holds(&[A, B]);
 }
 
-/// Longer than a run computes between two commits.
+/// Longer than the time between two commits of a run.
 const ALONE: Duration = Duration::from_secs(2);
 
-/// Starts two runs whose commits go in step: none is let go before the other run has one as well, or ends, or has no
-/// more to commit for a while.
+/// Starts two runs with synchronized commits: each commit waits until the other run has one too, ends, or has had none
+/// for a while.
 fn race(place: &Place) {
     let gate = Gate::new();
     let held = gate.clone();
@@ -168,7 +168,7 @@ fn race(place: &Place) {
     for ended in &ended {
         assert!([0, 4].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
     }
-    assert!(ended.iter().any(|ended| ended.code == 0), "both say that the other did it");
+    assert!(ended.iter().any(|ended| ended.code == 0), "both runs report that the other one did it");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_run_that_loses_a_part_of_its_work_does_the_rest() {
     place.holds(&[A, B]);
 }
 
-/// Starts a run and overtakes it by another while it is about to read a file; it goes on when the gate opens.
+/// Starts a run and overtakes it by another while it is about to read a file. It resumes when the gate opens.
 fn overtake(place: &Place, file: &'static str) -> (Running, Gate) {
     let gate = Gate::new();
     let held = gate.clone();
@@ -285,8 +285,8 @@ fn rejects_are_there_once_though_the_commit_of_the_output_failed() {
     place.holds(&[A, B]);
 }
 
-/// Kills a run whose commit of the output is under way, after that of its rejects; does `then` before the next run
-/// and `at_last` after it.
+/// Kills a run during its commit of the output, after that of its rejects. Does `then` before the next run and
+/// `at_last` after it.
 fn die_between(place: &Place, then: impl FnOnce(&Gate), at_last: impl FnOnce(&Gate)) {
     let gate = Gate::new();
     let held = gate.clone();
@@ -363,7 +363,6 @@ fn a_first_run_that_died_before_the_commit_of_its_output_leaves_nothing_that_cou
 /// The pipeline of [`Place`], with chains in capitals.
 const NEW: &str = "SELECT source, id, upper(cot) AS cot, status, error FROM corpus WHERE id NOT LIKE '%7'";
 
-/// Small slices, each committed when it is finished.
 const SLICES: [&str; 4] = ["--slice-rows", "3", "--commit-every", "0s"];
 
 #[test]
@@ -376,7 +375,7 @@ fn a_run_that_meets_a_new_table_generation_commits_nothing_to_it() {
         }
         let (gate, own) = (Gate::new(), std::sync::Mutex::new(None));
         let held = gate.clone();
-        // Holds the first look of a run at the log after its own commit.
+        // Holds the first read of the log after the run's own commit.
         place.proxy().follow(move |head| {
             let mut own = own.lock().unwrap();
             if own.is_none() && head.commits_rows("out") {
@@ -444,5 +443,5 @@ fn a_run_that_loses_a_race_leaves_no_shard() {
     assert_eq!(late.finish().code, 4);
     place.holds(&[A]);
     let shards = place.shards();
-    assert_eq!(shards, live_files(&place.path("out")), "shards that no log names");
+    assert_eq!(shards, live_files(&place.path("out")), "shards differ from those that the log names");
 }

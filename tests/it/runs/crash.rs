@@ -1,7 +1,7 @@
-//! Runs that die at the points that matter and at any other: what the next one makes of what they left.
+//! Runs that die at chosen points and at random ones, and the recovery by the next run.
 //!
-//! A point is a request, since what a process leaves behind is what the store has seen of it. More random moments with
-//! `ASAP_CRASHES`.
+//! A point is a request, since only requests leave traces in the store. `ASAP_CRASHES` sets the number of random
+//! points.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,19 +12,18 @@ use crate::server::{Call, Reply, Server};
 use crate::support::proxy::{Action, Gate, RequestHead};
 use crate::support::table::{REJECTS, live_files};
 
-/// Asks a language model about each row that it keeps.
+/// Calls a language model for each kept row.
 const PIPELINE: &str = "SELECT source, id, cot_anchor(question, answer)['thought'] AS thought, status, error \
                         FROM corpus WHERE id NOT LIKE '%7'";
-/// A slice for each row, a commit for each slice.
 const SLICED: [&str; 4] = ["--slice-rows", "1", "--commit-every", "0s"];
-/// Calls at once, which is also the most answers that wait to be kept.
+/// Requests in flight, which is also the maximum of answers that are not yet cached.
 const CALLS: usize = 4;
 
-/// When a process dies: what the point is called, and which request shows that it is reached.
+/// The name of a point, and the test for the request that marks it.
 type Point = (&'static str, fn(&RequestHead) -> bool);
 
-/// The points of a run that begins and ends with rejects, each before what would pass it by: rejects that were committed
-/// without their slice are taken out by the run that does the slice, at its end.
+/// The points of a run that begins and ends with rejects, in order. Rejects that were committed without their slice are
+/// deleted at the end of the run that does the slice.
 const POINTS: [Point; 10] = [
     ("the check of the log", |head| head.puts("out/_delta_log") && head.path.contains("probe")),
     ("the output's table is made", |head| head.commits("out") && head.path.ends_with("/00000000000000000000.json")),
@@ -43,7 +42,6 @@ const POINTS: [Point; 10] = [
 ];
 const REJECTS_TABLE: &str = "out/.asap/rejects";
 
-/// A bucket with files, and a pipeline that asks a language model.
 fn place(files: &[File]) -> (Place, Server) {
     let place = Place::s3();
     std::fs::write(place.workplace.path("mine.sql"), PIPELINE).unwrap();
@@ -59,7 +57,8 @@ fn arguments(server: &Server) -> Vec<String> {
     SLICED.into_iter().chain(settings).map(str::to_string).collect()
 }
 
-/// Starts a run and kills it when a request comes: before the server sees it or after, as `action` says. Whether it came.
+/// Starts a run and kills it at a request, before or after the server sees it, depending on `action`. Returns whether
+/// the request came.
 fn crash(
     place: &Place,
     arguments: &[&str],
@@ -78,8 +77,8 @@ fn crash(
     came
 }
 
-/// Checks that the output holds what an undisturbed one does, that nothing lies there that no log names once it is
-/// cleaned, and that no more was paid than what can be lost: with each death the calls that were under way.
+/// Checks that the output equals an undisturbed one, that vacuuming leaves no object without a log entry, and that each
+/// death cost at most the requests in flight.
 fn ends_as_undisturbed(place: &Place, server: &Server, arguments: &[&str], files: &[File], deaths: usize) {
     place.run(arguments).ok();
     had_nothing_to_do(&place.run(arguments));
@@ -88,13 +87,13 @@ fn ends_as_undisturbed(place: &Place, server: &Server, arguments: &[&str], files
     whole.run(&more.iter().map(String::as_str).collect::<Vec<_>>()).ok();
     assert_eq!(place.rows(), whole.rows());
     place.execute(&["vacuum", &place.location("out"), "--retain", "0s", "--now"]).ok();
-    assert_eq!(orphans(&place.path("out")), BTreeSet::new(), "objects that nobody needs");
+    assert_eq!(orphans(&place.path("out")), BTreeSet::new(), "objects that no log names");
     assert_eq!(place.rows(), whole.rows());
     let (paid, needed) = (server.answered(), other.answered());
-    assert!(paid <= needed + deaths * CALLS, "{paid} calls were paid, {needed} were needed, {deaths} runs died");
+    assert!(paid <= needed + deaths * CALLS, "{paid} paid calls, {needed} needed calls, {deaths} deaths");
 }
 
-/// The objects of an output that no log names, by their paths: what belongs beside its shards is left out.
+/// Returns the paths of an output's shards that no log names.
 fn orphans(out: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     walk(out, out, &mut found);
@@ -126,7 +125,7 @@ fn walk(root: &Path, folder: &Path, found: &mut BTreeSet<String>) {
 
 #[test]
 fn a_run_goes_on_after_a_death_at_each_point() {
-    // More rows that are asked about than runs have under way when they die, so that some are left for each point.
+    // More calls than all deaths can lose, so that some remain for each point.
     let files: [File; 4] = [
         ("a.parquet", 105..=105, "step"),
         ("b.parquet", 211..=238, "step"),
@@ -149,7 +148,7 @@ fn a_run_goes_on_after_a_death_at_each_point() {
         }
     }
     let expected: BTreeMap<&str, usize> = POINTS.iter().map(|(name, _)| (*name, 2)).collect();
-    assert_eq!(reached, expected, "how often each point was reached");
+    assert_eq!(reached, expected, "number of times each point was reached");
     ends_as_undisturbed(&place, &server, &more, &files, deaths);
 }
 

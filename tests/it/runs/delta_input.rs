@@ -14,7 +14,7 @@ const B: File = ("b.parquet", 11..=17, "step");
 const C: File = ("c.parquet", 21..=27, "step");
 const D: File = ("d.parquet", 31..=37, "step");
 
-/// Says the same of a place on this machine and of one in a bucket.
+/// Runs a test with a place on this machine and with one in a bucket.
 fn everywhere(test: impl Fn(&Place)) {
     [Place::local(), Place::s3()].iter().for_each(test);
 }
@@ -28,14 +28,14 @@ fn a_table_is_read_as_a_snapshot_and_then_version_by_version() {
         assert!(empty.stderr.contains("has no files"), "{}", empty.stderr);
         table.append(&[A]);
         table.append(&[B]);
-        // Nobody committed it.
+        // The table does not contain it.
         place.put(D);
         assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 14);
         place.holds(&[A, B]);
         had_nothing_to_do(&place.run(&[]));
         let version = log(&place.path("out")).len();
         had_nothing_to_do(&place.run(&[]));
-        assert_eq!(log(&place.path("out")).len(), version, "a run without work commits");
+        assert_eq!(log(&place.path("out")).len(), version, "a run with nothing to do commits");
         table.append(&[C]);
         assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 7);
         place.holds(&[A, B, C]);
@@ -57,7 +57,7 @@ fn files_that_are_done_are_not_read_again() {
     had_nothing_to_do(&place.run(&[]));
     let of_log = place.proxy().count_of(|head| head.reads_log("in"));
     let others = place.proxy().count_of(|head| head.path.starts_with("/lake/in/") && !head.reads_log("in"));
-    assert_eq!(others, 0, "more than the log is read");
+    assert_eq!(others, 0, "objects outside of the log are read");
     assert!(of_log <= 6, "{of_log} requests for a log of two versions");
 }
 
@@ -77,7 +77,7 @@ fn a_version_that_only_rewrites_files_changes_nothing() {
         table.append(&[C]);
         assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 7);
         place.holds(&[A, B, C]);
-        // The rows of the rewritten file are in the output under their first files.
+        // The output has the rows of the rewritten file under their original files.
         table.commit(&[table.remove("ab.parquet")]);
         let refused = place.run(&[]);
         assert_eq!(failed(&summary(&refused, 3)), ["ab.parquet"]);
@@ -93,7 +93,8 @@ fn a_version_that_only_rewrites_files_changes_nothing() {
     });
 }
 
-/// The output holds A, B and D. The table has A and B merged into one file, of which a later version deletes a row, and C.
+/// The output contains A, B and D. The table has C, and A and B merged into one file, of which a later version deletes
+/// a row.
 fn merged_and_changed(place: &Place) -> Table<'_> {
     let table = Table::new(place);
     table.append(&[A, B]);
@@ -109,7 +110,7 @@ fn merged_and_changed(place: &Place) -> Table<'_> {
     table
 }
 
-/// What the table of [`merged_and_changed`] holds.
+/// The content of the table of [`merged_and_changed`].
 const REST: [File; 3] = [("rest.parquet", 2..=14, "stop"), C, D];
 
 #[test]
@@ -121,7 +122,7 @@ fn a_version_that_changes_a_merged_file_replaces_all_that_was_merged() {
         assert_eq!(summary(&place.run(&["--on-change=reprocess"]), 0)["rows_in"], 20);
         place.holds(&REST);
         had_nothing_to_do(&place.run(&[]));
-        // From now on the file is known by its own name.
+        // From now on the file has its own name.
         table.commit(&[table.remove("rest.parquet")]);
         place.run(&["--on-change=reprocess"]).ok();
         place.holds(&[C, D]);
@@ -180,7 +181,7 @@ fn two_runs_and_dead_ones_replace_what_was_merged_once() {
     }
 }
 
-/// Runs with `--on-change reprocess`, and kills the run when it has made so many commits and makes another.
+/// Runs with `--on-change reprocess`, and kills the run during the commit after `commits` commits.
 fn die_at_commit(place: &Place, commits: usize) {
     let (gate, seen) = (Gate::new(), AtomicUsize::new(0));
     let held = gate.clone();
@@ -218,8 +219,8 @@ fn open_files_are_read_from_where_they_were_before_they_were_rewritten() {
     had_nothing_to_do(&place.run(&[]));
 }
 
-/// A table of which a version deletes all of one file and rewrites another, between versions that only add; the output holds
-/// what was there before.
+/// A table with a version that deletes all of one file and rewrites another, between versions that only add. The output
+/// contains the earlier rows.
 fn changed(place: &Place) {
     let table = Table::new(place);
     table.append(&[A, B, C]);
@@ -252,7 +253,7 @@ fn a_version_that_removes_rows_is_passed_over_where_that_is_asked() {
         let ignored = summary(&place.run(&["--on-change=ignore"]), 0);
         assert_eq!(ignored["files_ignored"], json!(["a.parquet", "b.parquet"]));
         place.holds(&[A, B, C, D]);
-        // What was passed over once is behind.
+        // Skipped versions stay skipped.
         had_nothing_to_do(&place.run(&[]));
     });
 }
@@ -267,14 +268,13 @@ fn rows_that_a_version_removed_are_taken_back_where_that_is_asked() {
         let now: [File; 3] = [("b2.parquet", 12..=16, "stop"), C, D];
         place.holds(&now);
         had_nothing_to_do(&place.run(&[]));
-        // Nothing is left to add.
         let table = Table::at(place, "in");
         table.commit_as(4, &[table.remove("d.parquet")]);
         let taken = summary(&place.run(&["--on-change=reprocess"]), 0);
         assert_eq!((&taken["nothing_to_do"], &taken["rows_in"]), (&json!(false), &json!(0)));
         place.holds(&now[..2]);
         had_nothing_to_do(&place.run(&[]));
-        // It comes back, as a restore does it.
+        // It comes back, as after a restore.
         table.commit_as(5, &[table.add("d.parquet")]);
         place.run(&[]).ok();
         place.holds(&now);
@@ -283,7 +283,7 @@ fn rows_that_a_version_removed_are_taken_back_where_that_is_asked() {
 
 #[test]
 fn a_run_that_dies_while_it_takes_rows_back_is_finished_by_the_next() {
-    // At the first commit, which takes rows back, and at each one after it.
+    // At the first commit, which deletes rows, and at each later one.
     for deaths in 0..4 {
         let place = Place::s3();
         changed(&place);
@@ -314,7 +314,7 @@ fn a_snapshot_that_was_begun_is_completed_before_what_came_after() {
     place.proxy().calm();
     let before = place.rows().output.len();
     assert!(before > 0 && before < 15, "{before}");
-    // The table moves on: rows are removed that are open, and some are added.
+    // The table changes: open rows are removed, and others are added.
     table.commit(&[table.remove("c.parquet")]);
     table.append(&[D]);
     let later = place.run(&[]);
@@ -360,7 +360,6 @@ fn two_first_runs_at_once_make_each_row_once() {
 fn two_first_runs_of_other_versions_are_not_mixed() {
     let place = Place::s3();
     let table = Table::new(&place);
-    // None of its rows is a reject.
     table.append(&[("a.parquet", 1..=4, "step")]);
     let (gate, seen) = (Gate::new(), AtomicUsize::new(0));
     let held = gate.clone();
@@ -450,7 +449,7 @@ fn what_comes_after_a_version_that_failed_is_not_read() {
         place.execute(&[&base[..], more].concat())
     };
     assert_eq!(summary(&follow(&[]), 0)["rows_out"], 4);
-    // A new generation takes all rows back in one version, and brings their successors in later ones.
+    // A new table generation deletes all rows in one version, and adds the new ones in later versions.
     std::fs::write(place.workplace.path("mine.sql"), format!("{PIPELINE} AND id <> '3'")).unwrap();
     place.run(&["--new-generation"]).ok();
     std::fs::write(place.workplace.path("mine.sql"), PIPELINE).unwrap();

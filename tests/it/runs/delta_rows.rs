@@ -1,4 +1,4 @@
-//! What the log of a Delta table says of its rows: which are deleted, their partitions, their columns.
+//! Rows of a Delta table that depend on its log: deletion vectors, partitions, columns.
 
 use std::sync::Arc;
 
@@ -13,20 +13,18 @@ use crate::runs::place::{File, Place, failed, had_nothing_to_do, summary};
 const A: File = ("a.parquet", 1..=10, "step");
 const B: File = ("b.parquet", 11..=20, "step");
 
-/// The rows of a query over the input, as JSON.
 fn query(place: &Place, sql: &str) -> Vec<Value> {
     let from = place.location("in");
     let found = place.execute(&["sql", "-q", "--from", &from, "--format", "nd-json", "-c", sql]);
     found.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The rows of the corpus in SQL as `file:row`.
+/// Returns the rows of the corpus in SQL as `file:row`.
 fn sources(place: &Place) -> Vec<String> {
     let sql = "SELECT source['file'] AS file, source['row'] AS row FROM corpus ORDER BY file, row";
     query(place, sql).iter().map(|row| format!("{}:{}", row["file"].as_str().unwrap(), row["row"])).collect()
 }
 
-/// Rows of a file as `file:row`.
 fn of(file: &str, rows: &[u32]) -> Vec<String> {
     rows.iter().map(|row| format!("{file}:{row}")).collect()
 }
@@ -36,7 +34,7 @@ fn deleted_rows_are_not_read() {
     for (place, slice_rows) in [(Place::local(), "10000"), (Place::local(), "2"), (Place::s3(), "3")] {
         let table = Table::new(&place);
         place.put_all(&[A, B]);
-        // Few, all but a few, among them all of a slice.
+        // A few rows, and most rows including a whole slice.
         let vectors = table.vectors(&[&[0, 3, 4], &[0, 1, 2, 3, 4, 5, 7, 9]]);
         table.commit(&[table.add_with("a.parquet", &vectors[0]), table.add_with("b.parquet", &vectors[1])]);
         let done = summary(&place.run(&["--slice-rows", slice_rows]), 0);
@@ -47,7 +45,7 @@ fn deleted_rows_are_not_read() {
         had_nothing_to_do(&place.run(&[]));
         assert_eq!(sources(&place), [of("a.parquet", &[1, 2, 5, 6, 7, 8, 9]), of("b.parquet", &[6, 8])].concat());
         assert_eq!(query(&place, "SELECT count(*) AS n FROM corpus"), [json!({ "n": 9 })]);
-        // Its rows are known by their places in the file.
+        // Rows are identified by their positions in the file.
         assert_eq!(summary(&place.run(&["--retry-rejects"]), 0)["rows_in"], 1);
         assert_eq!(place.rows().rejected(), of("a.parquet", &[9]));
     }
@@ -72,7 +70,7 @@ fn a_file_of_which_all_rows_are_deleted_is_done() {
     place.holds(&[B]);
 }
 
-/// The example of the protocol: its rows stand in the log itself.
+/// The example of the protocol, whose deleted rows are in the log itself.
 #[test]
 fn a_deletion_vector_may_stand_in_the_log() {
     let place = Place::local();
@@ -96,7 +94,7 @@ fn a_deletion_vector_that_is_damaged_fails_by_its_file() {
         |place, _| {
             let path = format!("in/{VECTORS_FILE}");
             let mut bytes = std::fs::read(place.path(&path)).unwrap();
-            // A row's number in the first vector.
+            // A row number in the first vector.
             bytes[37] ^= 1;
             place.put_bytes(&path, &bytes);
         },
@@ -131,7 +129,7 @@ fn rows_that_are_deleted_later_are_taken_back_where_that_is_asked() {
             of("a.parquet", &[2, 3, 5, 7, 8])[..].iter().cloned().chain(of("b.parquet", &[0])).collect::<Vec<_>>()
         );
         had_nothing_to_do(&place.run(&[]));
-        // From one vector to another, and back to none.
+        // From one vector to another, and back to no vector.
         let mut removed = table.remove("a.parquet");
         removed["remove"]["deletionVector"] = vectors[0].clone();
         table.commit(&[table.add_with("a.parquet", &vectors[1]), removed.clone()]);
@@ -148,7 +146,7 @@ fn texts(texts: &[&str]) -> ArrayRef {
     Arc::new(StringArray::from(texts.to_vec()))
 }
 
-/// A table that is divided by two columns and has got others since its first file was written.
+/// A table partitioned by two columns, with columns added after its first file.
 fn divided(place: &Place) {
     let table = Table::at(place, "in");
     let detail = json!({ "type": "struct", "fields": [column("a", "string"), column("b", "long")] });
@@ -162,7 +160,7 @@ fn divided(place: &Place) {
     let size = || ("size", Arc::new(Int32Array::from(vec![5])) as ArrayRef);
     let first = row("1").into_iter().chain([size(), ("detail", Arc::new(old) as ArrayRef)]);
     place.put_batch("in/day=2026-01-02/level=3/a b.parquet", &RecordBatch::try_from_iter(first).unwrap());
-    // Its columns stand in another order, and one is no column of the table.
+    // Its columns are in another order, and one is not in the table.
     let second = [("note", texts(&["new"])), ("gone", texts(&["old"]))].into_iter().chain(row("2"));
     place.put_batch("in/b.parquet", &RecordBatch::try_from_iter(second).unwrap());
     let with = |path: &str, file: &str, values: Value| {
@@ -193,7 +191,7 @@ fn partitions_and_columns_are_those_that_the_log_says() {
         let schema: Value = serde_json::from_str(schema).unwrap();
         let names: Vec<&str> =
             schema["fields"].as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
-        // What the pipeline passes on of question, chain and answer is not there twice.
+        // Question, chain and answer that the pipeline passes on are not duplicated.
         let originals = ["day", "source_id", "question", "answer", "size", "level", "note", "detail"];
         assert_eq!(names[3..], originals, "the order of the table's columns");
         had_nothing_to_do(&place.run(&[]));

@@ -1,4 +1,4 @@
-//! Delta tables as an input, their logs written by hand.
+//! Delta tables as an input, with handwritten logs.
 
 use std::cell::Cell;
 
@@ -6,90 +6,79 @@ use serde_json::{Value, json};
 
 use crate::runs::place::{File, Place};
 
-/// Where a file of deletion vectors lies whose name in a log is [`VECTORS`]; both are an example of the protocol.
+/// The path of a file of deletion vectors with the name [`VECTORS`] in a log. Both are an example of the protocol.
 pub(super) const VECTORS_FILE: &str = "ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin";
 pub(super) const VECTORS: &str = "ab^-aqEH.-t@S}K{vb[*k^";
 
-/// A table whose files are those of an input.
 pub(super) struct Table<'a> {
     place: &'a Place,
     folder: &'a str,
     next: Cell<u64>,
 }
 
-/// A column of a table's schema.
 pub(super) fn column(name: &str, data_type: &str) -> Value {
     json!({ "name": name, "type": data_type, "nullable": true, "metadata": {} })
 }
 
-/// The columns of [`Place::put`].
 pub(super) fn columns() -> Vec<Value> {
     ["id", "question", "cot", "answer"].map(|name| column(name, "string")).to_vec()
 }
 
-/// The first actions of a table.
 pub(super) fn metadata(columns: &[Value], partition_by: &[&str], configuration: Value) -> Value {
     let schema = json!({ "type": "struct", "fields": columns }).to_string();
     json!({ "metaData": { "id": "a-table", "format": { "provider": "parquet", "options": {} }, "schemaString": schema,
         "partitionColumns": partition_by, "configuration": configuration, "createdTime": 0 } })
 }
 
-/// What readers of the table must know.
+/// The features that readers of the table must support.
 pub(super) fn protocol(reader_features: &[&str]) -> Value {
     json!({ "protocol": { "minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": reader_features,
         "writerFeatures": reader_features } })
 }
 
 impl<'a> Table<'a> {
-    /// A table of the columns of [`Place::put`] at `in`, without files.
+    /// An empty table with the columns of [`Place::put`] at `in`.
     pub(super) fn new(place: &'a Place) -> Self {
         let table = Self::at(place, "in");
         table.commit(&[protocol(&["deletionVectors"]), metadata(&columns(), &[], json!({}))]);
         table
     }
 
-    /// A table that has no version yet.
     pub(super) fn at(place: &'a Place, folder: &'a str) -> Self {
         Self { place, folder, next: Cell::new(0) }
     }
 
-    /// Commits the next version.
     pub(super) fn commit(&self, actions: &[Value]) {
         self.commit_as(self.next.replace(self.next.get() + 1), actions);
     }
 
-    /// Commits a version.
     pub(super) fn commit_as(&self, version: u64, actions: &[Value]) {
         let lines: Vec<String> = actions.iter().map(|action| action.to_string()).collect();
         let name = format!("{}/_delta_log/{version:020}.json", self.folder);
         self.place.put_bytes(&name, lines.join("\n").as_bytes());
     }
 
-    /// Writes files, and adds them in one version.
     pub(super) fn append(&self, files: &[File]) {
         self.place.put_all(files);
         self.commit(&files.iter().map(|(name, ..)| self.add(name)).collect::<Vec<_>>());
     }
 
-    /// The action that adds a file with new rows.
     pub(super) fn add(&self, name: &str) -> Value {
         let size = std::fs::metadata(self.place.path(&format!("{}/{name}", self.folder))).unwrap().len();
         json!({ "add": { "path": name, "partitionValues": {}, "size": size, "modificationTime": 7, "dataChange": true } })
     }
 
-    /// The action that adds a file of which rows are deleted.
     pub(super) fn add_with(&self, name: &str, vector: &Value) -> Value {
         let mut add = self.add(name);
         add["add"]["deletionVector"] = vector.clone();
         add
     }
 
-    /// The action that removes a file with its rows.
     pub(super) fn remove(&self, name: &str) -> Value {
         json!({ "remove": { "path": name, "deletionTimestamp": 8, "dataChange": true, "partitionValues": {} } })
     }
 
-    /// Writes deletion vectors to one file; what actions say of each.
+    /// Writes deletion vectors to one file. Returns their descriptors for actions.
     pub(super) fn vectors(&self, vectors: &[&[u16]]) -> Vec<Value> {
         let mut bytes = vec![1_u8];
         let mut said = Vec::new();
@@ -106,7 +95,6 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The same action, of a version that changes no rows.
 pub(super) fn without_change(mut action: Value) -> Value {
     for kind in ["add", "remove"] {
         if action.get(kind).is_some() {
@@ -116,11 +104,11 @@ pub(super) fn without_change(mut action: Value) -> Value {
     action
 }
 
-/// Numbers of rows as a deletion vector: a magic number and a 64-bit bitmap of one container.
+/// Encodes row numbers as a deletion vector: a magic number and a 64-bit bitmap of one container.
 fn vector(rows: &[u16]) -> Vec<u8> {
     let mut bytes = 1_681_511_377_u32.to_le_bytes().to_vec();
     bytes.extend(1_u64.to_le_bytes());
-    // The upper half of the numbers, and what their lower half begins with: no runs, one container.
+    // The upper half of the numbers, and the header of their lower half: no runs, one container.
     [0_u32, 12_346, 1].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     [0, rows.len() as u16 - 1].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
     bytes.extend(16_u32.to_le_bytes());
@@ -128,7 +116,7 @@ fn vector(rows: &[u16]) -> Vec<u8> {
     bytes
 }
 
-/// CRC-32 as zlib has it.
+/// CRC-32 as in zlib.
 fn checksum(bytes: &[u8]) -> u32 {
     let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))

@@ -1,4 +1,4 @@
-//! Delta tables as input that others write, clean, clone and replace.
+//! Delta tables as input that other writers write, clean, clone and replace.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn url(place: &Place) -> Url {
     Url::from_directory_path(place.path("in")).unwrap()
 }
 
-/// Writes a checkpoint of a version, and removes the commits before it, that is, what cleaning a log does in time.
+/// Writes a checkpoint of a version and removes the commits before it, like the cleanup of a log.
 fn clean(place: &Place, version: u64) {
     now(create_checkpoint_from_table_url_and_cleanup(url(place), version, Some(false), None)).unwrap();
     for version in 0..version {
@@ -34,7 +34,7 @@ fn clean(place: &Place, version: u64) {
     }
 }
 
-/// Checks that a run was refused before it wrote, in words that hold these.
+/// Checks that a run was refused before it wrote, with these texts in its message.
 #[track_caller]
 fn refused(place: &Place, finished: &Finished, texts: &[&str]) {
     assert!([1, 2].contains(&finished.code), "{}: {}{}", finished.code, finished.stdout, finished.stderr);
@@ -62,7 +62,7 @@ fn what_is_not_kept_to_is_refused_by_its_name() {
         let sql = place.execute(&["sql", "--from", "in", "-c", "SELECT count(*) FROM corpus"]);
         assert!(sql.code == 1 && sql.stderr.contains(named), "{}", sql.stderr);
     }
-    // A feature that may be used and is not.
+    // A supported feature that is not used.
     let place = Place::local();
     let table = Table::at(&place, "in");
     table.commit(&[protocol(&["columnMapping"]), metadata(&columns(), &[], mapping("none"))]);
@@ -98,7 +98,7 @@ fn a_log_may_be_cleaned_when_everything_is_done() {
     let table = Table::new(&place);
     let vectors = table.vectors(&[&[6]]);
     place.put_all(&[A, B]);
-    // A row that is filtered anyway.
+    // A row that the pipeline filters.
     table.commit(&[table.add("a.parquet"), table.add_with("b.parquet", &vectors[0])]);
     place.run(&[]).ok();
     table.append(&[C]);
@@ -130,21 +130,21 @@ fn a_version_that_is_gone_from_the_log_is_an_error() {
         }
         assert_eq!(place.rows(), before);
     };
-    // The snapshot that was begun is not complete.
+    // The snapshot is only partly done.
     let place = Place::local();
     let table = Table::new(&place);
     table.append(&[A, B]);
     place.run(&["--limit", "7"]).ok();
     table.append(&[C]);
     clean(&place, 2);
-    gone(&place, &["version 1 is needed", "oldest that is left is 2"]);
+    gone(&place, &["version 1 is needed", "oldest remaining version is 2"]);
     place.run(&["--new-generation"]).ok();
     place.holds(&[A, B, C]);
-    // A version was not seen.
+    // The run did not read one version.
     table.append(&[D]);
     table.commit(&[]);
     clean(&place, 4);
-    gone(&place, &["version 3 is needed", "oldest that is left is 4"]);
+    gone(&place, &["version 3 is needed", "oldest remaining version is 4"]);
     place.run(&["--new-generation"]).ok();
     place.holds(&[A, B, C, D]);
 }
@@ -166,7 +166,7 @@ fn another_table_in_the_same_place_is_an_error() {
     place.holds(&[A]);
     place.run(&["--new-generation"]).ok();
     place.holds(&[B]);
-    // It was made anew with fewer versions.
+    // The table was recreated with fewer versions.
     std::fs::remove_file(place.path("in/_delta_log/00000000000000000001.json")).unwrap();
     let refused = place.run(&[]);
     assert!(refused.code == 1 && refused.stderr.contains("newest version is 0"), "{}", refused.stderr);
@@ -199,7 +199,7 @@ fn an_output_is_an_input_without_its_rejects() {
         assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 5);
         assert_eq!(found(&place.rows()).len(), 15);
         had_nothing_to_do(&step("first", "out"));
-        // A changed file splits the merged shard, whose rows are known here by the shards before it.
+        // A changed file splits the merged shard, whose rows have the names of the earlier shards here.
         place.put(("a.parquet", 2..=6, "walk"));
         place.execute(&reprocess(&place, "in", "first").each_ref().map(String::as_str)).ok();
         assert_eq!(summary(&step("first", "out"), 3)["rows_in"], 0);
@@ -214,13 +214,12 @@ fn an_output_is_an_input_without_its_rejects() {
     }
 }
 
-/// What runs `mine.sql` between two locations, and replaces what has changed.
+/// Arguments that run `mine.sql` between two locations and replace changed files.
 fn reprocess(place: &Place, from: &str, to: &str) -> [String; 8] {
     let (from, to) = (place.location(from), place.location(to));
     ["run", "mine.sql", "--from", &from, "--to", &to, "--on-change", "reprocess"].map(str::to_string)
 }
 
-/// Rows as [`Place::put`] writes them.
 fn batch(ids: std::ops::RangeInclusive<u32>) -> RecordBatch {
     let ids: Vec<u32> = ids.collect();
     let texts =
@@ -253,7 +252,7 @@ fn what_another_engine_writes_is_followed() {
     had_nothing_to_do(&place.run(&[]));
     write(7..=9);
     assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 3);
-    // A delete and an update rewrite the files in which their rows lie.
+    // A delete and an update rewrite the files that contain their rows.
     now(async { open().await.delete().with_predicate(col("id").eq(lit("8"))).await.unwrap() });
     summary(&place.run(&[]), 3);
     assert_eq!(summary(&place.run(&["--on-change=reprocess"]), 0)["rows_in"], 2);
@@ -268,7 +267,7 @@ fn what_another_engine_writes_is_followed() {
     let version = now(async { open().await.version().unwrap() });
     clean(&place, version);
     had_nothing_to_do(&place.run(&[]));
-    // A row of a merged file is deleted, with and without what its log said of the merge.
+    // A row of a merged file is deleted, with and without the merge in the log.
     for (deleted, left) in [("2", &[1, 3, 4, 5, 6, 7, 99, 100][..]), ("5", &[1, 3, 4, 6, 7, 99, 100, 101])] {
         now(async { open().await.optimize().await.unwrap() });
         had_nothing_to_do(&place.run(&[]));

@@ -1,4 +1,4 @@
-//! Variables of the environment that are meant for others.
+//! Environment variables that are not meant for asap.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,7 +7,7 @@ use crate::runs::place::{File, Place, Running};
 
 const A: File = ("a.parquet", 1..=7, "step");
 
-/// Continuous integration sets such names; in lower case they are names of settings of an S3 client.
+/// Names set by continuous integration. In lower case they are settings of an S3 client.
 const FOREIGN: [(&str, &str); 14] = [
     ("TOKEN", "of-another-service"),
     ("ENDPOINT", "http://127.0.0.1:9"),

@@ -1,4 +1,4 @@
-//! One bad file of fifty: it fails by its name, the others are committed, and the next run tries it again.
+//! One bad file of fifty: its failure is reported by name, the others are committed, and the next run tries it again.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use datafusion::parquet::arrow::ArrowWriter;
 
 use crate::runs::place::{Place, failed, had_nothing_to_do, summary};
 
-/// What makes a file bad, the bytes of one, and what is said of it.
+/// A kind of bad file, its bytes, and the expected error.
 #[derive(Clone)]
 struct Case {
     name: &'static str,
@@ -60,7 +60,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Tries a case with the bad file before the others or behind them, which a table's columns come from.
+/// Tries a case with the bad file before or after the others. The order decides which file defines the columns.
 fn try_case(case: &Case, bad: &str) {
     let place = Place::local();
     for number in 0..49 {

@@ -1,4 +1,4 @@
-//! Files that come, are broken, are replaced under a run, and have other columns than those before them.
+//! Files that are added, damaged, replaced during a run, or that have different columns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,14 +13,13 @@ const A: File = ("a.parquet", 1..=7, "step");
 const B: File = ("b.parquet", 11..=17, "step");
 const C: File = ("c.parquet", 21..=27, "step");
 
-/// Ways in which a file is broken: what becomes of its bytes.
 const DAMAGES: [fn(&mut Vec<u8>); 7] = [
     |bytes| bytes.clear(),
     |bytes| bytes.truncate(bytes.len() - 20),
     |bytes| *bytes = b"not a table".to_vec(),
     // The middle is lost and the footer stays.
     |bytes| drop(bytes.drain(10..200)),
-    // The footer is no footer.
+    // The footer is invalid.
     |bytes| {
         let end = bytes.len() - 8;
         bytes[end - 100..end].fill(0xff);
@@ -32,7 +31,7 @@ const DAMAGES: [fn(&mut Vec<u8>); 7] = [
         let at = footer + bytes[footer..].windows(2).position(|two| two == [0x26, 0x08]).unwrap();
         bytes[at + 1] = 0x09;
     },
-    // The first page is no page: only reading its rows finds that.
+    // The first page is invalid, which only reading its rows reveals.
     |bytes| bytes[4..60].fill(0xff),
 ];
 
@@ -102,7 +101,6 @@ fn an_empty_input_is_nothing_to_do_yet() {
     }
 }
 
-/// Writes a Parquet file of no rows.
 fn put_empty(place: &Place, name: &str) {
     let none = || Arc::new(StringArray::from(Vec::<&str>::new())) as ArrayRef;
     let columns = ["id", "question", "cot", "answer"].map(|name| (name, none()));
@@ -152,7 +150,7 @@ fn a_file_without_rows_is_done() {
     had_nothing_to_do(&place.run(&[]));
 }
 
-/// A file of one row with these columns beside id and question, in this order.
+/// Writes a file of one row with id, question and these columns, in this order.
 fn put_one(place: &Place, name: &str, id: &str, more: &[(&str, ArrayRef)]) {
     let text = |text: &str| Arc::new(StringArray::from(vec![text])) as ArrayRef;
     let columns = [("id", text(id)), ("question", text("q"))].into_iter().chain(more.iter().cloned());
@@ -172,7 +170,7 @@ fn a_new_column_is_added_and_columns_are_matched_by_name() {
     for place in [Place::local(), Place::s3()] {
         put_one(&place, "b.parquet", "1", &[("cot", text("c")), ("answer", text("a")), ("level", number(3))]);
         place.run(&[]).ok();
-        // It sorts before, has the columns in another order, one more and one less.
+        // Its name sorts first. Its columns are in another order, with one added and one missing.
         put_one(&place, "a.parquet", "2", &[("split", text("train")), ("answer", text("A")), ("cot", text("C"))]);
         put_one(&place, "c.parquet", "3", &[("answer", text("z")), ("level", number(4)), ("cot", text("x"))]);
         place.run(&[]).ok();
@@ -183,7 +181,7 @@ fn a_new_column_is_added_and_columns_are_matched_by_name() {
         assert_eq!(found("level"), [json!(null), json!(3), json!(4)]);
         assert_eq!(found("split"), [json!("train"), json!(null), json!(null)]);
         had_nothing_to_do(&place.run(&[]));
-        // A column stays though no file of today's has it.
+        // A column stays although no current file has it.
         std::fs::remove_file(place.path("in/a.parquet")).unwrap();
         std::fs::remove_file(place.path("in/b.parquet")).unwrap();
         std::fs::remove_file(place.path("in/c.parquet")).unwrap();
@@ -235,7 +233,7 @@ fn a_column_that_has_become_another_type_is_null_in_its_file() {
     let levels = ["a", "b", "c"].map(|name| rows.output[&(format!("{name}.parquet"), 0)]["level"].clone());
     assert_eq!(levels, [json!(3), json!(null), json!(5)]);
 
-    // Both in one run, and where no original column is asked for.
+    // Both in one run, and without original columns.
     let place = Place::local();
     for (name, level) in [("a.parquet", number(3)), ("b.parquet", text("hard"))] {
         put_one(&place, name, name, &[("cot", text("c")), ("answer", text("a")), ("level", level)]);
@@ -247,7 +245,7 @@ fn a_column_that_has_become_another_type_is_null_in_its_file() {
 fn every_row_is_counted_once() {
     for place in [Place::local(), Place::s3()] {
         place.put_all(&[A, B, C]);
-        // All of it is filtered, and half of it is rejects.
+        // All rows are filtered, then half of the rows are rejects.
         place.put(("d.parquet", 27..=27, "step"));
         place.put(("e.parquet", 30..=31, "step"));
         let summary = summary(&place.run(&["--slice-rows", "2"]), 0);
@@ -258,7 +256,7 @@ fn every_row_is_counted_once() {
     }
 }
 
-/// Runs while an object is replaced by one of equal size and footer after this many of its reads.
+/// Runs while an object is replaced by one of equal size and footer, after the given number of reads.
 #[track_caller]
 fn replace_after(reads: usize) {
     let place = Place::s3();
@@ -283,7 +281,7 @@ fn replace_after(reads: usize) {
         place.run(&[]).ok();
         place.holds(&[A, next]);
     } else {
-        // All was read before: the rows are those of the object that was listed.
+        // Everything was read before: the rows are those of the listed object.
         summary(&ended, 0);
         place.holds(&[A, B]);
     }
@@ -315,7 +313,7 @@ fn an_object_that_is_deleted_between_listing_and_reading_fails_by_name() {
     had_nothing_to_do(&place.run(&[]));
 }
 
-/// Throttling, broken and slow replies are the store's everyday life.
+/// Throttled, broken and slow replies of a store are normal.
 #[test]
 fn reads_that_break_off_are_made_again() {
     let slow = std::time::Duration::from_millis(5);

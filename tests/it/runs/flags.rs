@@ -1,4 +1,4 @@
-//! Parts, generations, rejects that are tried again, and inputs with names.
+//! Parts, table generations, retried rejects, and named inputs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,17 +82,17 @@ fn more_rejects_than_are_allowed_end_in_a_code_of_their_own() {
         let told: Value = serde_json::from_str(refused.stdout.trim()).unwrap();
         assert!(told["error"].as_str().unwrap().contains("--max-rejects") && told["slices"].is_u64(), "{told}");
         place.is_whole();
-        // What was committed stays, the rest comes.
+        // Committed rows stay, and the rest is added.
         place.run(&["--max-rejects", "50%"]).ok();
         place.holds(&[A, B]);
     }
 }
 
-/// A pipeline that rejects what was not answered.
+/// A pipeline that rejects rows without an answer.
 const ASKING: &str = "SELECT source, id, ai_complete(question) AS cot, \
     CASE WHEN status IS NULL AND ai_complete(question) IS NULL THEN 'unanswered' ELSE status END AS status, error FROM corpus";
 
-/// Runs [`ASKING`] with a server that refuses questions of ids that end in 3, until `is_mended`.
+/// Runs [`ASKING`] with a server that refuses ids ending in 3, until `is_mended`.
 fn ask(place: &Place, is_mended: &Arc<AtomicBool>, more: &[&str]) -> (Server, Running) {
     std::fs::write(place.workplace.path("mine.sql"), ASKING).unwrap();
     let is_mended = Arc::clone(is_mended);
@@ -111,7 +111,7 @@ fn ask_to_the_end(place: &Place, is_mended: &Arc<AtomicBool>, more: &[&str]) -> 
     run.finish()
 }
 
-/// No id of these ends in 7, so that [`ASKING`] and the pipeline of the other tests make the same of them.
+/// No id ends in 7, so that [`ASKING`] and the pipeline of the other tests give the same rows.
 const FIRST: File = ("a.parquet", 1..=6, "step");
 const LATER: File = ("b.parquet", 11..=16, "step");
 
@@ -159,7 +159,7 @@ fn rejects_that_are_tried_again_are_there_once_though_the_run_died() {
             run.kill();
             gate.cut();
             place.proxy().calm();
-            // A run that tries nothing again cannot know whether the one that did is dead, and leaves what it left.
+            // A run without --retry-rejects cannot know whether the killed one is dead, and leaves its files.
             let more: &[&str] = if retries_again { &["--retry-rejects"] } else { &[] };
             ask_to_the_end(&place, &is_mended, more).ok();
             if !retries_again {
@@ -259,7 +259,6 @@ fn a_new_generation_of_no_rows_is_refused_and_takes_nothing_back() {
 fn a_renamed_file_keeps_its_rows_and_its_old_name() {
     for place in [Place::local(), Place::s3()] {
         place.put(A);
-        // Half of it is done.
         place.run(&["--limit", "3", "--slice-rows", "3"]).ok();
         std::fs::rename(place.path("in/a.parquet"), place.path("in/z.parquet")).unwrap();
         let renamed = place.run(&["--slice-rows", "3"]);
@@ -280,7 +279,7 @@ fn a_copied_file_is_read_as_another_file() {
     place.put(A);
     place.run(&[]).ok();
     std::fs::copy(place.path("in/a.parquet"), place.path("in/z.parquet")).unwrap();
-    // Also where a pattern lists the copy alone.
+    // Also with a pattern that lists only the copy.
     place.run_from("in/z*.parquet", &[]).ok();
     place.holds(&[A, ("z.parquet", A.1, A.2)]);
     had_nothing_to_do(&place.run(&[]));

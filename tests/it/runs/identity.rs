@@ -1,14 +1,13 @@
-//! What makes a row the same row: its file's path below the input, and the file's content.
+//! The identity of a row: its file's path below the input, and the file's content.
 
 use crate::runs::place::{File, Place, failed, had_nothing_to_do, summary};
 
 const A: File = ("a.parquet", 1..=7, "step");
 const B: File = ("b.parquet", 11..=17, "step");
 const C: File = ("c.parquet", 21..=27, "step");
-/// What becomes of [`A`]: more rows, other rejects.
+/// The next content of [`A`]: more rows, other rejects.
 const A_NEXT: File = ("a.parquet", 2..=13, "later");
 
-/// Input and output on this machine and in a bucket.
 fn places() -> [Place; 2] {
     [Place::local(), Place::s3()]
 }
@@ -35,7 +34,7 @@ fn a_changed_file_replaces_its_rows_and_rejects_where_that_is_asked() {
         place.put(B);
         place.run(&["--slice-rows", "3", "--commit-every", "0s"]).ok();
         let reprocess = ["--on-change=reprocess", "--slice-rows", "3", "--commit-every", "0s"];
-        // A content that returns is done again as well.
+        // An earlier content that returns is processed again.
         for file in [A_NEXT, A, ("a.parquet", 3..=4, "short"), A_NEXT] {
             place.put(file.clone());
             place.run(&reprocess).ok();
@@ -59,7 +58,7 @@ fn a_changed_file_stays_as_it_was_where_that_is_asked() {
     }
 }
 
-/// The size, the footer and every statistic are as before: only the content tells.
+/// The size, the footer and every statistic are unchanged. Only the content differs.
 #[test]
 fn a_change_of_equal_length_in_a_middle_row_is_a_change() {
     for place in places() {
@@ -132,7 +131,7 @@ fn the_same_objects_under_another_url_are_done() {
     place.holds(&[A, B]);
 }
 
-/// No row of these is a reject or filtered.
+/// None of these rows is a reject or filtered.
 const FIRST: File = ("a.parquet", 1..=4, "step");
 const LATER: File = ("b.parquet", 11..=14, "step");
 
@@ -142,7 +141,7 @@ fn a_limit_holds_for_the_output_and_raising_it_goes_on() {
         place.put(LATER);
         place.run(&["--limit", "2"]).ok();
         assert_eq!(place.rows().sources(), ["b.parquet:0", "b.parquet:1"]);
-        // It sorts before the one that was begun.
+        // Its name sorts before the file that was begun.
         place.put(FIRST);
         place.run(&["--limit", "2"]).ok();
         assert_eq!(place.rows().sources(), ["b.parquet:0", "b.parquet:1"]);

@@ -1,4 +1,4 @@
-//! Shards that are deleted, before their commit or after it: a run commits none that is gone, and makes their rows again.
+//! Shards that are deleted before or after their commit. A run commits no missing shard and processes its rows again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +13,6 @@ const A: File = ("a.parquet", 1..=9, "step");
 const B: File = ("b.parquet", 11..=19, "step");
 const C: File = ("c.parquet", 21..=29, "step");
 
-/// The shards that a log of the output names now.
 fn live(place: &Place, table: &str) -> Vec<String> {
     let status = deltalake_core::open_table(url::Url::from_directory_path(place.path(table)).unwrap());
     let table = tokio::runtime::Runtime::new().unwrap().block_on(status).unwrap();
@@ -39,7 +38,7 @@ fn a_short_retention_is_confirmed() {
 
 #[test]
 fn shards_that_are_gone_before_their_commit_are_not_committed() {
-    // The slices of a replaced file are committed together, so the first ones wait.
+    // The slices of a replaced file are committed together, so the first slices wait.
     for replaces in [false, true] {
         let place = Place::s3();
         if replaces {
@@ -60,7 +59,7 @@ fn shards_that_are_gone_before_their_commit_are_not_committed() {
         let written: Vec<String> = place.shards().difference(&before).cloned().collect();
         assert_eq!(written.len(), 1);
         std::fs::remove_file(place.path("out").join(&written[0])).unwrap();
-        // Slices that were just begun are committed without a look.
+        // Slices younger than a second are committed without a check.
         std::thread::sleep(Duration::from_millis(1100));
         gate.open();
         let ended = run.finish();

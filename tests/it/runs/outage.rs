@@ -71,7 +71,7 @@ fn a_store_that_refuses_connections_or_a_query_ends_in_try_later() {
     let ended = Running::start(command).finish();
     assert!(ended.code == 75 && ended.stderr.contains("The store is unavailable"), "{}", ended.stderr);
 
-    // What a later try does not change is no outage.
+    // A permanent error is not an outage.
     place.proxy().follow(|_| Action::Status(403, "AccessDenied"));
     assert_eq!(impatient(&place, &RUN).code, 1);
 }

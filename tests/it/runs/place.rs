@@ -1,4 +1,4 @@
-//! Where these tests run: input and output on this machine, or in a bucket behind a proxy.
+//! The setting of these tests: input and output on this machine, or in a bucket behind a proxy.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -18,7 +18,7 @@ use crate::support::proxy::Proxy;
 use crate::support::s3;
 use crate::support::table::{REJECTS, Rows, check_objects};
 
-/// The pipeline of most tests: it leaves out the rows whose id ends in 7; those whose id ends in 5 or 0 are rejects.
+/// The pipeline of most tests. It leaves out rows whose id ends in 7. Rows whose id ends in 5 or 0 are rejects.
 pub(crate) const PIPELINE: &str = "SELECT source, id, cot, status, error FROM corpus WHERE id NOT LIKE '%7'";
 
 /// Longer than any run of these tests takes.
@@ -30,11 +30,10 @@ pub(crate) struct Place {
     proxy: Option<Proxy>,
 }
 
-/// A file of an input: its name, the ids of its rows, and what their chains begin with.
+/// A file of an input: its name, the ids of its rows, and the prefix of their chains.
 pub(crate) type File<'a> = (&'a str, RangeInclusive<u32>, &'a str);
 
 impl Place {
-    /// Input and output on this machine.
     pub(crate) fn local() -> Self {
         let workplace = Workplace::new();
         std::fs::create_dir(workplace.path("in")).unwrap();
@@ -50,27 +49,25 @@ impl Place {
         Self { workplace, proxy: Some(proxy) }
     }
 
-    /// The proxy before the bucket.
     pub(crate) fn proxy(&self) -> &Proxy {
         self.proxy.as_ref().unwrap()
     }
 
-    /// A location as it is typed.
     pub(crate) fn location(&self, key: &str) -> String {
         if self.proxy.is_some() { format!("s3://lake/{key}") } else { key.to_string() }
     }
 
-    /// The path in the workplace of what lies at a location.
+    /// Returns the path of a location in the workplace.
     pub(crate) fn folder(&self, key: &str) -> String {
         if self.proxy.is_some() { format!("s3/lake/{key}") } else { key.to_string() }
     }
 
-    /// The path of what lies at a location.
+    /// Returns the full path of a location.
     pub(crate) fn path(&self, key: &str) -> PathBuf {
         self.workplace.path(&self.folder(key))
     }
 
-    /// Writes a file of the input, in one step. Files of equal lengths in all rows have equal sizes.
+    /// Writes a file of the input atomically. Files with equal lengths in all rows have equal sizes.
     pub(crate) fn put(&self, (name, ids, mark): File) {
         let rows: Vec<_> = ids.map(|id| (id, chain(id, mark))).collect();
         let column = |text: &dyn Fn(u32, &str) -> String| -> ArrayRef {
@@ -85,19 +82,17 @@ impl Place {
         self.put_batch(&format!("in/{name}"), &RecordBatch::try_from_iter(columns).unwrap());
     }
 
-    /// Writes files of the input.
     pub(crate) fn put_all(&self, files: &[File]) {
         files.iter().cloned().for_each(|file| self.put(file));
     }
 
-    /// Writes any rows to a Parquet file, in one step.
+    /// Writes any rows to a Parquet file atomically.
     pub(crate) fn put_batch(&self, key: &str, batch: &RecordBatch) {
         let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
         writer.write(batch).unwrap();
         self.put_bytes(key, &writer.into_inner().unwrap());
     }
 
-    /// Writes an object, in one step.
     pub(crate) fn put_bytes(&self, key: &str, bytes: &[u8]) {
         let path = self.path(key);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -106,7 +101,6 @@ impl Place {
         std::fs::rename(whole, path).unwrap();
     }
 
-    /// The binary with arguments and the way to the bucket.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.workplace.command(arguments);
         if let Some(proxy) = &self.proxy {
@@ -115,41 +109,35 @@ impl Place {
         command
     }
 
-    /// Runs the binary to its end.
     pub(crate) fn execute(&self, arguments: &[&str]) -> Finished {
         Running::start(self.command(arguments)).finish()
     }
 
-    /// `asap run mine.sql` from `in` to `out`.
     pub(crate) fn run_command(&self, more: &[&str]) -> Command {
         let (from, to) = (self.location("in"), self.location("out"));
         let base = ["run", "mine.sql", "--from", &from, "--to", &to, "--format", "json"];
         self.command(&[&base[..], more].concat())
     }
 
-    /// Runs `mine.sql` from `in` to `out` to its end.
     pub(crate) fn run(&self, more: &[&str]) -> Finished {
         Running::start(self.run_command(more)).finish()
     }
 
-    /// Runs `mine.sql` from another location to `out` to its end.
     pub(crate) fn run_from(&self, from: &str, more: &[&str]) -> Finished {
         let base = ["run", "mine.sql", "--from", from, "--to", &self.location("out"), "--format", "json"];
         self.execute(&[&base[..], more].concat())
     }
 
-    /// Starts a run of `mine.sql` from `in` to `out`.
     pub(crate) fn start(&self, more: &[&str]) -> Running {
         Running::start(self.run_command(more))
     }
 
-    /// The rows of `out` and its rejects.
     #[track_caller]
     pub(crate) fn rows(&self) -> Rows {
         Rows::read(&self.workplace, &self.folder("out"))
     }
 
-    /// Checks that the output and its rejects hold what [`PIPELINE`] makes of these files, once, and nothing else.
+    /// Checks that the output and its rejects contain exactly the rows of [`PIPELINE`] for these files, once each.
     #[track_caller]
     pub(crate) fn holds(&self, files: &[File]) {
         let rows = self.rows();
@@ -174,13 +162,13 @@ impl Place {
         assert_eq!(rejected, rejects, "the rejects");
     }
 
-    /// Checks that the output holds these chains, once each.
+    /// Checks that the output contains these chains, once each.
     #[track_caller]
     pub(crate) fn holds_chains(&self, chains: &[&str]) {
         assert_eq!(self.rows().texts("cot"), chains);
     }
 
-    /// The paths of the shards below the output, whether or not a log names them.
+    /// Returns the paths of all shards below the output, even those that no log names.
     pub(crate) fn shards(&self) -> BTreeSet<String> {
         let root = self.path("out");
         let attempts = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
@@ -189,7 +177,6 @@ impl Place {
         shards.map(|path| path.strip_prefix(&root).unwrap().to_string_lossy().into_owned()).collect()
     }
 
-    /// Checks that every object is there that a log of the output names.
     #[track_caller]
     pub(crate) fn is_whole(&self) {
         check_objects(&self.path("out"));
@@ -197,12 +184,12 @@ impl Place {
     }
 }
 
-/// The chain of a row: empty, which makes it a reject, where the id ends in 5 or 0.
+/// Returns the chain of a row. It is empty, which makes a reject, if the id ends in 5 or 0.
 fn chain(id: u32, mark: &str) -> String {
     if id.is_multiple_of(5) { String::new() } else { format!("{mark} {id}") }
 }
 
-/// A process under way; it is killed when the test ends before it.
+/// A running process. Dropping it kills the process.
 pub(crate) struct Running {
     child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
@@ -216,7 +203,6 @@ impl Running {
         Self { child, stdout, stderr }
     }
 
-    /// Whether the process has ended.
     pub(crate) fn is_over(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
@@ -230,19 +216,18 @@ impl Running {
         }
     }
 
-    /// Ends the process as a power cut would.
+    /// Ends the process like a power cut.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Asks the process to end.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
     }
 
-    /// Waits for the end.
     #[track_caller]
     pub(crate) fn finish(mut self) -> Finished {
         self.outcome()
@@ -273,7 +258,7 @@ fn read(stream: Option<impl Read + Send + 'static>) -> Option<JoinHandle<Vec<u8>
     }))
 }
 
-/// Looks until something is true; panics when it takes longer than anything here does.
+/// Waits until something is true; panics after [`PATIENCE`].
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -283,21 +268,20 @@ pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// The summary of a run, whose exit code must be this.
+/// Returns the summary of a run. Panics unless it has this exit code.
 #[track_caller]
 pub(crate) fn summary(finished: &Finished, code: i32) -> Value {
     assert_eq!(finished.code, code, "stdout:\n{}\nstderr:\n{}", finished.stdout, finished.stderr);
     serde_json::from_str(finished.stdout.lines().last().unwrap_or_default()).unwrap()
 }
 
-/// Checks that a run ended well and had nothing to do.
 #[track_caller]
 pub(crate) fn had_nothing_to_do(finished: &Finished) {
     let summary = summary(finished, 0);
     assert_eq!((summary["nothing_to_do"].as_bool(), summary["rows_in"].as_u64()), (Some(true), Some(0)), "{summary}");
 }
 
-/// The names of the files that a run could not take.
+/// Returns the names of the files that a run could not process.
 pub(crate) fn failed(summary: &Value) -> Vec<&str> {
     let files = summary["files_failed"].as_array().map(Vec::as_slice).unwrap_or_default();
     files.iter().map(|failed| failed["file"].as_str().unwrap()).collect()

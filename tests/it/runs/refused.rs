@@ -1,4 +1,4 @@
-//! What is refused before a row is read, by its name.
+//! Commands that are refused before a row is read, with an error that names the cause.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::support::proxy::Action;
 
 const A: File = ("a.parquet", 1..=7, "step");
 
-/// Checks that a run was refused with a message that holds every text, and wrote nothing.
+/// Checks that a run was refused with every text in its message, and wrote nothing.
 #[track_caller]
 fn check(place: &Place, finished: &Finished, named: &[&str]) {
     assert!([1, 2].contains(&finished.code), "{}: {}{}", finished.code, finished.stdout, finished.stderr);
@@ -22,7 +22,6 @@ fn check(place: &Place, finished: &Finished, named: &[&str]) {
     is_untouched(place);
 }
 
-/// Checks that there is no file in the output.
 #[track_caller]
 fn is_untouched(place: &Place) {
     let mut folders = vec![place.path("out")];
@@ -35,7 +34,7 @@ fn is_untouched(place: &Place) {
     }
 }
 
-/// A Delta table at `tables/delta`, and the corpus that it was made of at `in`.
+/// A Delta table at `tables/delta`, and its source corpus at `in`.
 fn delta(place: &Place) {
     place.put(A);
     let (from, to) = (place.location("in"), place.location("tables/delta"));
@@ -73,7 +72,7 @@ fn tables_of_iceberg_and_hudi_are_no_corpus() {
             let refused = place.run_from(&place.location(from), &[]);
             check(&place, &refused, &["tables/t", format]);
         }
-        // What is beside the table can be read.
+        // Files next to the table can be read.
         place.run(&[]).ok();
     }
 }
@@ -89,7 +88,7 @@ fn an_output_in_the_input_is_refused_with_and_without_a_slash() {
             assert!(refused.stderr.contains("choose another output"), "{}", refused.stderr);
         }
         assert_eq!(std::fs::read_dir(place.path("in")).unwrap().count(), 1, "something was written");
-        // A name that only begins alike is no part of it.
+        // A name with the same prefix is not inside it.
         let (from, to) = (place.location("in"), place.location("input-pruned"));
         place.execute(&["run", "mine.sql", "--from", &from, "--to", &to]).ok();
     }
@@ -151,14 +150,14 @@ fn a_pipeline_that_hides_what_is_not_row_to_row_behind_the_name_of_the_corpus_is
     }
 }
 
-/// Columns that ask a server for every row, so that a run which reads rows is seen.
+/// Columns that call a server for every row, which reveals a run that reads rows.
 fn asking(server: &Server) -> Vec<String> {
     let base_url = format!("asap.anchor.base_url={}", server.base_url());
     let sets = ["asap.anchor.provider=openai", "asap.anchor.model=m", &base_url];
     sets.iter().flat_map(|set| ["--set".to_string(), set.to_string()]).collect()
 }
 
-/// Runs a pipeline that asks a server, and checks that it was refused before the server was asked.
+/// Runs a pipeline that calls a server, and checks that it was refused before the first call.
 #[track_caller]
 fn refused_before_any_row(place: &Place, columns: &str, named: &[&str]) {
     let server = Server::start(|_| Reply::text("yes"));

@@ -1,10 +1,10 @@
-//! What a start that finds nothing to do asks of the store.
+//! The requests of a run that has nothing to do.
 
 use crate::runs::place::{Place, had_nothing_to_do};
 use crate::support::proxy::RequestHead;
 use crate::support::table::{REJECTS, log};
 
-/// More files than the requests that are allowed.
+/// More files than allowed requests.
 const FILES: u32 = 40;
 
 fn place() -> Place {
@@ -31,8 +31,8 @@ fn a_second_start_reads_no_input_and_little_of_the_log() {
     let is_object = |head: &RequestHead| head.path.starts_with("/lake/in/");
     let shown: Vec<_> = place.proxy().log().iter().map(|logged| logged.head.target()).collect();
     assert_eq!(place.proxy().count_of(is_object), 0, "an input is read: {shown:#?}");
-    assert!(place.proxy().count_of(|head| head.lists("in")) <= 4, "the input is listed often: {shown:#?}");
-    assert!(place.proxy().count_of(of_log) <= 8 + versions, "the log is read often: {shown:#?}");
+    assert!(place.proxy().count_of(|head| head.lists("in")) <= 4, "the input is listed too often: {shown:#?}");
+    assert!(place.proxy().count_of(of_log) <= 8 + versions, "the log is read too often: {shown:#?}");
     assert!(place.proxy().count_of(|head| head.puts("out")) <= 4, "something is written: {shown:#?}");
     assert!(shown.len() <= 24 + versions, "{shown:#?}");
 }

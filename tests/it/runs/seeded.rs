@@ -1,6 +1,8 @@
-//! Runs among faults, in pairs, and killed, each by a seed: more of them with `ASAP_SEEDS`, `ASAP_PAIRS`, `ASAP_KILLS`.
+//! Runs with faults, in pairs, and killed, each by a seed. `ASAP_SEEDS`, `ASAP_PAIRS` and `ASAP_KILLS` set their
+//! number.
 //!
-//! A seed fixes which requests fail and how, and when a process dies; how requests fall together is the machine's.
+//! A seed fixes which requests fail and how, and when a process dies. The interleaving of requests depends on the
+//! machine.
 
 use std::time::{Duration, Instant};
 
@@ -13,18 +15,16 @@ use crate::support::proxy::{Action, Gate, RequestHead};
 const A: File = ("a.parquet", 1..=9, "step");
 const FILES: [File; 4] =
     [A, ("b/b.parquet", 11..=19, "step"), ("c.parquet", 21..=22, "step"), ("d.parquet", 31..=39, "step")];
-/// What becomes of [`A`].
 const A_NEXT: File = ("a.parquet", 2..=13, "later");
 
-/// Many slices and a commit for each, so that there is much to disturb.
+/// Many slices with one commit each, which gives many points of failure.
 const SLICED: [&str; 4] = ["--slice-rows", "4", "--commit-every", "0s"];
 const SLICED_AGAIN: [&str; 5] = ["--slice-rows", "4", "--commit-every", "0s", "--on-change=reprocess"];
-/// How many seeds are tried at once: most of their time is the wait before a request is made again.
+/// The number of seeds that run in parallel: most of their time is the wait before a retry.
 const AT_ONCE: u64 = 4;
-/// Starts that may be disturbed; those after them are not.
+/// The number of starts with faults. Later starts have none.
 const DISTURBED: u64 = 8;
 
-/// What a seed draws for a purpose.
 pub(super) struct Dice(ChaCha8Rng);
 
 impl Dice {
@@ -34,7 +34,6 @@ impl Dice {
         Self(dice)
     }
 
-    /// A number below another.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0.next_u64() % end
     }
@@ -44,8 +43,7 @@ impl Dice {
     }
 }
 
-/// Tries seeds, as many as a variable says, or those from one to another (`250..260`); a thread that panics is named after
-/// its seed.
+/// Tries as many seeds as a variable says, or a range of seeds (`250..260`). The name of a thread contains its seed.
 fn try_seeds(variable: &str, default: u64, trial: impl Fn(u64) + Sync) {
     let seeds = std::env::var(variable).unwrap_or(default.to_string());
     let (from, to) = seeds.split_once("..").unwrap_or(("0", &seeds));
@@ -63,8 +61,8 @@ fn try_seeds(variable: &str, default: u64, trial: impl Fn(u64) + Sync) {
     }
 }
 
-/// What a seed does with a request: `faults` of a thousand fail, and three times as many of those that create what must
-/// not be there, as commits do.
+/// Draws the action for a request: `faults` of a thousand fail, and three times as many of conditional creates such as
+/// commits.
 fn fault(seed: u64, start: u64, faults: u64, head: &RequestHead) -> Action {
     let mut dice = Dice::new(seed, start << 32 | head.number as u64);
     let creates = head.header("if-none-match").is_some();
@@ -93,7 +91,7 @@ fn fault(seed: u64, start: u64, faults: u64, head: &RequestHead) -> Action {
     dice.one_of(&[&both[..], &more].concat())
 }
 
-/// Starts runs, one after the other or two at once, until one says that all is done.
+/// Starts runs, one or two at a time, until all of them report success.
 fn run_among_faults(place: &Place, seed: u64, first_start: u64, arguments: &[&str]) {
     let mut dice = Dice::new(seed, 0);
     let faults = dice.one_of(&[20, 50, 100]);
@@ -108,15 +106,15 @@ fn run_among_faults(place: &Place, seed: u64, first_start: u64, arguments: &[&st
             assert!(is_foreseen, "start {start}: {}: {}", ended.code, ended.stderr);
         }
         place.is_whole();
-        // Rejects of a run that failed may lie there, and count nowhere, until the next run takes them out.
+        // Rejects of a failed run may remain without counting, until the next run deletes them.
         if ended.iter().all(|ended| [0, 4].contains(&ended.code)) {
             return;
         }
     }
-    panic!("not done though nothing is disturbed any more");
+    panic!("not done in runs without faults");
 }
 
-/// What an undisturbed run on this machine makes of files.
+/// Returns the result of an undisturbed run on this machine.
 fn undisturbed(files: &[File]) -> Place {
     let place = Place::local();
     place.put_all(files);
@@ -163,21 +161,21 @@ fn runs_that_start_at_once_on_an_empty_output_make_each_row_once() {
         for ended in &ended {
             assert!([0, 4].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
         }
-        assert!(ended.iter().any(|ended| ended.code == 0), "both say that the other did it");
+        assert!(ended.iter().any(|ended| ended.code == 0), "both runs report that the other one did it");
         place.holds(&FILES);
         had_nothing_to_do(&place.run(arguments));
     });
 }
 
-/// Kills a run on this machine at a moment below `within`.
+/// Kills a run on this machine at a random time below `within`.
 fn kill_in_time(place: &Place, dice: &mut Dice, within: Duration, arguments: &[&str]) {
     let run = place.start(arguments);
     std::thread::sleep(Duration::from_micros(dice.below(within.as_micros() as u64)));
     run.kill();
 }
 
-/// Kills a run in a bucket at a request below `within`: before or after the server sees it, or while it is on its way,
-/// to arrive later.
+/// Kills a run in a bucket at a request below `within`: before or after the server sees it, or before a late arrival of
+/// the request.
 fn kill_at_request(place: &Place, dice: &mut Dice, within: u64, arguments: &[&str]) -> Option<Gate> {
     let (at, gate) = (dice.below(within), Gate::new());
     let action = dice.one_of(&[Action::Hold(gate.clone()), Action::HoldReply(gate.clone())]);
@@ -209,7 +207,7 @@ fn runs_that_are_killed_lose_and_double_no_row() {
         place.put_all(&FILES);
         let (mut files, mut arguments) = (FILES, &SLICED[..]);
         if seed % 4 >= 2 {
-            // What dies is the replacement of rows.
+            // The killed run replaces rows.
             place.run(arguments).ok();
             place.put(A_NEXT);
             (files[0], arguments) = (A_NEXT, &SLICED_AGAIN[..]);
@@ -227,7 +225,7 @@ fn runs_that_are_killed_lose_and_double_no_row() {
         }
         place.run(arguments).ok();
         place.holds(&files);
-        // What was on its way arrives now.
+        // The late requests arrive now.
         late.iter().for_each(Gate::open);
         had_nothing_to_do(&place.run(arguments));
         place.holds(&files);

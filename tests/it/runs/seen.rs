@@ -1,4 +1,4 @@
-//! What a run tells while it works, and what its commits say of it.
+//! The progress reports of a run, and the metadata of its commits.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -39,7 +39,6 @@ fn a_log_tells_of_slices_and_commits() {
     assert!(text.stderr.contains("INFO run begins run=") && text.stderr.contains("error: "), "{}", text.stderr);
 }
 
-/// What a server on this machine answers to a GET.
 fn get(port: u16, path: &str) -> String {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return String::new() };
     write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();

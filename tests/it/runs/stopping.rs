@@ -1,4 +1,4 @@
-//! Runs that are asked to end.
+//! Runs that are interrupted.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,20 +13,17 @@ use crate::support::table::log;
 const A: File = ("a.parquet", 1..=7, "step");
 const B: File = ("b.parquet", 11..=17, "step");
 
-/// Ids of the rows of a corpus of many slices.
 const IDS: std::ops::RangeInclusive<u32> = 1..=300;
 
-/// Whether the table in a folder has rows.
 fn has_rows(table: &Path) -> bool {
     log(table).iter().any(|(_, actions)| actions.iter().any(|action| action.get("add").is_some()))
 }
 
-/// A run that asks `server` about every row and commits each slice of 5 rows when it is finished.
+/// Starts a run that calls `server` for every row and commits each finished slice of 5 rows.
 fn asking(place: &Place, server: &Server, more: &[&str]) -> Running {
     asking_in_slices(place, server, &[&["--slice-rows", "5", "--commit-every", "0s"], more].concat())
 }
 
-/// A run that asks `server` about every row.
 fn asking_in_slices(place: &Place, server: &Server, more: &[&str]) -> Running {
     let base_url = format!("asap.anchor.base_url={}", server.base_url());
     let sets = ["--set", "asap.anchor.provider=openai", "--set", "asap.anchor.model=m", "--set", &base_url];
@@ -39,7 +36,7 @@ fn what_is_finished_is_committed_and_what_is_left_is_tried_later() {
     place.put(("a.parquet", IDS, "step"));
     let pipeline = "SELECT source, id, ai_complete(question) AS said, status, error FROM corpus";
     std::fs::write(place.path("mine.sql"), pipeline).unwrap();
-    // The server answers until the first rows are committed, and from then on no more.
+    // The server answers until the first rows are committed.
     let out = place.path("out");
     let is_silent = Arc::new(AtomicBool::new(false));
     let answered: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -69,7 +66,7 @@ fn what_is_finished_is_committed_and_what_is_left_is_tried_later() {
     }
     let answered = answered.lock().unwrap();
     for call in server.calls() {
-        assert!(!answered.iter().any(|prompt| prompt == call.prompt()), "{} is paid again", call.prompt());
+        assert!(!answered.iter().any(|prompt| prompt == call.prompt()), "{} is paid twice", call.prompt());
     }
     had_nothing_to_do(&asking(&place, &server, &[]).finish());
 }
@@ -122,7 +119,7 @@ fn the_rows_that_are_through_are_committed_though_their_slice_is_not() {
     place.put(("a.parquet", IDS, "step"));
     let pipeline = "SELECT source, id, ai_complete(question) AS said, status, error FROM corpus WHERE id <> '2'";
     std::fs::write(place.path("mine.sql"), pipeline).unwrap();
-    // Some are answered, and then none any more.
+    // The server answers some calls, then no more.
     let answered = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&answered);
     let server = Server::start(move |call| match counted.fetch_add(1, Ordering::SeqCst) < 120 {
@@ -147,7 +144,7 @@ fn the_rows_that_are_through_are_committed_though_their_slice_is_not() {
     place.execute(&["verify", "out"]).ok();
 }
 
-/// A pipeline that asks about every row, and a server that answers the first calls only.
+/// A pipeline with a call for every row, and a server that answers only the first calls.
 fn silent_after(place: &Place, calls: usize) -> Server {
     let pipeline = "SELECT source, id, ai_complete(question) AS cot, status, error FROM corpus";
     std::fs::write(place.path("mine.sql"), pipeline).unwrap();
@@ -162,7 +159,7 @@ fn a_kill_loses_the_slices_in_progress_and_no_others() {
     let place = Place::local();
     place.put(("a.parquet", 1..=60, "step"));
     let server = silent_after(&place, 30);
-    // Slices have twice as many rows as may be asked for at once.
+    // Slices have twice as many rows as requests in flight.
     let few = ["--set", "asap.anchor.max_concurrent_requests=4", "--commit-every", "0s"];
     let out = place.path("out");
     let mut run = asking_in_slices(&place, &server, &few);
@@ -175,7 +172,6 @@ fn a_kill_loses_the_slices_in_progress_and_no_others() {
     assert_eq!(properties["configuration"]["asap.sliceRows"], "5");
 
     let server = silent_after(&place, usize::MAX);
-    // The table keeps the slices that it was created with.
     let rest = asking_in_slices(&place, &server, &["--set", "asap.anchor.max_concurrent_requests=64"]).finish();
     assert!(summary(&rest, 0)["rows_in"].as_u64().unwrap() <= 60 - before as u64);
     assert_eq!(place.rows().output.len() + place.rows().rejects.len(), 60);
@@ -214,7 +210,7 @@ fn a_file_that_is_replaced_resumes_after_a_kill() {
         let rows = place.rows();
         assert_eq!(rows.output.len() + rows.rejects.len(), 64);
         assert_eq!(rows.texts("id").iter().filter(|id| is_new(id)).count(), rows.output.len() - 4);
-        // One commit replaces the rows: with shards of the first run and of the second.
+        // One commit replaces the rows, with shards of both runs.
         let replacing = log(&place.path("out"))
             .into_iter()
             .find(|(_, actions)| actions.iter().any(|action| action.get("remove").is_some()));

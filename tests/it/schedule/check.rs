@@ -1,4 +1,4 @@
-//! What `asap schedule --check` tells of jobs.
+//! The output of `asap schedule --check`.
 
 use asap::schedule::check::{outlook, table};
 use asap::schedule::jobs::Job;

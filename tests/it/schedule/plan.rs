@@ -1,4 +1,4 @@
-//! Single days, then anything that may happen to a scheduler.
+//! Single days, then random events of a scheduler.
 
 use asap::schedule::plan::{Cause, Decision, PAUSE, Progress, TRY_LATER};
 use asap::schedule::times::Times;
@@ -56,7 +56,7 @@ fn a_run_that_asks_for_later_is_tried_again_after_growing_pauses_until_the_next_
         now = next;
     }
     assert_eq!((now, &pauses[..7]), (at("22T00:00:00"), &[1, 2, 4, 8, 16, 30, 30][..]));
-    // The time that comes begins anew, and so does what follows success.
+    // The next due time starts over, and so does the count after success.
     progress.start(Cause::Due(now), now);
     progress.end(TRY_LATER, now);
     assert_eq!(progress.decide(&daily, now), Decision::Wait(Some(now + PAUSE)));
@@ -80,7 +80,7 @@ fn a_restart_tries_again_what_asked_for_it_and_nothing_else() {
     let (due, morning) = (at("21T02:00:00"), at("21T08:00:00"));
     let mut progress = Progress::new(at("20T12:00:00"));
     progress.start(Cause::Due(due), due);
-    // The machine went down with the run: perhaps because of it.
+    // The machine went down during the run, perhaps because of it.
     let restarted = Progress::new(progress.remembered());
     assert_eq!(restarted.decide(&daily, morning), Decision::Wait(Some(at("22T02:00:00"))));
     progress.end(TRY_LATER, at("21T02:10:00"));
@@ -105,17 +105,14 @@ fn a_clock_that_was_far_ahead_stops_no_job() {
     assert_eq!(progress.decide(&daily, soon), Decision::Wait(Some(at("21T02:00:00"))));
 }
 
-/// The clock is set back by so much at most: a pause of half an hour then still ends after the run it follows.
+/// The maximum by which the clock is set back: a pause of half an hour then still ends after the run before it.
 const SET_BACK: TimeDelta = TimeDelta::minutes(25);
 
-/// What may happen to a scheduler.
 #[derive(Debug, Clone)]
 enum Event {
-    /// Seconds go by; many where the machine slept or the clock was set, less than none where it was set back.
+    /// Seconds pass: many if the machine slept or the clock was set, a negative number if it was set back.
     Pass(i64),
-    /// The run ends.
     End(i32),
-    /// The scheduler is killed, and started again at once.
     Restart,
 }
 
@@ -126,10 +123,9 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec(event, 1..60)
 }
 
-/// Whether an expression names a time that is a whole minute.
+/// Whether a cron expression matches a whole minute.
 type Names = fn(DateTime<Utc>) -> bool;
 
-/// Cron expressions.
 const EXPRESSIONS: [(&str, Names); 3] = [
     ("*/7 * * * *", |time| time.minute() % 7 == 0),
     ("0 3 * * *", |time| (time.hour(), time.minute()) == (3, 0)),
@@ -146,7 +142,7 @@ proptest! {
         let mut named = Vec::new();
         let mut looked_at = at("20T12:00:00");
         let (mut now, mut latest, mut progress) = (begin, begin, Progress::new(begin));
-        // Up to when named times are dealt with, and were before the last that was due.
+        // The time up to which due times are handled, and its value before the last one that was due.
         let (mut dealt_with, mut before) = (begin, begin);
         let mut asked_for_later = None;
         for event in events {
@@ -185,7 +181,7 @@ proptest! {
                     }
                     progress.start(cause, now);
                     dealt_with = dealt_with.max(now);
-                    // However many times were missed, one run has made up for them.
+                    // One run makes up for any number of missed times.
                     let mut done = progress.clone();
                     done.end(0, now);
                     prop_assert!(matches!(done.decide(&times, now), Decision::Wait(Some(_))));

@@ -1,4 +1,4 @@
-//! When jobs are due where clocks change.
+//! Due times of jobs when clocks change.
 
 use asap::schedule::times::Times;
 use chrono::{DateTime, TimeDelta};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const BERLIN: Tz = chrono_tz::Europe::Berlin;
 
-/// So many times of `cron` in Berlin after `since`, which has an offset, as the clock there shows them.
+/// Returns the next `count` times of `cron` in Berlin after `since`, in local time.
 fn times(cron: &str, since: &str, count: usize) -> Vec<String> {
     let times = Times::parse(cron, BERLIN).unwrap();
     let since = DateTime::parse_from_rfc3339(since).unwrap().to_utc();

@@ -1,4 +1,4 @@
-//! What tests of runs share: servers of objects, a proxy that misbehaves in front of it, and the check of a table.
+//! Helpers of the run tests: object servers, a proxy that injects faults, and the check of a table.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod objects;

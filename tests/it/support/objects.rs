@@ -1,5 +1,5 @@
-//! Servers of objects held in memory, each on a thread of its own until the process ends: one that knows no conditions,
-//! and one that answers as the Hugging Face Hub does.
+//! In-memory object servers, each on its own thread until the process ends: one without conditional writes, and one
+//! like the Hugging Face Hub.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -14,16 +14,16 @@ use hyper_util::rt::TokioIo;
 use s3s::Body;
 use serde_json::json;
 
-/// What a server does that does not know conditions.
+/// The behavior of a server without conditional writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Condition {
-    /// Writes whatever stands in `If-None-Match`.
+    /// Ignores `If-None-Match` and writes.
     Ignored,
-    /// Answers 501 where it stands there.
+    /// Answers 501 to `If-None-Match`.
     Refused,
 }
 
-/// Serves objects from memory to whoever asks: as files of a web server, and as S3 does, but for conditions.
+/// Serves objects from memory without authentication: as files of a web server, and like S3 except for conditions.
 pub(crate) fn serve_memory(condition: Condition, objects: &[(&str, Vec<u8>)]) -> SocketAddr {
     let held: BTreeMap<String, Vec<u8>> =
         objects.iter().map(|(path, bytes)| (path.to_string(), bytes.clone())).collect();
@@ -48,7 +48,7 @@ async fn answer(
             held.insert(path.to_string(), body.to_vec());
             status(StatusCode::OK).header("etag", "\"e\"").body(Body::empty())
         }
-        // The names of objects to delete stand in XML.
+        // The names of objects to delete are in XML.
         Method::POST => {
             let named = String::from_utf8(body.to_vec()).unwrap();
             let bucket = path.trim_end_matches('/');
@@ -62,7 +62,7 @@ async fn answer(
     Ok(reply.unwrap())
 }
 
-/// A file as a web server answers with it, in full or the range that is asked for.
+/// Answers with a file like a web server, in full or in the requested range.
 fn file(head: &Parts, bytes: Option<&Vec<u8>>) -> Response<Body> {
     let Some(bytes) = bytes else {
         return Response::builder().status(StatusCode::NOT_FOUND).body(Body::empty()).unwrap();
@@ -84,7 +84,7 @@ fn file(head: &Parts, bytes: Option<&Vec<u8>>) -> Response<Body> {
     reply.body(body).unwrap()
 }
 
-/// Serves the revision `1d0c4eb` of the dataset `org/name` as the Hugging Face Hub does: its files by their paths.
+/// Serves the revision `1d0c4eb` of the dataset `org/name` like the Hugging Face Hub: its files by their paths.
 pub(crate) fn serve_hub(files: &[(&str, Vec<u8>)]) -> SocketAddr {
     let held: BTreeMap<String, Vec<u8>> = files.iter().map(|(path, bytes)| (path.to_string(), bytes.clone())).collect();
     let held = Arc::new(held);
@@ -115,7 +115,6 @@ async fn answer_as_hub(
     })
 }
 
-/// Serves on a thread of its own until the process ends.
 pub(crate) fn listen<S>(service: S) -> SocketAddr
 where
     S: HttpService<Incoming, ResBody = Body> + Clone + Send + 'static,

@@ -1,7 +1,7 @@
-//! A proxy between a client and an HTTP server that misbehaves as a script says, request by request.
+//! A proxy between a client and an HTTP server that injects faults by a script, request by request.
 //!
-//! Requests pass unchanged but for the header `connection`, so that their signatures stay valid: each request has a
-//! connection of its own.
+//! Requests pass unchanged except for the header `connection`, so that their signatures stay valid. Each request has
+//! its own connection.
 
 use std::io::{ErrorKind, Result};
 use std::net::SocketAddr;
@@ -13,40 +13,34 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What a script knows of a request.
+/// The request as a script sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestHead {
-    /// Which request it is, from 0.
     pub number: usize,
-    /// GET, PUT, …
     pub method: String,
-    /// The path as it was sent: `/bucket/key`.
+    /// The path as sent: `/bucket/key`.
     pub path: String,
     /// What follows the question mark, with `%2F` as a slash.
     pub query: String,
-    /// The request line and the headers, as they are passed on.
+    /// The request line and the headers, as forwarded.
     pub head: String,
-    /// The body as text.
     pub body: String,
 }
 
 impl RequestHead {
-    /// The method and what it was meant for, to show.
     pub(crate) fn target(&self) -> String {
         format!("{} {}?{}", self.method, self.path, self.query)
     }
 
-    /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header(&self.head, name)
     }
 
-    /// Whether an object of this folder of the bucket (or of one below it) is put.
+    /// Whether the request puts an object into this folder of the bucket or below it.
     pub(crate) fn puts(&self, folder: &str) -> bool {
         self.method == "PUT" && self.path.starts_with(&format!("/lake/{folder}/"))
     }
 
-    /// Whether this is a commit to the table at a folder.
     pub(crate) fn commits(&self, table: &str) -> bool {
         let log = format!("/lake/{table}/_delta_log/");
         let version = self.path.strip_prefix(&log).and_then(|name| name.strip_suffix(".json"));
@@ -58,17 +52,14 @@ impl RequestHead {
         self.commits(table) && self.body.contains("{\"add\":")
     }
 
-    /// Whether this object is read.
     pub(crate) fn gets(&self, object: &str) -> bool {
         self.method == "GET" && self.path == format!("/lake/{object}")
     }
 
-    /// Whether objects are listed whose keys begin with a text.
     pub(crate) fn lists(&self, prefix: &str) -> bool {
         self.method == "GET" && self.query.split('&').any(|part| part.starts_with(&format!("prefix={prefix}")))
     }
 
-    /// Whether the log of the table at a folder is read or listed.
     pub(crate) fn reads_log(&self, table: &str) -> bool {
         let log = format!("{table}/_delta_log");
         let reads = ["GET", "HEAD"].contains(&self.method.as_str());
@@ -76,32 +67,30 @@ impl RequestHead {
     }
 }
 
-/// What the proxy does with a request.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
-    /// Passes it on and its reply back.
     Pass,
-    /// Replies with this status and a body that has this S3 error code; the server never sees the request.
+    /// Replies with this status and S3 error code. The server never sees the request.
     Status(u16, &'static str),
-    /// Ends the connection; the server never sees the request.
+    /// Ends the connection. The server never sees the request.
     Cut,
-    /// Passes it on, then ends the connection without its reply.
+    /// Forwards the request, then ends the connection without its reply.
     LoseReply,
-    /// Passes it on, then replies with this status instead.
+    /// Forwards the request, then replies with this status.
     ReplyAfterLoss(u16),
-    /// Passes it on; where the server refuses it, because it was to be created and is there, replies that it was done.
+    /// Forwards the request. If the server refuses a conditional create because the object exists, replies with
+    /// success.
     HideRefusal,
-    /// Passes it on; the reply comes in pieces, with this pause after each.
+    /// Forwards the request. The reply comes in pieces, with this pause after each.
     Slow(Duration),
-    /// Passes it on; the connection ends in the middle of the reply's body.
+    /// Forwards the request. The connection ends in the middle of the reply's body.
     CutBody,
-    /// Holds it until the gate opens, then passes it on.
+    /// Holds the request until the gate opens, then forwards it.
     Hold(Gate),
-    /// Passes it on and holds the reply until the gate opens.
+    /// Forwards the request and holds the reply until the gate opens.
     HoldReply(Gate),
 }
 
-/// Where requests wait until a test lets them go.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     waiting: Arc<AtomicUsize>,
@@ -110,25 +99,22 @@ pub(crate) struct Gate {
 
 #[derive(Debug, Clone, Copy)]
 enum GateState {
-    /// What comes waits; the number of times that those who waited were let go.
+    /// New requests wait. The number counts the releases so far.
     Closed(u64),
     Open,
-    /// Connections end.
     Cut,
 }
 
 impl Gate {
-    /// A closed gate.
     pub(crate) fn new() -> Self {
         Self { waiting: Arc::default(), state: watch::Sender::new(GateState::Closed(0)) }
     }
 
-    /// How many requests wait at the gate.
     pub(crate) fn held(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Lets go what waits.
+    /// Releases the waiting requests.
     pub(crate) fn let_go(&self) {
         self.state.send_modify(|state| {
             if let GateState::Closed(times) = state {
@@ -137,12 +123,12 @@ impl Gate {
         });
     }
 
-    /// Lets go what waits and what comes.
+    /// Releases the waiting and all later requests.
     pub(crate) fn open(&self) {
         self.state.send_replace(GateState::Open);
     }
 
-    /// Ends the connections of what waits and what comes.
+    /// Ends the connections of the waiting and all later requests.
     pub(crate) fn cut(&self) {
         self.state.send_replace(GateState::Cut);
     }
@@ -164,12 +150,10 @@ impl Gate {
     }
 }
 
-/// A request that came to its end.
 #[derive(Debug, Clone)]
 pub(crate) struct Logged {
-    /// The request.
     pub head: RequestHead,
-    /// The status that the client saw; None if it saw none.
+    /// The status that the client received, if any.
     pub status: Option<u16>,
 }
 
@@ -184,13 +168,12 @@ struct Shared {
 
 /// A proxy that runs until the process ends.
 pub(crate) struct Proxy {
-    /// Where it listens.
     pub address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 impl Proxy {
-    /// A proxy before a server, on a free port; it passes everything on.
+    /// Starts a proxy for a server, on a free port. It forwards everything.
     pub(crate) fn start(upstream: SocketAddr) -> Self {
         let shared = Arc::new(Shared {
             upstream,
@@ -215,19 +198,19 @@ impl Proxy {
         Self { address, shared }
     }
 
-    /// From now on does what a script says, with an empty log and numbers from 0.
+    /// Follows a script from now on, with an empty log and numbers from 0.
     pub(crate) fn follow(&self, script: impl Fn(&RequestHead) -> Action + Send + Sync + 'static) {
         *self.shared.script.lock().unwrap() = Arc::new(script);
         self.shared.count.store(0, Ordering::SeqCst);
         self.shared.log.lock().unwrap().clear();
     }
 
-    /// From now on passes everything on, with an empty log.
+    /// Forwards everything from now on, with an empty log.
     pub(crate) fn calm(&self) {
         self.follow(|_| Action::Pass);
     }
 
-    /// Does this with the first requests that a test is true for, so many of them, and passes on the rest.
+    /// Applies an action to the first `times` requests that match a test, and forwards the rest.
     pub(crate) fn fault(
         &self,
         times: usize,
@@ -241,17 +224,15 @@ impl Proxy {
         });
     }
 
-    /// The requests that came to their end.
     pub(crate) fn log(&self) -> Vec<Logged> {
         self.shared.log.lock().unwrap().clone()
     }
 
-    /// How many requests came since the script was set.
+    /// Counts the requests since the script was set.
     pub(crate) fn count(&self) -> usize {
         self.shared.count.load(Ordering::SeqCst)
     }
 
-    /// How many requests of the log a test is true for.
     pub(crate) fn count_of(&self, is_meant: impl Fn(&RequestHead) -> bool) -> usize {
         self.log().iter().filter(|logged| is_meant(&logged.head)).count()
     }
@@ -268,7 +249,6 @@ async fn serve(mut client: TcpStream, shared: &Shared) -> Result<()> {
     client.shutdown().await
 }
 
-/// Does what the script said; the status that the client saw.
 async fn perform(
     client: &mut TcpStream,
     head: &RequestHead,
@@ -322,7 +302,6 @@ fn error_reply(status: u16, code: &str) -> Vec<u8> {
     format!("{head}connection: close\r\n\r\n{body}").into_bytes()
 }
 
-/// The server's whole reply.
 async fn forward(head: &RequestHead, body: &[u8], upstream: SocketAddr) -> Result<Vec<u8>> {
     let mut server = TcpStream::connect(upstream).await?;
     server.set_nodelay(true)?;
@@ -333,7 +312,7 @@ async fn forward(head: &RequestHead, body: &[u8], upstream: SocketAddr) -> Resul
     Ok(reply)
 }
 
-/// The head of a request, with its last line's end, and its body; None if the client only connected.
+/// Reads the head of a request, including its final line end, and its body. None if the client only connected.
 async fn read_request(client: &mut TcpStream) -> Result<Option<(String, Vec<u8>)>> {
     let mut bytes = Vec::new();
     let end = loop {
@@ -346,7 +325,7 @@ async fn read_request(client: &mut TcpStream) -> Result<Option<(String, Vec<u8>)
     };
     let head = String::from_utf8_lossy(&bytes[..end - 2]).into_owned();
     let length = header(&head, "content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
-    assert!(header(&head, "transfer-encoding").is_none(), "the proxy reads bodies whose length is said");
+    assert!(header(&head, "transfer-encoding").is_none(), "the proxy only reads bodies with a content length");
     while bytes.len() < end + length {
         if client.read_buf(&mut bytes).await? == 0 {
             return Err(ErrorKind::UnexpectedEof.into());

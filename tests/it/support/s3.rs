@@ -1,7 +1,7 @@
-//! An S3 server on a folder, whose own folders are buckets.
+//! An S3 server over a folder, whose subfolders are the buckets.
 //!
-//! Beside what s3s-fs serves, it does what tests of runs stand on: a folder is no object, a listing names ETags, a read
-//! with `If-Match` fails where another object is there, and of two conditional creates of one name at once one fails.
+//! In addition to s3s-fs, it has what the run tests need: a folder is not an object, a listing includes ETags, a read
+//! with `If-Match` fails if the object was replaced, and of two concurrent conditional creates of one name, one fails.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use tokio::sync::Mutex;
 
 use super::objects::listen;
 
-/// The key that the server asks for, and its secret.
+/// The key that the server requires, and its secret.
 pub(crate) const KEY: (&str, &str) = ("test-key", "test-secret-0123456789");
 
-/// Serves a folder on a thread of its own until the process ends.
+/// Serves a folder on a separate thread until the process ends.
 pub(crate) fn serve(folder: &Path) -> SocketAddr {
     let files = FileSystem::new(folder).unwrap();
     let buckets = Buckets { folder: folder.to_path_buf(), files, creating: Mutex::default() };
@@ -29,7 +29,7 @@ pub(crate) fn serve(folder: &Path) -> SocketAddr {
     listen(service.build())
 }
 
-/// Gives a command what it needs to reach the server, or a proxy before it.
+/// Sets the variables of a command for the server, or for a proxy in front of it.
 pub(crate) fn point(command: &mut Command, endpoint: SocketAddr) {
     command.env("AWS_ACCESS_KEY_ID", KEY.0).env("AWS_SECRET_ACCESS_KEY", KEY.1).env("AWS_REGION", "us-east-1");
     command.env("AWS_ENDPOINT_URL", format!("http://{endpoint}")).env("AWS_ALLOW_HTTP", "true");
@@ -38,7 +38,7 @@ pub(crate) fn point(command: &mut Command, endpoint: SocketAddr) {
 struct Buckets {
     folder: PathBuf,
     files: FileSystem,
-    /// Held while an object is created that must not be there.
+    /// Held during a conditional create.
     creating: Mutex<()>,
 }
 
@@ -56,7 +56,6 @@ impl Buckets {
     }
 }
 
-/// A request that this server makes of itself.
 fn request<T>(input: T) -> S3Request<T> {
     S3Request {
         input,
@@ -77,7 +76,7 @@ impl S3 for Buckets {
         let bucket = req.input.bucket.clone();
         let mut listed = self.files.list_objects_v2(req).await?;
         for object in listed.output.contents.iter_mut().flatten() {
-            // An object that was deleted since has no ETag.
+            // An object that was deleted in the meantime has no ETag.
             object.e_tag = self.e_tag(&bucket, object.key.as_deref().unwrap_or_default()).await.ok().flatten();
         }
         Ok(listed)

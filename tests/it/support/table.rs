@@ -1,6 +1,6 @@
-//! What an output holds, read by the binary, and whether its log and its objects agree.
+//! Reads the content of an output with the binary, and checks that its log and its objects agree.
 //!
-//! The log is read from its JSON files, all of which tables of these tests keep; checkpoints are not read.
+//! The log is read from its JSON files, all of which are present in these tests. Checkpoints are not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,13 +9,11 @@ use serde_json::Value;
 
 use crate::common::Workplace;
 
-/// Where the rejects of an output lie.
 pub(crate) const REJECTS: &str = ".asap/rejects";
 
-/// A row's file and number.
 pub(crate) type Source = (String, i64);
 
-/// The rows of an output and its rejects, each by its source and without it.
+/// The rows of an output and its rejects, keyed by source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rows {
     pub output: BTreeMap<Source, Value>,
@@ -25,8 +23,8 @@ pub(crate) struct Rows {
 impl Rows {
     /// Reads the output in a folder of this machine.
     ///
-    /// Panics if a source is there twice, in the output, the rejects, or across the two, if a log has a gap or if an
-    /// object is missing that a log names.
+    /// Panics if a source occurs twice in output and rejects, if a log has a gap, or if an object that a log names is
+    /// missing.
     #[track_caller]
     pub(crate) fn read(workplace: &Workplace, folder: &str) -> Self {
         let folders = [folder.to_string(), format!("{folder}/{REJECTS}")];
@@ -54,17 +52,15 @@ impl Rows {
         Self { output, rejects }
     }
 
-    /// The texts of a column of the output, in the order of the sources.
+    /// Returns the texts of an output column, in the order of the sources.
     pub(crate) fn texts(&self, column: &str) -> Vec<&str> {
         self.output.values().map(|row| row[column].as_str().unwrap_or("NULL")).collect()
     }
 
-    /// The sources of the output as `file:row`.
     pub(crate) fn sources(&self) -> Vec<String> {
         self.output.keys().map(shown).collect()
     }
 
-    /// The sources of the rejects as `file:row`.
     pub(crate) fn rejected(&self) -> Vec<String> {
         self.rejects.keys().map(shown).collect()
     }
@@ -74,7 +70,7 @@ fn shown((file, row): &Source) -> String {
     format!("{file}:{row}")
 }
 
-/// The rows that commands give; none if there are no commands.
+/// Returns the rows of commands. Empty without commands.
 #[track_caller]
 fn query(workplace: &Workplace, commands: &[String]) -> Vec<Value> {
     if commands.is_empty() {
@@ -87,17 +83,17 @@ fn query(workplace: &Workplace, commands: &[String]) -> Vec<Value> {
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Checks that the log of the table in a folder has no gap and that every object that it names is there.
+/// Checks that the log of the table in a folder has no gap and that every object it names exists.
 ///
 /// A folder without a log passes.
 #[track_caller]
 pub(crate) fn check_objects(table: &Path) {
     for name in live_files(table) {
-        assert!(table.join(&name).is_file(), "the log of {} names {name}, which is not there", table.display());
+        assert!(table.join(&name).is_file(), "the log of {} names {name}, which does not exist", table.display());
     }
 }
 
-/// The paths of the objects that the log of the table in a folder names, which has no gap.
+/// Returns the paths of the objects that the log of a table names. Panics if the log has a gap.
 #[track_caller]
 pub(crate) fn live_files(table: &Path) -> BTreeSet<String> {
     let mut live = BTreeSet::new();
@@ -116,7 +112,6 @@ pub(crate) fn live_files(table: &Path) -> BTreeSet<String> {
     live
 }
 
-/// The versions of the table in a folder with their actions.
 #[track_caller]
 pub(crate) fn log(table: &Path) -> Vec<(u64, Vec<Value>)> {
     let Ok(files) = std::fs::read_dir(table.join("_delta_log")) else { return Vec::new() };
@@ -133,7 +128,6 @@ pub(crate) fn log(table: &Path) -> Vec<(u64, Vec<Value>)> {
     versions
 }
 
-/// A path of a log, in which some characters are written as `%` and two digits.
 fn decoded(path: &str) -> String {
     url::form_urlencoded::parse(format!("p={}", path.replace('+', "%2B")).as_bytes())
         .next()

@@ -1,20 +1,21 @@
-//! Which steps go first when a chain is brought down to a number of tokens.
+//! The order in which steps are dropped to fit a token budget.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
 
-/// Algorithm 2's order: the lowest score first, of equal scores the earlier step. No score and NaN count as 0.
+/// Returns Algorithm 2's order: the lowest score first, and the earlier step first on equal scores. A missing score and
+/// NaN count as 0.
 pub fn by_score(scores: &[Option<f64>]) -> Vec<usize> {
     let score = |step: usize| scores[step].filter(|score| !score.is_nan()).unwrap_or(0.0);
     let mut order: Vec<usize> = (0..scores.len()).collect();
-    // The sort is stable, and no two of these numbers are without order.
+    // The sort is stable, and NaN is excluded, so the order is total.
     order.sort_by(|a, b| score(*a).partial_cmp(&score(*b)).unwrap_or(std::cmp::Ordering::Equal));
     order
 }
 
-/// Of each score, the share of the others that are lower; an equal one counts half, and one alone has 0.5. No score and NaN
-/// count as 0.
+/// Returns for each score the fraction of the other scores that are lower. An equal score counts half, and a single
+/// score gets 0.5. A missing score and NaN count as 0.
 pub fn ranks(scores: &[Option<f64>]) -> Vec<f64> {
     let order = by_score(scores);
     let score = |place: usize| scores[order[place]].filter(|score| !score.is_nan()).unwrap_or(0.0);
@@ -31,8 +32,8 @@ pub fn ranks(scores: &[Option<f64>]) -> Vec<f64> {
     ranks
 }
 
-/// A random order, the same for the same steps and seed on every machine and in every release. Each step draws a key
-/// from ChaCha8 seeded by the SHA-256 of seed and steps; the lowest key goes first.
+/// Returns a random order that depends only on steps and seed, on every machine and in every release. Each step draws a
+/// key from ChaCha8 seeded by the SHA-256 of seed and steps. The lowest key comes first.
 pub fn at_random(steps: &[&str], seed: i64) -> Vec<usize> {
     let mut content = Sha256::new();
     content.update(seed.to_le_bytes());
@@ -46,8 +47,8 @@ pub fn at_random(steps: &[&str], seed: i64) -> Vec<usize> {
     order.into_iter().map(|(_, step)| step).collect()
 }
 
-/// `ratio` of `tokens`, rounded down: the largest count whose own share of `tokens`, divided in Float64, is at most
-/// `ratio`. So the ratio `budget / tokens` gives the budget back, which its product with `tokens` may miss by one.
+/// Returns `ratio` of `tokens`, rounded down: the largest count whose quotient by `tokens` in Float64 is at most
+/// `ratio`. So the ratio `budget / tokens` gives the budget back. A plain product with `tokens` may be off by one.
 pub fn share(ratio: f64, tokens: usize) -> usize {
     let share = |count: usize| count as f64 / tokens as f64;
     let mut count = (ratio * tokens as f64) as usize;
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(at_random(&steps, 42), at_random(&steps, 42));
         assert_ne!(at_random(&steps, 42), at_random(&steps, 43));
         assert_ne!(at_random(&["ab", "c", "d", "e", "f", "g"], 42), at_random(&["a", "bc", "d", "e", "f", "g"], 42));
-        // Pinned: a later release must draw the same.
+        // Pinned: later releases must draw the same order.
         assert_eq!(at_random(&steps, 42), [3, 7, 1, 6, 4, 5, 2, 0]);
     }
 

@@ -1,8 +1,8 @@
-//! Code fences in what people and language models write.
+//! Code fences in the texts of people and language models.
 
 use crate::steps::strip;
 
-/// What an answer without a fenced block, or with one that names no language, is taken to be.
+/// The language of an answer without a fenced block, or whose block names no language.
 const PLAIN: &str = "text";
 const LEAST: usize = 3;
 
@@ -18,34 +18,33 @@ impl<'a> Fence<'a> {
         let mark = line.chars().next().filter(|mark| matches!(mark, '`' | '~'))?;
         let info = line.trim_start_matches(mark);
         let length = line.len() - info.len();
-        // Backticks behind the marks make it code within a line.
+        // Backticks after the marks make it inline code.
         let is_fence = length >= LEAST && !(mark == '`' && info.contains('`'));
         is_fence.then(|| Self { mark, length, info: info.trim() })
     }
 
-    /// Whether this line has the marks to close the block that `opening` opened, or to open one within it.
+    /// Whether this line can close the block of `opening`, or open one inside it.
     fn is_like(&self, opening: &Fence<'_>) -> bool {
         self.mark == opening.mark && self.length >= opening.length
     }
 }
 
-/// What a line does to the fenced blocks of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn<'a> {
-    /// It opens a block; what stands behind its marks.
+    /// Opens a block; the text after its marks.
     Opens(&'a str),
-    /// It closes the block that is open.
     Closes,
 }
 
-/// Follows a text, line by line, through its fenced blocks.
+/// Tracks the fenced blocks of a text, line by line.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Blocks {
     open: Option<(char, usize)>,
 }
 
 impl Blocks {
-    /// Goes on by a line. Within a block a fence that names a language opens another: the one before was left open.
+    /// Reads the next line. Inside a block, a fence that names a language opens another: the previous one was left
+    /// open.
     pub fn read<'a>(&mut self, line: &'a str) -> Option<Turn<'a>> {
         let fence = Fence::of(line)?;
         match self.open {
@@ -61,13 +60,12 @@ impl Blocks {
         }
     }
 
-    /// Whether a block is open.
     pub fn is_open(&self) -> bool {
         self.open.is_some()
     }
 }
 
-/// The first word behind the marks of the last fenced block, `text` if there is none.
+/// Returns the first word after the marks of the last fenced block, or `text` without one.
 pub fn language(answer: &str) -> &str {
     let mut blocks = Blocks::default();
     let opened = answer.lines().filter_map(|line| match blocks.read(line) {
@@ -77,8 +75,8 @@ pub fn language(answer: &str) -> &str {
     opened.last().map_or(PLAIN, |info| info.split_whitespace().next().unwrap_or(PLAIN))
 }
 
-/// An answer without the fences around all of it; any other answer as it is. Blocks within stay: one that names its
-/// language opens, a bare fence closes what was opened last.
+/// Removes the fences around a whole answer; returns any other answer unchanged. Inner blocks stay: a fence with a
+/// language opens a block, a bare fence closes the last one.
 pub fn unfenced(answer: &str) -> &str {
     let Some((first, rest)) = strip(answer).split_once('\n') else { return answer };
     let Some(opening) = Fence::of(first) else { return answer };

@@ -1,14 +1,14 @@
-//! What the SQL functions compute, as plain Rust: nothing here knows of a query engine or a language model. These are the
-//! loops that every build optimises.
+//! The computations of the SQL functions, in plain Rust without a query engine or a language model. Every build profile
+//! optimises this crate.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`steps`], [`tags`], [`code_fences`] | how a text is cut: into steps, chain and answer, fenced blocks |
-//! | [`gestalt`], [`matching`] | how similar texts are, and the steps of one chain in another (Algorithm 1) |
-//! | [`budget`] | which steps go until a chain fits its budget (Algorithm 2) |
+//! | [`steps`], [`tags`], [`code_fences`] | splitting of texts: into steps, chain and answer, fenced blocks |
+//! | [`gestalt`], [`matching`] | similarity of texts, and matching the steps of two chains (Algorithm 1) |
+//! | [`budget`] | the order in which steps are dropped until a chain fits its budget (Algorithm 2) |
 //! | [`trace`] | which stage dropped which step |
-//! | [`extractive`] | direct thoughts and coarse prunings without a language model |
-//! | [`vectorized`] | loops for the machine's vector instructions |
+//! | [`extractive`] | direct thoughts and coarse chains without a language model |
+//! | [`vectorized`] | loops compiled for the vector instructions of the CPU |
 
 pub mod budget;
 pub mod code_fences;

@@ -1,27 +1,24 @@
-//! Algorithm 1: is a pruned chain made of steps of the original, in their order?
+//! Algorithm 1: checks that a pruned chain consists of steps of the original, in their order.
 
 use super::gestalt::Gestalt;
 
-/// A step of the original chain that a step of the coarse chain was found to be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Match {
     /// Index into the original's steps, from 0.
     pub step: usize,
-    /// Gestalt similarity of the two.
     pub similarity: f64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Walk {
-    /// For each coarse step, in order and up to the first that failed, the step that it matched.
+    /// For each coarse step before the first failure, the step that it matched.
     pub matches: Vec<Match>,
-    /// Index of the coarse step that nothing matched, from 0; None if the pruning is valid.
+    /// Index of the coarse step without a match, from 0; None if the pruning is valid.
     pub failed: Option<usize>,
 }
 
-/// Walks both chains once: each coarse step takes the first original step, behind the one that was last taken, whose
-/// similarity is at least `threshold`. `gestalt` brings the measure and its memory. Texts are compared as they are:
-/// the caller strips them.
+/// Walks both chains once. Each coarse step takes the first original step, after the last one taken, whose similarity
+/// is at least `threshold`. Texts are compared unchanged: the caller strips them.
 pub fn walk(gestalt: &mut Gestalt, original: &[&str], coarse: &[&str], threshold: f64) -> Walk {
     let mut matches = Vec::with_capacity(coarse.len());
     let mut rest = original.iter().enumerate();

@@ -1,9 +1,8 @@
-//! A chain of thought as steps.
+//! Splits a chain of thought into steps and joins them.
 
-/// What stands between two steps of a chain that is put together again.
 pub const SEPARATOR: &str = "\n\n";
 
-/// The steps joined by a blank line, as the model reads them.
+/// Joins steps with a blank line, as the model reads them.
 pub fn join<'a>(steps: impl IntoIterator<Item = &'a str>) -> String {
     let mut chain = String::new();
     for (place, step) in steps.into_iter().enumerate() {
@@ -15,9 +14,9 @@ pub fn join<'a>(steps: impl IntoIterator<Item = &'a str>) -> String {
     chain
 }
 
-/// The steps of a chain: it is cut at every run of two or more line ends (`\n` or `\r\n`) that follow each other
-/// directly, so a line that holds spaces does not separate. A step loses blank lines around it and white space at its
-/// end; it keeps the indentation of its first line, which code needs. Steps with nothing left are dropped.
+/// Returns the steps of a chain. It is cut at every run of two or more consecutive line ends (`\n` or `\r\n`), so a
+/// line with spaces does not separate. A step loses blank lines around it and white space at its end. It keeps the
+/// indentation of its first line, which code needs. Empty steps are dropped.
 pub fn steps(chain: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = chain;
@@ -32,22 +31,21 @@ pub fn steps(chain: &str) -> Vec<&str> {
     found
 }
 
-/// Whether a step only announces the next one: it ends in a colon, behind which marks of emphasis may stand.
+/// Whether a step only announces the next one: it ends in a colon, optionally followed by emphasis marks.
 pub fn is_heading(step: &str) -> bool {
     step.trim_end_matches(|scalar| is_space(scalar) || ['*', '_'].contains(&scalar)).ends_with([':', '：'])
 }
 
-/// Without white space at both ends, as Python's `str.strip` does it.
+/// Removes white space at both ends, as Python's `str.strip` does.
 pub fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
-/// White space as Python sees it: Unicode's White_Space and the four separators U+001C to U+001F.
+/// Whether Python counts a scalar as white space: Unicode's White_Space and the four separators U+001C to U+001F.
 fn is_space(scalar: char) -> bool {
     scalar.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&scalar)
 }
 
-/// What stands before the first run of at least two line ends, and what stands after that run.
 fn cut(text: &str) -> (&str, &str) {
     let bytes = text.as_bytes();
     let mut from = 0;
@@ -64,7 +62,6 @@ fn cut(text: &str) -> (&str, &str) {
     (text, "")
 }
 
-/// Where the run of line ends that starts at `at` ends, and how many they are.
 fn skip_line_ends(bytes: &[u8], mut at: usize) -> (usize, usize) {
     let mut line_ends = 0;
     loop {
@@ -77,7 +74,6 @@ fn skip_line_ends(bytes: &[u8], mut at: usize) -> (usize, usize) {
     }
 }
 
-/// Without blank lines at the start and without white space at the end.
 fn trim(piece: &str) -> &str {
     let piece = piece.trim_end_matches(is_space);
     let indentation = piece.len() - piece.trim_start_matches(is_space).len();

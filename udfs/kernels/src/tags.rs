@@ -6,14 +6,14 @@ use super::steps::{SEPARATOR, strip};
 
 const OPENING: [&str; 2] = ["<think>", "<|begin_of_thought|>"];
 const CLOSING: [&str; 2] = ["</think>", "<|end_of_thought|>"];
-/// Tags that are words of prose and code too: they count only where a generation begins with them.
+/// Tags that also occur in prose and code. They count only at the start of a generation.
 const FIRST: [(&str, &str); 4] = [
     ("<Thought>", "</Thought>"),
     ("<thought>", "</thought>"),
     ("<thinking>", "</thinking>"),
     ("<reasoning>", "</reasoning>"),
 ];
-/// Tags around the whole of what follows; the first of them are no words of HTML.
+/// Tags around the whole solution. The first `NO_WORDS` of them are not HTML words.
 const SOLUTION: [(&str, &str); 4] = [
     ("<|begin_of_solution|>", "<|end_of_solution|>"),
     ("<Output>", "</Output>"),
@@ -22,37 +22,37 @@ const SOLUTION: [(&str, &str); 4] = [
 ];
 const NO_WORDS: usize = 2;
 const SPECIAL: [&str; 2] = [SOLUTION[0].0, SOLUTION[0].1];
-/// Tokens that end a turn, which some loggers leave at the end of a generation.
+/// End-of-turn tokens, which some loggers leave at the end of a generation.
 const END_OF_TURN: [&str; 6] =
     ["<|im_end|>", "<|endoftext|>", "<｜end▁of▁sentence｜>", "<|eot_id|>", "<end_of_turn>", "</s>"];
 
-/// Every tag with which a generation may begin.
 pub fn openings() -> impl Iterator<Item = &'static str> {
     OPENING.into_iter().chain(FIRST.map(|(opening, _)| opening))
 }
 
-/// The tags that no answer holds: where one does, nobody knows where the chain ends.
+/// Returns the tags that no answer may contain: the end of its chain would be ambiguous.
 pub fn of_chains() -> impl Iterator<Item = &'static str> {
     OPENING.into_iter().chain(CLOSING)
 }
 
-/// Tags, the opening and the closing one, that no answer holds if the generation begins with them: they are words too.
+/// Returns opening and closing tags that no answer may contain if its generation begins with them. They are also words.
 pub fn of_chains_that_begin() -> impl Iterator<Item = (&'static str, &'static str)> {
     FIRST.into_iter()
 }
 
-/// The chain of thought of a generation: from the first opening tag to the first closing tag after it, stripped.
-/// A missing opening tag is accepted, because chat templates put it into the prompt; without a closing tag: None.
+/// Returns the chain of thought of a generation: from the first opening tag to the first closing tag after it,
+/// stripped. A missing opening tag is accepted, because chat templates put it into the prompt. None without a closing
+/// tag.
 pub fn think(generation: &str) -> Option<&str> {
     let (from, to, _) = span(generation)?;
     Some(strip(&generation[from..to]))
 }
 
-/// What follows the chain's closing tag, stripped and without the tags of a solution or the token that ends a turn;
-/// without a closing tag: None.
+/// Returns the text after the chain's closing tag, stripped and without solution tags and the end-of-turn token. None
+/// without a closing tag.
 pub fn response(generation: &str) -> Option<Cow<'_, str>> {
     let solution = after_chain(generation)?;
-    // Text may stand before and behind a solution.
+    // A solution may have text before and after it.
     if !SPECIAL.iter().any(|tag| solution.contains(tag)) {
         return Some(Cow::Borrowed(solution));
     }
@@ -60,7 +60,7 @@ pub fn response(generation: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(SEPARATOR)))
 }
 
-/// The same, but tags of a solution stay where text stands before or behind them.
+/// Like [`response`], but keeps solution tags that have text before or after them.
 pub fn after_chain(generation: &str) -> Option<&str> {
     let (_, _, after) = span(generation)?;
     let rest = strip(&generation[after..]);
@@ -68,7 +68,8 @@ pub fn after_chain(generation: &str) -> Option<&str> {
     let unwrapped = SOLUTION.iter().enumerate().find_map(|(place, (opening, closing))| {
         match (rest.strip_prefix(opening), rest.strip_suffix(closing)) {
             (Some(inner), Some(_)) => inner.strip_suffix(closing),
-            // One of the two is left where a generation was cut. A closing one may be HTML, whose opening one has attributes.
+            // One of the two is missing where a generation was cut. A closing tag may be HTML whose opening tag has
+            // attributes.
             (Some(inner), None) => (!inner.contains(closing)).then_some(inner),
             (None, Some(inner)) => (place < NO_WORDS && !inner.contains(opening)).then_some(inner),
             (None, None) => None,
@@ -77,8 +78,8 @@ pub fn after_chain(generation: &str) -> Option<&str> {
     Some(unwrapped.map_or(rest, strip))
 }
 
-/// What a generation says behind its chain of thought; all of it if it has none. None if its chain is cut off: an opening
-/// tag without a closing one.
+/// Returns the text after the chain of thought, or the whole generation if it has no chain. None if the chain is cut
+/// off: an opening tag without a closing one.
 pub fn behind_chain(generation: &str) -> Option<&str> {
     if let Some(after) = after_chain(generation) {
         return Some(after);
@@ -88,20 +89,20 @@ pub fn behind_chain(generation: &str) -> Option<&str> {
     (!is_cut_off).then_some(generation)
 }
 
-/// What most reasoning models write between the closing tag and the answer, such as DeepSeek-R1 and Qwen3.
+/// The text between closing tag and answer of most reasoning models, such as DeepSeek-R1 and Qwen3.
 pub const BEFORE_ANSWER: &str = "\n\n";
 
-/// A chain and its answer as one generation.
 pub fn wrap(cot: &str, answer: &str) -> String {
     format!("{}\n{}", OPENING[0], continuation(cot, BEFORE_ANSWER, answer))
 }
 
-/// A chain and its answer, with this text between closing tag and answer, as they follow a prompt that ends in the opening tag.
+/// Formats a chain and its answer, with `before_answer` after the closing tag, to follow a prompt that ends in the
+/// opening tag.
 pub fn continuation(cot: &str, before_answer: &str, answer: &str) -> String {
     format!("{cot}\n{}{before_answer}{answer}", CLOSING[0])
 }
 
-/// Byte positions: the chain's start, its end, and the end of the closing tag.
+/// Returns the chain's start, its end, and the end of the closing tag, in bytes.
 fn span(generation: &str) -> Option<(usize, usize, usize)> {
     let start = generation.len() - generation.trim_start().len();
     let first = FIRST.iter().find(|(opening, _)| generation[start..].starts_with(opening));
@@ -113,7 +114,7 @@ fn span(generation: &str) -> Option<(usize, usize, usize)> {
     let from = first_of(generation, &OPENING).map_or(0, |(_, end)| end);
     match first_of(&generation[from..], &CLOSING) {
         Some((start, end)) => Some((from, from + start, from + end)),
-        // The only opening tag stands after the chain: it belongs to the response.
+        // The only opening tag is after the chain: it belongs to the response.
         None => first_of(generation, &CLOSING).map(|(start, end)| (0, start, end)),
     }
 }

@@ -1,17 +1,15 @@
-//! What became of each step of a chain.
+//! The fate of each step of a chain.
 
 /// A step of the original chain after both stages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Traced {
-    /// Similarity to the coarse step that it matched, where stage 1 says so.
+    /// Similarity to the coarse step that it matched, if stage 1 reported one.
     pub similarity: Option<f64>,
-    /// Stage 2's score in nats, where it was scored.
+    /// Stage 2's score in nats, if it was scored.
     pub surprisal: Option<f64>,
-    /// The stage that dropped it.
     pub dropped: Option<Stage>,
 }
 
-/// A stage that drops steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Stage 1: coarse pruning by the anchor.
@@ -20,20 +18,18 @@ pub enum Stage {
     Budget,
 }
 
-/// What both stages found, by indices from 0.
+/// The results of both stages, by indices from 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Stages<'a> {
     /// The original steps that stage 1 kept; None if it did not run.
     pub coarse: Option<&'a [usize]>,
-    /// For each of them, its similarity.
     pub similarity: Option<&'a [Option<f64>]>,
-    /// For each step of the coarse chain, its score.
     pub surprisal: Option<&'a [Option<f64>]>,
-    /// The steps of the coarse chain that stage 2 kept.
+    /// The coarse steps that stage 2 kept.
     pub kept: &'a [usize],
 }
 
-/// What became of each of `steps` steps; None if the lists do not fit each other.
+/// Returns the fate of each of `steps` steps, or None if the lists do not match each other.
 pub fn trace(steps: usize, stages: Stages<'_>) -> Option<Vec<Traced>> {
     let coarse = match stages.coarse {
         Some(coarse) => coarse.to_vec(),

@@ -1,4 +1,4 @@
-//! Loops compiled for the vector instructions of the machine that they run on.
+//! Loops compiled for the vector instructions of the CPU that runs them.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -13,10 +13,10 @@ impl<R, F: FnMut() -> R> WithSimd for Work<F> {
     }
 }
 
-/// Runs a loop compiled for the widest vector instructions of this machine. Only what is inlined profits: `work` and all
-/// that it calls must be `#[inline(always)]`.
+/// Runs a loop compiled for the widest vector instructions of this CPU. Only inlined code profits: `work` and every
+/// function it calls must be `#[inline(always)]`.
 ///
-/// (A closure that is given to `pulp` as it is goes through the shim of `FnOnce`, which is not inlined.)
+/// Passing the closure to `pulp` directly goes through the shim of `FnOnce`, which is not inlined.
 pub fn vectorized<R>(work: impl FnMut() -> R) -> R {
     Arch::new().dispatch(Work(work))
 }

@@ -1,4 +1,4 @@
-//! A model that counts what it would read.
+//! A stub model that counts the tokens it would read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use super::output::{Target, TokenScore};
 use super::row::Fork;
 use super::thread::Model;
 
-/// Counts the tokens that a model in its place would read, reads none, and scores every token with 0.
+/// Counts tokens without reading them, and scores every token with 0.
 #[derive(Debug)]
 pub(super) struct Counted(pub Arc<AtomicU64>);
 

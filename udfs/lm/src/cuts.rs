@@ -1,17 +1,17 @@
-//! Places at which a text can be cut so that its parts have the tokens that they have within the whole.
+//! Places to cut a text so that its parts have the same tokens as within the whole.
 //!
-//! *Byte-level tokenizers that split by a known expression first* (GPT-2, Qwen2, Qwen3, Llama 3, Mistral's Tekken): a cut
-//! stands behind a letter or digit and before a character that is neither, or at a text's end. In each of these
-//! expressions no piece with a letter or digit goes on behind the run of letters or digits that it is in, so there is a
-//! boundary of pieces at a cut. Pieces are found from left to right, without looking back, and what stands before a cut
-//! is found without looking behind it, since nothing that looks ahead for white space ends in a letter or digit. Tokens
-//! do not cross pieces. Cuts are only made between characters that NFC leaves as they are and never composes.
+//! *Byte-level tokenizers that first split by a known expression* (GPT-2, Qwen2, Qwen3, Llama 3, Mistral's Tekken): a
+//! cut is after a letter or digit and before a character that is neither, or at the end of a text. In these
+//! expressions, a piece with a letter or digit ends where its run of letters or digits ends, so a cut is always a
+//! boundary of pieces. Pieces are matched from left to right without lookbehind. The part before a cut does not depend
+//! on the part after it, since no lookahead for white space ends in a letter or digit. Tokens do not cross pieces. Cuts
+//! are only made between characters that NFC never changes or composes.
 //!
-//! *SentencePiece's BPE as Llama 2 and Mistral have it* (a space is `▁`, merges run over the whole text): a merge makes a
-//! token of the vocabulary, so nothing crosses a cut if no token holds both of its sides. Here a cut stands between an
-//! ASCII letter or digit and a space or line end.
+//! *SentencePiece BPE of Llama 2 and Mistral* (a space is `▁`, merges run over the whole text): a merge creates a token
+//! of the vocabulary, so nothing crosses a cut if no token has both of its sides. Here a cut is between an ASCII letter
+//! or digit and a space or line end.
 //!
-//! For any other tokenizer there are no cuts: a changed text is tokenised anew as a whole.
+//! Other tokenizers have no cuts: a changed text is tokenized again as a whole.
 
 use serde_json::Value;
 use tokenizers::AddedToken;
@@ -34,25 +34,25 @@ impl Cuts {
         } else {
             return Self::Unknown;
         };
-        // Such tokens could be found in a joined text and not in a part of it, or the other way round.
+        // Such tokens may match in a joined text but not in a part of it, or the reverse.
         let depends_on_context = |token: &AddedToken| {
             token.single_word || token.content.contains('\n') || (token.normalized && cuts == Self::SentencePiece)
         };
         if added.into_iter().any(depends_on_context) { Self::Unknown } else { cuts }
     }
 
-    /// The first cut of a step that is followed by a line end or by nothing.
+    /// The first cut of a step, assuming that a line end or the end of the text follows the step.
     pub(crate) fn first(self, step: &str) -> Option<usize> {
         self.places(step).next()
     }
 
-    /// The last cut of a step that is followed by a line end or by nothing.
+    /// The last cut of a step, under the same assumption.
     pub(crate) fn last(self, step: &str) -> Option<usize> {
         self.places(step).next_back()
     }
 
-    /// What a text that starts at a cut must be counted with: SentencePiece treats the start of a text in its own way,
-    /// so the letter or digit before the cut comes along.
+    /// The context to prepend to a text that starts at a cut, for counting. SentencePiece treats the start of a text
+    /// specially, so the context is the letter or digit before the cut.
     pub(crate) fn context(self, step: &str, cut: usize) -> &str {
         if self == Self::SentencePiece { &step[cut - 1..cut] } else { "" }
     }
@@ -85,7 +85,7 @@ fn is_stable_letter(scalar: char) -> bool {
     }
 }
 
-/// Characters that are neither letter nor digit, that NFC leaves as they are and never composes with one before them.
+/// Characters that are neither letter nor digit, and that NFC neither changes nor composes with a preceding one.
 fn is_stable_other(scalar: char) -> bool {
     match scalar {
         '\u{2010}'..='\u{2027}' => true,                           // dashes, quotation marks
@@ -151,7 +151,7 @@ fn marks_spaces(normalizer: &Value) -> bool {
     }
 }
 
-/// Whether a token of a SentencePiece vocabulary holds a letter or digit and the space or line end behind it.
+/// Whether a token of a SentencePiece vocabulary has a letter or digit followed by a space or line end.
 fn crosses_a_cut(token: &str) -> bool {
     ["▁", " ", "\n", "<0x0A>"].iter().any(|follower| {
         token.match_indices(follower).any(|(at, _)| token[..at].ends_with(|c: char| c.is_ascii_alphanumeric()))

@@ -1,5 +1,4 @@
-//! The decoder that the four families share, as scoring and generation run it: tokens through all layers at once, long
-//! chains in parts that read the keys and values of the parts before.
+//! The decoder of all four families. Long chains run in parts that reuse the KV cache of earlier parts.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,31 +14,26 @@ use super::rope::Rope;
 use super::row::Fork;
 use super::weights::Weights;
 
-/// A model that turns tokens into hidden states, with projections of type `M`: `Tensor` in f32, `Bf16Matrix` or
-/// `StoredMatrix`.
+/// A decoder. Projections are `M`: `Tensor` in f32, `Bf16Matrix` or `StoredMatrix`.
 #[derive(Debug, Clone)]
 pub struct Decoder<M = Tensor> {
-    /// The model's shape.
     pub config: ModelConfig,
-    /// The model's weights.
     pub weights: Weights<M>,
     rope: Rope,
 }
 
 impl<M: Projection> Decoder<M> {
-    /// A decoder of these weights.
     pub fn new(config: ModelConfig, weights: Weights<M>) -> Self {
         let rope = Rope::new(&config.rope, config.head_dim);
         Self { config, weights, rope }
     }
 
-    /// Calls `each` with the hidden states after the final norm, [rows, hidden], of chains that follow each other in
-    /// `ids`, `lengths` tokens each, pass by pass with the rows' places among those of the tokens that are `asked`, which
-    /// ascend, or among all. Chains do not see each other.
+    /// Computes the hidden states after the final norm, [rows, hidden], of chains concatenated in `ids`, `lengths`
+    /// tokens each. Chains do not attend to each other. Calls `each` once per pass with a range and the rows of that
+    /// range. The range indexes `asked`, which must ascend, or all tokens if `asked` is None.
     ///
     /// # Errors
-    /// If a token is not in the model's vocabulary, what `each` fails with, and [`LmError::Abandoned`] soon after
-    /// `is_wanted` says that nobody waits for it.
+    /// If a token is not in the vocabulary, any error of `each`, [`LmError::Abandoned`] once `is_wanted` returns false.
     pub fn hidden_by_pass(
         &self,
         ids: &[u32],
@@ -72,8 +66,7 @@ impl<M: Projection> Decoder<M> {
         KvCache { tokens: 0, layers: self.weights.layers.iter().map(|_| room()).collect() }
     }
 
-    /// The hidden states after the final norm of those of a chain's first tokens that are `asked`, which ascend, and what
-    /// its next token needs of all.
+    /// Returns the final hidden states of the tokens in `asked`, which must ascend, and the KV cache of all tokens.
     pub(crate) fn prefill(&self, ids: &[u32], asked: &[u32], is_wanted: &IsWanted) -> Result<(Tensor, KvCache)> {
         let table = self.rope.table(ids.len());
         let mut before = self.empty_kv_cache(ids.len());
@@ -85,7 +78,7 @@ impl<M: Projection> Decoder<M> {
         Ok((hidden, before))
     }
 
-    /// The hidden states of those of a chain's next tokens that are `asked`, [rows, hidden]. `table` holds their positions.
+    /// Returns the final hidden states of the tokens in `asked`, [rows, hidden]. `table` must cover their positions.
     fn extend(
         &self,
         ids: &[u32],
@@ -98,19 +91,14 @@ impl<M: Projection> Decoder<M> {
         self.pass(ids, &[chain], table, Before::Own(&mut [before]), asked, is_wanted)
     }
 
-    /// The hidden states after the final norm of one more token of each chain, [chains, hidden]. `table` holds their
-    /// positions.
-    ///
-    /// # Errors
-    /// If a token is not in the model's vocabulary.
+    /// Returns the final hidden states of one more token per chain, [chains, hidden]. `table` must cover its position.
     pub fn next(&self, ids: &[u32], before: &mut [&mut KvCache], table: &RopeTable) -> Result<Tensor> {
         let chains: Vec<Sequence> =
             before.iter().map(|before| Sequence { earlier: before.tokens, tokens: 1 }).collect();
         self.pass(ids, &chains, table, Before::Own(before), None, &|| true)
     }
 
-    /// The hidden states after the final norm of those own tokens of texts that are `asked`, [rows, hidden]; the texts go on
-    /// from `before`.
+    /// Returns the final hidden states of the texts' own tokens in `asked`, [rows, hidden]. Texts continue `before`.
     pub(super) fn forks(
         &self,
         texts: &[Fork],
@@ -152,7 +140,7 @@ impl<M: Projection> Decoder<M> {
     }
 }
 
-/// Which of the rows that are asked are those of some tokens, or of all the tokens' rows, and where among the tokens.
+/// The entries of `asked` that are among these tokens, and their rows within them.
 fn asked_in(asked: Option<&[u32]>, tokens: &Range<usize>) -> (Range<usize>, Option<Vec<u32>>) {
     let Some(asked) = asked else { return (tokens.clone(), None) };
     let place = |token: usize| asked.partition_point(|row| (*row as usize) < token);
@@ -162,7 +150,7 @@ fn asked_in(asked: Option<&[u32]>, tokens: &Range<usize>) -> (Range<usize>, Opti
 }
 
 impl Decoder {
-    /// Reads config and weights of a folder in Hugging Face's layout, in f32.
+    /// Loads a folder in Hugging Face's layout, in f32.
     ///
     /// # Errors
     /// As [`ModelConfig::load`] and [`Weights::load`].
@@ -172,10 +160,7 @@ impl Decoder {
         Ok(Self::new(config, weights))
     }
 
-    /// The hidden states of [`Decoder::hidden_by_pass`] in one tensor.
-    ///
-    /// # Errors
-    /// If a token is not in the model's vocabulary.
+    /// Returns the hidden states of [`Decoder::hidden_by_pass`] in one tensor.
     pub fn hidden(&self, ids: &[u32], lengths: &[usize]) -> Result<Tensor> {
         let mut passes = Vec::new();
         self.hidden_by_pass(ids, lengths, None, &|| true, |_, hidden| {
@@ -196,7 +181,7 @@ mod tests {
     use crate::output::{Output, Target, TokenScore};
     use crate::testing::{chains, golden};
 
-    /// Tokens and first tokens of each chain of a golden model that has an earlier token.
+    /// The tokens of each chain of a golden model, and the first tokens of steps that have an earlier token.
     fn encoded(model: &str) -> Vec<(Vec<u32>, Vec<usize>, Vec<TokenScore>)> {
         let tokenizer = Tokenizer::load(&golden(model)).unwrap();
         let encode = |chain: crate::testing::ScoredChain| {
@@ -279,7 +264,7 @@ mod tests {
     #[test]
     fn rows_that_are_asked_are_what_they_are_among_all() {
         let decoder = Decoder::load(&golden("qwen2")).unwrap();
-        // A chain in parts, the first of which nothing is asked of, and others behind it.
+        // A chain in parts, the first of which has no requested rows, followed by other chains.
         let lengths = [8500, 40, 30];
         let ids: Vec<u32> = (0..8570).map(|i| i * 31 % 380).collect();
         let asked = [8192, 8300, 8301, 8499, 8539, 8540];

@@ -1,4 +1,4 @@
-//! A row as the tokens that a model is trained on.
+//! Turns rows into training examples.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
@@ -11,41 +11,37 @@ use serde_json::Value;
 use crate::prompt::{Asked, Message, PromptTemplate, read_json, special_token};
 use crate::{LmError, Result, Tokenizer};
 
-/// A prompt with the response to learn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
-    /// The tokens of prompt and response.
     pub ids: Vec<u32>,
-    /// How many of them are the prompt, which is not learned; at least 1 and fewer than all.
+    /// Number of prompt tokens, which are not learned; at least 1 and fewer than all.
     pub prompt: usize,
 }
 
-/// The label of a token that is not learned, as PyTorch's cross-entropy ignores it.
+/// Label of a token that is not learned; PyTorch's cross-entropy ignores it.
 const IGNORED: i32 = -100;
 
 impl Example {
-    /// The tokens to learn.
     pub fn response(&self) -> &[u32] {
         &self.ids[self.prompt..]
     }
 
-    /// The tokens as trainers read them.
+    /// The token ids in the type that trainers read.
     pub fn input_ids(&self) -> impl Iterator<Item = i32> {
         self.ids.iter().map(|id| *id as i32)
     }
 
-    /// What is to be learned at each token: itself behind the prompt, -100 in it.
+    /// The label of each token: its id in the response, -100 in the prompt.
     pub fn labels(&self) -> impl Iterator<Item = i32> {
         std::iter::repeat_n(IGNORED, self.prompt).chain(self.response().iter().map(|id| *id as i32))
     }
 }
 
-/// What becomes of a row of more tokens than may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Long {
-    /// It is left out: a chain that is cut teaches a model not to end.
+    /// Drop it: truncated chains teach a model not to end.
     Drop,
-    /// It is cut, and left out if nothing to learn would be left.
+    /// Truncate it; drop it if nothing to learn remains.
     Cut,
 }
 
@@ -70,23 +66,21 @@ impl Display for Long {
     }
 }
 
-/// A row as an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Encoded {
-    /// All of it.
     Whole(Example),
-    /// What `max_length` leaves of it.
+    /// The row truncated to `max_length`.
     Cut(Example),
-    /// It was left out: it has this many tokens.
+    /// The row was dropped; it has this many tokens.
     TooLong(usize),
 }
 
-/// How the rows of a corpus become examples for one model.
+/// Turns rows of a corpus into examples for one model.
 ///
-/// The question is the user's turn in the model's chat template, after its system prompt, with the generation prompt behind it. The response is what the
-/// model is to write from there: the opening think tag, unless the template has written it, the chain, the closing tag, the
-/// answer and the token that ends the turn. Prompt and response are tokenised apart, as generation sees them: no token
-/// reaches from one into the other.
+/// The question is the user's turn in the model's chat template, after its system prompt and before the generation
+/// prompt. The response is what the model should generate from there: the opening think tag unless the template writes
+/// it, the chain, the closing tag, the answer and the end-of-turn token. Prompt and response are tokenized separately,
+/// as in generation: no token spans both.
 #[derive(Debug)]
 pub struct ExampleTemplate {
     prompt: PromptTemplate,
@@ -94,18 +88,18 @@ pub struct ExampleTemplate {
     before_answer: String,
 }
 
-/// Stand for what an assistant says and thinks while its template is looked at.
+/// Markers for an assistant's answer and thought, to inspect a template.
 const SAID: &str = "asap-said-this";
 const THOUGHT: &str = "asap-thought-this";
 const OPENING: &str = "<think>";
 const CLOSING: &str = "</think>";
 
 impl ExampleTemplate {
-    /// Reads the template of the model in `folder`, or a plain one, as [`PromptTemplate::load`] does. The end token is the
-    /// first special token that the template writes behind an assistant's turn, else the model's `eos_token`.
+    /// Reads the chat template of the model in `folder`, or a plain one, as [`PromptTemplate::load`]. The end token is
+    /// the first special token that the template writes after an assistant's turn, otherwise the model's `eos_token`.
     ///
     /// # Errors
-    /// If a file cannot be read, if the template is not valid, or if the model names no end token.
+    /// If a file cannot be read, the template is not valid, or the model names no end token.
     pub fn load(folder: &Path, setting: Option<&str>, tokenizer: &Tokenizer) -> Result<Self> {
         let prompt = PromptTemplate::load(folder, setting)?;
         let behind = behind_a_turn(&prompt, tokenizer)?;
@@ -117,15 +111,14 @@ impl ExampleTemplate {
         Ok(Self { prompt, end, before_answer })
     }
 
-    /// The token that ends a response.
     pub fn end(&self) -> u32 {
         self.end
     }
 
-    /// The tokens of a row, `max_length` of them at most.
+    /// Encodes a row to at most `max_length` tokens.
     ///
     /// # Errors
-    /// If the chat template fails on the question, or a text cannot be tokenised.
+    /// If the chat template fails on the question, or a text cannot be tokenized.
     pub fn encode(
         &self,
         tokenizer: &Tokenizer,
@@ -143,7 +136,7 @@ impl ExampleTemplate {
             None => format!("{OPENING}\n{continuation}"),
         };
         let mut ids = tokenizer.encode(&prompt, self.prompt.adds_special())?.ids;
-        // What no token stands before cannot be learned.
+        // A token without a preceding token cannot be learned.
         let prompt = ids.len().max(1);
         ids.extend(tokenizer.encode(&response, false)?.ids);
         ids.push(self.end);
@@ -159,7 +152,7 @@ impl ExampleTemplate {
     }
 }
 
-/// The first special token that a chat template writes behind what an assistant says.
+/// The first special token that a chat template writes after an assistant's answer.
 fn behind_a_turn(prompt: &PromptTemplate, tokenizer: &Tokenizer) -> Result<Option<u32>> {
     let messages = [Message { role: "user", content: "?" }, Message { role: "assistant", content: SAID }];
     let PromptTemplate::Chat { .. } = prompt else { return Ok(None) };
@@ -169,7 +162,7 @@ fn behind_a_turn(prompt: &PromptTemplate, tokenizer: &Tokenizer) -> Result<Optio
     Ok(behind.into_iter().find(|id| tokenizer.is_special(*id)))
 }
 
-/// What a chat template writes between the closing tag and the answer; None if it writes no thought.
+/// The text that a chat template writes between the closing tag and the answer; None if it writes no thought.
 fn before_answer(prompt: &PromptTemplate) -> Result<Option<String>> {
     let PromptTemplate::Chat { .. } = prompt else { return Ok(None) };
     let turn = |role: &'static str| [("role", role), ("content", if role == "user" { "?" } else { SAID })];
@@ -177,7 +170,7 @@ fn before_answer(prompt: &PromptTemplate) -> Result<Option<String>> {
     let messages: [BTreeMap<&str, &str>; 2] = [turn("user").into_iter().collect(), assistant.collect()];
     let rendered = match prompt.render_turns(&messages) {
         Ok(rendered) => rendered,
-        // It takes no reasoning.
+        // The template does not support reasoning.
         Err(LmError::Prompt(_)) => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -198,10 +191,9 @@ fn end_of_text(folder: &Path, tokenizer: &Tokenizer) -> Result<u32> {
     };
     numbered.and_then(|id| u32::try_from(id).ok()).ok_or_else(|| LmError::Unsupported {
         path,
-        found:
-            "nothing says which token ends a text: expected eos_token_id, or eos_token in tokenizer_config.json, or a \
-                chat template that writes a special token behind an assistant's turn"
-                .to_string(),
+        found: "found no end-of-text token: expected eos_token_id, or eos_token in tokenizer_config.json, or a chat \
+                template that writes a special token after an assistant's turn"
+            .to_string(),
     })
 }
 
@@ -211,17 +203,17 @@ mod tests {
     use crate::testing::golden;
     use serde_json::json;
 
-    /// As R1-Distill's template does: the generation prompt opens the chain, and what an assistant said loses its own.
+    /// Like R1-Distill: the generation prompt opens the chain, and an assistant's turn loses its own.
     const OPENS: &str = "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}<|im_start|>\
         {{ message['content'] }}{% else %}{{ message['content'].split('</think>')[-1] }}<|im_end|>{% endif %}{% endfor %}\
         {% if add_generation_prompt %}[bot]<think>\n{% endif %}";
-    /// As Qwen3's does: whoever answers opens the chain, and turns end in a line end.
+    /// Like Qwen3: the assistant opens the chain, and turns end in a line end.
     const LEAVES_OPEN: &str = "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n\
         {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
     const ROW: [&str; 3] = ["What is 2 + 2?", "2 and 2 is 4.\n\nSo 4.", "It is 4."];
 
-    /// A model's folder with the golden tokenizer, this config of it and this of the model.
+    /// A model folder with the golden tokenizer and these two configs.
     fn folder(tokenizer_config: &Value, config: &Value) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(golden("qwen2").join("tokenizer.json"), folder.path().join("tokenizer.json")).unwrap();
@@ -252,7 +244,7 @@ mod tests {
         let (prompt, learned, end) = texts(&opens, ROW);
         assert_eq!(prompt, "What is 2 + 2?[bot]<think>\n");
         assert_eq!(learned, "2 and 2 is 4.\n\nSo 4.\n</think>\n\nIt is 4.");
-        // What the template writes behind a turn counts, not the eos_token that is named.
+        // The token that the template writes after a turn takes precedence over eos_token.
         assert_eq!(end, 1702);
 
         let (prompt, learned, end) = texts(&json!({ "chat_template": LEAVES_OPEN, "eos_token": "<|endoftext|>" }), ROW);
@@ -271,7 +263,7 @@ mod tests {
 
     #[test]
     fn what_stands_between_chain_and_answer_is_what_the_template_writes() {
-        // As Qwen3's, of any number of line ends, and as DeepSeek-V3.1's, which writes none.
+        // Like Qwen3, with any number of line ends, and like DeepSeek-V3.1, with none.
         let writes = |between: &str| {
             LEAVES_OPEN.replace("{{ message['content'] }}", &format!(
                 "{{% if message.reasoning_content is defined %}}<think>\n{{{{ message.reasoning_content }}}}\n</think>{between}\
@@ -282,7 +274,7 @@ mod tests {
             (writes("\n\n"), "\n\n"),
             (writes("\n"), "\n"),
             (writes(""), ""),
-            // Of others' thoughts a template says nothing.
+            // The template does not write thoughts of other assistants.
             (OPENS.to_string(), "\n\n"),
             (LEAVES_OPEN.to_string(), "\n\n"),
             (writes("<answer>"), "\n\n"),
@@ -302,7 +294,6 @@ mod tests {
         for (template, opened) in [
             (told("enable_thinking", "", "<think>\n\n</think>\n\n"), false),
             (told("thinking", "<think>", "</think>"), true),
-            // Nothing opens these.
             (told("never", "", "<think>\n\n</think>\n\n"), false),
             (told("never", "", "</think>"), false),
         ] {
@@ -352,7 +343,7 @@ mod tests {
         let folder = folder(&json!({ "chat_template": OPENS }), &json!({}));
         let tokenizer = Tokenizer::load(folder.path()).unwrap();
         let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
-        // An emptied chain: together they would be one token of two line ends, which no generation sees.
+        // An empty chain: tokenized together, the two line ends would be one token, which generation never sees.
         let Encoded::Whole(example) = template.encode(&tokenizer, "2?".into(), ["", "4"], 1_000, Long::Drop).unwrap()
         else {
             panic!()

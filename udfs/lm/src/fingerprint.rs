@@ -1,4 +1,4 @@
-//! What a model is, whatever its folder is called.
+//! Identifies a model by its content, independent of the folder's name.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use super::{LmError, Result};
 const MODEL_FILES: [&str; 3] = [".json", ".jinja", ".safetensors"];
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// The files of a model that change what it computes, by name.
+/// Lists the files of a model that affect its results, sorted by name.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -24,8 +24,7 @@ pub fn model_files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(names.iter().map(|name| folder.join(name)).collect())
 }
 
-/// The SHA-256 of the files of a model, by name and content, in 64 hexadecimal digits: a copy of the model is the same
-/// model.
+/// Returns the SHA-256 of a model's files, by name and content, as 64 hexadecimal digits; the same for a copy.
 ///
 /// # Errors
 /// If the folder or a file cannot be read.

@@ -1,5 +1,5 @@
-//! Text by a local model: a prompt in one pass, then a token at a time, each after the keys and values of those before. Many
-//! texts go on together, a token of each in a pass, since reading the weights takes longest.
+//! Text generation with a local model: a prompt in one forward pass, then one token at a time with the KV cache. Many
+//! texts are generated in one batch, since reading the weights takes longest.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,38 +19,30 @@ use crate::memo::{Memo, Memory, share};
 
 pub(crate) const TEXTS: usize = 32;
 
-/// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Finish {
-    /// The model ended it.
     Stop,
-    /// It has as many tokens as it may have.
     Length,
 }
 
-/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Generated {
-    /// The text without special tokens.
+    /// Text without special tokens.
     pub text: String,
-    /// Tokens of the prompt.
     pub tokens_in: usize,
-    /// Tokens of the answer, with the one that ended it.
+    /// Number of answer tokens, including the one that ended it.
     pub tokens_out: usize,
-    /// Why it ended.
     pub finish: Finish,
 }
 
-/// Which answer it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The number of its question, from 0.
+    /// Index of the question, from 0.
     pub question: u64,
-    /// Its number among the answers to this question, from 0.
+    /// Index of the sample among the answers to this question, from 0.
     pub sample: u64,
 }
 
-/// A model that answers.
 #[derive(Debug)]
 pub struct Generator {
     decoder: Decoder<StoredMatrix>,
@@ -91,10 +83,10 @@ impl Text {
 }
 
 impl Generator {
-    /// Loads a folder in Hugging Face's layout. Prompts are remembered within `memory`.
+    /// Loads a folder in Hugging Face's layout. The KV caches of prompts are kept within `memory`.
     ///
     /// # Errors
-    /// If a file is missing or is not what it should be.
+    /// If a file is missing or invalid.
     pub fn load(folder: &Path, memory: &Arc<Memory>) -> Result<Self> {
         let config = ModelConfig::load(folder)?;
         let weights = Weights::load(folder, &config)?;
@@ -107,10 +99,10 @@ impl Generator {
         Ok(Self { decoder, output, tokenizer, prompt, config, table, read: Memo::new(memory, share::PROMPTS) })
     }
 
-    /// Answers a conversation; None as soon as `is_wanted` says that nobody waits for the answer.
+    /// Answers a conversation; None as soon as `is_wanted` returns false.
     ///
     /// # Errors
-    /// [`LmError::TooLong`] if the conversation fills the model's window; if template, tokenizer or model fails.
+    /// [`LmError::TooLong`] if the conversation fills the model's window; any error of template, tokenizer or model.
     pub fn answer(
         &mut self,
         messages: &[Message],
@@ -123,9 +115,9 @@ impl Generator {
         text.map(|text| self.generated(text)).transpose()
     }
 
-    /// Answers questions, each `samples` times, [`TEXTS`] at a time; a question goes through the model once. `each` is given
-    /// the answers as they end, or why there is none, and says whether more are wanted. What is drawn for an answer depends
-    /// on the seed and its place alone.
+    /// Answers questions, `samples` times each, in batches of [`TEXTS`]. Each question is prefilled once. `each`
+    /// receives every finished answer, or its error, and returns whether to continue. The random numbers of an answer
+    /// depend only on the seed and its place.
     ///
     /// # Errors
     /// If the model fails.
@@ -166,7 +158,7 @@ impl Generator {
         }
     }
 
-    /// A text that follows `prompt`; None as soon as nobody waits for it.
+    /// Generates the text after `prompt`; None as soon as `is_wanted` returns false.
     fn continue_prompt(&mut self, prompt: &[u32], sampling: Sampling, is_wanted: &IsWanted) -> Result<Option<Text>> {
         let held = self.read.get(&prompt.to_vec());
         let read = match held {
@@ -266,7 +258,7 @@ impl<Q: Iterator<Item = (u64, String)>> Questions<Q> {
             }
         }
         let is_last = self.sample + 1 == self.samples;
-        // The keys and values of a prompt are many: its last answer goes on in them.
+        // The KV cache of a prompt is large: the last sample takes it instead of a copy.
         let (question, ids, read) = if is_last { self.read.take()? } else { self.read.clone()? };
         let place = Place { question, sample: self.sample };
         self.sample += 1;
@@ -303,7 +295,7 @@ mod tests {
             let output = Output::new(decoder.weights.output().clone());
             let tokenizer = Tokenizer::load(&folder).unwrap();
             let texts: Vec<String> = chains(model).iter().take(4).map(|chain| chain.steps.join("\n\n")).collect();
-            // Longer than the keys that attention reads at once.
+            // Longer than the block of keys in attention.
             let ids = tokenizer.encode(&texts.join("\n\n").repeat(3), true).unwrap().ids;
             let ids = &ids[..ids.len().min(700)];
             let whole = decoder.hidden(ids, &[ids.len()]).unwrap();
@@ -358,7 +350,7 @@ mod tests {
         };
         assert_eq!(drawn(1, 1.0, 1.0), drawn(1, 1.0, 1.0));
         assert_ne!(drawn(1, 1.0, 1.0), drawn(2, 1.0, 1.0));
-        // The most likely token alone makes up any nucleus of no probability.
+        // The most likely token is the whole nucleus if `top_p` is 0.
         let nearly_greedy = drawn(3, 1.0, 0.0);
         let greedy = answer(&mut generator, &messages, GREEDY);
         assert_eq!(nearly_greedy, greedy);
@@ -375,7 +367,7 @@ mod tests {
         for seed in 1..4 {
             assert_eq!(answer(&mut generator, &messages, sampling(seed)), fresh(seed));
         }
-        // A row of the output layer for each token, and one for the prompt: the prompt's is there once.
+        // One row of the output layer per token, and one for the prompt, which is read once.
         let tokens = (1..4).map(|seed| fresh(seed).tokens_out as u64 - 1).sum::<u64>();
         assert_eq!(generator.output.rows().load(Ordering::Relaxed), tokens + 1);
     }
@@ -384,7 +376,7 @@ mod tests {
     fn an_answer_that_nobody_waits_for_is_not_finished() {
         let mut generator = Generator::load(&golden("qwen2"), &Arc::default()).unwrap();
         let messages = [Message { role: "user", content: "What is 17 + 25?" }];
-        // The prompt is read in two blocks a layer, and then it is asked before each token.
+        // The prompt is read in two blocks per layer; then `is_wanted` is called before each token.
         let blocks = 2 * generator.decoder.config.num_hidden_layers;
         for enough in [blocks - 1, blocks + 2] {
             let asked = AtomicUsize::new(0);
@@ -425,7 +417,7 @@ mod tests {
         let mut generator = Generator::load(&golden("llama"), &Arc::default()).unwrap();
         let question = |i: usize| format!("What is {i} + {}?{}", i * i, " Say why.".repeat(i % 7));
         let sampling = Sampling { temperature: 1.0, max_tokens: 40, ..GREEDY };
-        // Some end before others: more than go together, of several lengths.
+        // Answers end at different times: more texts than fit a batch, of several lengths.
         generator.config.ends.extend(0..300);
         let mut found = std::collections::BTreeMap::new();
         let each = |place: Place, answer: Result<Generated>| found.insert(place, answer.unwrap()).is_none();

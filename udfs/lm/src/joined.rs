@@ -1,4 +1,4 @@
-//! The length in tokens of steps joined by blank lines, while one step after the other is taken away.
+//! The token count of steps joined by blank lines, while steps are removed one by one.
 
 use asap_kernels::steps::{SEPARATOR, join};
 
@@ -6,8 +6,8 @@ use super::Result;
 use super::cuts::Cuts;
 use super::tokenizer::Tokenizer;
 
-/// Steps joined by blank lines. The chain is tokenised once; when a step goes, only the text between the last cut
-/// before it and the first cut behind it is tokenised again. Lengths are those of the whole joined text, always.
+/// Steps joined by blank lines. The chain is tokenized once. Removing a step only tokenizes the text between the last
+/// cut before it and the first cut after it. Counts always equal those of the whole joined text.
 ///
 /// ```text
 ///   step 0              step 1              step 2
@@ -19,10 +19,10 @@ pub struct Joined<'a> {
     steps: &'a [&'a str],
     cuts: Cuts,
     inner: Vec<Option<Inner>>,
-    /// For each step, and at the end for the chain's start, the step that is next; the number of steps if none is.
+    /// The next step of each step, and at the end the first step of the chain; the number of steps if there is none.
     next: Vec<usize>,
     previous: Vec<usize>,
-    /// Tokens from a step's last cut, or from the chain's start, to the next cut or the chain's end.
+    /// Number of tokens from a step's last cut, or the chain's start, to the next cut or the chain's end.
     junctions: Vec<usize>,
     tokens: usize,
 }
@@ -35,8 +35,6 @@ struct Inner {
 }
 
 impl<'a> Joined<'a> {
-    /// Joins steps.
-    ///
     /// # Errors
     /// If the tokenizer fails.
     pub fn new(tokenizer: &'a Tokenizer, steps: &'a [&'a str]) -> Result<Self> {
@@ -69,12 +67,12 @@ impl<'a> Joined<'a> {
         Ok(joined)
     }
 
-    /// The number of tokens of the steps that are left.
+    /// The number of tokens of the remaining steps.
     pub fn tokens(&self) -> usize {
         self.tokens
     }
 
-    /// The number of tokens of a step that is a text of its own.
+    /// The number of tokens of a step as a separate text.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -85,7 +83,7 @@ impl<'a> Joined<'a> {
         Ok(head + inner.tokens + tail)
     }
 
-    /// The steps that are left, ascending, from 0.
+    /// The remaining steps in ascending order, from 0.
     pub fn kept(&self) -> Vec<usize> {
         let first = self.next[self.steps.len()];
         std::iter::successors(Some(first), |step| Some(self.next[*step]))
@@ -93,7 +91,7 @@ impl<'a> Joined<'a> {
             .collect()
     }
 
-    /// Takes steps away in the given order until the rest has at most `max_tokens` tokens. Its length is remembered.
+    /// Removes steps in the given order until at most `max_tokens` tokens remain. Caches the length of the result.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -109,10 +107,6 @@ impl<'a> Joined<'a> {
         Ok(kept)
     }
 
-    /// Takes a step away that is still there.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
     pub fn remove(&mut self, step: usize) -> Result<()> {
         let before = self.junction_before(step);
         self.tokens -= self.junctions[before];
@@ -127,7 +121,7 @@ impl<'a> Joined<'a> {
         Ok(())
     }
 
-    /// The step whose last cut is the last one before `step`, or the chain's start.
+    /// The step with the last cut before `step`, or the chain's start.
     fn junction_before(&self, step: usize) -> usize {
         let mut before = self.previous[step];
         while before < self.steps.len() && self.inner[before].is_none() {
@@ -136,7 +130,7 @@ impl<'a> Joined<'a> {
         before
     }
 
-    /// The tokens from a step's last cut, or from the chain's start, to the next cut or the chain's end.
+    /// Counts the tokens from a step's last cut, or the chain's start, to the next cut or the chain's end.
     fn count_junction(&self, before: usize) -> Result<usize> {
         let first = self.next[before];
         let mut text = String::new();
@@ -213,7 +207,7 @@ mod tests {
         let kept = joined.prune((0..steps.len()).rev(), whole / 4).unwrap();
         assert!(naive(&tokenizer, &steps, &kept) <= whole / 4);
         let counted = tokenizer.tokenized_bytes() - counted_before;
-        assert!(counted < 40 * steps.len() as u64, "{counted} bytes were tokenised again");
+        assert!(counted < 40 * steps.len() as u64, "{counted} bytes were tokenized again");
     }
 
     proptest! {

@@ -1,5 +1,5 @@
-//! One layer over rows of numbers, a block of tokens at a time on each core. Scoring leaves nothing behind a layer, training
-//! what the gradient needs; what training does not leave is computed again by the same operations, to the last bit.
+//! One layer, a block of tokens at a time per core. Scoring keeps no activations; training keeps those that the
+//! gradient needs. Dropped activations are recomputed by the same operations, bit for bit.
 //!
 //! ```text
 //! block: norm ─ q, k, v ─ rotate ──▶ all cores: attention ──▶ block: output projection ─ norm ─ gate, up ─ down
@@ -14,7 +14,7 @@ use super::ops::{self, Cores, Direction, Linear, Pool, Projection, RopeTable, Se
 use super::weights::LayerWeights;
 use super::{LmError, Result};
 
-/// The most tokens of a block: between the projections of an MLP a token is several times as wide.
+/// Most tokens per block: between the projections of an MLP a token is several times as wide.
 const BLOCK: usize = 512;
 
 pub(crate) type IsWanted<'a> = dyn Fn() -> bool + Sync + 'a;
@@ -38,7 +38,7 @@ struct Scratch {
     up: Vec<f32>,
 }
 
-/// What the MLP of a layer leaves of all tokens; empty slices where nothing is to be left.
+/// Activations of the MLP to keep for all tokens; empty slices keep nothing.
 #[derive(Debug, Default)]
 pub(crate) struct LeftByMlp<'a> {
     pub half: &'a mut [f32],
@@ -46,10 +46,10 @@ pub(crate) struct LeftByMlp<'a> {
     pub up: &'a mut [f32],
 }
 
-/// The rows of a block where all cores have as many blocks, of one size.
+/// The number of rows per block that gives all cores equally many blocks of equal size.
 fn shared(rows: usize) -> usize {
     let blocks = rows.div_ceil(BLOCK).max(1).next_multiple_of(rayon::current_num_threads());
-    // Small ones are not worth a core.
+    // Smaller blocks are not worth a core.
     rows.div_ceil(blocks).max(32)
 }
 
@@ -58,7 +58,7 @@ fn cores_of(rows: usize, block: usize) -> Cores {
 }
 
 impl<'a> Run<'a> {
-    /// A run of the tokens of `chains`, in as many blocks for each core, of one size. `table` holds their positions.
+    /// A forward pass of the tokens of `chains`, in equal blocks for all cores. `table` must cover their positions.
     pub(crate) fn new(
         config: &'a ModelConfig,
         chains: &'a [Sequence],
@@ -74,7 +74,7 @@ impl<'a> Run<'a> {
         self.cores = cores_of(rows, self.block);
     }
 
-    /// [`Run::new`] in blocks of as many tokens, however many cores there are.
+    /// [`Run::new`] with a fixed block size, whatever the number of cores.
     pub(crate) fn in_blocks(
         config: &'a ModelConfig,
         chains: &'a [Sequence],
@@ -116,18 +116,17 @@ impl<'a> Run<'a> {
         .map(drop)
     }
 
-    /// What the heads gather, [tokens, heads × head_dim], and the logarithms of their softmax sums, [tokens, heads]. Keys
-    /// and values are those of earlier tokens too.
+    /// Computes the attention output, [tokens, heads × head_dim], and the log-sum-exp of scores, [tokens, heads].
     pub(crate) fn attend(&self, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
         Ok(ops::attend(qkv, self.config.heads(), self.chains, &self.softmax, results)?)
     }
 
-    /// [`Run::attend`] for one of the chains, by queries, keys and values of its own.
+    /// [`Run::attend`] for one chain with its own queries, keys and values.
     pub(crate) fn attend_in(&self, chain: &Sequence, qkv: [&[f32]; 3], results: [&mut [f32]; 2]) -> Result<()> {
         Ok(ops::attend(qkv, self.config.heads(), std::slice::from_ref(chain), &self.softmax, results)?)
     }
 
-    /// Adds to `x` the projection of what the heads gathered, then what the MLP makes of it.
+    /// Adds the output projection of the attention output to `x`, then the MLP's output.
     pub(crate) fn finish<M: Projection>(
         &self,
         layer: &LayerWeights<M>,
@@ -158,7 +157,7 @@ impl<'a> Run<'a> {
         .map(drop)
     }
 
-    /// What [`Run::finish`] left, again, from the layer's input and what the heads gathered.
+    /// Recomputes the activations that [`Run::finish`] can keep, from the layer's input and the attention output.
     pub(crate) fn leave_again<M: Projection>(
         &self,
         layer: &LayerWeights<M>,
@@ -177,7 +176,7 @@ impl<'a> Run<'a> {
         .map(drop)
     }
 
-    /// Adds to a block's `x` the projection of what its heads gathered, and computes gate and up of the sum.
+    /// Adds the output projection of a block to its `x`, and computes gate and up of the sum.
     fn widen<M: Projection>(
         &self,
         layer: &LayerWeights<M>,
@@ -229,7 +228,7 @@ impl<'a> Run<'a> {
         Ok(ops::read([weight], |[weight]| ops::rms_norm_rows(rows, weight, self.config.rms_norm_eps))?)
     }
 
-    /// A block takes about a second where a model is large: nobody should wait for more that is for nobody.
+    /// Checked per block, which takes about a second in a large model: a canceled pass should end that soon.
     pub(crate) fn go_on(&self) -> Result<()> {
         if (self.is_wanted)() { Ok(()) } else { Err(LmError::Abandoned) }
     }

@@ -1,22 +1,22 @@
-//! Language models on this machine: everything between a folder in Hugging Face's layout and a score, an answer or a
-//! model that was trained further. Nothing here knows of a query engine.
+//! Language models on this machine: from a folder in Hugging Face's layout to scores, answers and trained models.
+//! Nothing here depends on a query engine.
 //!
-//! A chain is scored so: [`Scorer::prepare`] makes tokens of it, [`Scorer::score`] hands them to the model's thread, which packs
-//! those of many callers into runs; a run goes through [`decoder`] and its `pass`, `layer` by layer of [`ops`], and [`output`]
-//! makes surprisal and entropy of the hidden states.
+//! A chain is scored in three steps. [`Scorer::prepare`] tokenizes it. [`Scorer::score`] sends it to the model's
+//! thread, which packs chains of many callers into batches. A batch runs through [`decoder`] and its `pass`, `layer` by
+//! layer of [`ops`], and [`output`] computes surprisal and entropy from the hidden states.
 //!
-//! | module | holds |
+//! | module | contains |
 //! |---|---|
-//! | [`config`], [`weights`], [`rope`] | what a folder says; what a layer is made of is the crate [`ops`] |
-//! | `tokenizer`, `tokenizer_json`, `byte_level`, `cuts`, `joined` | texts as tokens, and their lengths while steps are taken away |
-//! | [`decoder`], `pass`, `layer`, [`output`], `cuda` | tokens through the layers, on processors and on a GPU |
-//! | `row`, `scorer`, `loaded`, `thread` | a chain's scores: what is asked, packed and remembered |
-//! | `prompt`, [`generate`], [`sampling`] | conversations, and answers to them |
-//! | [`compressor`] | texts of which the likeliest words stay |
-//! | [`example`] | rows as the tokens that a model is trained on |
-//! | `locate`, `fingerprint` | where a model lies that is named; what it is, whatever its folder is called |
-//! | [`train`] | gradients, optimizer, a model's folder |
-//! | [`memo`] | what is remembered |
+//! | [`config`], [`weights`], [`rope`] | files of a model folder; the operations of a layer are in the crate [`ops`] |
+//! | `tokenizer`, `tokenizer_json`, `byte_level`, `cuts`, `joined` | tokenizers, and token counts of pruned chains |
+//! | [`decoder`], `pass`, `layer`, [`output`], `cuda` | the forward pass, on CPU and GPU |
+//! | `row`, `scorer`, `loaded`, `thread` | scores of chains: requests, batches and caching |
+//! | `prompt`, [`generate`], [`sampling`] | prompts and conversations, and answers to them |
+//! | [`compressor`] | text compression that keeps the likeliest words |
+//! | [`example`] | training examples from rows |
+//! | `locate`, `fingerprint` | finds the folder of a model by name; identifies a model by its content |
+//! | [`train`] | gradients, optimizer, writing a model folder |
+//! | [`memo`] | caches within a memory limit |
 
 mod byte_level;
 pub mod compressor;
@@ -64,21 +64,19 @@ pub use scorer::{Left, Prepared, QuestionAndSteps, Reading, Scored, Scorer};
 pub use spirit::GreedilyPruned;
 pub use tokenizer::{Encoded, EncodedChain, Tokenizer};
 
-/// The type that projections are computed in on the processor.
+/// Data type of projections on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dtype {
-    /// 32-bit floats.
     F32,
-    /// bf16 weights and rounded inputs, with sums in f32.
+    /// bf16 weights and rounded inputs, with f32 sums.
     Bf16,
 }
 
-/// What a model is computed on, and on the processor in which type.
+/// The device that runs a model, and the data type on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Computed {
-    /// On the processor's cores, projections in this type.
+    /// The CPU, with projections in this type.
     Cpu(Dtype),
-    /// On the first NVIDIA GPU.
     #[cfg(feature = "cuda")]
     Cuda,
 }

@@ -1,4 +1,4 @@
-//! A model that was loaded, on its thread.
+//! A loaded model on its thread.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,6 @@ use super::weights::Weights;
 use super::{Computed, Dtype, LmError, Result, Tokenizer};
 use crate::memo::Memory;
 
-/// A model's folder, loaded: the decoder on its thread and what its callers must know of it.
 #[derive(Debug)]
 pub struct LoadedModel {
     pub(super) thread: ModelThread,
@@ -30,10 +29,10 @@ pub struct LoadedModel {
 }
 
 impl LoadedModel {
-    /// Loads a folder in Hugging Face's layout and starts the model's thread. Scores are remembered within `memory`.
+    /// Loads a folder in Hugging Face's layout and starts the model's thread. Scores are cached within `memory`.
     ///
     /// # Errors
-    /// If a file is missing, or config, weights and tokenizer do not fit each other.
+    /// If a file is missing, or config, weights and tokenizer do not match.
     pub fn load(folder: &Path, computed: Computed, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
         let config = fitting(folder, tokenizer)?;
         let (vocabulary, notes) = (config.vocab_size, config.notes.clone());
@@ -53,11 +52,10 @@ impl LoadedModel {
         Ok(Self { thread, output_rows, window, vocabulary, notes })
     }
 
-    /// Stands in for the model of a folder: what it would read is added to `tokens`, its weights are not, and all that it
-    /// scores is 0.
+    /// A stub without weights: adds the tokens that it would read to `tokens`, and scores every token with 0.
     ///
     /// # Errors
-    /// If a file is missing, or config and tokenizer do not fit each other.
+    /// If a file is missing, or config and tokenizer do not match.
     pub fn counted(folder: &Path, tokens: Arc<AtomicU64>, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
         let config = fitting(folder, tokenizer)?;
         Ok(Self {
@@ -69,30 +67,29 @@ impl LoadedModel {
         })
     }
 
-    /// What in its config is not known, or not as it seems.
+    /// Notes on unknown or adjusted fields of the config.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Whether its thread has ended.
     pub fn is_over(&self) -> bool {
         self.thread.is_over()
     }
 }
 
-/// The config of a folder, whose vocabulary holds all tokens of the tokenizer.
+/// Loads the config of a folder and checks that its vocabulary covers the tokenizer.
 fn fitting(folder: &Path, tokenizer: &Tokenizer) -> Result<ModelConfig> {
     let config = ModelConfig::load(folder)?;
     match tokenizer.largest_id().filter(|id| *id as usize >= config.vocab_size) {
         Some(id) => {
-            let found = format!("it has a token {id}, but config.json's vocab_size is {}", config.vocab_size);
+            let found = format!("found token id {id}, but vocab_size in config.json is {}", config.vocab_size);
             Err(LmError::Unsupported { path: folder.join("tokenizer.json"), found })
         }
         None => Ok(config),
     }
 }
 
-/// The thread of a model whose projections are of type `M`, and the count of its output rows.
+/// Starts a model whose projections are of type `M`; also returns the counter of its output rows.
 fn spawn<M: Projection + 'static>(
     folder: &Path,
     config: ModelConfig,
@@ -131,7 +128,7 @@ impl<M: Projection> Model for DecoderWithOutput<M> {
         Ok(scores)
     }
 
-    /// What texts share is read once, and its keys and values are kept for those that go on from it.
+    /// Reads the shared beginning of the texts once, and reuses its KV cache for the forks.
     fn score_answers(&mut self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
         let Some((whole, forks)) = texts.split_first() else { return Ok(vec![]) };
         let (rows, targets) = rows_of(whole.targets(0));

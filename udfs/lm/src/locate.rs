@@ -1,4 +1,4 @@
-//! Where a model lies: in a folder, in the cache of the Hugging Face Hub, or within asap, which brings a small one.
+//! Finds a model: in a folder, in the cache of the Hugging Face Hub, or the small one that ships with asap.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use etcetera::base_strategy::Xdg;
 
 use super::{LmError, Result};
 
-/// The name of the model that asap brings.
+/// Name of the model that ships with asap.
 pub const SMALL: &str = "small";
 const SMALL_FINGERPRINT: &str = "d531f2d4636b";
 
@@ -20,11 +20,11 @@ const SMALL_FILES: [(&str, &[u8]); 5] = [
     ("tokenizer_config.json", include_bytes!("../../../data/model/tokenizer_config.json")),
 ];
 
-/// The folder of a model that was named: `small`, the path of a folder, or `org/name` (or `org/name@revision`), which is
-/// looked for in the cache of the Hugging Face Hub where there is no such folder.
+/// Returns the folder of a model: `small`, a path, or `org/name` (or `org/name@revision`). The latter is looked up in
+/// the cache of the Hugging Face Hub if no such folder exists.
 ///
 /// # Errors
-/// If nothing is there; it says what to do.
+/// If there is no such model; the message suggests what to do.
 pub fn locate(named: &str) -> Result<PathBuf> {
     match named {
         SMALL => small(&user_folders()?.cache_dir()),
@@ -32,10 +32,10 @@ pub fn locate(named: &str) -> Result<PathBuf> {
     }
 }
 
-/// The folder of a model that is not one of texts, such as an encoder: as [`locate`] finds it, but for `small`.
+/// Like [`locate`], but without `small`: for models other than decoders, such as an encoder.
 ///
 /// # Errors
-/// If nothing is there; it says what to do.
+/// If there is no such model; the message suggests what to do.
 pub fn locate_folder(named: &str) -> Result<PathBuf> {
     folder(named, hub, "or org/name in its cache")
 }
@@ -54,11 +54,11 @@ fn folder(named: &str, hub: impl FnOnce() -> Option<PathBuf>, others: &str) -> R
 }
 
 fn user_folders() -> Result<Xdg> {
-    Xdg::new().map_err(|_| LmError::NoModel("there is no place for it: set XDG_CACHE_HOME and HOME".to_string()))
+    Xdg::new().map_err(|_| LmError::NoModel("found no cache folder: set XDG_CACHE_HOME and HOME".to_string()))
 }
 
-/// The folder of the small model, written where it is not whole: by several processes at once, too, for it gets its name when
-/// it is.
+/// Returns the folder of the small model, and writes it if it is missing or incomplete. Several processes may write it
+/// at the same time: a folder only gets its final name once it is complete.
 fn small(caches: &Path) -> Result<PathBuf> {
     let models = caches.join("asap/models");
     let folder = models.join(format!("{SMALL}-{SMALL_FINGERPRINT}"));
@@ -67,7 +67,7 @@ fn small(caches: &Path) -> Result<PathBuf> {
     }
     let failed = |error| {
         let folder = folder.display();
-        LmError::NoModel(format!("cannot write {folder}: {error}; set XDG_CACHE_HOME to a folder that can be written"))
+        LmError::NoModel(format!("cannot write {folder}: {error}; set XDG_CACHE_HOME to a writable folder"))
     };
     std::fs::create_dir_all(&models).map_err(failed)?;
     let written = tempfile::Builder::new().prefix(SMALL).tempdir_in(&models).map_err(failed)?;
@@ -79,9 +79,9 @@ fn small(caches: &Path) -> Result<PathBuf> {
             let _ = written.keep();
             Ok(folder)
         }
-        // Somebody was faster.
+        // Another process was faster.
         Err(_) if is_whole(&folder) => Ok(folder),
-        // Of an older one somebody removed a file.
+        // The existing folder lacks a file.
         Err(_) => {
             for (name, bytes) in SMALL_FILES {
                 std::fs::write(folder.join(name), bytes).map_err(failed)?;
@@ -120,7 +120,7 @@ fn hub_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         .or_else(|| Some(user_folders().ok()?.cache_dir().join("huggingface/hub")))
 }
 
-/// The snapshot of a revision: the commit that a branch or a tag points to, or the commit itself.
+/// Returns the snapshot of a revision: the commit of a branch or tag, or the commit itself.
 fn snapshot(hub: &Path, (organisation, name): (&str, &str), revision: &str) -> Result<PathBuf> {
     let repository = hub.join(format!("models--{organisation}--{name}"));
     let pointed = std::fs::read_to_string(repository.join("refs").join(revision));

@@ -1,5 +1,4 @@
-//! What is remembered between rows: every cache of a session that grows with rows is a [`Memo`], with a share of what the
-//! session may remember.
+//! Caches between rows. Every cache that grows with rows is a [`Memo`] with a share of the session's memory limit.
 
 use std::hash::Hash;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,24 +6,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lru::LruCache;
 
-/// The shares of what a session remembers, in sixteenths of its memory: together they are one.
+/// Shares of the memory limit in sixteenths; they add up to the whole.
 pub mod share {
-    /// Chains as tokens: several functions ask for the same.
+    /// Tokenized chains, which several functions need.
     pub const CHAINS: usize = 1;
-    /// The lengths of what was left of chains.
+    /// Token counts of pruned chains.
     pub const LENGTHS: usize = 1;
-    /// Questions with their chains as tokens.
+    /// Tokenized questions with their chains.
     pub const ROWS: usize = 1;
     pub(crate) const SCORES: usize = 1;
-    /// Keys and values of prompts that a local language model read, for those that are asked again.
+    /// KV caches of prompts that a local language model has read, for repeated prompts.
     pub(crate) const PROMPTS: usize = 10;
-    /// Answers of a language model, some ten thousand.
+    /// Answers of a language model, about ten thousand.
     pub const ANSWERS: usize = 2;
 }
 
 const DEFAULT_BYTES: usize = 768 << 20;
 
-/// The memory that memos share: those of the scoring model, or those of the language model that is asked.
+/// A memory limit that several memos share: those of the scoring model, or those of the language model.
 #[derive(Debug)]
 pub struct Memory {
     most: AtomicUsize,
@@ -40,12 +39,12 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// From now on at most `bytes` are remembered: each memo forgets what is beyond its share when it is next written to.
+    /// Sets the limit in bytes. A memo evicts entries beyond its share at its next insertion.
     pub fn limit(&self, bytes: usize) {
         self.most.store(bytes, Ordering::Relaxed);
     }
 
-    /// For now at most `bytes` are remembered, whatever the limit.
+    /// Temporarily caps the limit at `bytes`.
     pub fn grant(&self, bytes: usize) {
         self.granted.store(bytes, Ordering::Relaxed);
     }
@@ -54,13 +53,12 @@ impl Memory {
         self.most.load(Ordering::Relaxed).min(self.granted.load(Ordering::Relaxed)) / 16 * sixteenths
     }
 
-    /// Bytes that are remembered.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 }
 
-/// The values that were last used, as many as fit into a share of a memory.
+/// A least-recently-used cache with a share of a memory limit.
 #[derive(Debug)]
 pub struct Memo<K: Hash + Eq, V> {
     entries: Mutex<Entries<K, V>>,
@@ -75,19 +73,18 @@ struct Entries<K: Hash + Eq, V> {
 }
 
 impl<K: Hash + Eq, V> Memo<K, V> {
-    /// A memo of at most so many sixteenths of a memory.
     pub fn new(memory: &Arc<Memory>, sixteenths: usize) -> Self {
         let entries = Mutex::new(Entries { by_use: LruCache::unbounded(), bytes: 0 });
         Self { entries, memory: Arc::clone(memory), share: sixteenths }
     }
 
-    /// The value of a key, which becomes the last to be forgotten.
+    /// Returns the value of a key and marks it as the most recently used.
     pub fn get(&self, key: &K) -> Option<Arc<V>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.by_use.get(key).map(|(value, _)| Arc::clone(value))
     }
 
-    /// Remembers a value that takes about this many bytes and forgets others until it fits.
+    /// Inserts a value of about `bytes` bytes and evicts others until it fits.
     pub fn insert(&self, key: K, value: Arc<V>, bytes: usize) {
         let most = self.memory.share(self.share);
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The output layer, at the rows that are asked for.
+//! The output layer, for requested rows only.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,20 +16,19 @@ const VOCABULARY: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TokenScore {
     pub surprisal: f32,
-    /// Entropy of the distribution that it was drawn from, in nats.
+    /// Entropy of the predicted distribution, in nats.
     pub entropy: f32,
 }
 
 /// A token to score and the row of hidden states that predicts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// Row of the hidden states: the place of the token before.
+    /// Row of the hidden states, which is the position of the previous token.
     pub row: u32,
-    /// The token's id.
     pub id: u32,
 }
 
-/// The targets whose rows are among `rows`, counted from the first of these, each with its place in `targets`.
+/// The targets with rows in `rows`, renumbered from its start, each with its index in `targets`.
 pub(super) fn targets_in(rows: &Range<usize>, targets: &[Target]) -> (Vec<usize>, Vec<Target>) {
     let own = |(place, target): (usize, &Target)| {
         let row = (target.row as usize).checked_sub(rows.start).filter(|row| *row < rows.len())?;
@@ -38,7 +37,7 @@ pub(super) fn targets_in(rows: &Range<usize>, targets: &[Target]) -> (Vec<usize>
     targets.iter().enumerate().filter_map(own).unzip()
 }
 
-/// The rows that targets name, ascending, each once, and the targets with places among these in place of rows.
+/// The distinct rows of targets, ascending, and the targets renumbered to indices of these rows.
 pub(super) fn rows_of(mut targets: Vec<Target>) -> (Vec<u32>, Vec<Target>) {
     let mut rows: Vec<u32> = targets.iter().map(|target| target.row).collect();
     rows.sort_unstable();
@@ -49,7 +48,6 @@ pub(super) fn rows_of(mut targets: Vec<Target>) -> (Vec<u32>, Vec<Target>) {
     (rows, targets)
 }
 
-/// The output layer of a model.
 #[derive(Debug)]
 pub struct Output {
     weight: Tensor,
@@ -63,16 +61,13 @@ struct Scratch {
 }
 
 impl Output {
-    /// An output layer of this weight, [vocabulary, hidden], in f32 or bf16.
+    /// An output layer with this weight, [vocabulary, hidden], in f32 or bf16.
     pub fn new(weight: Tensor) -> Self {
         Self { weight, rows: Arc::default() }
     }
 
-    /// Scores `targets` by hidden states, [tokens, hidden]. Only the rows that targets name are multiplied, by a part of
-    /// the vocabulary at a time; logits, softmax and entropy are f32.
-    ///
-    /// # Errors
-    /// If a target names a row or a token that is not there.
+    /// Scores `targets` from hidden states, [tokens, hidden]. Multiplies only the rows of targets, by a part of the
+    /// vocabulary at a time. Logits, softmax and entropy are f32.
     pub fn score(&self, hidden: &Tensor, targets: &[Target]) -> Result<Vec<TokenScore>> {
         let mut scores = Vec::with_capacity(targets.len());
         for part in targets.chunks(ROWS) {
@@ -111,7 +106,7 @@ impl Output {
                 .map(|part| part[row])
                 .reduce(|(sum, own), (other_sum, other_own)| (sum.merge(other_sum), own.or(other_own)));
             let Some((sum, Some(logit))) = merged else {
-                let message = format!("expected a token below {vocabulary}, found {}", target.id);
+                let message = format!("expected a token id below {vocabulary}, found {}", target.id);
                 return Err(candle_core::Error::msg(message).into());
             };
             let (log_sum, entropy) = sum.finish();
@@ -120,10 +115,7 @@ impl Output {
         Ok(())
     }
 
-    /// The logits of hidden states, [rows, hidden], as [rows, vocabulary].
-    ///
-    /// # Errors
-    /// If they cannot be read.
+    /// Returns the logits of hidden states, [rows, hidden], as [rows, vocabulary].
     pub fn logits(&self, hidden: &Tensor) -> Result<Vec<f32>> {
         let (rows, vocabulary) = (hidden.dim(0)?, self.weight.dim(0)?);
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
@@ -134,7 +126,6 @@ impl Output {
         Ok(logits)
     }
 
-    /// Counts the rows that go through the layer.
     pub fn rows(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.rows)
     }

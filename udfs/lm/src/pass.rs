@@ -1,4 +1,4 @@
-//! Tokens on their way through all layers: chains together, long ones in parts.
+//! The forward pass through all layers: short chains in one batch, long chains in parts.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +8,12 @@ use super::layer::{LeftByMlp, Run};
 use super::ops::{self, Projection, Sequence};
 use super::weights::Weights;
 
-/// Tokens that go through the layers together: chains up to as many, or a part of a longer chain.
+/// Most tokens per forward pass: several chains, or a part of a longer chain.
 pub(crate) const TOKENS_PER_PASS: usize = 8192;
 
-/// Tokens that models of this process have read to score or to generate.
 static READ: AtomicU64 = AtomicU64::new(0);
 
-/// How many tokens the models of this process have read so far. It grows layer by layer, so also within a long pass.
+/// Returns the number of tokens that models of this process have read. It grows layer by layer within a pass.
 pub fn tokens_read() -> u64 {
     READ.load(Ordering::Relaxed)
 }
@@ -23,7 +22,7 @@ pub(crate) fn count_read(tokens: usize) {
     READ.fetch_add(tokens as u64, Ordering::Relaxed);
 }
 
-/// The rotated keys and the values of the tokens of one chain, in every layer.
+/// The rotated keys and the values of the tokens of one chain, for every layer.
 #[derive(Debug, Clone)]
 pub struct KvCache {
     pub(super) tokens: usize,
@@ -36,7 +35,7 @@ impl KvCache {
     }
 }
 
-/// How many of the first texts go through the model together, by their tokens: at least one.
+/// Returns how many of the first texts fit one forward pass, given their token counts; at least one.
 pub(super) fn together(tokens: impl Iterator<Item = usize>) -> usize {
     let mut sum = 0;
     let fits = |tokens: &usize| {
@@ -50,11 +49,11 @@ pub(super) fn together(tokens: impl Iterator<Item = usize>) -> usize {
 pub(super) struct Chunk {
     pub(super) tokens: Range<usize>,
     pub(super) chains: Vec<Sequence>,
-    /// Tokens of their chain, if it is too long to go at once: its keys and values are kept from part to part.
+    /// Length of their chain, if it is too long for one pass: its KV cache is kept between parts.
     pub(super) of: Option<usize>,
 }
 
-/// Chains that follow each other, `lengths` tokens each, in parts of at most [`TOKENS_PER_PASS`].
+/// Splits concatenated chains of these lengths into parts of at most [`TOKENS_PER_PASS`].
 pub(super) fn chunked(lengths: &[usize]) -> Vec<Chunk> {
     let mut parts: Vec<Chunk> = Vec::new();
     let mut first = 0;
@@ -79,14 +78,14 @@ pub(super) fn chunked(lengths: &[usize]) -> Vec<Chunk> {
 }
 
 pub(super) enum Before<'a, 'b> {
-    /// For each chain its own tokens, to whose keys and values those of the pass are added; nothing at all where there are none.
+    /// The KV cache of each chain, which the pass extends; empty if no chain has one.
     Own(&'a mut [&'b mut KvCache]),
-    /// The first tokens of one text, for each chain as many as it goes on from; it stays as it is.
+    /// The KV cache of one text, which is not changed; each chain continues from a prefix of it.
     Shared(&'a KvCache),
 }
 
-/// Turns embeddings, [tokens, hidden], into hidden states after the final norm, of the rows that are `asked` alone where not
-/// all are: other tokens end with their keys and values in the last layer.
+/// Turns embeddings, [tokens, hidden], into hidden states after the final norm. With `asked`, only of these rows: for
+/// other tokens, the last layer computes only keys and values.
 pub(super) fn pass<M: Projection>(
     mut run: Run,
     weights: &Weights<M>,
@@ -131,7 +130,7 @@ fn keep_rows(rows: &mut Vec<f32>, asked: &[u32], width: usize) {
     rows.truncate(asked.len() * width);
 }
 
-/// The attention of a layer for chains of which earlier tokens' keys and values were kept; those of these tokens are kept too.
+/// Attention of a layer for chains with KV caches; also appends the keys and values of the new tokens.
 fn attend_after(
     run: &Run,
     layer: usize,
@@ -157,7 +156,7 @@ fn attend_after(
     ops::on_all_cores(tasks, attend).map(drop)
 }
 
-/// The attention of a layer for chains that go on from one text, whose keys and values these are.
+/// Attention of a layer for chains that continue from one text with these keys and values.
 fn attend_from(
     run: &Run,
     [keys, values]: &[Vec<f32>; 2],
@@ -180,7 +179,7 @@ fn attend_from(
     });
     let attend = |(chain, [q, k, v], results): (&Sequence, [&[f32]; 3], _)| {
         let shared = ..chain.earlier * heads.key_width();
-        // Copied by the core that needs them, since they are to lie side by side.
+        // The core that needs them copies them, since keys and values must be contiguous.
         let (keys, values) = ([&keys[shared], k].concat(), [&values[shared], v].concat());
         run.attend_in(chain, [q, &keys, &values], results)
     };

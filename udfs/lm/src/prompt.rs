@@ -1,4 +1,4 @@
-//! What stands before a chain's first step or before an answer: a prompt, or a conversation by the model's chat template.
+//! The text before a chain's first step or before an answer: a plain prompt, or the model's chat template.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,40 +10,36 @@ use super::{LmError, Result, Tokenizer};
 
 const TAGS: [&str; 2] = ["<think>", "</think>"];
 const THINKS: [&str; 2] = ["enable_thinking", "thinking"];
-/// What stands before the first step where the model has no template of its own.
+/// Prompt of models without a chat template.
 const WITHOUT_TEMPLATE: &str = "{question}\n<think>\n";
 const CHAT: &str = "chat";
 
-/// How a question becomes the text before a chain's first step.
+/// Turns a question into the text before a chain's first step.
 #[derive(Debug)]
 pub enum PromptTemplate {
-    /// The model's own chat template: the question is the user's turn, the generation prompt of a model that is to think
-    /// follows, then `<think>` and a line end unless the text ends in them already. The template writes special tokens itself.
+    /// The model's chat template: the question as the user's turn, and the generation prompt of a thinking model.
+    /// `<think>` and a line end follow unless the text already ends in them. The template writes special tokens itself.
     Chat {
-        /// Holds the compiled template.
         environment: Box<Environment<'static>>,
-        /// What templates know as `bos_token` and `eos_token`.
+        /// Values of `bos_token` and `eos_token` in templates.
         special_tokens: [Option<String>; 2],
     },
-    /// A text in which `{question}` is replaced, by the system prompt too where there is one, a blank line between them. The tokenizer's own special tokens are added.
+    /// A text in which `{question}` is replaced by the question, or by system prompt and question, joined by a blank
+    /// line. The tokenizer's special tokens are added.
     Plain(String),
 }
 
-/// One turn of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Message<'a> {
-    /// Who says it: `system`, `user` or `assistant`.
+    /// The role: `system`, `user` or `assistant`.
     pub role: &'a str,
-    /// What is said.
     pub content: &'a str,
 }
 
-/// What a model is asked: a question, and the system prompt that stands before it.
+/// A question with an optional system prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked<'a> {
-    /// The system prompt.
     pub system: Option<&'a str>,
-    /// What the user says.
     pub question: &'a str,
 }
 
@@ -54,12 +50,11 @@ impl<'a> From<&'a str> for Asked<'a> {
 }
 
 impl PromptTemplate {
-    /// Reads the setting for the model in `folder`: `chat`, a plain template in which `\n` and `\t` are escapes, or, if
-    /// it is not set, the chat template where the model has one, else `{question}\n<think>\n`.
+    /// Reads the setting for the model in `folder`: `chat`, or a plain template in which `\n` and `\t` are escapes.
+    /// Without a setting, the model's chat template is used, or else `{question}\n<think>\n`.
     ///
     /// # Errors
-    /// If a file of the model cannot be read, if it has no chat template and one is asked for, or if the template is
-    /// not valid.
+    /// If a file cannot be read, the setting is `chat` without a chat template, or the template is not valid.
     pub fn load(folder: &Path, setting: Option<&str>) -> Result<Self> {
         match setting {
             Some(plain) if plain != CHAT => Ok(Self::Plain(plain.replace("\\n", "\n").replace("\\t", "\t"))),
@@ -69,8 +64,8 @@ impl PromptTemplate {
                     Some(template) => Self::compile(folder, template, &config),
                     None if setting.is_some() => Err(LmError::Unsupported {
                         path: folder.to_path_buf(),
-                        found: "asap.scorer.prompt is 'chat', and the model has no chat template: neither \
-                            chat_template.jinja nor chat_template in tokenizer_config.json"
+                        found: "asap.scorer.prompt is 'chat', and the model has no chat template: expected \
+                            chat_template.jinja, or chat_template in tokenizer_config.json"
                             .to_string(),
                     }),
                     None => Ok(Self::Plain(WITHOUT_TEMPLATE.to_string())),
@@ -81,7 +76,7 @@ impl PromptTemplate {
 
     fn compile(folder: &Path, template: String, config: &Value) -> Result<Self> {
         let mut environment = Environment::new();
-        // As transformers compiles them.
+        // The same options as transformers.
         environment.set_trim_blocks(true);
         environment.set_lstrip_blocks(true);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
@@ -96,10 +91,10 @@ impl PromptTemplate {
         Ok(Self::Chat { environment: Box::new(environment), special_tokens })
     }
 
-    /// The text before the first step of a chain that answers what was asked.
+    /// Renders the text before the first step of a chain.
     ///
     /// # Errors
-    /// If the chat template fails on it.
+    /// If the chat template fails.
     pub fn render(&self, asked: Asked) -> Result<String> {
         let mut text = self.render_generation(asked)?;
         if matches!(self, Self::Chat { .. }) {
@@ -112,8 +107,8 @@ impl PromptTemplate {
         Ok(text)
     }
 
-    /// The text before what a model generates: as [`PromptTemplate::render`], but a chat template alone says
-    /// whether the chain is opened. A thought that it closes itself is left out: the model is to write one.
+    /// Renders the text before a generation. Unlike [`PromptTemplate::render`], only a chat template decides whether
+    /// the chain is opened. A thought that the template closes is removed, since the model should write one.
     pub(crate) fn render_generation(&self, Asked { system, question }: Asked) -> Result<String> {
         let system = system.map(|content| Message { role: "system", content });
         let messages: Vec<Message> = system.into_iter().chain([Message { role: "user", content: question }]).collect();
@@ -127,7 +122,7 @@ impl PromptTemplate {
         }
     }
 
-    /// The text before the answer to a conversation: by the chat template, else the messages joined by a blank line.
+    /// Renders the text before an answer: by the chat template, or the messages joined by a blank line.
     pub(crate) fn render_messages(&self, messages: &[Message]) -> Result<String> {
         match self {
             Self::Plain(_) => Ok(messages.iter().map(|message| message.content).collect::<Vec<_>>().join("\n\n")),
@@ -135,7 +130,7 @@ impl PromptTemplate {
         }
     }
 
-    /// A conversation of turns that were said, by the chat template; nothing without one.
+    /// Renders finished turns by the chat template; empty without one.
     pub(super) fn render_turns(&self, messages: &impl serde::Serialize) -> Result<String> {
         self.render_chat(messages, false, true)
     }
@@ -151,7 +146,7 @@ impl PromptTemplate {
         };
         let failed = |error: Error| LmError::Prompt(format!("{error:#}"));
         let template = environment.get_template(CHAT).map_err(failed)?;
-        // What is none is defined; a special token that the model lacks is not.
+        // Optional values are defined as none; a missing special token is undefined.
         let none = minijinja::Value::from(());
         let mut values: BTreeMap<&str, minijinja::Value> = BTreeMap::from([
             ("messages", minijinja::Value::from_serialize(messages)),
@@ -173,14 +168,14 @@ impl PromptTemplate {
     }
 }
 
-/// Where a prompt would end if it did not close a thought; its length if it does not.
+/// The length of a prompt without a thought that it closes; the whole length if it closes none.
 fn before_closed_thought(text: &str) -> usize {
     let Some(open) = text.trim_end().strip_suffix(TAGS[1]) else { return text.len() };
     open.trim_end().strip_suffix(TAGS[0]).unwrap_or(open).len()
 }
 
-/// A template as Jinja reads it with transformers' extensions: line ends are line feeds, and `generation` blocks, which mark
-/// what a trainer learns, are nothing here.
+/// Rewrites a template for Jinja with transformers' extensions: line ends become line feeds, and `generation` blocks,
+/// which mark what a trainer learns, become plain blocks.
 fn as_jinja_reads(template: &str) -> String {
     let mut read = String::with_capacity(template.len());
     let text = template.replace("\r\n", "\n").replace('\r', "\n");
@@ -199,8 +194,7 @@ fn as_jinja_reads(template: &str) -> String {
     read + rest
 }
 
-/// Today's date as templates ask for it. It is the one that Llama's own templates fall back to: scores must not change from
-/// day to day.
+/// A fixed date, so that scores do not change from day to day: the default of Llama's own templates.
 fn fixed_date(format: &str) -> String {
     const DATE: [(&str, &str); 12] = [
         ("%Y", "2024"),
@@ -237,7 +231,7 @@ pub(super) fn read_json(path: &Path) -> Result<Value> {
         .map_err(|error| LmError::Unsupported { path: path.to_path_buf(), found: format!("not JSON: {error}") })
 }
 
-/// The template in a file of its own, else the one in the tokenizer's config; of several, the one named `default`.
+/// The template in its own file, otherwise the one in the tokenizer's config; of several, the one named `default`.
 fn chat_template(folder: &Path, config: &Value) -> Result<Option<String>> {
     if let Some(template) = read_optional(&folder.join("chat_template.jinja"))? {
         return Ok(Some(template));
@@ -253,12 +247,12 @@ fn chat_template(folder: &Path, config: &Value) -> Result<Option<String>> {
     })
 }
 
-/// A special token is written as a text, or as an object with its content.
+/// A special token is a string, or an object with its content.
 pub(super) fn special_token(found: &Value) -> Option<String> {
     found.as_str().or_else(|| found["content"].as_str()).map(str::to_string)
 }
 
-/// The token that begins a text: the tokenizer's BOS, else `<|endoftext|>`, as GPT-2 and Qwen have it.
+/// The token that begins a text: the tokenizer's BOS, otherwise `<|endoftext|>`, as in GPT-2 and Qwen.
 pub(super) fn start(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<u32>> {
     let config = read_json(&folder.join("tokenizer_config.json"))?;
     let begins = special_token(&config["bos_token"]).and_then(|token| tokenizer.id(&token));
@@ -319,7 +313,7 @@ mod tests {
     #[test]
     fn templates_are_read_as_transformers_reads_them() {
         let cases = [
-            // A special token that the model lacks is nothing, tools that are not given are none.
+            // A missing special token is empty; omitted tools are none.
             ("{{ bos_token }}{% if tools is not none and tools|length %}t{% endif %}{{ documents is none }}", "True"),
             ("{% if tools is defined %}d{% endif %}", "d"),
             ("a\r\nb{{ '\r\n' }}c", "a\nb\nc"),

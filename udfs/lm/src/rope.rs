@@ -1,4 +1,4 @@
-//! Rotary position embedding: frequencies and their tables.
+//! RoPE frequencies and tables.
 //!
 //! Dimension i of a head is rotated together with dimension i + head_dim / 2.
 
@@ -42,7 +42,7 @@ impl Rope {
                 attention_factor: given,
             } => {
                 attention_factor = given;
-                // The dimension at which a pair makes this many turns within the original window.
+                // The dimension whose pair makes this many turns within the original window.
                 let dimension =
                     |turns: f64| head_dim as f64 * (window / (turns * 2.0 * PI)).ln() / (2.0 * config.theta.ln());
                 let (mut low, mut high) = (dimension(beta_fast), dimension(beta_slow));
@@ -62,8 +62,8 @@ impl Rope {
         Self { frequencies, attention_factor }
     }
 
-    /// The table of the positions 0 … `positions` − 1. Angles are taken in f64: in f32 they are off by a thousandth of
-    /// a radian at 30,000 tokens.
+    /// The table of the positions 0 … `positions` − 1. Angles are computed in f64: in f32 they are off by a thousandth
+    /// of a radian at 30,000 tokens.
     pub(crate) fn table(&self, positions: usize) -> RopeTable {
         let pairs = self.frequencies.len();
         let mut table =

@@ -1,4 +1,4 @@
-//! One chain as the model reads it, and which of its tokens score which step.
+//! A chain as the model reads it, with the tokens that score each step.
 
 use std::ops::Range;
 
@@ -12,76 +12,70 @@ const CLOSING: &str = "\n</think>\n";
 pub(crate) struct Row {
     pub ids: Vec<u32>,
     steps: Vec<Step>,
-    /// Texts that end in an answer; all but the first go on from the first.
+    /// Texts that end in an answer; all except the first continue from a prefix of the first.
     pub answers: Vec<Fork>,
 }
 
-/// A text that ends in an answer and goes on from some of another one's tokens.
+/// A text that ends in an answer and continues from a prefix of another text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fork {
     pub from: usize,
     pub ids: Vec<u32>,
-    /// Tokens to score that come before its own: as many of the other text's, from the first on.
+    /// Number of tokens to score before its own tokens; their scores are the first ones of the other text.
     pub scored_there: usize,
-    /// Which of its own are to score; never the first one, so that each is predicted from an own one.
+    /// Its own tokens to score; never the first one, so that its own token predicts each.
     pub scored: Range<usize>,
 }
 
-/// What of a text that ends in an answer is scored.
+/// The part of a text with an answer to score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
-    /// The answer.
     Answer,
-    /// All that stands behind the question: the chain, what closes it, and the answer.
+    /// Everything after the question: the chain, the closing tag and the answer.
     Chain,
 }
 
 impl Fork {
-    /// A text of these tokens, the first `common` of which are another one's, with those of them that are to score.
+    /// A text of tokens `ids` whose first `common` tokens are shared; `scored` are the tokens to score.
     fn new(mut ids: Vec<u32>, common: usize, scored: Range<usize>) -> Self {
-        // What predicts the first token to score that the other text does not have is to be an own one.
+        // The token that predicts the first own scored token must be an own token too.
         let from = common.min(common.max(scored.start) - 1);
         let scored_there = (from + 1).saturating_sub(scored.start);
         let own = scored.start.max(from + 1) - from..scored.end - from;
         Self { from, ids: ids.split_off(from), scored_there, scored: own }
     }
 
-    /// Its own tokens to score, each predicted by the one before it; `start` is the place of the first own token.
+    /// Targets for its own tokens to score. `start` is the position of its first own token.
     pub(crate) fn targets(&self, start: usize) -> Vec<Target> {
         let target = |token: usize| Target { row: (start + token - 1) as u32, id: self.ids[token] };
         self.scored.clone().map(target).collect()
     }
 }
 
-/// Where a step's own tokens are: from the one that covers its first character to the last one that begins before its
-/// end. None if no token covers it.
+/// A step's tokens: from the one that covers its first character to the last that begins before its end, if any.
 type Step = Option<Range<u32>>;
 
-/// Which scores of a row are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wanted {
     /// Surprisal and entropy of each step's first token.
     FirstTokens,
-    /// Those, and perplexity and entropy of each step, which take every token of every step.
+    /// Also perplexity and entropy of each step, which need every token of every step.
     AllTokens,
 }
 
-/// The scores of a row, step by step; None where nothing precedes a token.
+/// The scores of a row per step; None if no token precedes the step's first token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scores {
-    /// Of each step's first token.
     pub first: Vec<Option<TokenScore>>,
-    /// exp of the mean surprisal of each step's own tokens; empty unless all tokens were wanted.
+    /// exp of the mean surprisal of each step's tokens; empty unless all tokens were requested.
     pub perplexity: Vec<Option<f32>>,
-    /// Sum of the entropies of the distributions that each step's own tokens were drawn from, in nats; empty unless all tokens
-    /// were wanted.
+    /// Sum of the entropies of the predictions of each step's tokens, in nats; empty unless all tokens were requested.
     pub entropy: Vec<Option<f32>>,
-    /// Mean −ln P, in nats, of the tokens that are scored of each of the row's texts that end in an answer.
+    /// Mean −ln P, in nats, of the scored tokens of each text that ends in an answer.
     pub answers: Vec<f64>,
 }
 
 impl Scores {
-    /// Whether all scores are numbers.
     pub fn is_finite(&self) -> bool {
         self.first.iter().flatten().all(|score| score.surprisal.is_finite() && score.entropy.is_finite())
             && self.perplexity.iter().chain(&self.entropy).flatten().all(|score| !score.is_nan())
@@ -90,7 +84,7 @@ impl Scores {
 }
 
 impl Row {
-    /// Tokenises the prompt of `question` and the steps, joined by a blank line, as one text.
+    /// Tokenizes the prompt of `question` and the steps, joined by blank lines, as one text.
     pub(crate) fn encode(
         tokenizer: &Tokenizer,
         prompt: &PromptTemplate,
@@ -110,8 +104,8 @@ impl Row {
         Ok(Self { steps: locate(&encoded.offsets, &spans), ids: encoded.ids, answers: vec![] })
     }
 
-    /// An answer behind each of some chains, scored `over` so much of it, each tokenised as one text with the prompt of `question` and what closes a chain.
-    /// What a text has in common with the first one is read there.
+    /// Tokenizes each chain with the prompt of `question`, the closing tag and the answer as one text. `over` selects
+    /// the tokens to score. Tokens that a text shares with the first one are read once.
     pub(crate) fn with_answer(
         tokenizer: &Tokenizer,
         prompt: &PromptTemplate,
@@ -161,7 +155,7 @@ impl Row {
         self.answers.iter().map(|text| text.from + text.ids.len()).max().unwrap_or(self.ids.len())
     }
 
-    /// The scores of texts from those of the tokens that [`Fork::targets`] names, text by text.
+    /// Computes the scores of texts from the token scores of [`Fork::targets`], text by text.
     pub(crate) fn answer_scores(&self, tokens: &[TokenScore]) -> Scores {
         let mut rest = tokens;
         let mut of_first = vec![];
@@ -179,7 +173,7 @@ impl Row {
         Scores { first: vec![], perplexity: vec![], entropy: vec![], answers }
     }
 
-    /// The tokens to score, each predicted by the one before it; `start` is the place of the row's first token.
+    /// Targets for the tokens to score. `start` is the position of the row's first token.
     pub(crate) fn targets(&self, wanted: Wanted, start: usize) -> Vec<Target> {
         let target = |token: u32| Target { row: start as u32 + token - 1, id: self.ids[token as usize] };
         let scored = |own: &Range<u32>| match wanted {
@@ -189,7 +183,7 @@ impl Row {
         self.steps.iter().flatten().flat_map(scored).map(target).collect()
     }
 
-    /// The scores of steps from those of the tokens that [`Row::targets`] names.
+    /// Computes the scores of steps from the token scores of [`Row::targets`].
     pub(crate) fn scores(&self, wanted: Wanted, tokens: &[TokenScore]) -> Scores {
         let mut tokens = tokens.iter().copied();
         let mut first = Vec::with_capacity(self.steps.len());
@@ -212,7 +206,7 @@ impl Row {
     }
 }
 
-/// The tokens of each span of bytes; spans ascend. Tokens without bytes (a BOS) cover nothing.
+/// The tokens of each byte span; spans ascend. Tokens without bytes (a BOS) cover nothing.
 fn locate(offsets: &[(u32, u32)], spans: &[(u32, u32)]) -> Vec<Step> {
     let is_empty = |token: usize| offsets[token].0 == offsets[token].1;
     let mut first = 0;
@@ -241,9 +235,9 @@ mod tests {
         // <s> | "ab\n\n" as one token | "é" in two pieces | "c" | </s>, for the steps "ab" and "éc".
         let offsets = [(0, 0), (0, 4), (4, 6), (4, 6), (6, 7), (0, 0)];
         assert_eq!(locate(&offsets, &[(0, 2), (4, 7)]), [Some(1..2), Some(2..5)]);
-        // A token that reaches from the prompt into the step is its first.
+        // A token that spans prompt and step is the step's first token.
         assert_eq!(locate(&[(0, 3), (3, 5)], &[(2, 5)]), [Some(0..2)]);
-        // Neither an empty step nor one whose characters the tokenizer drops has tokens.
+        // An empty step, or one whose characters the tokenizer drops, has no tokens.
         assert_eq!(locate(&[(0, 1), (1, 5), (9, 10)], &[(3, 3), (5, 7), (9, 10)]), [None, None, Some(2..3)]);
     }
 

@@ -1,4 +1,4 @@
-//! Which token comes next.
+//! Selects the next token.
 
 use std::path::Path;
 
@@ -9,29 +9,27 @@ use serde_json::Value;
 use super::prompt::{read_json, special_token};
 use super::{LmError, Result, Tokenizer};
 
-/// How tokens are chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// What logits are divided by; at 0 the most likely token is taken, and seed and `top_p` say nothing.
+    /// Divisor of the logits. At 0 the most likely token is selected, and `seed` and `top_p` have no effect.
     pub temperature: f64,
-    /// Only the most likely tokens that together have this probability are drawn from, from 0 to 1.
+    /// Nucleus sampling: only the most likely tokens with this total probability are drawn, from 0 to 1.
     pub top_p: f64,
-    /// The same seed gives the same text.
+    /// Random seed; the same seed gives the same text.
     pub seed: u64,
-    /// The most tokens of an answer; the model's window may end it before.
+    /// Most tokens of an answer; the model's window may end it earlier.
     pub max_tokens: usize,
 }
 
-/// What a model's generation_config.json says of all its answers. What it says of temperature and nucleus does not count:
-/// whoever asks says that.
+/// Generation defaults from generation_config.json. Its temperature and nucleus are ignored: the caller sets them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct GenerationConfig {
-    /// Tokens that end an answer: `eos_token_id`, else that of config.json, and the tokenizer's `eos_token`.
+    /// Tokens that end an answer: `eos_token_id`, otherwise that of config.json, and the tokenizer's `eos_token`.
     pub ends: Vec<u32>,
-    /// `repetition_penalty`: what makes a token that the text holds already less likely; 1 changes nothing.
+    /// `repetition_penalty`: makes tokens that the text already has less likely; 1 has no effect.
     pub repetition_penalty: f32,
-    /// `exponential_decay_length_penalty`: after so many tokens of an answer its end becomes likelier by this factor with
-    /// each further one.
+    /// `exponential_decay_length_penalty`: after this many tokens of an answer, each further token makes its end more
+    /// likely by this factor.
     pub length_penalty: Option<(usize, f32)>,
 }
 
@@ -48,14 +46,14 @@ impl GenerationConfig {
             found => found
                 .as_f64()
                 .filter(|penalty| *penalty > 0.0)
-                .ok_or_else(|| wrong("repetition_penalty is a number above 0", found))?,
+                .ok_or_else(|| wrong("repetition_penalty must be a number above 0", found))?,
         };
         let length_penalty = match &config["exponential_decay_length_penalty"] {
             Value::Null => None,
             found => {
                 let start = found[0].as_u64().and_then(|start| usize::try_from(start).ok());
                 let factor = found[1].as_f64().filter(|factor| *factor > 0.0);
-                let expected = "exponential_decay_length_penalty is a number of tokens and a factor above 0";
+                let expected = "exponential_decay_length_penalty must be a token count and a factor above 0";
                 Some((start, factor))
                     .and_then(|(start, factor)| Some((start?, factor? as f32)))
                     .ok_or_else(|| wrong(expected, found))
@@ -82,7 +80,7 @@ fn ends(folder: &Path, generation: &Value, tokenizer: &Tokenizer) -> Result<Vec<
     for id in found {
         let id = id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| LmError::Unsupported {
             path: path.clone(),
-            found: format!("eos_token_id is a token's id or a list of them, found {id}"),
+            found: format!("eos_token_id must be a token id or a list of them, found {id}"),
         })?;
         ends.push(id);
     }
@@ -99,7 +97,7 @@ pub(super) struct Sampler {
     config: GenerationConfig,
     random: ChaCha8Rng,
     chosen: usize,
-    /// The different tokens of the text so far, and whether a token is one of them.
+    /// Distinct tokens of the text so far, and whether each token is one of them.
     seen: Vec<u32>,
     is_seen: Vec<bool>,
 }
@@ -112,7 +110,7 @@ impl Sampler {
         sampler
     }
 
-    /// The next token by these logits, which become those that it was chosen by.
+    /// Selects the next token. `logits` become the penalized ones that the selection used.
     pub(crate) fn next(&mut self, logits: &mut [f32]) -> u32 {
         self.penalise(logits);
         let id = if self.sampling.temperature == 0.0 { likeliest(logits) } else { self.draw(logits) };
@@ -132,8 +130,8 @@ impl Sampler {
         }
     }
 
-    /// Changes logits as transformers does: those of tokens that the text holds lose by the penalty, and from some length
-    /// on those that end it win by a growing part of their size.
+    /// Applies the penalties like transformers: lowers the logits of tokens that the text already has, and after a
+    /// given length raises the logits of end tokens by a growing share of their size.
     fn penalise(&self, logits: &mut [f32]) {
         let penalty = self.config.repetition_penalty;
         for id in &self.seen {
@@ -166,12 +164,12 @@ impl Sampler {
                 return *id;
             }
         }
-        // Rounding alone leads here: what is left of the mass belongs to the last.
+        // Only reached by rounding: the rest of the mass belongs to the last token.
         weights.last().map_or(0, |(id, _)| *id)
     }
 }
 
-/// The first tokens that together have this mass, at least one, and the mass that they have.
+/// The first tokens that reach this mass, at least one, and their mass.
 fn nucleus(mut weights: Vec<(u32, f64)>, least: f64) -> (f64, Vec<(u32, f64)>) {
     let (mut mass, mut count) = (0.0, 0);
     while count < weights.len() && (count == 0 || mass < least) {
@@ -182,7 +180,7 @@ fn nucleus(mut weights: Vec<(u32, f64)>, least: f64) -> (f64, Vec<(u32, f64)>) {
     (mass, weights)
 }
 
-/// The token with the largest logit; of equal ones the first, as argmax takes it.
+/// The token with the largest logit; the first of equal ones, like argmax.
 fn likeliest(logits: &[f32]) -> u32 {
     let larger = |best: (u32, f32), next: (u32, f32)| if next.1 > best.1 { next } else { best };
     (0..).zip(logits.iter().copied()).fold((0, f32::NEG_INFINITY), larger).0

@@ -1,4 +1,4 @@
-//! Scores of chains: tokenised once, asked of the model's thread once.
+//! Scores of chains. Each chain is tokenized once and sent to the model's thread once.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use super::{Asked, LmError, PromptTemplate, Result, Tokenizer, prompt};
 use crate::memo::{Memo, Memory, share};
 use asap_kernels::steps::join;
 
-/// A model with a tokenizer and a prompt: what scores the chains of a query.
 #[derive(Debug)]
 pub struct Scorer {
     tokenizer: Arc<Tokenizer>,
@@ -25,43 +24,31 @@ pub struct Scorer {
     start: Option<u32>,
 }
 
-/// A question and the steps of its chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuestionAndSteps<'a> {
-    /// The question, with its system prompt.
     pub question: Asked<'a>,
-    /// The steps; they are read joined by a blank line.
+    /// The steps; the model reads them joined by blank lines.
     pub steps: Vec<&'a str>,
 }
 
-/// What the model reads for scores.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reading<'a> {
-    /// A chain behind its question.
+    /// A chain after its question.
     Chain(QuestionAndSteps<'a>),
-    /// A step alone, behind the token that begins a text.
+    /// A single step after the token that begins a text.
     Alone(&'a str),
-    /// An answer behind a chain, and behind what is left of the chain.
-    Answer {
-        /// The chain.
-        chain: QuestionAndSteps<'a>,
-        /// The answer.
-        answer: &'a str,
-        /// What is left of it.
-        left: Left,
-        /// What is scored.
-        over: Over,
-    },
+    /// An answer after a chain, and after each remainder of the chain.
+    Answer { chain: QuestionAndSteps<'a>, answer: &'a str, left: Left, over: Over },
 }
 
-/// What is left of a chain.
+/// The remainders of a chain to read besides the whole chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// All steps but one, for each of them.
+    /// All steps except one, for each step.
     AllButOne,
-    /// The first steps: none, one, and so on to all but the last.
+    /// The first steps: none, one, and so on up to all except the last.
     First,
-    /// Nothing: only the whole chain is read.
+    /// No remainder: only the whole chain.
     Nothing,
 }
 
@@ -76,7 +63,7 @@ impl Left {
     }
 }
 
-/// A row's length, and its tokens unless they are more than the model can read.
+/// A row's length, and the row unless it exceeds the model's window.
 #[derive(Debug)]
 struct Tokenized {
     tokens: usize,
@@ -86,13 +73,12 @@ struct Tokenized {
 /// The scores of a row, or why it has none.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scored {
-    /// The scores, step by step.
     Steps(Arc<Scores>),
-    /// The row is longer than the model's window, in words.
+    /// The row exceeds the model's window; with a message.
     TooLong(String),
-    /// The model computed numbers that are none.
+    /// The model produced NaN or infinite values.
     NotFinite,
-    /// The prompt cannot be rendered for its question, in words.
+    /// The prompt cannot be rendered for the question; with a message.
     NoPrompt(String),
 }
 
@@ -103,8 +89,7 @@ impl Scored {
 }
 
 impl Scorer {
-    /// A scorer of this model whose prompt is read from `folder` and the setting `asap.scorer.prompt`. Rows are remembered
-    /// within `memory`.
+    /// A scorer with a prompt from `folder` and the setting `asap.scorer.prompt`. Rows are cached within `memory`.
     ///
     /// # Errors
     /// As [`PromptTemplate::load`], and if the prompt cannot be rendered.
@@ -116,25 +101,23 @@ impl Scorer {
         memory: &Arc<Memory>,
     ) -> Result<Self> {
         let prompt = PromptTemplate::load(folder, setting)?;
-        // A template that fails on every question fails here, before any row is read.
+        // Detects a template that fails on every question before any row is read.
         prompt.render("1 + 1 = ?".into())?;
         let prompt_key = Sha256::digest(format!("{setting:?}")).into();
         let start = prompt::start(folder, &tokenizer)?;
         Ok(Self { tokenizer, prompt, model, rows: Memo::new(memory, share::ROWS), prompt_key, start })
     }
 
-    /// What the model must be asked for these scores: the slow part, tokenising, on all cores. Rows that were scored lately
-    /// are not asked for again.
+    /// Tokenizes readings on all cores and builds the requests to the model; cached scores need no request.
     ///
     /// # Errors
-    /// If the tokenizer or the prompt fails, or if a step is to be read alone and the tokenizer has no token that begins a
-    /// text.
+    /// If the tokenizer or the prompt fails, or a single step is to be read but no token begins a text.
     pub fn prepare(&self, readings: &[Reading], wanted: Wanted) -> Result<Prepared> {
         let rows = readings.par_iter().map(|reading| self.prepare_row(reading, wanted)).collect::<Result<_>>()?;
         Ok(Prepared { rows })
     }
 
-    /// The scores of what was prepared, in its order. Rows that are there twice are computed once.
+    /// Returns the scores of prepared rows, in order. Duplicate rows are computed once.
     ///
     /// # Errors
     /// If the model fails.
@@ -152,7 +135,7 @@ impl Scorer {
         Ok(prepared.rows.into_iter().filter_map(finish).collect())
     }
 
-    /// Why a chain, with its answer where one is given, is longer than the model's window, in words; None if it fits.
+    /// Returns a message if a chain, with its answer if given, exceeds the model's window; None if it fits.
     ///
     /// # Errors
     /// If the tokenizer or the prompt fails.
@@ -164,28 +147,27 @@ impl Scorer {
         };
         match self.tokenized(self.key(&reading), &reading) {
             Ok(tokenized) => Ok(tokenized.row.is_none().then(|| self.describe(&tokenized, &reading))),
-            // It has no length, and no score either.
+            // It has neither a length nor a score.
             Err(LmError::Prompt(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// The surprisal in nats of a token that is drawn from the vocabulary by chance.
+    /// The surprisal in nats of a token drawn uniformly from the vocabulary.
     pub fn chance(&self) -> f32 {
         (self.model.vocabulary as f32).ln()
     }
 
-    /// Whether the model's thread has ended.
     pub fn is_over(&self) -> bool {
         self.model.is_over()
     }
 
-    /// Rows that went through the model so far.
+    /// Number of rows that went through the model so far.
     pub fn prefills(&self) -> u64 {
         self.model.thread.prefills()
     }
 
-    /// Rows of hidden states that went through the output layer so far.
+    /// Number of hidden states that went through the output layer so far.
     pub fn output_rows(&self) -> u64 {
         self.model.output_rows.load(Ordering::Relaxed)
     }
@@ -197,7 +179,7 @@ impl Scorer {
         }
         let tokenized = match self.tokenized(key, reading) {
             Ok(tokenized) => tokenized,
-            // A template may raise for one question: that is the row's failure.
+            // A template may raise an error for one question; only that row fails.
             Err(LmError::Prompt(why)) => return Ok(PreparedRow::Known(Scored::NoPrompt(why))),
             Err(error) => return Err(error),
         };
@@ -234,7 +216,7 @@ impl Scorer {
     }
 
     fn start(&self) -> Result<u32> {
-        let none = "the tokenizer names no token that begins a text: expected bos_token in tokenizer_config.json, or \
+        let none = "found no token that begins a text: expected bos_token in tokenizer_config.json, or \
                     <|endoftext|>";
         self.start.ok_or_else(|| LmError::Tokenize(none.to_string()))
     }
@@ -261,7 +243,7 @@ impl Scorer {
             add(chain.question.question);
             chain.steps.iter().for_each(|step| add(step));
         }
-        // No text is that long: what is read otherwise than as a chain has keys of its own.
+        // No text is that long, so other readings have their own keys.
         if let Some(kind) = kind {
             hash.update(u64::MAX.to_le_bytes());
             hash.update(kind);
@@ -270,7 +252,6 @@ impl Scorer {
     }
 }
 
-/// Chains whose scores are known, or are to be asked of the model.
 #[derive(Debug)]
 pub struct Prepared {
     rows: Vec<PreparedRow>,

@@ -1,4 +1,4 @@
-//! Steps that go by what the rest is worth without them, each judged anew when another one has gone.
+//! Greedy pruning of steps: each removal scores the remaining steps again.
 
 use super::joined::Joined;
 use super::row::{Over, Wanted};
@@ -8,19 +8,20 @@ use super::{Result, Tokenizer};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GreedilyPruned {
     pub kept: Vec<usize>,
-    /// Steps that went: rounds in which the model read what is left.
+    /// Number of removed steps, with one round of reading each.
     pub rounds: usize,
     pub tokens: usize,
 }
 
 impl Scorer {
-    /// SPIRIT (Cui et al. 2025) without its merging by a language model: which steps, ascending, from 0, are left when the
-    /// step goes without which the mean −ln P of a token is the lowest, over what is left of the chain, what closes it, and
-    /// the answer, until the joined rest has at most `max_tokens` tokens of `tokenizer`. Of equal ones the earlier step goes.
-    /// Each of these rounds reads the rest once and what differs from it without each of its steps: for a chain of K steps
-    /// and N tokens, all rounds together K²N/6 tokens.
+    /// SPIRIT (Cui et al. 2025) without merging by a language model. Returns the kept steps, ascending, from 0.
     ///
-    /// The second `Err` says why a chain has no scores.
+    /// Each round removes the step without which the mean −ln P per token is lowest. The mean is over the rest of the
+    /// chain, its closing tag, and the answer. On ties the earlier step is removed. Rounds repeat until the joined rest
+    /// has at most `max_tokens` tokens of `tokenizer`. Each round reads the rest once, and what differs from it without
+    /// each step: K²N/6 tokens in total for a chain of K steps and N tokens.
+    ///
+    /// The inner `Err` holds the reason why a chain has no scores.
     ///
     /// # Errors
     /// If the tokenizer, the prompt or the model fails.

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers for the tests of this crate.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ pub(crate) fn gpt2() -> Value {
     json
 }
 
-/// A small vocabulary in the manner of Llama 2: merges run over the whole text, a space is `▁`.
+/// A small vocabulary like Llama 2's: merges run over the whole text, a space is `▁`.
 pub(crate) fn sentence_piece() -> Value {
     let merges = ["▁ ▁", "▁▁ ▁▁", "\n \n", "▁ a", "a b", "▁a b", ". \n", ".\n \n", "\n ▁", "\n\n a", "1 2", ", ▁"];
     let mut tokens: Vec<String> = (0..=255u8).map(|byte| format!("<0x{byte:02X}>")).collect();
@@ -91,7 +91,7 @@ pub(super) fn all() -> [(Tokenizer, Cuts); 6] {
     ]
 }
 
-/// Steps that are hard to cut: short, of white space or punctuation, with marks that compose, with added tokens.
+/// Steps that are hard to cut: short ones, white space, punctuation, combining marks, added tokens.
 pub(crate) fn nasty_steps() -> impl Strategy<Value = Vec<String>> {
     let part = prop_oneof![
         6 => "[ab1 .]{1,6}",

@@ -1,5 +1,5 @@
-//! A model on a thread of its own: rows of all callers are packed into runs of tokens, each row once. Callers wait
-//! without a thread, and what nobody waits for any longer is not computed.
+//! Runs a model on its own thread. Rows of all callers are packed into batches, each row once. Callers wait without
+//! blocking a thread, and results that no caller waits for are not computed.
 //!
 //! ```text
 //! callers ──requests──▶ bounded channel ──▶ model's thread: known? else pack and prefill
@@ -21,13 +21,13 @@ use super::row::{Fork, Row, Scores, Wanted};
 use super::{LmError, Result};
 use crate::memo::{Memo, Memory, share};
 
-/// Calls that may wait for the model; the next one waits to be taken in.
+/// Calls that may queue for the model; further callers wait to enter the queue.
 const WAITING_CALLS: usize = 16;
 
-/// What a model does for a thread: plain data in, plain data out.
+/// The interface of a model to its thread: plain data in, plain data out.
 pub(crate) trait Model: Send {
-    /// The scores of `targets`, whose rows count through all of `ids`: chains that follow each other, `lengths` tokens
-    /// each, which do not see each other. [`LmError::Abandoned`] soon after `is_wanted` says that nobody waits for them.
+    /// Scores `targets`, whose rows index all of `ids`: concatenated chains of these `lengths`, which do not attend to
+    /// each other. Returns [`LmError::Abandoned`] soon after `is_wanted` returns false.
     fn score(
         &mut self,
         ids: &[u32],
@@ -36,7 +36,7 @@ pub(crate) trait Model: Send {
         is_wanted: &IsWanted,
     ) -> Result<Vec<TokenScore>>;
 
-    /// The scores of the answers of texts, all but the first of which go on from the first.
+    /// Scores the answers of texts; all except the first continue from a prefix of the first.
     fn score_answers(&mut self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
         let (mut ids, mut lengths, mut targets) = (Vec::new(), Vec::new(), Vec::new());
         for text in texts {
@@ -64,8 +64,8 @@ struct Call {
     answer: oneshot::Sender<Result<Vec<Arc<Scores>>>>,
 }
 
-/// A model's thread. When this is dropped it ends, and is waited for, except on a thread of the pool of cores: what it
-/// computes is for nobody then, so that is soon.
+/// A model's thread. Dropping this ends the thread and waits for it, except on a rayon worker. The wait is short, since
+/// no caller waits for the current results.
 #[derive(Debug)]
 pub(crate) struct ModelThread {
     calls: Option<mpsc::Sender<Call>>,
@@ -87,7 +87,7 @@ impl ModelThread {
         let thread = std::thread::Builder::new()
             .name("asap-model".to_string())
             .spawn(move || serve(model, receiver, &shared))
-            .map_err(|error| LmError::Thread(format!("the system gave none: {error}")))?;
+            .map_err(|error| LmError::Thread(format!("cannot start it: {error}")))?;
         Ok(Self { calls: Some(sender), thread: Some(thread), known })
     }
 
@@ -97,7 +97,7 @@ impl ModelThread {
 
     pub(crate) async fn score(&self, requests: Vec<Request>) -> Result<Vec<Arc<Scores>>> {
         let (answer, answered) = oneshot::channel();
-        let stopped = || LmError::Thread("it has ended by a panic; load the model anew".to_string());
+        let stopped = || LmError::Thread("it panicked; load the model again".to_string());
         let calls = self.calls.as_ref().ok_or_else(stopped)?;
         calls.send(Call { requests, answer }).await.map_err(|_| stopped())?;
         answered.await.map_err(|_| stopped())?
@@ -115,9 +115,9 @@ impl ModelThread {
 impl Drop for ModelThread {
     fn drop(&mut self) {
         drop(self.calls.take());
-        // A core that computes for the thread may do other work meanwhile, and drop this there: it cannot wait for itself.
+        // A rayon worker that computes for this thread may drop this meanwhile: it cannot wait for itself.
         if let Some(thread) = self.thread.take().filter(|_| rayon::current_thread_index().is_none()) {
-            // Whoever it failed by a panic was told.
+            // Callers have already received an error about a panic.
             drop(thread.join());
         }
     }
@@ -148,7 +148,7 @@ fn serve(mut model: impl Model, mut calls: mpsc::Receiver<Call>, known: &Known) 
         taken.retain(|call| !call.answer.is_closed());
         let answers = compute(&mut model, &taken, known);
         for call in taken {
-            // Rows are missing only where the caller does not wait any longer.
+            // Rows are missing only for callers that have stopped waiting.
             let of_rows = call.requests.iter().filter_map(|row| answers.get(&row.key).cloned());
             let answer: std::result::Result<Vec<_>, _> = of_rows.collect();
             drop(call.answer.send(answer.map_err(LmError::Shared)));
@@ -162,8 +162,7 @@ fn tokens_of(call: &Call) -> usize {
 
 type ScoresByRow = BTreeMap<RowKey, std::result::Result<Arc<Scores>, Arc<LmError>>>;
 
-/// The scores of all rows of some calls, each row computed once unless it is known. What nobody waits for any longer is
-/// left out.
+/// Returns the scores of all rows of some calls, each computed at most once; skips rows that no caller waits for.
 fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> ScoresByRow {
     let mut wanted_of: BTreeMap<RowKey, Wanted> = BTreeMap::new();
     for request in calls.iter().flat_map(|call| &call.requests) {
@@ -196,7 +195,7 @@ fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> ScoresByRow
                     answers.insert(request.key, Ok(scores));
                 }
             }
-            // Other runs are no worse for it.
+            // An error only affects the rows of its batch.
             Err(error) => {
                 let error = Arc::new(error);
                 answers.extend(run.iter().map(|request| (request.key, Err(Arc::clone(&error)))));
@@ -210,7 +209,7 @@ fn awaited(calls: &[Call]) -> BTreeSet<RowKey> {
     open.flat_map(|call| &call.requests).map(|request| request.key).collect()
 }
 
-/// How many of the first rows make one run: at least one, and one alone whose texts share their beginnings.
+/// Number of the first rows that form one batch: at least one; a row of forked texts is its own batch.
 fn rows_of_a_run(requests: &[Request]) -> usize {
     together(requests.iter().take_while(|request| request.row.answers.is_empty()).map(|request| request.row.tokens()))
 }
@@ -248,7 +247,7 @@ mod tests {
 
     use futures::future::join_all;
 
-    /// Scores a token by its id and reports the lengths of every run.
+    /// Scores a token by its id and reports the lengths of every batch.
     struct Stub(Sender<Vec<usize>>);
 
     impl Model for Stub {
@@ -355,7 +354,7 @@ mod tests {
         assert_eq!(runs.try_iter().collect::<Vec<_>>(), [vec![8192], vec![10]]);
         assert_eq!(thread.prefills(), 2);
 
-        // A caller that leaves while its first rows are computed does not get to its next ones.
+        // If a caller leaves during its first batch, its next rows are not computed.
         begun.try_iter().for_each(drop);
         let mut leaving = Box::pin(thread.score(vec![request(4, 8192), request(5, 8192)]));
         assert!(futures::poll!(&mut leaving).is_pending());
@@ -371,7 +370,7 @@ mod tests {
     async fn a_run_that_fails_fails_its_own_rows_only_and_by_its_own_error() {
         let (sender, _runs) = channel();
         let thread = ModelThread::spawn(Stub(sender), &Arc::default()).unwrap();
-        // Together they wait for the thread, and are packed into two runs.
+        // Both wait for the thread and are packed into two batches.
         let calls = [vec![request(1, 5000), request(2, 3000)], vec![request(666, 5000)], vec![request(3, 500)]];
         let answers = join_all(calls.map(|rows| thread.score(rows))).await;
         let found: Vec<_> = answers.iter().map(|answer| answer.as_deref().map(surprisals).ok()).collect();
@@ -419,7 +418,7 @@ mod tests {
         assert!(futures::FutureExt::now_or_never(&mut asking).is_none());
         begins.recv().unwrap();
         drop(asking);
-        // Its pass may need that core.
+        // The model's pass may need that core.
         rayon::scope(|scope| scope.spawn(|_| drop(thread)));
         drop(gate);
     }
@@ -438,7 +437,7 @@ mod tests {
         assert!(!thread.is_over());
         for _ in 0..2 {
             let error = thread.score(vec![request(1, 10)]).await.unwrap_err().to_string();
-            assert!(error.contains("ended by a panic"), "{error}");
+            assert!(error.contains("it panicked"), "{error}");
         }
         assert!(thread.is_over());
     }

@@ -1,4 +1,4 @@
-//! A model's tokenizer.
+//! The tokenizer of a model.
 
 use std::fmt;
 use std::path::Path;
@@ -12,23 +12,23 @@ use super::cuts::Cuts;
 use super::{LmError, Result};
 use crate::memo::{Memo, Memory, share};
 
-/// What remembering costs besides what is remembered, so that many short texts do not cost more.
+/// Memory per cache entry besides its value, so that many short texts do not exceed the limit.
 const REMEMBERED_BESIDE: usize = 256;
 const NFC_SHRINKS: usize = 4;
 
-/// A tokenizer.json with the truncation and padding that may be stored in it switched off.
+/// A tokenizer.json with truncation and padding disabled.
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     byte_level: Option<ByteLevel>,
-    /// Whether an id is that of a token that is found in a text before it is split.
+    /// Whether an id is that of an added token, which is found in a text before it is split.
     is_added: Vec<bool>,
     special: Vec<u32>,
-    /// As far as an added token that begins in one text can reach into the next, in bytes, white space aside.
+    /// The most bytes of a text, except white space, that an added token that begins before the text can cover.
     reach: usize,
     cuts: Cuts,
-    /// The tokens of each ASCII letter and digit that is a text of its own.
+    /// Token counts of each ASCII letter and digit as a separate text.
     letters: [usize; 128],
-    /// The chains that were last tokenised, by the SHA-256 of their text: several functions ask for the same chain.
+    /// Recently tokenized chains by the SHA-256 of their text: several functions need the same chain.
     chains: Memo<[u8; 32], EncodedChain>,
     lengths: Memo<[u8; 32], usize>,
     tokenized_bytes: AtomicU64,
@@ -51,17 +51,15 @@ impl EncodedChain {
     }
 }
 
-/// A text as tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Encoded {
-    /// Token ids.
     pub ids: Vec<u32>,
-    /// Each token's bytes in the text, from and to; special tokens that were added cover none.
+    /// Byte range of each token in the text; empty for special tokens that were added.
     pub offsets: Vec<(u32, u32)>,
 }
 
 impl Tokenizer {
-    /// Reads `tokenizer.json` of a model's folder.
+    /// Reads `tokenizer.json` of a model folder.
     ///
     /// # Errors
     /// If the file is missing or is not a tokenizer.
@@ -69,7 +67,7 @@ impl Tokenizer {
         Self::load_within(folder, &Arc::default())
     }
 
-    /// The same; what was tokenised is remembered within `memory`.
+    /// Like [`Tokenizer::load`], with caches within `memory`.
     ///
     /// # Errors
     /// As [`Tokenizer::load`].
@@ -82,7 +80,7 @@ impl Tokenizer {
         };
         let text = String::from_utf8(bytes).map_err(|error| no_tokenizer(&error))?;
         let json = serde_json::from_str(&text).map_err(|error| no_tokenizer(&error))?;
-        // Not `from_bytes`, whose readers of all kinds of tokenizers would be compiled here once more.
+        // Not `from_bytes`, which would compile the readers of all kinds of tokenizers here again.
         let mut inner: tokenizers::Tokenizer = text.parse().map_err(|error| no_tokenizer(&error))?;
         inner.with_truncation(None).map_err(|error| no_tokenizer(&error))?;
         inner.with_padding(None);
@@ -110,7 +108,7 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
-    /// The number of tokens of a text, no special tokens added.
+    /// Counts the tokens of a text, without special tokens.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -122,7 +120,7 @@ impl Tokenizer {
         Ok(self.inner.encode_fast(text, false).map_err(failed)?.len())
     }
 
-    /// A text's tokens with their byte offsets; `special` adds what the tokenizer itself puts around a text (a BOS).
+    /// Tokenizes a text, with byte offsets. `special` adds the tokenizer's own tokens around it (a BOS).
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -143,8 +141,8 @@ impl Tokenizer {
         Ok(encoded)
     }
 
-    /// The tokens of a prompt with a chain behind it, as [`Tokenizer::encode`] gives those of the whole text. The chain is
-    /// tokenised for itself, where that is not remembered, and the prompt with as much of the chain as it could change.
+    /// Tokenizes a prompt followed by a chain; the result equals [`Tokenizer::encode`] of the whole text. The chain is
+    /// tokenized separately and cached. The prompt is tokenized with as much of the chain as it could affect.
     pub(crate) fn encode_with_prompt(&self, prompt: &str, text: &str, special: bool) -> Result<Encoded> {
         let chain = self.chain(text)?;
         let reach = text.ceil_char_boundary(self.reach);
@@ -152,7 +150,7 @@ impl Tokenizer {
             return self.encode(&[prompt, text].concat(), special);
         };
         let mut encoded = self.encode(&[prompt, &text[..cut]].concat(), special)?;
-        // What is put behind a text stays at the end; it covers none of it.
+        // Tokens after a text stay at the end; they cover no bytes.
         let end = encoded.offsets.iter().rposition(|(from, to)| from < to).map_or(0, |last| last + 1);
         let rest = chain.tokens_before(cut);
         let in_row = |(from, to): &(u32, u32)| (from + prompt.len() as u32, to + prompt.len() as u32);
@@ -161,22 +159,21 @@ impl Tokenizer {
         Ok(encoded)
     }
 
-    /// The text of tokens, without special ones.
+    /// Decodes tokens to text, without special tokens.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         self.inner.decode(ids, true).map_err(failed)
     }
 
-    /// Whether a token is no text: the end of a turn and the like.
+    /// Returns whether a token is special, such as the end of a turn.
     pub fn is_special(&self, id: u32) -> bool {
         self.special.contains(&id)
     }
 
-    /// The id of a token.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.token_to_id(token)
     }
 
-    /// A chain's tokens, no special tokens added. The last chains are remembered.
+    /// Tokenizes a chain without special tokens, cached.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -184,7 +181,7 @@ impl Tokenizer {
         self.remembered_chain(key(text), text)
     }
 
-    /// The number of tokens of a chain, no special tokens added, or of what [`Joined`](super::Joined) left of one.
+    /// Counts the tokens of a chain, or of the result of [`Joined`](super::Joined), without special tokens.
     ///
     /// # Errors
     /// If the tokenizer fails.
@@ -213,19 +210,19 @@ impl Tokenizer {
         Ok(chain)
     }
 
-    /// A text's tokens by the faster way; None where it is to go the ordinary way.
+    /// Tokenizes with the fast path; None if the text needs the tokenizers crate.
     fn byte_level_ids(&self, text: &str) -> Result<Option<(&ByteLevel, Vec<u32>)>> {
         let Some(byte_level) = &self.byte_level else { return Ok(None) };
         let ids = byte_level.encode(self.inner.get_model(), text).map_err(failed)?;
         Ok(ids.map(|ids| (byte_level, ids)))
     }
 
-    /// The largest id that a text can have; None for a tokenizer without tokens.
+    /// Returns the largest id of a vocabulary token; None without tokens.
     pub fn largest_id(&self) -> Option<u32> {
         self.inner.get_vocab(true).into_values().max()
     }
 
-    /// How much text was tokenised since the tokenizer was loaded, in bytes.
+    /// Returns the bytes of text that were tokenized since loading.
     pub fn tokenized_bytes(&self) -> u64 {
         self.tokenized_bytes.load(Ordering::Relaxed)
     }
@@ -238,7 +235,6 @@ impl Tokenizer {
         if chain.holds_added_tokens { Cuts::Unknown } else { self.cuts }
     }
 
-    /// The tokens of an ASCII letter or digit that is a text of its own.
     pub(super) fn count_of_letter(&self, letter: u8) -> usize {
         self.letters.get(letter as usize).copied().unwrap_or_default()
     }

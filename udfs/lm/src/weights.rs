@@ -1,4 +1,4 @@
-//! A model's weights: which tensors a config calls for, and how they are read from safetensors.
+//! A model's weights: the tensors that a config needs, and their reading from safetensors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -14,17 +14,16 @@ use super::config::{Family, ModelConfig};
 use super::ops::{Linear, Weight};
 use super::{LmError, Result};
 
-/// The weights of a model, each under the name that Hugging Face gives it. Projections are `M`: `Tensor` in f32,
-/// `Bf16Matrix` or `StoredMatrix`; embedding and output layer are tensors of the same type, norms and biases are f32.
+/// The weights of a model, with Hugging Face's names. Projections are `M`: `Tensor` in f32, `Bf16Matrix` or
+/// `StoredMatrix`. Embedding and output layer have the same data type; norms and biases are f32.
 #[derive(Debug, Clone)]
 pub struct Weights<M = Tensor> {
     /// `model.embed_tokens.weight`, [vocabulary, hidden].
     pub embed: Tensor,
-    /// The layers, first to last.
     pub layers: Vec<LayerWeights<M>>,
     /// `model.norm.weight`, [hidden].
     pub norm: Tensor,
-    /// `lm_head.weight`, [vocabulary, hidden]; None where the output layer is the embedding.
+    /// `lm_head.weight`, [vocabulary, hidden]; None if the output layer shares the embedding.
     pub lm_head: Option<Tensor>,
 }
 
@@ -47,8 +46,8 @@ const EMBED: &str = "model.embed_tokens.weight";
 const LM_HEAD: &str = "lm_head.weight";
 
 impl<M: Weight> Weights<M> {
-    /// Asks `make` for each tensor of a model by its name and shape: to read it, draw it, or make room for it. What has two
-    /// dimensions is of type `M::dtype`, the rest is f32.
+    /// Calls `make` for each tensor of a model with its name and shape: to read, draw or allocate it. Matrices are of
+    /// type `M::dtype`, the rest is f32.
     pub fn build(config: &ModelConfig, mut make: impl FnMut(&str, &[usize]) -> Result<Tensor>) -> Result<Self> {
         let (hidden, vocabulary) = (config.hidden_size, config.vocab_size);
         let embed = make(EMBED, &[vocabulary, hidden])?;
@@ -60,12 +59,11 @@ impl<M: Weight> Weights<M> {
         Ok(Self { embed, layers, norm, lm_head })
     }
 
-    /// Reads `model.safetensors`, or the shards that `model.safetensors.index.json` names, in f32, f16 or bf16. Tensors
-    /// are read one by one, so that memory holds the weights in the computed type and little else.
+    /// Reads `model.safetensors`, or the shards in `model.safetensors.index.json`, in f32, f16 or bf16. Tensors are
+    /// read one at a time, so memory holds little more than the weights in the computed type.
     ///
     /// # Errors
-    /// If a file is missing or cut short, a tensor is missing, has another shape or type than the config calls for,
-    /// or is not part of the model.
+    /// If a file is missing or cut short, or a tensor is missing, of another shape or type, or not part of the model.
     pub fn load(folder: &Path, config: &ModelConfig) -> Result<Self> {
         let files = Files::open(folder)?;
         let mut used = BTreeSet::new();
@@ -82,7 +80,7 @@ impl<M: Weight> Weights<M> {
         Ok(weights)
     }
 
-    /// Some files carry tables that the config implies, or repeat the embedding as the output layer.
+    /// Some files have tables that the config implies, or repeat the embedding as the output layer.
     fn check_unused(&self, name: &str, path: &Path, config: &ModelConfig, files: &Files) -> Result<()> {
         if name.ends_with(".rotary_emb.inv_freq") {
             return Ok(());
@@ -93,21 +91,21 @@ impl<M: Weight> Weights<M> {
             if same {
                 return Ok(());
             }
-            let found = format!("{LM_HEAD} differs from {EMBED}, but config.json says tie_word_embeddings");
+            let found = format!("{LM_HEAD} differs from {EMBED}, but config.json sets tie_word_embeddings");
             return Err(LmError::Unsupported { path: path.to_path_buf(), found });
         }
-        let found = format!("tensor '{name}' is not part of a {:?} model as config.json describes it", config.family);
+        let found = format!("tensor '{name}' is not part of the {:?} model that config.json describes", config.family);
         Err(LmError::Unsupported { path: path.to_path_buf(), found })
     }
 
-    /// The output layer: [vocabulary, hidden].
+    /// The output layer, [vocabulary, hidden].
     pub fn output(&self) -> &Tensor {
         self.lm_head.as_ref().unwrap_or(&self.embed)
     }
 }
 
 impl Weights {
-    /// Every tensor with its name, in the order of [`Weights::build`].
+    /// All tensors with their names, in the order of [`Weights::build`].
     pub fn named(&self) -> Vec<(String, &Tensor)> {
         let mut all = vec![(EMBED.to_string(), &self.embed)];
         for (index, layer) in self.layers.iter().enumerate() {
@@ -157,7 +155,6 @@ impl<M: Weight> LayerWeights<M> {
 }
 
 impl LayerWeights {
-    /// Every tensor with its name within the layer, in the order of [`Weights::build`].
     pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
         let all = [
             ("input_layernorm.weight", Some(&self.input_norm)),
@@ -191,7 +188,7 @@ struct Place {
 }
 
 impl Files {
-    /// Reads what `model.safetensors` says it holds, or the shards that `model.safetensors.index.json` names.
+    /// Reads the headers of `model.safetensors`, or of the shards in `model.safetensors.index.json`.
     pub(crate) fn open(folder: &Path) -> Result<Self> {
         let single = folder.join("model.safetensors");
         let index = folder.join("model.safetensors.index.json");
@@ -235,12 +232,12 @@ impl Files {
 
     fn read_as<T: WithDType>(&self, name: &str, shape: &[usize], number: fn(f32) -> T) -> Result<Tensor> {
         let Some((path, Place { info, data })) = self.tensors.get(name) else {
-            let found = format!("there is no tensor '{name}' of shape {shape:?}, which config.json calls for");
+            let found = format!("there is no tensor '{name}' of shape {shape:?}, which config.json requires");
             return Err(LmError::Unsupported { path: self.list.clone(), found });
         };
         let unsupported = |found: String| LmError::Unsupported { path: path.clone(), found };
         if info.shape != shape {
-            let found = format!("tensor '{name}' has shape {:?}, config.json calls for {shape:?}", info.shape);
+            let found = format!("tensor '{name}' has shape {:?}, config.json requires {shape:?}", info.shape);
             return Err(unsupported(found));
         }
         let decode: fn(&[u8], &mut Vec<f32>) = match info.dtype {
@@ -283,7 +280,7 @@ fn shards(index: &Path) -> Result<BTreeSet<String>> {
     Ok(index.weight_map.into_values().collect())
 }
 
-/// The header of a file and the byte at which data begins, after checking that the file holds all its data.
+/// Reads the header of a file and the offset of its data, and checks that the file is complete.
 fn header(path: &Path) -> Result<(Metadata, u64)> {
     let failed = |source| LmError::Read { path: path.to_path_buf(), source };
     let unsupported = |found: String| LmError::Unsupported { path: path.to_path_buf(), found };

@@ -1,4 +1,4 @@
-//! Algorithm 1 over an answer: it is a pruning if each of its steps matches a step of the chain, in order.
+//! Algorithm 1: an answer is a pruning if each of its steps matches a step of the chain, in order.
 
 use asap_kernels::gestalt::Gestalt;
 use asap_kernels::{matching, steps};
@@ -7,7 +7,7 @@ use super::Pruned;
 
 const QUOTED: usize = 80;
 
-/// The pruning that an answer is, or the reason why it is not one. A step matches one that is at least `threshold` similar.
+/// Returns an answer as a pruning, or the reason why it is not one. A match needs a similarity of at least `threshold`.
 pub(super) fn accept(original: &[&str], answer: &str, threshold: f64) -> Result<Pruned, String> {
     let coarse = steps::steps(answer);
     if coarse.is_empty() {
@@ -19,15 +19,15 @@ pub(super) fn accept(original: &[&str], answer: &str, threshold: f64) -> Result<
     if let Some(failed) = walk.failed {
         let step: String = to[failed].chars().take(QUOTED).collect();
         let place = failed + 1;
-        return Err(format!("its step {place} matches no step of the chain that is still to come: {step:?}"));
+        return Err(format!("its step {place} matches no remaining step of the chain: {step:?}"));
     }
     let kept = walk.matches.iter().map(|found| found.step as i64 + 1).collect();
     let similarity = walk.matches.iter().map(|found| found.similarity).collect();
     Ok(Pruned { cot: steps::join(coarse), kept, similarity })
 }
 
-/// Some steps of a chain as a pruning of it. Each is known to be its own match: a walk could take an earlier one that is
-/// like it.
+/// Returns the `kept` steps of a chain as a pruning. Each step is its own match: a walk could match an earlier similar
+/// step.
 pub(crate) fn of_steps(original: &[&str], kept: &[usize]) -> Pruned {
     Pruned {
         cot: steps::join(kept.iter().map(|step| original[*step])),

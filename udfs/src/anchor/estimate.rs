@@ -1,4 +1,4 @@
-//! What a run would ask, without asking: rules answer in place of the model, and nothing is paid or kept.
+//! Estimates the calls of a run without making them: rules answer instead of the model, and nothing is paid or kept.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +18,11 @@ use crate::llm::request::ChatRequest;
 use crate::llm::{self, Llm, Statement};
 use crate::settings::Settings;
 
-/// Requests whose tokens are counted; those of the others are estimated from them.
+/// Number of requests whose tokens are counted. The tokens of later requests are estimated from these.
 const SAMPLED_REQUESTS: u64 = 200;
 
-/// Answers by rules what the session does not know, and counts as if the language model had answered. Tokens are counted
-/// in the tokenizer of the scoring model.
+/// Answers requests that are not in the cache by rules, and counts them as if the language model had answered. Uses the
+/// tokenizer of the scoring model.
 #[derive(Debug)]
 pub(super) struct Estimate {
     model: LanguageModel,
@@ -39,7 +39,6 @@ struct Counter {
     sampled_tokens: AtomicU64,
 }
 
-/// What rules say in place of a model, of texts of the row.
 #[derive(Debug)]
 enum StandIn {
     Thought {
@@ -50,7 +49,7 @@ enum StandIn {
         cot: String,
         thought: String,
     },
-    /// Nobody knows what a model says to a prompt of the row's own, but how long it may be.
+    /// The answer to a row's own prompt is unknown, so the estimate uses its maximum length.
     Longest,
 }
 
@@ -163,7 +162,6 @@ impl Counted {
 }
 
 impl Counter {
-    /// Tokens of a prompt and of its answer, by their bytes and by what was counted of others.
     fn estimate(&self, bytes: [usize; 2]) -> (u64, u64) {
         let tokens = self.sampled_tokens.load(Ordering::Relaxed) as f64;
         let of_bytes = self.sampled_bytes.load(Ordering::Relaxed).max(1) as f64;

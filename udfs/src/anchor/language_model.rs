@@ -1,4 +1,5 @@
-//! A language model answers: it writes the direct thought and prunes by it, at an endpoint or in a local folder.
+//! The anchorer with a language model, at an endpoint or in a local folder: it writes direct thoughts and prunes by
+//! them.
 
 use std::sync::Arc;
 
@@ -34,7 +35,6 @@ pub(super) struct Way<'a> {
 }
 
 impl LanguageModel {
-    /// Asks the model of the settings, unless the session knows what it would say.
     pub(crate) fn new(settings: &Settings, llm: &Llm) -> datafusion::common::Result<Self> {
         let model = llm.model(settings)?;
         Ok(Self {
@@ -63,7 +63,7 @@ impl LanguageModel {
         Ok(Row { outcome, spent })
     }
 
-    /// The coarse pruning, as `way` answers, at temperature 1, sampled until Algorithm 1 accepts it.
+    /// Requests the coarse pruning at temperature 1, until Algorithm 1 accepts a sample.
     pub(super) async fn pruning(
         &self,
         cot: &str,
@@ -84,17 +84,16 @@ impl LanguageModel {
                         Err(why) => reason = why,
                     }
                 }
-                // What is cut off lacks its last steps: another sample may end in time.
+                // A cut-off answer lacks its last steps; another sample may be shorter.
                 Err(error) if error.is_cut_off() => reason = error.message.clone(),
                 Err(error) => return Ok(Row { outcome: Err(Refusal::of_call(error.kind, &error.message)), spent }),
             }
         }
         let tried = self.max_attempts;
-        let error = format!("none of {tried} answers is made of steps of the chain; the last one: {reason}");
+        let error = format!("none of {tried} answers consists of steps of the chain; the last one: {reason}");
         Ok(Row { outcome: Err(Refusal::new(NO_MATCH, error)), spent })
     }
 
-    /// The answer to a prompt, which is sent as it is, at temperature 0, as `way` answers.
     pub(super) async fn completion(&self, prompt: &str, way: Way<'_>) -> Result<Row<String>> {
         let mut spent = Spent::default();
         let request = self.user(prompt.to_string(), String::new(), 0.0);
@@ -178,7 +177,7 @@ impl Anchorer for LanguageModel {
     }
 }
 
-/// What a model replied: without its own thinking, and without fences around the whole.
+/// Returns a reply without the model's own thinking and without fences around the whole.
 fn reply(text: &str) -> &str {
     unfenced(tags::after_chain(text).unwrap_or(text))
 }

@@ -1,16 +1,16 @@
-//! Who answers. Stage 1 asks for the direct thought from a question to its answer, and for the chain cut down to what that
-//! thought needs; `ai_complete` for an answer to a prompt of the row's own.
+//! Anchorers. Stage 1 requests the direct thought from a question to its answer, and the chain pruned to what that
+//! thought needs. `ai_complete` requests the answer to a row's own prompt.
 //!
-//! That rules, a language model or an estimate of one answer is decided in [`Anchorers::of`]; which language model, in
-//! [`Llm::model`]. Another way to answer is an [`Anchorer`]; another place to ask a language model at is a
+//! [`Anchorers::of`] chooses rules, a language model or an estimate of one. [`Llm::model`] chooses the language model.
+//! To add another kind of answer, implement [`Anchorer`]; to add another place to call a language model, implement
 //! [`Chat`](crate::llm::chat::Chat).
 //!
 //! | module | holds |
 //! |---|---|
-//! | `algorithm1` | whether an answer is a pruning of the chain |
-//! | [`rules`] | who answers without a language model |
-//! | [`language_model`] | who answers with one, and [`prompts`]: what it is asked |
-//! | `estimate` | who answers in place of one, to tell what a run would cost |
+//! | `algorithm1` | the check that an answer is a pruning of the chain |
+//! | [`rules`] | the anchorer without a language model |
+//! | [`language_model`] | the anchorer with one, and [`prompts`]: its prompts |
+//! | `estimate` | the anchorer that only estimates the cost of a run |
 
 mod algorithm1;
 mod estimate;
@@ -32,16 +32,14 @@ use estimate::Estimate;
 use language_model::LanguageModel;
 use rules::Rules;
 
-/// The status of a row that has what was asked for.
 pub const OK: &str = "ok";
-/// The status of a row without a direct thought, or without what one is made of.
+/// The status of a row without a direct thought, or without a question or an answer for one.
 pub(crate) const NO_ANCHOR: &str = "no_anchor";
-/// The status of a row whose chain is NULL or has no step.
 pub(crate) const EMPTY_CHAIN: &str = "empty_chain";
 pub(crate) const NO_MATCH: &str = "no_match";
 
-/// Who writes direct thoughts, prunes by them, and answers prompts of a row's own, for rows of a statement: what failed in it
-/// is not asked again. Each method's error ends the query; what fails a row is its refusal.
+/// Writes direct thoughts, prunes by them, and answers a row's own prompts. A request that failed in the row's
+/// statement is not sent again. An `Err` of a method ends the query; a failure of the row is its [`Refusal`].
 #[async_trait]
 pub(crate) trait Anchorer: Debug + Send + Sync {
     fn window(&self) -> usize;
@@ -67,12 +65,9 @@ pub(crate) trait Anchorer: Debug + Send + Sync {
     async fn complete(&self, prompt: &str, statement: Option<&Arc<Statement>>) -> llm::Result<Row<String>>;
 }
 
-/// What came of a row, and what it took.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row<T> {
-    /// What was asked for, or why there is none.
     pub outcome: std::result::Result<T, Refusal>,
-    /// What it took.
     pub spent: Spent,
 }
 
@@ -82,27 +77,23 @@ pub struct Refusal {
     pub error: String,
 }
 
-/// What the answers of a row took.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Spent {
-    /// Tokens of the prompts, also where the answers were there already.
+    /// Tokens of the prompts, cached answers included.
     pub tokens_in: u64,
-    /// Tokens of the answers, likewise.
+    /// Tokens of the answers, cached ones included.
     pub tokens_out: u64,
-    /// Answers that were asked for.
     pub attempts: u32,
-    /// What the row itself used: what other rows and earlier sessions paid is no part of it.
+    /// The usage of the row itself, without what other rows and earlier sessions paid.
     pub own: Usage,
 }
 
-/// A pruning that Algorithm 1 accepts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pruned {
-    /// The steps that are left, joined by a blank line.
     pub cot: String,
-    /// The place in the original chain of the step that each matched, from 1.
+    /// For each step, the number (from 1) of the original step that it matched.
     pub kept: Vec<i64>,
-    /// The Gestalt similarity of each to the step that it matched.
+    /// For each step, its Gestalt similarity to the step that it matched.
     pub similarity: Vec<f64>,
 }
 
@@ -111,12 +102,10 @@ impl<T> Row<T> {
         Self { outcome, spent: Spent::default() }
     }
 
-    /// `ok`, or why there is no result.
     pub fn status(&self) -> &'static str {
         self.outcome.as_ref().map_or_else(|refusal| refusal.status, |_| OK)
     }
 
-    /// What was expected and what was found, where there is no result.
     pub fn error(&self) -> Option<&str> {
         self.outcome.as_ref().err().map(|refusal| refusal.error.as_str())
     }
@@ -133,7 +122,7 @@ impl Refusal {
 }
 
 impl Spent {
-    /// Whether all answers that the row asked for were there without a call of its own.
+    /// Returns whether all answers of the row were available without a call of its own.
     pub(crate) fn is_cached(&self) -> bool {
         self.attempts > 0 && self.own.cache_hits == u64::from(self.attempts)
     }
@@ -152,7 +141,6 @@ fn question_and_answer<'a>(
     Ok((question, answer))
 }
 
-/// The chain, its steps and the thought that a coarse pruning is made of.
 fn chain_and_thought<'a>(
     cot: Option<&'a str>,
     thought: Option<&'a str>,
@@ -184,8 +172,8 @@ impl Anchorers {
         &self.llm
     }
 
-    /// Who answers under these settings: they are checked, the key is read from the environment and the prompts from their
-    /// folder. It is the same one until a setting changes.
+    /// Returns the anchorer of these settings. Checks the settings, and reads the key from the environment and the
+    /// prompts from their folder. Returns the same anchorer until a setting changes.
     pub(crate) fn of(&self, config: &ConfigOptions) -> Result<Arc<dyn Anchorer>> {
         let settings = Settings::of(config)?;
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -210,14 +198,13 @@ impl Anchorers {
     pub(crate) fn with_language_model(&self, config: &ConfigOptions) -> Result<Arc<dyn Anchorer>> {
         let settings = Settings::of(config)?;
         if !settings.anchor_provider.is_language_model() {
-            // Says that there is none.
+            // Returns the error that there is no language model.
             self.llm.model(settings)?;
         }
         self.of(config)
     }
 }
 
-// Functions are equal when they share who answers: the engine compares functions to merge equal expressions.
 impl PartialEq for Anchorers {
     fn eq(&self, other: &Self) -> bool {
         self.llm == other.llm

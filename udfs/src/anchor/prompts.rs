@@ -1,11 +1,11 @@
-//! The prompts of stage 1: template files in which words in braces are replaced by a row's texts.
+//! The prompts of stage 1: templates whose words in braces are replaced by a row's texts.
 
 use std::path::Path;
 
 use datafusion::common::{Result, config_datafusion_err, config_err};
 use sha2::{Digest, Sha256};
 
-/// The prompts that asap comes with: file name, content, and which fields it can have; the first two it must have.
+/// The prompts that ship with asap: file name, content and allowed fields. The first two fields are required.
 const ANCHOR: Shipped = ("anchor.md", include_str!("prompts/anchor.md"), &["question", "answer", "language"]);
 const COARSE: Shipped = ("coarse.md", include_str!("prompts/coarse.md"), &["anchor", "cot"]);
 const ESCAPED: &str = "&lt;";
@@ -13,20 +13,19 @@ const NEEDED: usize = 2;
 
 type Shipped = (&'static str, &'static str, &'static [&'static str]);
 
-/// The two prompts of stage 1.
 #[derive(Debug)]
 pub struct Prompts {
-    /// `anchor.md`: `{question}`, `{answer}` and, if wanted, `{language}`.
+    /// `anchor.md`: `{question}`, `{answer}` and optionally `{language}`.
     pub anchor: Template,
     /// `coarse.md`: `{anchor}` and `{cot}`.
     pub coarse: Template,
 }
 
 impl Prompts {
-    /// Those that asap comes with, or those in the folder `asap.anchor.prompt_dir`.
+    /// Loads the prompts that ship with asap, or those in the folder `asap.anchor.prompt_dir`.
     ///
     /// # Errors
-    /// If a file is missing or cannot be read, holds a field that it cannot have, or lacks one that it needs.
+    /// If a file is missing, cannot be read, has an unknown field, or lacks a required one.
     pub fn load(prompt_dir: Option<&str>) -> Result<Self> {
         let load = |(name, shipped, fields): Shipped| match prompt_dir {
             None => Template::parse(name, shipped, fields),
@@ -56,7 +55,7 @@ enum Piece {
 }
 
 impl Template {
-    /// Reads a template. `{word}` is a field, `{{word}}` stands for the text `{word}`; other braces are text.
+    /// Parses a template. `{word}` is a field, `{{word}}` is the text `{word}`; other braces are text.
     fn parse(file: &str, text: &str, fields: &[&'static str]) -> Result<Self> {
         let known = fields.iter().map(|field| format!("{{{field}}}")).collect::<Vec<_>>().join(", ");
         let mut pieces = Vec::new();
@@ -68,7 +67,7 @@ impl Template {
                 Some(field) => Piece::Field(field),
                 None => {
                     return config_err!(
-                        "{file}: expected only {known} in braces, found {{{word}}}; where it is text, write {{{{{word}}}}}"
+                        "{file}: expected only {known} in braces, found {{{word}}}; if it is text, write {{{{{word}}}}}"
                     );
                 }
             });
@@ -87,8 +86,9 @@ impl Template {
         Ok(Self { pieces, tags, hash: hex(&Sha256::digest(text)) })
     }
 
-    /// The prompt of a row. A field's text is taken as it is: braces in it are text. Only where it holds a tag of the
-    /// template, which would end its section or begin another, that begins with `&lt;`; [`Template::restore`] undoes it.
+    /// Returns the prompt of a row. A field's text is inserted unchanged: braces in it are text. Only the `<` of a
+    /// template's tag, which would end its section or begin another, is escaped as `&lt;`. [`Template::restore`] undoes
+    /// that.
     pub(crate) fn fill(&self, fields: &[(&str, &str)]) -> String {
         let text_of = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
@@ -100,7 +100,7 @@ impl Template {
         self.pieces.iter().map(text_of).collect()
     }
 
-    /// What a model copied from the prompt, as it stood in the row.
+    /// Undoes the escapes of [`Template::fill`] in text that a model copied from the prompt.
     pub(crate) fn restore(&self, text: &str) -> String {
         self.replace(text, ESCAPED, "<")
     }
@@ -118,7 +118,6 @@ impl Template {
         replaced + rest
     }
 
-    /// SHA-256 of the template file, in hexadecimal digits.
     pub fn hash(&self) -> &str {
         &self.hash
     }
@@ -128,14 +127,14 @@ fn tag_names(text: &str) -> impl Iterator<Item = String> + '_ {
     text.match_indices('<').filter_map(|(at, _)| tag_name(&text[at + 1..]))
 }
 
-/// The name of the tag that a text goes on with behind its first sign, in small letters.
+/// Returns the name of the tag that `text`, the text after a `<`, begins with, in lower case.
 fn tag_name(text: &str) -> Option<String> {
     let text = text.trim_start_matches([' ', '\t', '/']);
     let name = &text[..text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-')).unwrap_or(text.len())];
     (!name.is_empty()).then(|| name.to_ascii_lowercase())
 }
 
-/// The next word in braces: what stands before it, the word, whether its braces are doubled, and what follows.
+/// Finds the next word in braces. Returns the text before it, the word, whether its braces are doubled, and the rest.
 fn next_word(text: &str) -> Option<(&str, &str, bool, &str)> {
     for (open, _) in text.match_indices('{') {
         let inner = &text[open + 1..];

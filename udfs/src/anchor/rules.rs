@@ -13,7 +13,7 @@ use crate::llm::{Result, Statement};
 
 const ROWS_IN_FLIGHT: usize = 64;
 
-/// Rules answer: whole steps are kept, each its own match.
+/// The anchorer with rules. It keeps whole steps, each its own match.
 #[derive(Debug)]
 pub struct Rules;
 
@@ -34,7 +34,7 @@ impl Anchorer for Rules {
             Err(refusal) => return Ok(Row::unasked(Err(refusal))),
         };
         let thought = cores::run(move || write(&question, &answer)).await?;
-        Ok(Row::unasked(thought.ok_or_else(|| Refusal::new(NO_ANCHOR, "the answer has no word that could be reached"))))
+        Ok(Row::unasked(thought.ok_or_else(|| Refusal::new(NO_ANCHOR, "expected an answer with a word, found none"))))
     }
 
     async fn coarse(
@@ -52,8 +52,8 @@ impl Anchorer for Rules {
     }
 
     async fn complete(&self, _: &str, _: Option<&Arc<Statement>>) -> Result<Row<String>> {
-        // Refused when the query is planned: rules answer no prompts.
-        Ok(Row::unasked(Err(Refusal::new(FailureKind::Refused.name(), "rules answer no prompts"))))
+        // Planning refuses such a query.
+        Ok(Row::unasked(Err(Refusal::new(FailureKind::Refused.name(), "rules cannot answer prompts"))))
     }
 }
 

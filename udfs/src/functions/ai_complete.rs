@@ -16,8 +16,8 @@ pub(crate) struct AiComplete;
 impl AskedFunction for AiComplete {
     const DECLARATION: Declaration = Declaration {
         name: "ai_complete",
-        about: "What the language model of `asap.anchor.*` says to a prompt, which is sent unchanged as the only message, at temperature 0. Equal prompts of a session are one call, and an answer that was paid before comes from the cache (`asap.cache.dir`). CASE and COALESCE ask for every row that reaches them, whatever branch it takes: to pay for some rows only, use WHERE, or a prompt that is NULL for the others. NULL for a NULL prompt and for a call that failed, which EXPLAIN ANALYZE counts; with `asap.on_error = 'fail'` it fails the query. With asap.anchor.provider = 'extractive' there is no language model, and the query is refused.",
-        arguments: &[Argument::new("prompt", Arg::Text, "What the language model is asked.")],
+        about: "The text that the language model of `asap.anchor.*` answers to a prompt, at temperature 0. The prompt is sent unchanged as the only message. Equal prompts of a session share one call, and an answer that was paid for earlier comes from the answer cache (`asap.cache.dir`). CASE and COALESCE call the model for every row that reaches them, whichever branch the row takes. To pay for some rows only, use WHERE, or pass a NULL prompt for the others. NULL for a NULL prompt and for a failed call, which EXPLAIN ANALYZE counts. With `asap.on_error = 'fail'` a failed call fails the query. With asap.anchor.provider = 'extractive' there is no language model, and the query is rejected.",
+        arguments: &[Argument::new("prompt", Arg::Text, "The prompt to send.")],
         example: "select ai_complete('Name the topic in one word: ' || question) from corpus;",
     };
     const NEEDS_LANGUAGE_MODEL: bool = true;

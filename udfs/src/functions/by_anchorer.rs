@@ -1,4 +1,4 @@
-//! What the functions share that ask for a direct thought, a pruning or an answer.
+//! The shared part of functions that request a direct thought, a pruning or an answer.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) trait AskedFunction: Send + Sync + 'static {
 
     fn returns() -> DataType;
 
-    /// Asks for a row. What ends the query is an error; what fails the row is its outcome.
+    /// Requests one row. An error ends the query; a failure of the row is its outcome.
     fn ask<'a>(
         anchorer: &'a dyn Anchorer,
         row: Args<'a>,
@@ -62,7 +62,7 @@ impl<F: AskedFunction> Prepare for ByAnchorer<F> {
 #[async_trait]
 impl<F: AskedFunction> AsyncCall for ByAnchorer<F> {
     fn window(&self, config: &ConfigOptions) -> usize {
-        // Where there is none, the query was refused when it was planned.
+        // Without an anchorer, planning already refused the query.
         self.anchorer(config).map_or(1, |anchorer| anchorer.window())
     }
 
@@ -101,7 +101,7 @@ fn record<T>(metrics: &CallMetrics, row: &Row<T>) {
     metrics.add_tokens(tokens_in as usize, tokens_out as usize);
 }
 
-/// Fails the query for the first row that has no result, if `asap.on_error` says so.
+/// Fails the query for the first row without a result if `asap.on_error` is `fail`.
 fn check<T>(function: &str, settings: &Settings, rows: &[Row<T>]) -> Result<()> {
     match rows.iter().find_map(|row| row.outcome.as_ref().err()) {
         Some(refusal) if settings.on_error == OnError::Fail => {

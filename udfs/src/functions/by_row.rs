@@ -1,4 +1,4 @@
-//! What the functions share that compute a row where they stand.
+//! The shared part of functions that compute each row in place, without calls.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

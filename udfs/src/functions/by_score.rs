@@ -1,4 +1,4 @@
-//! What the functions share that score steps by the scoring model.
+//! The shared part of functions that score steps by the scoring model.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::models::failed;
 use crate::output::list_of;
 use crate::settings::{OnError, Settings};
 
-/// Rows that wait for the model at once: enough to fill its runs.
+/// Rows that wait for the model at the same time: enough to fill its batches.
 const ROWS_IN_FLIGHT: usize = 64;
 
 pub(crate) const WHAT_IS_ASKED: Argument = Argument::new(
     "question",
     Arg::Asked,
-    "What the chain answers: a text, or a conversation such as `cot_prompt` returns, with its system prompt; it is put into `asap.scorer.prompt`.",
+    "The question that the chain answers: a text, or a conversation such as `cot_prompt` returns, with its system prompt. It is inserted into `asap.scorer.prompt`.",
 );
 
 pub(crate) const QUESTION_AND_STEPS: &[Argument] = &[
@@ -35,15 +35,14 @@ pub(crate) const QUESTION_AND_STEPS: &[Argument] = &[
     Argument::new(
         "steps",
         Arg::TextList,
-        "The steps of a chain of thought; the model reads them joined by a blank line, a NULL step as an empty one.",
+        "The steps of a chain of thought. The model reads them joined by a blank line, a NULL step as an empty one.",
     ),
 ];
 
-/// Those of functions that score steps by what they do for the answer.
 pub(crate) const QUESTION_STEPS_AND_ANSWER: &[Argument] = &[
     WHAT_IS_ASKED,
     Argument::new("steps", Arg::TextList, "The steps of a chain of thought, joined by a blank line."),
-    Argument::new("answer", Arg::Text, "The answer, as it stands behind `</think>`; an empty one gives NULL."),
+    Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`; an empty one gives NULL."),
 ];
 
 pub(crate) fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
@@ -55,18 +54,18 @@ pub(crate) fn answer_reading(row: Args, left: Left) -> Cell<Vec<Reading>> {
     }
 }
 
-/// A score for each step; NULL where an argument is NULL, the chain is longer than the model's window, or the model's
-/// numbers are none.
+/// A score for each step. NULL if an argument is NULL, the chain is longer than the model's window, or the model
+/// produces NaN or infinite values.
 pub(crate) trait StepScore: Send + Sync + 'static {
     const DECLARATION: Declaration;
     const WANTED: Wanted;
 
-    /// What the model reads for a row: a chain behind its question, unless it says otherwise.
+    /// Returns what the model reads for a row: by default a chain after its question.
     fn readings(row: Args) -> Cell<Vec<Reading>> {
         Ok(vec![Reading::Chain(QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? })])
     }
 
-    /// Its score of each step of a reading; those of a row's readings follow each other.
+    /// Returns the score of each step of one reading. Results of a row's readings are concatenated in order.
     fn pick(scores: &Scores) -> Vec<Option<f32>>;
 }
 
@@ -114,7 +113,7 @@ impl<F: StepScore> AsyncCall for ByScore<F> {
     }
 
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
-        // As long as it is in use, the same settings find the same model again. Where there is none, the first call says why.
+        // While the model is held, the same settings find it again. If there is none, the first call reports why.
         let scorer = self.session.models.scorer(context.session_config().options()).ok()?;
         Some(scorer)
     }
@@ -147,7 +146,8 @@ impl<F: StepScore> AsyncCall for ByScore<F> {
                 Scored::Steps(scores) => Ok(F::pick(&scores)),
                 none => Err(none),
             });
-            // All of the row's are taken, also behind one that has none.
+            // Takes all readings of the row, even after one without scores, so that the iterator stays aligned with the
+            // rows.
             match picked.collect::<Vec<_>>().into_iter().collect::<std::result::Result<Vec<_>, _>>() {
                 Ok(scores) => Ok(Some(scores.concat())),
                 Err(none) => {
@@ -166,7 +166,7 @@ pub(super) fn why(function: &str, scored: &Scored) -> String {
         Scored::TooLong(why) => format!("{function} was given a chain of {why}"),
         Scored::NoPrompt(why) => format!("{function}: the model's chat template: {why}"),
         Scored::NotFinite | Scored::Steps(_) => {
-            format!("{function}: the model computed numbers for a chain that are none (beyond what its type holds)")
+            format!("{function}: the model produced NaN or infinite values for a chain (overflow of its dtype)")
         }
     }
 }

@@ -9,7 +9,7 @@ pub(crate) struct CotAnswerGain;
 impl StepScore for CotAnswerGain {
     const DECLARATION: Declaration = Declaration {
         name: "cot_answer_gain",
-        about: "What the answer gains by each step, in nats a token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`) behind question, the steps before and `</think>`, less that behind the step as well. The gains of a chain add up to that of the whole. What texts begin with is read once, so that a step takes the tokens of the answer and few more. An empty answer gives NULL. A chain longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "How much each step lowers the mean −ln P of the answer's tokens, in nats per token. The scoring model (`asap.scorer.model`) reads the question, the steps so far, `</think>` and the answer, without the step and with it. The gains of a chain add up to the gain of the whole chain. Common beginnings of these texts are read once, so a step costs the tokens of the answer and few more. An empty answer gives NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_STEPS_AND_ANSWER,
         example: "select cot_answer_gain('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     };

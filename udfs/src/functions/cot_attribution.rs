@@ -9,7 +9,7 @@ pub(crate) struct CotAttribution;
 impl StepScore for CotAttribution {
     const DECLARATION: Declaration = Declaration {
         name: "cot_attribution",
-        about: "What the answer loses without each step, in nats a token (PIR, Xiao and others 2025: the logarithm of the ratio of perplexities): the mean −ln P of its tokens by the scoring model (`asap.scorer.model`) behind question, the other steps and `</think>`, less that behind all steps; above 0 where the step helps. What texts begin with is read once, so that it takes about half of the tokens of a pass for each step. An empty answer gives NULL. A chain longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "How much the mean −ln P of the answer's tokens rises without each step, in nats per token; above 0 if the step helps. This is PIR, the logarithm of the ratio of perplexities (Xiao et al. 2025). The scoring model (`asap.scorer.model`) reads the question, the other steps, `</think>` and the answer, and compares with all steps. Common beginnings of these texts are read once, so each step costs about half of the tokens of a forward pass. An empty answer gives NULL. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_STEPS_AND_ANSWER,
         example: "select cot_attribution('2 + 2?', ['2 + 2 is 4.', 'Done.'], '4');",
     };

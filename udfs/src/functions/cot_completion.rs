@@ -10,10 +10,10 @@ pub(crate) struct CotCompletion;
 impl RowFunction for CotCompletion {
     const DECLARATION: Declaration = Declaration {
         name: "cot_completion",
-        about: "The completion of a training example: the chain between think tags and, after a blank line, the answer as the assistant's message, in a list of structs with role and content. A NULL answer is left out; a NULL chain gives NULL.",
+        about: "The completion of a training example, in a list of structs with role and content. The assistant's message holds the chain between think tags and, after a blank line, the answer. A NULL answer is left out; a NULL chain gives NULL.",
         arguments: &[
             Argument::new("cot", Arg::Text, "The chain of thought."),
-            Argument::new("answer", Arg::Text, "What follows the chain."),
+            Argument::new("answer", Arg::Text, "The text that follows the chain."),
         ],
         example: "select cot_completion('2 and 2 is 4', '4');\n-- [{role: assistant, content: <think>\\n2 and 2 is 4\\n</think>\\n\\n4}]",
     };

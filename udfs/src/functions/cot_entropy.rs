@@ -8,7 +8,7 @@ pub(crate) struct CotEntropy;
 impl StepScore for CotEntropy {
     const DECLARATION: Declaration = Declaration {
         name: "cot_entropy",
-        about: "Entropy in nats of the distribution that the first token of each step was drawn from, by the scoring model (`asap.scorer.model`); computed together with `cot_surprisal`. NULL where nothing precedes the step or it has no token. A chain longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The entropy of the distribution that the first token of each step is drawn from, in nats, by the scoring model (`asap.scorer.model`). It is computed together with `cot_surprisal`. NULL if nothing precedes the step or the step has no token. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_AND_STEPS,
         example: "select cot_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     };

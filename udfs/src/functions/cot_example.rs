@@ -17,7 +17,7 @@ pub(crate) struct CotExample;
 impl RowFunction for CotExample {
     const DECLARATION: Declaration = Declaration {
         name: "cot_example",
-        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model: a struct of input_ids, attention_mask and labels. The question is the user's turn, after its system prompt where it has one; the labels (-100 on the prompt) are the chain in think tags, what the template writes behind these (a blank line where it does not say), the answer and the token that ends the turn; an opening think tag that the template writes is part of the prompt. Prompt and response are tokenised apart, as generation sees them. A NULL answer is left out; a NULL chain or an example of more than max_length tokens gives NULL.",
+        about: "The tokens to train on, for the tokenizer and chat template of asap.scorer.model, in a struct of input_ids, attention_mask and labels. The question is the user's turn, after its system prompt if it has one. The labels are -100 on the prompt. They then cover the chain in think tags, the text that the template writes after these (a blank line if it defines none), the answer, and the token that ends the turn. An opening think tag that the template writes belongs to the prompt. Prompt and response are tokenized separately, as in generation. A NULL answer is left out. A NULL chain or an example of more than max_length tokens gives NULL.",
         arguments: &[
             Argument::new(
                 "question",
@@ -25,8 +25,8 @@ impl RowFunction for CotExample {
                 "The question: a text, or a conversation such as `cot_prompt` returns, with its system prompt.",
             ),
             Argument::new("cot", Arg::Text, "The chain of thought."),
-            Argument::new("answer", Arg::Text, "What follows the chain."),
-            Argument::optional("max_length", Arg::Int, "The most tokens of an example; any number if it is left out."),
+            Argument::new("answer", Arg::Text, "The text that follows the chain."),
+            Argument::optional("max_length", Arg::Int, "The maximum number of tokens of an example; no limit if it is omitted."),
         ],
         example: "select cot_example('2 + 2?', '2 and 2 is 4', '4')['labels'][1];\n-- -100",
     };
@@ -41,7 +41,7 @@ impl RowFunction for CotExample {
         };
         match template.encode(tokenizer, asked, texts, max_length, Long::Drop) {
             Ok(Encoded::Whole(example) | Encoded::Cut(example)) => Ok(example),
-            // A template that refuses a question is that row's failure.
+            // A question that the template rejects fails only its row.
             Ok(Encoded::TooLong(_)) | Err(LmError::Prompt(_)) => Err(NoValue::Null),
             Err(error) => Err(error.into()),
         }

@@ -15,7 +15,7 @@ pub(crate) struct CotFit;
 impl RowFunction for CotFit {
     const DECLARATION: Declaration = Declaration {
         name: "cot_fit",
-        about: "Algorithm 2, except that a step of more than `max_tokens` tokens goes first: which steps (from 1, ascending) are left when, as in `cot_refine`, the step of the lowest score is removed until the rest has at most `max_tokens` tokens. A step that never fits would take all others of lower scores with it. Lists of different lengths give NULL.",
+        about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2, except that a step of more than `max_tokens` tokens is removed first. Then, as in `cot_refine`, the step with the lowest score is removed until the rest has at most `max_tokens` tokens. In `cot_refine` a step that can never fit takes all steps with lower scores with it. Lists of different lengths give NULL.",
         arguments: STEPS_SCORES_AND_BUDGET,
         example: "select cot_fit(['Hm.', 'So 2 + 2 + 2 is 6.', 'Done.'], [0.1, 3.2, 1.4], 7);\n-- [1, 3]",
     };
@@ -32,8 +32,8 @@ impl RowFunction for CotFit {
     }
 }
 
-/// The places of the steps that are left when steps go by their rank, and in this order within a rank, until the rest fits. The
-/// rank depends on a step's place and on whether it never fits.
+/// Returns the places of the steps that remain. Steps are removed by rank, and within a rank in this order, until the
+/// rest fits. The rank depends on a step's place and on whether it can never fit.
 pub(super) fn fit(
     tokenizer: &Tokenizer,
     steps: &[&str],

@@ -17,7 +17,7 @@ pub(crate) struct CotFitWithHeadings;
 impl RowFunction for CotFitWithHeadings {
     const DECLARATION: Declaration = Declaration {
         name: "cot_fit_with_headings",
-        about: "As `cot_fit`, but a step that ends in a colon (\"So:\") and the step after it are one, which stay or go together by the score of the step after it, and the last step goes last. The last step states the result; a colon at the very end of a chain goes first instead. Lists of different lengths give NULL.",
+        about: "The numbers (from 1, ascending) of the steps that remain as in `cot_fit`, except that a heading stays with the step after it and the last step is removed last. A heading is a step that ends in a colon (\"So:\"). It and the step after it stay or go together, by the score of the step after it. The last step is removed last because it states the result. A heading at the very end of a chain is removed first instead. Lists of different lengths give NULL.",
         arguments: STEPS_SCORES_AND_BUDGET,
         example: "select cot_fit_with_headings(['Hm:', 'Wait.', 'So 2 + 2 = 4.', 'Done.'], [3.2, 0.1, 1.4, 1.0], 16);\n-- [3, 4]",
     };
@@ -28,7 +28,7 @@ impl RowFunction for CotFitWithHeadings {
         let ToPrune { steps, scores, max_tokens: Some(max_tokens) } = ToPrune::read(row, default)? else {
             return Ok(Numbers(vec![]));
         };
-        // Each ends where a step is no heading, and at the end of the chain.
+        // A group ends at a step that is not a heading, and at the end of the chain.
         let mut groups: Vec<std::ops::Range<usize>> = Vec::new();
         for (place, step) in steps.iter().enumerate() {
             let start = groups.last().map_or(0, |group| group.end);

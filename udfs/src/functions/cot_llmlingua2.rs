@@ -19,7 +19,7 @@ use crate::models::failed;
 use crate::output::Output;
 use crate::settings::Settings;
 
-/// Rows that are compressed together: their chunks keep all cores busy, and a query that is left ends soon.
+/// Rows that are compressed together: their chunks keep all cores busy, and a cancelled query ends soon.
 const ROWS_IN_FLIGHT: usize = 16;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -30,19 +30,19 @@ pub(crate) struct CotLlmlingua2 {
 impl CotLlmlingua2 {
     pub(crate) const DECLARATION: Declaration = Declaration {
         name: "cot_llmlingua2",
-        about: "LLMLingua-2 (Pan and others 2024): the words of a text that the encoder `asap.compressor.model` finds the most worth keeping, about `rate` of its tokens, as the package llmlingua writes them; line ends go with the other white space. `asap.compressor.force_tokens`, `reserve_digits` and `drop_consecutive` say what is kept whatever the encoder says. Where the package weighs words by the tokens of GPT-3.5, here those of `asap.scorer.model` count. At a rate of 1 the text as it is.",
+        about: "The words of a text that the encoder `asap.compressor.model` finds most worth keeping, about `rate` of its tokens. This is LLMLingua-2 (Pan et al. 2024), and the text is written as by the package llmlingua. Line ends are removed with the other white space. `asap.compressor.force_tokens`, `reserve_digits` and `drop_consecutive` override the encoder. The package weighs words by the tokens of GPT-3.5; this function weighs them by the tokens of `asap.scorer.model`. A rate of 1 returns the text unchanged.",
         arguments: &[
-            Argument::new("text", Arg::Text, "What to compress, such as a chain of thought."),
+            Argument::new("text", Arg::Text, "The text to compress, such as a chain of thought."),
             Argument::new(
                 "rate",
                 Arg::Share,
-                "The share of the text to keep, above 0 and at most 1; a row where it is not gives NULL.",
+                "The share of the text to keep, above 0 and at most 1; a row with another value gives NULL.",
             ),
         ],
         example: "select cot_llmlingua2('Hm, so 2 + 2 is 4, I think.', 0.5);",
     };
 
-    /// The encoder, and the tokenizer of the scoring model, by whose tokens words are weighed.
+    /// Returns the encoder and the tokenizer of the scoring model, whose tokens weigh the words.
     fn models(&self, config: &ConfigOptions) -> Result<(Arc<Compressor>, Arc<Tokenizer>)> {
         Ok((self.session.models.compressor(config)?, self.session.models.tokenizer(config)?))
     }
@@ -65,7 +65,7 @@ impl AsyncCall for CotLlmlingua2 {
     }
 
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
-        // Where there is none, the first call says why.
+        // If they cannot be loaded, the first call reports why.
         let models = self.models(context.session_config().options()).ok()?;
         Some(Arc::new(models))
     }

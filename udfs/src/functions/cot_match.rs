@@ -19,14 +19,14 @@ pub(crate) struct CotMatch;
 impl RowFunction for CotMatch {
     const DECLARATION: Declaration = Declaration {
         name: "cot_match",
-        about: "Algorithm 1: for each step of a coarse chain, in order, the step of the original chain that it matches (from 1) and their Gestalt similarity. A step matches the first one, behind the last match, that is at least `tau` similar; both are compared without white space around them. NULL if a step matches nothing, or if the coarse chain has no step.",
+        about: "For each step of a coarse chain, in order, the number (from 1) of the original step that it matches and their Gestalt similarity, by Algorithm 1. A step matches the first original step after the last match that is at least `tau` similar. White space around steps is ignored. NULL if a step matches nothing, or if the coarse chain has no step.",
         arguments: &[
             Argument::new("cot", Arg::Text, "The original chain of thought."),
-            Argument::new("coarse", Arg::Text, "The chain that is said to be a part of it."),
+            Argument::new("coarse", Arg::Text, "The coarse chain, which should consist of steps of the original."),
             Argument::optional(
                 "tau",
                 Arg::Ratio,
-                "The least similarity of a match, from 0 to 1; a row where it is not gives NULL. The default is the setting `asap.match.threshold`.",
+                "The minimum similarity of a match, from 0 to 1; a row with another value gives NULL. The default is the setting `asap.match.threshold`.",
             ),
         ],
         example: "select cot_match(E'Hm.\\n\\n2 + 2 is 4.\\n\\nDone.', E'2 + 2 = 4.\\n\\nDone.');\n-- [{step: 2, similarity: 0.8571428571428571}, {step: 3, similarity: 1.0}]",

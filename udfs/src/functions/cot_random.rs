@@ -13,15 +13,15 @@ pub(crate) struct CotRandom;
 impl RowFunction for CotRandom {
     const DECLARATION: Declaration = Declaration {
         name: "cot_random",
-        about: "A random subset of steps (from 1, ascending), the baseline that a score must beat: steps are removed in a random order until the rest, joined by a blank line, has at most `ratio` of the tokens of all steps joined, rounded down. It depends on `seed` and the steps alone, and a smaller ratio gives a subset of a larger one's. `budget / tokens` as a ratio is never rounded below `budget`.",
+        about: "The numbers (from 1, ascending) of a random subset of steps with at most `ratio` of the tokens. It is a baseline that a score must beat. Steps are removed in a random order until the rest, joined by a blank line, has at most `ratio` of the tokens of all steps joined, rounded down. The result depends only on `seed` and the steps. A smaller ratio gives a subset of the result of a larger one. `budget / tokens` as a ratio is never rounded below `budget`.",
         arguments: &[
             Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
             Argument::new(
                 "ratio",
                 Arg::Ratio,
-                "The part of the tokens that may stay, from 0 to 1; a row where it is not gives NULL.",
+                "The share of the tokens that may remain, from 0 to 1; a row with another value gives NULL.",
             ),
-            Argument::new("seed", Arg::Int, "A whole number; another seed draws another subset."),
+            Argument::new("seed", Arg::Int, "A whole number; another seed gives another subset."),
         ],
         example: "select cot_random(['Hm.', '2 + 2 is 4.', 'Done.'], 0.7, 7);\n-- [2]",
     };

@@ -9,10 +9,10 @@ pub(crate) struct CotRandomScores;
 impl RowFunction for CotRandomScores {
     const DECLARATION: Declaration = Declaration {
         name: "cot_random_scores",
-        about: "A random score for each step, from 0 to below 1, no two alike: the order in which `cot_random` removes the same steps. It depends on `seed` and the steps alone.",
+        about: "A random score for each step, from 0 to below 1, all different. In the order of these scores, `cot_random` removes the same steps. They depend only on `seed` and the steps.",
         arguments: &[
             Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
-            Argument::new("seed", Arg::Int, "A whole number; another seed draws other scores."),
+            Argument::new("seed", Arg::Int, "A whole number; another seed gives other scores."),
         ],
         example: "select cot_random_scores(['Hm.', '2 + 2 is 4.'], 7);\n-- [0.0, 0.5]",
     };

@@ -15,7 +15,7 @@ pub(crate) struct CotRefine;
 impl RowFunction for CotRefine {
     const DECLARATION: Declaration = Declaration {
         name: "cot_refine",
-        about: "Algorithm 2: which steps (from 1, ascending) are left when the step of the lowest score is removed, one after the other, until the rest, joined by a blank line, has at most `max_tokens` tokens of the scoring model. Of equal scores the earlier step goes first; a NULL or NaN score counts as 0. A chain that fits keeps all steps; the result may be empty. Lists of different lengths give NULL.",
+        about: "The numbers (from 1, ascending) of the steps that remain after Algorithm 2. It removes the step with the lowest score, one after the other, until the rest, joined by a blank line, has at most `max_tokens` tokens of the scoring model. Of equal scores the earlier step is removed first; a NULL or NaN score counts as 0. A chain that fits keeps all steps; the result may be empty. Lists of different lengths give NULL.",
         arguments: STEPS_SCORES_AND_BUDGET,
         example: "select cot_refine(['Hm.', '2 + 2 is 4.', 'Done.'], [0.1, 3.2, 1.4], 12);\n-- [2, 3]",
     };
@@ -32,11 +32,11 @@ impl RowFunction for CotRefine {
 
 pub(crate) const STEPS_SCORES_AND_BUDGET: &[Argument] = &[
     Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
-    Argument::new("scores", Arg::FloatList, "A number for each step; the lowest goes first."),
+    Argument::new("scores", Arg::FloatList, "A number for each step; the lowest is removed first."),
     Argument::optional(
         "max_tokens",
         Arg::Int,
-        "How many tokens the rest may have. The default is the setting `asap.refine.max_tokens`.",
+        "The maximum number of tokens of the remaining steps. The default is the setting `asap.refine.max_tokens`.",
     ),
 ];
 

@@ -12,8 +12,8 @@ pub(crate) struct CotResponse;
 impl RowFunction for CotResponse {
     const DECLARATION: Declaration = Declaration {
         name: "cot_response",
-        about: "What follows the chain of thought of a generation: the text behind its closing tag (`</think>`, `<|end_of_thought|>`), stripped, without the tags of a solution and the token that ends a turn. A missing closing tag gives NULL.",
-        arguments: &[Argument::new("generation", Arg::Text, "What the reasoning model wrote.")],
+        about: "The text of a generation after its chain of thought. It starts after the closing tag (`</think>`, `<|end_of_thought|>`) and is stripped. The tags of a solution and the token that ends a turn are removed. A missing closing tag gives NULL.",
+        arguments: &[Argument::new("generation", Arg::Text, "The text that the reasoning model wrote.")],
         example: "select cot_response('<think>2 + 2 is 4</think>4');\n-- 4",
     };
     type Needs = ();

@@ -9,10 +9,10 @@ pub(crate) struct CotSelect;
 impl RowFunction for CotSelect {
     const DECLARATION: Declaration = Declaration {
         name: "cot_select",
-        about: "The chosen steps, in the order in which they are chosen, joined by a blank line. No step gives an empty text, a number that names no step gives NULL.",
+        about: "The chosen steps, in the order of `kept`, joined by a blank line. An empty list gives an empty text; a number that is not a step's gives NULL.",
         arguments: &[
             Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
-            Argument::new("kept", Arg::IntList, "Which of them to join, from 1."),
+            Argument::new("kept", Arg::IntList, "The numbers of the steps to join, from 1."),
         ],
         example: "select cot_select(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 3]);\n-- 2 + 2 is 4.\\n\\nDone.",
     };

@@ -9,7 +9,7 @@ pub(crate) struct CotSelfInformation;
 impl StepScore for CotSelfInformation {
     const DECLARATION: Declaration = Declaration {
         name: "cot_self_information",
-        about: "Self-information of each step in nats a token (Selective Context, Li and others 2023): the mean −ln P of its tokens by the scoring model (`asap.scorer.model`), the step alone behind the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`), so that neither question nor other steps count. NULL if the step has no token. A step longer than the window of the model makes the row NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The self-information of each step, in nats per token: the mean −ln P of its tokens by the scoring model (`asap.scorer.model`). This is Selective Context (Li et al. 2023). Each step is read alone after the token that begins a text (the tokenizer's BOS, else `<|endoftext|>`), so neither the question nor other steps count. NULL if the step has no token. A step longer than the model's window makes the row NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: &[Argument::new(
             "steps",
             Arg::TextList,

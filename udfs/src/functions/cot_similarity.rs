@@ -8,10 +8,10 @@ pub(crate) struct CotSimilarity;
 impl RowFunction for CotSimilarity {
     const DECLARATION: Declaration = Declaration {
         name: "cot_similarity",
-        about: "The Gestalt (Ratcliff/Obershelp) similarity of two texts, from 0 to 1: twice the number of matching characters, by the number of all. Characters are Unicode scalars, ties are resolved as Python's difflib does; every character counts, however often it occurs (`autojunk=False`).",
+        about: "The Gestalt (Ratcliff/Obershelp) similarity of two texts, from 0 to 1. It is twice the number of matching characters, divided by the number of characters of both texts. Characters are Unicode scalars, and ties are resolved as in Python's difflib. Every character counts, however often it occurs (`autojunk=False`).",
         arguments: &[
             Argument::new("a", Arg::Text, "The text to compare."),
-            Argument::new("b", Arg::Text, "The text that it is compared with. Exchanging both may change the result."),
+            Argument::new("b", Arg::Text, "The text to compare it with. Swapping the two may change the result."),
         ],
         example: "select cot_similarity('2 + 2 is 4', '2 + 2 = 4');\n-- 0.8421052631578947",
     };

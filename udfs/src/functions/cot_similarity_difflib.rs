@@ -8,10 +8,10 @@ pub(crate) struct CotSimilarityDifflib;
 impl RowFunction for CotSimilarityDifflib {
     const DECLARATION: Declaration = Declaration {
         name: "cot_similarity_difflib",
-        about: "`cot_similarity` with the default of Python's difflib (`autojunk=True`): in a `b` of at least 200 characters those that make up more than 1 % of it start no match. It is what the paper's published code computes, and is lower for long texts.",
+        about: "The similarity of two texts, from 0 to 1, as `cot_similarity` but with the default of Python's difflib (`autojunk=True`). In a `b` of at least 200 characters, characters that make up more than 1 % of it start no match. The paper's published code computes this value; it is lower for long texts.",
         arguments: &[
             Argument::new("a", Arg::Text, "The text to compare."),
-            Argument::new("b", Arg::Text, "The text that it is compared with. Exchanging both may change the result."),
+            Argument::new("b", Arg::Text, "The text to compare it with. Swapping the two may change the result."),
         ],
         example: "select cot_similarity_difflib('2 + 2 is 4', '2 + 2 = 4');\n-- 0.8421052631578947",
     };

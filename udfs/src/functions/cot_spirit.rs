@@ -19,7 +19,7 @@ use crate::models::failed;
 use crate::output::{Numbers, Output};
 use crate::settings::{OnError, Settings};
 
-/// Rows that wait for the model at once: one is read while another is tokenised.
+/// Rows that wait for the model at the same time: one is read while another is tokenized.
 const ROWS_IN_FLIGHT: usize = 8;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -30,26 +30,25 @@ pub(crate) struct CotSpirit {
 impl CotSpirit {
     pub(crate) const DECLARATION: Declaration = Declaration {
         name: "cot_spirit",
-        about: "SPIRIT (Cui and others 2025), without its merging of steps by a language model: which steps (from 1, ascending) are left when, round by round, the step goes without which question, remaining steps, `</think>` and answer have the lowest perplexity by the scoring model (`asap.scorer.model`, behind the question), until the rest, joined by a blank line, has at most `max_tokens` tokens. A chain of K steps is read K times and more (K²/6 times its tokens); `cot_perplexity` in `cot_refine` reads it once. A chain that fits keeps all steps and is not read; one longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The numbers (from 1, ascending) of the steps that remain when the least necessary step is removed in each round, until the rest fits the budget. This is SPIRIT (Cui et al. 2025) without its merging of steps by a language model. A round removes the step without which the remaining steps, `</think>` and the answer have the lowest perplexity, read after the question by the scoring model (`asap.scorer.model`). Rounds end when the rest, joined by a blank line, has at most `max_tokens` tokens. A chain of K steps is read more than K times (K²/6 times its tokens); `cot_perplexity` in `cot_refine` reads it once. A chain that fits keeps all steps and is not read. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: &[
             WHAT_IS_ASKED,
             Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
-            Argument::new("answer", Arg::Text, "The answer, as it stands behind `</think>`."),
+            Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`."),
             Argument::optional(
                 "max_tokens",
                 Arg::Int,
-                "How many tokens the rest may have. The default is the setting `asap.refine.max_tokens`.",
+                "The maximum number of tokens of the remaining steps. The default is the setting `asap.refine.max_tokens`.",
             ),
         ],
         example: "select cot_spirit('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], '4', 12);",
     };
 }
 
-/// What a row is pruned by: the chain, the answer and the most tokens.
 fn arguments<'a>(row: Args<'a>, default: Budget) -> Cell<(QuestionAndSteps<'a>, &'a str, usize)> {
     let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
     let max_tokens = if row.is_given(3) { row.int(3)? } else { default.max_tokens };
-    // Of fewer than no tokens nothing can stay.
+    // A negative maximum keeps nothing.
     Ok((chain, row.text(2)?, usize::try_from(max_tokens).unwrap_or(0)))
 }
 
@@ -74,7 +73,7 @@ impl AsyncCall for CotSpirit {
     }
 
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
-        // Where there is none, the first call says why.
+        // If there is no scoring model, the first call reports why.
         let scorer = self.session.models.scorer(context.session_config().options()).ok()?;
         Some(scorer)
     }

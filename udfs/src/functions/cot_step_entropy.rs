@@ -8,7 +8,7 @@ pub(crate) struct CotStepEntropy;
 impl StepScore for CotStepEntropy {
     const DECLARATION: Declaration = Declaration {
         name: "cot_step_entropy",
-        about: "Entropy of each step in nats: the sum of the entropies of the distributions that the scoring model (`asap.scorer.model`) draws the step's own tokens from (Li and others 2025; the least of them are pruned first). NULL if one of them has nothing before it. It takes the pass of `cot_perplexity`. A chain longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The entropy of each step, in nats: the sum of the entropies of the distributions that the scoring model (`asap.scorer.model`) draws the step's own tokens from. Li et al. (2025) prune the steps with the lowest values first. NULL if nothing precedes one of these tokens. It uses the forward pass of `cot_perplexity`. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_AND_STEPS,
         example: "select cot_step_entropy('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     };

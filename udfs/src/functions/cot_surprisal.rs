@@ -8,7 +8,7 @@ pub(crate) struct CotSurprisal;
 impl StepScore for CotSurprisal {
     const DECLARATION: Declaration = Declaration {
         name: "cot_surprisal",
-        about: "First-token surprisal of each step in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`), all steps in one pass. The first token is the one that covers the step's first character; NULL where nothing precedes it or the step has no token. A chain longer than the window of the model gives NULL, or fails the query if `asap.on_error` is `fail`.",
+        about: "The first-token surprisal of each step, in nats: −ln P(first token | question, earlier steps) by the scoring model (`asap.scorer.model`). One forward pass scores all steps. The first token is the one that covers the step's first character. NULL if nothing precedes it or the step has no token. A chain longer than the model's window gives NULL, or fails the query if `asap.on_error` is `fail`.",
         arguments: QUESTION_AND_STEPS,
         example: "select cot_surprisal('2 + 2?', ['2 + 2 is 4.', 'Done.']);",
     };

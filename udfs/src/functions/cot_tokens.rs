@@ -11,7 +11,7 @@ pub(crate) struct CotTokens;
 impl RowFunction for CotTokens {
     const DECLARATION: Declaration = Declaration {
         name: "cot_tokens",
-        about: "The length of a text in tokens of the scoring model (`asap.scorer.model`), no special tokens added.",
+        about: "The length of a text in tokens of the scoring model (`asap.scorer.model`), without special tokens.",
         arguments: &[Argument::new("text", Arg::Text, "Any text.")],
         example: "select cot_tokens('2 + 2 is 4');\n-- 7",
     };

@@ -13,18 +13,18 @@ pub(crate) struct CotTooLong;
 impl RowFunction for CotTooLong {
     const DECLARATION: Declaration = Declaration {
         name: "cot_too_long",
-        about: "Why the scoring model (`asap.scorer.model`) cannot read a chain, or a chain and its answer: their tokens with the prompt and the window of the model, in words. NULL if they fit.",
+        about: "The reason, in words, why the scoring model (`asap.scorer.model`) cannot read a chain, or a chain and its answer; NULL if they fit. It names their length in tokens with the prompt, and the model's window.",
         arguments: &[
             WHAT_IS_ASKED,
             Argument::new(
                 "steps",
                 Arg::TextList,
-                "The steps of a chain of thought; the model reads them joined by a blank line, a NULL step as an empty one.",
+                "The steps of a chain of thought. The model reads them joined by a blank line, a NULL step as an empty one.",
             ),
             Argument::optional(
                 "answer",
                 Arg::Text,
-                "The answer, for functions that read it behind `</think>`; where it is left out, the chain alone is to fit.",
+                "The answer, for functions that read it after `</think>`. If it is omitted, only the chain must fit.",
             ),
         ],
         example: "select cot_too_long('2 + 2?', ['2 + 2 is 4.']);\n-- NULL",

@@ -18,14 +18,14 @@ pub(crate) struct CotTrace;
 impl RowFunction for CotTrace {
     const DECLARATION: Declaration = Declaration {
         name: "cot_trace",
-        about: "What became of each step of a chain, in order: its number (from 1), its length alone in tokens of the scoring model, its similarity to the coarse step that it matched, its score, and the stage that dropped it (`'anchor'` for stage 1, `stage` for stage 2, NULL if it was kept). Lists that do not fit each other give NULL.",
+        about: "The fate of each step of a chain, in order, in a list of structs of step, tokens, similarity, surprisal and dropped. step is the step's number (from 1) and tokens its own length in tokens of the scoring model. similarity is its similarity to the coarse step that it matched, and surprisal its score. dropped is the stage that dropped it: `'anchor'` for stage 1, `stage` for stage 2, NULL if it was kept. Lists that do not fit each other give NULL.",
         arguments: &[
             Argument::new("steps", Arg::TextList, "The steps of the original chain; a NULL step is an empty one."),
-            Argument::new("coarse_kept", Arg::IntList, "Which of them stage 1 kept, from 1. NULL: it did not run."),
-            Argument::new("similarity", Arg::FloatList, "The similarity of each of those. NULL: not known."),
+            Argument::new("coarse_kept", Arg::IntList, "The numbers of the steps that stage 1 kept, from 1. NULL: stage 1 did not run."),
+            Argument::new("similarity", Arg::FloatList, "The similarity of each of those. NULL: unknown."),
             Argument::new("surprisal", Arg::FloatList, "The score of each of those. NULL: not scored."),
-            Argument::new("kept", Arg::IntList, "Which of those stage 2 kept, from 1."),
-            Argument::new("stage", Arg::Text, "What stage 2 is called, such as 'surprisal' or 'random'."),
+            Argument::new("kept", Arg::IntList, "The places among those of the steps that stage 2 kept, from 1."),
+            Argument::new("stage", Arg::Text, "The name of stage 2, such as 'surprisal' or 'random'."),
         ],
         example: "select cot_trace(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 3], [1.0, 1.0], [3.2, 1.4], [1], 'surprisal')[3];\n-- {step: 3, tokens: 3, similarity: 1.0, surprisal: 1.4, dropped: surprisal}",
     };
@@ -50,7 +50,6 @@ impl RowFunction for CotTrace {
     }
 }
 
-/// What became of the steps of a chain, their lengths in tokens, and what stage 2 is called.
 pub(crate) struct Trace<'a> {
     traced: Vec<Traced>,
     tokens: Vec<usize>,

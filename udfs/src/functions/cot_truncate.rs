@@ -13,13 +13,13 @@ pub(crate) struct CotTruncate;
 impl RowFunction for CotTruncate {
     const DECLARATION: Declaration = Declaration {
         name: "cot_truncate",
-        about: "The longest prefix of a chain (steps from 1) that, joined by a blank line, has at most `ratio` of the tokens of all steps joined, rounded down: the baseline that a score must beat. `budget / tokens` as a ratio is never rounded below `budget`.",
+        about: "The numbers (from 1) of the longest prefix of a chain with at most `ratio` of the tokens. It is a baseline that a score must beat. The prefix, joined by a blank line, has at most `ratio` of the tokens of all steps joined, rounded down. `budget / tokens` as a ratio is never rounded below `budget`.",
         arguments: &[
             Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
             Argument::new(
                 "ratio",
                 Arg::Ratio,
-                "The part of the tokens that may stay, from 0 to 1; a row where it is not gives NULL.",
+                "The share of the tokens that may remain, from 0 to 1; a row with another value gives NULL.",
             ),
         ],
         example: "select cot_truncate(['Hm.', '2 + 2 is 4.', 'Done.'], 0.5);\n-- [1]",

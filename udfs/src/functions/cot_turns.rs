@@ -7,10 +7,10 @@ pub(crate) struct CotTurns;
 impl RowFunction for CotTurns {
     const DECLARATION: Declaration = Declaration {
         name: "cot_turns",
-        about: "What one role says in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are `user`, `assistant` and `system` by other names. A conversation is a list of structs with `role` and `content` (or `from` and `value`), or a struct of such lists.",
+        about: "The texts of one role in a conversation, turn by turn. The roles `human`, `gpt` and `developer` are other names for `user`, `assistant` and `system`. A conversation is a list of structs with `role` and `content` (or `from` and `value`), or a struct of such lists.",
         arguments: &[
             Argument::new("messages", Arg::Conversation, "The conversation."),
-            Argument::new("role", Arg::Text, "Whose turns: `user`, `assistant`, `system`, or any other role."),
+            Argument::new("role", Arg::Text, "The role: `user`, `assistant`, `system`, or any other."),
         ],
         example: "select cot_turns([{'role': 'user', 'content': '2 + 2?'}, {'role': 'assistant', 'content': '4'}], 'user');\n-- [2 + 2?]",
     };

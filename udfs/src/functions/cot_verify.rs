@@ -7,14 +7,14 @@ pub(crate) struct CotVerify;
 impl RowFunction for CotVerify {
     const DECLARATION: Declaration = Declaration {
         name: "cot_verify",
-        about: "Whether the answer that a response states (`cot_answer`) is the expected one. Numbers are compared exactly or to 120 digits, expressions at drawn points, lists and sets in any order, tuples in theirs, intervals as inequalities, matrices entry by entry, equations up to a factor; `x = 5` is 5, a unit may be left out, and `%` of a number from 10. What may be read in two ways, is no product though it looks like one (`P(2)`, `\\frac{dy}{dx}`), is not understood or costs too much is equal only where it is written alike, so a right answer may be refused; a rounded one is. A response without an answer is false.",
+        about: "Whether the answer that a response states (`cot_answer`) equals the expected answer. Numbers are compared exactly or to 120 digits, expressions at drawn points, lists and sets in any order, tuples in order, intervals as inequalities, matrices entry by entry, and equations up to a factor. `x = 5` is 5. A unit may be omitted, and so may the `%` of a number of at least 10. Some texts are equal only if they are written alike: those that can be read in two ways, that are not a product though they look like one (`P(2)`, `\\frac{dy}{dx}`), that are not understood, or that cost too much to compare. A right answer may therefore be rejected, and a rounded one is rejected. A response without an answer gives false.",
         arguments: &[
             Argument::new(
                 "gold",
                 Arg::Text,
-                "The answer that is expected, or a solution that states it as responses do.",
+                "The expected answer, or a solution that states it as a response does.",
             ),
-            Argument::new("response", Arg::Text, "What a model wrote, with its chain of thought or without."),
+            Argument::new("response", Arg::Text, "The text that a model wrote, with or without its chain of thought."),
         ],
         example: "select cot_verify('0.5', '<think>Half of it.</think>It is \\boxed{\\frac{1}{2}}.');\n-- true",
     };

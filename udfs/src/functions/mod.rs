@@ -1,15 +1,15 @@
-//! The SQL functions, one file each: a declaration, and what it gives for a row.
+//! The SQL functions, one file each: a declaration and the computation for a row.
 //!
-//! A new one is a file beside these, a line in [`all`], and a line in the tests' list of calls
-//! (`tests/functions/physical_types.rs`); the README's table writes itself. What makes something else of rows than
-//! before also raises `RULES` in `pipelines/src/run/identity.rs`, so that no table holds rows of both.
+//! To add a function, add a file here, a line in [`all`], and a line in the tests' list of calls
+//! (`tests/functions/physical_types.rs`). The README's table is generated. If a change alters the results of rows, also
+//! raise `RULES` in `pipelines/src/run/identity.rs`, so that no table mixes rows of both versions.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `by_row` | functions of a row, computed where they stand |
+//! | `by_row` | functions that compute each row in place, without calls |
 //! | `by_score` | functions that score steps by the scoring model |
-//! | `by_anchorer` | functions that ask for a direct thought, a pruning or an answer |
-//! | `needs` | what functions need of their session |
+//! | `by_anchorer` | functions that request a direct thought, a pruning or an answer |
+//! | `needs` | what functions need from their session |
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ mod needs;
 /// Registers every function of asap; they share `models` and `llm`.
 ///
 /// # Errors
-/// If the registry takes no functions.
+/// If the registry rejects a function.
 pub fn register_all(registry: &mut dyn FunctionRegistry, models: &Models, llm: &Llm) -> Result<()> {
     for function in all(SessionModels::new(models.clone(), Anchorers::new(llm.clone()))) {
         registry.register_udf(Arc::new(ScalarUDF::from(function)))?;

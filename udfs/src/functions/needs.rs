@@ -1,4 +1,4 @@
-//! What functions need: the models of their session, settings, room to compare texts.
+//! What functions need: the models of their session, settings, and buffers to compare texts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::cache_reservation::CacheReservation;
 use crate::models::Models;
 use crate::settings::Settings;
 
-/// Steps after which it is judged whether a model knows such text at all.
+/// Number of scored steps after which the session judges whether the model fits such text at all.
 const JUDGED: u64 = 200;
 
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub(crate) struct SessionModels {
     chance: Arc<Chance>,
 }
 
-/// Steps that were scored, and those whose first token surprises more than one drawn by chance.
+/// Counts of scored steps, and of those whose first token has more nats than a uniform draw from the vocabulary.
 #[derive(Debug, Default)]
 struct Chance {
     steps: AtomicU64,
@@ -41,8 +41,8 @@ impl SessionModels {
         Self { models, anchorers, reservation: CacheReservation::default(), chance: Arc::default() }
     }
 
-    /// Counts first tokens of steps, `above` of them with more nats than `chance`, and tells once if the scoring model finds
-    /// most of them no likelier than chance: then the order of steps is noise.
+    /// Counts first tokens of steps, `above` of them with more nats than `chance`. Warns once if the scoring model
+    /// finds most of them no likelier than chance: then the order of steps is noise.
     pub(crate) fn count_chance(&self, steps: u64, above: u64, chance: f32) {
         let steps = self.chance.steps.fetch_add(steps, Ordering::Relaxed) + steps;
         let above = self.chance.above.fetch_add(above, Ordering::Relaxed) + above;
@@ -50,8 +50,8 @@ impl SessionModels {
         if is_noise && !self.chance.is_told.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the scoring model finds these chains no likelier than chance: {above} of {steps} steps begin with a token of \
-                 more than {chance:.1} nats (ln of its vocabulary), so which steps go is noise; set asap.scorer.model to a \
-                 model that knows such text"
+                 more than {chance:.1} nats (ln of its vocabulary size). The choice of removed steps is noise; set \
+                 asap.scorer.model to a model that was trained on such text"
             );
         }
     }
@@ -65,13 +65,13 @@ impl SessionModels {
         self.reservation.move_to(pool);
     }
 
-    /// Counts what the session remembers where it was counted last: what computes rows is not told where it runs.
+    /// Counts what the session remembers in the last known memory pool: a row function is not passed its query's pool.
     pub(crate) fn recount_remembered(&self) {
         self.reservation.resize([&**self.models.memory(), &**self.anchorers.llm().memory()]);
     }
 }
 
-/// Sessions are equal when the same answers in them: the engine compares functions to merge equal expressions.
+/// Sessions are equal if they share models and anchorers: the engine compares functions to merge equal expressions.
 impl PartialEq for SessionModels {
     fn eq(&self, other: &Self) -> bool {
         self.models == other.models && self.anchorers == other.anchorers
@@ -111,7 +111,8 @@ macro_rules! equal_by_models {
 }
 pub(super) use equal_by_models;
 
-/// What a function of rows needs. What depends on settings or models is stable, the rest immutable.
+/// What a row function needs. A need that depends on settings or models makes the function stable; others are
+/// immutable.
 pub(crate) trait Needs: Clone + Send + Sync {
     const VOLATILITY: Volatility;
     const ON_ALL_CORES: bool = false;
@@ -179,7 +180,7 @@ impl Needs for Threshold {
     }
 }
 
-/// Texts compared with one that is prepared once; with or without difflib's `autojunk`.
+/// Compares texts with one that is prepared once, with or without difflib's `autojunk`.
 #[derive(Debug, Clone)]
 pub(crate) struct Compared<const AUTOJUNK: bool> {
     pub gestalt: Gestalt,

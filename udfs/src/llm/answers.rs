@@ -1,4 +1,4 @@
-//! Every answer is paid once: equal requests share it, and it is kept before it is used.
+//! Every answer is paid once: equal requests share it, and it is durable before it is used.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,6 @@ use crate::settings::Settings;
 
 const LANDING: Duration = Duration::from_millis(20);
 
-/// The answers of a session.
 #[derive(Debug)]
 pub struct Answers {
     shared: Arc<Shared>,
@@ -48,12 +47,9 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// What came of a request.
 #[derive(Debug, Clone)]
 pub struct Answered {
-    /// The answer, or why there is none.
     pub outcome: Arc<Outcome>,
-    /// What the row that asked used for it.
     pub used: Usage,
     source: Source,
 }
@@ -66,14 +62,13 @@ enum Source {
 }
 
 impl Answered {
-    /// What comes of a request that no call was made for; what it used is not counted yet.
+    /// Creates the outcome of a request without a call; its usage is not counted yet.
     fn without_call(outcome: Arc<Outcome>, source: Source) -> Self {
         Self { outcome, used: Usage::default(), source }
     }
 }
 
 impl Answers {
-    /// Answers that are kept in `store`, if there is one, counted by `meter` and remembered within `memory`.
     pub fn new(store: Option<Arc<dyn AnswerStore>>, meter: Arc<Meter>, memory: &Arc<Memory>) -> Self {
         let memo = Memo::new(memory, share::ANSWERS);
         Self {
@@ -82,10 +77,10 @@ impl Answers {
         }
     }
 
-    /// The answer to a request: remembered, from the store, from an equal request that is under way, or by a call.
+    /// Returns the answer to a request: from the cache, the store, an equal request in flight, or a call.
     ///
     /// # Errors
-    /// What ends the query: the store fails, the endpoint is down, or the runtime ends.
+    /// If the store fails, the endpoint is down, or the runtime shuts down. The query must then end.
     pub async fn ask(
         &self,
         chat: &Arc<dyn Chat>,
@@ -119,14 +114,12 @@ impl Answers {
         Ok(answered)
     }
 
-    /// Takes settings that changed.
     pub fn configure(&self, settings: &Settings) {
         if let Some(store) = &self.shared.store {
             store.configure(settings);
         }
     }
 
-    /// Waits until no request is under way.
     pub async fn landed(&self) {
         while self.flights.any() {
             tokio::time::sleep(LANDING).await;
@@ -153,13 +146,13 @@ impl Shared {
         if let Some(store) = &self.store {
             store.check().await?;
             claim = store.claim(&key).await?;
-            // Another process may have been answered meanwhile.
+            // Another process may have received the answer meanwhile.
             if let Some(outcome) = self.stored(&key).await? {
                 return Ok(Answered::without_call(self.remember(key, outcome), Source::Kept));
             }
         }
         let (call, denials) = (UnderWay::begin(&self.under_way), self.meter.denials());
-        // What is paid is held until it is kept.
+        // `paying` keeps a paid answer alive until it is stored.
         let Reply { outcome, mut used, paying } = chat.chat(request, callers).await;
         drop(call);
         used += self.meter.finish(&outcome, denials);
@@ -175,7 +168,7 @@ impl Shared {
                     return Err(LlmError::EndpointDown(verdict));
                 }
                 let outcome = Arc::new(outcome);
-                // Before it can be asked again.
+                // The failure must be known before the request can be sent again.
                 statement.iter().for_each(|statement| statement.fail(key, &outcome));
                 Ok(Answered { outcome, used, source })
             }
@@ -206,7 +199,7 @@ impl Shared {
     }
 }
 
-/// Whether a failure was paid and the same request would meet it again: it is kept as answers are.
+/// Returns whether a failure was paid for and would repeat for the same request. Such a failure is kept like an answer.
 fn is_final(error: &CallError) -> bool {
     matches!(error.kind, FailureKind::TooLong | FailureKind::Refused | FailureKind::BadResponse) && error.tokens_out > 0
 }

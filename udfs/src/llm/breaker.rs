@@ -1,4 +1,4 @@
-//! What stops a run whose endpoint is dead before it turns a lake into rejects.
+//! Stops a run whose endpoint is down before all of its rows become rejects.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 
 use super::chat::{CallError, FailureKind, Outcome};
 
-/// How many calls are judged; before there are so many, failures alone stop none.
+/// Number of calls that are judged together. With fewer calls, only denials can stop the calls.
 pub(super) const CALLS: usize = 20;
-/// How many calls in a row are denied before all are stopped: key, account, address and model are the same for all. After
-/// as many failures in a row, and after one denial, nothing is committed.
+/// Number of denied calls in a row that stop all calls: key, account, address and model are the same for all. After
+/// this many failures in a row, or after one denial, nothing is committed.
 pub(crate) const IN_A_ROW: usize = 3;
-/// How long a breaker stops all calls before it lets them try again.
 const STOPPED: Duration = Duration::from_secs(30);
 
-/// Stops all calls to an endpoint when too many of the last ones failed. What a row is refused for is no failure of the
+/// Stops all calls to an endpoint if too many of the last calls failed. A rejected request is not a failure of the
 /// endpoint.
 #[derive(Debug)]
 pub(crate) struct Breaker {
@@ -25,7 +24,7 @@ pub(crate) struct Breaker {
 #[derive(Debug, Default)]
 struct State {
     failed: VecDeque<bool>,
-    /// Calls since the last one that was not denied, and the account that they were made for.
+    /// Denied calls since the last call that was not denied, and their account.
     denied: usize,
     account: Account,
     stop: Option<Stop>,
@@ -38,10 +37,9 @@ struct Stop {
     denied: Option<Account>,
 }
 
-/// What is told of an endpoint that is given up: what happened, and how the last call failed.
 pub(super) fn down(what: &str, last: &str) -> String {
     let last = last.trim_end_matches('.');
-    format!("{what}; the last one: {last}. What was answered is kept; repair that and run the same again")
+    format!("{what}; the last one: {last}. Answers received so far are kept; fix the cause and run the same command again")
 }
 
 pub(crate) type Account = u64;
@@ -65,8 +63,7 @@ impl Breaker {
         }
     }
 
-    /// Takes into account what came of a call of this account that is finished now. More than `allowed` of the last calls
-    /// may not fail.
+    /// Records the outcome of a finished call of this account. At most the share `allowed` of the last calls may fail.
     pub(crate) fn record(&self, outcome: &Outcome, account: Account, allowed: f64, now: Instant) {
         let failure = outcome.as_ref().err();
         if failure.is_some_and(|error| !error.is_answer() && !error.kind.blames_endpoint()) {
@@ -94,7 +91,7 @@ impl Breaker {
         state.stop = Some(Stop { until: now + STOPPED, error, denied });
     }
 
-    /// Stops all calls if not all may fail: of the last ones none was answered, first tries and retries alike.
+    /// Stops all calls unless all may fail. Called when none of the last calls was answered, retries included.
     pub(crate) fn give_up(&self, last: &CallError, allowed: f64, now: Instant) {
         if allowed < 1.0 {
             let what = self.too_many(CALLS, allowed);

@@ -1,4 +1,4 @@
-//! One question to a language model, one answer or one reason why there is none.
+//! One request to a language model, and its answer or the reason why there is none.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -9,37 +9,33 @@ use super::request::ChatRequest;
 use super::usage::Usage;
 use crate::flights::{Callers, Paying};
 
-/// What a language model said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// The text.
     pub text: String,
-    /// Tokens of the prompt.
     pub tokens_in: u64,
-    /// Tokens of the answer, thinking included.
     pub tokens_out: u64,
 }
 
-/// Why a call gave no answer; its name is the row's status.
+/// The reason why a call gave no answer. Its name is the row's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
-    /// `timeout`: no complete answer within the time.
+    /// `timeout`: no complete answer within the time limit.
     Timeout,
-    /// `rate_limited`: the endpoint takes no more requests for now.
+    /// `rate_limited`: the endpoint accepts no more requests for now.
     RateLimited,
-    /// `unavailable`: no connection, a cut connection, or a server's error (5xx).
+    /// `unavailable`: no connection, a broken connection, or a server error (5xx).
     Unavailable,
-    /// `denied`: the endpoint takes no request of this kind: the key, the account, the address or the model is wrong.
+    /// `denied`: the endpoint accepts no request of this kind; the key, account, address or model is wrong.
     Denied,
-    /// `refused`: the endpoint does not take this request, or its filter holds the answer back.
+    /// `refused`: the endpoint rejects this request, or its filter withholds the answer.
     Refused,
-    /// `bad_response`: what came is no chat completion, or one without text.
+    /// `bad_response`: the response is not a chat completion, or has no text.
     BadResponse,
     /// `too_long`: the prompt does not fit into the model's window, or the answer was cut off.
     TooLong,
-    /// `budget`: the session has spent what it may.
+    /// `budget`: the session has reached its limit of cost or calls.
     Budget,
-    /// `endpoint_down`: too many calls failed. It ends the query and is no row's status.
+    /// `endpoint_down`: too many calls failed. It ends the query and is never a row's status.
     EndpointDown,
 }
 
@@ -56,7 +52,6 @@ impl FailureKind {
         Self::EndpointDown,
     ];
 
-    /// Its name, as rows show it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -71,12 +66,11 @@ impl FailureKind {
         }
     }
 
-    /// The kind of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether the endpoint is to blame, and not this one request or a limit of ours.
+    /// Returns whether the endpoint is to blame, and not this request or a limit of asap.
     pub(crate) fn blames_endpoint(self) -> bool {
         matches!(self, Self::Timeout | Self::RateLimited | Self::Unavailable | Self::Denied | Self::BadResponse)
     }
@@ -88,51 +82,42 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// A call without an answer. It may have been paid all the same.
+/// A call without an answer. It may still have cost money.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct CallError {
-    /// What kind of failure it is.
     pub kind: FailureKind,
-    /// What was expected and what was found.
     pub message: String,
-    /// Tokens of the prompt that were paid.
     pub tokens_in: u64,
-    /// Tokens of the useless answer that were paid.
     pub tokens_out: u64,
-    /// Whether the endpoint turned the request down for a reason other than the text's content or length: many in a row
-    /// with the same words are no row's own fault.
+    /// Whether the endpoint rejected the request for a reason other than the text's content or length. Many such
+    /// failures in a row with the same words are not the rows' fault.
     pub is_turned_down: bool,
 }
 
 impl CallError {
-    /// A failure that nothing was paid for.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), tokens_in: 0, tokens_out: 0, is_turned_down: false }
     }
 
-    /// Whether the model said something, useless or not: that was paid.
+    /// Returns whether the model generated something, useful or not: that was paid for.
     pub fn is_answer(&self) -> bool {
         self.tokens_out > 0
     }
 
-    /// Whether there is an answer, paid and cut off where it became too long.
     pub fn is_cut_off(&self) -> bool {
         self.kind == FailureKind::TooLong && self.tokens_out > 0
     }
 }
 
-/// What came of a call.
 pub type Outcome = std::result::Result<Answer, CallError>;
 
-/// What came of asking once.
 #[derive(Debug)]
 pub struct Reply {
-    /// The answer, or why there is none.
     pub outcome: Outcome,
-    /// What its reservations counted for it: nothing, where it was not sent.
+    /// The usage that its reservations counted; nothing if it was not sent.
     pub used: Usage,
-    /// What was paid is kept though nobody may wait for it any longer; None if nothing was.
+    /// Keeps a paid answer alive although all callers may have left; None if nothing was paid.
     pub paying: Option<Paying>,
 }
 
@@ -142,19 +127,17 @@ impl Reply {
     }
 }
 
-/// A language model that can be asked, wherever it runs.
 #[async_trait]
 pub trait Chat: Debug + Send + Sync {
-    /// Asks once: limits, retries, the budget and what is counted are the model's own business; caches are not. What
-    /// costs money to begin is begun only while one of `callers` waits, and is held then.
+    /// Sends one request. The implementation handles limits, retries, the budget and counts, but not caches. It starts
+    /// a call that costs money only while one of `callers` waits, and then keeps it running.
     async fn chat(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply;
 
-    /// Why nothing that was asked lately can be trusted to be the rows' own failure: the model is down, or it denies.
+    /// Returns why recent failures may not be the rows' own: the model is down, or it denies requests.
     fn verdict(&self) -> Option<String> {
         None
     }
 
-    /// Whether it has ended and answers no more.
     fn is_over(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What settings of the anchor depend on each other, checked when a query is planned.
+//! Checks settings of the anchor that depend on each other when a query is planned.
 
 use std::ffi::OsStr;
 
@@ -8,7 +8,7 @@ use reqwest::Url;
 use super::secret::Secret;
 use crate::settings::{Provider, Settings};
 
-/// Checks what no setting can check alone. No message shows what could be a secret.
+/// Checks the settings. No message shows a text that could be a secret.
 pub(super) fn check(settings: &Settings) -> Result<()> {
     match settings.anchor_provider {
         Provider::Extractive => return Ok(()),
@@ -40,35 +40,35 @@ pub(super) fn model(settings: &Settings) -> Result<&str> {
 pub(super) fn base_url(settings: &Settings) -> Result<Url> {
     let Some(text) = &settings.anchor_base_url else {
         return config_err!(
-            "asap.anchor.provider = 'openai' needs an endpoint: set asap.anchor.base_url, as http://localhost:8000/v1"
+            "asap.anchor.provider = 'openai' needs an endpoint: set asap.anchor.base_url, such as http://localhost:8000/v1"
         );
     };
     let Ok(url) = Url::parse(text) else {
-        return config_err!("asap.anchor.base_url takes an address as http://localhost:8000/v1, found no valid one");
+        return config_err!("asap.anchor.base_url takes an address such as http://localhost:8000/v1, found an invalid one");
     };
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return config_err!("asap.anchor.base_url takes an address of http or https, found '{}:'", url.scheme());
+        return config_err!("asap.anchor.base_url takes an http or https address, found '{}:'", url.scheme());
     }
     if !url.username().is_empty() || url.password().is_some() {
         return config_err!(
-            "asap.anchor.base_url takes no user and no password: name the variable that holds the key in \
-             asap.anchor.api_key_env"
+            "asap.anchor.base_url takes an address without user and password: set asap.anchor.api_key_env to the name \
+             of the variable that holds the key"
         );
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return config_err!("asap.anchor.base_url takes no query and no fragment: /chat/completions is added to it");
+        return config_err!("asap.anchor.base_url takes an address without query and fragment: /chat/completions is appended");
     }
     if url.path().trim_end_matches('/').ends_with("/chat/completions") {
-        return config_err!("asap.anchor.base_url takes the part before /chat/completions, which is added to it");
+        return config_err!("asap.anchor.base_url takes the part before /chat/completions, which is appended");
     }
     Ok(url)
 }
 
 pub(super) fn key(settings: &Settings) -> Result<Option<Secret>> {
     let Some(name) = &settings.anchor_api_key_env else { return Ok(None) };
-    // Whoever puts the key itself into the setting must not find it in a log.
+    // If the setting holds the key itself by mistake, the key must not appear in a log.
     let looks_like_name = name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
-    let shown = if looks_like_name { format!("'{name}'") } else { "a text that is not shown".to_string() };
+    let shown = if looks_like_name { format!("'{name}'") } else { "a text (hidden)".to_string() };
     let is_possible = !name.contains(['=', '\0']);
     let Some(value) = is_possible.then(|| std::env::var_os(OsStr::new(name))).flatten() else {
         return config_err!(
@@ -78,7 +78,7 @@ pub(super) fn key(settings: &Settings) -> Result<Option<Secret>> {
     match value.to_str().and_then(Secret::new) {
         Some(key) => Ok(Some(key)),
         None => {
-            config_err!("asap.anchor.api_key_env: the variable {shown} is empty, or holds what no HTTP header can hold")
+            config_err!("asap.anchor.api_key_env: the variable {shown} is empty, or contains characters that are invalid in an HTTP header")
         }
     }
 }

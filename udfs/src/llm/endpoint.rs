@@ -1,5 +1,5 @@
-//! One endpoint is one object in the process, whatever sessions and queries ask it: its connections, when calls may start,
-//! and whether it is given up.
+//! Each endpoint is one object in the process, shared by all sessions and queries: its connections, when calls may
+//! start, and whether it is down.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -22,8 +22,8 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The process's one endpoint at this address, which is known by its normalised URL: scheme and host in small letters,
-    /// no port that the scheme implies, no slash at the end.
+    /// Returns the process's endpoint at this address. The key is the normalized URL: scheme and host in lower case, no
+    /// default port, no slash at the end.
     pub(super) fn at(base_url: &Url) -> Result<Arc<Self>> {
         static ENDPOINTS: OnceLock<Mutex<HashMap<String, Arc<Endpoint>>>> = OnceLock::new();
         let address = base_url.as_str().trim_end_matches('/');
@@ -43,8 +43,8 @@ impl Endpoint {
             .user_agent(concat!("asap/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)
-            // A peer that sends a response twice would have the copy read as the next call's answer: a paid answer, kept under
-            // the wrong request. A new connection costs little next to a call.
+            // If a peer sends a response twice, a reused connection would read the copy as the answer to the next call,
+            // and keep it under the wrong request. A new connection costs little compared with a call.
             .pool_max_idle_per_host(0);
         let builder = if is_loopback(&url) { builder.no_proxy() } else { builder };
         Ok(Self {

@@ -1,8 +1,8 @@
-//! JSON as endpoints write it: Python's `json` writes NaN and lone surrogates, and some servers begin with a byte order mark.
+//! JSON from endpoints: Python's `json` writes NaN and lone surrogates, and some servers begin with a byte order mark.
 
 use serde_json::Value;
 
-/// Reads JSON. NaN and infinities are null, and a lone surrogate is U+FFFD.
+/// Parses JSON. NaN and infinities become null, and a lone surrogate becomes U+FFFD.
 pub(super) fn parse(text: &str) -> serde_json::Result<Value> {
     let text = text.trim_start_matches('\u{feff}');
     serde_json::from_str(text).or_else(|error| serde_json::from_str(&repaired(text)).map_err(|_| error))
@@ -27,7 +27,7 @@ fn repaired(text: &str) -> String {
     repaired
 }
 
-/// The length of the escape sequence that a text begins with, and what replaces a lone surrogate.
+/// Returns the length of the escape sequence at the start of a text, and the replacement of a lone surrogate.
 fn escape(text: &str) -> (usize, Option<&'static str>) {
     let unit = |at: usize| {
         let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;

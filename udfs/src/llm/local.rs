@@ -1,4 +1,4 @@
-//! A model in a local folder, asked on a thread of its own: one request after the other.
+//! A model in a local folder, on its own thread: one request after the other.
 
 use std::fmt;
 use std::path::Path;
@@ -19,14 +19,14 @@ use super::request::ChatRequest;
 use crate::flights::Callers;
 use crate::settings::Settings;
 
-/// Requests that may wait for the model; the next one waits to be taken in.
+/// Capacity of the queue of requests to the model; further requests wait to enter it.
 const WAITING: usize = 16;
 
-/// Rows in flight: enough that the model never waits for one, and few enough that what it read of a row's prompt is still
-/// there when another sample of it is asked for.
+/// Rows in flight. They are enough that the model never idles. They are few enough that the cache still has a row's
+/// prompt when another sample of it is requested.
 pub(crate) const ROWS_IN_FLIGHT: usize = 4;
 
-/// A model's thread. When this is dropped it ends, and is waited for: what it says is for nobody then, so that is soon.
+/// A model's thread. Dropping this ends the thread and waits for it. That is quick, because no caller wants its answer.
 pub struct LocalModel {
     requests: Option<mpsc::Sender<Asking>>,
     thread: Option<JoinHandle<()>>,
@@ -45,13 +45,12 @@ impl fmt::Debug for LocalModel {
 }
 
 impl LocalModel {
-    /// Loads the model in `folder` (`asap.anchor.model`). Prompts that were read are remembered within `memory`.
     pub(crate) fn load(folder: &str, memory: &Arc<Memory>) -> Result<Self> {
         let wrong = |error: LmError| config_datafusion_err!("asap.anchor.model = '{folder}': {error}");
         let generator = Generator::load(Path::new(folder), memory).map_err(wrong)?;
         let fingerprint = fingerprint(Path::new(folder)).map_err(wrong)?;
         Self::spawn(fingerprint, generator, generate)
-            .map_err(|error| wrong(LmError::Thread(format!("the system gave none: {error}"))))
+            .map_err(|error| wrong(LmError::Thread(format!("cannot start it: {error}"))))
     }
 
     fn spawn<G: Send + 'static>(fingerprint: String, generator: G, answer: Generate<G>) -> std::io::Result<Self> {
@@ -70,15 +69,15 @@ impl LocalModel {
         self.requests.as_ref().is_none_or(mpsc::Sender::is_closed)
     }
 
-    /// What the model is called in requests: a copy of it in another folder is the same model.
+    /// Returns the model's name in requests: a copy in another folder is the same model.
     pub(crate) fn name(&self) -> &str {
         &self.fingerprint
     }
 
     async fn answer(&self, request: ChatRequest) -> Outcome {
-        // No row is to blame for it, so the query ends; the next one loads the model anew.
+        // This is not a row's fault, so the query ends. The next query loads the model again.
         let stopped =
-            || CallError::new(FailureKind::EndpointDown, "the model's thread has ended by a panic; run the same again");
+            || CallError::new(FailureKind::EndpointDown, "the model's thread was ended by a panic; run the same command again");
         let (answer, answered) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or_else(stopped)?;
         requests.send(Asking { request, answer }).await.map_err(|_| stopped())?;
@@ -90,7 +89,7 @@ impl Drop for LocalModel {
     fn drop(&mut self) {
         drop(self.requests.take());
         if let Some(thread) = self.thread.take() {
-            // Whoever it failed by a panic was told.
+            // Callers already received an error for a panic.
             drop(thread.join());
         }
     }
@@ -101,7 +100,7 @@ type Generate<G> =
 
 fn serve<G>(mut generator: G, generate: Generate<G>, mut waiting: mpsc::Receiver<Asking>) {
     while let Some(Asking { request, answer }) = waiting.blocking_recv() {
-        // A caller that does not wait any longer needs no answer.
+        // A caller that stopped waiting needs no answer.
         let said = generate(&mut generator, &request, &|| !answer.is_closed());
         if let Some(outcome) = said.transpose() {
             drop(answer.send(outcome));
@@ -146,7 +145,6 @@ fn seed(request: &ChatRequest) -> std::result::Result<u64, CallError> {
     Ok(key.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte)))
 }
 
-/// Asks a local model within a session's budget.
 #[derive(Debug)]
 pub struct Local {
     model: Arc<LocalModel>,
@@ -156,7 +154,6 @@ pub struct Local {
 }
 
 impl Local {
-    /// Asks `model` under these settings, counted by `meter`.
     pub fn new(settings: &Settings, model: Arc<LocalModel>, meter: Arc<Meter>) -> Self {
         Self { model, prices: Prices::of(settings), budget: Budget::of(settings), meter }
     }
@@ -190,7 +187,7 @@ mod tests {
     use crate::llm::usage::Usage;
     use std::sync::mpsc::{Sender, channel};
 
-    /// Answers nothing as long as an answer is wanted, and tells when it is dropped.
+    /// Never answers, and sends a message when it is dropped.
     struct Endless(Sender<()>);
 
     impl Drop for Endless {

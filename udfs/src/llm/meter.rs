@@ -1,4 +1,4 @@
-//! What a session's calls take, and what they may take.
+//! Counts the usage of a session's calls and enforces its limits.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -10,8 +10,8 @@ use super::store::StoreError;
 use super::usage::Usage;
 use crate::settings::Settings;
 
-/// This many requests in a row that are turned down with the same words are a verdict: key, account, model or a setting is
-/// wrong, not the rows.
+/// This many requests in a row that are rejected with the same words are a verdict: the key, account, model or a
+/// setting is wrong, not the rows.
 pub(crate) const ALIKE: u64 = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,7 +33,6 @@ impl Prices {
     }
 }
 
-/// What a session may spend.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Budget {
     /// Requests, retries included.
@@ -43,7 +42,6 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// The budget of the settings.
     pub fn of(settings: &Settings) -> Self {
         Self {
             max_calls: settings.anchor_max_calls.map(i64::unsigned_abs),
@@ -52,8 +50,8 @@ impl Budget {
     }
 }
 
-/// Counts what a session spends, before it is spent: the most that a call can cost is reserved, and settled when it is
-/// known what it did cost. What it counts for a row it hands to that row, so that rows and session agree.
+/// Counts what a session spends, before it is spent. It reserves the most that a call can cost, and settles the
+/// reservation when the cost is known. It returns what it counts for a row to that row, so that rows and session agree.
 #[derive(Debug, Default)]
 pub struct Meter {
     state: Mutex<State>,
@@ -65,7 +63,7 @@ pub struct Meter {
 #[derive(Debug, Default)]
 struct State {
     usage: Usage,
-    /// What is spent at most: for a call that gave no answer nobody knows its cost, so all that was reserved counts.
+    /// An upper bound of the cost. The cost of a call without an answer is unknown, so its whole reservation counts.
     spent: f64,
     reserved: f64,
     taken: f64,
@@ -73,16 +71,15 @@ struct State {
     in_flight: u64,
     refusal: Option<String>,
     is_answered: bool,
-    /// The last failure that the endpoint is to blame for, and how many there were since an answer came.
+    /// The last failure of the endpoint, and the number of such failures since the last answer.
     last_failure: Option<String>,
     failed_in_a_row: u64,
-    /// How many requests were denied, and the last of them until a request that was made later is answered.
+    /// The number of denied requests, and the last denial until a later request is answered.
     denials: u64,
     denial: Option<String>,
     turned_down: Option<TurnedDown>,
 }
 
-/// Requests that the endpoint turned down with the same words, without an answer in between.
 #[derive(Debug)]
 struct TurnedDown {
     words: String,
@@ -90,7 +87,7 @@ struct TurnedDown {
     last: String,
 }
 
-/// What an endpoint said, without numbers and names of requests: whatever holds a digit.
+/// Returns an endpoint's message without numbers and request ids: every part with a digit.
 fn words(said: &str) -> String {
     let is_inner = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
     let parts = said.split_inclusive(|c: char| !is_inner(c));
@@ -111,13 +108,13 @@ impl Meter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).denials
     }
 
-    /// Counts what came of a request of a row that was made after so many `denials`.
+    /// Counts the outcome of a row's request that was sent after `denials` denials.
     pub(crate) fn finish(&self, outcome: &Outcome, denials: u64) -> Usage {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let error = outcome.as_ref().err();
         if error.is_none_or(CallError::is_answer) {
             (state.is_answered, state.failed_in_a_row, state.turned_down) = (true, 0, None);
-            // A denial is quick: what was asked for before it and is answered behind it is no sign that it is over.
+            // A denial is quick: an answer after it to a request from before it does not show that the denial is over.
             if denials == state.denials {
                 state.denial = None;
             }
@@ -144,18 +141,17 @@ impl Meter {
         used
     }
 
-    /// How many requests were turned down with the same words since the last answer, and the last of them.
+    /// Returns how many requests were rejected with the same words since the last answer, and the last of them.
     pub(crate) fn turned_down(&self) -> Option<(u64, String)> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.turned_down.as_ref().map(|found| (found.calls, found.last.clone()))
     }
 
-    /// How the last request was denied, unless one that was made after it is answered.
     pub(crate) fn denial(&self) -> Option<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).denial.clone()
     }
 
-    /// How many calls failed since the last answer, for which the endpoint is to blame, and the last of them.
+    /// Returns the number of the endpoint's failures since the last answer, and the last of them.
     pub(crate) fn failed_in_a_row(&self) -> Option<(u64, String)> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Some((state.failed_in_a_row, state.last_failure.clone()?))
@@ -165,15 +161,15 @@ impl Meter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).refusal.clone()
     }
 
-    /// The last failure of the endpoint, if nothing that was asked so far has an answer.
+    /// Returns the last failure of the endpoint if no request of this session has been answered.
     pub(crate) fn last_of_nothing_but_failures(&self) -> Option<String> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // What was answered before this session is no sign of life.
+        // Answers from before this session do not show that the endpoint works.
         state.last_failure.clone().filter(|_| !state.is_answered)
     }
 
-    /// Counts a request that is about to be sent, for the first time or again, and costs at most `most`. While calls are in
-    /// flight that may turn out cheaper than what is reserved for them, it waits for them rather than refuse.
+    /// Counts a request that is about to be sent, first or as a retry, and that costs at most `most`. If calls in
+    /// flight may turn out cheaper than their reservations, it waits for them instead of rejecting.
     pub(crate) async fn reserve(
         self: &Arc<Self>,
         budget: Budget,
@@ -184,7 +180,7 @@ impl Meter {
         loop {
             let settled = self.settled.notified();
             tokio::pin!(settled);
-            // From here on it hears of every settlement, also of one before it waits.
+            // From here on no settlement is missed, even one before the await.
             settled.as_mut().enable();
             match self.try_reserve(budget, most, used)? {
                 Tried::Reserved => return Ok(Reservation { meter: Arc::clone(self), most, used }),
@@ -229,13 +225,12 @@ impl Meter {
         Ok(Tried::Reserved)
     }
 
-    /// From now on what is spent comes out of a purse that other sessions share.
     pub(crate) fn spend_from(&self, purse: Arc<dyn Purse>) {
-        // A session has one output, so one purse.
+        // A session has one output, and so one purse.
         drop(self.purse.set(purse));
     }
 
-    /// Takes from the purse what a call lacks, unless another call did meanwhile.
+    /// Takes the missing amount for a call from the purse, unless another call already did.
     async fn take(&self, most: f64, max_cost: f64) -> Result<(), CallError> {
         let Some(purse) = self.purse.get() else { return Ok(()) };
         let _taking = self.taking.lock().await;
@@ -256,8 +251,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Makes what was taken from the purse what is spent: gives back the rest, or takes what answers cost above their
-    /// reservations.
+    /// Settles the purse: returns what was not spent, or takes what answers cost above their reservations.
     pub(crate) async fn settle(&self) -> Result<(), StoreError> {
         let Some(purse) = self.purse.get() else { return Ok(()) };
         let left = {
@@ -276,7 +270,7 @@ enum Tried {
     Short(f64),
 }
 
-/// The right to send one request. If it is dropped without being settled, all that it reserves counts as spent.
+/// The right to send one request. If it is dropped without being settled, its whole amount counts as spent.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     meter: Arc<Meter>,
@@ -294,7 +288,7 @@ impl Reservation {
         self.most = 0.0;
     }
 
-    /// Replaces what was reserved by what the call took, and says all that was counted for it.
+    /// Replaces the reserved amount by the actual cost of the call. Returns its whole usage.
     pub(crate) fn settle(mut self, tokens_in: u64, tokens_out: u64, prices: Prices) -> Usage {
         let took = Usage { tokens_in, tokens_out, cost: prices.cost(tokens_in, tokens_out), ..Usage::default() };
         let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -306,7 +300,7 @@ impl Reservation {
         self.used
     }
 
-    /// Leaves it at what was reserved, since nobody knows what the call took, and says all that was counted for it.
+    /// Keeps the reserved amount, since the cost of the call is unknown. Returns its whole usage.
     pub(crate) fn forfeit(self) -> Usage {
         self.used
     }
@@ -317,7 +311,7 @@ impl Drop for Reservation {
         let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.spent += self.most;
         state.in_flight -= 1;
-        // Rounding does not add up over millions of calls.
+        // The reset keeps rounding errors from adding up over millions of calls.
         state.reserved = if state.in_flight == 0 { 0.0 } else { state.reserved - self.most };
         drop(state);
         self.meter.settled.notify_waiters();
@@ -358,7 +352,7 @@ mod tests {
         let second = second.await.unwrap();
         let mut third = Box::pin(meter.reserve(hundred, 60.0, false));
         assert!(futures::poll!(&mut third).is_pending());
-        // Nobody knows what it cost, so it may have cost all of it.
+        // Its cost is unknown, so it may be the whole amount.
         drop(second);
         let error = third.await.unwrap_err();
         assert_eq!(error.kind, FailureKind::Budget);

@@ -1,20 +1,20 @@
-//! Asking a language model: limiting, paying and keeping. What is asked is [`crate::anchor`]'s business.
+//! Calls to a language model: limits, cost and answer cache. [`crate::anchor`] writes the requests.
 //!
 //! ```text
-//! a request ─▶ answers: known? under way? in the store? ──no──▶ chat ─▶ limits, budget, retries, breaker ─▶ HTTP
+//! a request ─▶ answers: cached? in flight? in the store? ─no──▶ chat ─▶ limits, budget, retries, breaker ─▶ HTTP
 //!     ▲                       │                                  │
 //!     └──── used ◀── kept ◀───┴──────────────────────────────────┘
 //! ```
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`answers`], [`store`] | each answer is paid once: in memory, by single flight, and beyond the session |
-//! | [`chat`], [`request`] | one question to a language model and its key |
+//! | [`answers`], [`store`] | each answer is paid once: cache, single flight, and storage beyond the session |
+//! | [`chat`], [`request`] | one request to a language model and its key |
 //! | [`openai`], `response`, `json`, `retry`, `secret` | an endpoint over HTTP |
 //! | [`local`] | a model in a folder |
-//! | `endpoint`, `throttle`, `breaker` | one object an endpoint: when calls may start, when to give it up |
-//! | [`meter`], [`purse`] | what is used, what it may cost |
-//! | `statement` | what a statement asked in vain |
+//! | `endpoint`, `throttle`, `breaker` | one object per endpoint: when calls may start, and whether it is down |
+//! | [`meter`], [`purse`] | usage and limits |
+//! | `statement` | the failed requests of a statement |
 //! | `check` | settings that depend on each other |
 
 pub mod answers;
@@ -58,19 +58,15 @@ use statement::Statements;
 use store::{AnswerStore, ReadOnly, StoreError};
 pub use usage::Usage;
 
-/// What ends a query that asks a language model; what ends only a row is its status.
+/// An error that ends a query with calls to a language model. The failure of one row is its status instead.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LlmError {
-    /// Too many calls to the endpoint failed.
     #[error("{0}")]
     EndpointDown(String),
-    /// An answer could not be read or kept.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The runtime ended.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
-    /// A request or an answer cannot be written as JSON.
     #[error("cannot write a request or an answer as JSON: {0}")]
     Request(String),
 }
@@ -81,10 +77,9 @@ impl From<LlmError> for DataFusionError {
     }
 }
 
-/// A result of this module.
 pub type Result<T> = std::result::Result<T, LlmError>;
 
-/// The language model of a session, with all that was asked and spent; its clones are the same one.
+/// The language model of a session, with its answers and usage. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Llm {
     session: Arc<Session>,
@@ -101,26 +96,20 @@ struct Session {
     statements: Statements,
 }
 
-/// A language model under one set of settings.
 #[derive(Debug)]
 pub struct Model {
-    /// What it is called in requests.
     pub name: String,
-    /// What answers.
     pub chat: Arc<dyn Chat>,
-    /// Rows that may wait for it at once.
     pub window: usize,
 }
 
 impl Llm {
-    /// A language model whose answers are kept in `store`, if there is one.
     pub fn new(store: Option<Arc<dyn AnswerStore>>) -> Self {
         Self::with(store, false)
     }
 
-    /// A language model that is not to be asked: what `store` does not know is estimated by [`crate::anchor`], nothing is paid,
-    /// sent or kept,
-    /// and [`Llm::usage`] is what would have been used, in tokens of the scoring model.
+    /// Creates a language model that is never called. [`crate::anchor`] estimates what `store` does not have; nothing
+    /// is paid, sent or kept. [`Llm::usage`] is the estimated usage, in tokens of the scoring model.
     pub fn estimate(store: Option<Arc<dyn AnswerStore>>) -> Self {
         Self::with(store.map(|store| Arc::new(ReadOnly(store)) as Arc<dyn AnswerStore>), true)
     }
@@ -132,11 +121,11 @@ impl Llm {
         Self { session: Arc::new(Session { answers, meter, memory, only_estimates, model, local, statements }) }
     }
 
-    /// The model of these settings: they are checked, and the key is read from the environment. It is the same one until a
-    /// setting changes.
+    /// Returns the model of these settings. Checks the settings and reads the key from the environment. Returns the
+    /// same model until a setting changes.
     ///
     /// # Errors
-    /// One that names the setting and what is wrong with it.
+    /// If a setting is wrong. The error names the setting and the problem.
     pub fn model(&self, settings: &Settings) -> datafusion::common::Result<Arc<Model>> {
         let mut last = self.session.model.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, model)) = last.as_ref().filter(|(known, of)| known == settings && !of.chat.is_over()) {
@@ -154,27 +143,24 @@ impl Llm {
         self.session.only_estimates
     }
 
-    /// The session's answers.
     pub fn answers(&self) -> Arc<Answers> {
         Arc::clone(&self.session.answers)
     }
 
-    /// What counts the session's calls.
     pub fn meter(&self) -> Arc<Meter> {
         Arc::clone(&self.session.meter)
     }
 
-    /// What the session remembers of answers and prompts.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.session.memory
     }
 
-    /// From now on what is spent comes out of a purse that other sessions share.
+    /// Makes all further spending come from a purse that other sessions share.
     pub fn spend_from(&self, purse: Arc<dyn Purse>) {
         self.session.meter.spend_from(purse);
     }
 
-    /// Makes what was taken from the purse what is spent.
+    /// Settles the purse: the amount taken becomes the amount spent.
     ///
     /// # Errors
     /// If the purse cannot be written.
@@ -182,23 +168,23 @@ impl Llm {
         Ok(self.session.meter.settle().await?)
     }
 
-    /// Waits until every request that is under way is answered and its answer kept.
+    /// Waits until every request in flight is answered and its answer kept.
     pub async fn landed(&self) {
         self.session.answers.landed().await;
     }
 
-    /// What the budget said when it first refused a call, whatever became of the row.
+    /// Returns the message of the first call that a limit rejected, whatever happened to its row.
     pub fn budget_refusal(&self) -> Option<String> {
         self.session.meter.refusal()
     }
 
-    /// That no call of this session was answered, and the last failure, if calls were made and it is so.
+    /// Returns a message with the last failure if calls were made and none of them was answered.
     pub fn unanswered(&self) -> Option<String> {
         let last = self.session.meter.last_of_nothing_but_failures()?;
         Some(format!("none of {} calls was answered; the last failure: {last}", self.usage().calls))
     }
 
-    /// Why no failure of this session's calls can be trusted to be its row's own: the model is down, or it denies.
+    /// Returns why this session's failures may not be the rows' own: the model is down, or it denies requests.
     pub fn verdict(&self) -> Option<String> {
         if self.usage().calls == 0 {
             return None;
@@ -207,19 +193,17 @@ impl Llm {
         last.as_ref().and_then(|(_, model)| model.chat.verdict())
     }
 
-    /// Whether the last calls were turned down with the same words: enough of them are a [`Llm::verdict`].
+    /// Returns whether the last calls were rejected with the same words. Enough of them are a [`Llm::verdict`].
     pub fn is_in_doubt(&self) -> bool {
         let last = self.session.model.lock().unwrap_or_else(PoisonError::into_inner);
         let may_all_fail = last.as_ref().is_some_and(|(settings, _)| settings.anchor_max_error_rate.0 >= 1.0);
         !may_all_fail && self.session.meter.turned_down().is_some()
     }
 
-    /// The statement that is executed in this context.
     pub fn statement(&self, context: &Arc<TaskContext>) -> Arc<Statement> {
         self.session.statements.of(context)
     }
 
-    /// What the session's calls took so far.
     pub fn usage(&self) -> Usage {
         self.session.meter.usage()
     }
@@ -260,7 +244,6 @@ impl Default for Llm {
     }
 }
 
-// Functions are equal when they share their language model: the engine compares functions to merge equal expressions.
 impl PartialEq for Llm {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.session, &other.session)

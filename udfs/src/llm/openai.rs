@@ -1,4 +1,4 @@
-//! An endpoint that speaks OpenAI's chat completions: `POST {base_url}/chat/completions`, nothing else.
+//! An endpoint with OpenAI's chat completions API: only `POST {base_url}/chat/completions`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::usage::Usage;
 use crate::flights::{Callers, Paying};
 use crate::settings::Settings;
 
-/// What is read of a response: more than any token takes, also with escapes and thinking, ...
+/// A response is read up to this many bytes per token: more than any token needs, escapes and thinking included.
 const BYTES_PER_TOKEN: usize = 64;
 const BYTES_AROUND: usize = 64 << 10;
 const TEMPLATE_TOKENS: u64 = 64;
@@ -43,7 +43,7 @@ pub(crate) struct OpenAi {
     meter: Arc<Meter>,
 }
 
-// Settings of the HTTP client may hold a proxy's password, so it is not shown.
+// The HTTP client is not shown: its settings may contain a proxy's password.
 impl fmt::Debug for OpenAi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenAi").field("url", &self.endpoint.url.as_str()).finish_non_exhaustive()
@@ -80,13 +80,13 @@ impl OpenAi {
         })
     }
 
-    /// Rows that may wait at once: twice as many as calls, so that a slow row does not hold up those behind it.
+    /// Returns how many rows may wait: twice as many as calls, so that a slow row does not hold up the rows after it.
     pub(crate) fn window(&self) -> usize {
         2 * self.limits.at_once as usize
     }
 
-    /// Sends a request until it is answered, fails for good, or was retried often enough. What the endpoint limits is sent
-    /// again for as long as it answers others.
+    /// Sends a request until it is answered, fails for good, or has no retries left. A request that the endpoint limits
+    /// is sent again for as long as the endpoint answers others.
     async fn send(&self, request: &ChatRequest, callers: &Arc<Callers>) -> Reply {
         let (mut used, mut retries, mut alone) = (Usage::default(), 0, 0);
         loop {
@@ -112,11 +112,11 @@ impl OpenAi {
                 let outcome = Err(CallError { message, ..failure.error });
                 return self.end(outcome, used, in_flight);
             }
-            // From here on another may start, and it is aborted if nobody waits.
+            // From here on another call may start, and this one is aborted if no caller waits.
             drop(in_flight);
             let pause = match limited {
                 Some(_) if alone == 0 => self.made(failure.after),
-                // The first limit may be by chance.
+                // The first limit may be chance.
                 Some(_) if alone == 1 => self.made(failure.after) + retry::pause(0, retry::jitter()) / 8,
                 Some(_) => self.made(failure.after) + retry::pause(alone - 1, retry::jitter()),
                 None => retry::pause(retries, retry::jitter()),
@@ -129,13 +129,13 @@ impl OpenAi {
         }
     }
 
-    /// What came of a request. The breaker hears of it before another may start in its place.
+    /// Returns the outcome of a request. The breaker records it before another call may take its place.
     fn end(&self, outcome: Outcome, used: Usage, in_flight: Option<InFlight>) -> Reply {
         self.record(&outcome);
         Reply { outcome, used, paying: in_flight.map(|in_flight| in_flight.paying) }
     }
 
-    /// One request, and what it holds if it was sent; what that took is added to `used`.
+    /// Sends one request. Returns what it holds if it was sent, and adds its usage to `used`.
     async fn try_once(
         &self,
         request: &ChatRequest,
@@ -153,14 +153,14 @@ impl OpenAi {
             Ok(reservation) => reservation,
             Err(error) => return unsent(error),
         };
-        // While it waited for all this, the endpoint may have been given up.
+        // The breaker may have stopped all calls during these waits.
         if let Err(down) = self.endpoint.breaker.check(self.account, Instant::now()) {
             reservation.give_back();
             return unsent(down);
         }
         let Some(paying) = callers.pay() else {
             reservation.give_back();
-            return unsent(CallError::new(FailureKind::Unavailable, "nobody waits for the answer any longer"));
+            return unsent(CallError::new(FailureKind::Unavailable, "no caller waits for the answer any longer"));
         };
         let (result, tokens) = self.post(request).await;
         *used += match tokens {
@@ -185,7 +185,7 @@ impl OpenAi {
         let is_limit = *is_passing && (after.is_some() || failure.is_limit());
         let limited = is_limit.then(|| admitted.limited(self.made(*after)));
         if !is_limit && error.kind.blames_endpoint() && error.kind != FailureKind::Denied && !error.is_answer() {
-            // A server that hangs is asked seldom as it is.
+            // A server that hangs already receives few requests.
             let pauses = *is_passing && self.max_retries > 0 && error.kind != FailureKind::Timeout;
             if admitted.failed(pauses) {
                 self.endpoint.breaker.give_up(error, self.max_error_rate, Instant::now());
@@ -193,17 +193,16 @@ impl OpenAi {
         }
         if self.endpoint.throttle.is_stuck_anew() {
             let url = &self.endpoint.url;
-            tracing::warn!("{url} takes no call for now ({error}); calls wait longer each time before they give up");
+            tracing::warn!("{url} accepts no call for now ({error}); calls wait longer after each attempt before they fail");
         }
         Tried { failure, limited }
     }
 
-    /// The part of a pause that the endpoint asked for which is made.
     fn made(&self, after: Option<Duration>) -> Duration {
         after.unwrap_or_default().min(self.max_retry_after)
     }
 
-    /// Warns of a long pause, once: of all calls, or of one that waits for `own`.
+    /// Warns once of a long pause of all calls, or of one call that waits for `own`.
     fn announce(&self, Failure { error, after, .. }: &Failure, own: Duration) {
         let Some(Pause { time, is_for_all }) = self.endpoint.throttle.unannounced(own) else { return };
         let who = if is_for_all { "no call starts" } else { "a call waits, others continue," };
@@ -222,7 +221,6 @@ impl OpenAi {
         self.endpoint.breaker.record(outcome, self.account, self.max_error_rate, Instant::now());
     }
 
-    /// One request over the network, and the tokens that it took, if that is known.
     async fn post(&self, request: &ChatRequest) -> (std::result::Result<Answer, Failure>, Option<(u64, u64)>) {
         let ChatRequest { model, messages, temperature, top_p, max_tokens, .. } = request;
         let body = Body { model, messages, temperature: *temperature, top_p: *top_p, max_tokens: *max_tokens };
@@ -248,7 +246,7 @@ impl OpenAi {
         let result = response::read(status, &headers, &text, request.bytes(), &|text| self.without_key(text));
         let tokens = match &result {
             Ok(answer) => Some((answer.tokens_in, answer.tokens_out)),
-            // Nobody knows what was paid for a response that makes no sense.
+            // The cost of an invalid response is unknown.
             Err(Failure { error, .. }) if error.kind == FailureKind::BadResponse && error.tokens_out == 0 => None,
             Err(Failure { error, .. }) => Some((error.tokens_in, error.tokens_out)),
         };
@@ -267,7 +265,6 @@ impl OpenAi {
         Ok(self.without_key(String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// A text from the endpoint without the key, which it may send back.
     fn without_key(&self, text: String) -> String {
         match &self.key {
             Some(key) => key.redact(text),
@@ -290,13 +287,12 @@ impl OpenAi {
     }
 }
 
-/// What a request holds until it is known what came of it: whoever waits may leave, and no other starts in its place.
+/// What a request holds until its outcome is known: its callers may leave, and no other call takes its place.
 struct InFlight {
     paying: Paying,
     _admitted: Admitted,
 }
 
-/// A request that failed, and what the limit means if the endpoint limited it.
 struct Tried {
     failure: Failure,
     limited: Option<Limited>,
@@ -329,9 +325,9 @@ impl Chat for OpenAi {
             return None;
         }
         let url = &self.endpoint.url;
-        // Key, account, address and model are the same for all rows, so none is to blame for a denial.
+        // Key, account, address and model are the same for all rows, so a denial is not a row's fault.
         if let Some(last) = self.meter.denial() {
-            return Some(down(&format!("calls to {url} are denied, and none that was made since is answered"), &last));
+            return Some(down(&format!("calls to {url} are denied, and no later call was answered"), &last));
         }
         if let Some((calls, last)) = self.meter.turned_down().filter(|(calls, _)| *calls >= ALIKE) {
             let what =
@@ -343,7 +339,7 @@ impl Chat for OpenAi {
     }
 }
 
-/// What a call probably takes: a token for four bytes, and an answer no longer than the prompt.
+/// Estimates the tokens of a call: one per four bytes, and an answer no longer than the prompt.
 fn estimated_tokens(request: &ChatRequest) -> u64 {
     let tokens_in = request.bytes().div_ceil(4) as u64;
     tokens_in + tokens_in.min(u64::from(request.max_tokens))

@@ -1,37 +1,34 @@
-//! What is asked of a language model, and the key that its answer is kept under.
+//! A request to a language model, and the key of its answer.
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::store::RequestKey;
 
-/// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Message {
-    /// Who speaks: `user` in all that is asked here.
+    /// The speaker: always `user` in requests of asap.
     pub role: &'static str,
-    /// What is said.
     pub content: String,
 }
 
-/// One request for one answer, complete: requests that are equal may share their answer.
+/// One request for one answer. Equal requests may share their answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChatRequest {
     pub model: String,
     pub messages: Vec<Message>,
     pub temperature: f64,
-    /// Sampling is from the likeliest tokens that together have at least this probability.
     pub top_p: f64,
     pub max_tokens: u32,
     pub attempt: u32,
-    /// SHA-256 of the prompt's template in hexadecimal digits; empty where the prompt is the row's own.
+    /// SHA-256 of the prompt's template in hexadecimal digits; empty if the prompt is the row's own.
     #[serde(rename = "prompt")]
     pub template_hash: String,
 }
 
 impl ChatRequest {
-    /// SHA-256 of the request as JSON, its fields in the order above. It knows no endpoint, so an answer stays known
-    /// when the same model moves to another address.
+    /// Returns the SHA-256 of the request as JSON, with its fields in the order above. The endpoint is not part of it,
+    /// so answers stay valid when the same model moves to another address.
     pub(crate) fn key(&self) -> serde_json::Result<RequestKey> {
         Ok(Sha256::digest(serde_json::to_vec(self)?).into())
     }

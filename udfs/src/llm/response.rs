@@ -1,4 +1,4 @@
-//! What an endpoint's response means.
+//! Interprets an endpoint's response.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::json;
 use super::retry::retry_after;
 
 const QUOTED: usize = 300;
-/// What endpoints say when a prompt does not fit into the model's window.
+/// Words of endpoints for a prompt that does not fit into the model's window.
 const TOO_LONG: [&str; 7] = [
     "context_length_exceeded",
     "context length",
@@ -22,7 +22,7 @@ const TOO_LONG: [&str; 7] = [
     "max_model_len",
     "too long",
 ];
-/// What endpoints say when they forbid a prompt by what it holds, and not whoever sends it.
+/// Words of endpoints that reject a prompt for its content, not for its sender.
 const HELD_BACK: [&str; 5] =
     ["input was flagged", "content_filter", "content filter", "content_policy", "content policy"];
 const INSPECTED: [&str; 5] = [
@@ -32,7 +32,7 @@ const INSPECTED: [&str; 5] = [
     "considered high risk",
     "safety system",
 ];
-/// What endpoints say when they do not serve the account or know the key, under whatever status.
+/// Words of endpoints that reject the account or the key, under any status.
 const NO_ACCOUNT: [&str; 12] = [
     "insufficient_quota",
     "exceeded_current_quota",
@@ -47,7 +47,7 @@ const NO_ACCOUNT: [&str; 12] = [
     "api_key_invalid",
     "account is not active",
 ];
-/// The same, but a word that endpoints also use where they only ask for a pause (429).
+/// Also such a word, but endpoints use it for a mere pause (429) too.
 const BILLING: &str = "billing";
 
 #[derive(Debug, PartialEq)]
@@ -71,8 +71,8 @@ impl Failure {
     }
 }
 
-/// The answer in a response, or what is wrong with it. `asked` is the prompt's length in bytes: an endpoint that does
-/// not say what a call took is taken to have used a token for four bytes. `redact` takes out what may not be shown.
+/// Returns the answer in a response, or the failure. `asked` is the prompt's length in bytes: without token counts in
+/// the response, one token per four bytes is assumed. `redact` removes what must not be shown.
 pub(super) fn read(
     status: StatusCode,
     headers: &HeaderMap,
@@ -103,13 +103,13 @@ pub(super) fn read(
     let tokens_out = paid_out.unwrap_or_else(|| text.as_ref().map_or(0, |text| text.len().div_ceil(4) as u64));
     let useless = |kind, message: String| {
         let error = CallError { tokens_in, tokens_out, ..CallError::new(kind, message) };
-        // Nobody pays twice for what a model said, useless or not.
+        // A paid answer is not requested again, useful or not.
         Failure { error, is_passing: kind == FailureKind::BadResponse && paid_out.unwrap_or(0) == 0, after: None }
     };
     if !choice.is_object() {
         return Err(useless(
             FailureKind::BadResponse,
-            format!("expected a choice, found none: {}", response.quoted(body)),
+            format!("expected a choice in the response, found none: {}", response.quoted(body)),
         ));
     }
     match (choice["finish_reason"].as_str(), choice["message"]["refusal"].as_str(), text) {
@@ -117,7 +117,7 @@ pub(super) fn read(
             Err(useless(FailureKind::TooLong, format!("the answer was cut off after {tokens_out} tokens")))
         }
         (Some("content_filter"), ..) => {
-            Err(useless(FailureKind::Refused, "the endpoint's filter held the answer back".to_string()))
+            Err(useless(FailureKind::Refused, "the endpoint's filter withheld the answer".to_string()))
         }
         (_, Some(refusal), _) => {
             Err(useless(FailureKind::Refused, format!("the model refused: {}", response.quoted(refusal))))
@@ -150,10 +150,10 @@ impl Body<'_> {
         let (headers, body) = (self.headers, self.text);
         let said = format!("{}: {}", status.as_u16(), self.message());
         match status.as_u16() {
-            // The key goes where the setting points and nowhere else, so a redirect is not followed.
+            // The key must go only to the address in the setting, so a redirect is not followed.
             300..400 => Failure::lasting(
                 FailureKind::Denied,
-                format!("{}: the endpoint redirects; set asap.anchor.base_url to where it is", status.as_u16()),
+                format!("{}: the endpoint redirects; set asap.anchor.base_url to its new address", status.as_u16()),
             ),
             429 if self.is_of_account(status) => Failure::lasting(FailureKind::Denied, said),
             429 => Failure { after: asked_for(headers), ..Failure::passing(FailureKind::RateLimited, said) },
@@ -176,8 +176,8 @@ impl Body<'_> {
         }
     }
 
-    /// Whether an error is about the account or its key. Only what the endpoint says itself is searched: the rest of an
-    /// error may repeat the prompt.
+    /// Returns whether an error is about the account or its key. Only the endpoint's own words are searched: the rest
+    /// of an error may repeat the prompt.
     fn is_of_account(&self, status: StatusCode) -> bool {
         let said = match self.json() {
             Value::Null => self.text.to_string(),
@@ -190,7 +190,7 @@ impl Body<'_> {
         says(&said, &NO_ACCOUNT) || status != StatusCode::TOO_MANY_REQUESTS && says(&said, &[BILLING])
     }
 
-    /// The error; Null if it is not JSON. Gemini wraps it in a list.
+    /// Returns the error; Null if it is not JSON. Gemini wraps it in a list.
     fn json(&self) -> Value {
         match json::parse(self.text).unwrap_or_default() {
             Value::Array(mut errors) if !errors.is_empty() => errors.swap_remove(0),
@@ -202,7 +202,7 @@ impl Body<'_> {
         self.quoted(own_words(&self.json()).unwrap_or(self.text))
     }
 
-    /// The beginning of a text, on one line. What may not be shown is taken out before the text is cut.
+    /// Returns the beginning of a text, on one line. Secrets are removed before the text is cut.
     fn quoted(&self, text: &str) -> String {
         quoted(&(self.redact)(text.to_string()))
     }
@@ -361,7 +361,7 @@ mod tests {
             (200, quota, FailureKind::Denied),
             (400, arrears, FailureKind::Denied),
             (400, json!([error("API key not valid. Please pass a valid API key.")]), FailureKind::Denied),
-            // A pause, and an account whose owner may buy a shorter one.
+            // Only a pause, although the message names billing.
             (429, error(limited), FailureKind::RateLimited),
             // The endpoint repeats a prompt about billing after its own words.
             (

@@ -1,4 +1,4 @@
-//! When a failed request is sent again.
+//! Pauses before a failed request is sent again.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use chrono::{DateTime, Utc};
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// How long to wait before the retry of this number, from 0: exponential backoff. `jitter` is the part of it that is made.
+/// Returns the pause before the retry of this number, from 0: exponential backoff, times `jitter`.
 pub(super) fn pause(retry: u32, jitter: f64) -> Duration {
     FIRST_PAUSE.saturating_mul(1 << retry.min(16)).min(LONGEST_PAUSE).mul_f64(jitter)
 }
 
-/// A part at random, so that calls that failed together do not come back together.
+/// Returns a random factor, so that calls that failed together are not retried together.
 pub(crate) fn jitter() -> f64 {
     rand::random_range(0.5..=1.0)
 }
 
-/// The header Retry-After: seconds, or a date as HTTP writes it. None if it is neither.
+/// Parses the header Retry-After: seconds or an HTTP date. None if it is neither.
 pub(crate) fn retry_after(header: &str, now: DateTime<Utc>) -> Option<Duration> {
     let header = header.trim();
     if let Ok(seconds) = header.parse::<f64>() {

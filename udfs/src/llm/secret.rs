@@ -1,4 +1,4 @@
-//! A text that no log, error or plan may show.
+//! A text that must not appear in a log, an error or a plan.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -7,35 +7,35 @@ use std::sync::OnceLock;
 use reqwest::header::HeaderValue;
 
 const HIDDEN: &str = "[api key]";
-/// Shorter keys are words such as EMPTY, which local servers ask for and answers may hold.
+/// Shorter keys are words such as EMPTY, which local servers require and answers may contain.
 const LEAST_BYTES: usize = 8;
 
 #[derive(Clone)]
 pub(crate) struct Secret(String);
 
 impl Secret {
-    /// Wraps a key; white space around it is dropped. None if the rest cannot stand in an HTTP header.
+    /// Wraps a key without the white space around it. None if the rest is invalid in an HTTP header.
     pub(crate) fn new(key: &str) -> Option<Self> {
         let key = key.trim();
         let is_valid = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
         is_valid.then(|| Self(key.to_string()))
     }
 
-    /// The value of the header `Authorization`, marked so that HTTP libraries do not show it either. None cannot
-    /// happen for a key that was accepted.
+    /// Returns the value of the header `Authorization`, marked so that HTTP libraries do not show it. It is never None
+    /// for an accepted key.
     pub(crate) fn bearer(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("Bearer {}", self.0)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// A number that differs with the key, not 0. It tells nothing of the key.
+    /// Returns a nonzero number that differs by key and reveals nothing of it.
     pub(crate) fn account(&self) -> u64 {
         static HASHES: OnceLock<RandomState> = OnceLock::new();
         HASHES.get_or_init(RandomState::new).hash_one(&self.0).max(1)
     }
 
-    /// A text from outside without the key, which an endpoint may send back, also as JSON may escape it.
+    /// Removes the key from a text of an endpoint, which may send it back, also as escaped in JSON.
     pub(crate) fn redact(&self, text: String) -> String {
         if self.0.len() < LEAST_BYTES {
             return text;

@@ -1,4 +1,4 @@
-//! One failure within a statement is one result for all its rows that asked the same, and what it lost is told at its end.
+//! Failures within a statement: equal requests of its rows share one, and the statement reports them at its end.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,7 +8,8 @@ use datafusion::execution::TaskContext;
 use super::chat::Outcome;
 use super::store::RequestKey;
 
-/// What was asked in vain while a statement runs. When the last who holds it lets it go, it tells how much and why.
+/// The failed requests of a running statement. When its last holder drops it, it logs their number and the first
+/// failure.
 #[derive(Debug, Default)]
 pub struct Statement {
     lost: Mutex<Lost>,

@@ -1,4 +1,4 @@
-//! Where paid answers are kept, seen from here: what stores them knows object stores, this crate does not.
+//! The interface of the storage of paid answers. Implementations use object stores; this crate does not.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,13 +8,12 @@ use async_trait::async_trait;
 use super::chat::Outcome;
 use crate::settings::Settings;
 
-/// What an answer is found by: the SHA-256 of the whole request that it answers.
+/// The key of an answer: the SHA-256 of the whole request.
 pub type RequestKey = [u8; 32];
 
-/// Holds a request that this process is about to pay for, until it is dropped.
+/// Reserves a request that this process is about to pay for, until it is dropped.
 pub type Claim = Box<dyn Send + Sync>;
 
-/// Why an answer could not be read or kept.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the store of answers: {0}")]
 pub struct StoreError(pub String);
@@ -22,20 +21,20 @@ pub struct StoreError(pub String);
 /// A store of answers that outlives the session.
 #[async_trait]
 pub trait AnswerStore: Debug + Send + Sync {
-    /// The answer that was kept under a key, if there is one.
+    /// Returns the answer that was kept under a key, if there is one.
     ///
     /// # Errors
     /// If the store cannot be read.
     async fn get(&self, key: &RequestKey) -> Result<Option<Outcome>, StoreError>;
 
-    /// Makes sure that answers can be kept; it is asked before anything is paid.
+    /// Checks that answers can be kept. It is called before anything is paid.
     ///
     /// # Errors
-    /// If they cannot.
+    /// If answers cannot be kept.
     async fn check(&self) -> Result<(), StoreError>;
 
-    /// Waits until no other process asks for the same request, and looks for answers that came since. Until the claim is dropped,
-    /// no other process asks for it. None where processes cannot know of each other.
+    /// Waits until no other process is making the same request, and looks for new answers. Until the claim is dropped,
+    /// no other process makes the request. None if processes cannot see each other.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -43,11 +42,11 @@ pub trait AnswerStore: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Takes settings that changed: where answers are kept may be one.
+    /// Applies changed settings, such as the location of answers.
     fn configure(&self, _settings: &Settings) {}
 
-    /// Keeps an answer, or a failure that was paid, and returns when it is durable: only then is it used. If it `may_wait`, other answers are
-    /// under way, and it may be held for a moment to be written together with them.
+    /// Keeps an answer or a paid failure, and returns when it is durable: only then is it used. With `may_wait`, other
+    /// answers are in flight, and the write may be delayed for a moment to join theirs.
     ///
     /// # Errors
     /// If the answer is not durable.

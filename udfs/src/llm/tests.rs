@@ -1,5 +1,3 @@
-//! What a session keeps of its models.
-
 use super::*;
 use crate::anchor::Anchorers;
 use crate::settings::Positive;
@@ -20,7 +18,7 @@ async fn after_a_panic_of_a_models_thread_the_next_query_loads_it_anew() {
     let anchorers = Anchorers::new(llm);
     let error = anchorers.of(&config).unwrap().complete("a", None).await.unwrap_err();
     assert!(error.to_string().contains("by a panic"), "{error}");
-    // The error comes while the thread ends.
+    // The error arrives before the thread has ended.
     while !fragile.is_over() {
         tokio::task::yield_now().await;
     }

@@ -1,13 +1,14 @@
-//! How much an endpoint is asked at once and in a minute: what the settings allow, and less while the endpoint does not take
-//! that.
+//! Limits the concurrent calls and the rates to an endpoint: what the settings allow, and less while the endpoint does
+//! not accept that.
 //!
-//! The number of calls in flight doubles from eight up to the setting. A call that the endpoint limits (429, or any status
-//! with Retry-After) waits as long as the endpoint asks and is sent again; others take its place. What it says of all calls:
+//! The number of calls in flight doubles from eight up to the setting. A call that the endpoint limits (429, or any
+//! status with Retry-After) waits as long as the endpoint asks and is sent again; others take its place. Two patterns
+//! concern all calls:
 //!
-//! - **Ten calls in a row** are limited or fail, in the order of their starts: the endpoint takes nothing now. No call starts
-//!   for a while. Then one at a time tries, after pauses that double until one is taken ([`state`]).
-//! - **More than one call in ten** is limited for long: some start at half the pace, which shows whether the pace is the
-//!   reason ([`pace`]).
+//! - **Ten calls in a row** are limited or fail, in the order of their starts: the endpoint accepts nothing now. No
+//!   call starts for a while. Then one at a time tries, after pauses that double until one is accepted ([`state`]).
+//! - **More than one call in ten** is limited for long: some start at half the pace, which shows whether the pace is
+//!   the reason ([`pace`]).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,10 +33,10 @@ pub(crate) struct Limits {
     pub tokens_per_minute: Option<u32>,
 }
 
-/// When calls to an endpoint may start, whatever sessions and queries make them.
+/// Decides when calls to an endpoint may start, across all sessions and queries.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
-    /// Calls start in the order in which they asked; who gives up while it waits takes nothing from the others.
+    /// Calls start in the order of their requests; a call that gives up while it waits uses no capacity.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
     changed: Notify,
@@ -48,14 +49,15 @@ pub(crate) struct Admitted {
 }
 
 impl Throttle {
-    /// Waits until a call of about so many tokens may start. It is in flight until what this returns is dropped.
+    /// Waits until a call of about `tokens` tokens may start. The call is in flight until the returned guard is
+    /// dropped.
     pub(crate) async fn admit(self: &Arc<Self>, limits: Limits, tokens: u64) -> Admitted {
         let _waiting = Waiting::begin(self);
         let _turn = self.turn.lock().await;
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // From here on it hears of every change, also of one before it waits.
+            // From here on no change is missed, even one before the await.
             changed.as_mut().enable();
             let begun = self.state().begin(limits, tokens, Instant::now());
             match begun {
@@ -78,12 +80,10 @@ impl Throttle {
         });
     }
 
-    /// Whether the endpoint has taken no call for so long that it should be told, for the first time since it took one.
     pub(crate) fn is_stuck_anew(&self) -> bool {
         self.state().is_stuck_anew()
     }
 
-    /// A pause of more than 30 seconds that was not announced yet: of all calls, or of one that waits for `own`.
     pub(crate) fn unannounced(&self, own: Duration) -> Option<Pause> {
         self.state().unannounced(own, Instant::now())
     }
@@ -98,7 +98,6 @@ impl Throttle {
         self.state().stops
     }
 
-    /// How often calls were slowed down to see whether their pace is the reason for limits.
     #[cfg(test)]
     pub(crate) fn trials(&self) -> u32 {
         self.state().pace.trials
@@ -114,13 +113,10 @@ impl Admitted {
         self.throttle.state().answered(self.number);
     }
 
-    /// The endpoint took the call for one too many, and may ask for a pause.
     pub(crate) fn limited(&self, after: Duration) -> Limited {
         self.throttle.state().limited(self.number, after, retry::jitter(), Instant::now())
     }
 
-    /// The call failed. Where `pauses`, all calls pause if no other is taken either. Whether the endpoint is down: so many
-    /// calls in a row failed.
     pub(crate) fn failed(&self, pauses: bool) -> bool {
         self.throttle.state().failed(self.number, pauses, retry::jitter(), Instant::now())
     }

@@ -1,25 +1,22 @@
-//! What calls took.
+//! The usage of calls.
 
 use std::ops::AddAssign;
 
 use serde::Serialize;
 
-/// What calls took: those of a session so far, or those of a row.
+/// The usage of the calls of a session so far, or of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Usage {
     /// Requests that were sent, retries included.
     pub calls: u64,
-    /// Requests of rows that were answered without one.
+    /// Requests of rows that were answered without a call.
     pub cache_hits: u64,
-    /// Requests that were sent again after a failure.
     pub retries: u64,
     /// Requests of rows that ended without an answer.
     pub failed: u64,
-    /// Tokens of prompts that were paid.
     pub tokens_in: u64,
-    /// Tokens of answers that were paid.
     pub tokens_out: u64,
-    /// Their cost, in the currency of the prices.
+    /// The cost, in the currency of the prices.
     pub cost: f64,
 }
 

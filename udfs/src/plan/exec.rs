@@ -1,4 +1,4 @@
-//! The fence in a physical plan.
+//! The physical operator of a fence.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use super::planned::PlannedCall;
 use super::window::{InFlight, Level};
 use crate::call_metrics::CallMetrics;
 
-/// Makes calls for each row of its input, a bounded window of rows at once, and adds their results as columns behind
-/// the input's. Rows keep their order and their partition.
+/// Makes calls for each row of its input, for a bounded window of rows, and appends their results as columns. Rows keep
+/// their order and their partition.
 #[derive(Debug)]
 pub struct FenceExec {
     input: Arc<dyn ExecutionPlan>,
@@ -48,7 +48,6 @@ impl FenceExec {
         Ok(Self { input, calls, properties: Arc::new(properties), metrics: ExecutionPlanMetricsSet::new() })
     }
 
-    /// Whether one of its calls asks a language model.
     pub fn asks(&self) -> bool {
         self.calls.iter().any(|planned| planned.call.asks())
     }
@@ -78,7 +77,7 @@ impl ExecutionPlan for FenceExec {
         vec![true]
     }
 
-    /// More partitions would mean more rows in flight, not more calls at once.
+    // More partitions would mean more rows in flight, not more concurrent calls.
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
         vec![false]
     }

@@ -1,4 +1,4 @@
-//! Sorting before calls where only the first rows are wanted and no call says which these are.
+//! Sorts before calls if only the first rows are needed and the sort keys do not depend on a call.
 //!
 //! ```text
 //!   Sort length(x), fetch 3        Projection f
@@ -16,8 +16,8 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::node::Fence;
 
-/// Moves a sort that has a limit beneath the fences whose results it does not read: a fence keeps rows and their order,
-/// so calls are made for the first rows alone.
+/// Moves a sort with a limit below the fences whose results it does not read. A fence keeps rows and their order, so
+/// calls are then made for the first rows only.
 #[derive(Debug)]
 pub struct SortBeforeCalls;
 
@@ -44,7 +44,7 @@ impl OptimizerRule for SortBeforeCalls {
     }
 }
 
-/// The node over the first rows, sorted beneath the lowest fence that can do without the others; None if there is none.
+/// Returns the node with the sort below its lowest independent fence; None if there is no such fence.
 fn sorted_beneath(node: &LogicalPlan, keys: Vec<SortExpr>, fetch: usize) -> Result<Option<LogicalPlan>> {
     if let LogicalPlan::Projection(projection) = node {
         let keys: Vec<SortExpr> = keys.into_iter().map(|key| beneath(key, projection)).collect::<Result<_>>()?;

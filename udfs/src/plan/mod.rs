@@ -1,12 +1,12 @@
-//! What happens to a query plan before and while it runs: models are loaded, and every asynchronous call is made by an
-//! operator of its own.
+//! Changes to a query plan before and while it runs: models are loaded, and a separate operator makes every
+//! asynchronous call.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `preflight` | loading what a query needs, checking what it asks |
-//! | `rule` | bringing calls behind fences, `unread` dropping those that nothing reads |
-//! | `first_rows` | sorting before calls where only the first rows are wanted |
-//! | `node`, `planner`, `planned`, `exec` | the fence in a logical and a physical plan, and the way from one to the other |
+//! | `preflight` | loading and checking what a query needs |
+//! | `rule` | moving calls into fences; `unread` drops those that nothing reads |
+//! | `first_rows` | sorting before calls if only the first rows are needed |
+//! | `node`, `planner`, `planned`, `exec` | the fence in a logical and in a physical plan, and the conversion |
 //! | `window` | rows in flight |
 
 mod exec;
@@ -31,7 +31,7 @@ pub use preflight::{Asked, Preflight, asked, calling_part};
 pub use rule::FenceCalls;
 pub use unread::DropUnreadCalls;
 
-/// A session with the rules and the planner that the functions of asap need. It is the last to add rules.
+/// Adds the rules and the planner that the functions of asap need. Call it after all other rules are added.
 pub fn install(builder: SessionStateBuilder) -> SessionStateBuilder {
     builder
         .with_analyzer_rule(Arc::new(Preflight))

@@ -1,4 +1,4 @@
-//! The fence in a logical plan.
+//! The logical node of a fence.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -11,9 +11,9 @@ use datafusion::logical_expr::{
     Expr, ExprSchemable, Extension, LogicalPlan, ScalarUDF, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
 };
 
-/// Makes calls for each row of its input and adds their results as columns behind the input's.
+/// Makes calls for each row of its input and appends their results as columns.
 ///
-/// The optimizer sees the calls' arguments only: it cannot copy, fold or move a call.
+/// The optimizer sees only the calls' arguments, so it cannot copy, fold or move a call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Fence {
     pub(super) input: LogicalPlan,
@@ -62,7 +62,7 @@ impl Fence {
     }
 }
 
-// The engine asks that nodes compare as equal only if they are.
+// The engine requires that nodes compare as equal only if they are equal.
 impl PartialOrd for Fence {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let columns = |fence: &Self| fence.calls.iter().map(|call| call.column.clone()).collect::<Vec<_>>();
@@ -90,7 +90,7 @@ impl UserDefinedLogicalNodeCore for Fence {
         self.calls.iter().flat_map(|call| call.args.clone()).collect()
     }
 
-    /// Predicates on other columns go below, so that no call is made for a row that they drop.
+    // Predicates on other columns are pushed down, so that no call is made for a row that they drop.
     fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
         self.calls.iter().map(|call| call.column.clone()).collect()
     }

@@ -1,4 +1,4 @@
-//! Turns a plan with fences into operators.
+//! Plans fences as physical operators.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use super::planned::PlannedCall;
 use super::preflight::each_function;
 use crate::function::Function;
 
-/// The engine's planner, which knows fences too, and in which memory a query runs.
+/// The engine's planner with support for fences. It also passes the query's memory pool to functions.
 #[derive(Debug)]
 pub struct FenceQueryPlanner;
 
 #[async_trait]
 impl QueryPlanner for FenceQueryPlanner {
     async fn create_physical_plan(&self, plan: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        // An expression is not told the memory of its query when it is computed.
+        // An expression does not receive its query's memory pool when it is evaluated.
         each_function(plan, |function| {
             if let Some(function) = Function::of(function) {
                 function.remember_in(&session.runtime_env().memory_pool);
@@ -36,7 +36,7 @@ impl QueryPlanner for FenceQueryPlanner {
     }
 }
 
-/// The extension planner of fences, for sessions with others beside it.
+/// The extension planner of fences, for sessions with other extension planners.
 #[derive(Debug)]
 pub struct FencePlanner;
 

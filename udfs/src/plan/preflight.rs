@@ -1,5 +1,5 @@
-//! What a query needs is loaded and checked when it is planned, so that a missing model, a wrong setting or a wrong prompt
-//! is one clear error before any row is read or any call is paid for.
+//! Loads and checks what a query needs during planning. A missing model, a wrong setting or a wrong prompt is then one
+//! clear error before any row is read or any call is paid for.
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
@@ -24,10 +24,10 @@ impl AnalyzerRule for Preflight {
     }
 }
 
-/// Shows every call of a function in a plan, also of those behind fences.
+/// Visits the function of every call in a plan, including calls in fences.
 pub(super) fn each_function(plan: &LogicalPlan, mut visit: impl FnMut(&ScalarUDF) -> Result<()>) -> Result<()> {
     plan.apply_with_subqueries(|node| {
-        // Views bring calls along that are behind fences already.
+        // Plans of views already contain fences.
         for call in Fence::of_plan(node).iter().flat_map(|fence| &fence.calls) {
             visit(&call.function)?;
         }
@@ -43,20 +43,19 @@ pub(super) fn each_function(plan: &LogicalPlan, mut visit: impl FnMut(&ScalarUDF
     Ok(())
 }
 
-/// Who answers the calls of a query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Asked {
-    /// Whether `asap.anchor.provider` is: for direct thoughts, prunings or answers.
+    /// Whether calls use `asap.anchor.provider`, for direct thoughts, prunings or answers.
     pub anchorer: bool,
-    /// Whether `asap.scorer.model` is: for scores.
+    /// Whether calls use `asap.scorer.model`, for scores.
     pub scorer: bool,
-    /// Whether that model reads answers beside their chains.
+    /// Whether the scoring model reads answers along with their chains.
     pub reads_answers: bool,
-    /// Whether its scores say what it reads next.
+    /// Whether scores decide what the scoring model reads next.
     pub reads_by_scores: bool,
 }
 
-/// Who answers the calls of a plan.
+/// Returns the models that the calls of a plan use.
 ///
 /// # Errors
 /// If the plan cannot be walked.
@@ -75,8 +74,7 @@ pub fn asked(plan: &LogicalPlan) -> Result<Asked> {
     Ok(asked)
 }
 
-/// The part of an optimised plan up to its highest fence that asks a language model or reads by the scoring model; None if
-/// there is none.
+/// Returns the part of an optimized plan up to its highest fence with a call to a language model or the scoring model.
 ///
 /// # Errors
 /// If the plan cannot be walked.

@@ -1,4 +1,4 @@
-//! Brings every call of a plan behind a fence.
+//! Moves every call of a plan into a fence.
 //!
 //! ```text
 //!   Sort g(f(x))                  Projection x
@@ -8,7 +8,7 @@
 //!                                         Scan x
 //! ```
 //!
-//! A fence for each level of nesting stands beneath the node that the calls stood in; equal calls of a node are one.
+//! Each level of nesting gets a fence below the node of the calls; equal calls of a node become one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use super::node::{Fence, FencedCall};
 use crate::function::{Function, first_call, misplaced};
 
 const COLUMN: &str = "__call_";
-/// What the columns of subqueries in arguments are named, with a number behind it.
+/// The name of a column for a subquery in an argument, followed by a number.
 const ARGUMENT: &str = "__argument_";
 
-/// The rule; it stands behind the engine's own, so that arguments have their types.
+/// The rule. It must run after the engine's rules, so that arguments have their types.
 #[derive(Debug)]
 pub struct FenceCalls;
 
@@ -42,7 +42,7 @@ impl AnalyzerRule for FenceCalls {
     }
 }
 
-/// Gives names that no other fence of the plan has: views bring theirs along.
+/// Generates names that no other fence of the plan has; plans of views already contain fences.
 struct Names {
     next: usize,
 }
@@ -73,7 +73,7 @@ fn fence(node: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan
         Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     let Some(function) = found else { return Ok(Transformed::no(node)) };
-    // How many columns the node takes over from its input, before its own. None: its columns are its expressions.
+    // The number of columns that the node passes from its input, before its own. None: its columns are its expressions.
     let passed = match &node {
         LogicalPlan::Filter(_) | LogicalPlan::Sort(_) | LogicalPlan::Window(_) => {
             Some(node.inputs()[0].schema().fields().len())
@@ -107,7 +107,7 @@ fn rebuild(node: LogicalPlan, expressions: Vec<Expr>, input: LogicalPlan) -> Res
     let LogicalPlan::Distinct(Distinct::On(on)) = node else {
         return node.with_new_exprs(expressions, vec![input])?.recompute_schema();
     };
-    // The engine does this for all nodes but this one.
+    // The engine rebuilds all nodes but this one.
     let mut expressions = expressions.into_iter();
     let on_expr = expressions.by_ref().take(on.on_expr.len()).collect();
     let select_expr = expressions.by_ref().take(on.select_expr.len()).collect();
@@ -117,7 +117,7 @@ fn rebuild(node: LogicalPlan, expressions: Vec<Expr>, input: LogicalPlan) -> Res
     Ok(LogicalPlan::Distinct(Distinct::On(DistinctOn::try_new(on_expr, select_expr, sort_expr, Arc::new(input))?)))
 }
 
-/// The columns that a node had `before`, by their names. `shift`: behind so many columns, so many more were added.
+/// Restores the columns and names that a node had `before`. `shift` is (number of columns, columns added after them).
 fn restore(node: LogicalPlan, before: &DFSchema, shift: Option<(usize, usize)>) -> Result<LogicalPlan> {
     let columns = before.iter().enumerate().map(|(place, (qualifier, field))| {
         let place = match shift {
@@ -159,18 +159,18 @@ impl Calls<'_> {
         Ok(hoisted.data)
     }
 
-    /// The column that holds the results of a call whose arguments hold none.
+    /// Returns the column with the results of a call whose arguments contain no call.
     fn column_of(&mut self, call: Expr) -> Result<String> {
         if let Some((column, _)) = self.known.get(&call) {
             return Ok(column.clone());
         }
         let Expr::ScalarFunction(function) = call.clone() else {
-            return plan_err!("a call is a scalar function, found {call}");
+            return plan_err!("expected a scalar function as a call, found {call}");
         };
         if call.contains_outer() {
             return plan_err!(
-                "{} cannot be called in a subquery with a column of the query around it: {call}. \
-                 Call it in the query around, and use its column in the subquery",
+                "{} cannot be called in a subquery with a column of the outer query: {call}. \
+                 Call it in the outer query, and use its column in the subquery",
                 function.name()
             );
         }
@@ -196,7 +196,6 @@ impl Calls<'_> {
         Ok(column)
     }
 
-    /// The input of the node with a fence for each level above it.
     fn beneath(self, input: LogicalPlan) -> Result<LogicalPlan> {
         self.levels.into_iter().try_fold(input, |input, level| {
             let input = if level.subqueries.is_empty() {
@@ -211,8 +210,8 @@ impl Calls<'_> {
     }
 }
 
-/// A fence over `input`. A filter that refers to the query around a subquery stays above it: the engine makes a join of
-/// such a filter, which it can find there only.
+/// Puts a fence over `input`. A filter that refers to the outer query of a subquery stays above the fence: the engine
+/// turns such a filter into a join, and finds it only there.
 fn place(input: LogicalPlan, calls: Vec<FencedCall>) -> Result<LogicalPlan> {
     match input {
         LogicalPlan::Filter(filter) if filter.predicate.contains_outer() => {

@@ -1,4 +1,4 @@
-//! Takes calls out of a plan whose results nothing reads: they would be paid for nothing.
+//! Removes calls whose results nothing reads: they would cost money for nothing.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use datafusion::optimizer::{OptimizerConfig, OptimizerRule};
 
 use super::node::Fence;
 
-/// The rule; it stands behind the engine's own, which drop the expressions that nothing reads.
+/// The rule. It must run after the engine's rules, which drop unread expressions.
 #[derive(Debug)]
 pub struct DropUnreadCalls;
 
@@ -30,12 +30,12 @@ impl OptimizerRule for DropUnreadCalls {
         if !is_unread {
             return Ok(Transformed::no(plan));
         }
-        // Every node above a column that goes has one column less.
+        // Every node above a removed column has one column less.
         plan.transform_up_with_subqueries(|node| Ok(Transformed::yes(without_unread(node, &read)?.recompute_schema()?)))
     }
 }
 
-/// The names of all columns in expressions. A call's column has a name of its own and leaves its fence by one only.
+/// Returns the names of all columns in expressions. The column of a call has a unique name, so its name identifies it.
 fn columns_read(plan: &LogicalPlan) -> Result<HashSet<String>> {
     let mut read = HashSet::new();
     plan.apply_with_subqueries(|node| {

@@ -1,4 +1,4 @@
-//! Rows on their way through the calls of a fence.
+//! Rows in flight through the calls of a fence.
 //!
 //! ```text
 //!   input ──batch──▶ cut ──piece──▶ ┌ task ┐ ┌ task ┐ ┌ task ┐ ──in order──▶ output
@@ -6,8 +6,9 @@
 //!     └── pulled while the pieces hold fewer rows than the window
 //! ```
 //!
-//! A piece is a task of its own: a call must go on while nobody asks for its rows, because it may hold what a call of
-//! another operator waits for (a permit, the answer to an equal request). A dropped stream aborts its tasks.
+//! Each piece is a separate task. A call must continue while its rows are not polled, because it may hold something
+//! that a call of another operator waits for (a permit, the answer to an equal request). Dropping the stream aborts its
+//! tasks.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -33,7 +34,7 @@ use crate::call_metrics::CallMetrics;
 use crate::columns::Columns;
 use crate::function::CallRows;
 
-/// A window holds at least so many pieces, so that few rows wait for the slowest of their piece.
+/// Minimum number of pieces in a window. Small pieces keep few rows waiting for the slowest row of their piece.
 const PIECES: usize = 8;
 
 #[derive(Debug)]
@@ -45,7 +46,6 @@ pub(super) struct Level {
     pub baseline: BaselineMetrics,
 }
 
-/// The rows of one partition, as a stream of pieces with the results of the calls.
 pub(super) struct InFlight {
     level: Arc<Level>,
     input: Option<SendableRecordBatchStream>,
@@ -82,7 +82,6 @@ impl InFlight {
         }
     }
 
-    /// Begins as many rows as the window has room for and the input gives now.
     fn fill(&mut self, cx: &mut Context<'_>) -> Result<()> {
         loop {
             if let Some(rest) = self.rest.take() {
@@ -106,7 +105,7 @@ impl InFlight {
         }
     }
 
-    /// Accounts for what is held. Pieces of a batch, and batches that an operator cut from one, share its buffers.
+    /// Updates the memory reservation. Pieces of a batch, and batches that an operator cut from one, share buffers.
     fn account(&mut self) -> Result<()> {
         let mut counter = RecordBatchMemoryCounter::new();
         for batch in self.begun.iter().chain(&self.rest) {
@@ -124,7 +123,7 @@ impl InFlight {
         self.level.metrics.in_flight(self.rows);
         let task = SpawnedTask::spawn(call_all(Arc::clone(&self.level), piece, self.memory.new_empty()));
         let finished = task.join_unwind().map(|finished| {
-            finished.unwrap_or_else(|_| exec_err!("the calls of a query were stopped: the runtime is going down"))
+            finished.unwrap_or_else(|_| exec_err!("the calls of a query were stopped: the runtime is shutting down"))
         });
         self.pieces.push_back(finished.boxed());
     }
@@ -161,7 +160,7 @@ impl Stream for InFlight {
             self.level.metrics.waited_since(start);
         }
         if matches!(polled, Poll::Ready(Some(Err(_)))) {
-            // No more is paid for a query that has failed.
+            // A failed query must not pay for more calls.
             self.input = None;
             self.rest = None;
             self.begun.clear();
@@ -177,7 +176,8 @@ impl RecordBatchStream for InFlight {
     }
 }
 
-/// All calls of a level for one piece: at once, but those whose arguments another call reads further wait for it.
+/// Makes all calls of a level for one piece concurrently. A call waits for another that has a higher reach and equal
+/// arguments.
 async fn call_all(level: Arc<Level>, batch: RecordBatch, memory: MemoryReservation) -> Result<Finished> {
     let waits = |call: &PlannedCall| {
         let reads_further = |other: &PlannedCall| other.call.reach() > call.call.reach() && other.args == call.args;
@@ -208,7 +208,7 @@ async fn call_one(level: &Level, call: &PlannedCall, batch: &RecordBatch) -> Res
     };
     let result = call.call.call(&CallRows { columns, context: Arc::clone(&level.context) }, &level.metrics).await?;
     if result.len() != rows {
-        return Err(exec_datafusion_err!("{} gave {} results for {rows} rows", call.expression, result.len()));
+        return Err(exec_datafusion_err!("expected {rows} results from {}, found {}", call.expression, result.len()));
     }
     Ok(result)
 }

@@ -1,4 +1,4 @@
-//! The values that settings have.
+//! The types of settings' values.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,7 +9,6 @@ pub(super) trait Value: Sized {
     fn show(&self) -> Option<String>;
 }
 
-/// A number from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Ratio(pub f64);
 
@@ -56,7 +55,7 @@ impl Value for String {
     }
 }
 
-// Empty text unsets a setting.
+// An empty text unsets a setting.
 impl<T: Value> Value for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
     fn parse(text: &str) -> Option<Self> {
@@ -77,12 +76,11 @@ impl Value for bool {
     }
 }
 
-/// Some texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts(pub Vec<String>);
 
 impl Value for Texts {
-    const EXPECTED: &'static str = "a JSON list of texts, as [\"Step\", \":\"]";
+    const EXPECTED: &'static str = "a JSON list of texts, such as [\"Step\", \":\"]";
     fn parse(text: &str) -> Option<Self> {
         serde_json::from_str::<Vec<String>>(text)
             .ok()
@@ -125,7 +123,6 @@ impl Value for Money {
 pub struct Seconds(pub f64);
 
 impl Seconds {
-    /// The same as the standard library has it.
     pub fn duration(self) -> Duration {
         Duration::from_secs_f64(self.0.clamp(0.001, 86_400.0))
     }
@@ -141,12 +138,11 @@ impl Value for Seconds {
     }
 }
 
-/// An amount of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes(pub usize);
 
 impl Value for Bytes {
-    const EXPECTED: &'static str = "a whole number of K, M or G, as 768M";
+    const EXPECTED: &'static str = "a whole number of K, M or G, such as 768M";
     fn parse(text: &str) -> Option<Self> {
         let (number, unit) = text.trim().split_at_checked(text.trim().len().checked_sub(1)?)?;
         let unit = match unit {

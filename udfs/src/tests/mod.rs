@@ -1,4 +1,4 @@
-//! The functions, the fence and the calls as a user of the crate sees them.
+//! Tests of the functions, the fence and the calls through the public API.
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod fence;

@@ -1,5 +1,5 @@
-//! A server of OpenAI's chat completions that answers, or misbehaves, as a script says. It runs on a thread of its own,
-//! so tests, benches and the command line can ask it alike, and counts what it was asked.
+//! A scripted server of OpenAI's chat completions, which can misbehave. It runs on its own thread for tests, benches
+//! and the command line, and counts its requests.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ impl Call {
         messages.and_then(|messages| messages.last()?["content"].as_str()).unwrap_or_default()
     }
 
-    /// What stands between a pair of tags in the prompt, without the line ends around it.
+    /// Returns the text between a pair of tags in the prompt, without the line ends around it.
     pub(crate) fn between(&self, tag: &str) -> &str {
         let (open, close) = (format!("<{tag}>\n"), format!("\n</{tag}>"));
         let after = self.prompt().split_once(&open).map_or("", |(_, after)| after);
@@ -43,7 +43,7 @@ pub(crate) enum Reply {
     After(Duration, Box<Reply>),
     Hang,
     Drip(Duration),
-    /// A chat completion with this text, and the same bytes once more when the next request comes on the connection.
+    /// A chat completion with this text, and the same bytes again for the next request on the connection.
     Twice(String),
     Cut,
     Close,
@@ -80,7 +80,7 @@ type Script = Arc<dyn Fn(&Call) -> Reply + Send + Sync>;
 
 #[allow(dead_code, reason = "each test that includes this file uses a part of it")]
 impl Server {
-    /// A server on a free port of this machine that does with each request what `script` says.
+    /// Starts a server on a free local port that replies to each request as in `script`.
     pub(crate) fn start(script: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
         let script: Script = Arc::new(script);
         let counts = Arc::new(Counts::default());

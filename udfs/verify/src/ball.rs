@@ -1,4 +1,4 @@
-//! Real numbers with 512 bits and a bound on their error, so that what is called equal is equal to 120 digits.
+//! Real numbers with 512 bits and an error bound, so that equal numbers agree to 120 digits.
 
 use std::sync::LazyLock;
 
@@ -7,10 +7,10 @@ use num_bigint::{BigInt, Sign};
 use super::rational::Rational;
 
 const BITS: u64 = 512;
-/// Numbers are called equal if their difference is known to be below this part of them; numbers that are further apart are
-/// not added, since the smaller one would be lost.
+/// In bits. Numbers are equal if their difference is surely below 2^−`AGREE` of them. Numbers whose magnitudes differ
+/// by more are not added, since the smaller one would be lost.
 const AGREE: u64 = 420;
-/// Exact numbers longer than this are not rounded: two of them might become one.
+/// In bits. Exact numbers longer than this are not rounded: two different ones could become equal.
 const MAX_EXACT: u64 = 400;
 const FIXED: u64 = 640;
 const FUNCTION_ERROR: f64 = -600.0;
@@ -98,7 +98,6 @@ impl Ball {
 
     pub(crate) fn equals(&self, other: &Self) -> Option<bool> {
         let Some(difference) = self.plus(&other.negated()) else {
-            // So far apart that they are not subtracted.
             return Some(false);
         };
         if !difference.may_be_zero() {
@@ -112,7 +111,7 @@ impl Ball {
         Self { mantissa: -&self.mantissa, ..self.clone() }
     }
 
-    /// The sum; None if one number is too small to be seen beside the other.
+    /// None if one number is too small to change the other.
     pub(crate) fn plus(&self, other: &Self) -> Option<Self> {
         let (small, large) = if self.magnitude() < other.magnitude() { (self, other) } else { (other, self) };
         let error = sum(small.error, large.error);
@@ -159,7 +158,7 @@ impl Ball {
         Self::rounded((&self.mantissa << shift).sqrt(), exponent, sum(error, exponent as f64))
     }
 
-    /// In units of 2⁻⁶⁴⁰; None if it is not known well or above 2^`limit`.
+    /// In units of 2⁻⁶⁴⁰. None if the error is too large or the number is above 2^`limit`.
     fn to_fixed(&self, limit: f64) -> Option<BigInt> {
         if self.error > -2.0 || self.magnitude() > limit {
             return None;
@@ -207,7 +206,7 @@ impl Ball {
     }
 
     pub(crate) fn arctangent(&self) -> Option<Self> {
-        // Large numbers have angles that cannot be told from a right angle.
+        // The angles of large numbers cannot be distinguished from a right angle.
         if self.magnitude() > 60.0 {
             return None;
         }
@@ -230,7 +229,7 @@ impl Ball {
         Self::fixed(of_f64(guess) + rest, sum(self.error, FUNCTION_ERROR))
     }
 
-    /// The largest integer that is not above it; None where that is not known.
+    /// None if the error makes it ambiguous.
     pub(crate) fn floor(&self) -> Option<BigInt> {
         let number = self.to_fixed(220.0)?;
         let error = Self::rounded(BigInt::from(1), (self.error.max(-600.0) as i64) + 2, 0.0)?.to_fixed_exactly();
@@ -303,7 +302,7 @@ fn odd_series(number: &BigInt, sign: i64) -> BigInt {
     sum
 }
 
-/// A product of two fixed numbers in their units; shifting alone would round a negative one down for ever.
+/// Rescales a product of two fixed-point numbers. A plain shift would round negative ones down and never reach zero.
 fn toward_zero(product: BigInt) -> BigInt {
     match product.sign() {
         Sign::Minus => -(-product >> FIXED),

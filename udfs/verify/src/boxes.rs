@@ -6,25 +6,25 @@ use super::units;
 
 const BOX: &str = "box";
 const BOXES: [(&str, &str); 2] = [("\\", "ed"), ("\\f", "")];
-/// So many boxes are passed over that are said not to hold the answer.
+/// The maximum number of boxes skipped because the text denies them.
 const DENIED: usize = 8;
-/// Of a text before a box so much is looked at, and behind it.
+/// The bytes of text examined before and after a box.
 const SEEN: usize = 400;
 
-/// What stands between two answers of a list is no longer than this.
+/// The maximum bytes between two answers of a list.
 pub(crate) const BETWEEN: usize = 60;
 
-/// The content of a box and its place: from the command to the end of the argument.
+/// The content of a box, and its range from the command to the end of the argument.
 struct Boxed<'a> {
     from: usize,
     to: usize,
     content: &'a str,
 }
 
-/// A box that is cut off, with the answer in it, or that holds a part of the answer only.
+/// A box that is cut off, or that contains only part of the answer.
 pub(crate) struct Unfinished;
 
-/// What stands in the last box, or in the last ones that are a list; None where there is none.
+/// Returns the content of the last box, or of the last boxes if they are a list. None without a box.
 pub(crate) fn boxed(text: &str) -> Result<Option<Cow<'_, str>>, Unfinished> {
     let Some(mut first) = boxes_before(text, text.len())? else { return Ok(None) };
     let (mut list, end) = (vec![first.content], first.to);
@@ -35,7 +35,7 @@ pub(crate) fn boxed(text: &str) -> Result<Option<Cow<'_, str>>, Unfinished> {
         list.push(before.content);
         first = before;
     }
-    // Behind the letter of a choice may stand what it says.
+    // The letter of a choice may be followed by its text.
     let is_choice = list.len() == 1 && is_letter(list[0]);
     if !is_choice && is_part(&text[..first.from], &text[end..]) {
         return Err(Unfinished);
@@ -53,9 +53,8 @@ fn is_letter(content: &str) -> bool {
     matches!(inner.as_bytes(), [b'A'..=b'Z'])
 }
 
-/// The last box that begins before `end`, holds something and is not denied.
 fn boxes_before(text: &str, mut end: usize) -> Result<Option<Boxed<'_>>, Unfinished> {
-    // `\boxed{5}\%` is 5 per cent.
+    // `\boxed{5}\%` is 5 percent.
     const SIGNS: [&str; 5] = ["\\%", "%", "^\\circ", "^{\\circ}", "°"];
     let mut denied = 0;
     loop {
@@ -101,7 +100,8 @@ fn is_called_wrong(behind: &str) -> bool {
     is_said && words.take(2).any(|word| ["not", "wrong", "incorrect", "false"].contains(&word))
 }
 
-/// Whether a box holds a part of what is stated: `x = -\boxed{5}`, `10^{\boxed{3}}`, `\boxed{5}` million, `\boxed{5}` or 6.
+/// Whether a box is only part of the statement: `x = -\boxed{5}`, `10^{\boxed{3}}`, `\boxed{5}` million, `\boxed{5}` or
+/// 6.
 fn is_part(before: &str, behind: &str) -> bool {
     let before = &before[before.ceil_char_boundary(before.len().saturating_sub(SEEN))..];
     let behind = &behind[..behind.floor_char_boundary(SEEN)];
@@ -125,7 +125,7 @@ fn goes_on(beside: &str, word: &str) -> bool {
         _ => return false,
     };
     let rest = rest.trim_start_matches(|c: char| c == ' ' || "}$-".contains(c));
-    // In "and 3 of them" something else is counted.
+    // "and 3 of them" counts something else.
     let behind = rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start();
     behind.len() < rest.trim_start().len() && !behind.starts_with(char::is_alphabetic)
 }
@@ -142,7 +142,6 @@ fn formula<'a>(before: &'a str, behind: &'a str) -> Option<(&'a str, &'a str)> {
         let right = behind.find('$').filter(|_| is_open).map(|end| &behind[..end])?;
         Some((line.rsplit('$').next().unwrap_or(line), right))
     };
-    // Between two sums of money stand words.
     let is_prose = |left: &str| {
         left.split_whitespace().any(|word| word.len() > 1 && word.bytes().all(|b| b.is_ascii_alphabetic()))
     };
@@ -197,7 +196,7 @@ fn begins_side(right: &str) -> bool {
         || BEGINNINGS.iter().any(|beginning| right.starts_with(beginning))
 }
 
-/// Whether a box outside of formulas holds a part of one. A sign with space behind it is a dash, or begins a point of a list.
+/// Whether a box outside of formulas is part of one. A sign followed by a space is a dash or a list marker.
 fn is_part_of_prose(before: &str, behind: &str) -> bool {
     const BEFORE: [&str; 16] = [
         "^", "_", "^{", "_{", "}{", "\\frac{", "\\dfrac{", "\\tfrac{", "\\sqrt{", "\\sqrt", "\\cdot", "\\times",
@@ -210,7 +209,6 @@ fn is_part_of_prose(before: &str, behind: &str) -> bool {
         || BEHIND.iter().any(|sign| behind.trim_start_matches([' ', '\t']).starts_with(sign))
 }
 
-/// The argument of a command, and how long it is with its braces.
 fn argument(text: &str) -> Option<(&str, usize)> {
     let start = text.len() - text.trim_start().len();
     let rest = &text[start..];

@@ -1,12 +1,12 @@
-//! Characters that are written in other ways than LaTeX does.
+//! Unicode characters as LaTeX.
 
-/// The text in ASCII and LaTeX as far as it goes; None if characters change the direction of others.
+/// Converts a text to ASCII and LaTeX where possible. None if it has characters that change the text direction.
 pub(crate) fn plain(text: &str) -> Option<String> {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars();
     while let Some(character) = rest.next() {
         match character {
-            // `3–5` is from 3 to 5.
+            // `3–5` is a range from 3 to 5.
             '–' | '—' if plain.ends_with(is_digit) && rest.as_str().starts_with(is_digit) => plain.push(character),
             '√' if rest.as_str().starts_with(is_digit) => {
                 plain.push_str("\\sqrt{");

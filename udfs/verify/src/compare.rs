@@ -1,4 +1,4 @@
-//! Whether two answers are the same.
+//! Compares two answers.
 
 use super::expression::{Expression, Op, Points};
 use super::number::Number;
@@ -131,7 +131,7 @@ fn values(gold: &Value, answer: &Value, work: &mut Work) -> bool {
             expected.equals(&scaled(found, Op::Divide), work)
                 || is_ten_or_more(expected, work) && expected.equals(found, work)
         }
-        // An angle in parts of π is one in radians.
+        // An angle in terms of π is in radians.
         _ if (degrees.0 == degrees.1 || !expected.ops.contains(&Op::Pi)) && expected.equals(found, work) => true,
         _ => match degrees {
             (true, false) => in_radians(expected).equals(found, work),
@@ -141,7 +141,7 @@ fn values(gold: &Value, answer: &Value, work: &mut Work) -> bool {
     }
 }
 
-/// Per cent may be left out where the number can hardly be a share or some times the whole.
+/// The percent sign may be left out where the number is too large to be a fraction or a multiple.
 fn is_ten_or_more(expression: &Expression, work: &mut Work) -> bool {
     let below = |work: &mut Work| {
         let size = expression.value(0, Points::Few, work)?.absolute(work)?;
@@ -153,7 +153,7 @@ fn is_ten_or_more(expression: &Expression, work: &mut Work) -> bool {
 fn words(gold: &str, answer: &str) -> bool {
     const SHORT: [&str; 6] = ["yes", "no", "odd", "one", "two", "all"];
     let lower = (gold.to_lowercase(), answer.to_lowercase());
-    // Three capitals may be names of points, which are other ones in small letters.
+    // Three capitals may be names of points, which are different points in lower case.
     let is_named = [gold, answer].iter().any(|word| word.len() < 3 || word.bytes().all(|b| b.is_ascii_uppercase()));
     gold == answer || lower.0 == lower.1 && (gold.len() > 3 || !is_named || SHORT.contains(&lower.0.as_str()))
 }
@@ -162,7 +162,8 @@ fn in_order(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
     gold.len() == answer.len() && gold.iter().zip(answer).all(|(gold, answer)| equals(gold, answer, work))
 }
 
-/// Lists in any order. Where parts have several names or units, they belong to those: what lacks them is in their order.
+/// Compares lists in any order. Parts with different names or units match by these; a list without them must have the
+/// same order.
 fn lists(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
     let labels = |of: &[Shape]| {
         let mut labels: Vec<Option<String>> = of.iter().map(|shape| shape.label().map(str::to_string)).collect();
@@ -183,7 +184,7 @@ fn any_order(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
     let mut left: Vec<&Shape> = answer.iter().collect();
     gold.len() == answer.len()
         && gold.iter().all(|gold| {
-            // A set of one is its element only where nothing else stands beside it.
+            // A set of one element equals the element only outside of a list.
             let found = left.iter().position(|answer| {
                 is_set(gold) == is_set(answer)
                     && (!labelled || gold.label() == answer.label())
@@ -196,7 +197,7 @@ fn any_order(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
         })
 }
 
-/// `x = 3, y = -1` is `(3, -1)`: coordinates in the order of the alphabet, other names in their own.
+/// `x = 3, y = -1` is `(3, -1)`: coordinates in alphabetical order, other names in the order of the list.
 fn in_order_of_names(tuple: &[Shape], list: &[Shape], work: &mut Work) -> bool {
     let named: Option<Vec<(&str, &Shape)>> = list
         .iter()

@@ -1,4 +1,4 @@
-//! Expressions as programs of a stack machine, so that no depth of brackets is a depth of calls.
+//! Expressions as programs of a stack machine, so that nested brackets do not nest calls.
 
 use num_bigint::Sign;
 
@@ -52,7 +52,7 @@ impl Function {
         })
     }
 
-    /// Whether its values on one side of a point need not say what they are on the other.
+    /// Whether the values on one side of a point do not determine those on the other side.
     fn has_branches(self) -> bool {
         use Function::{Arccos, Arccot, Arcsin, Arctan, Lg, Ln, Log};
         matches!(self, Arcsin | Arccos | Arctan | Arccot | Ln | Log | Lg)
@@ -90,21 +90,22 @@ pub(crate) struct Expression {
 }
 
 pub(crate) const MAX_NAMES: usize = 100;
-/// So many points are tried at most where functions are known by a few of their values.
+/// The maximum points tried where a few values determine a function.
 const POINTS: usize = 8;
 const AGREEING: usize = 4;
-/// Fractions for where a function may have another form elsewhere: parts, from and to, of `BELOW`. Three points are
-/// drawn from each: with all names above zero, with all below, and with any signs.
+/// Ranges of numerators over `BELOW`, for functions whose form may change between ranges. Three points are drawn from
+/// each: all variables above zero, all below, and with any signs.
 const FRACTIONS: [(i64, i64); 5] = [(212, 612), (10, 100), (2, 20), (600, 6_000), (6_000, 200_000)];
 const BELOW: i64 = 211;
-/// Whole numbers for the same. Each is taken with the next one, so that there are even and odd ones.
+/// The same for whole numbers. Each is used together with its successor, so that both parities occur.
 const WHOLES: [(i64, i64); 6] = [(3, 12), (3, 20), (5, 30), (3, 42), (20, 60), (60, 90)];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Points {
-    /// Anywhere: two functions that have a power series everywhere are the same if they are at some points.
+    /// A few points anywhere: two functions with a power series everywhere are equal if they agree at some points.
     Few,
-    /// On both sides of zero and from 10⁻² to 10³, at all points: roots, absolute values and inverse functions change their form.
+    /// All points, on both sides of zero and from 10⁻² to 10³: roots, absolute values and inverse functions change
+    /// their form.
     Fractions,
     Wholes,
 }
@@ -139,7 +140,7 @@ impl Expression {
     }
 
     fn points(&self) -> Points {
-        // Of operands: whether they are whole numbers, and numbers above zero.
+        // For each operand: whether it is a whole number, and whether it is a number above zero.
         let mut operands: Vec<(bool, bool)> = Vec::new();
         let mut points = Points::Few;
         for op in &self.ops {
@@ -173,7 +174,7 @@ impl Expression {
         points
     }
 
-    /// Its value at a point; None where it has none or costs too much.
+    /// Returns the value at a point. None if it is undefined or too expensive.
     pub(crate) fn value(&self, point: usize, points: Points, work: &mut Work) -> Option<Number> {
         let mut stack: Vec<Number> = Vec::new();
         for op in &self.ops {
@@ -211,7 +212,7 @@ impl Expression {
         self.value(point, points, work)?.equals(&other.value(point, points, work)?)
     }
 
-    /// Whether each is the same multiple of the other, other than zero, wherever they are looked at.
+    /// Whether one is a nonzero constant multiple of the other at all tested points.
     pub(crate) fn is_multiple_of(&self, other: &Self, above_zero: bool, work: &mut Work) -> bool {
         let mut first = None;
         let points = self.points().max(other.points()).min(Points::Fractions);
@@ -234,7 +235,7 @@ impl Expression {
     }
 }
 
-/// Whether something holds at the points where it is known, and is known at enough of them.
+/// Whether `holds` is true at every point where it is defined, and is defined at enough of them.
 fn agree(points: Points, mut holds: impl FnMut(usize, &mut Work) -> Option<bool>, work: &mut Work) -> bool {
     let (all, enough) = match points {
         Points::Few => (POINTS, AGREEING),
@@ -358,7 +359,7 @@ fn apply(function: Function, value: &Number, work: &mut Work) -> Option<Number> 
             }
         }
         Function::Ln => value.ln(work),
-        // As if divided by the logarithm of a base that nobody would name.
+        // `log` has an unknown base, so this divides by the logarithm of one that no answer names.
         Function::Log => {
             value.ln(work)?.times(&Number::integer(1).over(&Number::integer(6_700_417_299_827_311), work)?, work)
         }

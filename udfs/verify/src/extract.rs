@@ -1,4 +1,4 @@
-//! Where a response states its answer.
+//! Finds the answer in a response.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,10 @@ use asap_kernels::tags;
 
 const SEARCHED: usize = 65_536;
 
-/// The final answer of a response: what stands in its last box behind the chain of thought, else behind its last "answer is"
-/// or "answer:", else behind its last `####`. Neighbouring boxes with "and", "or" or a comma between them are a list. None
-/// where nothing is stated, where the chain or the box is cut off, and where the box holds a part of a formula.
+/// Returns the final answer of a response: the content of its last box after the chain of thought, else the text after
+/// its last "answer is" or "answer:", else after its last `####`. Adjacent boxes with "and", "or" or a comma between
+/// them are a list. None if no answer is stated, if the chain or the box is cut off, and if the box contains only part
+/// of a formula.
 pub fn answer(response: &str) -> Option<Cow<'_, str>> {
     let behind = tags::behind_chain(response)?;
     if is_cut_off(behind) {
@@ -23,7 +24,7 @@ pub fn answer(response: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Whether a chain of thought begins and does not end, by any tag that models have for it, wherever it stands.
+/// Whether a chain of thought begins and does not end, by any tag of any model, at any position.
 fn is_cut_off(text: &str) -> bool {
     const NAMES: [&str; 5] = ["think", "thinking", "thought", "reasoning", "seed:think"];
     const BRACKETS: [(char, char); 3] = [('<', '>'), ('[', ']'), ('◁', '▷')];
@@ -43,8 +44,8 @@ fn is_cut_off(text: &str) -> bool {
     last == Some(false)
 }
 
-/// What stands behind the last "answer is" or "answer:" that states one: the formulas there if they end the sentence, else all of
-/// it. None where that is called wrong.
+/// Returns the text after the last "answer is" or "answer:" that states one: its formulas if they end the sentence,
+/// else the rest of the sentence. None if the text calls the answer wrong.
 fn phrase(text: &str) -> Option<Cow<'_, str>> {
     let mut end = text.len();
     loop {
@@ -53,7 +54,7 @@ fn phrase(text: &str) -> Option<Cow<'_, str>> {
         let rest = without_adverbs(&text[behind..]);
         match first_word(rest) {
             word if WRONG.contains(&word) => return None,
-            // The answer that was stated before.
+            // "The answer is correct" refers to an earlier statement.
             word if RIGHT.contains(&word) => end = from,
             _ => return stated(rest),
         }
@@ -101,12 +102,11 @@ fn stated(rest: &str) -> Option<Cow<'_, str>> {
         false => &rest[..formulas + sentence(&rest[formulas..]).len()],
     };
     let stated = stated.trim().trim_end_matches(['*', '.']).trim();
-    // What is left of bold formulas.
     let stated = if stated.contains("$**") { Cow::Owned(stated.replace("$**", "$")) } else { Cow::Borrowed(stated) };
     (!stated.is_empty()).then_some(stated)
 }
 
-/// Whether what is answered ends here: with the line, the sentence, or a reason.
+/// Whether the answer ends here: with the line, the sentence, or a reason.
 fn ends_sentence(text: &str) -> bool {
     const REASONS: [&str; 2] = ["since", "because"];
     let rest = text.trim_start_matches(['*', ' ']);
@@ -119,7 +119,7 @@ fn ends_sentence(text: &str) -> bool {
         || REASONS.contains(&word)
 }
 
-/// The last "answer" before `end` with this behind it: where it is, and what follows.
+/// Finds the last "answer" before `end` that is followed by `behind`. Returns its start and its end.
 fn last_of(text: &str, end: usize, behind: &str) -> Option<(usize, usize)> {
     const WORD: &str = "nswer";
     let mut end = end;
@@ -133,7 +133,6 @@ fn last_of(text: &str, end: usize, behind: &str) -> Option<(usize, usize)> {
     }
 }
 
-/// The length of the formulas that a text begins with, as long as they are a list.
 fn first_formulas(text: &str) -> Option<usize> {
     let mut end = formula(text)?;
     loop {
@@ -147,7 +146,6 @@ fn first_formulas(text: &str) -> Option<usize> {
     Some(end)
 }
 
-/// The length of the formula that a text begins with, with its marks.
 fn formula(text: &str) -> Option<usize> {
     const MARKS: [(&str, &str); 4] = [("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")];
     let (opening, closing) = MARKS.iter().find(|(opening, _)| text.starts_with(opening))?;
@@ -157,7 +155,6 @@ fn formula(text: &str) -> Option<usize> {
     Some(from + end + closing.len())
 }
 
-/// Up to the end of the line, or a full stop that ends a sentence.
 fn sentence(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default();
     let end = [". ", ".** ", ".* "].iter().filter_map(|stop| line.find(stop)).min().unwrap_or(line.len());

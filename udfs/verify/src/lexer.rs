@@ -1,4 +1,4 @@
-//! From text to tokens: markup that changes how an answer looks is dropped, what is written in several ways becomes one.
+//! Converts text to tokens. Layout markup is dropped, and equivalent notations become one token.
 
 use super::characters::plain;
 use super::numerals;
@@ -6,10 +6,9 @@ use super::token::{Bracket, Relation, Token};
 use super::units;
 use super::words;
 
-/// The longest answer that is read, in bytes; longer ones are equal only as texts.
 pub(crate) const MAX_BYTES: usize = 20_000;
 const MAX_DIGITS: usize = 2_500;
-/// The longest run of letters outside of text that is a word or a product.
+/// The longest run of letters outside of text that is read as a word or a product.
 const MAX_LETTERS: usize = 40;
 
 const PHRASE: usize = 60;
@@ -20,7 +19,7 @@ pub(crate) enum Commas {
     Separate,
 }
 
-/// The tokens of an answer; None if it is too long or its direction changes.
+/// Returns the tokens of an answer. None if it is too long or changes the text direction.
 pub(crate) fn tokens(text: &str, commas: Commas) -> Option<Vec<Token>> {
     if text.len() > MAX_BYTES {
         return None;
@@ -35,7 +34,6 @@ pub(crate) fn tokens(text: &str, commas: Commas) -> Option<Vec<Token>> {
     Lexer::new(&text, commas).all()
 }
 
-/// What follows a command that takes arguments: where braces are so deep, so many are still to come.
 struct Arguments {
     depth: usize,
     left: u8,
@@ -55,7 +53,7 @@ impl<'a> Lexer<'a> {
         Self { text, place: 0, commas, found: Vec::new(), depth: 0, arguments: Vec::new() }
     }
 
-    /// Every token; None if one would take no character, so that it ends whatever is written.
+    /// Returns all tokens. None if one consumes no character, so that the loop always ends.
     fn all(mut self) -> Option<Vec<Token>> {
         while self.place < self.text.len() {
             let before = self.place;
@@ -131,7 +129,6 @@ impl<'a> Lexer<'a> {
             ']' => return self.close(Bracket::Square),
             '{' => return self.open(Bracket::Group),
             '}' => return self.close(Bracket::Group),
-            // Inches, where no quotation is open.
             '"' if self.counts() && !self.text[..self.place - 1].contains('"') => Token::Word("in".to_string()),
             '$' | '~' | '"' | '`' => return,
             character if character.is_whitespace() => return,
@@ -203,7 +200,7 @@ impl<'a> Lexer<'a> {
             let behind = &self.rest()[1..];
             if !is_decimal(behind) {
                 self.place += 1;
-                // A full stop ends an answer; what else points may mean is not known.
+                // A full stop ends an answer. Other meanings of a point are unknown.
                 if !behind.trim_start_matches(|c: char| c.is_whitespace() || "$}*".contains(c)).is_empty() {
                     self.found.push(Token::Opaque(".".to_string()));
                 }
@@ -248,7 +245,6 @@ impl<'a> Lexer<'a> {
         numerals::separator(self.rest(), reads_commas)
     }
 
-    /// The argument of a command as it stands there, without its braces, and skips it.
     fn raw(&mut self) -> Option<&'a str> {
         self.skip_space();
         let rest = self.rest();
@@ -352,7 +348,6 @@ impl<'a> Lexer<'a> {
     fn named(&mut self, name: &str) {
         let name = match name {
             "mathbf" | "boldsymbol" | "bm" if words::is_vector(self.rest(), &self.found) => "vec",
-            // A falling power.
             "underline" if self.found.iter().rev().take(2).any(|token| *token == Token::Caret) => "falling",
             name => name,
         };
@@ -446,7 +441,7 @@ impl<'a> Lexer<'a> {
         if !begins {
             return self.close(bracket);
         }
-        // A line between columns says more than the columns.
+        // A line between columns has a meaning.
         if name == "array" && self.raw().is_some_and(|columns| columns.contains('|')) {
             self.found.push(Token::Opaque("{array}".to_string()));
         }
@@ -476,7 +471,8 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Tokens of digits and signs within a command; None if there is more, so that no depth of commands is a depth of calls.
+/// Returns the tokens of digits and signs inside a command. None for other content, so that nested commands do not nest
+/// calls.
 fn tokens_within(text: &str) -> Option<Vec<Token>> {
     let is_plain = |c: char| c.is_ascii_digit() || c.is_whitespace() || "+-*/=.,:()%<>|!~".contains(c);
     if !text.chars().all(is_plain) || text.trim_end().ends_with(['(', '/']) {

@@ -1,26 +1,26 @@
-//! Final answers of responses, and whether one is the answer that is expected, without computer algebra.
+//! Extracts the final answer of a response and compares it with the expected one, without computer algebra.
 //!
-//! Numbers are compared as exact fractions as long as it goes, else to 120 digits with a bound on the error; expressions with
-//! variables at points that are drawn from the variables' names, so they are the same at each call. An answer that may be read
-//! in two ways, as `1/2x` or `\sin{x}^2`, and one that is not understood, is equal only to what is written in the same way:
-//! to accept what is wrong is worse than to refuse what is right.
+//! Numbers are compared as exact fractions where possible, else to 120 digits with an error bound. Expressions with
+//! variables are compared at points derived from the variables' names, so every call uses the same points. An ambiguous
+//! answer, such as `1/2x` or `\sin{x}^2`, and an unsupported one are equal only to identical text: accepting a wrong
+//! answer is worse than refusing a right one.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `extract`, `boxes` | where a response states its answer |
-//! | `stated` | which step of a chain states it first |
+//! | `extract`, `boxes` | finding the answer in a response |
+//! | `stated` | finding the first step of a chain that states it |
 //! | `characters`, `numerals`, `lexer`, `token`, `words`, `units` | LaTeX and Unicode to tokens |
-//! | `span`, `reader`, `lists`, `relations`, `values`, `shape` | tokens to what the answer is: value, list, interval, equation |
-//! | `notation` | what looks like a product and is none |
+//! | `span`, `reader`, `lists`, `relations`, `values`, `shape` | tokens to answers: value, list, interval, equation |
+//! | `notation` | notation that looks like a product but is not |
 //! | `parser`, `expression` | expressions as programs of a stack machine |
 //! | `rational`, `ball`, `number` | exact fractions, 512 bits with their error, complex numbers of both |
-//! | `compare` | equality of what answers are |
-//! | `work` | what a comparison may cost |
+//! | `compare` | equality of answers |
+//! | `work` | the cost limits of a comparison |
 //!
-//! **Bounds.** Searched are the last 65,536 bytes behind the chain. An answer of more than 20,000 bytes, a number of more
-//! than 2,500 digits, a list of more than 200 parts, structure of more than 12 levels (brackets and fractions may be of any
-//! depth), expressions of more than 100 variables, fractions of more than 10,000 bits, factorials above 1,000!, and what takes
-//! more than about 10 ms, are equal only to what is written in the same way.
+//! **Bounds.** Only the last 65,536 bytes after the chain are searched. Some answers are equal only to identical text:
+//! those of more than 20,000 bytes, numbers of more than 2,500 digits, lists of more than 200 parts, structure of more
+//! than 12 levels (brackets and fractions may have any depth), expressions of more than 100 variables, fractions of
+//! more than 10,000 bits, factorials above 1,000!, and comparisons of more than about 10 ms.
 
 use std::borrow::Cow;
 
@@ -60,8 +60,8 @@ mod work;
 pub use extract::answer;
 pub use stated::first_stating;
 
-/// Whether the [`answer`] of a response is the one that is expected. `gold` is an answer, or a solution that states one as
-/// responses do. A response without an answer is false.
+/// Whether the [`answer`] of a response is the expected one. `gold` is an answer, or a solution that states one like a
+/// response. False for a response without an answer.
 pub fn verify(gold: &str, response: &str) -> bool {
     let Some(found) = answer(response) else { return false };
     let gold = answer(gold).unwrap_or(Cow::Borrowed(gold));
@@ -79,7 +79,7 @@ fn same(gold: &str, found: &str) -> bool {
     if means(&expected, &stated, &mut work) {
         return true;
     }
-    // `100,200` is one number, or two.
+    // `100,200` is one number or two.
     let separate = tokens(found, Commas::Separate).filter(|separate| *separate != stated);
     separate.is_some_and(|separate| means(&expected, &separate, &mut work))
 }
@@ -95,7 +95,7 @@ fn means(gold: &[Token], answer: &[Token], work: &mut Work) -> bool {
     let (gold, answer) = match (&of_gold, &of_answer) {
         (None, None) => (gold.to_vec(), answer.to_vec()),
         (Some(gold), Some(answer)) if gold.domain == answer.domain => (gold.renamed(), answer.renamed()),
-        // That integers count the members may be left out.
+        // "k is an integer" may be left out.
         (Some(gold), None) if gold.domain == "Z" => (gold.members.to_vec(), answer.to_vec()),
         (None, Some(answer)) if answer.domain == "Z" => (gold.to_vec(), answer.members.to_vec()),
         _ => return false,
@@ -110,7 +110,7 @@ fn shape(tokens: &[Token], work: &mut Work) -> Option<Shape> {
     Some(reader::read(Tokens::new(tokens)?.whole(), work))
 }
 
-/// `\frac{\pi}{4} + k\pi, k \in \mathbb{Z}`: members, and the parameter that counts them.
+/// `\frac{\pi}{4} + k\pi, k \in \mathbb{Z}`: members, and the parameter that numbers them.
 struct Family<'a> {
     members: &'a [Token],
     parameter: &'a str,
@@ -148,7 +148,7 @@ impl<'a> Family<'a> {
         occurs.then_some(Self { members, parameter, domain })
     }
 
-    /// Which numbers a condition names; None if it says anything that is not known here.
+    /// Returns the set of numbers that a condition names. None if it has unknown words.
     fn domain(condition: &[Token]) -> Option<String> {
         const SAYING_NOTHING: &str = "for where with and some any all every each is be an a in of";
         const KINDS: &str = "positive negative nonzero non-zero nonnegative non-negative even odd";

@@ -1,4 +1,4 @@
-//! Lists: what stands between commas, semicolons, "and" and "or".
+//! Lists, separated by commas, semicolons, "and" and "or".
 
 use super::relations;
 use super::shape::Shape;
@@ -10,7 +10,7 @@ pub(crate) const MAX_PARTS: usize = 200;
 
 pub(crate) type Reader<'r> = &'r mut dyn FnMut(Span<'_>, &mut Work) -> Shape;
 
-/// Separators, the outermost first: in `x = 1, y = 2 or x = 3, y = 4` the word parts what the commas join.
+/// Separators, the outermost first: `x = 1, y = 2 or x = 3, y = 4` splits at "or" before the commas.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Semicolon,
@@ -35,7 +35,7 @@ pub(crate) fn separates(token: &Token) -> bool {
     Level::of(token).is_some()
 }
 
-/// Separators with nothing between them, as `, and`: from one place to another, and the outermost of their levels.
+/// Adjacent separators, such as `, and`: their range, and the outermost of their levels.
 struct Separator {
     from: usize,
     to: usize,
@@ -87,7 +87,7 @@ pub(crate) fn list(span: Span<'_>, places: &[usize], read: Reader<'_>, work: &mu
     if (!alike && outermost != Level::Semicolon) || groups.iter().any(|group| group.tokens().is_empty()) {
         return None;
     }
-    // What stands together keeps its order, unless it has names.
+    // An inner group is ordered, unless its parts have names.
     let ordered = |shape| match shape {
         Shape::List(of) if !of.iter().any(|shape| matches!(shape, Shape::Definition { .. })) => Shape::Tuple(of),
         other => other,

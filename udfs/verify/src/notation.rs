@@ -1,14 +1,14 @@
-//! Notation that means something else than the product of what stands there: `P(2)`, `\frac{dy}{dx}`, `f\circ g`,
-//! `\vec{a}\times\vec{b}`, `A^{-1}BA`.
+//! Notation that looks like a product but is not: `P(2)`, `\frac{dy}{dx}`, `f\circ g`, `\vec{a}\times\vec{b}`,
+//! `A^{-1}BA`.
 
 use std::collections::HashSet;
 
 use super::token::{Bracket, Token};
 
-/// A numerator, an exponent or what stands in brackets is looked at up to so many tokens.
+/// The maximum tokens of a numerator, an exponent or a bracket that are examined.
 const NEAR: usize = 24;
 
-/// Whether some of these tokens are no product, so that only what is written in the same way means the same.
+/// Whether some of these tokens are not a product. Such an answer is equal only to identical tokens.
 pub(crate) fn is_special(tokens: &[Token]) -> bool {
     let mut orders = HashSet::new();
     (0..tokens.len()).any(|place| {

@@ -1,4 +1,4 @@
-//! Complex numbers: exact fractions as long as it goes, else 120 digits.
+//! Complex numbers: exact fractions where possible, else 120 digits.
 
 use num_bigint::Sign;
 
@@ -6,7 +6,7 @@ use super::ball::Ball;
 use super::rational::Rational;
 use super::work::Work;
 
-/// Steps of an addition or a product of balls, and of a function.
+/// The cost of an addition or a product of balls, in steps of [`Work`].
 const BALL: u64 = 60;
 const FUNCTION: u64 = 1_000;
 
@@ -58,13 +58,13 @@ impl Number {
         matches!(self, Exact(_) | Real(_))
     }
 
-    /// It as a real number to 120 digits; None if it is complex.
+    /// None if it is complex.
     pub(crate) fn real(&self) -> Option<Ball> {
         match self {
             Exact(number) => Ball::of(number),
             Real(number) => Some(number.clone()),
             Gauss(..) => None,
-            // What is real but for its error is real.
+            // A number whose imaginary part is zero within its error is real.
             Complex(re, im) => im.equals(&Ball::zero())?.then(|| re.clone()),
         }
     }
@@ -213,7 +213,7 @@ impl Number {
         }
     }
 
-    /// The real root where there is one, else the principal one; None for what is ambiguous.
+    /// Returns the real root if one exists, else the principal one. None if it is ambiguous.
     pub(crate) fn root(&self, degree: u32, work: &mut Work) -> Option<Self> {
         if !(1..=1_000).contains(&degree) {
             return None;
@@ -248,7 +248,7 @@ impl Number {
         number.ln()?.over(&Ball::of(&Rational::integer(degree))?)?.exp().map(Real)
     }
 
-    /// The principal power; None for what is ambiguous, such as (−8)^(1/3), or too long.
+    /// Returns the principal power. None if it is ambiguous, such as (−8)^(1/3), or too long.
     pub(crate) fn power(&self, exponent: &Self, work: &mut Work) -> Option<Self> {
         let Some(fraction) = exponent.exact() else {
             return self.ln(work)?.times(exponent, work)?.exp(work);
@@ -322,7 +322,7 @@ impl Number {
         self.over(&Real(rest.square_root()?), work)?.arctangent(work)
     }
 
-    /// The largest integer that is not above it; None where that is not known.
+    /// None if the error makes it ambiguous.
     pub(crate) fn floor(&self) -> Option<Self> {
         match self {
             Exact(number) => Some(Exact(number.floor())),

@@ -1,6 +1,6 @@
-//! How numbers are written: separators of thousands, repeated digits, powers of ten.
+//! Number notation: separators of thousands, repeated digits, powers of ten.
 
-/// The length of what separates thousands at the start of a text, if three digits stand behind it; whether a plain comma may.
+/// Returns the length of the separator of thousands at the start of a text, if exactly three digits follow it.
 pub(crate) fn separator(text: &str, reads_commas: bool) -> Option<usize> {
     const MARKS: [&str; 9] = ["{,}", ",\\!", "\\!,", "{,\\!}", "\\,", "\\;", "{\\,}", "\\ ", "~"];
     let mark = MARKS.iter().find(|mark| text.starts_with(**mark)).map(|mark| mark.len());
@@ -12,7 +12,7 @@ pub(crate) fn separator(text: &str, reads_commas: bool) -> Option<usize> {
     three.then_some(length)
 }
 
-/// Whether a text is a date, as `2020-01-02` and `1/2/2020`, and no difference or fraction.
+/// Whether a text is a date, such as `2020-01-02` or `1/2/2020`, and not a difference or fraction.
 pub(crate) fn is_date(text: &str) -> bool {
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '$');
     let is_number = |span: &str| span.bytes().all(|byte| byte.is_ascii_digit());
@@ -20,8 +20,8 @@ pub(crate) fn is_date(text: &str) -> bool {
     is_of('/') || is_of('-') && text.split('-').map(str::len).eq([4, 2, 2])
 }
 
-/// The power of ten at the start of a text and its length. Computers write `1.5e-05`, `1e+06` and `2E3`; `2e-1` and `3e+10`
-/// without more are 2e − 1 and 3e + 10.
+/// Returns the power of ten at the start of a text, and its length. Computers write `1.5e-05`, `1e+06` and `2E3`. Plain
+/// `2e-1` and `3e+10` are 2e − 1 and 3e + 10.
 pub(crate) fn exponent(text: &str, pointed: bool) -> Option<(i64, usize)> {
     let mark = text.chars().next().filter(|mark| "eE".contains(*mark))?;
     let sign = usize::from(text[1..].starts_with(['+', '-']));

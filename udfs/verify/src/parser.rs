@@ -1,4 +1,4 @@
-//! From tokens to an expression, by a stack of what is not finished: no depth of brackets is a depth of calls.
+//! Parses tokens to an expression. Unfinished parts are on an explicit stack, so nested brackets do not nest calls.
 
 use num_bigint::BigInt;
 
@@ -30,7 +30,7 @@ enum Pending {
     LogBase,
 }
 
-/// The expression of these tokens; None if they are none, or one that is read in two ways.
+/// Parses an expression. None if the tokens are not an expression or are ambiguous.
 pub(crate) fn expression(tokens: &[Token], work: &mut Work) -> Option<Expression> {
     if notation::is_special(tokens) {
         return None;
@@ -169,7 +169,7 @@ impl Parser<'_, '_> {
         Some(())
     }
 
-    /// `2\frac{3}{4}` and `2 3/4`; a fraction above one behind a number is read in two ways.
+    /// `2\frac{3}{4}` and `2 3/4`. A fraction of one or more after a number is ambiguous.
     fn mixed(&mut self, whole: Rational) -> Option<Rational> {
         let (above, below, length) = match (self.peek(0), self.peek(1), self.peek(2)) {
             (Some(Token::Fraction), ..) => {
@@ -218,7 +218,8 @@ impl Parser<'_, '_> {
         Some(())
     }
 
-    /// An operand ends here: finishes what only waited for it. Whether an operator follows, or else another operand.
+    /// Finishes the pending parts that end with this operand. Returns true if an operator follows, false for an
+    /// operand.
     fn complete(&mut self) -> Option<bool> {
         loop {
             match self.stack.last().cloned() {
@@ -235,7 +236,7 @@ impl Parser<'_, '_> {
                     return Some(false);
                 }
                 Some(Pending::Exponent) => match self.peek(0) {
-                    // `2^3^2` is read from the right; `2^3!` in two ways.
+                    // `2^3^2` is right-associative; `2^3!` is ambiguous.
                     Some(Token::Caret) => return Some(true),
                     Some(Token::Bang) => return None,
                     _ => self.emit(Op::Power),
@@ -265,7 +266,7 @@ impl Parser<'_, '_> {
             Token::Times => self.infix(Op::Multiply, firmness::PRODUCT),
             Token::Slash => {
                 self.reduce(firmness::JUXTAPOSED)?;
-                // `\sin x/2` is read in two ways.
+                // `\sin x/2` is ambiguous.
                 if matches!(self.stack.last(), Some(Pending::Function(..))) {
                     return None;
                 }
@@ -287,7 +288,7 @@ impl Parser<'_, '_> {
             }
             Token::Close(bracket) => self.close(bracket),
             Token::Bar if self.innermost() == Some(Bracket::Bars) => self.close(Bracket::Bars),
-            // A number behind an operand is read in two ways.
+            // A number after an operand is ambiguous.
             Token::Number { .. } => None,
             _ => {
                 self.place -= 1;
@@ -313,7 +314,7 @@ impl Parser<'_, '_> {
         let ends_argument = !matches!(next, Token::Letter(_) | Token::Pi | Token::E | Token::I);
         let firm = if ends_argument { firmness::FUNCTION } else { firmness::JUXTAPOSED };
         self.reduce(firm)?;
-        // `1/2x` is read in two ways.
+        // `1/2x` is ambiguous.
         if matches!(self.stack.last(), Some(Pending::Operator(Op::Divide, firmness::PRODUCT))) {
             return None;
         }
@@ -346,7 +347,7 @@ impl Parser<'_, '_> {
             return None;
         }
         let in_braces = bracket == Bracket::Group && matches!(self.stack.last(), Some(Pending::Bracketed(..)));
-        // `\sin{x}^2` is read in two ways.
+        // `\sin{x}^2` is ambiguous.
         if in_braces && self.peek(0) == Some(&Token::Caret) {
             return None;
         }
@@ -360,7 +361,6 @@ impl Parser<'_, '_> {
     }
 }
 
-/// A whole number as the argument of a command, and how many tokens it takes.
 fn whole_argument(tokens: &[Token], at: usize) -> Option<(&str, usize)> {
     match tokens.get(at)? {
         Token::Open(Bracket::Group) => {

@@ -16,7 +16,7 @@ impl Rational {
         Self { numerator: number.into(), denominator: BigInt::from(1) }
     }
 
-    /// A quotient; None if the divisor is zero or the numbers are too long.
+    /// None if the denominator is zero or the numbers are too long.
     pub(crate) fn quotient(numerator: BigInt, denominator: BigInt, work: &mut Work) -> Option<Self> {
         if denominator.sign() == Sign::NoSign {
             return None;
@@ -30,7 +30,7 @@ impl Rational {
         }
     }
 
-    /// Digits with a point behind the first `whole`, of which those from `repeated` on are repeated without an end.
+    /// Parses digits with a point after the first `whole`. Those from `repeated` on recur infinitely.
     pub(crate) fn decimal(digits: &str, whole: usize, repeated: Option<usize>, work: &mut Work) -> Option<Self> {
         let power = |zeros: usize| BigInt::from(10).pow(u32::try_from(zeros).unwrap_or(u32::MAX));
         work.spend_on_bits(digits.len() as u64 * 4)?;
@@ -112,7 +112,7 @@ impl Rational {
         }
     }
 
-    /// The power of a whole exponent; None for 0⁰, a quotient by zero, and what is too long.
+    /// None for 0⁰, a division by zero, and too long results.
     pub(crate) fn power(&self, exponent: i64, work: &mut Work) -> Option<Self> {
         if self.is_zero() {
             return (exponent > 0).then(|| self.clone());
@@ -126,7 +126,6 @@ impl Rational {
         Some(Self { numerator: base.numerator.pow(times), denominator: base.denominator.pow(times) })
     }
 
-    /// The root of a number that is not negative, where it is a fraction again.
     pub(crate) fn root(&self, degree: u32, work: &mut Work) -> Option<Self> {
         work.spend_on_bits(4 * self.bits())?;
         let (above, below) = (self.numerator.magnitude(), self.denominator.magnitude());

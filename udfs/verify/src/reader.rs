@@ -1,4 +1,4 @@
-//! From tokens to what an answer is. Structure nests a few levels at most; expressions within may be of any depth.
+//! Converts tokens to a [`Shape`]. Structure has at most a few levels; expressions inside may have any depth.
 
 use super::expression::{Expression, Op};
 use super::lists::{self, MAX_PARTS};
@@ -27,7 +27,7 @@ fn understood(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     let depth = depth.checked_sub(1)?;
     work.spend(span.tokens().len() as u64)?;
     if span.tokens().contains(&Token::MinusPlus) {
-        // Upper signs go with upper ones and lower ones with lower ones, in all of the answer.
+        // Upper signs go with upper signs and lower with lower, in the whole answer.
         return relations::named_alike(both_signs(span, depth, work)?, false);
     }
     if let [Token::Choice(letter), rest @ ..] = span.tokens()
@@ -174,7 +174,6 @@ fn value(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     Some(Shape::Value(value))
 }
 
-/// What a span is with the upper signs of `±` and `∓`, and with the lower ones.
 fn both_signs(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Vec<Shape>> {
     let mut with = |upper: bool| {
         let signed = span.tokens().iter().map(|token| match token {
@@ -226,7 +225,7 @@ fn behind_number(span: Span<'_>) -> Option<(Span<'_>, Value)> {
     Some((span.unwrapped(), value))
 }
 
-/// Whether degrees at its end belong to all of it, and not to an argument of a function.
+/// Whether degrees at the end belong to the whole span, and not to an argument of a function.
 fn is_angle(span: Span<'_>) -> bool {
     span.find(|token| matches!(token, Token::Function(_) | Token::Log | Token::Plus | Token::Minus))
         .iter()

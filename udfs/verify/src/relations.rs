@@ -10,7 +10,7 @@ use super::work::Work;
 
 pub(crate) type Reader<'r> = &'r dyn Fn(Span<'_>, &mut Work) -> Shape;
 
-/// What a span with relations says; None if it has none, and within if it is not understood.
+/// Reads a span with relations. None if it has no relation, `Some(None)` if it is not understood.
 pub(crate) fn relation(span: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Option<Shape>> {
     let places = span.find(|token| matches!(token, Token::Relation(_)));
     let kinds: Vec<Relation> = places
@@ -35,7 +35,6 @@ pub(crate) fn relation(span: Span<'_>, read: Reader<'_>, work: &mut Work) -> Opt
     })
 }
 
-/// What may be named: `x`, `f(x)`, `AB`, `(x, y)`, `\angle ABC`, words.
 fn named(span: Span<'_>) -> Option<String> {
     let span = span.unwrapped();
     match span.tokens() {
@@ -75,7 +74,7 @@ fn letters(tokens: &[Token], capital: bool) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The difference of both sides; None where it is a number: `1 < 2` and `3 < 7` are both true, and not the same.
+/// Returns the difference of both sides. None if it is a number: `1 < 2` and `3 < 7` are both true, but not the same.
 fn difference(left: Span<'_>, right: Span<'_>, work: &mut Work) -> Option<Expression> {
     let difference = expression(left, work)?.joined(&expression(right, work)?, Op::Subtract);
     (!difference.is_constant()).then_some(difference)
@@ -89,7 +88,7 @@ fn equation(sides: &[Span<'_>], read: Reader<'_>, work: &mut Work) -> Option<Sha
     let name = named(first);
     let [left, right] = sides else {
         let value = read(last, work);
-        // `x = 3 + 4 = 7`: what stands between must be the same.
+        // `x = 3 + 4 = 7`: the sides between must be equal to the last one.
         for side in &sides[1..sides.len() - 1] {
             let between = read(*side, work);
             if !between.as_plain()?.equals(value.as_plain()?, work) {
@@ -234,8 +233,8 @@ pub(crate) fn union(ranges: Vec<Shape>) -> Shape {
     Shape::Union(union)
 }
 
-/// `x = 1, -2` and `x = 1, x = -2` say what one name stands for, `x = 1, y = -2` what more do. None where a name of more
-/// has two values, or only one of them holds: what goes with what is not known.
+/// `x = 1, -2` and `x = 1, x = -2` give the values of one name, `x = 1, y = -2` those of several. None if one of
+/// several names has two values, or if they are alternatives: the combination is ambiguous.
 pub(crate) fn named_alike(shapes: Vec<Shape>, either: bool) -> Option<Shape> {
     let names: Vec<Option<&str>> = shapes.iter().map(Shape::name).collect();
     let Some(Some(first)) = names.iter().find(|name| name.is_some()).copied() else { return Some(Shape::List(shapes)) };

@@ -1,4 +1,4 @@
-//! What an answer is: a value, a word, a list, an interval.
+//! The kinds of answers: a value, a word, a list, an interval.
 
 use super::expression::Expression;
 use super::token::Token;
@@ -55,7 +55,6 @@ impl Shape {
         }
     }
 
-    /// What tells it from others of a list: its name, or its unit.
     pub(crate) fn label(&self) -> Option<&str> {
         match self {
             Self::Value(Value { unit, .. }) => unit.as_ref().map(|unit| unit.name.as_str()),

@@ -1,4 +1,4 @@
-//! Parts of an answer's tokens, cut outside of brackets.
+//! Parts of an answer's tokens, split outside of brackets.
 
 use super::token::{Bracket, Token};
 

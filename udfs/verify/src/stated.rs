@@ -1,16 +1,16 @@
-//! Which step of a chain states an answer first.
+//! Finds the first step of a chain that states an answer.
 
 use std::borrow::Cow;
 
 use super::{extract, same};
 
-/// What a step may state is compared if it is at most so many bytes longer than the answer.
+/// A statement is compared if it is at most this many bytes longer than the answer.
 const LONGER: usize = 100;
-/// So many statements of a step are compared, the last ones: no step costs more.
+/// The number of statements compared per step, from its end. It limits the cost of a step.
 const COMPARED: usize = 32;
 
-/// The first of `steps` that states the answer: in a box, behind "answer is", as a formula or what it is equal to, or as what
-/// stands behind the last `=` or "is" of a sentence. `gold` is an answer, or a response that states one.
+/// Returns the first of `steps` that states the answer: in a box, after "answer is", as a formula or its right side, or
+/// after the last `=` or "is" of a sentence. `gold` is an answer, or a response that states one.
 pub fn first_stating(gold: &str, steps: &[&str]) -> Option<usize> {
     let gold = extract::answer(gold).unwrap_or(Cow::Borrowed(gold));
     let gold = gold.trim();
@@ -49,7 +49,7 @@ fn formulas(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let next = |(opening, closing): &(&str, &'static str)| Some((rest.find(opening)?, opening.len(), *closing));
-        // Of two that begin in one place the longer mark counts.
+        // `$$` wins over `$` at the same position.
         let (from, length, closing) =
             MARKS.iter().filter_map(next).min_by_key(|(from, length, _)| (*from, 2 - *length))?;
         let inner = &rest[from + length..];

@@ -1,4 +1,4 @@
-//! Answers as models write them: right ones, wrong ones, and ones that are made to break what reads them.
+//! Answers as models write them: right, wrong, and hostile ones.
 
 use std::path::Path;
 
@@ -21,13 +21,13 @@ fn goldens(name: &str) -> Vec<Golden> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What is refused although it is right; nothing may be accepted that is wrong.
+/// Returns the right answers that are refused. Panics if a wrong answer is accepted.
 fn refused(name: &str) -> Vec<String> {
     let mut refused = Vec::new();
     for golden in goldens(name) {
         let found = verify(&golden.gold, &golden.response);
         let response: String = golden.response.chars().take(200).collect();
-        assert!(golden.intended || !found, "accepted for {}, of {}: {response}", golden.gold, golden.kind);
+        assert!(golden.intended || !found, "wrongly accepted for {} ({}): {response}", golden.gold, golden.kind);
         if golden.intended && !found {
             refused.push(response);
         }
@@ -39,7 +39,7 @@ fn refused(name: &str) -> Vec<String> {
 fn of_400_answers_none_is_accepted_wrongly_and_three_are_not_found() {
     assert_eq!(goldens("answers.jsonl").len(), 400);
     let refused = refused("answers.jsonl");
-    // Nothing says that these are answers.
+    // The text does not mark these as answers.
     assert!(refused.iter().all(|response| response.starts_with("So we get")), "{refused:?}");
     assert_eq!(refused.len(), 3);
 }
@@ -211,7 +211,7 @@ fn functions_are_right_to_sixty_digits() {
     }
 }
 
-/// What costs too much is equal to itself only, on a stack as small as a thread's.
+/// Too expensive answers are equal only to themselves. The test runs on a thread's small stack.
 #[test]
 fn what_is_made_to_cost_much_is_refused() {
     let nested = |open: &str, inner: &str, close: &str, times: usize| open.repeat(times) + inner + &close.repeat(times);
@@ -361,7 +361,7 @@ proptest! {
     ) {
         let (a, b) = (a.concat(), b.concat());
         prop_assert_eq!(same(a.trim(), a.trim()), !a.trim().is_empty());
-        // A comma between digits is read by what the other side holds, and per cent by the form that is expected.
+        // The expected side decides how commas between digits and percent signs are read.
         if ![&a, &b].iter().any(|text| text.contains([',', '%'])) {
             prop_assert_eq!(same(&a, &b), same(&b, &a), "{} | {}", a, b);
         }

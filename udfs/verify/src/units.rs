@@ -1,13 +1,13 @@
-//! Units behind numbers.
+//! Units after numbers.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub name: String,
-    /// Whether the number says the same without it: it is a known unit, or things are counted.
+    /// Whether the unit may be left out: it is a known unit or a plural of things.
     pub optional: bool,
 }
 
-/// Units by all their names, the shortest first. Names of one or two letters are written in no other case: MW is not mW.
+/// Units by all their names, the shortest first. Names of one or two letters are case-sensitive: MW is not mW.
 const UNITS: [&[&str]; 63] = [
     &["nm", "nanometer", "nanometre"],
     &["Å", "angstrom"],
@@ -88,22 +88,22 @@ const ORDINALS: &str =
 const MAX_WORDS: usize = 6;
 const SQUARED: [&str; 3] = ["square", "sq", "squared"];
 
-/// Units that are products as well: outside of text they are units only behind a blank, and nanometers never.
+/// Units that may also be products of letters. Outside of text they are units only after a blank; `nm` never is.
 const PRODUCTS: [&str; 7] = ["eV", "keV", "MeV", "GeV", "atm", "kcal", "cal"];
 const NANOMETER: &str = "nm";
-/// Kelvin, or thousands, so that the number alone does not say the same.
+/// Kelvin or thousands, so it may not be left out.
 const THOUSANDS: &str = "K";
 
 pub(crate) fn is_known(word: &str) -> bool {
     known(word).is_some()
 }
 
-/// Whether these letters are a unit outside of text, behind a blank or not.
+/// Whether these letters are a unit outside of text. `spaced` is set after a blank.
 pub(crate) fn is_known_outside(word: &str, spaced: bool) -> bool {
     is_known(word) && word != NANOMETER && (spaced || !PRODUCTS.contains(&word))
 }
 
-/// Whether words outside of text are units, things that are counted, or how many of them, and not names one after the other.
+/// Whether words outside of text include a unit, counted things or a multiplier, and are not a sequence of names.
 pub(crate) fn is_phrase(words: &str) -> bool {
     words.split_whitespace().any(|word| is_known_outside(word, true) || is_counted(word) || multiplier(word).is_some())
 }
@@ -124,7 +124,7 @@ pub(crate) fn multiplier(word: &str) -> Option<i64> {
     })
 }
 
-/// What words behind a number are; None if they may change the number.
+/// Returns the unit that words after a number name. None if they may change the number.
 pub(crate) fn canonical(words: &str) -> Option<Unit> {
     let plain = words.replace('.', "").replace(" per ", "/").replace("^ ", "^").replace(['{', '}'], "");
     let is_unit = |c: char| c.is_alphanumeric() || c.is_whitespace() || "/^-€£¥".contains(c);
@@ -139,7 +139,6 @@ pub(crate) fn canonical(words: &str) -> Option<Unit> {
             lower if multiplier(lower).is_some() => return None,
             lower if SQUARED.contains(&lower) => power = "^2",
             "cubic" | "cu" => power = "^3",
-            // Of a temperature; angles have a sign of their own.
             "degree" | "degrees" => {}
             lower if lower.chars().any(|c| c.is_ascii_digit()) && !lower.contains('^') => return None,
             _ => {
@@ -157,7 +156,7 @@ pub(crate) fn canonical(words: &str) -> Option<Unit> {
         }
     }
     let name = parts.join(" ");
-    // `cm square` has a power that belongs to nothing.
+    // In `cm square` the power has no unit after it.
     (!name.is_empty() && power.is_empty()).then_some(Unit { name, optional: optional && !is_part })
 }
 
@@ -170,7 +169,7 @@ fn known(word: &str) -> Option<&'static str> {
     of(word).or_else(long)
 }
 
-/// Whether a word is the plural of things, as far as its end says so.
+/// Whether a word is the plural of things, judging by its ending.
 fn is_counted(word: &str) -> bool {
     let lower = word.to_lowercase();
     let lists = |words: &str| words.split_whitespace().any(|other| other == lower);
@@ -191,7 +190,7 @@ fn is_share(word: &str) -> bool {
 fn short(word: &str) -> String {
     match known(word) {
         Some(name) => name.to_string(),
-        // Of three letters each may be an abbreviation, whose case counts.
+        // Up to three letters may be an abbreviation, which is case-sensitive.
         None if word.len() <= 3 => word.to_string(),
         None => singular(&word.to_lowercase()).to_string(),
     }

@@ -1,4 +1,4 @@
-//! Answers that look like numbers and are more: infinity, numbers in a base, times, ratios, residues.
+//! Special numbers: infinity, numbers in a base, ordinals, times, ratios, residues, determinants.
 
 use super::expression::{Expression, Op};
 use super::parser;
@@ -20,7 +20,6 @@ pub(crate) fn expression(span: Span<'_>, work: &mut Work) -> Option<Expression> 
     parser::expression(span.unwrapped().tokens(), work)
 }
 
-/// What a span is if it is none of lists, relations and plain values.
 pub(crate) fn special(span: Span<'_>, work: &mut Work) -> Option<Shape> {
     if let Some(negative) = infinity(span) {
         return Some(Shape::Infinity { negative });

@@ -1,10 +1,10 @@
-//! Words of answers, in prose and in LaTeX's commands, and what they mean.
+//! The meaning of words in answers, in prose and in LaTeX commands.
 
 use super::expression::Function;
 use super::token::{Bracket, Relation, Token};
 use super::units;
 
-/// The whole answer as words, if it is nothing else: `Evelyn` is a name, and not the product of its letters. So is `HT`.
+/// Returns the answer as words, if it has only words: `Evelyn` and `HT` are not products of their letters.
 pub(crate) fn only_words(text: &str) -> Option<Token> {
     let text = text.trim_matches(|c: char| c.is_whitespace() || "$*.{}".contains(c));
     let mut has_long = false;
@@ -20,8 +20,8 @@ pub(crate) fn only_words(text: &str) -> Option<Token> {
     is_prose.then(|| in_text(text).unwrap_or_else(|| word(text)))
 }
 
-/// Whether a text is two capitals with an order, as tosses have one. Letters that follow each other, as `AB`, are a segment or
-/// a product.
+/// Whether a text is two capitals in an order, such as coin tosses. Consecutive letters such as `AB` are a segment or a
+/// product.
 fn is_pair(text: &str) -> bool {
     matches!(text.as_bytes(), [first @ b'A'..=b'Z', second @ b'A'..=b'Z'] if first.abs_diff(*second) != 1)
 }
@@ -30,7 +30,8 @@ fn is_mathematics(word: &str) -> bool {
     Function::named(word).is_some() || ["pi", "log", "sqrt", "mod", "inf", "infty", "cup"].contains(&word)
 }
 
-/// A run of letters outside of text, where it is not a product: a function, a unit, or, in a phrase of words, one of them.
+/// Returns the token of a run of letters outside of text, if it is not a product: a function, a unit, or a word of a
+/// phrase.
 pub(crate) fn known(run: &str, in_phrase: bool, counts: bool) -> Option<Token> {
     if let Some(function) = Function::named(run) {
         return Some(Token::Function(function));
@@ -75,7 +76,7 @@ pub(crate) fn deny(words: &str) -> bool {
     words.split_whitespace().any(|word| DENYING.contains(&word.to_lowercase().trim_matches([',', '.', ';', ':'])))
 }
 
-/// Which half of the day a text behind a time names first, and how long that is: `p.m.`, `PM`.
+/// Returns the half of the day at the start of a text after a time, such as `p.m.` or `PM`, and its length.
 pub(crate) fn half_of_day(text: &str) -> Option<(Token, usize)> {
     let spelled = ["a.m.", "p.m.", "a.m", "p.m", "am", "pm"].iter().find(|half| {
         text.get(..half.len()).is_some_and(|start| start.eq_ignore_ascii_case(half))
@@ -84,7 +85,6 @@ pub(crate) fn half_of_day(text: &str) -> Option<(Token, usize)> {
     Some((Token::Word(spelled.replace('.', "")), spelled.len()))
 }
 
-/// The content of the innermost command where commands of text hold nothing else.
 pub(crate) fn innermost(content: &str) -> &str {
     let mut content = content.trim();
     for _ in 0..4 {
@@ -147,7 +147,7 @@ pub(crate) fn word(content: &str) -> Token {
     Token::Word(words.join(" ").trim_end_matches(['.', ',', ':']).to_string())
 }
 
-/// What a command stands for: nothing for markup; None if it is not known.
+/// Returns the token of a command, `Some(None)` for markup. None if the command is unknown.
 pub(crate) fn command(name: &str) -> Option<Option<Token>> {
     if let Some(function) = Function::named(name) {
         return Some(Some(Token::Function(function)));
@@ -202,7 +202,7 @@ pub(crate) fn command(name: &str) -> Option<Option<Token>> {
     }))
 }
 
-/// Whether a bold letter begins here, a vector; one that is all there is is a letter.
+/// Whether a bold letter here is a vector. A bold letter that is the whole answer is a plain letter.
 pub(crate) fn is_vector(text: &str, before: &[Token]) -> bool {
     matches!(text.as_bytes(), [b'{', b'a'..=b'z', b'}', rest @ ..] if !rest.is_empty() || !before.is_empty())
 }

@@ -1,7 +1,7 @@
-//! What a comparison may cost.
+//! The cost limits of a comparison.
 
 const STEPS: u64 = 500_000;
-/// Rational numbers have at most this many bits above and below the line: 3,000 digits.
+/// The maximum bits of a numerator or denominator: 3,000 digits.
 pub(crate) const MAX_BITS: u64 = 10_000;
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ impl Work {
         Self { left: STEPS }
     }
 
-    /// Takes so many steps; None if there are not as many left, and from then on.
+    /// Spends `steps`. None if fewer are left, and from then on.
     pub(crate) fn spend(&mut self, steps: u64) -> Option<()> {
         let left = self.left.checked_sub(steps);
         self.left = left.unwrap_or(0);
@@ -25,7 +25,7 @@ impl Work {
         self.left == 0
     }
 
-    /// Takes the steps of a product and a greatest common divisor of numbers of so many bits; None if they are too long.
+    /// Spends the steps of a product and a greatest common divisor of numbers with `bits`. None if they are too long.
     pub(crate) fn spend_on_bits(&mut self, bits: u64) -> Option<()> {
         if bits > MAX_BITS {
             return None;

@@ -19,7 +19,7 @@ fn a_cue_is_counted_once_a_step_and_told_by_its_label() {
 
 #[test]
 fn no_first_word_of_real_openers_tells_a_label_and_hardly_another_word() {
-    // They tell of need, so a rare n-gram may pass the bound that even openers keep.
+    // Real openers predict need, so a rare n-gram may exceed the bound that even openers keep.
     let found = cues(&labelled(&rows(1000, 1, Openers::Real)), LEAST_SUPPORT);
     assert!(found[0].precision <= 0.8, "{:?}", found[0]);
     let told = found.iter().find(|cue| cue.words.starts_with("^ ") && cue.precision > MOST_PRECISION);

@@ -1,4 +1,4 @@
-//! Two equations with two unknowns, and an expression of both that is asked for.
+//! Two equations with two unknowns; the question asks for an expression of both.
 
 use crate::quantities::{Draft, Goal, Problem, at};
 use crate::voice::fill;

@@ -1,4 +1,4 @@
-//! The problems that the traces are about: six kinds whose answer is computed, one whose answer is a program.
+//! The problems of the traces: six kinds whose answer is computed, one whose answer is a program.
 
 mod algebra;
 mod garden;
@@ -14,7 +14,6 @@ use crate::quantities::{Draft, Problem};
 
 pub(crate) use program::Program;
 
-/// A kind of problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// A day of a small business.
@@ -27,7 +26,7 @@ pub enum Family {
     Powers,
     /// Areas with π.
     Garden,
-    /// Who came in when.
+    /// The order of arrival in a race.
     Race,
     /// A function over a list.
     Program,
@@ -50,7 +49,7 @@ fn names(dice: &mut Dice, count: usize) -> Vec<&'static str> {
     names[..count].to_vec()
 }
 
-/// A problem of a computed kind. Numbers are drawn until all quantities are whole and differ where they must.
+/// Draws a problem of a computed kind. Numbers are drawn until all quantities are whole and differ where required.
 pub(crate) fn computed(family: Family, dice: &mut Dice) -> Problem {
     let draw = match family {
         Family::Market => market::draw,

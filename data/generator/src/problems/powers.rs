@@ -36,7 +36,7 @@ fn power(mut draft: Draft) -> Option<Problem> {
         powers.push((2 * exponent, draft.derived(math(2 * exponent), "", (at(place) * at(place)).modulo(at(m_at)))?));
     }
     let (mut exponent, mut place) = powers[squarings];
-    // Two to four of the smaller powers are multiplied in, at least the largest but one, so that none is for nothing.
+    // Two to four of the smaller powers are multiplied in, always the second largest, so that every squaring is used.
     let mut used = vec![squarings - 1];
     used.extend((0..squarings - 1).rev().filter(|_| draft.dice.chance(60)));
     for power in used {

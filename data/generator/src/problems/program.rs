@@ -1,4 +1,4 @@
-//! Programming problems: a function that takes a list through several stages to a number.
+//! Programming problems: a function that turns a list into a number in several stages.
 
 use super::stages::ListOperation;
 use crate::dice::Dice;
@@ -27,7 +27,7 @@ const IDENTIFIERS: [&str; 26] = [
     "step2", "chosen", "data", "w", "items", "left", "acc", "good", "mid", "p", "q",
 ];
 
-/// A function as stages, with the names that its code uses and an example.
+/// A function as stages, with the names in its code and an example.
 pub(crate) struct Program {
     pub question: String,
     name: &'static str,
@@ -42,7 +42,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Draws a function; stages are drawn until the example keeps something to work on.
+    /// Draws a function. Stages are drawn until the example keeps enough elements.
     pub(crate) fn draw(dice: &mut Dice) -> Self {
         let (stages, results) = loop {
             if let Some(drawn) = stages(dice) {
@@ -82,7 +82,7 @@ impl Program {
         fill(dice.pick(&TASK), &texts)
     }
 
-    /// The function as code without fences, for the right stages or those of a detour.
+    /// Returns the function as code without fences, for the right stages or those of a detour.
     fn code(&self, stages: &[ListOperation], identifiers: &[&'static str]) -> Vec<String> {
         let mut lines = vec![format!("def {}({}):", self.name, self.list)];
         for place in 0..stages.len() {
@@ -101,7 +101,7 @@ impl Program {
         stages[place].code(identifiers[place], list, self.element, self.styles[place])
     }
 
-    /// One stage as text: its line within the sentence or below it, or its result alone.
+    /// Describes one stage: with its line inside the sentence or below it, or only with its result.
     fn stage(
         &self,
         stages: &[ListOperation],
@@ -240,7 +240,7 @@ impl Work for Program {
     }
 }
 
-/// Stages and what they make of an example, unless they leave too little of it.
+/// Draws stages and their results for an example. None if they leave too few elements.
 fn stages(dice: &mut Dice) -> Option<(Vec<ListOperation>, Vec<Vec<i64>>)> {
     let count = dice.between(4, 6) as usize;
     let mut stages: Vec<_> = (0..count).map(|_| ListOperation::draw(dice)).collect();
@@ -266,7 +266,6 @@ fn block(lines: &[String], say: &mut Say) -> String {
     lines.iter().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// A list as Python prints it, or the number that is alone in it.
 fn shown(list: &[i64], as_number: bool) -> String {
     let numbers: Vec<_> = list.iter().map(i64::to_string).collect();
     if as_number { numbers.join(", ") } else { format!("[{}]", numbers.join(", ")) }
@@ -293,7 +292,7 @@ mod tests {
             let names: Vec<_> =
                 code.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.trim()).collect();
             assert_eq!(names.len(), program.stages.len());
-            // Each line sets a new name from the one before, and the last is returned.
+            // Each line sets a new name from the previous one, and the last is returned.
             let uses: Vec<_> = code.lines().skip(1).collect();
             for (name, line) in [program.list].iter().chain(&names).zip(uses) {
                 let used = line.rsplit(" = ").next().unwrap_or(line);

@@ -1,4 +1,4 @@
-//! Ordering riddles: who is how far ahead of whom.
+//! Ordering riddles about the finishing times of a race.
 
 use super::names;
 use crate::quantities::{Draft, Goal, Problem, at};
@@ -42,7 +42,7 @@ pub(super) fn draw(mut draft: Draft) -> Option<Problem> {
     let mut times = vec![draft.given(fill(time_name, &[("who", people[0])]), "seconds", t)];
     let mut clues = Vec::new();
     for (place, who) in people.iter().enumerate().skip(1) {
-        // Mostly the person before: the riddle is a chain with a branch or two.
+        // Mostly the previous person, so the riddle is a chain with one or two branches.
         let other = if draft.dice.chance(70) { place - 1 } else { draft.dice.below(place) };
         let (slower, k) = (draft.dice.chance(50), draft.dice.between(3, 48));
         let k_text = k.to_string();

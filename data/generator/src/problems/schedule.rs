@@ -1,4 +1,4 @@
-//! Rates and times: two legs, stops on the way, when does it arrive.
+//! Rates and times: two legs, stops in between, and the arrival time.
 
 use super::names;
 use crate::quantities::{Draft, Goal, Problem, at, number};
@@ -51,7 +51,7 @@ const NAMES: [[&str; 10]; 2] = [
     ],
 ];
 
-/// Draws a problem; `None` if it does not arrive on the same day.
+/// Draws a problem. `None` if the arrival is not on the same day.
 pub(super) fn draw(mut draft: Draft) -> Option<Problem> {
     let thing = VEHICLES[draft.dice.below(VEHICLES.len())];
     let name = names(draft.dice, 1)[0];
@@ -107,7 +107,7 @@ mod tests {
             let problem = computed(Family::Schedule, &mut Dice::new(7, row));
             let given: Vec<_> = problem.quantities.iter().filter(|q| q.from.is_none()).map(|q| q.value).collect();
             let [d1, v1, d2, v2, n, p, h0, m0] = given[..] else { panic!("eight numbers are given") };
-            // Distance is counted in sixtieths of a km, so that a minute at v km/h covers v of them.
+            // Distances are in sixtieths of a km, so that a minute at v km/h covers v of them.
             let (mut clock, mut left) = (h0 * 60 + m0, d1 * 60);
             while left > 0 {
                 left -= v1;

@@ -1,9 +1,8 @@
-//! What a program does to a list, stage by stage.
+//! The stages of a program that processes a list.
 
 use crate::dice::Dice;
 use crate::voice::fill;
 
-/// One operation. All but the last kind turn a list into a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListOperation {
     Divisible(i64),
@@ -121,7 +120,6 @@ impl ListOperation {
         fill(words, &[("k", &k.to_string())])
     }
 
-    /// The line of Python that sets `out` from `list`, in one of two styles.
     pub(crate) fn code(&self, out: &str, list: &str, x: &str, style: usize) -> String {
         let (templates, k) = match *self {
             ListOperation::Divisible(k) => {

@@ -1,4 +1,4 @@
-//! What a step begins with where first words are drawn by real shares.
+//! The openers of steps whose first words are drawn by real shares.
 
 const OPENERS: [(&str, &str); 36] = [
     ("so", "so"),

@@ -1,8 +1,8 @@
-//! Templates, none of them bound to one label. They begin in lower case and end without a full stop.
+//! Templates that are shared by all labels. They begin in lower case and end without a full stop.
 //!
-//! `{name}`, `{value}`, `{unit}` and `{expr}` are a quantity, its value, the unit with a space before it, and what it
-//! is computed from; `{a}` and `{b}` name the two operands; `{what}`, `{code}` and `{result}` are a stage of a program,
-//! its line and what it leaves of the example; `{answer}` is an answer.
+//! `{name}`, `{value}`, `{unit}` and `{expr}` are a quantity, its value, the unit after a space, and its formula. `{a}`
+//! and `{b}` are the names of the two operands. `{what}`, `{code}` and `{result}` are a stage of a program, its line
+//! and its result for the example. `{answer}` is an answer.
 
 pub(crate) const ASIDES: [&str; 16] = [
     "okay,",
@@ -349,7 +349,6 @@ pub(crate) const LIST: [&str; 8] = [
     "what I have:",
 ];
 
-/// The part of a product that the tens of a factor give, with `{name}`.
 pub(crate) const TENS_PART: &str = "the tens part of {name}";
 
 pub(crate) const ONES_PART: &str = "the ones part of {name}";

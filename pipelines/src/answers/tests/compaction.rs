@@ -1,4 +1,4 @@
-//! Compaction keeps what is whole, and disturbs nobody.
+//! Compaction keeps undamaged answers, and does not disturb other processes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,7 +29,7 @@ async fn small_segments_become_one_and_an_open_store_goes_on() {
     assert_holds(&get(&store, 0..200).await);
     keep(&store, [500]).await;
     assert_holds(&get(&AnswerFolder::open(&url).await.unwrap(), (0..210).chain([500])).await);
-    // A folder that is compact stays as it is.
+    // A compact folder stays unchanged.
     compact(&url, None).await.unwrap();
     let compacted = files(folder.path());
     let again = compact(&url, None).await.unwrap();

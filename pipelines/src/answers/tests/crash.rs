@@ -1,4 +1,4 @@
-//! A writer is killed at any moment: every answer whose `keep` returned is there.
+//! Kills a writer at different moments: every answer whose `keep` returned must be found.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -10,11 +10,11 @@ use url::Url;
 use crate::answers::AnswerFolder;
 use crate::answers::tests::{assert_holds, folder, get, keep};
 
-/// Names the folder that a writer writes to, and the number that it begins with.
+/// The first number that a writer writes, and its folder.
 const WRITER: &str = "ASAP_TEST_WRITER";
 const KEPT: &str = "kept ";
 
-/// Not a test by itself but the process that the next test kills.
+/// Not a test: the process that the next test kills.
 #[tokio::test(flavor = "multi_thread")]
 async fn writer() {
     let Ok(task) = std::env::var(WRITER) else { return };

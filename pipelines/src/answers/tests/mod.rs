@@ -19,7 +19,7 @@ fn key(number: u64) -> RequestKey {
     Sha256::digest(number.to_le_bytes()).into()
 }
 
-/// The answer to a numbered request, up to 3,000 bytes long; every seventh is a failure that was paid.
+/// The answer to a numbered request, up to 3,000 bytes long; every seventh is a paid failure.
 fn answer(number: u64) -> Outcome {
     let text: String = format!("answer {number}; ").chars().cycle().take(20 + (number * 37 % 3000) as usize).collect();
     match number % 7 {

@@ -1,4 +1,4 @@
-//! What is kept is found again; what is damaged is not.
+//! Kept answers are found again, and damaged ones are not.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ async fn what_is_kept_is_found_by_the_next_process() {
     assert!(store.is_empty() && store.get(&key(1)).await.unwrap().is_none());
     keep(&store, 0..200).await;
     assert_holds(&get(&store, 0..200).await);
-    // Three full groups and the eight answers that are left.
+    // Three full groups and the eight remaining answers.
     assert_eq!(files(folder.path()).len(), 4);
     let next = AnswerFolder::open(&url).await.unwrap();
     assert_eq!(next.len(), 200);
@@ -102,7 +102,7 @@ async fn a_damaged_segment_costs_at_most_its_own_answers() {
     }
     assert!(some_are_lost > 3);
 
-    // What is paid for again is found again, here and later, though the damaged segment comes first.
+    // Answers that are paid for again are found, here and later, although the damaged segment comes first.
     let next = AnswerFolder::open(&url).await.unwrap();
     keep(&next, 64..128).await;
     assert_holds(&get(&next, 0..128).await);
@@ -138,7 +138,7 @@ async fn a_store_that_is_dropped_leaves_nothing_behind() {
     let store = AnswerFolder::open_folder(Folder::of_store(memory.clone(), "cache")).await.unwrap();
     assert!(store.keep(key(1), answer(1), true).now_or_never().is_none());
     drop(store);
-    // What gathers answers ends with the store.
+    // The task that gathers answers ends with the store.
     while Arc::strong_count(&memory) > 1 {
         tokio::task::yield_now().await;
     }

@@ -1,4 +1,4 @@
-//! Rows of a Delta table's file that are deleted, though they are in it.
+//! Deletion vectors: rows that are in a Delta table's file but are deleted.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use url::Url;
 
 use crate::delta::DeletionVector;
 
-/// What a file of deletion vectors begins with: the version of its format.
+/// The format version, the first byte of a file of deletion vectors.
 const FORMAT: u8 = 1;
-/// Bytes around a deletion vector in its file: its length before it, its checksum behind it.
+/// Bytes around a deletion vector in its file: its length before it, its checksum after it.
 const LENGTH_BYTES: u64 = 4;
 const CHECKSUM_BYTES: u64 = 4;
-/// The fewest characters that hold an inline vector's first four bytes, in base 85.
+/// Minimum characters of an inline vector: its first four bytes in base 85.
 const LEAST_INLINE: usize = 5;
 
-/// The numbers of the deleted rows, ascending; `folder` is that of the table.
+/// Returns the numbers of the deleted rows, ascending. `folder` is the table's folder.
 pub(crate) async fn deleted_rows(
     store: &dyn ObjectStore,
     folder: &Path,
@@ -32,7 +32,7 @@ pub(crate) async fn deleted_rows(
     if is_inline && vector.path_or_inline_dv.len() < LEAST_INLINE {
         return exec_err!("its deletion vector cannot be read: it is too short");
     }
-    // Only the vector itself is read, and stands first in what is handed on.
+    // Only this vector is read, so it is at the start of the bytes passed on.
     let offset = (!is_inline).then_some(size_of_val(&FORMAT) as i32);
     let DeletionVector { path_or_inline_dv, size_in_bytes, cardinality, .. } = vector;
     let descriptor =
@@ -51,11 +51,11 @@ pub(crate) async fn deleted_rows(
             bytes.put(read.map_err(|error| exec_datafusion_err!("its deletion vector cannot be read: {error}"))?);
             bytes.freeze()
         }
-        Some(url) => return exec_err!("its deletion vector lies outside of the table, at {url}, which is not read"),
+        Some(url) => return exec_err!("its deletion vector is outside the table, at {url}, which asap does not read"),
     };
     let rows = descriptor.row_indexes(Arc::new(InMemory(bytes)), &table).map_err(damaged)?;
     if rows.len() as i64 != *cardinality {
-        return exec_err!("its deletion vector has {} rows, and the log says {cardinality}", rows.len());
+        return exec_err!("its deletion vector has {} rows, but the log expects {cardinality}", rows.len());
     }
     Ok(rows.into())
 }
@@ -64,7 +64,7 @@ struct InMemory(Bytes);
 
 impl InMemory {
     fn refuse<T>() -> DeltaResult<T> {
-        Err(Error::generic("a deletion vector is only read"))
+        Err(Error::generic("deletion vectors are read-only"))
     }
 }
 

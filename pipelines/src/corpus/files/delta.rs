@@ -1,4 +1,4 @@
-//! A Delta table as input: its log says which files hold its rows, with what columns, and which of them are deleted.
+//! A Delta table as input: its log lists its files, its columns, and the deleted rows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,10 +21,8 @@ use crate::location;
 
 const HASH_DIGITS: usize = 32;
 
-/// What the fingerprints of files of tables begin with.
 pub const FINGERPRINT: &str = "delta-";
 
-/// A Delta table that rows come from.
 pub struct Table {
     source: Source,
     store: Arc<dyn ObjectStore>,
@@ -34,7 +32,6 @@ pub struct Table {
     log: Followed,
 }
 
-/// A file that a table had once, of which single rows are read.
 pub struct Former<'a> {
     pub path: &'a str,
     pub size: u64,
@@ -42,7 +39,7 @@ pub struct Former<'a> {
 }
 
 impl Table {
-    /// Opens the table whose folder a source is; None if it is another folder, a file or a pattern.
+    /// Opens the table of a source. None if the source is not a table's folder.
     pub(crate) async fn find(session: &dyn Session, source: &Source, since: Option<Since>) -> Result<Option<Self>> {
         let url = &source.url;
         if source.is_pattern() || location::local_path(url).is_some_and(|path| !path.is_dir()) {
@@ -54,13 +51,13 @@ impl Table {
         if !foreign_tables::is_delta_table(store.as_ref(), &folder).await? {
             return Ok(None);
         }
-        // A table in a hidden folder of another is no part of that: asap keeps the rejects of an output so.
+        // A table in a hidden folder of another table is separate: asap keeps the rejects of an output there.
         if !folder.parts().rev().nth(1).is_some_and(|above| listing::is_hidden(above.as_ref())) {
             foreign_tables::refuse_part_of_table(store.as_ref(), &folder, &location::display(url)).await?;
         }
         let rooted = PrefixStore::new(Arc::clone(&store), folder.clone());
         let Some(log) = Followed::read(&rooted, url, since).await? else {
-            return exec_err!("the log of {} holds no version of a table", location::display(url));
+            return exec_err!("the log of {} has no version of a table", location::display(url));
         };
         log.state.check_readable(url)?;
         let columns = log.state.schema().map_err(|error| {
@@ -70,33 +67,24 @@ impl Table {
         Ok(Some(Self { source: source.clone(), store, store_url, folder, columns, log }))
     }
 
-    /// The source whose folder it is.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// What it is called in messages.
     pub fn shown(&self) -> String {
         location::display(&self.source.url)
     }
 
-    /// What its log says.
     pub fn log(&self) -> &Followed {
         &self.log
     }
 
-    /// The files of the newest version.
-    ///
-    /// # Errors
-    /// If one of them lies outside of the table's folder.
+    /// The files of the newest version. Fails if one is outside the table's folder.
     pub fn files(&self) -> Result<Vec<CorpusFile>> {
         self.log.state.files.values().map(|file| self.file(file, None)).collect()
     }
 
-    /// A file of the table; `removed_in` is the version that took it out, if one did.
-    ///
-    /// # Errors
-    /// If it lies outside of the table's folder.
+    /// A file of the table, removed in version `removed_in`, if any. Fails if it is outside the table's folder.
     pub fn file(&self, file: &LiveFile, removed_in: Option<u64>) -> Result<CorpusFile> {
         let LiveFile { path, partition_values, size, modification_time, deletion_vector, .. } = file;
         let fingerprint = match deletion_vector {
@@ -107,8 +95,7 @@ impl Table {
         self.corpus_file(&self.inside(path)?, *size, partition_values, in_table)
     }
 
-    /// Files that the table had once, without those that are gone, and those of which nobody says any more what their
-    /// partitions were.
+    /// Former files of the table that still exist, and whose partition values the log still has.
     pub(crate) async fn former_files(&self, wanted: &[Former<'_>]) -> Result<Vec<CorpusFile>> {
         if wanted.is_empty() {
             return Ok(vec![]);
@@ -161,7 +148,7 @@ impl Table {
     ) -> Result<CorpusFile> {
         let location = Path::from_iter(self.folder.parts().chain(path.parts()));
         let columns = &self.log.state.metadata.partition_columns;
-        // An empty text stands for NULL, too.
+        // An empty text means NULL, too.
         let value = |column: &String| values.get(column).cloned().flatten().filter(|value| !value.is_empty());
         Ok(CorpusFile {
             path: self.source.path_of(path.as_ref()),
@@ -177,7 +164,7 @@ impl Table {
     fn inside(&self, logged: &str) -> Result<Path> {
         if logged.starts_with('/') || logged.contains(":/") {
             return exec_err!(
-                "the Delta table {} names a file outside of its folder, {logged}, as shallow clones do, which is not read: \
+                "the Delta table {} names a file outside of its folder, {logged}, as shallow clones do: asap does not read it; \
                  name the table that it was cloned from, or copy its rows",
                 self.shown()
             );

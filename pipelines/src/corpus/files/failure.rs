@@ -1,4 +1,4 @@
-//! A file that cannot be read: it is named, and the others are read without it.
+//! Files that cannot be read: asap names them and reads the others.
 
 use std::fmt;
 
@@ -8,23 +8,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::location::{Unavailable, is_unavailable};
 
-/// A file, and why it could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFailure {
-    /// Its path below the location, as `source` has it.
+    /// Its path below the location, as in `source`.
     pub file: String,
-    /// Why.
     pub error: String,
-    /// Whether what was typed or set is to blame.
+    /// Caused by arguments or settings.
     #[serde(skip)]
     pub is_usage: bool,
-    /// Whether the store was unavailable, so that the same may succeed later.
+    /// Whether the store was unavailable, so that a later try may succeed.
     #[serde(skip)]
     pub is_unavailable: bool,
 }
 
 impl FileFailure {
-    /// What `error` says of a file.
     pub fn new(file: &str, found: &DataFusionError) -> Self {
         let error = match found {
             DataFusionError::ObjectStore(error) => of_store(error),
@@ -39,7 +36,7 @@ impl FileFailure {
         }
     }
 
-    /// The failure of a file that is at the bottom of an error.
+    /// Returns the file failure that caused an error.
     pub fn of(error: &DataFusionError) -> Option<&Self> {
         match error {
             DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => Self::of(inner),
@@ -60,9 +57,9 @@ impl FileFailure {
 fn of_store(error: &object_store::Error) -> String {
     match error {
         object_store::Error::Precondition { .. } => {
-            "it was replaced after it was listed; the next run reads it as it is then".to_string()
+            "it was replaced after it was listed; the next run reads the new content".to_string()
         }
-        object_store::Error::NotFound { .. } => "it is gone since it was listed".to_string(),
+        object_store::Error::NotFound { .. } => "it was deleted after it was listed".to_string(),
         other => other.to_string(),
     }
 }

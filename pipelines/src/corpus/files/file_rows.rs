@@ -1,4 +1,4 @@
-//! The rows of a file: in which row groups they lie, and which are deleted.
+//! The rows of a file: its row groups and deleted rows.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use datafusion::parquet::arrow::arrow_reader::RowSelection;
 
 use crate::corpus::CorpusFile;
 
-/// Bytes of its file, which is compressed, that a batch takes of a corpus: small enough that a batch of chains stays in memory
-/// and reaches the model soon.
+/// Bytes of the compressed file per batch: small enough that a batch of chains stays in memory and reaches the model
+/// soon.
 const BATCH_BYTES: u64 = 1 << 20;
-/// Rows of a batch, at least and at most; more is what the engine takes where it is not told.
+/// Minimum and maximum rows of a batch. The maximum is the engine's default.
 const BATCH_ROWS: (u64, u64) = (64, 8192);
 
 pub(crate) fn of_batch<'a>(files: impl Iterator<Item = &'a FileRows>) -> usize {
@@ -34,7 +34,7 @@ impl FileRows {
         self.rows().saturating_sub(self.deleted.len() as u64)
     }
 
-    /// Which rows of a range are not deleted; None if that is all of them.
+    /// The rows of a range that are not deleted; None if no row is deleted.
     pub(crate) fn left_of(&self, start: u64, end: u64) -> Option<Arc<[u64]>> {
         let at = |row: u64| self.deleted.partition_point(|deleted| *deleted < row);
         let deleted = &self.deleted[at(start)..at(end)];

@@ -1,4 +1,4 @@
-//! What a Parquet file says about itself: schema and rows; and what a file is that is none.
+//! The footer of a Parquet file (schema and rows), and errors for files that are not Parquet.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -17,14 +17,14 @@ use crate::corpus::scan::guard::guarded;
 
 const MAGIC: &[u8] = b"PAR1";
 const TAIL_BYTES: u64 = 8;
-/// What is read first: most footers fit into it, so that one request is enough.
+/// Size of the first read. Most footers fit into it, so one request is enough.
 const FIRST_READ_BYTES: u64 = 64 * 1024;
 
 pub(crate) struct Footer {
     pub schema: SchemaRef,
     pub row_groups: Vec<u64>,
     pub never_null: HashSet<String>,
-    /// How many items the lists of a column have together; a list that is NULL or empty counts as one.
+    /// Total items in the lists of a column. A NULL or empty list counts as one.
     pub items: HashMap<String, u64>,
 }
 
@@ -43,7 +43,6 @@ pub(crate) fn plain_schema(schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(plain_field).collect::<Fields>()))
 }
 
-/// Reads the footer of a file as it was listed; `name` is for messages.
 pub(crate) async fn metadata(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<ParquetMetaData> {
     if file.size < TAIL_BYTES {
         return refuse(store, file, name).await;
@@ -65,12 +64,12 @@ pub(crate) async fn metadata(store: &dyn ObjectStore, file: &ObjectMeta, name: &
     let metadata = guarded(|| ParquetMetaDataReader::decode_metadata(&bytes))
         .map_err(|panicked| damaged(name, panicked))?
         .map_err(|error| damaged(name, error))?;
-    // A file whose middle was lost keeps its footer.
+    // A file that lost its middle still has its footer.
     for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
         let first = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
         let last = first.checked_add(column.compressed_size());
         if first < 0 || column.compressed_size() < 0 || last.is_none_or(|last| last.unsigned_abs() > from) {
-            return exec_err!("{name} is a damaged Parquet file: its row groups do not lie before its footer");
+            return exec_err!("{name} is a damaged Parquet file: its row groups are not before its footer");
         }
     }
     if metadata.row_groups().iter().any(|group| group.num_rows() < 0) {
@@ -79,20 +78,18 @@ pub(crate) async fn metadata(store: &dyn ObjectStore, file: &ObjectMeta, name: &
     Ok(metadata)
 }
 
-/// What is said of a file that does not hold what its format promises.
 pub(crate) fn damaged(name: &str, error: impl std::fmt::Display) -> DataFusionError {
     exec_datafusion_err!("{name} is a damaged Parquet file: {error}")
 }
 
-/// Bytes of a file, if it is still the one that was listed.
+/// Reads bytes of a file, if it is still the listed version.
 pub(crate) async fn get_range(store: &dyn ObjectStore, file: &ObjectMeta, range: Range<u64>) -> Result<bytes::Bytes> {
-    // A weak ETag never matches: it says that two contents mean the same, not that they are.
+    // A weak ETag never matches If-Match: it stands for equivalent content, not for equal bytes.
     let if_match = file.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
     let options = GetOptions { range: Some(GetRange::Bounded(range)), if_match, ..GetOptions::default() };
     Ok(store.get_opts(&file.location, options).await?.bytes().await?)
 }
 
-/// Refuses a file that does not end as Parquet does, and says what to do.
 pub(crate) async fn refuse<T>(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<T> {
     let start = match file.size {
         0 => return exec_err!("{name} is not a Parquet file: it is empty"),
@@ -102,20 +99,20 @@ pub(crate) async fn refuse<T>(store: &dyn ObjectStore, file: &ObjectMeta, name: 
         return exec_err!("{name} is a Parquet file that was cut short: its last part is missing; fetch it again");
     }
     if name.ends_with(".bz2") || name.ends_with(".xz") || name.ends_with(".zst") {
-        return exec_err!("{name} is compressed otherwise than by gzip: decompress it first");
+        return exec_err!("{name} is compressed, but not with gzip: decompress it first");
     }
     let is_named = |ending: &str| name.ends_with(ending) || name.ends_with(&format!("{ending}.gz"));
     let (folder, file) = name.rsplit_once('/').unwrap_or((".", name));
     if file.ends_with(".arrow") || ["state.json", "dataset_info.json"].contains(&file) {
         return exec_err!(
-            "{name} is of a dataset that was saved by save_to_disk, not Parquet; convert it first: python -c \"from datasets import \
+            "{name} is part of a dataset saved with save_to_disk, not Parquet; convert it first: python -c \"from datasets import \
              load_from_disk; load_from_disk('{folder}').to_parquet('converted.parquet')\""
         );
     }
     match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{' | b'[') => exec_err!(
-            "{name} holds JSON, not Parquet: of a folder only *.jsonl is read, for others often describe it; name the file, or a \
-             pattern such as '*.json'"
+            "{name} is JSON, not Parquet: in folders asap reads only *.jsonl, because other JSON files often describe the \
+             data; name the file, or a pattern such as '*.json'"
         ),
         _ if is_named(".csv") => refuse_csv(name, &start, "CSV", ""),
         _ if is_named(".tsv") => refuse_csv(name, &start, "TSV", "'format.delimiter' E'\\t', "),
@@ -123,8 +120,7 @@ pub(crate) async fn refuse<T>(store: &dyn ObjectStore, file: &ObjectMeta, name: 
     }
 }
 
-/// Refuses CSV with the commands that convert it. Columns are named as text, for their types cannot be inferred from a
-/// file whose cells have several lines.
+/// Refuses CSV with the commands that convert it. Columns become text: types cannot be inferred with multi-line cells.
 fn refuse_csv<T>(name: &str, start: &[u8], format: &str, delimiter: &str) -> Result<T> {
     let is_compressed = name.ends_with(".gz");
     let header = if is_compressed { gunzipped(start) } else { start.to_vec() };
@@ -133,7 +129,7 @@ fn refuse_csv<T>(name: &str, start: &[u8], format: &str, delimiter: &str) -> Res
         columns.iter().map(|column| format!("\\\"{}\\\" TEXT", column.replace('"', "\\\"\\\""))).collect();
     let compression = if is_compressed { ", 'format.compression' 'GZIP'" } else { "" };
     exec_err!(
-        "{name} holds {format}, not Parquet; convert it first: asap sql \
+        "{name} is {format}, not Parquet; convert it first: asap sql \
          -c \"CREATE EXTERNAL TABLE t ({}) STORED AS CSV LOCATION '{}' OPTIONS ({delimiter}'format.has_header' 'true', \
          'format.newlines_in_values' 'true'{compression})\" -c \"COPY t TO 'converted.parquet'\"",
         columns.join(", "),
@@ -143,7 +139,7 @@ fn refuse_csv<T>(name: &str, start: &[u8], format: &str, delimiter: &str) -> Res
 
 fn gunzipped(start: &[u8]) -> Vec<u8> {
     let mut text = Vec::new();
-    // It ends in the middle.
+    // The input is truncated, so an error at its end is expected.
     let _ = MultiGzDecoder::new(start).read_to_end(&mut text);
     text
 }
@@ -174,7 +170,7 @@ fn never_null(metadata: &ParquetMetaData) -> HashSet<String> {
     found.map(|(_, column)| column.name().to_string()).collect()
 }
 
-/// The items of each column that is a list: a leaf of it that is in no other list has a value for each.
+/// The items of each list column: a leaf that is in no other list has one value per item.
 fn items(metadata: &ParquetMetaData) -> HashMap<String, u64> {
     let columns = metadata.file_metadata().schema_descr().columns();
     let leaves = columns.iter().enumerate().filter(|(_, column)| column.max_rep_level() == 1);

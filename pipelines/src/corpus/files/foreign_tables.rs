@@ -1,5 +1,4 @@
-//! Files that belong to a table: they hold removed rows, old versions of rows and rows that nobody committed, so they are
-//! not read as plain files.
+//! Files that belong to a table. They have removed, old and uncommitted rows, so they are not read as plain files.
 
 use datafusion::common::{Result, exec_err};
 use futures::TryStreamExt;
@@ -9,11 +8,11 @@ use object_store::{ObjectMeta, ObjectStore};
 
 use crate::delta::FOLDER;
 
-/// How a table format shows: the name of the folder that holds its log, and how the names of files in it end.
+/// Signs of a table format: the name of its log folder, and the ending of the file names in it.
 const FORMATS: [(&str, &str, &str); 3] =
     [("Delta", FOLDER, ""), ("Iceberg", "metadata", ".metadata.json"), ("Hudi", ".hoodie", "")];
 
-/// Refuses a folder in which a table lies, by the parts of the paths of its files.
+/// Refuses a folder that contains a table, by the path segments of its files.
 pub(crate) fn refuse_tables<'a>(paths: impl Iterator<Item = &'a [String]>, shown: &str) -> Result<()> {
     for parts in paths {
         let Some((file, folders)) = parts.split_last() else { continue };
@@ -32,7 +31,7 @@ pub(crate) fn refuse_tables<'a>(paths: impl Iterator<Item = &'a [String]>, shown
     Ok(())
 }
 
-/// Refuses a folder or a file that lies in a table, by what lies beside the folders above it.
+/// Refuses a folder or a file inside a table, by looking for logs next to the folders above it.
 pub(crate) async fn refuse_part_of_table(store: &dyn ObjectStore, root: &Path, shown: &str) -> Result<()> {
     let parts: Vec<_> = root.parts().collect();
     let table = |folder: &Path| match shown.contains("://") {
@@ -62,14 +61,14 @@ async fn holds(store: &dyn ObjectStore, folder: &Path, ending: &str) -> object_s
     let is_one = |file: &ObjectMeta| std::future::ready(file.location.as_ref().ends_with(ending));
     match store.list(Some(folder)).try_filter(is_one).try_next().await {
         Ok(first) => Ok(first.is_some()),
-        // A key may be good for the folder that it was made for, and for none above it; plain HTTP lists nothing.
+        // Credentials may cover only one folder and none above it. Plain HTTP cannot list.
         Err(
             object_store::Error::NotFound { .. }
             | object_store::Error::PermissionDenied { .. }
             | object_store::Error::Unauthenticated { .. }
             | object_store::Error::NotSupported { .. },
         ) => Ok(false),
-        // Where S3 forbids a listing, its kind of error does not say so.
+        // When S3 forbids a listing, only the text of the error shows it.
         Err(error) if error.to_string().contains("403 Forbidden") => Ok(false),
         Err(error) => Err(error),
     }
@@ -78,10 +77,10 @@ async fn holds(store: &dyn ObjectStore, folder: &Path, ending: &str) -> object_s
 fn refuse(format: &str, table: &str, shown: &str) -> Result<()> {
     let how = match format {
         "Delta" => format!("name the table's own folder, {table}"),
-        _ => format!("write its rows to a folder of their own with what reads {format}"),
+        _ => format!("write its rows to a separate folder with a tool that reads {format}"),
     };
     exec_err!(
-        "{shown} holds files of the {format} table {table}, among which are removed rows too: {how}, or name folders or \
+        "{shown} contains files of the {format} table {table}, which may have removed rows: {how}, or name folders or \
          patterns without it"
     )
 }

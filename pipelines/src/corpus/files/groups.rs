@@ -1,4 +1,4 @@
-//! Files by their columns: footers are read, and files of one schema are one group.
+//! Reads footers, and groups files by schema.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ const CONCURRENT_FOOTERS: usize = 16;
 
 pub(crate) type Read = (Footer, Arc<[u64]>);
 
-/// Reads the footers of files, each with the file that its rows are read from.
+/// Reads the footers of files. Returns each with the file that its rows are read from.
 pub(crate) async fn read_footers(
     session: &dyn Session,
     files: Vec<CorpusFile>,
@@ -56,7 +56,7 @@ async fn read_footer(store: &dyn ObjectStore, file: &CorpusFile) -> Result<Read>
     Ok((footer, deleted))
 }
 
-/// Files of the same columns together; one whose footer cannot be read is a failure.
+/// Groups files with the same columns. Files whose footer cannot be read become failures.
 pub(crate) fn group(footers: Vec<(CorpusFile, Result<Read>)>, failures: &mut Vec<FileFailure>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (file, read) in footers {
@@ -67,7 +67,6 @@ pub(crate) fn group(footers: Vec<(CorpusFile, Result<Read>)>, failures: &mut Vec
                 continue;
             }
         };
-        // Nothing was written into it yet.
         if schema.fields().is_empty() && row_groups.is_empty() {
             continue;
         }
@@ -83,7 +82,7 @@ pub(crate) fn group(footers: Vec<(CorpusFile, Result<Read>)>, failures: &mut Vec
                 )
             }
             None => {
-                // A column of the file itself says more than the name of its folder.
+                // A column of the file takes precedence over its folder name.
                 let given = keys.filter(|key| schema.field_with_name(key).is_err());
                 let given = given.map(|key| Arc::new(Field::new(key, DataType::Utf8, true)));
                 (Arc::clone(&schema), given.collect())

@@ -1,5 +1,5 @@
-//! JSON as it is published, an object a line or an array of objects, plain or gzip: it is read as the Parquet file that is
-//! made of it when a corpus is opened, in the folder of temporary files (`TMPDIR`).
+//! Published JSON: one object per line or an array of objects, plain or gzip. Opening a corpus converts it to a Parquet
+//! file in the folder of temporary files (`TMPDIR`).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -32,7 +32,6 @@ const BATCH_ROWS: usize = 256;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 const ZSTD_LEVEL: i32 = 1;
 
-/// Whether the name of a file says that it holds an object a line.
 pub(crate) fn is_lines(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let plain = name.strip_suffix(".gz").unwrap_or(&name);
@@ -44,7 +43,7 @@ pub(crate) fn is_json(name: &str) -> bool {
     is_lines(&name) || name.strip_suffix(".gz").unwrap_or(&name).ends_with(".json")
 }
 
-/// The same file as Parquet. A line that is no JSON object is a row of NULLs, which is a reject.
+/// Converts a file to Parquet. A line that is not a JSON object becomes a row of NULLs, which is a reject.
 pub(crate) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Result<CorpusFile> {
     let if_match = file.meta.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
     let found = store.get_opts(&file.meta.location, GetOptions { if_match, ..GetOptions::default() }).await?;
@@ -71,7 +70,7 @@ pub(crate) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Resul
         DataFusionError::Execution(_) => error,
         other => {
             let (folder, why) = (std::env::temp_dir(), other.strip_backtrace());
-            exec_datafusion_err!("{} cannot be read by way of {} (TMPDIR): {why}", file.name, folder.display())
+            exec_datafusion_err!("{} cannot be converted in {} (TMPDIR): {why}", file.name, folder.display())
         }
     })?;
     let meta = ObjectMeta {
@@ -113,7 +112,6 @@ impl Json {
         let mut decoder = reader.build_decoder().map_err(failed)?;
         for (index, line) in self.open()?.split(b'\n').enumerate() {
             let line = line?;
-            // Of a line that is none nothing is known.
             let mut rest = if bad.binary_search(&index).is_ok() { b"{}" } else { line.as_slice() };
             while !rest.is_empty() {
                 let read = decoder.decode(rest).map_err(failed)?;
@@ -130,7 +128,7 @@ impl Json {
             several => format!(" and {} others", several - 1),
         };
         Ok(bad.first().map(|first| {
-            format!("line {}{others} of {} is no whole JSON object, and so a reject", first + 1, self.name)
+            format!("line {}{others} of {} is not a complete JSON object, so it is a reject", first + 1, self.name)
         }))
     }
 
@@ -153,11 +151,11 @@ impl Json {
         let mut lines = Lines(BufWriter::new(File::create(&self.lines)?));
         let mut array = serde_json::Deserializer::from_reader(self.open()?);
         let done = array.deserialize_seq(&mut lines).and_then(|()| array.end());
-        done.map_err(|error| exec_datafusion_err!("{} is no whole array of JSON objects: {error}", self.name))?;
+        done.map_err(|error| exec_datafusion_err!("{} is not a complete array of JSON objects: {error}", self.name))?;
         Ok(lines.0.flush()?)
     }
 
-    /// The columns of all lines, in alphabetical order, and the places of lines that are no object.
+    /// The columns of all lines, in alphabetical order, and the indexes of lines that are not objects.
     fn schema(&self) -> Result<(Schema, Vec<usize>)> {
         let (mut good, mut bad, mut first, mut unread) = (0, Vec::new(), None, None);
         let objects = self.lines()?.filter_map(|(index, line)| match line {
@@ -208,7 +206,7 @@ impl Json {
             });
             if infer_json_schema_from_iterator(alone).is_err() {
                 return exec_err!(
-                    "column {name} of {} holds values of different kinds, which no table can: rewrite it",
+                    "column {name} of {} has values of different types, which a table cannot hold: rewrite it",
                     self.name
                 );
             }
@@ -216,11 +214,11 @@ impl Json {
         exec_err!("{} cannot be read: {error}", self.name)
     }
 
-    /// The object of every line that is not empty, or why it holds none; each with its place. What cannot be read is the end.
+    /// The object of every non-empty line, or the reason why it has none, each with its index. Ends at a read error.
     fn lines(&self) -> Result<impl Iterator<Item = (usize, Line)>> {
         let mut is_over = false;
         let lines = self.open()?.split(b'\n').enumerate().map_while(move |(index, line)| {
-            // A reader that failed fails again and again.
+            // A failed reader would fail forever.
             let next = (!is_over).then_some((index, line));
             is_over = next.as_ref().is_some_and(|(_, line)| line.is_err());
             next
@@ -234,13 +232,13 @@ impl Json {
             if line.iter().all(u8::is_ascii_whitespace) {
                 return None;
             }
-            let told = "one a line is read, or an array of them";
+            let told = "asap reads one object per line, or an array of objects";
             Some((
                 index,
                 match serde_json::from_slice(&line) {
                     Ok(value @ Value::Object(_)) => Line::Object(value),
-                    Ok(_) => Line::Bad(format!("{} is no JSON object; {told}", at())),
-                    Err(error) => Line::Bad(format!("{} is no whole JSON object ({error}); {told}", at())),
+                    Ok(_) => Line::Bad(format!("{} is not a JSON object; {told}", at())),
+                    Err(error) => Line::Bad(format!("{} is not a complete JSON object ({error}); {told}", at())),
                 },
             ))
         });
@@ -283,7 +281,7 @@ impl<'de> Visitor<'de> for &mut Lines {
     }
 }
 
-/// Makes texts of integers that no 64-bit column holds: as numbers they would be rounded, and ids are not to be.
+/// Converts integers beyond 64-bit columns to text: as numbers they would be rounded, which breaks ids.
 fn widen(value: &mut Value) {
     match value {
         Value::Number(number) if number.as_i64().is_none() && number.is_u64() => *value = number.to_string().into(),
@@ -293,7 +291,7 @@ fn widen(value: &mut Value) {
     }
 }
 
-/// Fields in alphabetical order at every depth, without structs that have none, which Parquet cannot hold.
+/// Sorts fields by name at every depth, and drops empty structs, which Parquet cannot hold.
 fn plain(fields: &Fields) -> Fields {
     let mut fields: Vec<FieldRef> = fields
         .iter()

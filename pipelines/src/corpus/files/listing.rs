@@ -1,4 +1,4 @@
-//! The files of a location: always listed afresh, never from a cache.
+//! Lists the files of a location, never from a cache.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::corpus::files::source::Source;
 use crate::corpus::files::{footer, foreign_tables, json};
 use crate::location;
 
-/// Endings of files that hold rows, but not as Parquet or JSON lines; a compressed one ends in one more.
+/// Endings of data files in other formats. Compressed files have one more ending.
 const OTHER_FORMATS: [&str; 7] = ["jsonl", "ndjson", "json", "csv", "tsv", "arrow", "avro"];
 const COMPRESSED: [&str; 4] = ["gz", "zst", "bz2", "xz"];
 const NULL_FOLDER: &str = "__HIVE_DEFAULT_PARTITION__";
@@ -25,11 +25,11 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
-    /// Lists a file, or a folder with the folders below it, without names that begin with `_` or `.`. An empty folder is
-    /// an empty listing: a job may come before its input.
+    /// Lists a file, or a folder with its subfolders, without names that begin with `_` or `.`. An empty folder gives
+    /// an empty listing: a job may start before its input exists.
     ///
-    /// Of a folder with Parquet only that is read, for the same rows often lie there twice; else JSON lines are. A file of
-    /// another ending in `.json` is read where it is named: in folders it often describes the others.
+    /// In a folder with Parquet, only Parquet is read, because the same rows often exist in both formats; else JSON
+    /// lines. Other `.json` files are read only if they are named: in folders they often describe the data.
     pub(crate) async fn new(
         source: &Source,
         store_of: impl FnOnce(&ObjectStoreUrl) -> Result<Arc<dyn ObjectStore>>,
@@ -40,7 +40,7 @@ impl Listing {
         let shown = location::display(url);
         let root = Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
         let file = |mut meta: ObjectMeta, parts: &[String]| {
-            // Azure lists an ETag without the quotes with which it must be asked for.
+            // Azure lists ETags without quotes, but requires them in requests.
             if let Some(e_tag) = meta.e_tag.as_mut().filter(|e_tag| url.scheme() != "file" && !e_tag.contains('"')) {
                 *e_tag = format!("\"{e_tag}\"");
             }
@@ -93,19 +93,18 @@ impl Listing {
     }
 }
 
-/// What to do where a location is called as a dataset of the Hub.
+/// Advice for a location that looks like the name of a Hub dataset.
 fn of_hub(typed: &str) -> String {
     let is_part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".parquet");
     match typed.split('/').collect::<Vec<_>>().as_slice() {
         [organisation, name] if is_part(organisation) && is_part(name) => format!(
-            "; a dataset of the Hugging Face Hub is read from where hf download --repo-type dataset {typed} --local-dir DIR puts it, \
-             or from hf://datasets/{typed}"
+            "; for a dataset of the Hugging Face Hub, run hf download --repo-type dataset {typed} --local-dir DIR and name \
+             DIR, or use hf://datasets/{typed}"
         ),
         _ => String::new(),
     }
 }
 
-/// A file by the name that people and other programs know it by: its path on this machine, else its URL.
 pub(crate) fn name(store_url: &ObjectStoreUrl, path: &Path) -> String {
     if location::local_path(store_url.as_ref()).is_some() {
         return format!("/{path}");
@@ -132,7 +131,7 @@ async fn head(store: &dyn ObjectStore, path: &Path) -> Result<Option<ObjectMeta>
     }
 }
 
-/// Every file below a folder, with the parts of its path from there, and the files whose names no store can have.
+/// Lists every file below a folder with its path segments, and the files whose names no store supports.
 async fn list(store: &dyn ObjectStore, root: &Path) -> Result<(Vec<(Vec<String>, ObjectMeta)>, Vec<String>)> {
     let mut listed = store.list(Some(root));
     let (mut found, mut unnameable) = (Vec::new(), Vec::new());
@@ -141,7 +140,7 @@ async fn list(store: &dyn ObjectStore, root: &Path) -> Result<(Vec<(Vec<String>,
             Ok(file) => file,
             Err(object_store::Error::NotFound { .. }) => break,
             Err(object_store::Error::InvalidPath { source: object_store::path::Error::BadSegment { path, .. } }) => {
-                unnameable.push(format!("{:?}, whose name has a character that no store can name", format!("/{path}")));
+                unnameable.push(format!("{:?}, whose name has a character that no store supports", format!("/{path}")));
                 continue;
             }
             Err(error) => return Err(error.into()),

@@ -1,11 +1,11 @@
-//! The files of a corpus: which there are, what their footers hold, and what is wrong with them.
+//! The files of a corpus: their list, their footers, and their failures.
 //!
 //! | module | holds |
 //! |---|---|
 //! | [`source`], [`listing`] | a location, and the files below it |
-//! | [`delta`], [`deletion_vector`], [`foreign_tables`] | Delta tables; parts of tables of other formats, which are refused |
-//! | [`file`], [`file_rows`], [`failure`] | one file, its rows, why it cannot be read |
-//! | [`json`] | JSON lines, which are read as Parquet |
+//! | [`delta`], [`deletion_vector`], [`foreign_tables`] | Delta tables; refused: other table formats |
+//! | [`file`], [`file_rows`], [`failure`] | one file, its rows, its failure |
+//! | [`json`] | JSON lines, converted to Parquet |
 //! | [`footer`], [`groups`] | footers, and files of one schema |
 
 pub(crate) mod deletion_vector;

@@ -1,4 +1,4 @@
-//! Where a corpus is read from, as typed: a file, a folder, a pattern of files, or one of these with a name.
+//! The sources of a corpus, as typed: a file, a folder or a file pattern, with or without a name.
 
 use std::path::Path as LocalPath;
 use std::str::FromStr;
@@ -13,14 +13,13 @@ const WILD: [char; 3] = ['*', '?', '['];
 const MATCHING: MatchOptions =
     MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: false };
 
-/// A location that rows come from.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// What the paths of its files begin with where a corpus has several sources.
+    /// The prefix of its files' paths if a corpus has several sources.
     pub name: Option<String>,
-    /// The location as typed, without the name.
+    /// The location as typed, without its name.
     pub typed: String,
-    /// The file or folder; of a pattern the folder before its first wild character.
+    /// The file or folder; for a pattern, the folder before its first wildcard.
     pub url: Url,
     pattern: Option<Pattern>,
 }
@@ -28,7 +27,7 @@ pub struct Source {
 impl FromStr for Source {
     type Err = DataFusionError;
 
-    /// Reads `LOC` or `NAME=LOC`. A path that exists is one, whatever characters it has.
+    /// Parses `LOC` or `NAME=LOC`. Text that exists as a path is a path, whatever characters it has.
     fn from_str(text: &str) -> Result<Self> {
         let (name, typed) = match text.split_once('=') {
             Some((name, location)) if is_name(name) && !LocalPath::new(text).exists() => {
@@ -42,13 +41,13 @@ impl FromStr for Source {
         };
         let (folder, rest) = typed[..wild].rfind('/').map_or((".", typed), |slash| typed.split_at(slash + 1));
         let pattern = Pattern::new(rest)
-            .map_err(|error| config_datafusion_err!("{typed} is not a pattern of files: {}", error.msg))?;
+            .map_err(|error| config_datafusion_err!("{typed} is not a file pattern: {}", error.msg))?;
         Ok(Self { name, typed: typed.to_string(), url: location::folder(folder)?, pattern: Some(pattern) })
     }
 }
 
 impl Source {
-    /// Whether a file belongs to it, by its path below [`Self::url`].
+    /// Whether the pattern matches a file. `path` is relative to [`Self::url`].
     pub fn takes(&self, path: &str) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| pattern.matches_with(path, MATCHING))
     }
@@ -67,8 +66,8 @@ pub(crate) fn check(sources: &[Source]) -> Result<()> {
         match &source.name {
             None if sources[..index].iter().any(|other| other.name.is_none()) => {
                 return config_err!(
-                    "--from {} has no name, and another one has none: where there are several, all but one are NAME=LOC, and \
-                     the name stands before the paths of its files in the column source",
+                    "--from {} has no name, and neither has another one: with several sources, write all but one as \
+                     NAME=LOC; the name prefixes the paths of its files in the column source",
                     source.typed
                 );
             }

@@ -1,4 +1,4 @@
-//! The first rows of files, which are looked at to tell what their columns hold.
+//! Reads the first rows of files, to recognize what their columns hold.
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::catalog::Session;
@@ -12,7 +12,7 @@ use crate::corpus::scan::table::FilesTable;
 
 pub(crate) const SAMPLE_ROWS: usize = 16;
 
-/// What a plan gives over the first file that has rows and can be read: one that is damaged decides nothing for the others.
+/// Runs a plan over the first readable file with rows. Skips damaged files, so they do not decide for the others.
 pub(crate) async fn first_rows(
     session: &dyn Session,
     table: &FilesTable,

@@ -1,4 +1,4 @@
-//! Readers of damaged files panic here and there; for us that is a failure of the file.
+//! Turns panics of Parquet readers on damaged files into failures of the file.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,19 +11,19 @@ thread_local! {
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether what this thread does is guarded, so that its panics are news for nobody.
+/// Whether this thread runs guarded work, whose panics must not be reported.
 pub fn is_guarded() -> bool {
     IS_GUARDED.get()
 }
 
 pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
     let before = IS_GUARDED.replace(true);
-    // What is left of the reader is dropped with the failure.
+    // Unwind safe, because the reader is dropped after a failure.
     let done = catch_unwind(AssertUnwindSafe(work));
     IS_GUARDED.set(before);
     done.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-        format!("its reader stopped: {}", text.unwrap_or("it does not say why"))
+        format!("its reader stopped: {}", text.unwrap_or("no reason given"))
     })
 }
 

@@ -1,5 +1,5 @@
-//! Files that are being read: slices of one row group are read one after the other by one reader, so that its bytes come
-//! from the store once, however many slices it is cut into.
+//! Open files: one reader reads all slices of a row group in order, so that the store sends its bytes once, whatever
+//! the number of slices.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,7 +23,7 @@ use crate::corpus::files::footer::get_range;
 use crate::corpus::scan::guard::guarded_next;
 use crate::corpus::scan::slices::Slice;
 
-/// Readers that wait for the next slice of their row group; beyond that the one that waits longest goes.
+/// Maximum readers that wait for the next slice of their row group. Above it, the oldest is dropped.
 const WAITING_READERS: usize = 4;
 const KEPT_FOOTERS: usize = 16;
 
@@ -50,8 +50,8 @@ struct Entry {
     reader: Option<FileReader>,
 }
 
-/// The right to read a slice, when those who read the rows before it in its row group are through. Whoever gives it up
-/// without leaving a reader sets those free who wait.
+/// The right to read a slice after the readers of earlier rows in its row group are done. Dropping a claim without
+/// leaving a reader releases the claims that wait for it.
 #[derive(Debug)]
 pub(crate) struct Claim {
     open: Arc<OpenFiles>,
@@ -65,7 +65,7 @@ fn key(file: &CorpusFile) -> FileKey {
 
 impl OpenFiles {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What it holds is whole between any two statements.
+        // The state is consistent between any two statements.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -84,12 +84,12 @@ impl OpenFiles {
         Ok(footer)
     }
 
-    /// Announces that a slice will be read. Claims are made in the order of the rows, before any is read.
+    /// Announces that a slice will be read. Claims are made in row order, before any read.
     pub(crate) fn claim(self: &Arc<Self>, slice: &Slice) -> Claim {
         let mut state = self.lock();
         let (file, number) = (key(&slice.file), state.next_number);
         state.next_number += 1;
-        // A reader that ends where a row group begins has nothing that the next one could use.
+        // A reader that ends at the start of a row group has nothing to share.
         let before = state
             .readers
             .iter()
@@ -175,7 +175,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 impl FileReader {
-    /// Opens the row groups in which the ranges lie; each is fetched when its rows are asked for.
+    /// Opens the row groups that contain the ranges. Each is fetched when its rows are requested.
     pub(crate) fn open(store: Arc<dyn ObjectStore>, file: &Arc<CorpusFile>, wanted: Wanted<'_>) -> Result<Self> {
         let Wanted { footer, ranges, columns, batch_rows } = wanted;
         let mut row_groups = Vec::new();
@@ -211,7 +211,7 @@ impl FileReader {
         Ok(Self { stream, rest: None, at: ranges.first().map_or(0, |(start, _)| *start) })
     }
 
-    /// The next rows before `end`; None if there are none. Rows before `start` are passed over.
+    /// Returns the next rows before `end`, or None. Skips rows before `start`.
     pub(crate) async fn next(&mut self, start: u64, end: u64) -> Result<Option<RecordBatch>> {
         while self.at < end {
             let batch = match self.rest.take() {
@@ -239,7 +239,7 @@ impl FileReader {
     }
 }
 
-/// A file as it was listed: a read fails when it was replaced since.
+/// A file as listed: reads fail if it was replaced since.
 struct PinnedFile {
     store: Arc<dyn ObjectStore>,
     file: Arc<CorpusFile>,

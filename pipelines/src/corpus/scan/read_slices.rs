@@ -1,4 +1,4 @@
-//! Reads the rows of slices: one partition of the input, one of the output.
+//! Reads the rows of slices: one input partition becomes one output partition.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,9 +27,9 @@ use crate::corpus::scan::slices::{Slice, decode, row_group_start};
 use crate::corpus::scan::table::{FILE_COLUMN, ROW_COLUMN, given_value, with_place};
 use crate::stopping::Stopping;
 
-/// Reads slices, which are the rows of its input. Each row is known by its file and its number there; a file that was
-/// replaced since it was listed is a [`FileFailure`], as is one that cannot be read. A run that is stopped ends early: the rows
-/// read until then are the first ones of the slice.
+/// Reads the slices that its input lists as rows. Each output row has its file and row number. A file that cannot be
+/// read, or that was replaced since it was listed, is a [`FileFailure`]. A stopped run ends early: the rows read so far
+/// are the first rows of the slice.
 #[derive(Debug)]
 pub struct ReadSlices {
     input: Arc<dyn ExecutionPlan>,
@@ -51,11 +51,10 @@ struct Reading {
 }
 
 impl ReadSlices {
-    /// The name of the metric that holds the time spent reading and decoding.
     pub(crate) const TIME_READING: &'static str = "time_reading";
 
-    /// Reads the columns `projection` of files with the columns `file_schema`; the two numbers behind them are the name of
-    /// the file and the row's number in it, from 0.
+    /// Reads the columns `projection` of files with the columns `file_schema`. The two indexes after them are the
+    /// file's name and the row number in it, from 0.
     pub(crate) fn try_new(
         input: Arc<dyn ExecutionPlan>,
         file_schema: SchemaRef,
@@ -132,7 +131,7 @@ impl ExecutionPlan for ReadSlices {
         };
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let schema = self.schema();
-        // Slices that are at hand are announced now, in the order in which a plan's partitions are begun.
+        // Available slices are announced now, in the order in which a plan's partitions start.
         let announced = match input.next().now_or_never() {
             Some(first) => first.transpose()?.map(|batch| announce(&reading, &batch)).transpose()?.unwrap_or_default(),
             None => vec![],
@@ -155,7 +154,6 @@ impl ExecutionPlan for ReadSlices {
     }
 }
 
-/// A slice that will be read, and the claim on the reader of the rows before it.
 struct Announced {
     slice: Slice,
     claim: Claim,
@@ -169,7 +167,7 @@ fn announce(reading: &Reading, batch: &RecordBatch) -> Result<Vec<Announced>> {
     Ok(announced.collect())
 }
 
-/// The rows of a slice; whatever fails is the failure of its file.
+/// Reads the rows of a slice. Any error becomes the failure of its file.
 fn read(
     reading: Reading,
     file_schema: SchemaRef,
@@ -220,7 +218,7 @@ struct SliceRows {
     columns: Columns,
     schema: SchemaRef,
     seconds: Time,
-    /// Whether the reader passes over rows that are not wanted; if not, they are left out of what it read.
+    /// Whether the reader skips unwanted rows; if not, they are filtered out after reading.
     is_picked: bool,
     passed: u64,
     read: u64,
@@ -242,7 +240,7 @@ impl SliceRows {
         let is_picked = picked.is_some();
         let ranges = match picked {
             Some(only) => ranges_of(only),
-            // The reader reads on behind the slice, for the next one of its row group.
+            // The reader continues after the slice, for the next slice of its row group.
             None => vec![(slice.start, footer.file_metadata().num_rows().unsigned_abs().max(slice.end))],
         };
         let left = if is_picked { None } else { claim.reader().await };
@@ -265,7 +263,7 @@ impl SliceRows {
         };
         let Some(batch) = next else {
             if self.read < slice.rows() {
-                return exec_err!("rows {} to {} were expected, found {} of them", slice.start, slice.end, self.read);
+                return exec_err!("expected rows {} to {}, found {} of them", slice.start, slice.end, self.read);
             }
             return Ok(None);
         };
@@ -292,7 +290,7 @@ impl SliceRows {
         Ok(Some(batch))
     }
 
-    /// Leaves the reader to the next slice of the row group, if this one ends within it.
+    /// Leaves the reader to the next slice of the row group, if this slice ends within it.
     fn close(self) {
         let Self { reader, announced, footer, is_picked, .. } = self;
         let Announced { slice, claim } = announced;
@@ -304,8 +302,7 @@ impl SliceRows {
     }
 }
 
-/// Whether so few rows of a slice are wanted that the others are passed over, page by page. Where most are, all are read, by
-/// the reader that its row group has.
+/// Whether few enough rows are wanted to skip the others, page by page. Else the row group's shared reader reads all.
 fn is_few(only: &[u64], slice: &Slice) -> bool {
     (only.len() as u64) < (slice.end - slice.start) / 2
 }
@@ -348,7 +345,7 @@ impl Columns {
             name => match place(name) {
                 Some(place) => {
                     let at = in_file.iter().position(|held| *held == place);
-                    at.map(Origin::Read).ok_or_else(|| internal_datafusion_err!("column {name} was not asked for"))
+                    at.map(Origin::Read).ok_or_else(|| internal_datafusion_err!("column {name} was not requested"))
                 }
                 None => Ok(Origin::Given(given_value(&slice.file, field)?)),
             },
@@ -371,7 +368,7 @@ impl Columns {
             Origin::Read(index) if batch.column(*index).data_type() == field.data_type() => {
                 Ok(Arc::clone(batch.column(*index)))
             }
-            // A struct may have got fields since the file was written.
+            // A struct may have gained fields since the file was written.
             Origin::Read(index) => cast_column(batch.column(*index), field.data_type(), &CastOptions::default()),
             Origin::Given(value) => value.to_array_of_size(rows),
             Origin::File => Ok(texts(&slice.file.path)),

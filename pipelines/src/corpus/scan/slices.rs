@@ -1,4 +1,4 @@
-//! Slices: ranges of rows of one file, the unit in which a run reads, writes and commits.
+//! Slices: ranges of rows of one file, the unit that a run reads, writes and commits.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Slice {
     pub file: Arc<CorpusFile>,
     pub start: u64,
     pub end: u64,
-    /// The first row of the row group in which it starts.
+    /// The first row of the row group that contains `start`.
     pub row_group_start: u64,
     pub only: Option<Arc<[u64]>>,
 }
@@ -32,9 +32,9 @@ impl Slice {
     }
 }
 
-/// Cuts the open ranges of a file into slices of at most `most` rows, by a grid that does not depend on what is open: its cells
-/// begin at multiples of `most` and, where row groups are not smaller than a slice, at row groups. Returns each slice after the
-/// first row of its cell.
+/// Cuts the open ranges of a file into slices of at most `most` rows, on a grid that does not depend on the open
+/// ranges. Its cells start at multiples of `most` and, if row groups are not smaller than a slice, at row groups.
+/// Returns pairs of the first row of the cell and the slice.
 pub(crate) fn cut(file: &FileRows, open: &[(u64, u64)], most: u64) -> Vec<(u64, Slice)> {
     let mut slices = Vec::new();
     for (cell, last) in grid(&file.row_groups, most) {
@@ -51,7 +51,7 @@ pub(crate) fn cut(file: &FileRows, open: &[(u64, u64)], most: u64) -> Vec<(u64, 
     slices
 }
 
-/// The first row of the cell that holds a row, in the grid by which [`cut`] cuts.
+/// The first row of the cell that contains `row`, in the grid of [`cut`].
 pub(crate) fn cell_start(row_groups: &[u64], most: u64, row: u64) -> u64 {
     let cells = grid(row_groups, most);
     cells.iter().rev().map(|(start, _)| *start).find(|start| *start <= row).unwrap_or(0)
@@ -85,7 +85,7 @@ fn grid(row_groups: &[u64], most: u64) -> Vec<(u64, u64)> {
     cells
 }
 
-/// The rows of slices as they travel in a plan: one row a slice, with everything that is needed to read it.
+/// The schema of slices in a plan: one row per slice, with everything needed to read it.
 pub(crate) fn schema() -> SchemaRef {
     let text = |name: &str, nullable| Field::new(name, DataType::Utf8, nullable);
     let number = |name: &str| Field::new(name, DataType::UInt64, false);
@@ -133,7 +133,7 @@ pub(crate) fn decode(batch: &RecordBatch) -> Result<Vec<Slice>> {
     let column = |name: &str| {
         batch
             .column_by_name(name)
-            .ok_or_else(|| exec_datafusion_err!("a slice has no {name}: it was made by another asap"))
+            .ok_or_else(|| exec_datafusion_err!("a slice has no {name}: another version of asap made it"))
     };
     let text = |name: &str, row: usize| column(name).map(|column| column.as_string::<i32>().value(row).to_string());
     let number = |name: &str, row: usize| column(name).map(|column| column.as_primitive::<UInt64Type>().value(row));
@@ -149,14 +149,14 @@ pub(crate) fn decode(batch: &RecordBatch) -> Result<Vec<Slice>> {
             store_url: ObjectStoreUrl::parse(text("store", row)?)?,
             meta: ObjectMeta {
                 location: Path::parse(text("location", row)?).map_err(object_store::Error::from)?,
-                // Nothing is decided by it any more.
+                // Not needed after planning.
                 last_modified: Default::default(),
                 size: number("size", row)?,
                 e_tag,
                 version: None,
             },
             partitions,
-            // It has become rows and columns.
+            // Already resolved to rows and columns.
             in_table: None,
             temporary: None,
         };

@@ -1,4 +1,4 @@
-//! Slices as a table that a plan reads.
+//! Slices as a table.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::corpus::scan::read_slices::ReadSlices;
 use crate::corpus::scan::slices::{Slice, encode, schema};
 use crate::corpus::scan::table::with_place;
 
-/// The leaf of a run's plan: slices, one partition each, and above them what reads them.
+/// The leaf of a run's plan: slices, one per partition, and their reader.
 #[derive(Debug, Clone)]
 pub struct SlicesTable {
     file_schema: SchemaRef,
@@ -43,7 +43,7 @@ impl TableProvider for SlicesTable {
         TableType::Base
     }
 
-    /// A plan that reads nothing yet: a run puts its slices in place of the empty leaf.
+    /// Returns a plan that reads nothing: a run replaces the empty leaf with its slices.
     async fn scan(
         &self,
         _: &dyn Session,

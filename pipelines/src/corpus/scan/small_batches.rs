@@ -1,4 +1,4 @@
-//! A corpus stays in the small batches that its files are read in.
+//! Keeps the batches of a corpus small.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 
-/// Has filters over a corpus hand on batches as small as those of its files: they would gather rows until there are as many
-/// as the engine's batches have, and thousands of chains are gigabytes on many cores.
+/// Limits the output batches of filters over a corpus to its batch size. Filters would otherwise collect rows up to the
+/// engine's batch size, and thousands of chains take gigabytes on many cores.
 #[derive(Debug)]
 pub struct SmallBatches;
 
@@ -39,7 +39,6 @@ impl PhysicalOptimizerRule for SmallBatches {
     }
 }
 
-/// The rows of the smallest batches that a scan below was told to read.
 fn batch_rows(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     if let Some(scan) = plan.downcast_ref::<DataSourceExec>() {
         return scan.data_source().downcast_ref::<FileScanConfig>()?.batch_size;

@@ -1,4 +1,4 @@
-//! The table provider: Parquet files of one schema, with the file and the row that each row came from.
+//! The table provider: Parquet files of one schema, with the source file and row of each row.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::corpus::files::file_rows;
 use crate::corpus::{CorpusFile, FileRows};
 
 pub(crate) const FILE_COLUMN: &str = "__corpus_file";
-/// The column that holds the row's number in the file, counted from 0.
+/// The column of the row number in the file, counted from 0.
 pub(crate) const ROW_COLUMN: &str = "__corpus_row";
 
 pub(crate) struct Group {
@@ -51,7 +51,6 @@ impl Group {
     }
 }
 
-/// Parquet files of one schema. Beside their columns it has two of its own, [`FILE_COLUMN`] and [`ROW_COLUMN`].
 #[derive(Debug, Clone)]
 pub(crate) struct FilesTable {
     store_url: ObjectStoreUrl,
@@ -100,7 +99,7 @@ impl FilesTable {
         &self.file_schema
     }
 
-    /// How many items the lists of a column have in all files of the schema; None if it is no list.
+    /// Total items in the lists of a column in all files of the schema; None if it is not a list.
     pub(crate) fn items(&self, column: &str) -> Option<u64> {
         self.items.get(column).copied()
     }
@@ -120,7 +119,7 @@ impl FilesTable {
         Ok(partitioned)
     }
 
-    /// The columns of a scan. The row's loses its mark, which the planner would miss where it folds expressions.
+    /// The columns of a scan. A cast removes the row column's extension type, which constant folding would lose.
     fn projection(&self, indices: Option<&Vec<usize>>) -> ProjectionExprs {
         let all = (0..self.plain_schema.fields().len()).collect();
         let columns = indices.unwrap_or(&all).iter().map(|index| {
@@ -137,13 +136,13 @@ impl FilesTable {
     }
 }
 
-/// The value that the names of a file's folders, or the log of its table, give to a column; NULL if they give none.
+/// The value of a column from the file's folder names or its table's log; NULL if neither has one.
 pub(crate) fn given_value(file: &CorpusFile, field: &Field) -> Result<ScalarValue> {
     let given = file.partitions.iter().find(|(key, _)| key == field.name()).and_then(|(_, value)| value.clone());
     match given {
         None => ScalarValue::try_new_null(field.data_type()),
         Some(value) => ScalarValue::try_from_string(value.clone(), field.data_type()).map_err(|_| {
-            exec_datafusion_err!("the partition {}={value} of {} is no {}", field.name(), file.name, field.data_type())
+            exec_datafusion_err!("the partition {}={value} of {} is not {}", field.name(), file.name, field.data_type())
         }),
     }
 }
@@ -158,7 +157,8 @@ impl TableProvider for FilesTable {
         TableType::Base
     }
 
-    /// One scan in small batches, which the engine may cut further by row groups. Filters reach it through the physical optimizer.
+    /// Plans one scan in small batches, which the engine may split by row groups. The physical optimizer pushes filters
+    /// down.
     async fn scan(
         &self,
         session: &dyn Session,

@@ -1,4 +1,4 @@
-//! Prompts that are a whole conversation as a chat template renders it: the user's words are the question.
+//! Prompts that are a conversation rendered by a chat template: the user's turn is the question.
 
 use datafusion::common::Result;
 use datafusion::functions::core::expr_fn::coalesce;
@@ -12,7 +12,7 @@ use crate::corpus::shape::expressions::text;
 
 pub(crate) const RENDERED: &str = "prompt";
 
-/// What opens the user's turn, and what ends it: ChatML, Llama 3, DeepSeek, Gemma, Mistral.
+/// The start and end of the user's turn: ChatML, Llama 3, DeepSeek, Gemma, Mistral.
 const TURNS: [(&str, &str); 5] = [
     (r"<\|im_start\|>user\n", r"<\|im_end\|>"),
     (r"<\|start_header_id\|>user<\|end_header_id\|>\n", r"<\|eot_id\|>"),
@@ -38,7 +38,7 @@ const BEGINNINGS: [&str; 9] = [
     "[INST]",
 ];
 
-/// What the user says in a rendered prompt, and any other prompt as it is.
+/// The user's turn of a rendered prompt; any other prompt stays unchanged.
 pub(crate) fn question(prompt: Expr) -> Result<Expr> {
     let user = first_of(&TURNS, &prompt);
     when(is_rendered(&prompt), coalesce(vec![user, prompt.clone()])).otherwise(prompt)
@@ -51,7 +51,7 @@ pub(crate) fn system(prompt: Expr) -> Result<Expr> {
 fn first_of(pairs: &[(&str, &str)], prompt: &Expr) -> Expr {
     let turns: Vec<String> = pairs.iter().map(|(opening, end)| format!("{opening}(.*?){end}")).collect();
     let groups = regexp_match(prompt.clone(), lit(format!("(?s){}", turns.join("|"))), None);
-    // Of one match only one turn is not NULL.
+    // In one match, only one group is not NULL.
     let said = (1..=pairs.len() as i64).map(|group| array_element(groups.clone(), lit(group)));
     btrim(vec![coalesce(said.collect()), lit(" \n\r\t")])
 }
@@ -66,6 +66,6 @@ pub(crate) fn more_than_one_question(prompt: &Expr) -> Result<Expr> {
 fn is_rendered(prompt: &Expr) -> Expr {
     let begins = |beginning| starts_with(prompt.clone(), lit(beginning));
     let is_one = disjunction(BEGINNINGS.map(begins)).unwrap_or_else(|| lit(false));
-    // Where no prompt of a batch begins so, the others are not tried.
+    // If no prompt of a batch begins like this, the engine skips the other tests.
     begins("<").or(begins("[")).and(is_one)
 }

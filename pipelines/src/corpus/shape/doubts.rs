@@ -1,4 +1,4 @@
-//! What may be wrong with a reading, by the names of other columns and the first rows.
+//! Finds doubtful readings, by the names of other columns and by the first rows.
 
 use std::sync::Arc;
 
@@ -15,12 +15,11 @@ use crate::corpus::shape::repeats::Repeats;
 use crate::corpus::shape::view;
 use crate::corpus::shape::view::Original;
 
-/// Different answers of one question, and the share of the rows that looked at have it, that are worth a note.
+/// Thresholds of a note on repeated questions: different answers, and one in this many rows with that question.
 const ANSWERS: usize = 4;
 const SHARE: u64 = 4;
 
-/// A note for each doubt: columns that could be meant instead, of which the first rows differ from what is read; and one text
-/// that is the question of many answers.
+/// Returns a note for each doubt: other candidate columns whose first rows differ, and one question with many answers.
 pub(crate) async fn notes(session: &dyn Session, table: &FilesTable, shape: &Shape, file: &str) -> Result<Vec<String>> {
     let rivals = shape.rivals(table.file_schema());
     let originals: Vec<Original> = rivals
@@ -48,8 +47,8 @@ pub(crate) async fn notes(session: &dyn Session, table: &FilesTable, shape: &Sha
         let Some(of_part) = parts.iter().position(|known| known == part) else { continue };
         if batches.iter().any(|batch| differs(batch, of_part, parts.len() + place)) {
             notes.push(format!(
-                "the {part} of {file} is read from column {read}; column {rival} could be it too, and holds something else: \
-                 --columns '{}' is what is read",
+                "the {part} of {file} is read from column {read}; column {rival} could be it too, and has other values: \
+                 asap reads --columns '{}'",
                 shape.mapping()
             ));
         }

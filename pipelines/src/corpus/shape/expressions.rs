@@ -1,4 +1,4 @@
-//! Expressions that all that reads a corpus is built of.
+//! Building blocks of the expressions that read a corpus.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) fn length(list: Expr) -> Expr {
     coalesce(vec![array_length(list), lit(0_u64)])
 }
 
-/// The first item of a list that `is_fit` holds for, else NULL; the items are of type `kind`.
+/// The first item of a list that satisfies `is_fit`, else NULL. Items are of type `kind`.
 pub(crate) fn first_that(list: Expr, kind: DataType, is_fit: impl Fn(Expr) -> Expr) -> Result<Expr> {
     const ITEM: &str = "item";
     let variable = || {
@@ -37,7 +37,6 @@ pub(crate) fn first_that(list: Expr, kind: DataType, is_fit: impl Fn(Expr) -> Ex
         Expr::LambdaVariable(LambdaVariable::new(ITEM.to_string(), Some(field)))
     };
     let found = array_first(list, lambda([ITEM], is_fit(variable())));
-    // The engine computes this where it reads a file, and there takes the row's number for the variable unless the plan reads
-    // that too.
+    // In a file scan, the engine confuses the variable with the row number, unless the plan also reads the row number.
     when(column(ROW_COLUMN).gt_eq(lit(0_i64)), found).end()
 }

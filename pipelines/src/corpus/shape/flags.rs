@@ -1,4 +1,4 @@
-//! A column of its own that says of each row whether it is correct.
+//! The column that marks each row as correct or not.
 
 use std::sync::Arc;
 
@@ -21,8 +21,7 @@ use crate::corpus::shape::{Response, Shape};
 
 const CONCURRENT: usize = 16;
 
-/// The column that says which rows are correct: the likeliest of those of which every value is a Boolean, 0 or 1. A note says
-/// which one is read, and why another is not.
+/// Finds the likeliest flag column whose values are all Boolean, 0 or 1. Notes report it, and why others are not read.
 pub(crate) async fn of_rows(
     session: &dyn Session,
     table: &FilesTable,
@@ -30,7 +29,7 @@ pub(crate) async fn of_rows(
     file: &str,
     notes: &mut Vec<String>,
 ) -> Result<Option<String>> {
-    // Where a row has several generations, the flags of these decide.
+    // If a row has several generations, their flags decide.
     if matches!(shape.response, Response::Generations(_)) {
         return Ok(None);
     }
@@ -45,12 +44,12 @@ pub(crate) async fn of_rows(
         };
         match found {
             Some(found) => notes.push(format!(
-                "column {name} of {file} is not read: it says which rows are correct only where every value is true, false, 0 \
-                 or 1, found {found}"
+                "column {name} of {file} is not read: to mark correct rows, every value must be true, false, 0 or 1, found \
+                 {found}"
             )),
             None => {
                 notes.push(format!(
-                    "rows of {file} whose {name} is false or 0 are rejects (unverified); to read them too, name the columns \
+                    "rows of {file} whose {name} is false or 0 are rejects (unverified); to keep them, name the columns \
                      without it: --columns '{}'",
                     shape.mapping()
                 ));
@@ -61,7 +60,7 @@ pub(crate) async fn of_rows(
     Ok(None)
 }
 
-/// Why a row is called wrong, else NULL: its flag is false or 0. One that is NULL says nothing.
+/// Why a row is incorrect, else NULL: its flag is false or 0. A NULL flag is no fault.
 pub(crate) fn fault(flag: &str, kind: &DataType) -> Result<Expr> {
     let is_wrong = match kind {
         DataType::Boolean => column(flag).is_false(),
@@ -72,7 +71,6 @@ pub(crate) fn fault(flag: &str, kind: &DataType) -> Result<Expr> {
         .end()
 }
 
-/// A value of a column of numbers that is neither 0 nor 1, in any file that can be read.
 async fn other_value(session: &dyn Session, table: &FilesTable, name: &str) -> Result<Option<String>> {
     let value = cast(column(name), DataType::Float64);
     let searches = table.files().iter().map(|file| {
@@ -99,7 +97,7 @@ async fn other_value(session: &dyn Session, table: &FilesTable, name: &str) -> R
     });
     let mut searches = futures::stream::iter(searches.collect::<Vec<_>>()).buffered(CONCURRENT);
     while let Some(found) = searches.next().await {
-        // A file that is damaged is named when its rows are read.
+        // Damaged files are reported when their rows are read.
         if let Ok(Some(value)) = found {
             return Ok(Some(value));
         }

@@ -1,4 +1,4 @@
-//! Which of several generations of a row is taken: the first that its model ended and that a flag calls correct.
+//! Chooses one of several generations of a row: the first that its model finished and that a flag marks as correct.
 
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::Result;
@@ -18,7 +18,6 @@ pub(crate) struct Chosen {
     pub fault: Expr,
 }
 
-/// The first generation that its model ended and that one of the flags calls correct.
 pub(crate) fn first_correct(schema: &Schema, generations: &Generations) -> Result<Chosen> {
     let place = place(schema, generations)?;
     let text_of = |generation: Expr| match &generations.item {
@@ -40,7 +39,7 @@ fn place(schema: &Schema, generations: &Generations) -> Result<Expr> {
         let flags = generations.flags.iter().filter_map(|name| {
             let kind = items_of(name)?;
             let flag = is_true(array_element(column(name), at.clone()), kind);
-            // On a scale that goes beyond 1, 1 is no praise.
+            // On a scale beyond 1, 1 does not mean correct.
             Some(if kind.is_numeric() { flag.and(array_max(column(name)).lt_eq(lit(1))) } else { flag })
         });
         let in_items = generations.item.iter().filter_map(|(_, flag)| {

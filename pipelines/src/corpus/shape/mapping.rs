@@ -1,4 +1,4 @@
-//! Which columns hold what, as the user says it: `question=Problem,cot=Reasoning,answer=Final.Answer`.
+//! The column mapping of the user: `question=Problem,cot=Reasoning,answer=Final.Answer`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,35 +6,31 @@ use std::str::FromStr;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
 
 pub(crate) const SYNTAX: &str = "question=…[,input=…],cot=…[,answer=…][,system=…][,flag=…]";
-/// Stands in a printed mapping for a column that only the user knows; no mapping holds it.
+/// Placeholder in a printed mapping for a column that only the user knows. Mappings with it are refused.
 pub(crate) const BLANK: &str = "?";
 
 const KEYS: [&str; 6] = ["question", "input", "cot", "answer", "system", "flag"];
 
-/// The columns that hold question, chain and answer, by the names that they have in the files.
+/// The columns of question, chain and answer, by their names in the files.
 ///
-/// Without a column for the answer, the column of the chain holds a whole generation: the chain in think tags, then
-/// the answer.
+/// Without an answer column, the chain column has a whole generation: the chain in think tags, then the answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ColumnMapping {
-    /// The column that holds the question.
     pub question: String,
-    /// The column that holds what the question is about; the two are one question.
+    /// The column of the question's input; asap joins both into one question.
     pub input: Option<String>,
-    /// The column that holds the chain of thought.
     pub cot: String,
-    /// The column that holds the answer.
     pub answer: Option<String>,
-    /// The column that holds the system prompt; that of a conversation is read anyway.
+    /// The column of the system prompt. The system prompt of a conversation is always read.
     pub system: Option<String>,
-    /// The column that says whether a row is correct; a row where it is false or 0 is a reject.
+    /// The column that marks correct rows. A row where it is false or 0 is a reject.
     pub flag: Option<String>,
 }
 
 impl FromStr for ColumnMapping {
     type Err = DataFusionError;
 
-    /// Reads `question=…,cot=…,answer=…` in any order. Names may hold commas, equal signs, dots and capitals.
+    /// Parses `question=…,cot=…,answer=…` in any order. Names may contain commas, equal signs, dots and capitals.
     fn from_str(text: &str) -> Result<Self> {
         let mut named: [(&str, Option<String>); KEYS.len()] = KEYS.map(|key| (key, None));
         let mut last = None;
@@ -64,13 +60,13 @@ impl FromStr for ColumnMapping {
             Some("") => config_err!("the column mapping leaves {key} empty: {text}"),
             Some(BLANK) => config_err!(
                 "the column mapping leaves {key} open: write a column of the files in place of {BLANK} in {key}={BLANK}, or \
-                 leave out answer if cot holds the whole generation; found {text}"
+                 leave out answer if cot is the whole generation; found {text}"
             ),
             Some(name) => Ok(Some(name.to_string())),
             None => Ok(None),
         });
         let required = |key: &str, name: Result<Option<String>>| {
-            name?.ok_or_else(|| config_datafusion_err!("the column mapping names no {key}: {text} ({SYNTAX})"))
+            name?.ok_or_else(|| config_datafusion_err!("the column mapping has no {key}: {text} ({SYNTAX})"))
         };
         Ok(Self {
             question: required("question", question)?,
@@ -118,7 +114,7 @@ mod tests {
             ("", "is written question="),
             ("q,cot=c", "is written question="),
             ("question=q,question=r,cot=c", "names question twice"),
-            ("question=q", "names no cot"),
+            ("question=q", "has no cot"),
             ("question=q,cot= ", "leaves cot empty"),
             ("question=q,cot=?", "leaves cot open"),
             ("question=q,cot=c,answer= ? ", "leaves answer open"),

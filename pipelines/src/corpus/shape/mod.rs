@@ -1,6 +1,6 @@
-//! Shapes of published datasets, recognised by their columns: [`RULES`](super::rules::RULES) in order, then think tags.
+//! Shapes of published datasets, recognized by their columns: [`RULES`](super::rules::RULES) in order, then think tags.
 //!
-//! Names are taken as they are published, else without regard to case where that leaves one column.
+//! Names match exactly, or else case-insensitively if only one column matches.
 
 pub(crate) mod chat_template;
 pub(crate) mod doubts;
@@ -34,7 +34,7 @@ pub(crate) struct Shape {
     pub rule: &'static str,
     pub question: Question,
     pub response: Response,
-    /// The column that holds the system prompt, beside that of a conversation or of a rendered prompt.
+    /// The column of the system prompt, in addition to that of a conversation or of a rendered prompt.
     pub system: Option<String>,
     pub flag: Option<String>,
 }
@@ -52,10 +52,10 @@ pub(crate) enum Response {
         cot: Path,
         answer: Path,
     },
-    /// In one text with the chain in think tags and the answer after them; of a list, in the first that has tags.
+    /// One text with the chain in think tags and the answer after them. In a list, the first text with tags.
     Generation(Path),
     Generations(Generations),
-    /// In what the assistant says, the chain in tags, or in a field of its own.
+    /// The assistant's turn, with the chain in tags or in a separate field.
     Turn {
         turns: String,
         chain: Option<String>,
@@ -65,7 +65,7 @@ pub(crate) enum Response {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Generations {
     pub list: String,
-    /// The field of the structs that holds the text, and the one that says whether it is correct.
+    /// The struct fields of the text and of its correctness flag.
     pub item: Option<(String, Option<String>)>,
     pub flags: Vec<String>,
 }
@@ -107,7 +107,7 @@ pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
     for shape in RULES.iter().filter_map(|rule| rule.shape(schema)) {
         match shape.check_types(schema, file) {
             Ok(()) => shapes.push(shape),
-            // Nobody else means anything by these names.
+            // These names are asap's own, so no other rule can apply.
             Err(error) if shape.rule == OWN => return Err(error),
             Err(error) => misfit = misfit.or(Some(error)),
         }
@@ -118,8 +118,8 @@ pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
     }
 }
 
-/// The shape of a schema of which `generation` was seen to hold think tags; None if nothing is called as a question, or what
-/// is holds none.
+/// The shape of a schema whose `generation` has think tags. None if no other column has the name and type of a
+/// question.
 pub(super) fn with_tags(schema: &Schema, generation: Path, file: &str) -> Option<Shape> {
     let question = question(schema, QUESTIONS)?;
     let is_apart = question != Question::Text(generation.clone());
@@ -133,14 +133,14 @@ pub(super) fn with_tags(schema: &Schema, generation: Path, file: &str) -> Option
     (is_apart && shape.check_types(schema, file).is_ok()).then_some(shape)
 }
 
-/// The shape of a schema in which a text of one of these names is the generation; None if there is none, or no question.
+/// The shape of a schema whose generation is the text with one of these names. None without such a text or a question.
 pub(super) fn named_as(names: &[&str], schema: &Schema, file: &str) -> Option<Shape> {
     let texts = ["generation", "completion"].iter().chain(names).filter_map(|name| find(schema, name));
     texts.filter_map(|name| with_tags(schema, Path::column(name), file)).next()
 }
 
 impl Rule {
-    /// The shape of a schema that has the columns of this rule, whatever their types.
+    /// The shape of a schema with the columns of this rule, whatever their types.
     fn shape(&self, schema: &Schema) -> Option<Shape> {
         let pick = |names, fits| pick(schema, names, fits);
         let (question, response) = match self.form {
@@ -160,7 +160,7 @@ impl Rule {
                 let generations = Generations::of(schema, list, self.answer);
                 match generations.has_flags() {
                     false if needs_flags => return None,
-                    // Of texts that nothing else is said of, none is known to be right.
+                    // Without flags, no text is known to be correct.
                     false if generations.item.is_none() => (question, Response::Generations(generations)),
                     _ => (question, generations.first()),
                 }
@@ -186,8 +186,8 @@ impl Rule {
     }
 }
 
-/// What is found among the columns that are written like `name`, if names of others differ from them only in case; else among
-/// all columns.
+/// Finds columns for the same family as `name`. If some columns differ only in case, it prefers those that are
+/// capitalized like `name`; else it searches all columns.
 fn of_family<T>(schema: &Schema, name: &str, find: impl Fn(&Schema) -> Option<T>) -> Option<T> {
     let fields = schema.fields();
     let has_twins = fields.iter().enumerate().any(|(place, field)| {
@@ -236,7 +236,7 @@ impl Generations {
         Self { list, item, flags: by }
     }
 
-    /// Where the first of them stands: the first that is correct or, where nothing says which are, the first that has tags.
+    /// Reads the first correct generation or, without flags, the first with tags.
     fn first(self) -> Response {
         match &self.item {
             _ if self.has_flags() => Response::Generations(self),
@@ -256,7 +256,6 @@ impl Generations {
     }
 }
 
-/// The question of a schema: a text, an instruction with its input, or a conversation.
 fn question(schema: &Schema, names: &[&str]) -> Option<Question> {
     let name = pick(schema, names, is_text)?;
     if has_type(schema, &name, are_turns) && !has_type(schema, &name, is_text) {
@@ -273,7 +272,7 @@ fn system(schema: &Schema) -> Option<String> {
     held(schema, SYSTEMS).find(|name| has_type(schema, name, is_text))
 }
 
-/// The first column called so whose type fits, else the first called so.
+/// The first column with one of these names whose type fits, else the first with one of these names.
 fn pick(schema: &Schema, names: &[&str], fits: fn(&DataType) -> bool) -> Option<String> {
     held(schema, names).find(|name| has_type(schema, name, fits)).or_else(|| held(schema, names).next())
 }
@@ -286,7 +285,7 @@ pub(super) fn has_type(schema: &Schema, name: &str, fits: fn(&DataType) -> bool)
     schema.field_with_name(name).is_ok_and(|field| fits(field.data_type()))
 }
 
-/// The column called `name`, else the only one that differs from it in case.
+/// The column called `name`, else the only one that matches it case-insensitively.
 pub(super) fn find(schema: &Schema, name: &str) -> Option<String> {
     if schema.field_with_name(name).is_ok() {
         return Some(name.to_string());
@@ -325,7 +324,7 @@ impl Shape {
         let misfit = |place: &dyn fmt::Display, expected: &str, found: Option<&DataType>| {
             let cast = match found.is_some_and(DataType::is_binary) {
                 true => format!(
-                    "; if it is text, write it as such: asap sql -c \"COPY (SELECT * REPLACE (CAST(\\\"{place}\\\" AS VARCHAR) AS \
+                    "; if it is text, convert it: asap sql -c \"COPY (SELECT * REPLACE (CAST(\\\"{place}\\\" AS VARCHAR) AS \
                      \\\"{place}\\\") FROM '{file}') TO 'converted.parquet'\""
                 ),
                 false => String::new(),

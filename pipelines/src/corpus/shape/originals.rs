@@ -1,4 +1,4 @@
-//! The original columns of files of several schemas, as one list.
+//! Unites the original columns of several schemas.
 
 use std::sync::Arc;
 
@@ -8,33 +8,32 @@ use datafusion::common::{Result, exec_err};
 use crate::corpus::shape::view::{INNER, Original};
 use crate::delta::types::{UNNAMED, can_hold, delta_name, delta_type};
 
-/// The columns that a corpus has beside the original ones, in this order.
+/// The columns that a corpus adds to the original columns, in this order.
 pub(crate) const COLUMNS: [&str; 8] = ["source", "id", "question", "cot", "answer", "system", "status", "error"];
 
-/// What rows are for, which their original columns must fit.
 #[derive(Debug, Clone, Copy)]
 pub enum Fit<'a> {
     Query,
     Table {
-        /// Original columns that it holds, with the types that they have there.
+        /// The table's original columns, with their types there.
         held: &'a [FieldRef],
         left_out: &'a [String],
         may_grow: bool,
     },
 }
 
-/// A column of the files of one schema that holds something else than the column of that name does.
+/// A column of one schema whose type conflicts with the united column of that name.
 #[derive(Debug, Clone)]
 pub(crate) struct LeftOut {
     pub name: String,
     pub note: String,
 }
 
-/// Every column that the output holds already, then those of the schemas, in the order in which they are first seen; and
-/// for each schema which of its columns are left out, or why its files cannot be read together with those before it. `file`
-/// names a file of each schema.
+/// Returns the output's existing columns, then those of the schemas in the order of first appearance. For each schema,
+/// also returns the left-out columns, or why its files cannot be read together with the previous ones. The text next to
+/// a schema names one of its files.
 ///
-/// A column that the output holds keeps its type.
+/// Existing columns of the output keep their type.
 pub(crate) fn unite(fit: Fit, schemas: &[(SchemaRef, String)]) -> (Vec<Original>, Vec<Result<Vec<LeftOut>>>) {
     let held = match fit {
         Fit::Query => &[],
@@ -46,14 +45,14 @@ pub(crate) fn unite(fit: Fit, schemas: &[(SchemaRef, String)]) -> (Vec<Original>
     (united.originals(), added)
 }
 
-/// Columns, and the file in which each was first seen; None if the output holds it.
+/// Columns, each with the file in which it first appeared; None if the output already has it.
 struct United<'a> {
     fit: Fit<'a>,
     columns: Vec<(FieldRef, Option<String>)>,
 }
 
 impl United<'_> {
-    /// Adds the columns of a schema but those that are left out, or none of them.
+    /// Adds the columns of a schema, except those left out. Adds none on an error.
     fn add(&mut self, schema: &SchemaRef, file: &str) -> Result<Vec<LeftOut>> {
         let mut added = self.columns.clone();
         let mut left_out = Vec::new();
@@ -62,7 +61,7 @@ impl United<'_> {
                 return exec_err!("{file} has two columns called {}", field.name());
             }
             if field.name().starts_with(INNER) {
-                return exec_err!("{file} has a column {}: names that begin with {INNER} are taken", field.name());
+                return exec_err!("{file} has a column {}: names that begin with {INNER} are reserved", field.name());
             }
             let Some((held, first)) = added.iter_mut().find(|(held, _)| held.name() == field.name()) else {
                 self.check_new(field, file)?;
@@ -71,14 +70,14 @@ impl United<'_> {
             };
             let common = match first {
                 Some(_) => common_type(held.data_type(), field.data_type()),
-                // The type of a column of a table does not change.
+                // The type of a table's column does not change.
                 None => Some(held.data_type().clone()).filter(|held| fits(field.data_type(), held)),
             };
             let Some(common) = common else {
                 let (name, elsewhere) = (field.name().clone(), first.as_deref().unwrap_or("the output"));
                 let note = format!(
-                    "column {name} is {} in {file} and {} in {elsewhere}: the rows of {file} have NULL there; read them apart to \
-                     keep it",
+                    "column {name} is {} in {file} and {} in {elsewhere}: the rows of {file} have NULL there; to keep it, read \
+                     these files separately",
                     field.data_type(),
                     held.data_type()
                 );
@@ -104,7 +103,7 @@ impl United<'_> {
         if !can_hold(&delta_type(field.data_type())) {
             let kind = field.data_type();
             return exec_err!(
-                "{file} has the column {name} of type {kind}, which a Delta table cannot hold: rewrite it without"
+                "{file} has the column {name} of type {kind}, which a Delta table cannot hold: remove the column"
             );
         }
         Ok(())
@@ -116,7 +115,7 @@ impl United<'_> {
             let is_taken = |name: &str| {
                 COLUMNS.contains(&name) || self.columns.iter().any(|(other, _)| other.name() == name && other != field)
             };
-            // An index without a name, as pandas and R write it.
+            // An unnamed index, as pandas and R write it.
             let mut column = if field.name().is_empty() { UNNAMED.to_string() } else { field.name().clone() };
             while is_taken(&column) || originals.iter().any(|held| held.column == column) {
                 column = format!("source_{column}");
@@ -128,9 +127,9 @@ impl United<'_> {
     }
 }
 
-/// The type that columns of two types share: a null-typed one takes the other's, texts of different physical types are
-/// Utf8, integers of different widths Int64, floats Float64, also with integers, lists List; structs have the fields of both
-/// when they share one.
+/// The common type of two columns: a null type takes the other type, different text types become Utf8, integers of
+/// different widths Int64, floats (also with integers) Float64, and lists List. Structs that share a field get the
+/// fields of both.
 fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
     use DataType::{FixedSizeList, Float64, Int64, LargeList, List, Null, Struct};
     match (a, b) {
@@ -158,7 +157,6 @@ fn common_type(a: &DataType, b: &DataType) -> Option<DataType> {
     }
 }
 
-/// Whether a column of a table holds every value of a column of a file.
 fn fits(found: &DataType, held: &DataType) -> bool {
     let is_narrower =
         || found.is_signed_integer() && held.is_signed_integer() && found.primitive_width() <= held.primitive_width();
@@ -171,7 +169,7 @@ fn is_integer(found: &DataType) -> bool {
     found.is_integer() && *found != DataType::UInt64
 }
 
-/// What a table will hold otherwise than the files do: a line for each column whose name or kind of value changes.
+/// One line for each column whose name or type differs in the table from the files.
 pub(crate) fn delta_notes(originals: &[Original]) -> Vec<String> {
     let notes = originals.iter().filter_map(|original| {
         let mut changes = Vec::new();

@@ -1,4 +1,4 @@
-//! Where in a row a value stands: in a column, in a field of its structs, or first in its lists.
+//! Paths to values in a row: a column, a field of its structs, or the first item of its lists.
 
 use std::fmt;
 
@@ -12,7 +12,8 @@ use datafusion::logical_expr::{Expr, lit};
 use crate::corpus::shape::expressions;
 use crate::corpus::shape::expressions::{column, text};
 
-/// A column, and the fields that lead to a value in it: `responses.0.content`. Of a list it is the first item.
+/// A column, and the fields that lead to a value in it: `responses.0.content`. In a list, the path means the first
+/// item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Path {
     column: String,
@@ -24,7 +25,7 @@ impl Path {
         Self { column: name.into(), fields: vec![] }
     }
 
-    /// The column called `written`, else the one with whose name it begins and the fields that follow, apart by dots.
+    /// The column called `written`, else a column whose name is its prefix, followed by field names with dots.
     pub(crate) fn resolve(schema: &Schema, written: &str) -> Option<Self> {
         if schema.field_with_name(written).is_ok() {
             return Some(Self::column(written));
@@ -35,7 +36,6 @@ impl Path {
         })
     }
 
-    /// Every place of a schema that holds text: columns first, then what lies in structs and lists.
     pub(crate) fn texts(schema: &Schema) -> Vec<Self> {
         let mut found = Vec::new();
         for field in schema.fields() {
@@ -57,7 +57,6 @@ impl Path {
         &self.column
     }
 
-    /// The type of the value; None if the schema has no such place.
     pub(crate) fn data_type<'a>(&self, schema: &'a Schema) -> Option<&'a DataType> {
         let mut found = first_item(schema.field_with_name(&self.column).ok()?.data_type());
         for name in &self.fields {
@@ -80,8 +79,8 @@ impl Path {
         }
     }
 
-    /// The same, but where the column is a list it is not the first item: it is the first whose value `fits` does not make NULL.
-    /// If there is none, it is the first item after all.
+    /// Like [`Self::expr`], but takes the first list item for whose value `fits` is not NULL. Falls back to the first
+    /// item.
     pub(crate) fn first_that(&self, schema: &Schema, fits: impl Fn(Expr) -> Expr) -> Result<Expr> {
         let held = schema.field_with_name(&self.column).ok().map(|field| field.data_type());
         let Some(item) = held.and_then(item) else { return Ok(self.expr(schema)) };
@@ -90,7 +89,7 @@ impl Path {
         Ok(coalesce(vec![follow(found, item, &self.fields), self.expr(schema)]))
     }
 
-    /// Whether the column is a list, of which a row's other items are left out.
+    /// Whether the column is a list, so that the other items of a row are not read.
     pub(crate) fn is_of_list(&self, schema: &Schema) -> bool {
         schema.field_with_name(&self.column).is_ok_and(|field| item(field.data_type()).is_some())
     }
@@ -101,7 +100,6 @@ impl Path {
     }
 }
 
-/// What `fields` lead to in a value of type `found`; of a list, in its first item.
 fn follow(value: Expr, found: &DataType, fields: &[String]) -> Expr {
     let (mut expr, mut found, mut fields) = (value, Some(found), fields.iter());
     loop {
@@ -154,7 +152,7 @@ fn after<'a>(written: &'a str, name: &str) -> Option<&'a str> {
     written.strip_prefix(name)?.strip_prefix('.')
 }
 
-/// The fields that `rest` names; the names of fields may hold dots themselves.
+/// The fields that `rest` names. Field names may contain dots.
 fn descend(found: &DataType, rest: &str) -> Option<Vec<String>> {
     let DataType::Struct(fields) = first_item(found) else { return None };
     fields.iter().find_map(|field| {

@@ -1,4 +1,4 @@
-//! What a shape says about a row, as expressions over the columns of the files.
+//! Reads a row by its shape, as expressions over the columns of the files.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Functions {
     pub(crate) fn of(session: &dyn Session) -> Result<Self> {
         let find = |name| {
             let function = session.scalar_functions().get(name).cloned();
-            function.ok_or_else(|| plan_datafusion_err!("the session has no function {name}: build it with asap's"))
+            function.ok_or_else(|| plan_datafusion_err!("the session has no function {name}: use a session of asap"))
         };
         Ok(Self { think: find("cot_think")?, response: find("cot_response")?, turns: find("cot_turns")? })
     }
@@ -72,7 +72,7 @@ pub(crate) struct Reading {
     pub text: Expr,
     pub chain: Option<Expr>,
     pub answer: Option<Expr>,
-    /// Statuses that the shape alone gives to a row, each with why, which is NULL for all other rows.
+    /// Statuses that depend on the shape alone, each with its reason, which is NULL for good rows.
     pub faults: Vec<(&'static str, Expr)>,
     names: [String; 3],
 }
@@ -146,7 +146,6 @@ impl Reading {
         Ok(())
     }
 
-    /// Chain and answer, from the columns that hold `text` and, where they have one of their own, chain and answer.
     pub(crate) fn tagged(
         &self,
         functions: &Functions,
@@ -159,29 +158,29 @@ impl Reading {
         let response = functions.response.call(vec![held.clone()]);
         if self.chain.is_some() {
             let cot = when(is_blank(&chain), think).otherwise(chain.clone())?;
-            // A template may have left the chain in the content too.
+            // The content may also contain the chain.
             let answer = coalesce(vec![response, when(is_blank(&chain), null_text()).otherwise(held)?]);
             return Ok(Tagged { cot: text(cot), answer: text(answer) });
         }
         if self.answer.is_none() {
             return Ok(Tagged { cot: text(think), answer: text(response) });
         }
-        // A chain in a column of its own is taken as it is, also where it speaks of tags; only one that begins with a tag is
-        // a whole generation.
+        // A chain in a separate column stays unchanged, even if it mentions tags. Only one that begins with a tag is a
+        // whole generation.
         let begins = |tag: &str| starts_with(held.clone(), lit(tag));
         let is_generation = || disjunction(tags::openings().map(begins)).unwrap_or_else(|| lit(false));
         let read = when(is_generation(), coalesce(vec![think, held.clone()])).otherwise(held.clone())?;
-        // Most chains are told apart by their first character.
+        // The first character settles most chains cheaply.
         let cot = when(begins("<"), read).otherwise(held.clone())?;
         let answer = match may_lack_answer {
             true => coalesce(vec![answer, when(is_generation(), response).end()?]),
-            // The chain need not be read for it.
+            // Avoids reading the chain for the answer.
             false => answer,
         };
         Ok(Tagged { cot: text(cot), answer: text(answer) })
     }
 
-    /// Everything that makes a row a reject; the first that holds is its status.
+    /// All conditions that reject a row. The first that applies is its status.
     pub(crate) fn faults(&self, read: &Read) -> Vec<Fault> {
         let [question, text, answer] = &self.names;
         let mut faults = Vec::new();
@@ -210,7 +209,7 @@ impl Reading {
 fn thinks_again(read: &Read) -> Expr {
     let holds = |tag: &str| contains(read.answer.clone(), lit(tag));
     let begins = |tag: &str| regexp_like(read.text.clone(), lit(format!(r"^\s*{tag}")), None);
-    // Tags that are words too: of the generation's own pair, and where an answer begins with one.
+    // Tags that are also words count only as the generation's own pair, or at the start of the answer.
     let words = tags::of_chains_that_begin().map(|(opening, closing)| {
         let own = holds(opening).or(holds(closing)).and(begins(opening));
         own.or(starts_with(read.answer.clone(), lit(opening)))
@@ -218,7 +217,7 @@ fn thinks_again(read: &Read) -> Expr {
     disjunction(tags::of_chains().map(holds).chain(words)).unwrap_or_else(|| lit(false))
 }
 
-/// The system prompt of a row: that of its conversation or of its rendered prompt, else of a column; NULL if it is blank.
+/// The system prompt of a row: from its conversation or its rendered prompt, else from a column; NULL if blank.
 fn system(schema: &Schema, shape: &Shape, functions: &Functions) -> Result<Expr> {
     let mut found = Vec::new();
     if let Some(turns) = shape.conversation() {
@@ -243,7 +242,6 @@ fn is_blank(text: &Expr) -> Expr {
     text.clone().is_null().or(not(regexp_like(text.clone(), lit(r"\S"), None)))
 }
 
-/// A task and what it is about as one question; either may be empty.
 fn task(instruction: &str, input: &str) -> Result<Expr> {
     let [instruction, input] = [instruction, input].map(|name| text(column(name)));
     let both = concat(vec![instruction.clone(), lit("\n\n"), input.clone()]);
@@ -253,7 +251,7 @@ fn task(instruction: &str, input: &str) -> Result<Expr> {
 fn turn_field(schema: &Schema, turns: &str, field: &str) -> Result<Expr> {
     let Some(DataType::Struct(fields)) = schema.field_with_name(turns).ok().and_then(|field| item(field.data_type()))
     else {
-        return plan_err!("column {turns} is no list of messages");
+        return plan_err!("column {turns} is not a list of messages");
     };
     let speaker = if fields.find("role").is_some() { "role" } else { "from" };
     let is_assistant =

@@ -1,4 +1,4 @@
-//! Which shape the files of a schema have: by the names of their columns, and by what stands in the first rows.
+//! Recognizes the shape of a schema by its column names and by the first rows.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(crate) async fn shape_of(
         let items = table.items(list).unwrap_or(rows);
         if items > rows {
             notes.push(format!(
-                "of the {items} generations of column {list} in {rows} rows of {} one a row is read, {chosen}: {} are left out",
+                "of the {items} generations of column {list} in {rows} rows of {}, asap reads one per row, {chosen}: {} are left out",
                 like(table),
                 items - rows
             ));
@@ -91,12 +91,12 @@ async fn recognised(
             Some(shape) => Ok(shape),
             None => by_tags(session, table, file, notes).await,
         },
-        // What the values say outweighs a name.
+        // Values take precedence over names.
         Err(misfit) => by_tags(session, table, file, notes).await.map_err(|_| misfit),
     }
 }
 
-/// Of several shapes that names allow, the first by which most of the first rows can be pruned; else the first of all.
+/// Of several shapes that fit by name, the first that reads most of the first rows without a status; else the first.
 async fn readable(session: &dyn Session, table: &FilesTable, shapes: Vec<Shape>) -> Result<Option<Shape>> {
     if shapes.len() > 1 {
         for shape in &shapes {
@@ -115,16 +115,16 @@ async fn readable(session: &dyn Session, table: &FilesTable, shapes: Vec<Shape>)
     Ok(shapes.into_iter().next())
 }
 
-/// The shape of a table whose names tell nothing: most of the first rows of one text, and of no other, hold think tags.
-/// Columns come before what lies in structs and lists.
+/// The shape by values: exactly one text has think tags in most of its first rows. Columns precede texts within
+/// columns.
 async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &mut Vec<String>) -> Result<Shape> {
     let schema = table.file_schema();
     let samples = sample(session, table).await?;
-    // A few generations may have been cut before their closing tag.
+    // Some generations may be cut before their closing tag.
     let are_tagged: Vec<&Sample> = samples.iter().filter(|sample| sample.tagged * 2 > sample.rows).collect();
     let (columns, within): (Vec<&Sample>, Vec<_>) = are_tagged.into_iter().partition(|sample| sample.path.is_column());
     let tagged = if columns.is_empty() { within } else { columns };
-    // Rejects are often those without tags, and are to be looked at all the same.
+    // Rejects often have no tags, but users must be able to read them.
     if tagged.is_empty()
         && is_rejects(schema)
         && let Some(shape) = shape::named_as(ANSWERS, schema, file)
@@ -139,7 +139,7 @@ async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &
     }
     let [question, ..] = shape.told();
     notes.push(format!(
-        "column {} of {file} holds think tags and is read as the generation, of the question in column {question}",
+        "column {} of {file} has think tags and is read as the generation; the question is in column {question}",
         tagged[0].path
     ));
     Ok(shape)
@@ -161,7 +161,7 @@ async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>
         .field_with_name(path.name())
         .is_ok_and(|field| shape::are_turns(field.data_type()))
     {
-        // Of a conversation it would be what anybody says.
+        // In a conversation, the text could be from any speaker.
         true => Ok(path.expr(schema)),
         false => path.first_that(schema, |text| functions.think(text)),
     };
@@ -192,7 +192,6 @@ fn some_tagged(samples: &[Sample]) -> Vec<&Sample> {
     samples.iter().filter(|sample| sample.tagged > 0).collect()
 }
 
-/// Refuses files whose columns fit no shape, with as much of a mapping as is certain.
 fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]) -> Result<T> {
     let named = |names: &[&str]| {
         let mut held = names.iter().filter_map(|name| shape::find(schema, name));
@@ -203,7 +202,7 @@ fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]
     let (why, mapping) = match tagged {
         [] if let [only] = some_tagged(samples).as_slice() => (
             format!(
-                "{} of the first {} rows of {} hold think tags, which is too few to be sure",
+                "{} of the first {} rows of {} have think tags, which is too few to be sure",
                 only.tagged, only.rows, only.path
             ),
             format!(
@@ -214,25 +213,25 @@ fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]
         ),
         [] => {
             let cot = named(CHAINS);
-            // Which column is the answer depends on which is the chain.
+            // The answer column depends on the chain column.
             let answer = if cot == BLANK { BLANK.to_string() } else { named(ANSWERS) };
-            let why = format!("no text holds think tags in most of its first {SAMPLE_ROWS} rows");
+            let why = format!("no text has think tags in most of its first {SAMPLE_ROWS} rows");
             (why, format!("question={question},cot={cot},answer={answer}"))
         }
         [only] => (
-            format!("{} holds think tags, but no other column is called as a question", only.path),
+            format!("{} has think tags, but no other column has the name of a question", only.path),
             format!("question={BLANK},cot={}", only.path),
         ),
         several => {
             let names: Vec<String> = several.iter().map(|sample| sample.path.to_string()).collect();
-            let why = format!("several texts hold think tags, {}", names.join(" and "));
+            let why = format!("several texts have think tags, {}", names.join(" and "));
             let question = if names.contains(&question) { BLANK.to_string() } else { question };
             (why, format!("question={question},cot={BLANK}"))
         }
     };
     exec_err!(
-        "the columns of {file} fit no shape that is known, and {why}: {}; say which hold what, a column for each {BLANK}: \
-         --columns '{mapping}' (without answer, cot is the whole generation; SELECT * FROM corpus_shapes() lists what is known)",
+        "the columns of {file} fit no shape that asap recognizes, and {why}: {}; name a column for each {BLANK}: \
+         --columns '{mapping}' (without answer, cot is the whole generation; SELECT * FROM corpus_shapes() lists the known shapes)",
         shape::names(schema)
     )
 }

@@ -1,14 +1,14 @@
-//! Texts that are the question of many answers, as a template is that was put around the real questions.
+//! Finds questions with many answers, such as a template that replaced the real questions.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
-/// Questions that are counted at once: one that more than one in so many rows has is among them at the end.
+/// Questions counted at the same time. A question of more than one in 256 rows is among them at the end.
 const COUNTED: usize = 256;
 const ANSWERS: usize = 16;
 const SHOWN: usize = 60;
 
-/// Counts how often rows have one question, in bounded memory (Misra and Gries 1982: counts may be too low, never too high).
+/// Counts rows per question in bounded memory (Misra and Gries 1982: counts may be too low, never too high).
 #[derive(Debug, Default)]
 pub struct Repeats {
     hasher: RandomState,
@@ -44,8 +44,8 @@ impl Repeats {
         }
     }
 
-    /// In words, the question that the most rows have, if it is that of one in `share` of them and has `answers` different
-    /// answers, which may be 16 at most.
+    /// Describes the most frequent question, if one in `share` rows has it, with `answers` (up to 16) different
+    /// answers.
     pub(crate) fn note(&self, answers: usize, share: u64) -> Option<String> {
         let most = self.counted.values().max_by_key(|counted| counted.rows)?;
         let Repeated { rows, answers: found, shown } = most;

@@ -1,4 +1,4 @@
-//! What a shape says of itself: to people, and as the mapping that reads the same.
+//! Describes a shape: for users, and as the equivalent mapping.
 
 use std::fmt;
 
@@ -11,7 +11,6 @@ use crate::corpus::shape::rules::{BY_USER, Form, OWN, QUESTIONS, RULES};
 use crate::corpus::shape::{Generations, Question, Response, Shape, has_type, is_answer, is_text_or_texts};
 
 impl Shape {
-    /// What each part of a row is read from, for people: question, chain, answer.
     pub(crate) fn told(&self) -> [String; 3] {
         let question = match &self.question {
             Question::Text(path) => path.to_string(),
@@ -33,7 +32,6 @@ impl Shape {
         [question, cot, answer]
     }
 
-    /// What the system prompt is read from, for people; None if a row has none.
     pub(crate) fn told_system(&self) -> Option<String> {
         let turns = self.conversation().map(|turns| format!("{turns}: the system's turn"));
         match (turns, &self.system) {
@@ -49,13 +47,12 @@ impl Shape {
         }
     }
 
-    /// The columns of a corpus that are read from the column `name` alone, of which nothing else is kept than tags and what
-    /// stands outside of them; None if it is no source of them.
+    /// The corpus columns that keep all of column `name` except tags and text around them; None if it is not a source.
     pub(crate) fn said_by(&self, schema: &Schema, name: &str) -> Option<&'static [&'static str]> {
         let is = |path: &Path| path.name() == name && path.is_text_column(schema);
         if let Question::Text(question) = &self.question
             && is(question)
-            // Of one that a template rendered, only the user's words are the question.
+            // Of a rendered prompt, only the user's turn is the question.
             && !name.eq_ignore_ascii_case(RENDERED)
         {
             return Some(&["question"]);
@@ -71,7 +68,7 @@ impl Shape {
         }
     }
 
-    /// The mapping that reads the same. Only where a row has several texts and nothing says which are correct, it reads the first.
+    /// The equivalent mapping. It differs only if a row has several texts without flags: then it reads the first.
     pub(crate) fn mapping(&self) -> ColumnMapping {
         let (question, input) = match &self.question {
             Question::Text(path) => (path.to_string(), None),
@@ -87,7 +84,7 @@ impl Shape {
         ColumnMapping { question, input, cot, answer, system: self.system.clone(), flag: self.flag.clone() }
     }
 
-    /// The list of which a row's first fitting text is read, and how that is chosen.
+    /// The list of which one text per row is read, and how that text is chosen.
     pub(crate) fn list(&self, schema: &Schema) -> Option<(&str, &'static str)> {
         match &self.response {
             Response::Generation(path) if path.is_of_list(schema) => {
@@ -100,7 +97,7 @@ impl Shape {
         }
     }
 
-    /// Columns that would do for a part of a row as well as the one that is read: the part, the one, and the other.
+    /// Other candidate columns: the part of a row, the column that is read, and the candidate.
     pub(crate) fn rivals(&self, schema: &Schema) -> Vec<(&'static str, String, String)> {
         let rule = RULES.iter().find(|rule| rule.name == self.rule);
         if [OWN, BY_USER].contains(&self.rule) {

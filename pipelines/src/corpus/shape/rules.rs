@@ -1,8 +1,7 @@
-//! How the columns of published datasets are called, as data: the rules by which a corpus is recognised.
+//! The column names of published datasets, as data: the rules that recognize a corpus.
 
-/// Columns that hold the question, the likeliest first.
-/// A prompt may be a template around the question, and a formatted question has what the plain one lacks, such as the options
-/// that it asks to choose from.
+/// Question columns, the likeliest first. A prompt may be a template around the question. A formatted question includes
+/// what the plain one lacks, such as the options to choose from.
 pub(crate) const QUESTIONS: &[&str] = &[
     "problem",
     "formated_question",
@@ -15,7 +14,7 @@ pub(crate) const QUESTIONS: &[&str] = &[
     "text",
 ];
 
-/// Columns that hold a chain, or a list of chains, beside an answer, the likeliest first.
+/// Columns of a chain, or of a list of chains, next to an answer column, the likeliest first.
 pub(crate) const CHAINS: &[&str] = &[
     "cot",
     "reasoning_content",
@@ -35,7 +34,7 @@ pub(crate) const ANSWERS: &[&str] =
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Chain and answer, each in a column of its own; a list of texts is a chain of steps.
+    /// Chain and answer in separate columns. A list of texts is a chain of steps.
     Columns,
     Generation,
     Generations {
@@ -64,11 +63,11 @@ pub(crate) struct Rule {
     pub form: Form,
     pub question: &'static [&'static str],
     pub cot: &'static [&'static str],
-    /// Columns that hold the answer, or flags that say which of several texts are correct.
+    /// Answer columns, or flags that mark which of several texts are correct.
     pub answer: &'static [&'static str],
 }
 
-/// Flags that say whether a generation is correct: Booleans, or numbers of which 1 is true.
+/// Flags of correct generations: Booleans, or numbers where 1 means true.
 pub(crate) const FLAGS: &[&str] = &[
     "correctness_math_verify",
     "correctness_llama",
@@ -80,16 +79,15 @@ pub(crate) const FLAGS: &[&str] = &[
     "scores",
 ];
 
-/// Flags in a column of their own that say whether the row is correct, the likeliest first: they count only if every value is a
-/// Boolean, 0 or 1.
+/// Columns that mark correct rows, the likeliest first. They count only if every value is a Boolean, 0 or 1.
 pub(crate) const ROW_FLAGS: &[&str] = &["is_correct", "correct", "correctness", "verified", "reward", "score"];
 
 pub(crate) const SYSTEMS: &[&str] = &["system", "system_prompt"];
 
-/// Flags of which either suffices; of the others the likeliest that is there decides.
+/// Either of these flags suffices. Among other flags, only the likeliest one present decides.
 pub(crate) const EITHER: &[&str] = &["correctness_math_verify", "correctness_llama"];
 
-/// Flags that say whether a generation was ended by its model; one that was not is never taken.
+/// The flag of generations that their model finished. Others are never read.
 pub(crate) const COMPLETE: &str = "is_reasoning_complete";
 
 pub(crate) const ITEM_TEXTS: &[&str] =
@@ -99,12 +97,11 @@ pub(crate) const TURN_CHAINS: &[&str] = &["reasoning_content", "reasoning", "thi
 
 pub(crate) const OWN: &str = "asap";
 
-/// What a layout is called that was found by the think tags in its values, and one that the user names.
 pub(crate) const BY_TAGS: &str = "think tags";
 pub(crate) const BY_USER: &str = "--columns";
 
-/// Every layout that is known by its names, in the order in which they are tried. What fits none is looked at: a text that
-/// holds think tags, beside a question, is a generation.
+/// Layouts recognized by names, in the order of the tries. If none fits, a text with think tags next to a question is a
+/// generation.
 pub(crate) const RULES: &[Rule] = &[
     Rule { name: OWN, form: Form::Columns, question: &["question"], cot: &["cot"], answer: &["answer"] },
     Rule { name: "cot", form: Form::Generation, question: &["question"], cot: &["cot"], answer: &[] },

@@ -1,15 +1,15 @@
-//! The logical view of the files of one schema: recognised columns by ordinary expressions over the scan.
+//! The logical view of the files of one schema: ordinary expressions over the scan.
 //!
 //! ```text
-//!   Projection       source, id, question, cot, answer, system, status, error, originals    what is said of a row
+//!   Projection       source, id, question, cot, answer, system, status, error, originals    the columns of the corpus
 //!     Projection     __corpus_cot, __corpus_answer, …                               tags are read
 //!       SubqueryAlias
 //!         Projection   __corpus_source, __corpus_text, …, __corpus_original_…       columns are chosen
 //!           TableScan    the files' columns, __corpus_file, __corpus_row
 //! ```
 //!
-//! Between the files and the view no column has a name of either: the optimizer takes `files.cot` and `cot` for one column
-//! when it moves field accesses through a projection. The alias keeps it from merging the projections on both sides.
+//! The inner columns have names that neither the files nor the view use. Otherwise the optimizer confuses `files.cot`
+//! with `cot` when it moves field accesses through a projection. The alias keeps it from merging the projections.
 
 use std::sync::Arc;
 
@@ -36,9 +36,9 @@ pub(crate) const INNER: &str = "__corpus_";
 pub(crate) struct Original {
     pub column: String,
     pub name: String,
-    /// Its type in the view, which the type in the files can be cast to.
+    /// Its type in the view. The type in the files can be cast to it.
     pub data_type: DataType,
-    /// Whether it is NULL here, because the files of this schema hold something else under its name.
+    /// Whether it is NULL here, because these files have another type of value under its name.
     pub is_left_out: bool,
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn plan(
         faults: fault_names.iter().map(|name| inner(name)).collect(),
     });
     let content_id = text(md5(concat(vec![inner("question"), inner("cot")])));
-    // Where every row was published with an id, nothing else needs to be read for it.
+    // If every row has a published id, no other column needs to be read for it.
     let id = if is_whole { inner("id") } else { coalesce(vec![inner("id"), content_id]) };
     let mut said = vec![
         inner("source").alias("source"),
@@ -128,7 +128,7 @@ fn original_column(schema: &Schema, original: &Original) -> Result<Expr> {
     Ok(if field.data_type() == &original.data_type { column } else { cast(column, original.data_type.clone()) })
 }
 
-/// The `id`, else the `uuid` that a row was published with, as text; and whether every row has one.
+/// The published `id`, else the `uuid`, as text, and whether every row has one.
 fn published_id(table: &FilesTable) -> (Option<Expr>, bool) {
     let schema = table.file_schema();
     let is_text = |found: &DataType| {

@@ -10,10 +10,9 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 use super::*;
 use crate::corpus::files::footer;
 
-/// Files that are tried, each with one to four flipped bits in its footer.
+/// Number of tried files, each with one to four flipped bits in its footer.
 const FLIPS: u64 = 10_000;
 
-/// A file with texts, lists, structs and numbers, as the engine writes it.
 async fn whole() -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let rows = "SELECT 'q' || value AS question, 'c' AS cot, value AS answer, [value, 1] AS list, {'a': 'x', 'b': [true]} AS nested \

@@ -20,7 +20,7 @@ async fn physical_plan(corpus: &Corpus, sql: &str) -> String {
 #[tokio::test]
 async fn a_row_is_known_by_its_file_and_its_place_in_it() {
     let folder = tempfile::tempdir().unwrap();
-    // Many row groups, so that a scan is cut and a filter prunes.
+    // Many row groups, so that a scan is split and a filter prunes.
     let options = "OPTIONS ('format.max_row_group_size' '64', 'format.write_batch_size' '64')";
     for name in ["b.parquet", "a/b c%20#ä.parquet"] {
         let path = folder.path().join(name);
@@ -68,7 +68,7 @@ async fn a_query_reads_only_the_columns_that_it_names() {
     let id = physical_plan(&corpus, "SELECT id FROM corpus").await;
     assert!(id.contains("projection=[id]") && !id.contains("md5"), "{id}");
     let chain = physical_plan(&corpus, "SELECT question, cot, answer, status, error FROM corpus").await;
-    // Of the generation; and of the chain, twice where it begins with a tag.
+    // One for the generation; two for the chain, if it begins with a tag.
     assert_eq!(chain.matches("cot_think(").count(), 3, "{chain}");
     assert_eq!(query(&corpus, "SELECT count(*) FROM corpus WHERE status IS NULL").await, ["2"]);
 }
@@ -187,7 +187,7 @@ async fn any_location_is_a_table_in_sql() {
 #[tokio::test]
 async fn large_rows_come_in_small_batches_and_the_session_keeps_its_own() {
     let folder = tempfile::tempdir().unwrap();
-    // About a kilobyte a row that cannot be compressed.
+    // About one kilobyte per row that does not compress.
     let rows = "SELECT 'q' || a.value AS question, string_agg(md5(a.value || '-' || b.value), ' ') AS cot, 'a' AS answer \
                 FROM generate_series(1, 3000) AS a CROSS JOIN generate_series(1, 64) AS b GROUP BY a.value";
     write(folder.path(), "a.parquet", rows).await;

@@ -1,4 +1,4 @@
-//! Files of JSON, read as they are.
+//! JSON files as input.
 
 use std::io::Write;
 
@@ -81,16 +81,16 @@ async fn many_rows_keep_their_numbers() {
 #[tokio::test]
 async fn what_is_wrong_is_named_by_its_line_or_column() {
     assert!(refused(&format!("{ROW}\n{{\"question\": ")).await.contains("line 2"));
-    assert!(refused(&format!("[1]\n{ROW}\n2\n")).await.contains("no whole array"));
+    assert!(refused(&format!("[1]\n{ROW}\n2\n")).await.contains("not a complete array"));
     assert!(refused(&format!("{ROW}\n[1]\n")).await.contains("line 2"));
     assert!(refused("[1, 2]").await.contains("line 1"));
-    assert!(refused(&format!("[{ROW},")).await.contains("no whole array"));
+    assert!(refused(&format!("[{ROW},")).await.contains("not a complete array"));
     let clash = refused(&format!("{ROW}\n{}", ROW.replace("\"four\"", "[\"four\"]"))).await;
     assert!(clash.contains("field 'answer'"), "{clash}");
     let clash = refused(&format!("{ROW}\n{}", ROW.replace("\"four\"", "{\"a\": 4}"))).await;
     assert!(clash.contains("column answer"), "{clash}");
-    assert!(refused("").await.contains("holds no row"));
-    assert!(refused("[]").await.contains("holds no row"));
+    assert!(refused("").await.contains("no rows and no columns"));
+    assert!(refused("[]").await.contains("no rows and no columns"));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Files like those of published corpora: which are recognised, with which question, chain and answer.
+//! Files like those of published corpora: which are recognized, and with which question, chain and answer.
 
 use super::*;
 
@@ -99,7 +99,7 @@ async fn what_is_not_recognised_comes_with_a_mapping_that_guesses_nothing() {
             "SELECT 'two?' AS question, [{'response_model': 'm', 'response': '2 and 2'}] AS responses, '4' AS reference_answer",
             "question=question,cot=?,answer=?",
         ),
-        // The longest text that is called as a question may hold the chain itself.
+        // The longest text with the name of a question may have the chain itself.
         (
             "SELECT 'x' AS question_title, 'That is 2 and 2, so it is four' AS question_content, 'py' AS code_language",
             "question=?,cot=?,answer=?",
@@ -129,7 +129,7 @@ async fn the_mapping_of_a_reading_reads_the_same() {
     assert_eq!(recognised(&task, Some(mapping)).await, recognised(&task, None).await);
 }
 
-/// The engine computes what a list's items are asked where it reads a file.
+/// The engine tests the items of a list in the file scan.
 #[tokio::test]
 async fn lists_are_searched_whatever_else_is_read() {
     for rows in [
@@ -159,11 +159,10 @@ async fn the_question_is_the_problem_and_not_the_template_around_it() {
     let [found, rival] = corpus.notes.as_slice() else { panic!("{:?}", corpus.notes) };
     assert!(found.contains("response of"), "{found}");
     assert!(rival.contains("is read from column problem; column prompt could be it too"), "{rival}");
-    // The same texts under two names are no doubt.
+    // The same texts under two names raise no doubt.
     let twice = "SELECT 'two?' AS question, 'two?' AS prompt, '2 and 2' AS reasoning, 'four' AS answer, '' AS output";
     write(folder.path(), "a.parquet", twice).await;
     assert_eq!(open(folder.path(), None).await.unwrap().notes, [""; 0]);
-    // Where nothing else is there, the template is named.
     write(folder.path(), "a.parquet", &format!("SELECT * EXCEPT (problem) FROM ({rows})")).await;
     let notes = open(folder.path(), None).await.unwrap().notes;
     assert!(notes[1].contains("at least 16 of 16 rows have one question, \"Example: What is 1 + 1? 2"), "{notes:?}");
@@ -233,7 +232,7 @@ async fn a_flag_in_a_column_of_its_own_rejects_wrong_rows() {
     assert!(found.contains("column reward is 0.0: the row is not correct"), "{found}");
     assert_eq!(recognised(&flagged, Some("question=prompt,cot=completion")).await, [READ; 2]);
     assert_eq!(recognised(&flagged, Some("question=prompt,cot=completion,flag=reward")).await, [READ, wrong]);
-    // A score is no flag, also where only a row far behind says so.
+    // A score is not a flag, even if only a late row shows it.
     let far = (0..400).map(|row| if row == 399 { "(0.5)" } else { "(1.0)" }).collect::<Vec<_>>().join(", ");
     for (flag, values, why) in [
         ("score", far.as_str(), "found 0.5"),
@@ -288,13 +287,11 @@ async fn a_mapping_to_generations_minds_their_flags() {
 async fn of_several_shapes_the_one_counts_by_which_rows_can_be_read() {
     let turn = |role: &str, content: &str| format!("{{'role': '{role}', 'content': {content}}}");
     let messages = |answer: &str| format!("[{}, {}] AS messages", turn("user", "'two?'"), turn("assistant", answer));
-    // Names of another shape, of which nothing is there.
     let odd = format!(
         "SELECT CAST(NULL AS VARCHAR) AS question, NULL AS cot, NULL AS answer, {} FROM range(3)",
         messages(TAGGED)
     );
     assert_eq!(recognised(&odd, None).await, [READ; 3]);
-    // A conversation without the chain, which stands beside it.
     let beside = format!("SELECT 'two?' AS prompt, '2 and 2' AS reasoning, 'four' AS response, {}", messages("'four'"));
     assert_eq!(recognised(&beside, None).await, [READ]);
     let null_chain = "SELECT 'two?' AS question, CAST(NULL AS VARCHAR) AS cot, '2 and 2' AS thinking, 'four' AS answer";
@@ -307,13 +304,13 @@ async fn several_texts_with_think_tags_are_named() {
     let rows = format!("SELECT 'two?' AS prompt, {TAGGED} AS chosen, {TAGGED} AS rejected");
     write(folder.path(), "a.parquet", &rows).await;
     let error = refusal(folder.path(), None).await;
-    assert!(error.contains("several texts hold think tags, chosen and rejected"), "{error}");
+    assert!(error.contains("several texts have think tags, chosen and rejected"), "{error}");
     assert!(error.contains("--columns 'question=prompt,cot=?'"), "{error}");
     assert_eq!(recognised(&rows, Some("question=prompt,cot=chosen")).await, [READ]);
     let nameless = format!("SELECT 'two?' AS \"Aufgabe\", {TAGGED} AS text_of_model");
     write(folder.path(), "a.parquet", &nameless).await;
     let error = refusal(folder.path(), None).await;
-    assert!(error.contains("text_of_model holds think tags, but no other column is called as a question"), "{error}");
+    assert!(error.contains("text_of_model has think tags, but no other column has the name of a question"), "{error}");
     assert!(error.contains("--columns 'question=?,cot=text_of_model'"), "{error}");
 }
 
@@ -335,7 +332,7 @@ async fn an_answer_that_holds_a_think_tag_is_a_reject() {
         let rows = format!("SELECT 'two?' AS prompt, '{generation}' AS generation");
         assert_eq!(recognised(&rows, None).await, [format!("two? | a | {read} | tags_in_answer")]);
     }
-    // Words of prose, where the chain has other tags.
+    // Words of prose, if the chain has other tags.
     let words = "SELECT 'two?' AS prompt, '<think>a</think>Write <reasoning> first.' AS generation";
     assert_eq!(recognised(words, None).await, ["two? | a | Write <reasoning> first. | NULL"]);
     let twice = "SELECT [{'role': 'user', 'content': 'two?', 'reasoning_content': NULL}, \
@@ -420,7 +417,7 @@ async fn a_question_that_is_no_text_is_a_failure_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "a.parquet", &format!("SELECT {{'a': 1}} AS input, {TAGGED} AS text_out")).await;
     let error = refusal(folder.path(), None).await;
-    assert!(error.contains("a.parquet fit no shape") && error.contains("text_out holds think tags"), "{error}");
+    assert!(error.contains("a.parquet fit no shape") && error.contains("text_out has think tags"), "{error}");
 }
 
 #[tokio::test]
@@ -443,7 +440,6 @@ async fn a_damaged_file_decides_nothing_for_others() {
     let corpus = open(folder.path(), None).await.unwrap();
     assert!(corpus.notes[0].contains("text_out"), "{:?}", corpus.notes);
     assert!(corpus.damaged(&context().state()).await.unwrap().to_string().contains("a.parquet"));
-    // Where nothing else is there, it is named.
     std::fs::remove_file(folder.path().join("b.parquet")).unwrap();
     let error = refusal(folder.path(), None).await;
     assert!(error.contains("a.parquet is a damaged Parquet file"), "{error}");

@@ -37,7 +37,7 @@ async fn follow(error: &str, folder: &Path) -> PathBuf {
 
 #[tokio::test]
 async fn other_formats_come_with_the_way_to_convert_them() {
-    // Cells of many lines, longer than what is read of a file at once.
+    // Cells of many lines, longer than one read of a file.
     let cell = format!("c{}", "\n\nd".repeat(5000));
     let csv = format!("question,cot,answer,\"n, of 2\"\n{}", format!("q,\"{cell}\",a,007\n").repeat(30));
     for (name, content, format) in [
@@ -47,7 +47,7 @@ async fn other_formats_come_with_the_way_to_convert_them() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(name);
         std::fs::write(&path, content).unwrap();
-        // The file itself, and a folder that holds nothing else.
+        // The file itself, and a folder with nothing else.
         for location in [path.as_path(), folder.path()] {
             let error = refusal(location, None).await;
             assert_names(&error, &[&path.display().to_string(), format, "not Parquet", "asap sql"]);

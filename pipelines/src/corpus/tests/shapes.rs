@@ -123,14 +123,14 @@ async fn columns_of_their_own() {
     assert_eq!(recognised(a_number, None).await, ["two? | 2 and 2 | 4 | NULL"]);
     let tags_left = format!("SELECT 'two?' AS question, {TAGGED} AS cot, 'four' AS answer");
     assert_eq!(recognised(&tags_left, None).await, [READ]);
-    // One that speaks of tags is not cut at them.
+    // A chain that mentions tags is not cut at them.
     for cot in ["one writes </think> here", "in <think> tags, closed by </think>"] {
         let spoken_of = format!("SELECT 'two?' AS question, '{cot}' AS cot, 'four' AS answer");
         assert_eq!(recognised(&spoken_of, None).await, [format!("two? | {cot} | four | NULL")]);
     }
     let whole_generation = format!("SELECT 'two?' AS question, {TAGGED} AS cot");
     assert_eq!(recognised(&whole_generation, None).await, [READ]);
-    // What asap writes has messages and the original generation beside the pruned chain.
+    // asap's own output has messages and the original generation next to the pruned chain.
     let pruned = format!("SELECT *, {TAGGED} AS generation, 'other' AS prompt FROM ({plain})");
     assert_eq!(recognised(&pruned, None).await, [READ]);
 }

@@ -1,5 +1,5 @@
-//! Files in the shapes of sixteen published corpora, 43 in all, with the columns that they have: each is read with the right
-//! question, chain and answer, or refused with a mapping that says no more than is certain.
+//! 43 files in the shapes of sixteen published corpora, with their columns. Each is read with the right question, chain
+//! and answer, or refused with a mapping of only the certain columns.
 
 use super::*;
 
@@ -8,7 +8,7 @@ const READ: [&str; 2] = ["two? 0 | 2 and 2 | four 0 | NULL", "two? 1 | 2 and 2 |
 enum Comes {
     Right,
     Rejects(&'static [&'static str]),
-    /// A refusal that prints this mapping; and what rows a user reads by it, once its blanks are filled.
+    /// A refusal that prints this mapping, and the rows that it reads once its blanks are filled.
     Refused(&'static str, Option<(&'static str, &'static [&'static str])>),
 }
 use Comes::{Refused, Rejects, Right};

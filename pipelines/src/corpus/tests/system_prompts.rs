@@ -1,4 +1,4 @@
-//! Where a system prompt is read from.
+//! Sources of the system prompt.
 
 use super::published::{READ, TAGGED};
 use super::*;

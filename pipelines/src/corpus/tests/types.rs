@@ -109,7 +109,7 @@ async fn a_column_of_another_type_is_null_in_its_files_and_costs_no_row() {
     write(folder.path(), "a.parquet", &format!("SELECT *, 1 AS \"Level.1\", [true] AS score FROM ({PLAIN})")).await;
     write(folder.path(), "b.parquet", &format!("SELECT *, 'one' AS \"Level.1\", {{'a': 1}} AS score FROM ({PLAIN})"))
         .await;
-    // The column of the answer itself may disagree: it is read as text.
+    // The types of the answer column may differ: it is read as text.
     write(folder.path(), "c.parquet", "SELECT 'q' AS question, 'c' AS cot, 2.5 AS answer, 3 AS \"Level.1\"").await;
     let corpus = open(folder.path(), None).await.unwrap();
     let sql = "SELECT cot, answer, \"Level.1\", score, source_answer, status FROM corpus ORDER BY source['file']";

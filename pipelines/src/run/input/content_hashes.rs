@@ -1,5 +1,5 @@
-//! What files of this machine hold, by the hash of their content, which is computed again only where size or time of a file
-//! changed. A file that was written a moment ago is hashed each time: it may change once more within the same tick.
+//! Content hashes of local files, computed again only if the size or time of a file changed. A recently written file is
+//! always hashed: it may change again within the same clock tick.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -11,7 +11,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use serde::{Deserialize, Serialize};
 
 const OBJECT: &str = "hashes.json";
-/// How old a file must be for its time to tell it from a later one.
+/// The age at which the time of a file identifies its content.
 const SETTLED: Duration = Duration::from_secs(2);
 const READ_BYTES: usize = 1 << 20;
 
@@ -30,7 +30,7 @@ struct Known {
 }
 
 impl Contents {
-    /// What is known beside a table. It is a memory only: without it everything is hashed again.
+    /// Loads the hashes stored next to a table. They are only a cache: without them everything is hashed again.
     pub(crate) async fn load(beside: &dyn ObjectStore) -> Self {
         let Ok(found) = beside.get(&OBJECT.into()).await else { return Self::default() };
         let bytes = found.bytes().await.unwrap_or_default();
@@ -40,7 +40,7 @@ impl Contents {
     pub(crate) async fn save(&self, beside: &dyn ObjectStore) {
         let Some(bytes) = serde_json::to_vec(self).ok().filter(|_| self.changed) else { return };
         if let Err(error) = beside.put(&OBJECT.into(), PutPayload::from(bytes)).await {
-            tracing::warn!(%error, "what files hold is not remembered: the next run reads them once more");
+            tracing::warn!(%error, "the hashes of the input files were not saved: the next run reads these files again");
         }
     }
 
@@ -63,7 +63,7 @@ impl Contents {
         Ok(hash)
     }
 
-    /// The hash of a model's folder: names and contents of the files that make it one. None if there is no folder.
+    /// The hash of the names and contents of the files of a model. None if there is no folder.
     pub(crate) fn of_folder(&mut self, folder: &Path) -> Result<Option<String>> {
         if !folder.is_dir() {
             return Ok(None);
@@ -111,7 +111,7 @@ mod tests {
         let mut contents = Contents::default();
         write("one");
         let one = contents.of_file(&path).unwrap();
-        // The same size and time: it is taken for the same.
+        // The same size and time pass for the same content.
         write("two");
         assert_eq!(contents.of_file(&path).unwrap(), one);
         std::fs::write(&path, "two").unwrap();

@@ -1,16 +1,16 @@
-//! Delta tables as input: how far an output has followed them, and which of their files hold rows that it does not.
+//! Delta tables as input: how far an output has followed them, and which of their files have rows that it lacks.
 //!
 //! ```text
 //!   version     V            V+1            V+2 …           W
-//!            snapshot ── files added ── files added ── files added      what is read
-//!                        files removed with their rows: --on-change     what is taken back
+//!            snapshot ── files added ── files added ── files added      rows to read
+//!                        files removed with their rows: --on-change     rows to delete
 //! ```
 //!
-//! A transaction in the output's log says which version V the first run began with, and, when everything of a version W is
-//! done, that it went on to W. A version that only writes the same rows to other files changes nothing here: the rows are
-//! known by the files that they were in first. If a later version changes rows of such a rewritten file, the log does not
-//! say which rows of the output these are. Then every file that the output holds and the table does not is deleted from the
-//! output, and every file that the table holds and the output does not is read.
+//! A transaction in the log of the output records the version V with which the first run began. When everything of a
+//! version W is done, the transaction moves on to W. A version that only rewrites the same rows to other files changes
+//! nothing here: rows are known by the files in which they first were. If a later version changes rows of such a
+//! rewritten file, the log does not show which rows of the output these are. Then the output is compared with the whole
+//! table: files that only the output has are deleted from it, and files that only the table has are read.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -22,18 +22,18 @@ use crate::delta::{LiveFile, Removed, Since, State, Version};
 use crate::run::output::ledger::{Ledger, RetriedSlice};
 use crate::run::request::OnChange;
 
-/// What the names of transactions begin with that say how far an output has followed a table.
+/// Prefix of the transactions that record how far an output has followed a table.
 const PREFIX: &str = "asap/input";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pin {
-    /// It is made of the files of this version, of which some may be open.
+    /// The output reads the files of this version, some of which may be open.
     Begun(u64),
     Done(u64),
 }
 
 impl Pin {
-    /// The version of a transaction: odd if all is done, as that of a slice is.
+    /// The version of a transaction: odd if all is done, as for a slice.
     fn number(self) -> i64 {
         match self {
             Self::Begun(version) => (version as i64) << 1,
@@ -54,7 +54,7 @@ impl Pin {
     }
 }
 
-/// The pins of an output, by the name of the source, which may be empty: the table's id, and how far it was followed.
+/// The pins of an output by the name of the source, which may be empty: the table's id, and how far it was followed.
 #[derive(Debug, Default)]
 pub(crate) struct Pins(HashMap<String, (String, Pin)>);
 
@@ -68,7 +68,7 @@ impl Pins {
         Self(state.into_iter().flat_map(|state| &state.transactions).filter_map(pin).collect())
     }
 
-    /// From which version on a source is followed, if it is a table; None if it was not read before.
+    /// Where to resume following a source; None if it was not read before.
     pub(crate) fn since(&self, source: &Source) -> Option<Since> {
         self.0.get(source.name.as_deref().unwrap_or_default()).map(|(_, pin)| pin.since())
     }
@@ -78,8 +78,8 @@ impl Pins {
         let found = &table.log().state.metadata.id;
         if id != found {
             return exec_err!(
-                "{} is another table (id {found}) than the one that the output was made of (id {id}): give it another name \
-                 (NAME=LOC), or fill the output anew with --new-generation",
+                "{} is another table (id {found}) than the one that the output was built from (id {id}): give it another name \
+                 (NAME=LOC), or rebuild the output with --new-generation",
                 table.shown()
             );
         }
@@ -91,10 +91,10 @@ fn name_of(table: &Table) -> &str {
     table.source().name.as_deref().unwrap_or_default()
 }
 
-/// Two first runs began at once, and the table moved on between them: rows could be in both versions, in other files.
+/// Two first runs started while the table changed in between: rows could be in both versions, in different files.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "another run has begun with version {other} of {table} meanwhile, and this one with version {ours}: run the same again"
+    "another run started with version {other} of {table}, and this one with version {ours}: run the same command again"
 )]
 pub struct OtherSnapshot {
     table: String,
@@ -111,7 +111,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// The action that says, in the first commit of rows of the table, with which version they began.
+    /// The action that records the starting version, in the first commit with rows of the table.
     pub(crate) fn begin(&self, state: &State, now: i64) -> Result<Option<String>> {
         let begun = Pin::Begun(self.newest);
         match (self.held, self.said(state)) {
@@ -124,7 +124,7 @@ impl Mark {
         }
     }
 
-    /// The action that says that everything is done, if that is not said.
+    /// The action that records that everything is done, unless it is already recorded.
     pub(crate) fn done(&self, state: &State, now: i64) -> Option<String> {
         let said = self.said(state);
         let is_ours = said == self.held || said == Some(Pin::Begun(self.newest));
@@ -137,7 +137,7 @@ impl Mark {
     }
 }
 
-/// A file whose rows are in the output, and that has no rows any more.
+/// A file whose rows must be deleted from the output.
 #[derive(Debug, Clone)]
 pub struct Gone {
     pub path: String,
@@ -154,8 +154,8 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
-    /// What the tables of a run bring, by what its output holds. `again` are rejected rows that are tried again, whose files
-    /// may have left the tables. Where the output lost rows of tables, all rows are compared again.
+    /// Reads which files of the tables are new to an output. `again` are rejected rows that are retried, whose files
+    /// may have left the tables. If the output lost rows of tables, all rows are compared again.
     pub(crate) async fn read(
         tables: &[Table],
         sources: &[Source],
@@ -177,7 +177,7 @@ impl Inputs {
             }
             following.begin(held)?;
             for version in &table.log().later {
-                // What comes after a version that failed may replace what it removed.
+                // Versions after a failed one may replace what it removed.
                 if !following.go_on(version, on_change, &mut inputs)? {
                     break;
                 }
@@ -200,7 +200,7 @@ impl Inputs {
     }
 }
 
-/// The path of a file below its source; None if it is of another one.
+/// The path of a file relative to its source; None if it belongs to another source.
 fn below<'a>(source: &Source, path: &'a str, sources: &[Source]) -> Option<&'a str> {
     let of = |source: &Source| path.strip_prefix(source.name.as_deref()?)?.strip_prefix('/');
     match source.name {
@@ -213,12 +213,12 @@ struct Following<'a> {
     table: &'a Table,
     sources: &'a [Source],
     ledger: &'a Ledger,
-    /// Files whose rows are to be in the output, by their path in the log.
+    /// Files whose rows must be in the output, by their path in the log.
     input: BTreeMap<String, Wanted>,
-    /// Files whose rows are not to be there any more, by their path in the log, and the versions that removed them.
+    /// Files whose rows must not be in the output, by their path in the log, with the version that removed them.
     gone: BTreeMap<String, u64>,
-    /// Why the output is compared with all files of the table, if it is: a version changed rows of a rewritten file, or the
-    /// output lost rows.
+    /// Why the output is compared with all files of the table, if it is: a version changed rows of a rewritten file, or
+    /// the output lost rows.
     compares_all: Option<String>,
 }
 
@@ -232,11 +232,11 @@ impl Following<'_> {
         let log = self.table.log();
         let files = match held {
             None => &log.state.files,
-            // It holds none if all of them are done.
+            // It is empty if all of its files are done.
             Some(_) => &log.snapshot.files,
         };
         for file in files.values() {
-            // A later version removed it, and a run that did not come to its end has followed that one.
+            // Skips files that a later version removed, if an unfinished run has already followed that version.
             if held.is_none() || !self.ledger.is_taken_back(&self.table.path_of(&file.path)?) {
                 self.add(file);
             }
@@ -249,7 +249,7 @@ impl Following<'_> {
         self.input.insert(file.path.clone(), Wanted { file: file.clone(), removed_in: None });
     }
 
-    /// Follows a version, if what it changed allows that. False if it failed.
+    /// Follows a version if its changes allow that. Returns false if it failed.
     fn go_on(&mut self, version: &Version, on_change: OnChange, inputs: &mut Inputs) -> Result<bool> {
         let failures = inputs.failures.len();
         let added = version.added.iter().filter(|file| file.data_change);
@@ -280,7 +280,7 @@ impl Following<'_> {
                 if self.has_rewritten(&removed)? {
                     let (version, shown) = (version.version, self.table.shown());
                     let why =
-                        format!("version {version} of {shown} changed rows of a file into which others were merged");
+                        format!("version {version} of {shown} changed rows of a file that was merged from others");
                     self.compares_all = Some(why);
                 }
                 true
@@ -300,8 +300,7 @@ impl Following<'_> {
         Ok(inputs.failures.len() == failures)
     }
 
-    /// Whether there is a file among these that holds rows of others, which were merged into it: it is not known which rows
-    /// of the output came from it.
+    /// Whether one of these files was merged from others: then it is not known which rows of the output came from it.
     fn has_rewritten(&self, removed: &[&Removed]) -> Result<bool> {
         for file in removed {
             let path = self.table.path_of(&file.path)?;
@@ -348,7 +347,7 @@ impl Following<'_> {
         for (logged, version) in &self.gone {
             let path = self.table.path_of(logged)?;
             if self.ledger.file(&path).is_some() {
-                let why = format!("version {version} of {shown} removed what it came from");
+                let why = format!("version {version} of {shown} removed its source");
                 inputs.gone.push(Gone { path, why });
             }
         }

@@ -1,4 +1,4 @@
-//! Which files of the input are new, done or changed, and which of their rows are open.
+//! The files of an input, divided into new, done and changed, and their open rows.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -24,14 +24,14 @@ use crate::run::request::{OnChange, Part, Request};
 pub struct OpenSlice {
     pub slice: Slice,
     pub name: SliceName,
-    /// The first row of the cell of the file's grid in which it lies: parts share slices out by it.
+    /// The first row of its cell in the grid of the file. Parts divide slices by cell.
     pub cell: u64,
     pub group: usize,
     pub before: Before,
 }
 
 impl OpenSlice {
-    /// Whether the old rows of its file are deleted in the commit that adds its rows.
+    /// Whether the commit that adds its rows also deletes the old rows of its file.
     pub(crate) fn replaces(&self) -> bool {
         matches!(self.before, Before::Other(_))
     }
@@ -53,10 +53,7 @@ impl Divided {
     }
 }
 
-/// Divides files by what an output holds of them.
-///
-/// # Errors
-/// If a file of this machine cannot be read.
+/// Divides files by their state in an output.
 pub fn divide(
     files: Vec<CorpusFile>,
     ledger: &Ledger,
@@ -92,8 +89,8 @@ pub fn divide(
     Ok(divided)
 }
 
-/// Gives files that were renamed since they were read their old paths, so that their rows are known. A file is renamed if it has
-/// the content of a file of the output that no longer exists. Returns a note for users.
+/// Gives renamed files their old paths, so that their rows are recognized. A file counts as renamed if it has the
+/// content of a file of the output that no longer exists. Returns a note for users.
 pub(crate) async fn keep_old_names(
     files: &mut [CorpusFile],
     ledger: &Ledger,
@@ -101,7 +98,7 @@ pub(crate) async fn keep_old_names(
     state: &SessionState,
 ) -> Option<String> {
     let here: HashSet<String> = files.iter().map(|file| file.path.clone()).collect();
-    // A time says nothing about a content.
+    // A modification time does not identify a content.
     let of_content = |held: &FileVersion| ["blake3-", "etag-"].iter().any(|kind| held.fingerprint.starts_with(kind));
     let gone = ledger.files().filter(|(path, held)| !here.contains(*path) && of_content(&held.version));
     let mut gone: HashMap<&FileVersion, &String> = gone.map(|(path, held)| (&held.version, path)).collect();
@@ -125,23 +122,22 @@ pub(crate) async fn keep_old_names(
     ))
 }
 
-/// A note about files that are no longer in the input and of which only some rows are done. With a limit, files are half done on
-/// purpose.
+/// A note about partly done files that are no longer in the input. With a limit, partly done files are intended.
 pub(crate) fn half_done_and_gone(ledger: &Ledger, here: &HashSet<&str>, is_limited: bool) -> Option<String> {
     let half_done = ledger.files().filter(|(path, held)| !here.contains(path.as_str()) && held.rows_done() < held.rows);
     let (path, held) = half_done.min_by_key(|(path, _)| *path).filter(|_| !is_limited)?;
     let (done, rows) = (held.rows_done(), held.rows);
     Some(format!(
         "{done} of {rows} rows of {path} are done, and the file is no longer in the input: the output is not finished. Put the \
-         file back, or fill the output anew with --new-generation"
+         file back, or rebuild the output with --new-generation"
     ))
 }
 
-/// Whether nothing lies any more where `before` lay, seen from a file of the same source. A listing cannot tell: it may be of
-/// another pattern.
+/// Whether the file `before` no longer exists, derived from a file of the same source. The listing cannot answer this:
+/// it may be of another pattern.
 async fn is_gone(file: &CorpusFile, before: &str, state: &SessionState) -> bool {
     let location = file.meta.location.to_string();
-    // The paths of named sources begin with the name, which is no folder.
+    // The paths of named sources begin with the name of the source, which is not a folder.
     let named = match (file.path.split_once('/'), before.split_once('/')) {
         (Some((name, path)), Some((same, before))) if name == same => Some((path, before)),
         _ => None,
@@ -158,17 +154,17 @@ async fn is_gone(file: &CorpusFile, before: &str, state: &SessionState) -> bool 
 
 fn changed(file: &CorpusFile, held: &FileVersion, found: &FileVersion) -> DataFusionError {
     let sizes = match held.size == found.size {
-        true => format!("its {} bytes are others", found.size),
-        false => format!("{} bytes then, {} now", held.size, found.size),
+        true => format!("same size ({} bytes), different content", found.size),
+        false => format!("{} bytes before, {} now", held.size, found.size),
     };
     DataFusionError::Execution(format!(
-        "{} has changed since its rows were read ({sizes}): say --on-change reprocess to replace them, ignore to keep them",
+        "{} has changed since its rows were read ({sizes}): use --on-change reprocess to replace these rows, or --on-change ignore to keep them",
         file.path
     ))
 }
 
-/// What a file holds now: what the log of its table says, else its ETag, or its content where the store is a file system,
-/// whose ETag a copy changes.
+/// The version of a file: the fingerprint in its table log if it is of a table, else its ETag. On a file system it is
+/// the hash of the content, because a copy changes the ETag.
 fn version_of(file: &CorpusFile, contents: &mut Contents) -> Result<FileVersion> {
     if let Some(table) = &file.in_table {
         return Ok(FileVersion { size: file.meta.size, fingerprint: table.fingerprint.clone() });
@@ -182,7 +178,7 @@ fn version_of(file: &CorpusFile, contents: &mut Contents) -> Result<FileVersion>
     Ok(FileVersion { size: file.meta.size, fingerprint })
 }
 
-/// An ETag as every listing gives it: some quote it, some call it weak.
+/// An ETag in a common form: some listings quote it or mark it as weak.
 fn plain(e_tag: &str) -> String {
     let bare = e_tag.strip_prefix("W/").unwrap_or(e_tag).trim_matches('"');
     match bare.contains('/') {
@@ -191,37 +187,34 @@ fn plain(e_tag: &str) -> String {
     }
 }
 
-/// The files that are replaced by files without rows: nothing comes in whose commit would delete their old rows.
+/// Changed files that have no rows now: no commit of new rows would delete their old rows.
 pub fn emptied(corpus: &Corpus, divided: &Divided) -> Vec<Gone> {
     let empty = corpus.files().map(|(_, file)| file).filter(|file| file.rows() == 0).map(|file| &file.file.path);
     let replaced = empty.filter(|path| divided.replaced.contains(*path));
-    replaced.map(|path| Gone { path: path.clone(), why: "the file has no rows any more".to_string() }).collect()
+    replaced.map(|path| Gone { path: path.clone(), why: "the file no longer has rows".to_string() }).collect()
 }
 
-/// The files whose rows were in shards that no longer exist.
 pub fn lost(missing: &Missing) -> Vec<Gone> {
     let why = match missing.shards.len() {
-        1 => "a shard that held some of them no longer exists; what the input still has of them is made again"
+        1 => "a shard with some of them no longer exists; rows that are still in the input are processed again"
             .to_string(),
         shards => format!(
-            "{shards} shards that held some of them no longer exist; what the input still has of them is made again"
+            "{shards} shards with some of them no longer exist; rows that are still in the input are processed again"
         ),
     };
     missing.files.iter().map(|path| Gone { path: path.clone(), why: why.clone() }).collect()
 }
 
-/// What is to be done of recognised files.
 #[derive(Debug, Default)]
 pub struct Slices {
-    /// The slices, ordered by schema and path: as many rows as the limit leaves, of them the part that was asked for.
+    /// The slices of this part within the limit, ordered by schema and path.
     pub open: Vec<OpenSlice>,
-    /// Slices that are of other parts.
+    /// Slices of other parts.
     pub left: u64,
-    /// Rows that are beyond the limit.
     pub beyond: u64,
 }
 
-/// The slices of recognised files that are not done, or are tried again.
+/// The slices of recognized files that are open or retried.
 pub fn slices(
     corpus: &Corpus,
     divided: &Divided,
@@ -270,7 +263,7 @@ pub fn slices(
     Slices { open, left, beyond }
 }
 
-/// What the output holds of a file before its open slices are done.
+/// What the output has of a file before the file's open slices are done.
 fn before_of(path: &str, divided: &Divided, ledger: &Ledger) -> Before {
     match ledger.file(path).filter(|_| divided.replaced.contains(path)) {
         Some(HeldFile { version, rows, .. }) => Before::Other(version.key(*rows)),
@@ -278,7 +271,7 @@ fn before_of(path: &str, divided: &Divided, ledger: &Ledger) -> Before {
     }
 }
 
-/// The rows of a file that are in none of these slices, which are ascending.
+/// The rows of a file outside these ascending slices.
 fn without<'a>(rows: u64, slices: impl Iterator<Item = &'a SliceName>) -> Vec<(u64, u64)> {
     let mut ranges = Vec::new();
     let mut at = 0;
@@ -291,10 +284,7 @@ fn without<'a>(rows: u64, slices: impl Iterator<Item = &'a SliceName>) -> Vec<(u
     ranges
 }
 
-/// The slices of replaced files that earlier runs wrote and did not commit. Of a part's run, those of its files.
-///
-/// # Errors
-/// If the store fails.
+/// The uncommitted slices of replaced files from earlier runs. With parts, only those of this part.
 pub async fn staged(
     corpus: &Corpus,
     divided: &Divided,
@@ -335,7 +325,7 @@ fn again_of(again: &RetriedSlice, file: &FileRows, cell: u64, group: usize) -> O
     OpenSlice { slice, name: name.clone(), cell, group, before: Before::Done(*before) }
 }
 
-/// Keeps the first rows of the open ones, so many that the output is of no more than the limit; how many others there are.
+/// Keeps the first open rows up to the limit of the output. Returns how many rows are beyond it.
 fn limit(open: &mut Vec<OpenSlice>, ledger: &Ledger, divided: &Divided, request: &Request, rows_staged: u64) -> u64 {
     let mut beyond = 0;
     if let Some(limit) = request.limit {
@@ -353,8 +343,8 @@ fn limit(open: &mut Vec<OpenSlice>, ledger: &Ledger, divided: &Divided, request:
     beyond
 }
 
-/// Whether a slice is of a part: what is asked of it does not depend on which rows are open. A file that is replaced is
-/// replaced at once, so all of it is of one part.
+/// Whether a slice belongs to a part. It does not depend on which rows are open, so all parts agree. A replaced file
+/// belongs to one part as a whole, since one commit replaces it.
 fn is_of(part: Part, slice: &OpenSlice) -> bool {
     let path = &slice.name.path;
     if slice.replaces() { is_in(part, path) } else { is_in(part, &format!("{}/{path}", slice.cell)) }

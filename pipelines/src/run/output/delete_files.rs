@@ -1,4 +1,4 @@
-//! Deletes the rows of files that have changed or are gone. They are found by their source, whichever shards hold them by now.
+//! Deletes the rows of changed or missing files. The column `source` finds them in whichever shards have them now.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -19,7 +19,7 @@ use crate::delta::{LiveFile, Log, State};
 use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
 use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
 
-/// Files whose rows are deleted in a commit, maybe with the commit's new rows in their place; none by default.
+/// Files whose rows a commit deletes, possibly together with new rows for them. Empty by default.
 #[derive(Debug, Default)]
 pub struct TakeBack {
     files: BTreeMap<String, Vec<(SliceName, Attempt)>>,
@@ -27,7 +27,7 @@ pub struct TakeBack {
     found: Option<Found>,
 }
 
-/// The shards that hold their rows, and new shards with the other rows of these.
+/// The shards with these rows, and new shards with the remaining rows.
 #[derive(Debug)]
 struct Found {
     removed: Vec<LiveFile>,
@@ -35,13 +35,13 @@ struct Found {
 }
 
 impl TakeBack {
-    /// Deletes what a ledger says of files; those that it does not hold are left out.
+    /// Deletes the rows of these files in a ledger. Files that it does not have are ignored.
     pub(crate) fn new<'a>(ledger: &Ledger, paths: impl IntoIterator<Item = &'a str>) -> Self {
         let held = paths.into_iter().map(|path| (path.to_string(), ledger.slices(path)));
         Self { files: held.filter(|(_, slices)| !slices.is_empty()).collect(), ..Self::default() }
     }
 
-    /// Knows that shards are missing, all of whose rows are of these files.
+    /// Treats these shards as missing. All of their rows belong to these files.
     pub(crate) fn without(self, missing: &HashSet<String>) -> Self {
         Self { missing: missing.clone(), ..self }
     }
@@ -50,7 +50,7 @@ impl TakeBack {
         self.files.is_empty()
     }
 
-    /// Whether the output still holds exactly what it held when this was made.
+    /// Whether the output still has exactly the slices from when this was created.
     pub(crate) fn is_due(&self, ledger: &Ledger) -> bool {
         self.files.keys().all(|path| self.takes(ledger, path))
     }
@@ -65,7 +65,9 @@ impl TakeBack {
             return Ok(());
         }
         if log.state().metadata.configuration.get("delta.appendOnly").is_some_and(|value| value == "true") {
-            return exec_err!("the output takes rows only (delta.appendOnly), so those of {first} cannot be replaced");
+            return exec_err!(
+                "the output is append-only (delta.appendOnly), so the rows of {first} cannot be replaced"
+            );
         }
         let mut found = Found { removed: vec![], rewritten: vec![] };
         for shard in log.state().files.values().filter(|shard| self.may_be_in(shard)) {
@@ -91,7 +93,7 @@ impl TakeBack {
         removed.into_iter().any(|shard| !state.files.contains_key(&shard.path))
     }
 
-    /// The actions of a commit that delete the rows, and say so of their slices.
+    /// The actions of a commit that delete the rows and mark their slices as deleted.
     pub fn lines(&self, now: i64) -> Vec<String> {
         let Some(Found { removed, rewritten }) = &self.found else { return vec![] };
         let removes = removed.iter().map(|shard| delta::remove(shard, now));
@@ -100,19 +102,19 @@ impl TakeBack {
         removes.chain(rewritten.iter().map(delta::add)).chain(back).collect()
     }
 
-    /// Whether a shard may hold rows of the files, by the bounds in the log.
+    /// Whether a shard may have rows of the files, by the bounds in the log.
     fn may_be_in(&self, shard: &LiveFile) -> bool {
         let Some((least, greatest)) = shard.bounds("source", "file") else { return true };
         let from = least.as_str().map_or(Bound::Unbounded, Bound::Included);
         let to = greatest.as_str().map_or(Bound::Unbounded, Bound::Included);
-        // A range whose ends are swapped would be a panic.
+        // A range with swapped ends would panic.
         match (least.as_str(), greatest.as_str()) {
             (Some(least), Some(greatest)) if least > greatest => true,
             _ => self.files.range::<str, _>((from, to)).next().is_some(),
         }
     }
 
-    /// How many rows a shard has, and how many of them are of the files.
+    /// The number of rows of a shard, and how many of them belong to the files.
     async fn count(&self, log: &Log, shard: &LiveFile) -> Result<(u64, u64)> {
         let builder = open(log, shard).await?;
         let column = builder.schema().index_of("source")?;
@@ -129,15 +131,14 @@ impl TakeBack {
     fn are_of(&self, batch: &RecordBatch) -> Result<BooleanArray> {
         let source = batch.column_by_name("source").and_then(|column| column.as_struct_opt());
         let files = source.and_then(|source| source.column_by_name("file"));
-        let files =
-            files.ok_or_else(|| exec_datafusion_err!("a shard has no column source with the file of its rows"))?;
-        // Whoever merged shards may have encoded texts otherwise.
+        let files = files.ok_or_else(|| exec_datafusion_err!("a shard has no column source with a field file"))?;
+        // A writer that merged shards may have used another string type.
         let files = cast(files, &DataType::Utf8)?;
         let is_meant = |file: Option<&str>| Some(file.is_some_and(|file| self.files.contains_key(file)));
         Ok(files.as_string::<i32>().iter().map(is_meant).collect())
     }
 
-    /// The rows of a shard that are not of the files, as shards of their own.
+    /// Writes the rows of a shard that do not belong to the files as new shards.
     async fn rewrite(&self, log: &Log, shard: &LiveFile, attempt: Attempt) -> Result<Vec<Add>> {
         let builder = open(log, shard).await?;
         let layout = Layout { schema: Arc::clone(builder.schema()), partition_by: vec![], shard_bytes: SHARD_BYTES };

@@ -1,4 +1,4 @@
-//! Whether an output holds all that its input has.
+//! Records whether an output has all rows of its input.
 
 use chrono::Utc;
 use datafusion::common::Result;
@@ -9,23 +9,21 @@ use crate::delta;
 use crate::run::output::ledger::Ledger;
 use crate::run::output::table_properties::generation as generation_of;
 
-/// The application whose transaction says that the output is complete: its version is the rows of the input that are done.
+/// The application of the transaction that marks the output as complete. Its version counts the done input rows.
 const FINISHED: &str = "asap/finished";
 
-/// The application whose transaction says of how many rows of the input the output that is complete is not made, because
-/// they are beyond a limit.
+/// The application of the transaction that counts the input rows beyond the limit of a complete output.
 const BEYOND_LIMIT: &str = "asap/beyond-limit";
 
-/// The version of a finished transaction that a later run withdrew: it found rows that are not done.
+/// The version of a finished transaction that a later run withdrew because it found rows that are not done.
 const WITHDRAWN: i64 = -1;
 
-/// Whether a transaction says that an output is complete.
 pub fn is_finished(said: &delta::Transaction) -> bool {
     let generation = said.app_id.strip_prefix(FINISHED);
     generation.is_some_and(|generation| generation.starts_with('/')) && said.version != WITHDRAWN
 }
 
-/// Whether a run said that every row of its input is in the table, of as many rows as are there.
+/// Whether a run marked the table as complete, and the table has as many rows now as then.
 pub fn says_finished(state: &delta::State) -> bool {
     let generation = generation_of(state);
     let Some(said) = state.transactions.get(&format!("{FINISHED}/{generation}")) else { return false };
@@ -35,14 +33,14 @@ pub fn says_finished(state: &delta::State) -> bool {
 }
 
 impl Output {
-    /// Says that every row of the input is in the output but `beyond` a limit, if that was not said of as many rows: who
-    /// follows the table may end there.
+    /// Marks the output as complete except for `beyond` rows over a limit, unless it already is marked for as many
+    /// rows. Readers that follow the table may stop there.
     pub(crate) async fn say_finished(&mut self, beyond: u64, summary: &Value) -> Result<()> {
         let Self { table: Some(log), ledger, attempt, .. } = self else { return Ok(()) };
         let (generation, run) = (ledger.generation, attempt.to_string());
         let (name, limit) = (format!("{FINISHED}/{generation}"), format!("{BEYOND_LIMIT}/{generation}"));
         log.commit(|state| {
-            // Another run has begun to replace all rows.
+            // Another run has started to replace all rows.
             if generation_of(state) != generation {
                 return Ok(vec![]);
             }
@@ -61,7 +59,7 @@ impl Output {
         Ok(())
     }
 
-    /// Withdraws what an earlier run said, after a run that found rows that are not done and could not do them.
+    /// Withdraws the mark of an earlier run, after a run that found rows that it could not finish.
     pub(crate) async fn withdraw_finished(&mut self) -> Result<()> {
         let Self { table: Some(log), generation, attempt, .. } = self else { return Ok(()) };
         let run = attempt.to_string();
@@ -78,18 +76,18 @@ impl Output {
         Ok(())
     }
 
-    /// When a run said that every row of the input is in the output, in milliseconds since 1970 (UTC).
+    /// When a run marked the output as complete, in milliseconds since 1970 (UTC).
     pub fn finished_at(&self) -> Option<i64> {
         let log = self.table.as_ref().filter(|log| says_finished(log.state()))?;
         log.state().transactions.get(&format!("{FINISHED}/{}", self.ledger.generation))?.last_updated
     }
 
-    /// Whether a run said that every row of the input is in the output, of as many rows as are there.
+    /// Like [`says_finished`].
     pub fn is_finished(&self) -> bool {
         self.table.as_ref().is_some_and(|log| says_finished(log.state()))
     }
 
-    /// Of how many rows of its input the output is not made though it is complete, because they are beyond a limit.
+    /// The input rows that a complete output leaves out because they are beyond a limit.
     pub fn rows_beyond_limit(&self) -> u64 {
         let limit = format!("{BEYOND_LIMIT}/{}", self.ledger.generation);
         let said = self.table.as_ref().and_then(|log| log.state().transactions.get(&limit));

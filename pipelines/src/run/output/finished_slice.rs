@@ -1,4 +1,4 @@
-//! Slices that are written and not committed yet, and what their commit says of each.
+//! Written slices that are not committed yet, and their records in a commit.
 
 use std::time::{Duration, Instant};
 
@@ -11,24 +11,20 @@ use serde::{Deserialize, Serialize};
 use crate::run::output::ledger::{Attempt, Before, SliceName};
 use crate::run::output::receipt::Receipt;
 
-/// A slice that is written, and what it must find to become done.
+/// A written slice, and the condition under which it becomes done.
 #[derive(Debug, Clone)]
 pub struct Finished {
-    /// The slice.
     pub slice: SliceName,
-    /// What the output must hold when it is committed.
     pub before: Before,
-    /// What is to be committed.
     pub receipt: Receipt,
-    /// Who wrote it: an attempt whose receipts were staged, or this one.
+    /// The attempt that wrote it: an earlier one with staged receipts, or this one.
     pub attempt: Attempt,
-    /// When it was written.
     pub written: Written,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// By this run; its first shard was begun at this time.
+    /// By this run, which started its first shard at this time.
     Begun(Instant),
     Staged,
 }
@@ -43,7 +39,7 @@ impl Written {
 }
 
 impl Finished {
-    /// Whether all its shards still exist: a vacuum that does not know of this run may have deleted them.
+    /// Whether all its shards still exist: a vacuum that did not see this run may have deleted them.
     pub(crate) async fn has_its_shards(&self, output: &dyn ObjectStore, rejects: &dyn ObjectStore) -> Result<bool> {
         let Receipt { output: of_output, rejects: of_rejects, .. } = &self.receipt;
         let shards =
@@ -60,7 +56,7 @@ impl Finished {
     }
 }
 
-/// What a commit says of a slice that it makes done, so that lost rows can be told from filtered ones later.
+/// The record of a done slice in a commit, so that lost rows can later be told apart from filtered ones.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SliceRecord {
     pub slice: String,

@@ -1,5 +1,5 @@
-//! What a table is filled with: the parts of a pipeline that decide what a row becomes, kept in the table itself, so that a
-//! run with another pipeline is refused by what is different.
+//! The identity of a table: the parts of a pipeline that determine the result for a row. It is stored in the table, so
+//! that a run with another pipeline is refused with a list of the differences.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use crate::corpus::ColumnMapping;
 use crate::run::input::content_hashes::{Contents, hex};
 use crate::run::request::Originals;
 
-/// Raised when the rules of asap itself (a function, `pruned`, the recognition of a shape) make something else of a row.
+/// Increase this when the rules of asap itself (a function, `pruned`, the recognition of a shape) change a result.
 const RULES: u32 = 5;
 
-/// The parts of a pipeline by their names. Settings at their defaults are none, so that a new one changes no table.
+/// The parts of a pipeline by name. Settings at their defaults are left out, so that a new setting changes no table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity(BTreeMap<String, String>);
 
 impl Identity {
-    /// The identity of a pipeline. Models and prompts count by their content, so that a copy of them is the same.
+    /// The identity of a pipeline. Models and prompts enter by content, so a copy of them is the same.
     pub(crate) fn of(
         sql: &str,
         columns: Option<&ColumnMapping>,
@@ -45,12 +45,12 @@ impl Identity {
                 ("asap.scorer.model" | "asap.compressor.model" | "asap.anchor.prompt_dir", Effect::Files) => {}
                 ("asap.anchor.model", _) if is_local => {}
                 (_, Effect::Files) => {
-                    return internal_err!("the content of the files of {key} is no part of an identity");
+                    return internal_err!("the content of the files of {key} is not part of an identity");
                 }
                 _ => drop(parts.insert(key.to_string(), value)),
             }
         }
-        // A folder that is not there adds nothing: a pipeline that needs its model is refused when it is planned.
+        // A missing folder adds nothing: a pipeline that needs the model is refused during planning.
         let mut add = |setting: &str, named: &str| -> Result<()> {
             let Ok(folder) = asap_lm::locate(named) else { return Ok(()) };
             parts.extend(contents.of_folder(&folder)?.map(|hash| (files_of(setting), hash)));
@@ -76,7 +76,7 @@ impl Identity {
             .map_err(|error| exec_datafusion_err!("the parts of a pipeline cannot be written: {error}"))
     }
 
-    /// The identity out of a property of a table; None if an earlier asap wrote it.
+    /// Parses the identity from a table property; None if an earlier asap wrote it.
     pub(crate) fn decode(property: &str) -> Option<Self> {
         serde_json::from_str(property).ok()
     }
@@ -102,7 +102,7 @@ fn difference(key: &str, held: Option<&String>, found: Option<&String>) -> Strin
     }
 }
 
-/// The part of a pipeline that the content of a setting's files is.
+/// The part of a pipeline for the content of the files of a setting.
 fn files_of(setting: &str) -> String {
     format!("files of {setting}")
 }
@@ -111,7 +111,7 @@ fn without_comments(sql: &str) -> Result<String> {
     let statements = DFParserBuilder::new(sql).build()?.parse_statements()?;
     let texts: Vec<String> = statements.iter().map(|statement| statement.to_string()).collect();
     if texts.is_empty() {
-        return Err(plan_datafusion_err!("the pipeline is empty: it is one SELECT over the table corpus"));
+        return Err(plan_datafusion_err!("the pipeline is empty: expected one SELECT over the table corpus"));
     }
     Ok(texts.join(";"))
 }

@@ -1,8 +1,8 @@
-//! Which rows of which files an output holds, as the transactions in its log say.
+//! The rows of each file that an output has, according to the transactions in its log.
 //!
-//! A slice that is in the output is a transaction: its application is the slice, its version says whether the slice is
-//! done (odd) or was taken back (even), and who did it. The version's other bits are the attempt: the shards of rejects
-//! carry it in their path, so those of an attempt that was killed, or that another one overtook, do not count.
+//! Each slice in the output is a transaction: the application id is the slice. The lowest bit of the version is 1 if
+//! the slice is done and 0 if it was deleted. The other bits are the attempt that did it. Shards of rejects have the
+//! attempt in their path, so rejects of a killed or overtaken attempt are not valid.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::delta::State;
 use crate::run::input::content_hashes::hex;
 
-/// What the names of folders begin with in which runs write shards: each attempt has its own.
+/// Prefix of the folders in which runs write shards. Each attempt has its own folder.
 pub(crate) const ATTEMPT: &str = "asap-";
 
 #[derive(Debug, Clone)]
@@ -25,12 +25,12 @@ pub struct RetriedSlice {
     pub rows: Arc<[u64]>,
 }
 
-/// A name that no two attempts to fill slices share.
+/// A name that is unique to one attempt to write slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Attempt(u64);
 
 impl Attempt {
-    /// Bits of an attempt: with the bit that says done they are an integer that every JSON reader keeps exactly.
+    /// Bits of an attempt: with the done bit, it is an integer that every JSON reader represents exactly.
     const BITS: u32 = 48;
 
     pub(crate) fn new() -> Self {
@@ -41,7 +41,7 @@ impl Attempt {
         (self.0 % end.max(1) as u64) as usize
     }
 
-    /// The version of a transaction by which this attempt says that a slice is done.
+    /// The version of a transaction that marks a slice as done by this attempt.
     pub(crate) fn done(self) -> i64 {
         (self.0 as i64) << 1 | 1
     }
@@ -50,7 +50,7 @@ impl Attempt {
         (self.0 as i64) << 1
     }
 
-    /// The attempt whose slice was taken back, by the version that says so.
+    /// The attempt whose slice was deleted, given the version of the transaction.
     pub(crate) fn taken_back_by(version: i64) -> Self {
         Self((version >> 1) as u64)
     }
@@ -77,18 +77,20 @@ impl FromStr for Attempt {
 
     fn from_str(text: &str) -> Result<Self, DataFusionError> {
         let number = u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 12);
-        number.map(Self).ok_or_else(|| exec_datafusion_err!("'{text}' is no attempt: twelve hexadecimal digits"))
+        number
+            .map(Self)
+            .ok_or_else(|| exec_datafusion_err!("'{text}' is not an attempt: expected 12 hexadecimal digits"))
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FileVersion {
     pub size: u64,
-    /// What changes with its content: the store's ETag, or the hash of the content where the store is a file system.
+    /// The store's ETag, or the hash of the content on a file system.
     pub fingerprint: String,
 }
 
-/// A range of rows of one content of a file, in one generation of an output.
+/// A range of rows of one content of a file, in one table generation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SliceName {
     pub generation: u64,
@@ -136,7 +138,6 @@ impl SliceName {
         self.end - self.start
     }
 
-    /// Whether `other` is of the same content of the same file, and of the same table generation.
     pub(crate) fn is_of_content_of(&self, other: &Self) -> bool {
         self.generation == other.generation && self.content_key() == other.content_key() && self.path == other.path
     }
@@ -155,24 +156,24 @@ pub(crate) fn file_key(path: &str) -> String {
 }
 
 impl FileVersion {
-    /// Names a content of this many rows among those of its file, in paths: 12 hexadecimal digits.
+    /// A short name of a content with this many rows, for paths: 12 hexadecimal digits.
     pub(crate) fn key(&self, file_rows: u64) -> String {
         hex(&Sha256::digest(format!("{}-{}/{file_rows}", self.size, self.fingerprint))[..6])
     }
 }
 
-/// What a slice must find in the output when it is committed. What it finds otherwise has been done by another run.
+/// What the output must have of a slice at its commit. Otherwise another run has done the slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Before {
     /// None of its rows.
     Open,
-    /// The slice itself, done by this attempt: some of its rejects are tried again.
+    /// The slice itself, done by this attempt: some of its rejects are retried.
     Done(Attempt),
     /// Its file with another content, named by [`FileVersion::key`], whose rows it replaces.
     Other(String),
 }
 
-/// In paths, in place of an attempt: no row of the slice was done.
+/// Stands for the attempt in paths if no row of the slice was done.
 const OPEN: &str = "000000000000";
 const REPLACES: char = 'r';
 
@@ -211,7 +212,7 @@ pub struct Ledger {
 pub(crate) struct HeldFile {
     pub version: FileVersion,
     pub rows: u64,
-    /// Ranges that are done, by their first row: where they end, and who did them.
+    /// The done ranges by their first row: their end, and their attempt.
     pub done: BTreeMap<u64, (u64, Attempt)>,
 }
 
@@ -306,7 +307,7 @@ impl Ledger {
         self.files.iter()
     }
 
-    /// The attempt that did a slice; None if it is not done as exactly this slice.
+    /// The attempt that did exactly this slice; None if there is none.
     pub(crate) fn attempt_of(&self, slice: &SliceName) -> Option<Attempt> {
         let held = self.files.get(&slice.path).filter(|held| held.version == slice.version)?;
         held.done.get(&slice.start).filter(|(end, _)| *end == slice.end).map(|(_, attempt)| *attempt)

@@ -1,5 +1,5 @@
-//! Shards that the logs of an output name and that no longer exist, and the files of the input whose rows they held. A run deletes
-//! what is left of these rows in one commit, and makes them again.
+//! Shards that the logs of an output name but that no longer exist, and the input files whose rows they had. A run
+//! deletes the remaining rows of these files in one commit and processes the files again.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,7 +15,7 @@ use crate::run::output::rejects::ShardPath;
 #[derive(Debug, Clone, Default)]
 pub struct Missing {
     pub shards: HashSet<String>,
-    /// The files of the input that may have had rows in them.
+    /// The input files that may have had rows in them.
     pub files: BTreeSet<String>,
 }
 
@@ -47,7 +47,7 @@ impl Missing {
     }
 }
 
-/// The bounds of the files of the input whose rows a shard holds; those that the log does not say are open.
+/// The bounds of the paths of the input files with rows in a shard. A bound that the log lacks is open.
 fn bounds(shard: &LiveFile) -> (Option<String>, Option<String>) {
     let text = |value: serde_json::Value| value.as_str().map(str::to_string);
     shard.bounds("source", "file").map_or((None, None), |(least, greatest)| (text(least), text(greatest)))
@@ -58,7 +58,7 @@ async fn lacked(log: &Log) -> Result<Vec<LiveFile>> {
     if doubtful.is_empty() {
         return Ok(vec![]);
     }
-    // Runs write all their shards to folders with this name, so one listing mostly has them all.
+    // Runs write all their shards to folders with this prefix, so one listing usually finds them all.
     let mut listed = log.store().list_with_offset(None, &Path::from(ATTEMPT.trim_end_matches('-')));
     loop {
         match listed.try_next().await {

@@ -1,12 +1,12 @@
-//! The tables of an output, and how slices get into them: rejects first, then the output, whose commit alone makes slices
-//! done.
+//! The tables of an output, and how slices are committed to them: rejects first, then the output, whose commit alone
+//! makes slices done.
 //!
 //! ```text
-//!   slices with receipts ──▶ rejects: add ──▶ output: add, transactions ──▶ rejects: remove what does not count
-//!                            (not counted yet)  (now they are)               (for readers who do not ask the output)
+//!   slices with receipts ──▶ rejects: add ──▶ output: add, transactions ──▶ rejects: remove stale ones
+//!                            (not valid yet)  (now they are valid)          (for readers who do not read the output)
 //! ```
 //!
-//! A kill between any two of these leaves nothing to repair before the next run, which does the rest.
+//! A kill between any two of these steps needs no repair: the next run does the rest.
 
 pub(crate) mod delete_files;
 mod finished;
@@ -59,11 +59,11 @@ pub struct Committed {
     pub lost: Vec<SliceName>,
 }
 
-/// Another run began a new table generation while this one was under way.
+/// Another run began a new table generation while this one was running.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "another run replaces all rows of {table} (table generation {found}; this run was planned for {planned}): nothing more \
-     of this run is committed. Run the same command again if its rows are still wanted"
+    "another run replaces all rows of {table} (table generation {found}; this run was planned for {planned}): this run \
+     commits nothing more. Run the same command again if you still want its rows"
 )]
 pub struct Superseded {
     table: String,
@@ -71,19 +71,18 @@ pub struct Superseded {
     found: u64,
 }
 
-/// The tables of a run.
 pub struct Output {
     url: Url,
     beside: Url,
     table: Option<Log>,
     rejects: Option<Log>,
     ledger: Ledger,
-    /// The table generation that this run was planned for. Every commit compares it with the table's: slices of one
-    /// generation never enter another.
+    /// The table generation that this run was planned for. Every commit compares it with that of the table, so slices
+    /// of one generation never enter another.
     generation: u64,
     attempt: Attempt,
     marks: Vec<Mark>,
-    /// Whether it is not known what became of a commit: it may name shards of this attempt.
+    /// Whether the outcome of a commit is unknown: it may name shards of this attempt.
     in_doubt: bool,
     missing: Missing,
     /// Shards of this attempt that a later run may commit, by their paths in the logs.
@@ -91,10 +90,10 @@ pub struct Output {
 }
 
 impl Output {
-    /// Opens the tables at `url`, which need not be there yet.
+    /// Opens the tables at `url`, which need not exist yet.
     ///
     /// # Errors
-    /// If something other than a table of asap is there, or a table that a run cannot keep to.
+    /// If something other than a table of asap is there, or a table whose requirements a run cannot meet.
     pub async fn open(url: Url) -> Result<Self> {
         let beside = beside(&url)?;
         let table = Log::open(&url).await?;
@@ -133,7 +132,6 @@ impl Output {
         }
     }
 
-    /// Who writes.
     pub fn attempt(&self) -> Attempt {
         self.attempt
     }
@@ -142,12 +140,11 @@ impl Output {
         &self.ledger
     }
 
-    /// The output's folder.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// The folder of what asap keeps beside the table.
+    /// The folder of asap next to the table.
     pub fn beside(&self) -> &Url {
         &self.beside
     }
@@ -156,39 +153,31 @@ impl Output {
         join(&self.beside, "rejects/")
     }
 
-    /// The log of the output, if it exists.
     pub fn table(&self) -> Option<&Log> {
         self.table.as_ref()
     }
 
-    /// The log of the rejects, if there were any.
     pub fn rejects(&self) -> Option<&Log> {
         self.rejects.as_ref()
     }
 
-    /// What the output is filled with; None if an earlier asap filled it.
+    /// The identity of the pipeline that fills the output; None if an earlier asap filled it.
     pub fn identity(&self) -> Option<Identity> {
         Identity::decode(self.table.as_ref()?.state().metadata.configuration.get(PIPELINE)?)
     }
 
     /// The columns of the output and of the rejects, if they exist.
-    ///
-    /// # Errors
-    /// If a log holds no readable schema.
     pub fn schemas(&self) -> Result<(Option<Schema>, Option<Schema>)> {
         let schema = |log: &Option<Log>| log.as_ref().map(|log| log.state().schema()).transpose();
         Ok((schema(&self.table)?, schema(&self.rejects)?))
     }
 
-    /// The columns by which the output is divided into folders, if it exists.
+    /// The columns that divide the output into folders, if it exists.
     pub fn partition_by(&self) -> Option<&[String]> {
         self.table.as_ref().map(|log| log.state().metadata.partition_columns.as_slice())
     }
 
-    /// The original columns that the output holds, and those that it leaves out.
-    ///
-    /// # Errors
-    /// If the table's properties cannot be read.
+    /// The original columns that the output has, and those that it leaves out.
     pub fn originals(&self) -> Result<HeldOriginals> {
         self.table.as_ref().map_or(Ok(HeldOriginals::default()), |log| HeldOriginals::of(log.state()))
     }
@@ -198,8 +187,7 @@ impl Output {
             return Ok(());
         }
         let to = location::display(&self.url);
-        let advice =
-            "choose another output, or fill this one anew with --new-generation; what was answered is not paid again";
+        let advice = "choose another output, or rebuild this one with --new-generation; you do not pay again for answers you have";
         match self.identity() {
             None => exec_err!("{to} was filled by an earlier version of asap: {advice}"),
             Some(held) if held == *identity => Ok(()),
@@ -210,7 +198,7 @@ impl Output {
         }
     }
 
-    /// Takes all rows of the output back in one commit, and fills it with another design from then on.
+    /// Deletes all rows of the output in one commit. From then on it is filled with another design.
     pub(crate) async fn begin_generation(&mut self, design: &Design) -> Result<()> {
         let Some(log) = &mut self.table else { return Ok(()) };
         let (url, held) = (&self.url, self.generation);
@@ -231,13 +219,13 @@ impl Output {
         Ok(())
     }
 
-    /// Makes the tables that are not there, and adds the columns that they lack.
+    /// Creates missing tables, and adds missing columns.
     async fn prepare(&mut self, design: &Design, with_rejects: bool) -> Result<()> {
         if self.table.is_none() {
             let properties = properties(design, 0)?.into_iter().map(|(key, value)| (key, Some(value))).collect();
             let made = Log::create(&self.url, Arc::clone(&design.output), &design.partition_by, properties).await?;
             self.table = Some(made);
-            // Another run may have been faster, with another pipeline.
+            // Another run may have created it first, with another pipeline.
             self.check_identity(&design.identity)?;
             self.follow();
         }
@@ -255,8 +243,8 @@ impl Output {
         Ok(())
     }
 
-    /// Commits finished slices: those that another run did meanwhile are left out. `take_back` names the files whose rows
-    /// these slices replace, `info` is what the commit says of the run.
+    /// Commits finished slices, except those that another run did in the meantime. `take_back` names the files whose
+    /// rows these slices replace. `info` describes the run in the commit.
     ///
     /// # Errors
     /// If the store fails, or [`delta::OutcomeUnknown`]; shards that a commit may name are never removed.
@@ -277,7 +265,7 @@ impl Output {
         self.note(committed)
     }
 
-    /// Deletes the rows of files that have none any more, all in one commit.
+    /// Deletes the rows of these files in one commit.
     pub(crate) async fn take_back(&mut self, paths: &[&str], info: &Value) -> Result<()> {
         loop {
             let mut take_back = TakeBack::new(&self.ledger, paths.iter().copied()).without(&self.missing.shards);
@@ -285,14 +273,14 @@ impl Output {
                 return Ok(());
             }
             let committed = self.commit_slices(&[], &mut take_back, info).await;
-            // Another run may do slices of these files, or delete them, until the commit is made.
+            // Until the commit succeeds, another run may do slices of these files or delete them.
             if self.note(committed)?.version.is_some() {
                 return Ok(());
             }
         }
     }
 
-    /// Commits slices and what they replace, or, where there are none, only what is taken back.
+    /// Commits slices with the deletions that they replace. Without slices, commits only the deletions.
     async fn commit_slices(
         &mut self,
         finished: &[Finished],
@@ -340,7 +328,7 @@ impl Output {
         let now = Utc::now().timestamp_millis();
         rejects
             .commit(|state| {
-                // A run that was killed may have committed those of staged slices.
+                // A killed run may have committed the rejects of staged slices.
                 let new = shards.iter().filter(|shard| !state.files.contains_key(&shard.path));
                 let adds: Vec<String> = new.map(|shard| delta::add(shard)).collect();
                 if adds.is_empty() {
@@ -353,14 +341,14 @@ impl Output {
         Ok(())
     }
 
-    /// Takes shards of rejects that do not count, and never will, out of their table.
+    /// Removes shards of rejects that can never become valid from their table.
     pub(crate) async fn tidy_rejects(&mut self) -> Result<()> {
         let (Some(table), Some(rejects)) = (&mut self.table, &mut self.rejects) else { return Ok(()) };
         rejects.refresh().await?;
         if rejects.state().files.is_empty() {
             return Ok(());
         }
-        // What is read later knows of every slice that was done before these rejects were listed.
+        // This later state includes every slice that was done before these rejects were listed.
         table.refresh().await?;
         let settled = Settled::of(table.state(), generation(table.state()));
         rejects
@@ -380,12 +368,12 @@ impl Output {
         Ok(())
     }
 
-    /// From the first commit of slices on says of which versions of tables they are.
+    /// Sets the versions of tables that the first commit of slices records.
     pub(crate) fn begin_inputs(&mut self, marks: Vec<Mark>) {
         self.marks = marks;
     }
 
-    /// Says that everything of the versions of tables that were read is done, so that their logs may be cleaned.
+    /// Records that everything of the read versions of tables is done, so that their logs may be cleaned.
     pub(crate) async fn say_inputs_done(&mut self) -> Result<()> {
         let Self { table: Some(log), attempt, marks, generation: planned, .. } = self else { return Ok(()) };
         log.commit(|state| {
@@ -402,13 +390,13 @@ impl Output {
         Ok(())
     }
 
-    /// What the table is filled with, in the words of the run that made it; None if an earlier asap did.
+    /// The provenance that the creating run stored; None if an earlier asap made the table.
     pub(crate) fn provenance(&self) -> Option<Provenance> {
         let configuration = &self.table.as_ref()?.state().metadata.configuration;
         Provenance::decode(configuration.get(PROVENANCE)?)
     }
 
-    /// Makes sure that commits to the output can be made, and told from those of others, before any work is done for one.
+    /// Checks, before any work, that the store accepts commits and refuses conflicting ones.
     pub(crate) async fn check_writable(&self) -> Result<()> {
         delta::check_output(store_of(&self.url)?.as_ref(), &location::display(&self.url)).await
     }
@@ -424,7 +412,7 @@ impl Output {
     }
 }
 
-/// Refuses to change a table whose generation is not the one that a run was planned for.
+/// Refuses to change a table with another generation than the planned one.
 fn check_generation(state: &State, planned: u64, url: &Url) -> Result<()> {
     match generation(state) {
         found if found == planned => Ok(()),
@@ -441,7 +429,7 @@ fn is_open(ledger: &Ledger, take_back: &TakeBack, finished: &Finished) -> bool {
         _ if let Before::Done(before) = finished.before => ledger.attempt_of(slice) == Some(before),
         None => true,
         Some(held) if held.version == slice.version => !held.overlaps(slice.start, slice.end),
-        // Another content is there: it goes in the same commit, or this one comes too late.
+        // The file has another content there: this commit replaces it, or the slice is too late.
         Some(_) => take_back.takes(ledger, &slice.path),
     }
 }

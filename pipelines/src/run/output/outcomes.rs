@@ -1,4 +1,4 @@
-//! What becomes of a pipeline's rows: output or reject.
+//! Divides the rows of a pipeline into output and rejects.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use datafusion::common::{Result, exec_datafusion_err, exec_err, plan_err};
 use crate::delta::types::{can_hold, delta_name, delta_type};
 use crate::run::plan::ORIGINAL;
 
-/// The columns of a pipeline that say what becomes of a row; the output does not hold them.
+/// The status columns of a pipeline, which the output leaves out.
 const STATUS: &str = "status";
 const ERROR: &str = "error";
 const OK: &str = "ok";
@@ -18,11 +18,11 @@ const OK: &str = "ok";
 /// Divides batches of a pipeline (whose last column is [`ORIGINAL`]) into output and rejects.
 #[derive(Debug, Clone)]
 pub struct Rows {
-    /// Columns of the output: the pipeline's own, then the original ones.
+    /// Columns of the output: those of the pipeline, then the original ones.
     pub output: SchemaRef,
     /// Columns of the rejects: source, status and error, then the original ones.
     pub rejects: SchemaRef,
-    /// Name in the files, and column of the output, of each original column; the empty text where that is left out.
+    /// Pairs of names of original columns: in the files, and in the output (empty if left out).
     pub originals: Vec<(String, String)>,
     output_columns: Vec<Origin>,
     rejects_columns: Vec<Origin>,
@@ -43,12 +43,14 @@ pub struct Divided {
 }
 
 impl Rows {
-    /// Plans the division. `schema` is the pipeline's, `originals` the names that the original columns have in the
-    /// files, in the order of the fields of [`ORIGINAL`], each with whether the output holds it, as rejects do; `held_output` and `held_rejects` are the columns of tables that
-    /// exist: those that the rows lack are NULL, those that the tables lack stand behind them.
+    /// Plans the division. `schema` is that of the pipeline. `originals` are the names of the original columns in the
+    /// files, in the order of the fields of [`ORIGINAL`], each with whether the output has it; rejects have all.
+    /// `held_output` and `held_rejects` are the columns of existing tables: columns that the rows lack are NULL,
+    /// columns that the tables lack come last.
     ///
     /// # Errors
-    /// If two columns have one name in a table, if a table cannot hold the type of one, or if it holds another.
+    /// If two columns would have the same name in a table, if a table cannot hold the type of a column, or if it has
+    /// the column with another type.
     pub fn new(
         schema: &Schema,
         originals: &[(String, bool)],
@@ -66,8 +68,8 @@ impl Rows {
                     let clashing = output.iter().find(|(held, ..)| held.eq_ignore_ascii_case(&column.0));
                     if let Some((.., Origin::Pipeline(held))) = clashing {
                         return plan_err!(
-                            "the pipeline's columns {name} and {held} would have one name in a table, where case means \
-                             nothing and characters such as blanks become _: rename one with AS"
+                            "the pipeline's columns {name} and {held} would have one name in a table, which ignores case and \
+                             replaces characters such as blanks with _: rename one with AS"
                         );
                     }
                     if name == "source" {
@@ -102,7 +104,6 @@ impl Rows {
         Ok(Self { output, rejects, originals: named, output_columns, rejects_columns })
     }
 
-    /// Divides a batch by its status.
     pub fn divide(&self, batch: &RecordBatch) -> Result<Divided> {
         let is_reject = rejected(batch)?;
         let output = filter_record_batch(batch, &not(&is_reject)?)?;
@@ -118,7 +119,7 @@ fn text() -> DataType {
     DataType::Utf8
 }
 
-/// The columns of a table: those that it holds in their order, then new ones.
+/// The columns of a table in its order, followed by the new ones.
 fn conform(columns: Vec<Column>, held: Option<&Schema>) -> Result<(SchemaRef, Vec<Origin>)> {
     let mut conformed: Vec<Column> = Vec::new();
     for field in held.iter().flat_map(|schema| schema.fields()) {
@@ -167,7 +168,7 @@ fn rejected(batch: &RecordBatch) -> Result<BooleanArray> {
     Ok(status.as_string::<i32>().iter().map(|status| Some(status.is_some_and(|status| status != OK))).collect())
 }
 
-/// A batch with the columns of a schema: those that it lacks are NULL.
+/// Gives a batch the columns of a schema; missing ones are NULL.
 pub(crate) fn with_columns(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let columns = schema.fields().iter().map(|field| match batch.column_by_name(field.name()) {
         Some(column) => Ok(cast(column, field.data_type())?),
@@ -189,7 +190,7 @@ fn gather(batch: &RecordBatch, schema: &SchemaRef, columns: &[Origin]) -> Result
             Some(array) => Ok(cast(&array, field.data_type())?),
             // A pipeline without a status rejects nothing.
             None if batch.num_rows() == 0 => Ok(null(field)),
-            None => Err(exec_datafusion_err!("the pipeline's column {} is missing from its result", field.name())),
+            None => Err(exec_datafusion_err!("the result of the pipeline has no column {}", field.name())),
         }
     });
     let arrays = arrays.collect::<Result<Vec<_>>>()?;

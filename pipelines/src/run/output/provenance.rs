@@ -1,5 +1,5 @@
-//! What a table is filled with as people call it, beside the identity, which tells by content: the pipeline, its input, who
-//! answered and who scored.
+//! What made a table, in readable names: the pipeline, its input, the anchorer and the scoring model. In contrast, the
+//! identity compares by content.
 
 use asap_lm::SMALL;
 use asap_udfs::Settings;
@@ -11,18 +11,18 @@ use serde::{Deserialize, Serialize};
 use crate::location::redact;
 use crate::run::request::Request;
 
-/// What the run called things that made a table, or made it anew. Runs behind it may have called the same things otherwise.
+/// The names that the run used when it created or rebuilt a table. Later runs may use other names for the same things.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     pub pipeline: String,
     pub input: Vec<String>,
-    /// Who wrote direct thoughts and pruned by them, or answered prompts; None if nobody was asked.
+    /// The anchorer: wrote direct thoughts and pruned by them, or answered prompts. None if none was called.
     pub anchored_by: Option<String>,
-    /// The model by whose scores steps went; None if none was asked.
+    /// The scoring model. None if none was used.
     pub scored_by: Option<String>,
     pub tokens_of: String,
     pub max_tokens: i64,
-    /// What stood in for a model that prunes data to train on.
+    /// Defaults that were used in place of a model fit for pruning training data.
     pub stand_ins: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl Provenance {
         }
     }
 
-    /// What is to be known of an output that stand-ins made.
+    /// A warning if default models made an output.
     pub fn warning(&self) -> Option<String> {
         let set = match self.stand_ins.len() {
             0 => return None,
@@ -57,21 +57,21 @@ impl Provenance {
         };
         let stand_ins = self.stand_ins.join(" and ");
         Some(format!(
-            "made by stand-ins: {stand_ins}. That shows how asap works; set {set} before you train on the output"
+            "made with default models: {stand_ins}. This shows how asap works; set {set} before you train on the output"
         ))
     }
 
     pub(crate) fn encode(&self) -> Result<String> {
         serde_json::to_string(self)
-            .map_err(|error| exec_datafusion_err!("what a table is made by cannot be written: {error}"))
+            .map_err(|error| exec_datafusion_err!("the provenance of a table cannot be written: {error}"))
     }
 
-    /// It out of a property of a table; None if an earlier asap wrote the table.
+    /// Parses it from a table property; None if an earlier asap wrote the table.
     pub(crate) fn decode(property: &str) -> Option<Self> {
         serde_json::from_str(property).ok()
     }
 
-    /// What it says, in pairs of what and who.
+    /// Pairs of a label and a value.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         let lines = [
             ("pipeline", Some(self.pipeline.clone())),

@@ -1,4 +1,4 @@
-//! What is left to say of a slice when its rows are written: what a commit adds, and what was counted.
+//! The receipt of a written slice: what its commit adds, and its counts.
 
 use std::collections::BTreeMap;
 
@@ -16,37 +16,31 @@ pub struct Receipt {
     pub output: Vec<Add>,
     pub rejects: Vec<Add>,
     pub counts: Counts,
-    /// What calls to language models the slice's operators counted, by the names of EXPLAIN ANALYZE.
+    /// The counters of language model calls in the slice's operators, by their names in EXPLAIN ANALYZE.
     pub usage: BTreeMap<String, u64>,
     pub seconds: BTreeMap<String, f64>,
 }
 
-/// What was counted of rows. Tokens are those of the scoring model's tokenizer. Tokens and steps of original chains are of all
-/// rows that the pipeline returns, rejects too, so that they do not depend on the method; the others are of rows of the output.
-/// They are None where the pipeline does not return the column that holds them.
+/// Counts of rows, tokens and steps. Tokens are those of the scoring model's tokenizer. Tokens and steps of original
+/// chains cover all rows that the pipeline returns, rejects too, so they do not depend on the method. The others cover
+/// rows of the output. A count is None if the pipeline does not return its column.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Rows read. Equal to `rows_out + rows_rejected + rows_filtered`.
+    /// Equal to `rows_out + rows_rejected + rows_filtered`.
     pub rows_in: u64,
-    /// Rows in the output.
     pub rows_out: u64,
     /// Rows with a status that is not ok.
     pub rows_rejected: u64,
-    /// Rows that the pipeline's WHERE took out.
+    /// Rows that the WHERE of the pipeline filtered out.
     pub rows_filtered: u64,
     /// Rows of the output that lost every step.
     pub rows_emptied: u64,
-    /// Rejected rows by status.
     pub rejects: BTreeMap<String, u64>,
-    /// Tokens of the original chains.
     pub tokens_in: Option<u64>,
     /// Tokens after stage 1.
     pub tokens_coarse: Option<u64>,
-    /// Tokens of the pruned chains.
     pub tokens_out: Option<u64>,
-    /// Steps of the original chains.
     pub steps_in: Option<u64>,
-    /// Steps of the pruned chains.
     pub steps_out: Option<u64>,
 }
 
@@ -79,7 +73,6 @@ impl Counts {
         *self.rejects.entry(status.to_string()).or_default() += 1;
     }
 
-    /// Adds what another slice counted.
     pub fn add(&mut self, other: &Self) {
         let Self { rows_in, rows_out, rows_rejected, rows_filtered, rows_emptied, rejects, .. } = other;
         self.rows_in += rows_in;
@@ -109,7 +102,8 @@ fn column_sum(batch: &RecordBatch, name: &str) -> Option<u64> {
     Some(sum(column).unwrap_or(0).max(0) as u64)
 }
 
-/// Steps of the original chains, by the column `steps`, and where a stage failed and left it NULL by the chain itself.
+/// Counts the steps of the original chains: from the column `steps`, or from the chain itself if a stage failed and
+/// left `steps` NULL.
 fn count_original_steps(batch: &RecordBatch) -> Option<u64> {
     let lists = batch.column_by_name("steps")?.as_list_opt::<i32>()?;
     let chains = batch.column_by_name("original_cot").and_then(|chains| cast(chains, &DataType::Utf8View).ok());

@@ -1,10 +1,11 @@
-//! Which shards of the rejects are valid.
+//! Decides which shards of the rejects are valid.
 //!
-//! The rejects of a slice are committed before the slice itself, so that no reject is ever missing. The path of a shard says whose
-//! it is: `asap-<attempt>/<generation>-<file>.<content>.<first row>-<before>/…`. Its rows are valid if that attempt did the
-//! slice that starts at this row. All others belong to an attempt that was killed, overtaken or undone, or to one that still
-//! runs. An attempt can only win while the output holds what it held when the work began, which is what [`Before`] says. So the log
-//! alone decides which shards will never be valid; clocks do not matter.
+//! The rejects of a slice are committed before the slice itself, so that no reject is ever missing. The path of a shard
+//! names its attempt and slice: `asap-<attempt>/<generation>-<file>.<content>.<first row>-<before>/…`. Its rows are
+//! valid if that attempt did the slice that starts at this row. All others belong to an attempt that was killed,
+//! overtaken or undone, or that is still running. An attempt can only win while the output still has what it had when
+//! the work began, as [`Before`] records. So the log alone decides which shards will never be valid; clocks do not
+//! matter.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +20,7 @@ pub(crate) struct Settled {
     undone: HashSet<(SliceKey, Attempt)>,
 }
 
-/// A slice by the keys of its file and its content, and its first row.
+/// The keys of the file and content of a slice, and its first row.
 type SliceKey = (String, String, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(crate) struct ShardPath {
     pub generation: u64,
     pub file: String,
     pub content: String,
-    /// The first row of its slice. Where the slice ends is known when it is done: a run that is stopped cuts it short.
+    /// The first row of its slice. The end is known only when the slice is done: a stopped run cuts it short.
     pub start: u64,
     pub before: Before,
 }
@@ -88,7 +89,7 @@ impl Settled {
     pub(crate) fn standing(&self, shard: &LiveFile) -> Standing {
         let Some(path) = ShardPath::parse(&shard.path) else { return Standing::Stale };
         if path.generation != self.generation {
-            // A run has begun a newer generation since the log was read.
+            // Another run started a newer generation after the log was read.
             return if path.generation > self.generation { Standing::Open } else { Standing::Stale };
         }
         let is_undone = self.undone.contains(&((path.file.clone(), path.content.clone(), path.start), path.attempt));
@@ -183,7 +184,7 @@ mod tests {
         let (whole, first, second) = (slice_of("x", 0, 9), slice_of("x", 0, 4), slice_of("x", 4, 9));
         let of = |said: &[(&SliceName, i64)]| settled(said).standing(&shard(one, &whole, &Before::Open));
         assert_eq!(of(&[(&first, one.done())]), Standing::Valid);
-        // Its first row is what an attempt must win.
+        // An attempt must win the first row of its slice.
         assert_eq!(of(&[(&second, two.done())]), Standing::Open);
         assert_eq!(of(&[(&second, two.done()), (&first, two.done())]), Standing::Stale);
     }
@@ -193,9 +194,9 @@ mod tests {
         let [one, two] = [Attempt::new(), Attempt::new()];
         let [first, second, third] = ["x", "y", "z"].map(|content| slice_of(content, 0, 9));
         let done = settled(&[(&second, two.done())]);
-        // Of a run that was killed before its file was replaced.
+        // From a run that was killed before its file was replaced.
         assert_eq!(done.standing(&shard(one, &first, &Before::Open)), Standing::Stale);
-        // Of one that replaces what is there, and of one that would replace what is there no longer.
+        // From one that replaces the current content, and from one whose content to replace no longer exists.
         assert_eq!(done.standing(&shard(one, &third, &Before::Other(second.content_key()))), Standing::Open);
         assert_eq!(done.standing(&shard(one, &third, &Before::Other(first.content_key()))), Standing::Stale);
         // The old content came back after the new one was done.

@@ -1,4 +1,4 @@
-//! Shards: rows written beside a table, invisible until a commit names them.
+//! Shards: rows written next to a table, invisible until a commit names them.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -20,26 +20,22 @@ use indexmap::IndexMap;
 use object_store::ObjectStore;
 use object_store::path::Path;
 
-/// Bytes at which a shard is closed and the next one begun, unless asked for otherwise.
+/// The default size at which a shard is closed and the next one started.
 pub const SHARD_BYTES: NonZeroU64 = NonZeroU64::new(256 << 20).unwrap();
-/// Bytes of encoded rows that a row group holds; what is in memory is one row group.
+/// Bytes of encoded rows per row group. Memory use is one row group.
 const ROW_GROUP_BYTES: usize = 32 << 20;
-/// The only bounds that the log holds: by them the rows of a file of the input are found again. Bounds of texts as long as
-/// chains would make the log as large as the data.
+/// The only column with bounds in the log: they find the rows of an input file again. Bounds of texts as long as chains
+/// would make the log as large as the data.
 pub(crate) const BOUNDS: &str = "file";
 
-/// How the shards of a table are written.
 #[derive(Debug, Clone)]
 pub struct Layout {
-    /// The columns of the table.
     pub schema: SchemaRef,
-    /// The columns by whose values rows are divided into folders.
     pub partition_by: Vec<String>,
-    /// Bytes at which a shard is closed.
     pub shard_bytes: NonZeroU64,
 }
 
-/// Shards in the making, all in one folder.
+/// Unfinished shards, all in one folder.
 pub struct Shards {
     store: Arc<dyn ObjectStore>,
     folder: Path,
@@ -49,10 +45,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Begins shards in a folder of a table whose root is the root of `store`.
-    ///
-    /// # Errors
-    /// If the layout divides rows by a column that the table does not have.
+    /// Starts shards in a folder of a table. The root of `store` is that of the table.
     pub fn begin(store: Arc<dyn ObjectStore>, folder: Path, layout: Layout) -> Result<Self> {
         let columns = 0..layout.schema.fields().len();
         let in_files: Vec<usize> =
@@ -61,10 +54,7 @@ impl Shards {
         Ok(Self { store, folder, layout, file_schema, writers: BTreeMap::new() })
     }
 
-    /// Adds rows, which have the columns of the table; they are on the store when [`Shards::finish`] returns.
-    ///
-    /// # Errors
-    /// If the store fails.
+    /// Adds rows with the columns of the table. They are on the store when [`Shards::finish`] returns.
     pub async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());
@@ -86,7 +76,8 @@ impl Shards {
         let mut columns = Vec::new();
         for name in &self.layout.partition_by {
             let column = batch.column_by_name(name);
-            let column = column.ok_or_else(|| exec_datafusion_err!("there is no column {name} to divide rows by"))?;
+            let column =
+                column.ok_or_else(|| exec_datafusion_err!("the rows have no column {name} to partition by"))?;
             columns.push((column, ArrayFormatter::try_new(column, &options)?));
         }
         let mut rows: BTreeMap<Vec<Option<String>>, Vec<u32>> = BTreeMap::new();
@@ -108,10 +99,7 @@ impl Shards {
         writers.get_mut(&values).ok_or_else(|| exec_datafusion_err!("a writer vanished"))
     }
 
-    /// Closes all shards: what a commit adds.
-    ///
-    /// # Errors
-    /// If the store fails.
+    /// Closes all shards and returns the actions for a commit.
     pub async fn finish(self) -> Result<Vec<Add>> {
         let mut adds = Vec::new();
         for (_, writer) in self.writers {
@@ -140,10 +128,12 @@ fn open(
             (Some(kind), Some(value)) => kind.parse_scalar(value).map_err(|error| exec_datafusion_err!("{error}"))?,
             (Some(kind), None) => Scalar::Null(delta_kernel::schema::DataType::Primitive(kind)),
             (None, _) => {
-                return Err(exec_datafusion_err!("rows cannot be divided by column {name}: it holds no plain values"));
+                return Err(exec_datafusion_err!(
+                    "cannot partition by column {name}: its type is not a plain type (text, boolean, integer or date)"
+                ));
             }
         };
-        // As Delta and Hive write it: readers that take values from folders know no other way.
+        // The format of Delta and Hive. Readers that take values from folder names expect it.
         let value = if value.is_some() { kind.serialize_encoded() } else { "__HIVE_DEFAULT_PARTITION__".to_string() };
         folder = Path::parse(format!("{folder}/{name}={value}")).map_err(object_store::Error::from)?;
         partition.insert(name.clone(), kind);
@@ -166,7 +156,7 @@ fn open(
     )?)
 }
 
-/// The plain type of a column, by which the value of a folder is read.
+/// The primitive type of a column, which parses the value in a folder name.
 trait PlainType {
     fn try_into_kernel_primitive(&self) -> Option<delta_kernel::schema::PrimitiveType>;
 }

@@ -1,5 +1,5 @@
-//! Slices of replaced files that are written and wait for the others of their file, with which they are committed. Their receipts lie
-//! next to the output, so that a run that is killed resumes.
+//! Written slices of replaced files that wait for the other slices of their file, to be committed together. Their
+//! receipts are stored next to the output, so that a killed run can resume.
 
 use datafusion::common::{Result, exec_datafusion_err};
 use futures::TryStreamExt;
@@ -11,7 +11,7 @@ use crate::run::output::finished_slice::{Finished, Written};
 use crate::run::output::ledger::SliceName;
 use crate::run::output::receipt::Receipt;
 
-/// The folder of the receipts, below that of what asap keeps next to a table.
+/// The folder of the receipts, in the folder of asap next to a table.
 pub const FOLDER: &str = "staged";
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,10 +26,7 @@ fn folder(slice: &SliceName) -> Path {
     Path::from_iter([FOLDER, &content])
 }
 
-/// Keeps the receipts of slices whose shards are written.
-///
-/// # Errors
-/// If the store fails.
+/// Stores the receipts of slices whose shards are written.
 pub async fn keep(store: &dyn ObjectStore, finished: &mut [Finished]) -> Result<()> {
     for finished in finished.iter_mut().filter(|finished| finished.written != Written::Staged) {
         let SliceName { start, end, .. } = finished.slice;
@@ -47,10 +44,7 @@ pub async fn keep(store: &dyn ObjectStore, finished: &mut [Finished]) -> Result<
     Ok(())
 }
 
-/// The staged slices of the content that `whole` names, none of which overlap. They replace what `before` says.
-///
-/// # Errors
-/// If the store fails, or if a receipt cannot be read.
+/// The staged slices of the content `whole` that replace `before`, without overlaps.
 pub async fn find(store: &dyn ObjectStore, whole: &SliceName, before: &str) -> Result<Vec<Finished>> {
     let mut listed: Vec<_> = match store.list(Some(&folder(whole))).try_collect().await {
         Err(object_store::Error::NotFound { .. }) => vec![],
@@ -82,10 +76,7 @@ pub async fn find(store: &dyn ObjectStore, whole: &SliceName, before: &str) -> R
     Ok(found)
 }
 
-/// Removes the receipts of a content of a file that is committed.
-///
-/// # Errors
-/// If the store fails.
+/// Removes the receipts of a committed content of a file.
 pub async fn remove(store: &dyn ObjectStore, slice: &SliceName) -> Result<()> {
     let listed: Vec<_> = match store.list(Some(&folder(slice))).try_collect().await {
         Err(object_store::Error::NotFound { .. }) => return Ok(()),

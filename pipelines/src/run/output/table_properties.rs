@@ -1,4 +1,4 @@
-//! What the tables of an output are made with, and how they are made and widened.
+//! The properties of the tables of an output, and how tables are created and widened.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,13 +21,11 @@ use crate::run::output::ledger::ATTEMPT;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::shards::BOUNDS;
 
-/// The property that holds the identity of the pipeline that fills a table.
 pub(crate) const PIPELINE: &str = "asap.pipeline";
 pub(crate) const PROVENANCE: &str = "asap.provenance";
 pub(crate) const GENERATION: &str = "asap.generation";
 const SLICE_ROWS: &str = "asap.sliceRows";
-/// The property that says which columns hold the original ones: a list of name in the files and column of the table, which
-/// is empty where that is left out.
+/// The property with [`Design::originals`].
 const ORIGINALS: &str = "asap.originals";
 
 pub struct Design {
@@ -36,14 +34,14 @@ pub struct Design {
     pub partition_by: Vec<String>,
     pub identity: Identity,
     pub provenance: Provenance,
-    /// Name in the files, and column of the output, of each original column; empty where that is left out.
+    /// As in [`Rows::originals`](crate::run::output::outcomes::Rows::originals).
     pub originals: Vec<(String, String)>,
     pub slice_rows: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct HeldOriginals {
-    /// Those that it holds: their names in the files, with their types in the table.
+    /// The original columns of the table: names as in the files, types as in the table.
     pub held: Vec<FieldRef>,
     pub left_out: Vec<String>,
 }
@@ -71,7 +69,7 @@ pub(crate) fn generation(state: &State) -> u64 {
     state.metadata.configuration.get(GENERATION).and_then(|generation| generation.parse().ok()).unwrap_or(0)
 }
 
-/// The most rows of a slice of a table, if it was created with that.
+/// The maximum number of rows of a slice, if the table was created with one.
 pub(crate) fn slice_rows(state: &State) -> Option<u64> {
     state.metadata.configuration.get(SLICE_ROWS)?.parse().ok().filter(|rows| *rows > 0)
 }
@@ -83,13 +81,12 @@ pub(crate) fn properties(design: &Design, generation: u64) -> Result<HashMap<Str
         (GENERATION.to_string(), generation.to_string()),
         (SLICE_ROWS.to_string(), design.slice_rows.to_string()),
         (ORIGINALS.to_string(), json!(design.originals).to_string()),
-        // So that whoever rewrites shards keeps what finds the rows of a file again.
+        // Other writers that rewrite shards keep the bounds by which the rows of a file are found.
         ("delta.dataSkippingStatsColumns".to_string(), format!("source.{BOUNDS}")),
     ]))
 }
 
-/// Adds the columns that a table lacks, in a commit of their own, and what is new of the original columns, unless `check` refuses
-/// the state of the table.
+/// Adds missing columns and new original columns in a separate commit, unless `check` refuses the state of the table.
 pub(crate) async fn widen(
     log: &mut Log,
     schema: &Schema,
@@ -127,8 +124,8 @@ pub(crate) async fn widen(
     Ok(())
 }
 
-/// A place for a new table is empty, or holds only what asap keeps beside a table and what a run leaves that was killed
-/// before its first commit.
+/// Checks that a place for a new table is empty. It may have the folder of asap next to a table, and leftovers of a run
+/// that was killed before its first commit.
 pub(crate) async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()> {
     let found = store.list_with_delimiter(None).await?;
     let mut others = found.objects.iter().map(|file| file.location.to_string()).collect::<Vec<_>>();
@@ -142,13 +139,13 @@ pub(crate) async fn check_empty(url: &Url, store: &dyn ObjectStore) -> Result<()
     match others.first() {
         None => Ok(()),
         Some(name) => exec_err!(
-            "{} exists and is not a table of asap (it holds {name}): choose another output or an empty folder",
+            "{} exists and is not a table of asap (it contains {name}): choose another output or an empty folder",
             location::display(url)
         ),
     }
 }
 
-/// Whether nothing of a log is there but probes that killed processes left.
+/// Whether the folder of a log has only probes from killed processes.
 async fn is_empty_log(store: &dyn ObjectStore, folder: &Path) -> Result<bool> {
     let is_probe = |file: &ObjectMeta| file.location.filename().is_some_and(|name| name.starts_with(delta::PROBE));
     let first = store.list(Some(folder)).try_filter(|file| std::future::ready(!is_probe(file))).try_next().await?;

@@ -1,5 +1,5 @@
-//! Writes the rows of slices to shards of the output and of the rejects: a partition of its input is a slice, of which one
-//! row is left, its receipt.
+//! Writes the rows of slices to shards of the output and of the rejects. Each partition of the input is a slice, and
+//! its result is one row with the receipt.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,20 +34,13 @@ use crate::stopping::Stopping;
 
 const USAGE: [&str; 6] = ["calls", "cache_hits", "retries", "failed", "tokens_in", "tokens_out"];
 
-/// Where and how rows are written.
 #[derive(Debug, Clone)]
 pub struct Writing {
-    /// The output's folder.
     pub output: Url,
-    /// The folder of its rejects.
     pub rejects: Url,
-    /// Who writes.
     pub attempt: Attempt,
-    /// What becomes of a row.
     pub rows: Rows,
-    /// The output's shards.
     pub output_layout: Layout,
-    /// The rejects' shards.
     pub rejects_layout: Layout,
     /// Whether the first reject fails its slice.
     pub fail_on_reject: bool,
@@ -80,7 +73,6 @@ impl Written {
     }
 }
 
-/// Writes the partitions of its input, which are slices, and returns a receipt for each.
 #[derive(Debug)]
 pub(crate) struct WriteShards {
     input: Arc<dyn ExecutionPlan>,
@@ -139,9 +131,7 @@ impl ExecutionPlan for WriteShards {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let Some(written) = self.slices.get(partition).cloned() else {
-            return exec_err!(
-                "partition {partition} has no slice: the plan was given other partitions than its slices"
-            );
+            return exec_err!("partition {partition} has no slice: the plan must have one partition per slice");
         };
         let progress = context.session_config().get_extension::<Progress>().unwrap_or_default();
         let stopping = context.session_config().get_extension::<Stopping>().unwrap_or_default();
@@ -157,14 +147,13 @@ impl ExecutionPlan for WriteShards {
     }
 }
 
-/// A slice whose rows are in shards: all of them, or the first ones if the run was stopped.
+/// A slice whose rows are in shards: all of them, or only the first ones if the run was stopped.
 struct Ended {
     receipt: Receipt,
-    /// The last row that came, and the first that did not, if the run stopped waiting for others.
+    /// If the run stopped waiting for rows: the position after the last received row, and the first missing row.
     cut: Option<Cut>,
 }
 
-/// How far a slice was when the run stopped waiting for its rows.
 struct Cut {
     after_last: u64,
     first_missing: u64,
@@ -206,7 +195,7 @@ async fn write(
         let tokens = receipt.counts.tokens_in.unwrap_or(0) - tokens_before;
         progress.advance(batch.num_rows() as u64, divided.rejects.num_rows() as u64, tokens);
     };
-    // What is still inside the models is given up.
+    // Rows that are still in the models are dropped.
     drop(rows);
     let started = Instant::now();
     receipt.output = output.finish().await?;
@@ -229,7 +218,7 @@ fn count_rejects(rejects: &RecordBatch, fail: bool, receipt: &mut Receipt) -> Re
     Ok(())
 }
 
-/// Which rows of a slice have come: each once, and none of another slice.
+/// Tracks the received rows of a slice: each must come once, and from this slice only.
 struct Seen<'a> {
     slice: &'a SliceName,
     rows: Vec<bool>,
@@ -242,7 +231,7 @@ impl<'a> Seen<'a> {
 
     fn take(&mut self, batch: &RecordBatch) -> Result<()> {
         let Some(source) = batch.column_by_name("source").and_then(|column| column.as_struct_opt()) else {
-            return exec_err!("the rows of a pipeline have no source");
+            return exec_err!("the result of the pipeline has no column source");
         };
         let (files, numbers) = (source.column(0).as_string::<i32>(), source.column(1).as_primitive::<Int64Type>());
         for (file, row) in files.iter().zip(numbers.values()) {
@@ -250,8 +239,8 @@ impl<'a> Seen<'a> {
             let seen = self.rows.get_mut((*row as u64).wrapping_sub(self.slice.start) as usize).filter(|_| is_ours);
             match seen {
                 Some(seen) if !*seen => *seen = true,
-                Some(_) => return exec_err!("row {row} of {} came twice", self.slice.path),
-                None => return exec_err!("row {row} of {file:?} came in the slice {}", self.slice),
+                Some(_) => return exec_err!("row {row} of {} was returned twice", self.slice.path),
+                None => return exec_err!("row {row} of {file:?} was returned for the slice {}", self.slice),
             }
         }
         Ok(())
@@ -269,31 +258,31 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Every row that was read is in the output, in the rejects, or was filtered, each counted where it happens. The receipt names
-/// the rows that it is for: those of the slice, or the first ones if the run was stopped.
+/// Checks that every row read is in the output, in the rejects, or was filtered. Each is counted where it happens. The
+/// receipt names the rows that it covers: all of the slice, or the first ones if the run was stopped.
 fn account(plan: &dyn ExecutionPlan, partition: usize, written: &Written, ended: Ended) -> Result<Receipt> {
     let Ended { mut receipt, cut } = ended;
     let mut found = Found::default();
     found.visit(plan, partition);
     let (out, rejected) = (receipt.counts.rows_out, receipt.counts.rows_rejected);
     let (rows, end, filtered) = match (cut, found.read) {
-        // Operators keep the order of rows, so all rows before the last one came or were filtered.
+        // Operators keep the row order, so all rows before the last one were returned or filtered.
         (Some(Cut { after_last, first_missing }), _) => {
             let end = if found.filters { after_last } else { first_missing };
             let rows = written.rows_before(end);
             (rows, end, rows.saturating_sub(out + rejected))
         }
-        // A WHERE that is never true leaves nothing to read.
+        // A WHERE that is never true reads no rows.
         (None, None) => (written.rows(), written.slice.end, written.rows()),
         (None, Some(read)) if read > written.rows() => {
-            return exec_err!("{} has {} rows, of which {read} were read", written.slice, written.rows());
+            return exec_err!("{} has {} rows, but {read} were read", written.slice, written.rows());
         }
         (None, Some(read)) => (read, written.end_after(read), found.filtered),
     };
     if filtered + out + rejected != rows {
         return exec_err!(
             "{rows} rows of {} were read, but {out} are in the output, {rejected} rejected and {filtered} filtered: rows were \
-             lost or doubled, nothing of the slice is committed",
+             lost or duplicated, so nothing of the slice is committed",
             written.slice
         );
     }
@@ -317,7 +306,7 @@ struct Found {
     usage: std::collections::BTreeMap<String, u64>,
     reading: f64,
     computing: f64,
-    /// Waiting for the scoring model, and for what writes direct thoughts and prunes by them; None where nothing does.
+    /// Seconds of waiting for the scoring model, and for the anchorer. None if the plan has no such operator.
     scoring: Option<f64>,
     asking: Option<f64>,
 }
@@ -347,7 +336,7 @@ impl Found {
     }
 }
 
-/// The rows that an operator handed on; one that does not count hands on what it is given.
+/// The output rows of an operator. One without this metric returns the rows of its input.
 fn rows_of(plan: &dyn ExecutionPlan, partition: usize) -> u64 {
     let counts = plan.metrics().is_some_and(|metrics| metrics.output_rows().is_some());
     match (counts, plan.children().as_slice()) {

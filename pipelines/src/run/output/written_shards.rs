@@ -1,4 +1,4 @@
-//! The shards of an output that are not committed: which of them still exist, which wait for a later run, and which are deleted.
+//! Uncommitted shards of an output: which still exist, which wait for a later run, and which are deleted.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,7 +19,8 @@ use crate::run::output::staged;
 const LOOKS_AT_ONCE: usize = 16;
 
 impl Output {
-    /// Divides finished slices that are older than `age` into those that still have their shards and those that do not.
+    /// Divides finished slices into those that still have their shards and those that do not. Only slices older than
+    /// `age` are checked.
     pub(crate) async fn by_shards(
         &self,
         finished: Vec<Finished>,
@@ -40,10 +41,7 @@ impl Output {
         Ok((slices(there), slices(gone)))
     }
 
-    /// Keeps the receipts of slices that wait for others of their file, for the run that commits them.
-    ///
-    /// # Errors
-    /// If the store fails.
+    /// Stores the receipts of slices that wait for others of their file, for the run that commits them.
     pub async fn stage(&mut self, finished: &mut [Finished]) -> Result<()> {
         staged::keep(store_of(&self.beside)?.as_ref(), finished).await?;
         let shards =
@@ -52,16 +50,13 @@ impl Output {
         Ok(())
     }
 
-    /// Slices of a replaced file that earlier runs staged, and whose shards still exist.
-    ///
-    /// # Errors
-    /// If the store fails.
+    /// The slices of a replaced file that earlier runs staged and whose shards still exist.
     pub async fn staged(&self, whole: &SliceName, before: &Before) -> Result<Vec<Finished>> {
         let found = staged::find(store_of(&self.beside)?.as_ref(), whole, &before.to_string()).await?;
         Ok(self.by_shards(found, Duration::ZERO).await?.0)
     }
 
-    /// Forgets the staged slices of a file whose slices are committed, here or by another run.
+    /// Removes the staged slices of a file whose slices are committed, here or by another run.
     pub(crate) async fn unstage(&self, slice: &SliceName) -> Result<()> {
         staged::remove(store_of(&self.beside)?.as_ref(), slice).await
     }
@@ -71,13 +66,13 @@ impl Output {
         Ok(&self.missing)
     }
 
-    /// What was missing when it was looked for.
+    /// The missing shards, as of [`Self::find_missing`].
     pub fn missing(&self) -> &Missing {
         &self.missing
     }
 
-    /// Deletes the shards of this attempt that the logs do not name: slices that failed, and slices that another run did first.
-    /// After a commit whose outcome is not known nothing is deleted.
+    /// Deletes the shards of this attempt that the logs do not name: those of failed slices, and of slices that another
+    /// run did first. After a commit with an unknown outcome nothing is deleted.
     pub(crate) async fn sweep(&mut self) -> Result<()> {
         if self.in_doubt {
             return Ok(());
@@ -95,7 +90,7 @@ impl Output {
             let mut named = HashSet::new();
             if let Some(log) = log {
                 log.refresh().await?;
-                // Only in the log are paths written as in URLs.
+                // Paths are URL-encoded only in the log.
                 let paths = log.state().files.keys().chain(log.state().removed.keys());
                 named.extend(paths.filter_map(|path| Path::from_url_path(path).ok()));
             }

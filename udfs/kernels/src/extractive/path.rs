@@ -1,4 +1,4 @@
-//! The core path: which steps of a chain lead to what must be reached.
+//! The core path: the steps of a chain that lead to the terms to reach.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -8,16 +8,16 @@ use super::terms::terms;
 use super::thought::Told;
 use crate::code_fences::{Blocks, Turn};
 
-/// Where the path is less than one of so many equal parts of the chain, the ends of the chain fill it up.
+/// Where the path is less than 1 / `PARTS` of the chain, the ends of the chain are added.
 const PARTS: usize = 3;
 
-/// The steps to keep by a direct thought, as ascending indices; empty only if there is no step.
+/// Returns the steps to keep for a direct thought, as ascending indices. Empty only if there are no steps.
 ///
-/// Steps that belong together (code that blank lines cut) are one unit. A unit *brings* the terms that no earlier unit
-/// holds. Kept are the last unit that holds the most of what must be reached and, backward, each unit that brings a term
-/// which the thought or a later kept unit holds and the question does not give. Where that is less than a third of the
-/// chain's bytes, units from its start and its end are added in turn, but not those that repeat another. Close to linear
-/// in the length of the chain.
+/// Steps that belong together (code cut by blank lines) are one unit. A unit *introduces* the terms that no earlier
+/// unit contains. Two kinds of units are kept: the last unit with the most terms to reach, and, going backward, each
+/// unit that introduces a term that the thought or a later kept unit contains and the question does not give. Where
+/// that is less than a third of the chain's bytes, units from its start and its end are added in turn, except repeats
+/// of another unit. The cost is close to linear in the length of the chain.
 pub fn core(steps: &[&str], thought: &str) -> Vec<usize> {
     let units = units(steps);
     let mut is_kept = path(&units, steps, &Told::read(thought));
@@ -25,8 +25,7 @@ pub fn core(steps: &[&str], thought: &str) -> Vec<usize> {
     units.into_iter().zip(is_kept).filter(|(_, is_kept)| *is_kept).flat_map(|(unit, _)| unit).collect()
 }
 
-/// An indented step continues the one before it, and what stands between a code fence and the one that closes it is
-/// one piece.
+/// Groups steps: an indented step continues the previous one, and a fenced code block is one unit.
 fn units(steps: &[&str]) -> Vec<Range<usize>> {
     let mut continues: Vec<bool> = steps.iter().map(|step| step.starts_with("  ") || step.starts_with('\t')).collect();
     let (mut blocks, mut opened) = (Blocks::default(), 0);
@@ -61,7 +60,7 @@ fn path(units: &[Range<usize>], steps: &[&str], told: &Told<'_>) -> Vec<bool> {
     let reached = |unit: &usize| held[*unit].intersection(&told.reach).count();
     let conclusion = (0..held.len()).max_by_key(reached);
 
-    // A digit or letter alone stands everywhere and ties nothing.
+    // A single digit or letter occurs everywhere and links nothing.
     let ties = |term: &&str| term.len() > 1 && !told.given.contains(*term);
     let mut needed: HashSet<&str> = told.wanted.iter().map(|term| &**term).filter(ties).collect();
     let mut is_kept = vec![false; held.len()];
@@ -76,7 +75,7 @@ fn path(units: &[Range<usize>], steps: &[&str], told: &Told<'_>) -> Vec<bool> {
     is_kept
 }
 
-/// Adds units from the start and the end of the chain, as many bytes of each, until enough of it is kept.
+/// Adds units from the start and the end of the chain, with equal bytes from each, until a third of it is kept.
 fn fill(units: &[Range<usize>], steps: &[&str], is_kept: &mut [bool]) {
     let bytes: Vec<usize> = units.iter().map(|unit| steps[unit.clone()].iter().map(|step| step.len()).sum()).collect();
     let mut met = HashSet::new();

@@ -1,18 +1,17 @@
-//! What ties the texts of a row to each other, whatever the language: values, names, lines.
+//! The terms that link the texts of a row in any language: values, names, lines.
 
 use std::borrow::Cow;
 
-/// The least bytes of a line that is a term: closing braces and the like stand everywhere.
+/// The minimum bytes of a line that is a term. Shorter lines, such as closing braces, occur everywhere.
 const LEAST_LINE: usize = 4;
 
-/// The values and names of a text, and its lines without the white space around them; of a line with code between
-/// backticks, that code.
+/// Returns the values and names of a text, and its trimmed lines. A line with code between backticks yields that code.
 pub(super) fn terms(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     words(text).chain(text.lines().flat_map(lines).map(Cow::Borrowed))
 }
 
-/// The values and names of a text. A name is a run of ASCII letters with a digit, an underscore or a capital inside, as
-/// programs and formulas name things; a value is the same however its thousands and its fraction are written.
+/// Returns the values and names of a text. A name is a sequence of ASCII letters with a digit, an underscore or a
+/// capital inside, as in programs and formulas. Separators of thousands and trailing zeros do not change a value.
 pub(super) fn words(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let mut at = 0;
     std::iter::from_fn(move || {

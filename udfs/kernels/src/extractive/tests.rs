@@ -1,4 +1,4 @@
-//! Chains written by hand: what is kept of them, and what never is.
+//! Handwritten chains: which steps are kept.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The direct thought: what is asked, what is given, and what must be reached.
+//! The direct thought: the question, the given terms, and the terms to reach.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,9 +15,9 @@ const MOST_ENTRIES: usize = 24;
 const MOST_OF_SENTENCE: usize = 240;
 const MOST_OF_PROGRAM: usize = 8192;
 
-/// The direct thought in up to four parts: the sentence that asks (`goal:`), the values and names of the question
-/// (`given:`), those that the answer adds on its way (`through:`), and what must be reached (`reach:`): the program in
-/// the answer's fenced blocks, else its last sentence. A part without content is left out. None if the answer is blank.
+/// Writes the direct thought in up to four parts: the question sentence (`goal:`), the values and names of the question
+/// (`given:`), those that the answer adds (`through:`), and the result to reach (`reach:`). The result is the program
+/// in the answer's fenced blocks, else its last sentence. Empty parts are left out. None if the answer is blank.
 pub fn write(question: &str, answer: &str) -> Option<String> {
     let reach = reach(answer)?;
     let (asked, reached): (HashSet<_>, HashSet<_>) = (words(question).collect(), words(&reach).collect());
@@ -33,12 +33,12 @@ pub fn write(question: &str, answer: &str) -> Option<String> {
 pub(super) struct Told<'a> {
     pub given: HashSet<Cow<'a, str>>,
     pub wanted: HashSet<Cow<'a, str>>,
-    /// What must be reached: as far as it is not given, if it is not all given.
+    /// The terms to reach, without the given ones unless all are given.
     pub reach: HashSet<Cow<'a, str>>,
 }
 
 impl<'a> Told<'a> {
-    /// Reads a thought. Of one from elsewhere, which has no parts, all must be reached.
+    /// Reads a thought. In one from another source, without parts, every term must be reached.
     pub(super) fn read(thought: &'a str) -> Self {
         let mut told = Self::default();
         let mut label = REACH;
@@ -74,7 +74,6 @@ fn reach(answer: &str) -> Option<String> {
     (!said.is_empty()).then(|| end(said, MOST_OF_SENTENCE).to_string())
 }
 
-/// The lines of a text's fenced blocks, the last of which may be open.
 fn program(text: &str) -> String {
     let mut blocks = Blocks::default();
     let is_code = |line: &&str| blocks.read(line).is_none() && blocks.is_open() && !line.trim().is_empty();
@@ -86,8 +85,8 @@ fn goal(question: &str) -> &str {
     asks.or_else(|| sentences(question).next()).unwrap_or_default()
 }
 
-/// The sentences that hold a letter or a digit: cut at line ends, after `.`, `!` and `?` before a space, and after the
-/// forms of them that need none.
+/// Returns the sentences with a letter or a digit. They end at line ends, after `.`, `!` and `?` before a space, and
+/// after the CJK and Devanagari forms, which need no space.
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
     let pieces = text.lines().flat_map(|line| line.split_inclusive(['。', '！', '？', '।']));
     let pieces = pieces.flat_map(|piece| piece.split_inclusive(". ")).flat_map(|piece| piece.split_inclusive("! "));

@@ -1,4 +1,4 @@
-//! The scalars of a text as small numbers, and where each occurs.
+//! The scalars of a text as small numbers, with their positions.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ impl Alphabet {
         *number
     }
 
-    /// The number of a scalar, or a number beyond all others if it is absent.
+    /// Returns the number of a scalar, or `u32::MAX` if it is absent.
     pub(crate) fn get(&self, scalar: char) -> u32 {
         match self.ascii.get(scalar as usize) {
             Some(number) => *number,
@@ -56,8 +56,7 @@ pub(crate) struct Occurrences {
 }
 
 impl Occurrences {
-    /// Indexes `text`, whose symbol s occurs `counts[s]` times; a symbol that occurs `popular_from` times or more is
-    /// left out.
+    /// Indexes `text`, whose symbol s occurs `counts[s]` times, except symbols that occur `popular_from` times or more.
     pub(crate) fn rebuild(&mut self, text: &[u32], counts: &[u32], popular_from: usize) {
         let indexed = |symbol: u32| (counts[symbol as usize] as usize) < popular_from;
         self.ends.clear();
@@ -77,7 +76,6 @@ impl Occurrences {
         }
     }
 
-    /// The places of a symbol from `within.0` up to, not including, `within.1`.
     pub(crate) fn of(&self, symbol: u32, within: (usize, usize)) -> &[u32] {
         let symbol = symbol as usize;
         let Some(&end) = self.ends.get(symbol) else { return &[] };

@@ -1,13 +1,13 @@
-//! Texts of few different scalars, one byte each.
+//! Texts with few distinct scalars, one byte each.
 
 use super::diagonals::{Columns, Diagonals};
 use super::long::{self, LONG};
 use super::small::{SIDE, Small};
 use super::{Block, Found, Gap, Texts};
 
-/// The symbol of the first scalar that is not ASCII; an ASCII scalar is its own symbol.
+/// The symbol of the first non-ASCII scalar. An ASCII scalar is its own symbol.
 const OTHERS: u8 = 128;
-/// The symbol of a scalar of `a` that `b` does not hold. The one behind it is no scalar's.
+/// The symbol of a scalar of `a` that is not in `b`. The next symbol, `u8::MAX`, is never used for a scalar.
 const ABSENT: u8 = u8::MAX - 1;
 
 #[derive(Debug, Clone)]
@@ -36,7 +36,7 @@ impl Default for Dense {
 }
 
 impl Dense {
-    /// Takes `b` if it has few enough different scalars; returns whether it has.
+    /// Stores `b` and returns true if its distinct scalars fit into one byte.
     pub(super) fn set_b(&mut self, b: &str) -> bool {
         self.others.clear();
         if !b.is_ascii() {

@@ -1,19 +1,18 @@
-//! The longest run of two texts, found along many diagonals at once.
+//! The longest common run of two texts, found along many diagonals in parallel.
 //!
-//! Row by row through `a`, each diagonal counts how many symbols in sequence were equal. A vector register holds the
-//! counters of as many diagonals as it has bytes, and a row takes one comparison, one addition and one maximum for all
-//! of them. Rows are taken in strips, so that the counters stay in registers, and a search can end after a strip.
+//! Row by row through `a`, each diagonal counts consecutive equal symbols. A vector register holds one counter per
+//! byte, and a row costs one comparison, one addition and one maximum for all of them. Rows are processed in strips, so
+//! that the counters stay in registers and a search can end after a strip.
 
 use super::Block;
 use crate::vectorized::vectorized;
 
 pub(super) const LANES: usize = 128;
-/// Rows of the first strip, few since many searches end there, and of the longest.
+/// Rows of the first strip (few, since many searches end there) and of the longest one.
 const FIRST_ROWS: usize = 8;
 const MOST_ROWS: usize = 32;
 const OUTSIDE: u8 = u8::MAX;
 
-/// The part of `b` that is searched, with room around it for diagonals that leave it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Columns {
     padded: Vec<u8>,
@@ -33,7 +32,7 @@ impl Columns {
         &self.padded[MOST_ROWS..][..self.len]
     }
 
-    /// As many symbols as `LANES` diagonals meet in `rows` rows, at most `MOST_ROWS`, of which the first meets the
+    /// Returns the symbols that `LANES` diagonals meet in `rows` rows, at most `MOST_ROWS`. The first diagonal meets
     /// column `first - left` in the first row.
     pub(super) fn met_from(&self, first: usize, left: usize, rows: usize) -> &[u8] {
         &self.padded[MOST_ROWS + first - left..][..LANES + rows - 1]
@@ -42,13 +41,14 @@ impl Columns {
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Diagonals {
-    /// For each diagonal, from the bottom left on, the length of the run that ends in the last row.
+    /// For each diagonal, starting at the bottom left, the length of the run that ends in the last row.
     lengths: Vec<u8>,
 }
 
 impl Diagonals {
-    /// The longest run of equal symbols, of those the first in `a`, of those the first in `b`; of size 0 without one.
-    /// The caller knows that no run is longer than `bound`, at most 255; a search that finds one so long ends.
+    /// Returns the longest run of equal symbols, or one of size 0. Ties go to the first in `a`, then the first in `b`.
+    /// The caller guarantees that no run is longer than `bound`, at most 255; the search ends when it finds one that
+    /// long.
     pub(super) fn longest_run(&mut self, a: &[u8], columns: &Columns, bound: usize) -> Block {
         debug_assert!(bound <= u8::MAX as usize);
         self.lengths.clear();
@@ -85,7 +85,7 @@ impl Diagonals {
             let Some(lengths) = self.lengths[bottom_left + first..].first_chunk_mut() else { break };
             let before = *lengths;
             let most = count(&a[strip.clone()], met, lengths);
-            // A run as long as one that was found in this strip may end in an earlier row.
+            // A run of the same length as one found in this strip may end in an earlier row.
             let least = if best.size > above { best.size } else { above + 1 } as u8;
             if !most.iter().fold(false, |any, size| any | (*size >= least)) {
                 continue;
@@ -116,7 +116,6 @@ fn count(rows: &[u8], met: &[u8], lengths: &mut [u8; LANES]) -> [u8; LANES] {
     most
 }
 
-/// The first row, and the first lane in it, in which a run reaches `size`.
 #[inline(always)]
 fn first_of_size(size: u8, rows: &[u8], met: &[u8], mut length: [u8; LANES]) -> Option<(usize, usize)> {
     for (row, (symbol, columns)) in rows.iter().zip(met.array_windows()).enumerate() {
@@ -128,7 +127,6 @@ fn first_of_size(size: u8, rows: &[u8], met: &[u8], mut length: [u8; LANES]) -> 
     None
 }
 
-/// One row further: runs grow where the symbol is met and end elsewhere.
 #[inline(always)]
 fn lengthened(symbol: u8, columns: &[u8; LANES], mut length: [u8; LANES]) -> [u8; LANES] {
     for lane in 0..LANES {
@@ -143,7 +141,6 @@ mod tests {
 
     use super::*;
 
-    /// Size, start in `a` and start in `b` of the longest run, by comparing everything.
     fn by_definition(a: &[u8], b: &[u8]) -> (usize, usize, usize) {
         let size_at = |i: usize, j: usize| a[i..].iter().zip(&b[j..]).take_while(|(a, b)| a == b).count();
         let starts = (0..a.len()).flat_map(|i| (0..b.len()).map(move |j| (i, j)));

@@ -1,4 +1,4 @@
-//! The longest run of two texts that have a long one, found by few of its symbols.
+//! Finds the longest common run of two texts from a few of its symbols, if the run is long.
 
 use super::Block;
 use super::diagonals::{Columns, LANES};
@@ -6,11 +6,11 @@ use crate::vectorized::vectorized;
 
 pub(super) const LONG: usize = 64;
 const GRAM: usize = 8;
-/// Grams of `a` are looked up at every so many rows: one of them is in every long run.
+/// Rows between the grams of `a` that are looked up. Every long run contains one of these grams.
 const STRIDE: usize = LONG - GRAM + 1;
 
-/// The longest run of equal symbols if it is long, of those the first in `a`, of those the first in `b`. The caller knows
-/// that no run is longer than `bound`; a search that finds one so long ends.
+/// Returns the longest run of equal symbols if it has at least `LONG`. Ties go to the first in `a`, then the first in
+/// `b`. The caller guarantees that no run is longer than `bound`; the search ends when it finds a run of that length.
 pub(super) fn longest_run(a: &[u8], columns: &Columns, bound: usize) -> Option<Block> {
     vectorized(
         #[inline(always)]
@@ -29,7 +29,7 @@ fn search(a: &[u8], columns: &Columns, bound: usize) -> Option<Block> {
             if starts.iter().fold(0, |any, start| any | start) == 0 {
                 continue;
             }
-            // Most are 0, so eight are passed at a time.
+            // Most are 0, so eight are skipped at a time.
             let eights = starts.as_chunks::<8>().0.iter().enumerate().filter(|(_, starts)| **starts != [0; 8]);
             let lanes = eights.flat_map(|(eight, _)| 8 * eight..8 * eight + 8);
             for lane in lanes.filter(|lane| starts[*lane] != 0) {
@@ -57,7 +57,6 @@ fn starts_of(gram: &[u8; GRAM], columns: &[u8]) -> [u8; LANES] {
     starts
 }
 
-/// The long run through this row and column, unless a row that was looked at before is in it.
 #[inline(always)]
 fn run_through(a: &[u8], b: &[u8], row: usize, column: usize) -> Option<Block> {
     if let (Some(a), Some(b)) = (a[..row].last_chunk::<STRIDE>(), b[..column].last_chunk())
@@ -70,7 +69,6 @@ fn run_through(a: &[u8], b: &[u8], row: usize, column: usize) -> Option<Block> {
     (size >= LONG).then_some(Block { a: row - back, b: column - back, size })
 }
 
-/// How many symbols two texts have in common at their start, eight at a time.
 #[inline(always)]
 fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let (a_words, b_words) = (a.as_chunks::<8>().0, b.as_chunks().0);
@@ -84,7 +82,6 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     equal + a[equal..].iter().zip(&b[equal..]).take_while(|(a, b)| a == b).count()
 }
 
-/// How many symbols two texts have in common at their end, eight at a time.
 #[inline(always)]
 fn common_suffix(a: &[u8], b: &[u8]) -> usize {
     let (a_words, b_words) = (a.as_rchunks::<8>().1, b.as_rchunks().1);

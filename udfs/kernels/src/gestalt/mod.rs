@@ -1,26 +1,27 @@
 //! Gestalt (Ratcliff/Obershelp) similarity, exactly as Python's `difflib.SequenceMatcher` computes it.
 //!
 //! The similarity of two texts is 2M / (|a| + |b|) over Unicode scalars, where M is the total size of the matching
-//! blocks: the longest common block, then the same to its left and to its right. Of equally long blocks the one that
-//! starts first in `a` is taken, and of those the one that starts first in `b`.
+//! blocks: the longest common block, then recursively to its left and to its right. Equally long blocks are ranked by
+//! their start in `a`, then by their start in `b`; the first one wins.
 //!
-//! difflib searches every part anew. Here a part remembers how long its block can be at most: no longer than the block
-//! that its parent found, and shorter than that to the left of it, since the search goes through `a` from the left. A
-//! search that meets its bound ends there.
+//! difflib searches every part from scratch. Here each part has a bound on its block: no longer than the block of its
+//! parent, and shorter than that on the left side, since the search goes through `a` from the left. A search ends when
+//! it reaches its bound.
 //!
 //! | texts and parts | how the longest block is found |
 //! |---|---|
-//! | few different scalars (`dense`) | they are bytes, and vector instructions compare 64 pairs at once |
-//! | … parts with a block of 64 or more (`long`) | by 8 symbols at every 57th place of `a` |
+//! | few distinct scalars (`dense`) | they are bytes, and vector instructions compare 64 pairs in parallel |
+//! | … parts with a block of 64 or more (`long`) | by 8 symbols at every 57th position of `a` |
 //! | … other parts (`diagonals`) | by counters along all diagonals |
-//! | … parts of at most 64 by 64 (`small`) | all blocks from one matrix of bits |
-//! | many different scalars, or autojunk (`sparse`) | by the places of each scalar in `b`, as difflib does |
+//! | … parts of at most 64 by 64 (`small`) | all blocks from one bit matrix |
+//! | many distinct scalars, or autojunk (`sparse`) | by the positions of each scalar in `b`, as in difflib |
 //!
-//! **Bound on work.** At most (3s + 9) · |a| · |b| pairs of scalars are compared, where s is the number of different block
-//! sizes, at most √(2 · min(|a|, |b|)) since blocks do not overlap; memory is linear in |a| + |b|. For the parts whose
-//! search finds a block of one size, shorter than their bound, do not overlap. Neither do, among parts whose search meets
-//! the same bound, the rows of `a` that it needs; it reads at most twice as many and eight more. Texts of one letter, of
-//! two letters and of real steps stay near |a| · |b|, and so do texts on which difflib is cubic (`aaaa…` with `abab…`).
+//! **Bound on work.** At most (3s + 9) · |a| · |b| pairs of scalars are compared, where s is the number of distinct
+//! block sizes, at most √(2 · min(|a|, |b|)) since blocks do not overlap. Memory is linear in |a| + |b|. Proof: parts
+//! whose search finds a block of one size, shorter than their bound, do not overlap. Among parts whose search reaches
+//! the same bound, the rows of `a` that it needs do not overlap either; it reads at most twice as many, plus eight.
+//! Texts of one letter, of two letters and of real steps stay near |a| · |b|, and so do texts on which difflib is cubic
+//! (`aaaa…` with `abab…`).
 
 mod alphabet;
 mod dense;
@@ -32,7 +33,7 @@ mod sparse;
 use dense::Dense;
 use sparse::Sparse;
 
-/// Compares texts with one text `b`, which is prepared once; all memory is used again for the next.
+/// Compares texts with one text `b`, which is prepared once. All memory is reused.
 #[derive(Debug, Clone)]
 pub struct Gestalt {
     autojunk: bool,
@@ -43,7 +44,6 @@ pub struct Gestalt {
     parts: Vec<Gap>,
 }
 
-/// Scalars of `a` and of `b` whose blocks are still to be found.
 #[derive(Debug, Clone, Copy)]
 struct Gap {
     a: (usize, usize),
@@ -64,7 +64,6 @@ struct Block {
     size: usize,
 }
 
-/// A block, and how long the run of symbols is that it was found by.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     block: Block,
@@ -76,19 +75,18 @@ trait Texts {
 
     fn are_equal(&self) -> bool;
 
-    /// How many scalars both texts have in common wherever they stand: at least as many as match.
+    /// Counts the common scalars of both texts, at any position: an upper bound on the matching ones.
     fn common_scalars(&mut self) -> usize;
 
-    /// The total size of all blocks of a part, if it is small enough to find them together.
+    /// Returns the total size of all blocks of a part, if it is small enough to find them together.
     fn matched_at_once(&mut self, part: &Gap) -> Option<usize>;
 
-    /// The longest block of a part, of size 0 if there is none.
     fn longest(&mut self, part: &Gap) -> Found;
 }
 
 impl Gestalt {
-    /// With `autojunk`, scalars that make up more than 1 % of a `b` of at least 200 do not start a block, as is
-    /// difflib's default; without it every scalar counts, as the paper describes the measure.
+    /// With `autojunk`, scalars that make up more than 1 % of a `b` of at least 200 do not start a block (difflib's
+    /// default). Without it every scalar counts, as in the paper.
     pub fn new(autojunk: bool) -> Self {
         Self {
             autojunk,
@@ -100,7 +98,7 @@ impl Gestalt {
         }
     }
 
-    /// The text that the next texts are compared with.
+    /// Sets the text to compare the next texts with.
     pub fn set_b(&mut self, b: &str) {
         self.b_len = b.chars().count();
         self.is_dense = !self.autojunk && self.dense.set_b(b);
@@ -109,12 +107,12 @@ impl Gestalt {
         }
     }
 
-    /// The similarity of `a` and the text given to [`set_b`](Self::set_b), from 0 to 1; 1 if both are empty.
+    /// Returns the similarity of `a` and `b`, from 0 to 1; 1 if both are empty.
     pub fn ratio(&mut self, a: &str) -> f64 {
         self.ratio_of_at_least(a, 0.0).unwrap_or_default()
     }
 
-    /// [`ratio`](Self::ratio) if it is at least `least`, found without a comparison where lengths or letters exclude it.
+    /// Returns [`ratio`](Self::ratio) if it is at least `least`. Lengths and letter counts exclude most pairs early.
     pub fn ratio_of_at_least(&mut self, a: &str, least: f64) -> Option<f64> {
         let a_len = a.chars().count();
         let scalars = a_len + self.b_len;
@@ -137,7 +135,7 @@ fn ratio_of(matched: usize, scalars: usize) -> f64 {
     if scalars == 0 { 1.0 } else { 2.0 * matched as f64 / scalars as f64 }
 }
 
-/// The total size of the matching blocks; None as soon as what can still match does not satisfy `reaches`.
+/// Returns the total size of the matching blocks, or None as soon as the best possible size fails `reaches`.
 fn matched(texts: &mut impl Texts, parts: &mut Vec<Gap>, reaches: impl Fn(usize) -> bool) -> Option<usize> {
     let (a_len, b_len) = texts.lengths();
     if texts.are_equal() {
@@ -227,7 +225,7 @@ mod tests {
         assert_eq!(ratio("", "", false), 1.0);
         assert_eq!(ratio("", "a", false), 0.0);
         assert_eq!(ratio("abcd", "bcde", false), 0.75);
-        // The first of equally long blocks is taken, so the order of the arguments matters.
+        // The first of equally long blocks wins, so the order of the arguments matters.
         assert_eq!(ratio("tide", "diet", false), 0.25);
         assert_eq!(ratio("diet", "tide", false), 0.5);
     }
@@ -248,7 +246,7 @@ mod tests {
         assert_eq!(ratio(&b, &a, false), ratio_by_definition(&b, &a, false));
     }
 
-    /// Texts of pieces, so that they share blocks of every length, in parts of every size.
+    /// Texts made of pieces, so that they share blocks of every length, in parts of every size.
     fn long_texts() -> impl Strategy<Value = (String, String)> {
         let pieces = |letters: &'static str| prop::collection::vec((letters, 1..40usize), 0..30);
         let repeated = |pieces: Vec<(String, usize)>| {

@@ -1,11 +1,11 @@
-//! All blocks of two short texts, found in a matrix of bits.
+//! All blocks of two short texts, found in a bit matrix.
 
 use super::Block;
 use crate::vectorized::vectorized;
 
 pub(super) const SIDE: usize = 64;
 
-/// One bit per place of `b` in each row, a place of `a`.
+/// One row per position of `a`, one bit per position of `b`.
 type BitMatrix = [u64; SIDE];
 
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ struct Window {
 }
 
 impl Small {
-    /// The total size of the matching blocks; no block is larger than `bound`.
+    /// Returns the total size of the matching blocks. No block is larger than `bound`.
     pub(super) fn matched(&mut self, a: &[u8], b: &[u8], bound: usize) -> usize {
         for (place, symbol) in b.iter().enumerate() {
             self.places[*symbol as usize] |= 1 << place;

@@ -1,4 +1,4 @@
-//! Texts of many different scalars, or whose popular scalars start no block.
+//! Texts with many distinct scalars, or with autojunk.
 
 use super::alphabet::{Alphabet, Occurrences};
 use super::{Block, Found, Gap, Texts};
@@ -39,7 +39,6 @@ impl Sparse {
         self.a.extend(a.chars().map(|scalar| self.alphabet.get(scalar)));
     }
 
-    /// The longest run of symbols that are looked for; without one, an empty run at the part's start.
     fn longest_run(&mut self, part: &Gap) -> Block {
         let bound = part.bound.min(part.capacity());
         let mut best = Block { a: part.a.0, b: part.b.0, size: 0 };
@@ -50,7 +49,7 @@ impl Sparse {
         for a in part.a.0..part.a.1 {
             self.runs.next_row();
             let longest_before = best.size;
-            // From right to left, so that a run is read before the next one is written over it.
+            // From right to left, so that a run is read before the next one overwrites it.
             for &b in self.b_occurrences.of(self.a[a], part.b).iter().rev() {
                 let b = b as usize;
                 let size = self.runs.extend(b);
@@ -65,7 +64,7 @@ impl Sparse {
         best
     }
 
-    /// The run with the equal scalars around it. They matter with autojunk alone: popular ones do not make a run.
+    /// Extends a run by the equal scalars around it. Only autojunk needs this: popular scalars do not start a run.
     fn extend(&self, part: &Gap, mut block: Block) -> Block {
         if !self.autojunk {
             return block;
@@ -113,11 +112,11 @@ impl Texts for Sparse {
     }
 }
 
-/// For each place of `b` the length of the run that ends there, in the row of `a` that was last written.
+/// For each position of `b`, the length of the run that ends there, in the row of `a` that was last written.
 #[derive(Debug, Clone, Default)]
 struct Runs {
     row: u32,
-    /// Row and length; a place is valid if its row is the one before the current one.
+    /// Row and length. An entry is valid if its row is the previous one.
     places: Vec<(u32, u32)>,
 }
 
@@ -140,7 +139,8 @@ impl Runs {
         self.row += 1;
     }
 
-    /// The length of the run that ends at `b`, one longer than the one that ended before it in the row before.
+    /// Returns the length of the run that ends at `b`: one more than the run that ended just before it in the previous
+    /// row.
     #[inline]
     fn extend(&mut self, b: usize) -> usize {
         let (row, before) = self.places[b];

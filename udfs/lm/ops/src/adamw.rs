@@ -1,29 +1,26 @@
-//! One step of AdamW over numbers, their moments and their gradient.
+//! One AdamW step.
 
 use asap_kernels::vectorized::vectorized;
 
-/// The constants of one step.
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
-    /// What the gradient is multiplied by, to be no longer than the clip.
+    /// Factor on the gradient that applies gradient clipping.
     pub clipped: f32,
-    /// The learning rate, over what the first moment lacks after so many steps.
+    /// Learning rate divided by the bias correction of the first moment.
     pub size: f32,
-    /// The root of what the second moment lacks.
+    /// Square root of the bias correction of the second moment.
     pub second_correction: f32,
-    /// 1 − β₁.
+    /// 1 − β₁
     pub towards_first: f32,
-    /// β₂.
+    /// β₂
     pub keep_second: f32,
-    /// 1 − β₂.
+    /// 1 − β₂
     pub towards_second: f32,
-    /// Added to the root of the second moment.
     pub epsilon: f32,
 }
 
 impl Step {
-    /// Changes `values` and their moments, where they are, by the gradient by them. `keep` is what weight decay leaves of a
-    /// value.
+    /// Updates `values` and their moments in place. Weight decay multiplies each value by `keep`.
     pub fn make(&self, values: &mut [f32], [first, second]: [&mut [f32]; 2], gradient: &[f32], keep: f32) {
         vectorized(
             #[inline(always)]

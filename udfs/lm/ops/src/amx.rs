@@ -1,5 +1,4 @@
-//! Products of bf16 numbers by the matrix unit of some processors (AMX): 16 by 16 sums over 32 inputs by one instruction, up to
-//! sixteen times what their vectors do.
+//! bf16 products with AMX: 16 × 16 sums over 32 inputs per instruction, up to sixteen times AVX-512's throughput.
 #![allow(unsafe_code, reason = "the unit is only reached by instructions that take pointers")]
 
 use std::arch::asm;
@@ -11,11 +10,11 @@ use half::bf16;
 use super::lines::{Line, PAIRS_AT_ONCE, PANEL};
 use super::matrix::Update;
 
-/// Rows, and outputs, of a block: two tiles of each, for four tiles of sums.
+/// Rows and outputs of a block: two tiles of each, four tiles of sums.
 pub(crate) const BLOCK: usize = 32;
 const ROW_BYTES: usize = 64;
 
-/// What the unit is told of its eight tiles: 16 rows of 64 bytes each.
+/// The configuration of the eight tiles: 16 rows of 64 bytes each.
 #[repr(C, align(64))]
 struct TileShapes([u8; 64]);
 
@@ -31,7 +30,7 @@ static SHAPES: TileShapes = {
     TileShapes(shapes)
 };
 
-/// Whether this machine has the unit, and Linux lets this process use it.
+/// Whether the CPU has AMX and Linux lets this process use it.
 pub(crate) fn is_there() -> bool {
     static IS_THERE: OnceLock<bool> = OnceLock::new();
     *IS_THERE.get_or_init(|| {
@@ -45,10 +44,10 @@ pub(crate) fn takes(inputs: usize) -> bool {
     inputs.is_multiple_of(2 * PAIRS_AT_ONCE) && is_there()
 }
 
-/// Asks Linux for the state that tiles need (`arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)`), which it keeps for all threads.
+/// Requests the tile state from Linux for all threads (`arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)`).
 fn is_permitted() -> bool {
     let mut result: i64 = 158;
-    // SAFETY: the call takes two numbers, and changes nothing but what this process is permitted.
+    // SAFETY: the call takes two numbers and changes only the permissions of this process.
     unsafe {
         asm!("syscall", inout("rax") result, in("rdi") 0x1023, in("rsi") 18, out("rcx") _, out("r11") _, options(nostack));
     }
@@ -58,24 +57,17 @@ fn is_permitted() -> bool {
 pub(crate) struct Unit(());
 
 impl Unit {
-    /// Sets the unit up.
-    ///
-    /// # Panics
-    /// If the machine has none.
     pub(crate) fn set_up() -> Self {
         assert!(is_there(), "a machine with AMX");
-        // SAFETY: the unit is there, and the shapes are those that it knows as palette 1.
+        // SAFETY: AMX is present, and the shapes are valid for palette 1.
         unsafe { asm!("ldtilecfg [{}]", in(reg) SHAPES.0.as_ptr(), options(nostack, readonly)) };
         Self(())
     }
 
-    /// Adds to a block of sums the products of its rows and outputs over some pairs of inputs, or puts them there.
+    /// Computes a block of sums over some pairs of inputs; `write` adds or replaces.
     ///
-    /// `x` holds [`BLOCK`] rows, `x_stride` numbers apart; `weights` four lines for each pair, of which `half` says which two
-    /// are those of the block's outputs; `to` [`BLOCK`] rows of as many sums, `to_stride` apart.
-    ///
-    /// # Panics
-    /// If one of them is too short, or the number of pairs is no multiple of [`PAIRS_AT_ONCE`].
+    /// `x` holds [`BLOCK`] rows, `x_stride` numbers apart. `weights` holds four lines per pair; `half` selects the two
+    /// lines of the block's outputs. `to` holds [`BLOCK`] rows of [`BLOCK`] sums, `to_stride` apart.
     pub(crate) fn multiply(
         &self,
         (x, x_stride): (&[bf16], usize),
@@ -86,13 +78,13 @@ impl Unit {
         let pairs = weights.len() / (PANEL / 16);
         assert!(
             pairs > 0 && pairs.is_multiple_of(PAIRS_AT_ONCE) && weights.len() == pairs * (PANEL / 16),
-            "pairs of a block"
+            "whole groups of pairs in a block of weights"
         );
-        assert!(x.len() >= (BLOCK - 1) * x_stride + 2 * pairs && half < 2, "rows of a block");
-        assert!(to_stride >= BLOCK && to.len() >= (BLOCK - 1) * to_stride + BLOCK, "sums of a block");
+        assert!(x.len() >= (BLOCK - 1) * x_stride + 2 * pairs && half < 2, "rows of x for the block");
+        assert!(to_stride >= BLOCK && to.len() >= (BLOCK - 1) * to_stride + BLOCK, "room for the block's sums");
         let below = 16;
-        // SAFETY: by the assertions each of the 16 rows that an instruction reads or writes lies within its slice: rows of `x`
-        // and of `to` for two tiles each, and for each pair of inputs two of its four lines. The unit is set up.
+        // SAFETY: the assertions keep each of the 16 rows that an instruction reads or writes inside its slice: two
+        // tiles of rows of `x` and of `to`, and two of the four lines per pair of inputs. The tiles are configured.
         unsafe {
             asm!(
                 "test {add:e}, {add:e}",
@@ -145,7 +137,7 @@ impl Unit {
 
 impl Drop for Unit {
     fn drop(&mut self) {
-        // SAFETY: gives back what was set up; nothing else of this crate uses tiles.
+        // SAFETY: releases the configuration of `set_up`; nothing else in this crate uses tiles.
         unsafe { asm!("tilerelease", options(nostack, nomem)) };
     }
 }

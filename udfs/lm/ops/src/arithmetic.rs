@@ -1,4 +1,4 @@
-//! Which instructions multiply by weights in bf16: what is fastest differs from one CPU to the next.
+//! Which instructions multiply by bf16 weights: the fastest ones differ between CPUs.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -27,12 +27,12 @@ impl Arithmetic {
         vec![Self::Widened]
     }
 
-    /// The fastest of them by the time of a product, tried once in a process for some milliseconds: dot products of bf16 are
-    /// twice as fast as those of f32 on some CPUs, and slower on others.
+    /// Returns the fastest arithmetic, timed once per process for a few milliseconds. bf16 dot products are twice as
+    /// fast as f32 on some CPUs and slower on others.
     pub(crate) fn fastest(time: fn(Self) -> Duration) -> Self {
         static FASTEST: OnceLock<Arithmetic> = OnceLock::new();
         *FASTEST.get_or_init(|| {
-            // In turns, so that what else the CPU does meets all of them.
+            // Interleave the trials, so that other load on the CPU affects all of them.
             let trials = (0..TRIALS).flat_map(|_| Self::here());
             trials.min_by_key(|arithmetic| time(*arithmetic)).unwrap_or(Self::Widened)
         })

@@ -1,20 +1,19 @@
-//! Attention in which every token of a text sees every other: an encoder's.
+//! Bidirectional attention, for encoders: every token of a text attends to every other.
 
 use super::exp::{exp_in_place, max};
 use super::{Cores, Matrix, Update, multiply};
 use asap_kernels::vectorized::vectorized;
 
-/// Queries of one product: their scores, 128 × 512 values, stay in a core's second cache.
+/// Queries per product: their scores, 128 × 512 values, fit the L2 cache.
 const QUERIES: usize = 128;
 
-/// What attention needs between its products.
 #[derive(Debug, Default)]
 pub struct Scores {
     weights: Vec<f32>,
     gathered: Vec<f32>,
 }
 
-/// softmax(Q · Kᵀ / √width) · V of one text at each of its heads; all are [tokens, heads × width].
+/// Computes softmax(Q · Kᵀ / √width) · V of one text for each head. All slices are [tokens, heads × width].
 pub fn attend_all(qkv: [&[f32]; 3], heads: usize, width: usize, room: &mut Scores, output: &mut [f32], cores: Cores) {
     let all = heads * width;
     let tokens = output.len() / all;

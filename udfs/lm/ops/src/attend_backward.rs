@@ -1,8 +1,8 @@
-//! The gradient of causal attention, in blocks of queries and keys: memory never holds tokens × tokens.
+//! The backward pass of causal attention, in blocks of queries and keys: memory never holds tokens × tokens.
 //!
-//! Probabilities are computed again, from the logarithms of the softmax sums that the forward pass left. Blocks of queries
-//! follow each other; at each the cores share out the blocks of keys that it sees, which own the gradients of their keys and
-//! values. What they say about the queries is added up in their order, so that it is the same on any number of cores.
+//! Probabilities are recomputed from the log-sum-exp that the forward pass saves. Blocks of queries are processed in
+//! sequence. For each, the cores share the visible blocks of keys; a block of keys owns the gradients of its keys and
+//! values. Contributions to the queries are added in block order, so results do not depend on the number of cores.
 
 use std::ops::Range;
 
@@ -15,8 +15,8 @@ use asap_kernels::vectorized::vectorized;
 const QUERIES: usize = 256;
 const KEYS: usize = 512;
 
-/// Turns q, [tokens, query heads × width], k and v, [tokens, key heads × width], into the gradients by them of
-/// `attend([q, k, v], heads, chains, …)`, from the gradient by what was `gathered`. The chains are whole.
+/// Replaces q, [tokens, query heads × width], and k and v, [tokens, key heads × width], by their gradients for
+/// `attend([q, k, v], heads, chains, …)`. The input is the gradient of `gathered`. The chains are whole.
 pub fn attend_backward(
     [q, k, v]: [&mut [f32]; 3],
     gathered: Gathered,
@@ -26,7 +26,7 @@ pub fn attend_backward(
 ) {
     let shared = heads.query / heads.key;
     let steps = |tokens: usize| tokens.div_ceil((QUERIES / shared).max(1));
-    // Steps of one size, rather than a small one at the end: the fewer queries a step has, the fewer keys they see in vain.
+    // Steps of equal size instead of a small last one: a smaller step computes fewer masked keys.
     let queries = |block: &KeyBlock, step: usize| {
         let size = block.length.div_ceil(steps(block.length));
         step * size..block.length.min((step + 1) * size)
@@ -60,21 +60,20 @@ pub fn attend_backward(
     }
 }
 
-/// What attention gave, and the gradient by that.
+/// The output of attention and its gradient.
 #[derive(Debug, Clone, Copy)]
 pub struct Gathered<'a> {
     /// [tokens, query heads × width].
     pub gathered: &'a [f32],
-    /// The gradient by it, [tokens, query heads × width].
+    /// Gradient of `gathered`, [tokens, query heads × width].
     pub gradient: &'a [f32],
-    /// The logarithms of the softmax sums, [tokens, query heads].
+    /// Log-sum-exp of the scores, [tokens, query heads].
     pub log_sums: &'a [f32],
 }
 
-/// What a block of keys needs while it is at one block of queries.
 #[derive(Debug, Default)]
 pub struct BackwardScratch {
-    /// Rows × width; a row is a token's query at one of the heads that share the keys.
+    /// Rows × width. A row is a token's query at one of the heads that share the keys.
     queries: Vec<f32>,
     gradient: Vec<f32>,
     probabilities: Vec<f32>,
@@ -108,7 +107,7 @@ fn blocks(heads: Heads, chains: &[Sequence]) -> Vec<KeyBlock> {
 }
 
 impl KeyBlock {
-    /// Adds what queries of its chain say to the gradients by its keys and values, and computes its part of that by them.
+    /// Adds the queries' contributions to the gradients of its keys and values, and computes its part of theirs.
     fn step(
         &mut self,
         tokens: Range<usize>,
@@ -159,8 +158,8 @@ impl KeyBlock {
     }
 }
 
-/// Turns a row's scores, of which it sees the first `seen`, into probabilities, and the gradient by probabilities into that
-/// by scores. `mean` is the mean of the gradient by probabilities, weighted by them: what was gathered · its gradient.
+/// Turns a row's scores, the first `seen` of which are visible, into probabilities, and the gradient of probabilities
+/// into that of scores. `mean` is the probability-weighted mean of that gradient: gathered · its gradient.
 #[inline(always)]
 fn softmax_backward((scores, gradient): (&mut [f32], &mut [f32]), seen: usize, log_sum: f32, mean: f32) {
     let (scores, hidden) = scores.split_at_mut(seen);

@@ -5,52 +5,41 @@ use pulp::{Arch, Simd, WithSimd};
 use super::exp::{exp, exp_in_place, max};
 use super::{Cores, Matrix, Pool, Result, Update, multiply, on_all_cores};
 
-/// Queries of one product, those of all heads that share keys: enough rows for a matrix product, few enough to share a
-/// short chain between cores.
+/// Queries per product: enough rows for a matrix product, few enough to split a short chain between cores.
 const QUERIES: usize = 256;
-/// Keys of one step of a task: its scores, 256 × 512 values, stay in a core's cache.
+/// Keys per step of a task: its scores, 256 × 512 values, stay in a core's cache.
 const KEYS: usize = 512;
 
-/// The heads of a layer. Query head h reads key head h / (query / key).
+/// Head counts of a layer. Query head h reads key head h / (query / key).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heads {
-    /// Query heads.
     pub query: usize,
-    /// Key and value heads.
     pub key: usize,
-    /// Dimensions of a head.
     pub width: usize,
 }
 
 impl Heads {
-    /// Width of a token's queries.
     pub fn query_width(self) -> usize {
         self.query * self.width
     }
 
-    /// Width of a token's keys, and of its values.
     pub fn key_width(self) -> usize {
         self.key * self.width
     }
 }
 
-/// Tokens of a chain whose queries are there, after earlier ones whose keys and values alone are.
+/// Tokens of a chain with queries, after earlier tokens of which only keys and values are present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sequence {
-    /// Tokens before.
     pub earlier: usize,
-    /// Tokens with queries.
     pub tokens: usize,
 }
 
-/// softmax(Q · Kᵀ / √width) · V for chains that follow each other, [tokens, query heads × width], and the logarithms of the
-/// sums ln Σ exp(score), [tokens, query heads]. A token attends to itself and to the earlier ones of its chain.
+/// Computes softmax(Q · Kᵀ / √width) · V for concatenated chains, [tokens, query heads × width], and the log-sum-exp of
+/// the scores, [tokens, query heads]. A token attends to itself and to the earlier tokens of its chain.
 ///
-/// `q` is [tokens, query heads × width]; `k` and `v` are [tokens, key heads × width] of all tokens of a chain, earlier ones
-/// first.
-///
-/// # Errors
-/// None of its own.
+/// `q` is [tokens, query heads × width]. `k` and `v` are [tokens, key heads × width] with all tokens of a chain,
+/// earlier ones first.
 pub fn attend(
     qkv: [&[f32]; 3],
     heads: Heads,
@@ -59,7 +48,7 @@ pub fn attend(
     [output, log_sums]: [&mut [f32]; 2],
 ) -> Result<()> {
     let mut blocks = blocks(output, log_sums, heads, chains);
-    // The longest first, so that no core waits at the end.
+    // Longest first, so that no core waits at the end.
     blocks.sort_by_key(|block| std::cmp::Reverse(block.from));
     on_all_cores(blocks, |mut block| {
         pool.with(|softmax| (0..heads.key).for_each(|key_head| softmax.attend(qkv, heads, key_head, &mut block)));
@@ -87,7 +76,7 @@ fn blocks<'a>(
     let mut blocks = Vec::new();
     let (mut chain, mut query) = (0, 0);
     for Sequence { earlier, tokens } in chains {
-        // Blocks of one size, rather than a small one at the end: the fewer rows a block has, the fewer keys it sees in vain.
+        // Blocks of equal size instead of a small last one: a smaller block computes fewer masked keys.
         let rows_each = tokens.div_ceil(tokens.div_ceil(rows_at_most).max(1)).max(1);
         for from in (0..*tokens).step_by(rows_each) {
             let rows = rows_each.min(tokens - from);
@@ -102,9 +91,8 @@ fn blocks<'a>(
     blocks
 }
 
-/// The softmax of one block and the query heads of one key head, over keys that come in parts: what was gathered is
-/// scaled down whenever a larger score appears. A row is a token's query at one of the heads, head by head within token
-/// by token.
+/// Online softmax of one block, for the query heads of one key head. Rows are queries, head by head within token by
+/// token. The accumulated output is scaled down whenever a larger score appears.
 #[derive(Debug, Default)]
 pub struct Softmax {
     width: usize,
@@ -116,7 +104,6 @@ pub struct Softmax {
 }
 
 impl Softmax {
-    /// Gathers the values of all keys that the block's queries see, and writes the results.
     fn attend(&mut self, [q, k, v]: [&[f32]; 3], heads: Heads, key_head: usize, block: &mut Block) {
         let Heads { query, key, width } = heads;
         let shared = query / key;
@@ -148,7 +135,7 @@ impl Softmax {
         }
     }
 
-    /// Turns one row's scores, of which it sees the first `seen`, into weights.
+    /// Turns one row's scores, the first `seen` of which are visible, into weights.
     #[inline(always)]
     fn weigh(&mut self, row: usize, count: usize, seen: usize) {
         let (visible, hidden) = self.scores[row * count..][..count].split_at_mut(seen);
@@ -156,7 +143,7 @@ impl Softmax {
         let before = self.max[row];
         let highest = max(visible);
         if highest > before {
-            // At the first part nothing was gathered, and exp gives a tiny number for −∞.
+            // At the first block of keys nothing is accumulated, and exp returns a tiny number for −∞.
             let shrink = exp(before - highest);
             self.gathered[row * self.width..][..self.width].iter_mut().for_each(|x| *x *= shrink);
             self.sum[row] *= shrink;
@@ -181,7 +168,7 @@ fn reset(values: &mut Vec<f32>, length: usize, value: f32) {
     values.resize(length, value);
 }
 
-/// All rows of a part; compiled once for each kind of vector instructions and chosen when it runs.
+/// Weighs all rows of a block; compiled per SIMD level and selected at run time.
 struct Weigh<'a, F> {
     softmax: &'a mut Softmax,
     count: usize,
@@ -250,7 +237,7 @@ mod tests {
             let chains: Vec<Sequence> = lengths.iter().map(|tokens| Sequence { earlier: 0, tokens: *tokens }).collect();
             let (mut whole, mut whole_sums) = (vec![0.0; tokens * 24], vec![0.0; tokens * 4]);
             attend([&q, &k, &v], heads, &chains, &Pool::default(), [&mut whole, &mut whole_sums]).unwrap();
-            // The last chain's second half after its first one gives the same rows.
+            // The last chain's second half, after its first half, gives the same rows.
             let (last, before) = (lengths[lengths.len() - 1], tokens - lengths[lengths.len() - 1]);
             let chain = Sequence { earlier: last / 2, tokens: last - last / 2 };
             let half = before + last / 2;

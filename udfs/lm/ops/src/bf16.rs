@@ -1,5 +1,5 @@
-//! Products with weights in bf16 and sums in f32: by the processor's matrix unit or its bf16 dot products, for which activations
-//! are rounded, or by products of f32 with widened weights, whichever is fastest here.
+//! Products with bf16 weights and f32 sums. Uses whichever is fastest here: AMX or AVX-512 dot products with
+//! activations rounded to bf16, or f32 products with widened weights.
 #![allow(unsafe_code, reason = "the matrix unit takes pairs of numbers as numbers")]
 
 use std::cell::RefCell;
@@ -17,16 +17,16 @@ use super::tiles::Right;
 use super::{amx, dots};
 use asap_kernels::vectorized::vectorized;
 
-/// Pairs of inputs that a tile takes at most: 40 KiB of weights, which stay in the first cache for all rows.
+/// Most pairs of inputs per tile: 40 KiB of weights, which stay in the L1 cache for all rows.
 #[cfg(target_arch = "x86_64")]
 const PAIRS: usize = 160;
-/// Pairs of inputs whose weights are widened at once at most: 128 KiB of f32, which stay in the second cache for all rows.
+/// Most pairs of inputs to widen together: 128 KiB of f32, which stay in the L2 cache for all rows.
 const WIDENED_PAIRS: usize = 256;
-/// Rows, inputs and outputs of a product that tries one: 0.1 GFLOP.
+/// Rows, inputs and outputs of the product that is timed: 0.1 GFLOP.
 const ROWS: usize = 192;
 const WIDTH: usize = 512;
 
-/// A weight, [outputs, inputs], in bf16: in panels of 64 outputs, pair of inputs by pair of inputs.
+/// A bf16 weight, [outputs, inputs], in panels of 64 outputs, stored pair of inputs by pair of inputs.
 #[derive(Debug, Clone)]
 pub struct Bf16Matrix {
     outputs: usize,
@@ -35,12 +35,9 @@ pub struct Bf16Matrix {
 }
 
 impl Bf16Matrix {
-    /// Orders a weight that is stored output by output.
-    ///
-    /// # Panics
-    /// If `values` has another length than outputs × inputs.
+    /// Packs a row-major weight.
     pub fn pack(values: &[bf16], outputs: usize, inputs: usize) -> Self {
-        assert_eq!(values.len(), outputs * inputs, "numbers of a weight");
+        assert_eq!(values.len(), outputs * inputs, "length of the weight");
         let pairs = padded_pairs(inputs);
         let mut lines = vec![Line::default(); outputs.div_ceil(PANEL) * pairs * (PANEL / 16)];
         for (output, row) in values.chunks_exact(inputs).enumerate() {
@@ -53,7 +50,7 @@ impl Bf16Matrix {
         Self { outputs, inputs, lines }
     }
 
-    /// Orders rows of `inputs` numbers, rounded to bf16, as if each were what gives an output.
+    /// Rounds rows of `inputs` numbers to bf16 and packs them like a weight.
     pub(super) fn round(rows: &[f32], inputs: usize) -> Self {
         let mut rounded = vec![bf16::ZERO; rows.len()];
         vectorized(
@@ -63,25 +60,22 @@ impl Bf16Matrix {
         Self::pack(&rounded, rows.len() / inputs, inputs)
     }
 
-    /// The lines of the panel that this output is in, and in which half of it.
+    /// The lines of the panel that holds this output, and the half of it that the output is in.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn block(&self, output: usize) -> (&[Line], usize) {
         let lines = padded_pairs(self.inputs) * (PANEL / 16);
         (&self.lines[output / PANEL * lines..][..lines], output % PANEL / amx::BLOCK)
     }
 
-    /// x · Wᵀ for rows of `inputs` numbers: written to `to`, `outputs` numbers a row, or added to what is there. Where the
-    /// CPU multiplies bf16 faster than f32, the rows are rounded to bf16.
-    ///
-    /// # Panics
-    /// If `x` and `to` do not have the same number of whole rows.
+    /// Computes x · Wᵀ for rows of `inputs` numbers into `to`, `outputs` numbers per row. `write` adds or replaces.
+    /// Where the CPU multiplies bf16 faster than f32, the rows are rounded to bf16.
     pub fn multiply(&self, x: &[f32], to: &mut [f32], write: Update) {
         self.multiply_by(Arithmetic::fastest(Self::time), x, to, write);
     }
 
     pub(super) fn multiply_by(&self, arithmetic: Arithmetic, x: &[f32], to: &mut [f32], write: Update) {
         let rows = x.len() / self.inputs;
-        assert_eq!((x.len(), to.len()), (rows * self.inputs, rows * self.outputs), "rows of a product");
+        assert_eq!((x.len(), to.len()), (rows * self.inputs, rows * self.outputs), "x and to differ in rows");
         match arithmetic {
             Arithmetic::Widened => self.multiply_widened(x, to, write),
             #[cfg(target_arch = "x86_64")]
@@ -99,7 +93,7 @@ impl Bf16Matrix {
         begun.elapsed()
     }
 
-    /// Part by part of a panel's inputs, whose weights become f32 for all rows.
+    /// Widens a part of a panel's inputs to f32 at a time and uses it for all rows.
     fn multiply_widened(&self, x: &[f32], to: &mut [f32], write: Update) {
         thread_local! {
             static WIDENED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
@@ -113,7 +107,7 @@ impl Bf16Matrix {
                 let outputs = PANEL.min(self.outputs - from);
                 for (index, lines) in lines.chunks(part * (PANEL / 16)).enumerate() {
                     let first = 2 * part * index;
-                    // The last pairs of a panel may be of zeros alone.
+                    // The last pairs of a panel may be padding.
                     let Some(inputs) = self.inputs.checked_sub(first).filter(|inputs| *inputs > 0) else { break };
                     vectorized(
                         #[inline(always)]
@@ -135,7 +129,7 @@ impl Bf16Matrix {
         thread_local! {
             static ROUNDED: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
         }
-        // The matrix unit takes so many rows at once, the last ones of anything.
+        // AMX takes whole blocks of rows; the last block is padded with arbitrary rows.
         let at_once = if unit.is_some() { amx::BLOCK } else { 1 };
         ROUNDED.with_borrow_mut(|rounded| {
             let rows = (x.len() / self.inputs).next_multiple_of(at_once);
@@ -148,11 +142,11 @@ impl Bf16Matrix {
         });
     }
 
-    /// Part by part of a panel's inputs, so that the part's weights are read from the first cache for all rows.
+    /// Multiplies a part of a panel's inputs at a time, so that all rows read its weights from the L1 cache.
     #[cfg(target_arch = "x86_64")]
     fn multiply_pairs(&self, x: &[u32], to: &mut [f32], write: Update, unit: Option<&amx::Unit>) {
         let pairs = padded_pairs(self.inputs);
-        // Parts of one size, rather than a small one at the end.
+        // Parts of equal size instead of a small last one.
         let part = pairs.div_ceil(pairs.div_ceil(PAIRS)).next_multiple_of(PAIRS_AT_ONCE);
         for (panel, lines) in self.lines.chunks_exact(pairs * (PANEL / 16)).enumerate() {
             for (index, weights) in lines.chunks(part * (PANEL / 16)).enumerate() {
@@ -171,8 +165,7 @@ impl Bf16Matrix {
     }
 }
 
-/// All rows of a panel, over a part of the inputs, by the matrix unit. What reaches beyond rows or outputs goes through a block
-/// of its own.
+/// Multiplies all rows by one panel with AMX, over a part of the inputs. Incomplete blocks go through a buffer.
 #[cfg(target_arch = "x86_64")]
 fn by_unit(
     unit: &amx::Unit,
@@ -211,7 +204,7 @@ fn by_unit(
 
 #[cfg(target_arch = "x86_64")]
 fn numbers(pairs: &[u32]) -> &[bf16] {
-    // SAFETY: a pair is the bits of two of them, and any bits are one.
+    // SAFETY: a pair is the bits of two bf16 numbers, and any bits are a valid bf16.
     unsafe { std::slice::from_raw_parts(pairs.as_ptr().cast(), 2 * pairs.len()) }
 }
 
@@ -219,7 +212,7 @@ fn padded_pairs(inputs: usize) -> usize {
     inputs.div_ceil(2).next_multiple_of(PAIRS_AT_ONCE)
 }
 
-/// Two bf16 numbers as the instructions take them; zero stands for a missing one.
+/// Packs two bf16 numbers as the instructions expect them; a missing one is zero.
 fn joined(numbers: &[bf16]) -> u32 {
     let bits = |i: usize| numbers.get(i).map_or(0, |x| u32::from(x.to_bits()));
     bits(0) | bits(1) << 16
@@ -232,7 +225,7 @@ fn nearest(x: f32) -> u32 {
     if x.is_nan() { 0x7fc0 } else { nearest }
 }
 
-/// The weights of pairs of inputs as f32, 64 outputs of each input.
+/// Widens the weights of pairs of inputs to f32, 64 outputs per input.
 #[inline(always)]
 fn widen(lines: &[Line], to: &mut [f32]) {
     for (pair, to) in lines.chunks_exact(PANEL / 16).zip(to.chunks_exact_mut(2 * PANEL)) {

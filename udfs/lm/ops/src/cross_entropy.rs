@@ -1,15 +1,14 @@
-//! The loss of next tokens, from rows of logits.
+//! Cross-entropy loss of next tokens, from rows of logits.
 
 use rayon::prelude::*;
 
 use super::{exp, max};
 use asap_kernels::vectorized::vectorized;
 
-/// Turns logits, [targets, vocabulary], into the gradient by them of `scale` × Σ −ln P(target), and returns the sum without
-/// scale, in nats.
+/// Turns logits, [targets, vocabulary], into the gradient of `scale` × Σ −ln P(target). Returns the sum, in nats.
 ///
 /// # Panics
-/// If there is no target, or one is not in the vocabulary.
+/// If there is no target, or a target is not in the vocabulary.
 pub fn surprisals(logits: &mut [f32], targets: &[u32], scale: f32) -> f64 {
     let vocabulary = logits.len() / targets.len();
     let surprisal = |(row, target): (&mut [f32], &u32)| {
@@ -28,7 +27,7 @@ pub fn surprisals(logits: &mut [f32], targets: &[u32], scale: f32) -> f64 {
             },
         )
     };
-    // Collected first: the order of the sum must not depend on the number of threads.
+    // Collect before summing: the order of additions must not depend on the number of threads.
     let all: Vec<f64> = logits.par_chunks_exact_mut(vocabulary).zip(targets).map(surprisal).collect();
     all.iter().sum()
 }

@@ -1,4 +1,4 @@
-//! Products of bf16 numbers by the dot products of AVX-512: a tile's sums stay in registers.
+//! Products of bf16 numbers with AVX-512 dot products; the sums of a tile stay in registers.
 #![allow(unsafe_code, reason = "the bf16 instructions are only reached by intrinsics that take pointers")]
 
 use std::arch::x86_64::{
@@ -9,7 +9,7 @@ use std::arch::x86_64::{
 use super::lines::{Line, PANEL};
 use super::matrix::Update;
 
-/// Rows of activations that a tile computes: with four vectors of weights, 24 sums and a pair fill 29 of 32 registers.
+/// Rows of activations per tile: 24 sums, four vectors of weights and a pair fill 29 of 32 registers.
 pub(crate) const ROWS: usize = 6;
 
 pub(crate) fn is_there() -> bool {
@@ -27,18 +27,14 @@ pub(crate) struct Tile<'a> {
 }
 
 impl Tile<'_> {
-    /// Computes it.
-    ///
-    /// # Panics
-    /// If the CPU does not have the instructions, or the tile is not as its fields say.
     pub(crate) fn multiply(self) {
         assert!(is_there(), "AVX-512 BF16");
         let rows = self.to.len() / self.to_width;
         let pairs = self.weights.len() / (PANEL / 16);
         assert!(rows > 0 && (rows - 1) * self.x_stride + pairs <= self.x.len(), "pairs of a tile");
         assert!(self.from < self.to_width, "outputs of a tile");
-        // SAFETY: the assertions are what the kernel needs: the instructions are there, each of the rows has the pairs that
-        // the weights have, and `to` has that many rows.
+        // SAFETY: the assertions check what the kernel needs: the instructions are present, each row has as many pairs
+        // as the weights, and `to` has that many rows.
         unsafe {
             match rows {
                 1 => tile::<1>(self),
@@ -52,11 +48,11 @@ impl Tile<'_> {
     }
 }
 
-/// `N` rows of a tile.
+/// Computes `N` rows of a tile.
 ///
 /// # Safety
-/// The CPU has the instructions; `x` holds for each of N rows as many pairs as there are weights; `to` holds N rows,
-/// in which `from` lies.
+/// The CPU has AVX-512 BF16. `x` has as many pairs for each of N rows as there are weights. `to` has N rows, and `from`
+/// is inside a row.
 #[target_feature(enable = "avx512f,avx512bf16")]
 unsafe fn tile<const N: usize>(tile: Tile) {
     const VECTORS: usize = PANEL / 16;
@@ -68,7 +64,7 @@ unsafe fn tile<const N: usize>(tile: Tile) {
             std::mem::transmute::<__m512i, __m512bh>(_mm512_load_si512(lines[i].0.as_ptr().cast()))
         });
         for (row, sums) in rows.iter().zip(&mut sums) {
-            // SAFETY: the caller promises a pair in each row for each group of lines.
+            // SAFETY: the caller guarantees a pair in each row for each group of lines.
             let x = unsafe { std::mem::transmute::<__m512i, __m512bh>(_mm512_set1_epi32(*row.add(pair) as i32)) };
             for (sum, weights) in sums.iter_mut().zip(weights) {
                 *sum = _mm512_dpbf16_ps(*sum, weights, x);
@@ -80,7 +76,7 @@ unsafe fn tile<const N: usize>(tile: Tile) {
         for (i, sum) in sums.iter().enumerate().take_while(|(i, _)| i * 16 < count) {
             let mask = u16::MAX >> (16 - (count - i * 16).min(16)) as __mmask16;
             let to = tile.to.as_mut_ptr().wrapping_add(row * tile.to_width + tile.from + i * 16);
-            // SAFETY: the mask leaves only outputs of this row, which the caller promises.
+            // SAFETY: the mask leaves only outputs of this row, which the caller guarantees.
             unsafe {
                 let before =
                     if tile.write == Update::Add { _mm512_maskz_loadu_ps(mask, to) } else { _mm512_setzero_ps() };

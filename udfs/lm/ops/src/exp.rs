@@ -1,16 +1,16 @@
-//! The exponential function, written so that loops over it become vector instructions.
+//! The exponential function, written so that loops over it vectorize.
 
 use asap_kernels::vectorized::vectorized;
 
-/// Partial sums that a loop keeps, so that additions need not wait for each other.
+/// Independent partial sums per loop, so that additions do not wait for each other.
 const LANES: usize = 16;
 
-/// eˣ within 2 units in the last place for −87 ≤ x ≤ 88; outside, the value at the nearer end.
+/// eˣ within 2 units in the last place for −87 ≤ x ≤ 88; `x` outside is clamped.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
-    // Adding 1.5 · 2²³ rounds to a whole number, which then stands in the low bits of the sum.
+    // Adding 1.5 · 2²³ rounds to a whole number, which ends up in the low bits of the sum.
     const ROUND: f32 = 12_582_912.0;
-    // ln 2 in two parts: the first is exact in few bits, so that n · LN2_HIGH is exact.
+    // ln 2 split in two: the first part has few bits, so that n · LN2_HIGH is exact.
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     let x = if x < -87.0 { -87.0 } else { x };
@@ -59,10 +59,9 @@ pub(super) fn exp_in_place(values: &mut [f32], max: f32) -> f32 {
     sums.iter().sum()
 }
 
-/// Σ eˣ over logits, and what their entropy needs.
+/// Σ eˣ over logits, with the sums for their entropy.
 #[derive(Debug, Clone, Copy)]
 pub struct SumOfExponentials {
-    /// The largest logit.
     pub max: f32,
     /// Σ exp(x − max).
     pub sum: f64,
@@ -71,7 +70,6 @@ pub struct SumOfExponentials {
 }
 
 impl SumOfExponentials {
-    /// The sum over these logits.
     pub fn new(logits: &[f32]) -> Self {
         vectorized(
             #[inline(always)]
@@ -81,7 +79,7 @@ impl SumOfExponentials {
 
     #[inline(always)]
     fn summed(logits: &[f32]) -> Self {
-        // Partial sums of this many values in f32 keep their last digits; across them f64 does.
+        // Partial sums of 1024 values keep their precision in f32; sums across parts need f64.
         const PART: usize = 1024;
         let max = max(logits);
         let (mut sum, mut weighted) = (0.0_f64, 0.0_f64);
@@ -102,7 +100,6 @@ impl SumOfExponentials {
         Self { max, sum, weighted }
     }
 
-    /// The sum over the logits of both.
     pub fn merge(self, other: Self) -> Self {
         let max = if self.max > other.max { self.max } else { other.max };
         let mut merged = Self { max, sum: 0.0, weighted: 0.0 };
@@ -114,7 +111,7 @@ impl SumOfExponentials {
         merged
     }
 
-    /// ln Σ eˣ, and the entropy of the distribution that the logits describe, in nats.
+    /// Returns the log-sum-exp and the entropy of the softmax distribution, both in nats.
     pub fn finish(self) -> (f32, f32) {
         let log_sum = self.sum.ln();
         ((f64::from(self.max) + log_sum) as f32, (log_sum - self.weighted / self.sum) as f32)

@@ -1,4 +1,4 @@
-//! Products with weights in f32, whose panels are made once.
+//! Products with f32 weights that are packed into panels once.
 
 use super::Result;
 use super::gemm::{Cores, multiply_right};
@@ -6,7 +6,7 @@ use super::matrix::{Matrix, Update};
 use super::panels::{Panels, order, panel_width};
 use super::tiles::Right;
 
-/// A weight, [outputs, inputs], in f32, ordered once: what orders it for each product anew takes some of its time.
+/// An f32 weight, [outputs, inputs], packed once: packing for each product costs a share of its time.
 #[derive(Debug, Clone)]
 pub struct F32Matrix {
     outputs: usize,
@@ -16,28 +16,19 @@ pub struct F32Matrix {
 }
 
 impl F32Matrix {
-    /// Orders a weight that is stored output by output.
-    ///
-    /// # Panics
-    /// If `values` has another length than outputs × inputs.
+    /// Packs a row-major weight.
     pub fn pack(values: &[f32], outputs: usize, inputs: usize) -> Self {
-        assert_eq!(values.len(), outputs * inputs, "numbers of a weight");
+        assert_eq!(values.len(), outputs * inputs, "length of the weight");
         let mut panels = Vec::new();
         let first = order(Matrix::dense(values, outputs, inputs).t(), &mut panels).values.as_ptr();
         let first = (first.addr() - panels.as_ptr().addr()) / size_of::<f32>();
         Self { outputs, inputs, values: panels, first }
     }
 
-    /// x · Wᵀ for rows of `inputs` numbers: written to `to`, `outputs` numbers a row, or added to what is there.
-    ///
-    /// # Errors
-    /// None of its own.
-    ///
-    /// # Panics
-    /// If `x` and `to` do not have the same number of whole rows.
+    /// Computes x · Wᵀ for rows of `inputs` numbers into `to`, `outputs` numbers per row. `write` adds or replaces.
     pub fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
         let rows = x.len() / self.inputs;
-        assert_eq!((x.len(), to.len()), (rows * self.inputs, rows * self.outputs), "rows of a product");
+        assert_eq!((x.len(), to.len()), (rows * self.inputs, rows * self.outputs), "x and to differ in rows");
         let width = panel_width();
         let panels = Panels::new(&self.values[self.first..], (self.inputs, self.outputs), width, self.inputs * width);
         let x = Matrix::dense(x, rows, self.inputs);

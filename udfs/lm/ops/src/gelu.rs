@@ -3,7 +3,7 @@
 use super::exp::exp;
 use asap_kernels::vectorized::vectorized;
 
-/// x · Φ(x) with Φ(x) = (1 + erf(x / √2)) / 2, element by element, within 1e-7 · |x|: the form by erf, not that by tanh.
+/// Computes GELU in place: x · Φ(x), Φ(x) = (1 + erf(x / √2)) / 2, within 1e-7 · |x|. This is the erf form, not tanh.
 pub fn gelu_rows(values: &mut [f32]) {
     vectorized(
         #[inline(always)]
@@ -11,7 +11,7 @@ pub fn gelu_rows(values: &mut [f32]) {
     );
 }
 
-/// The error function within 2e-7: a polynomial near 0, elsewhere 1 − e to the power of one, fitted by N. Juffa.
+/// The error function within 2e-7: a polynomial near 0, elsewhere 1 − exp(polynomial), fitted by N. Juffa.
 #[inline(always)]
 fn erf(x: f32) -> f32 {
     let (size, square) = (x.abs(), x * x);

@@ -1,16 +1,16 @@
-//! The gradients of what a layer is made of, each from the gradient of the operation's result, on rows.
+//! Backward passes of layer operations on rows, each from the gradient of the operation's result.
 //!
-//! Partial sums are those of rows whose number does not depend on the number of threads, and are added in order, so that
-//! results are the same to the last bit on any number of cores.
+//! Each partial sum covers a fixed number of rows, and partial sums are added in order. Results are therefore identical
+//! bit for bit on any number of cores.
 
 use super::exp;
 use asap_kernels::vectorized::vectorized;
 
-/// Rows of one partial sum: blocks of a multiple of so many rows give the same sums as all rows at once.
+/// Rows per partial sum. Blocks of a multiple of this many rows give the same sums as all rows together.
 pub const ROWS_PER_SUM: usize = 64;
 
-/// Turns the gradient of `rms_norm_rows(x, weight, epsilon)` by its result into that by `x`. Returns the partial sums of that
-/// by `weight`, one after the other, for [`add_parts`].
+/// Turns the gradient of the result of `rms_norm_rows(x, weight, epsilon)` into the gradient of `x`. Returns the
+/// concatenated partial sums of the gradient of `weight`, for [`add_parts`].
 pub fn rms_norm(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64) -> Vec<f32> {
     let part = ROWS_PER_SUM * weight.len();
     let mut sums = vec![0.0; x.len().div_ceil(part) * weight.len()];
@@ -24,7 +24,6 @@ pub fn rms_norm(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64) -
     sums
 }
 
-/// Adds partial sums to a sum, in their order.
 pub fn add_parts(sum: &mut [f32], parts: &[f32]) {
     parts.chunks_exact(sum.len().max(1)).for_each(|part| add(sum, part));
 }
@@ -43,7 +42,7 @@ fn rms_norm_part(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, 
     }
 }
 
-/// Turns gate and up into the gradients by them of `swiglu_rows(gate, up)`, from that by its result.
+/// Replaces gate and up by their gradients, given the gradient of the result of `swiglu_rows(gate, up)`.
 pub fn swiglu(gradient: &[f32], gate: &mut [f32], up: &mut [f32]) {
     vectorized(
         #[inline(always)]
@@ -58,7 +57,6 @@ pub fn swiglu(gradient: &[f32], gate: &mut [f32], up: &mut [f32]) {
     );
 }
 
-/// Adds the sum of all rows to `sum`.
 pub fn sum_rows(rows: &[f32], sum: &mut [f32]) {
     let mut part = vec![0.0; sum.len()];
     for rows in rows.chunks(ROWS_PER_SUM * sum.len()) {
@@ -68,12 +66,10 @@ pub fn sum_rows(rows: &[f32], sum: &mut [f32]) {
     }
 }
 
-/// Adds number by number.
 pub fn add(sum: &mut [f32], addends: &[f32]) {
     sum.iter_mut().zip(addends).for_each(|(sum, addend)| *sum += addend);
 }
 
-/// The sum of squares.
 pub fn sum_of_squares(numbers: &[f32]) -> f32 {
     vectorized(
         #[inline(always)]
@@ -81,7 +77,7 @@ pub fn sum_of_squares(numbers: &[f32]) -> f32 {
     )
 }
 
-/// The sum of products, in partial sums that need not wait for each other.
+/// Returns the dot product, with 16 independent partial sums.
 #[inline(always)]
 pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
     let (a_chunks, a_rest) = a.as_chunks::<16>();

@@ -1,18 +1,17 @@
-//! What a layer is made of, and its gradient, on the CPU: each operation is a loop over slices, matrix products are tiles
-//! whose sums stay in registers. These are the loops that a debug build
-//! optimises too.
+//! CPU operations of language model layers, and their gradients. Each operation is a loop over slices; matrix products
+//! are tiles with sums in registers. A debug build optimizes this crate too.
 //!
-//! Rows are [tokens, width], f32, without gaps. What takes rows is a task of its caller's.
+//! Rows are [tokens, width], f32, without gaps. Operations on rows run on the caller's thread.
 //!
-//! | module | holds |
+//! | module | contains |
 //! |---|---|
-//! | `matrix`, `gemm`, `tiles`, `panels` | products in f32 |
-//! | `bf16`, `f32_matrix`, `stored`, `projection` | products with weights, by the type and the order that they are kept in |
-//! | `arithmetic`, `amx`, `dots`, `lines` | which instructions multiply bf16, and how they find it in memory |
-//! | `attention`, `attend_all`, `attend_backward` | causal attention, an encoder's, and the gradient of the first |
-//! | `norm`, `rotate`, `swiglu`, `gelu`, `exp` | what else a layer is made of |
-//! | `pool` | what tasks need between their products, handed on |
-//! | [`gradients`], [`cross_entropy`], [`adamw`] | what training adds |
+//! | `matrix`, `gemm`, `tiles`, `panels` | matrix products in f32 |
+//! | `bf16`, `f32_matrix`, `stored`, `projection` | products with weights, by data type and memory layout |
+//! | `arithmetic`, `amx`, `dots`, `lines` | instructions for bf16 products, and their memory layout |
+//! | `attention`, `attend_all`, `attend_backward` | causal attention, encoder attention, causal attention backward |
+//! | `norm`, `rotate`, `swiglu`, `gelu`, `exp` | RMSNorm, layer norm, RoPE and activations |
+//! | `pool` | reusable scratch memory of tasks |
+//! | [`gradients`], [`cross_entropy`], [`adamw`] | operations of training only |
 
 pub mod adamw;
 #[cfg(target_arch = "x86_64")]
@@ -65,13 +64,12 @@ pub use rotate::{Direction, RopeTable, rotate_rows};
 pub use stored::{StoredMatrix, multiply_stored};
 pub use swiglu::{swiglu_rows, swiglu_to};
 
-/// A result; what fails by itself here is the tensors library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Reads the values of contiguous tensors of one type on the CPU.
+/// Passes the values of contiguous CPU tensors of one type to `reader`.
 ///
 /// # Errors
-/// If a tensor is none.
+/// If a tensor is not contiguous, not on the CPU or not of type `T`.
 pub fn read<T: WithDType, const N: usize, R>(tensors: [&Tensor; N], reader: impl FnOnce([&[T]; N]) -> R) -> Result<R> {
     let guards = tensors.map(Tensor::storage_and_layout);
     let mut slices: [&[T]; N] = [&[]; N];
@@ -83,10 +81,10 @@ pub fn read<T: WithDType, const N: usize, R>(tensors: [&Tensor; N], reader: impl
     Ok(reader(slices))
 }
 
-/// Reads rows of a table in f32 or bf16, [rows, width], as f32; `widened` holds those that were bf16.
+/// Passes rows of an f32 or bf16 table, [rows, width], to `reader` as f32. `widened` is the buffer for bf16 rows.
 ///
 /// # Errors
-/// If the table is none, or ends before.
+/// If the tensor is not such a table, or has fewer rows.
 pub fn read_rows<R>(
     table: &Tensor,
     rows: Range<usize>,
@@ -95,7 +93,7 @@ pub fn read_rows<R>(
 ) -> Result<R> {
     let (count, width) = table.dims2()?;
     if rows.end > count {
-        return Err(Error::msg(format!("expected a row below {count}, found {}", rows.end - 1)));
+        return Err(Error::msg(format!("expected a row index below {count}, found {}", rows.end - 1)));
     }
     let values = rows.start * width..rows.end * width;
     if table.dtype() == DType::F32 {
@@ -122,7 +120,7 @@ fn outside() -> Error {
     Error::msg("expected a tensor in the CPU's memory")
 }
 
-/// The first `length` numbers of an array, whatever they are: it grows where it is shorter.
+/// The first `length` numbers of an array, with arbitrary contents; grows a shorter array.
 pub fn at_least(array: &mut Vec<f32>, length: usize) -> &mut [f32] {
     if array.len() < length {
         array.resize(length, 0.0);
@@ -130,10 +128,10 @@ pub fn at_least(array: &mut Vec<f32>, length: usize) -> &mut [f32] {
     &mut array[..length]
 }
 
-/// Values row by row as a tensor of this width.
+/// Builds a [rows, width] tensor.
 ///
 /// # Errors
-/// If their number is no multiple of it.
+/// If the number of values is not a multiple of `width`.
 pub fn matrix(values: Vec<f32>, width: usize) -> Result<Tensor> {
     let rows = values.len() / width;
     Tensor::from_vec(values, (rows, width), &Device::Cpu)
@@ -145,10 +143,10 @@ pub(crate) fn add_to_rows(rows: &mut [f32], addends: &[f32]) {
     }
 }
 
-/// Runs tasks on all cores, or where there is only one, here. Results are in the order of the tasks.
+/// Runs tasks on all cores, or a single one on this thread. Results are in the order of the tasks.
 ///
 /// # Errors
-/// What a task fails with.
+/// The first error of a task.
 pub fn on_all_cores<T: Send, R: Send, E: Send>(
     tasks: Vec<T>,
     task: impl Fn(T) -> Result<R, E> + Send + Sync,
@@ -174,17 +172,17 @@ fn hold<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
     place.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Compiled once for all kinds of tasks: what rayon needs for one takes longer to compile than most tasks themselves.
+/// Compiled once for all kinds of tasks: rayon's part takes longer to compile than most tasks.
 fn each_on_all_cores(tasks: usize, task: &(dyn Fn(usize) + Sync)) {
-    // One at a time: tasks are large, and the last ones must not wait in one core's hands.
+    // One task at a time: tasks are large, and the last ones must not queue on one core.
     (0..tasks).into_par_iter().with_max_len(1).for_each(task);
 }
 
-/// Cuts arrays, each with its width, into blocks of as many rows, and runs a task for each block on all cores: with the
-/// place of its rows and its part of each array, nothing of one that is empty.
+/// Splits arrays, each with its width, into blocks of `block` rows, and runs a task per block on all cores. The task
+/// receives the range of its rows and its part of each array; the part of an empty array is empty.
 ///
 /// # Errors
-/// What a task fails with.
+/// The first error of a task.
 pub fn on_blocks<const N: usize, R: Send, E: Send>(
     block: usize,
     mut arrays: [(&mut [f32], usize); N],

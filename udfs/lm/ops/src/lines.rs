@@ -1,10 +1,10 @@
-//! How weights in bf16 lie in memory, as the instructions take them.
+//! Memory layout of bf16 weights.
 
 pub(super) const PANEL: usize = 64;
-/// A weight has a multiple of so many pairs, the last ones of zeros: the matrix unit takes as many at once.
+/// A weight is padded with zeros to a multiple of this many pairs, which AMX takes per instruction.
 pub(super) const PAIRS_AT_ONCE: usize = 16;
 
-/// A cache line of pairs of bf16 numbers; the first of a pair is its low half. Vectors then never cross a line.
+/// A cache line of bf16 pairs; the low half is the first of a pair. Vectors then never cross a cache line.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub(super) struct Line(pub(super) [u32; 16]);

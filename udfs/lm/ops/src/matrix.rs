@@ -1,6 +1,6 @@
-//! Matrices as products take them.
+//! Matrix views, the operands of products.
 
-/// An f32 matrix within a slice.
+/// A view of a slice as an f32 matrix.
 #[derive(Debug, Clone, Copy)]
 pub struct Matrix<'a> {
     pub(super) values: &'a [f32],
@@ -11,29 +11,25 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// A matrix whose element (i, j) is `values[i * row_stride + j * column_stride]`.
+    /// A matrix with element (i, j) at `values[i * row_stride + j * column_stride]`.
     ///
     /// # Panics
-    /// If an element lies outside `values`, or neither rows nor columns lie without gaps.
+    /// If an element is outside `values`, or neither rows nor columns are contiguous.
     pub fn new(values: &'a [f32], shape: (usize, usize), strides: (usize, usize)) -> Self {
         let ((rows, columns), (row_stride, column_stride)) = (shape, strides);
         let span = |count: usize, stride: usize| count.saturating_sub(1).checked_mul(stride);
         let last = span(rows, row_stride).zip(span(columns, column_stride)).and_then(|(a, b)| a.checked_add(b));
         let inside = rows == 0 || columns == 0 || last.is_some_and(|last| last < values.len());
         assert!(inside, "a {rows} × {columns} matrix does not fit into {} values", values.len());
-        assert!(row_stride == 1 || column_stride == 1, "expected rows or columns without gaps");
+        assert!(row_stride == 1 || column_stride == 1, "expected contiguous rows or columns");
         Self { values, rows, columns, row_stride, column_stride }
     }
 
-    /// A matrix that is stored row by row without gaps.
-    ///
-    /// # Panics
-    /// As [`Matrix::new`].
+    /// A row-major matrix without gaps.
     pub fn dense(values: &'a [f32], rows: usize, columns: usize) -> Self {
         Self::new(values, (rows, columns), (columns, 1))
     }
 
-    /// Its rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -43,7 +39,6 @@ impl<'a> Matrix<'a> {
         Self::new(self.values.get(from..).unwrap_or_default(), (rows, columns), (self.row_stride, self.column_stride))
     }
 
-    /// The transpose.
     pub fn t(self) -> Self {
         Self {
             rows: self.columns,
@@ -55,12 +50,10 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// What a product does to what it finds in its destination.
+/// What a product does with the destination's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Update {
-    /// The product takes its place.
     Replace,
-    /// The product is added to it.
     Add,
 }
 

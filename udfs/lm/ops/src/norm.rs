@@ -1,9 +1,8 @@
-//! Normalisation of rows: by the root of their mean square, and to mean 0 and variance 1.
+//! RMSNorm and layer norm of rows.
 
 use asap_kernels::vectorized::vectorized;
 
-/// Each group of `weight`'s length within a row, divided by the root of its mean square and multiplied by `weight`:
-/// a whole row for the norms of a layer, a head for those of queries and keys.
+/// Applies RMSNorm to each group of `weight.len()` values: a whole row, or a head of queries or keys.
 pub fn rms_norm_rows(rows: &mut [f32], weight: &[f32], epsilon: f64) {
     vectorized(
         #[inline(always)]
@@ -16,7 +15,7 @@ pub fn rms_norm_rows(rows: &mut [f32], weight: &[f32], epsilon: f64) {
     );
 }
 
-/// [`rms_norm_rows`] to another place.
+/// [`rms_norm_rows`], written to another slice.
 pub fn rms_norm_to(rows: &[f32], weight: &[f32], epsilon: f64, to: &mut [f32]) {
     vectorized(
         #[inline(always)]
@@ -40,7 +39,7 @@ pub(crate) fn inverse_root_mean_square(values: &[f32], epsilon: f64) -> f32 {
     (f64::from(squares) / values.len() as f64 + epsilon).sqrt().recip() as f32
 }
 
-/// Each row of `weight`'s length to mean 0 and variance 1, multiplied by `weight`, plus `bias`.
+/// Normalizes each row of `weight.len()` values to mean 0 and variance 1, then multiplies by `weight` and adds `bias`.
 pub fn layer_norm_rows(rows: &mut [f32], weight: &[f32], bias: &[f32], epsilon: f64) {
     vectorized(
         #[inline(always)]
@@ -83,7 +82,7 @@ mod tests {
             for (found, x) in row.iter().zip(&values) {
                 let scaled = (f64::from(*x) - mean) / (variance + 1e-5).sqrt();
                 let expected = scaled * f64::from(weight) + f64::from(bias);
-                // Subtracting the mean loses the last digits of values that are nearly the same.
+                // Subtracting the mean loses the last digits of nearly equal values.
                 let tolerance = 1e-5 + 1e-5 / (variance + 1e-5).sqrt();
                 prop_assert!((f64::from(*found) - expected).abs() < tolerance, "{found} against {expected}");
             }

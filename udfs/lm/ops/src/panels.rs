@@ -1,4 +1,4 @@
-//! The right side of products in panels, as tiles read it: that of weights is made once.
+//! The right side of products in panels, the layout that tiles read. Weights are packed once.
 #![allow(unsafe_code, reason = "transposing is only as fast as copying by instructions that have to be there")]
 
 use pulp::{Arch, Simd, WithSimd};
@@ -8,7 +8,7 @@ use super::matrix::Matrix;
 
 pub(super) const VECTORS: usize = 2;
 
-/// A matrix in panels of columns, as wide as a tile; in each its lines follow each other.
+/// A matrix in panels of columns, as wide as a tile; the rows of a panel are stored in order.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Panels<'a> {
     pub values: &'a [f32],
@@ -19,18 +19,14 @@ pub(super) struct Panels<'a> {
 }
 
 impl<'a> Panels<'a> {
-    /// A matrix of so many lines and columns.
-    ///
-    /// # Panics
-    /// If a line of a panel is not inside of `values`.
     pub(crate) fn new(values: &'a [f32], (depth, columns): (usize, usize), line: usize, panel: usize) -> Self {
         let width = panel_width();
         let last = columns.saturating_sub(1) / width * panel + depth.saturating_sub(1) * line + width;
-        assert!(depth == 0 || columns == 0 || last <= values.len(), "{last} numbers of panels in {}", values.len());
+        assert!(depth == 0 || columns == 0 || last <= values.len(), "{last} values of panels exceed {}", values.len());
         Self { values, depth, columns, line, panel }
     }
 
-    /// So many lines and columns, from a first one of each on, which begins a panel.
+    /// A submatrix from a first row and a first column on, which must begin a panel.
     pub(crate) fn part(self, (line, depth): (usize, usize), (column, columns): (usize, usize)) -> Self {
         let from = line * self.line + column / panel_width() * self.panel;
         Self::new(&self.values[from..], (depth, columns), self.line, self.panel)
@@ -67,7 +63,7 @@ pub(super) fn order<'a>(matrix: Matrix, to: &'a mut Vec<f32>) -> Panels<'a> {
     Panels::new(to, (depth, matrix.columns), width, depth * width)
 }
 
-/// So many numbers of an array from the first one on that begins a cache line: vectors then never cross one.
+/// A part of an array that begins at a cache line, so that vectors never cross one.
 fn on_lines(array: &mut Vec<f32>, length: usize) -> &mut [f32] {
     const LINE: usize = 16;
     let all = at_least(array, length + LINE);
@@ -87,7 +83,7 @@ fn transpose(matrix: Matrix, to: &mut [f32], width: usize) {
     let mut done = 0;
     #[cfg(target_arch = "x86_64")]
     if matrix.row_stride == 1 && width.is_multiple_of(8) && std::arch::is_x86_feature_detected!("avx") {
-        // SAFETY: the instructions are there.
+        // SAFETY: AVX is present.
         unsafe { squares::transpose(matrix, to, width) };
         done = matrix.rows / 8 * 8;
     }
@@ -108,8 +104,7 @@ mod squares {
 
     use super::Matrix;
 
-    /// The lines of a panel that are in whole squares; the matrix has columns without gaps, and the panel is of a multiple of
-    /// 8 columns.
+    /// Transposes the 8 × 8 squares of a panel. Columns are contiguous; the panel's width is a multiple of 8.
     #[target_feature(enable = "avx")]
     pub(super) fn transpose(matrix: Matrix, to: &mut [f32], width: usize) {
         for column in (0..width).step_by(8) {
@@ -117,12 +112,12 @@ mod squares {
                 let mut square = [_mm256_setzero_ps(); 8];
                 for (own, column) in square.iter_mut().zip(column..matrix.columns) {
                     let from = &matrix.values[column * matrix.column_stride + line..][..8];
-                    // SAFETY: eight numbers.
+                    // SAFETY: `from` has eight numbers.
                     *own = unsafe { _mm256_loadu_ps(from.as_ptr()) };
                 }
                 for (own, line) in transposed(square).into_iter().zip(line..) {
                     let to = &mut to[line * width + column..][..8];
-                    // SAFETY: eight numbers.
+                    // SAFETY: `to` has eight numbers.
                     unsafe { _mm256_storeu_ps(to.as_mut_ptr(), own) };
                 }
             }

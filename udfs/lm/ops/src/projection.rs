@@ -1,4 +1,4 @@
-//! What a layer multiplies its rows by, in the type that its weights are kept in.
+//! Projections of rows, generic over the layout and type of the weight.
 
 use std::fmt::Debug;
 
@@ -7,32 +7,27 @@ use half::bf16;
 
 use super::{Bf16Matrix, Cores, F32Matrix, Matrix, Result, Update, add_to_rows, multiply, read};
 
-/// A weight of a projection, [outputs, inputs], as it is kept.
+/// A weight of a projection, [outputs, inputs].
 pub trait Weight: Sized {
-    /// The type of its numbers where a file's are `stored`.
+    /// The data type of the weight, if the file has `stored`.
     fn dtype(stored: DType) -> DType;
 
-    /// A weight of these numbers, [outputs, inputs] of type [`Weight::dtype`].
+    /// Converts a tensor, [outputs, inputs] of type [`Weight::dtype`].
     ///
     /// # Errors
-    /// If the tensor is no such matrix in the CPU's memory.
+    /// If the tensor is not such a matrix in CPU memory.
     fn new(weight: Tensor) -> Result<Self>;
 }
 
-/// A projection that may have a bias.
 #[derive(Debug, Clone)]
 pub struct Linear<M = Tensor> {
-    /// [output, input].
+    /// [outputs, inputs]
     pub weight: M,
-    /// [output].
     pub bias: Option<Tensor>,
 }
 
 impl<M: Projection> Linear<M> {
-    /// The projection of rows of inputs, its bias included: written to `to`, or added to what is there.
-    ///
-    /// # Errors
-    /// If weights cannot be read.
+    /// Computes the projection of rows, including the bias, into `to`. `write` adds or replaces.
     pub fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
         self.weight.multiply(x, to, write, cores)?;
         match &self.bias {
@@ -42,12 +37,8 @@ impl<M: Projection> Linear<M> {
     }
 }
 
-/// A weight that the CPU multiplies by.
 pub trait Projection: Weight + Clone + Debug + Send + Sync {
-    /// x · Wᵀ for rows of inputs, summed up in f32: written to `to`, or added to what is there.
-    ///
-    /// # Errors
-    /// If the weight cannot be read.
+    /// Computes x · Wᵀ for rows of inputs into `to`, with sums in f32. `write` adds or replaces.
     fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()>;
 }
 

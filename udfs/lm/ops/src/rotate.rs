@@ -1,36 +1,33 @@
-//! Rotary positions applied to queries and keys.
+//! RoPE on queries and keys.
 
 use asap_kernels::vectorized::vectorized;
 
-/// Cosines and sines of the positions 0 … n − 1, position by position, head_dim / 2 each.
+/// Cosines and sines of the positions 0 … n − 1, head_dim / 2 each per position.
 #[derive(Debug, Clone)]
 pub struct RopeTable {
     /// Cosines, times the attention factor.
     pub cos: Vec<f32>,
     /// Sines, times the attention factor.
     pub sin: Vec<f32>,
-    /// Pairs of dimensions: head_dim / 2.
+    /// Pairs of dimensions per head: head_dim / 2.
     pub pairs: usize,
 }
 
 impl RopeTable {
-    /// How many positions it holds.
     pub fn positions(&self) -> usize {
         self.cos.len() / self.pairs
     }
 }
 
-/// Which way to rotate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// As in the forward pass.
     Forward,
-    /// The transpose, which takes gradients back.
+    /// The transpose, for gradients.
     Backward,
 }
 
-/// Rotates each pair of dimensions of each head of rows of this width by its position's angle. `positions` begins with the
-/// rows'.
+/// Rotates each pair of dimensions of each head by the angle of the row's position. Rows have this `width`; `positions`
+/// starts with theirs and may be longer.
 pub fn rotate_rows(rows: &mut [f32], width: usize, positions: &[usize], table: &RopeTable, direction: Direction) {
     let pairs = table.pairs;
     let sign = if direction == Direction::Forward { 1.0 } else { -1.0 };

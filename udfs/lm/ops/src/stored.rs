@@ -1,7 +1,7 @@
-//! Products with weights that are read where they lie. Where few rows are multiplied, as when texts go on by a token each,
-//! reading a weight takes longest: it is read once for all rows, in the type that its file has, and nothing of it is packed.
-//! The rows are: a vector holds an input of sixteen of them, so that a weight, a single number of its file, is multiplied with
-//! all at once, and what is beside a row changes no bit of its result.
+//! Products with weights that are read in place. With few rows, such as one token per text, reading a weight takes
+//! longest. It is therefore read once for all rows, in the type of its file, and never packed. The rows are packed
+//! instead: a vector holds one input of sixteen rows, and is multiplied by one weight. Neighboring rows change no bit
+//! of a row's result.
 #![allow(unsafe_code, reason = "vectors of 16 numbers are only reached by intrinsics that take pointers")]
 
 use std::cell::RefCell;
@@ -18,21 +18,21 @@ use asap_kernels::vectorized::vectorized;
 const LANES: usize = 16;
 const VECTORS: usize = 3;
 const CACHED_ROWS: usize = 96;
-/// Inputs that are multiplied at once: with those of the rows they stay in the second cache.
+/// Inputs per pass: their weights and the rows' inputs stay in the L2 cache.
 const INPUTS: usize = 1024;
-/// Outputs whose weights are widened at once: 192 KiB, which stay in the second cache for all rows.
+/// Outputs to widen together: 192 KiB of weights, which stay in the L2 cache for all rows.
 const GROUP: usize = 48;
-/// Outputs of a task: of whole groups, and of whole blocks of the matrix unit.
+/// Outputs per task: a multiple of `GROUP` and of the AMX block.
 const TASK: usize = 192;
-/// Rows for which the sums of an output have room are a multiple of this.
+/// The room for the sums of an output is a multiple of this many rows.
 const SUMS: usize = 32;
 
 thread_local! {
-    /// What a task sums up, and the weights that it widens; kept, since fresh memory costs more than filling it.
+    /// Sums and widened weights of a task; kept, since fresh memory costs more than filling it.
     static ROOM: RefCell<(Vec<f32>, Vec<f32>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// A weight, [outputs, inputs], as its file holds it: in bf16 or f32.
+/// A weight, [outputs, inputs], as stored in its file: bf16 or f32.
 #[derive(Debug, Clone)]
 pub struct StoredMatrix(Tensor);
 
@@ -52,19 +52,19 @@ impl Projection for StoredMatrix {
     }
 }
 
-/// x · Wᵀ for rows of inputs by a weight, [outputs, inputs], in bf16 or f32, summed up in f32: written to `to`, or added to
-/// what is there. The result of a row is the same to the last bit whatever rows are beside it. Where a weight in bf16 goes
-/// through the processor's matrix unit, the inputs are rounded to bf16.
+/// Computes x · Wᵀ for rows of inputs into `to`, with sums in f32, by a bf16 or f32 weight, [outputs, inputs]. `write`
+/// adds or replaces. A row's result is identical bit for bit whatever other rows are in the batch. With AMX and a bf16
+/// weight, the inputs are rounded to bf16.
 ///
 /// # Errors
-/// If the weight is none.
+/// If the tensor is not such a weight.
 ///
 /// # Panics
 /// If `x` and `to` do not have the same number of whole rows.
 pub fn multiply_stored(weight: &Tensor, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
     let (outputs, inputs) = weight.dims2()?;
     let rows = x.len() / inputs;
-    assert_eq!((x.len(), to.len()), (rows * inputs, rows * outputs), "rows of a product");
+    assert_eq!((x.len(), to.len()), (rows * inputs, rows * outputs), "x and to differ in rows");
     let parts = x.chunks(CACHED_ROWS * inputs).zip(to.chunks_mut(CACHED_ROWS * outputs));
     match weight.dtype() {
         #[cfg(target_arch = "x86_64")]
@@ -88,8 +88,8 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Takes the products of some outputs at a time: `product` is given their weights, room for the sums, those of an output
-    /// side by side and `stride` apart from the next one's, and room to widen weights in.
+    /// Computes the products of a group of outputs per task. `product` receives their weights, a buffer for the sums
+    /// and a buffer for widened weights. The sums of an output are contiguous; outputs are `stride` apart.
     fn fill<N: Sync>(self, weight: &[N], stride: usize, product: impl Fn(&[N], &mut [f32], &mut Vec<f32>) + Sync) {
         let Self { to, outputs, write, cores } = self;
         let inputs = weight.len() / outputs;
@@ -112,7 +112,7 @@ impl Target<'_> {
     }
 }
 
-/// Puts sums, output by output, where they belong, row by row: a few outputs at a time, whose sums stay in the first cache.
+/// Transposes sums into rows, a few outputs at a time, whose sums stay in the L1 cache.
 fn write_rows(sums: &[f32], stride: usize, to: &mut [&mut [f32]], write: Update) {
     let outputs = to[0].len();
     for first in (0..outputs).step_by(LANES) {
@@ -126,7 +126,7 @@ fn write_rows(sums: &[f32], stride: usize, to: &mut [&mut [f32]], write: Update)
     }
 }
 
-/// By the matrix unit, to which the weight is what rows are elsewhere: it takes these as they are stored.
+/// Multiplies with AMX. The roles are swapped: the weight takes the place of the rows, in its stored layout.
 #[cfg(target_arch = "x86_64")]
 fn by_unit(weight: &[bf16], x: &[f32], inputs: usize, target: Target) {
     use amx::BLOCK;
@@ -152,7 +152,7 @@ fn by_unit(weight: &[bf16], x: &[f32], inputs: usize, target: Target) {
 }
 
 trait Number: Copy + Sync {
-    /// Some of each of a few rows of numbers, `stride` apart, as f32, in `room` where they are not; and how far apart.
+    /// The first `count` numbers of rows, `stride` apart, as f32 (in `room` if widened), and the new stride.
     fn widened<'a>(rows: &'a [Self], stride: usize, count: usize, room: &'a mut Vec<f32>) -> (&'a [f32], usize);
 }
 
@@ -176,7 +176,7 @@ impl Number for bf16 {
     }
 }
 
-/// By vectors: a part of the inputs at a time, of these a group of outputs, for all rows.
+/// Multiplies with vectors: a part of the inputs at a time, and a group of outputs within it, for all rows.
 fn by_vectors<N: Number>(weight: &[N], x: &[f32], inputs: usize, target: Target) {
     let rows = x.len() / inputs;
     let stride = rows.next_multiple_of(SUMS);
@@ -204,14 +204,14 @@ fn by_vectors<N: Number>(weight: &[N], x: &[f32], inputs: usize, target: Target)
     });
 }
 
-/// Rows of a tile: for each input `vectors` vectors, those of missing rows of zeros.
+/// Rows of a tile, `vectors` vectors per input. Missing rows are zeros.
 struct Columns {
     first_row: usize,
     vectors: usize,
     values: Vec<f32>,
 }
 
-/// Rows as tiles of about one size, rather than a small one at the end.
+/// Splits rows into tiles of about equal size instead of a small last one.
 fn columns(x: &[f32], inputs: usize) -> Vec<Columns> {
     let vectors = (x.len() / inputs).div_ceil(LANES);
     let tiles = vectors.div_ceil(VECTORS);
@@ -239,7 +239,7 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// `O` outputs of `V` vectors of rows at a time; what is left four at a time, and one.
+    /// Computes `O` outputs of `V` vectors of rows at a time, then the remaining ones by four and by one.
     fn multiply<const O: usize, const V: usize>(mut self) {
         let mut output = 0;
         while output < self.outputs {
@@ -255,7 +255,7 @@ impl Group<'_> {
         let count = self.x.len() / (V * LANES);
         let weights = &self.weights[output * self.weights_stride..][..(O - 1) * self.weights_stride + count];
         let sums = &mut self.sums[output * self.sums_stride..][..(O - 1) * self.sums_stride + V * LANES];
-        assert!(self.x.len() == count * V * LANES && self.sums_stride >= V * LANES, "vectors of a tile");
+        assert!(self.x.len() == count * V * LANES && self.sums_stride >= V * LANES, "whole vectors of x and of sums");
         let mut tile = Tile::<O, V> {
             weights,
             weights_stride: self.weights_stride,
@@ -266,7 +266,7 @@ impl Group<'_> {
         };
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the CPU was asked, and by the lengths of the slices all that a tile reads and writes is there.
+            // SAFETY: the CPU has AVX-512F, and the slices' lengths cover all that a tile reads and writes.
             unsafe { x86::multiply(&mut tile) };
             return O;
         }
@@ -289,7 +289,7 @@ impl<const O: usize, const V: usize> Tile<'_, O, V> {
         vectorized(
             #[inline(always)]
             || {
-                // Loops, not `for_each`, which is not always inlined: without, no vector instruction but SSE2's is used.
+                // Loops, not `for_each`, which is not always inlined: otherwise only SSE2 instructions are used.
                 for vector in 0..V {
                     for output in (0..O - O % 4).step_by(4) {
                         self.vector::<4>(output, vector);
@@ -338,18 +338,18 @@ mod x86 {
 
     use super::{LANES, Tile};
 
-    /// All sums stay in registers, 24 of 32 at most.
+    /// Keeps all sums in registers, at most 24 of 32.
     ///
     /// # Safety
-    /// The CPU has AVX-512 F; each of O outputs has as many weights as there are groups of V vectors in `x`, and room for V
-    /// vectors of sums.
+    /// The CPU has AVX-512F. Each of the O outputs has as many weights as there are groups of V vectors in `x`, and
+    /// room for V vectors of sums.
     #[target_feature(enable = "avx512f")]
     #[expect(clippy::needless_range_loop, reason = "sums that iterators lend would not stay in registers")]
     pub(super) unsafe fn multiply<const O: usize, const V: usize>(tile: &mut Tile<O, V>) {
         let count = tile.x.len() / (V * LANES);
         let (weights, x, to) = (tile.weights.as_ptr(), tile.x.as_ptr(), tile.sums.as_mut_ptr());
         let mut sums = [[_mm512_setzero_ps(); V]; O];
-        // SAFETY: the caller promises these numbers.
+        // SAFETY: the caller guarantees these numbers.
         unsafe {
             if tile.adds {
                 for o in 0..O {
@@ -361,7 +361,7 @@ mod x86 {
             for number in 0..count {
                 if number % LANES == 0 {
                     for o in 0..O {
-                        // The next outputs' weights come from memory while these are multiplied.
+                        // Prefetch the next outputs' weights during these products.
                         let next = weights.wrapping_add((O + o) * tile.weights_stride + number);
                         _mm_prefetch::<_MM_HINT_T1>(next.cast());
                     }
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn what_is_beside_a_row_changes_no_bit_of_it() {
-        // Of bf16, first for vectors, then for the matrix unit where there is one.
+        // With bf16, first the vector path, then the AMX path if available.
         for (dtype, inputs) in [(DType::F32, 1100), (DType::BF16, 1100), (DType::BF16, 1120)] {
             alone_as_together(dtype, inputs);
         }

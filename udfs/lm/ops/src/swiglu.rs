@@ -1,9 +1,9 @@
-//! The gate of a layer's MLP.
+//! SwiGLU: the gated activation of a layer's MLP.
 
 use super::exp::exp;
 use asap_kernels::vectorized::vectorized;
 
-/// silu(gate) · up, element by element, with silu(x) = x / (1 + e⁻ˣ). It takes the place of the gate.
+/// Computes silu(gate) · up in place of `gate`, with silu(x) = x / (1 + e⁻ˣ).
 pub fn swiglu_rows(gate: &mut [f32], up: &[f32]) {
     vectorized(
         #[inline(always)]
@@ -11,7 +11,7 @@ pub fn swiglu_rows(gate: &mut [f32], up: &[f32]) {
     );
 }
 
-/// [`swiglu_rows`] to another place.
+/// [`swiglu_rows`], written to another slice.
 pub fn swiglu_to(gate: &[f32], up: &[f32], to: &mut [f32]) {
     vectorized(
         #[inline(always)]

@@ -1,8 +1,8 @@
-//! Products in f32, tile by tile of the result: a tile's sums stay in registers while a part of both sides passes by.
+//! Matrix products in f32, tile by tile of the result. The sums of a tile stay in registers while its panels stream by.
 //!
-//! The right side comes in panels as wide as a tile, in which the numbers of a line lie together: those of a weight are made
-//! once, others for each product. The left side is read where it lies, by rows or by columns. What is added up, and in which
-//! order, depends on the depth of a product alone: neither on the cores nor on the rows beside one.
+//! The right side comes in panels as wide as a tile, with each of its rows contiguous. Panels of weights are packed
+//! once, others for each product. The left side is read in place, by rows or by columns. The order of additions depends
+//! only on the depth of a product, not on the number of cores or on neighboring rows.
 #![allow(unsafe_code, reason = "bounds are checked once a product, not once a number")]
 
 use std::cell::RefCell;
@@ -14,11 +14,11 @@ use super::matrix::{Matrix, Update};
 use super::panels::{Panels, VECTORS, order};
 
 const DEPTH: usize = 512;
-/// Columns of the right side that are ordered at once: with so many lines they take half of a second cache.
+/// Columns of the right side that are packed together: with `DEPTH` rows they take half of an L2 cache.
 const COLUMNS: usize = 256;
-/// Numbers of 4 KiB: that far from each other they share the same few places of a first cache.
+/// f32 numbers in 4 KiB. Addresses this far apart map to the same few sets of an L1 cache.
 const PAGE: usize = 1024;
-/// Columns of the left side that are asked for before they are needed.
+/// Columns of the left side to prefetch ahead.
 const AHEAD: usize = 16;
 
 #[derive(Debug, Clone, Copy)]
@@ -52,13 +52,10 @@ pub(super) struct Target {
     pub write: Update,
 }
 
-/// Writes left · right to its target, or adds it to what is there, on the calling thread.
+/// Computes left · right into the target on the calling thread.
 ///
 /// # Safety
-/// No one else reads or writes the rows and columns of the target, which must be there.
-///
-/// # Panics
-/// If the inner dimensions differ.
+/// The target's rows and columns are valid memory, and nothing else reads or writes them.
 pub(super) unsafe fn product(left: Matrix, right: Right, target: Target) {
     assert_eq!(left.columns, right.shape().0, "inner dimensions");
     ROOM.with_borrow_mut(|room| Arch::new().dispatch(Product { left, right, target, room }));
@@ -86,7 +83,7 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        // Two sums a row, two vectors of the right side and one number of the left.
+        // Registers: two sums per row, two vectors of the right side, one number of the left.
         if S::REGISTER_COUNT >= 32 { self.compute::<S, 12>(simd) } else { self.compute::<S, 6>(simd) }
     }
 }
@@ -101,7 +98,7 @@ impl Product<'_> {
         let Self { left, right, target, room: Room { panels, rows: copied } } = self;
         let (depth, width) = right.shape();
         let (lines, wide) = (part(depth, DEPTH), part(width, COLUMNS).next_multiple_of(S::F32_LANES * VECTORS));
-        // Lines outside: what is copied of them for one part of the columns is still near for the next.
+        // The loop over depth is outside: copied rows of the left side stay cached across the columns.
         for line in (0..depth).step_by(lines) {
             let own_lines = lines.min(depth - line);
             let left = left.part((0, left.rows), (line, own_lines));
@@ -145,7 +142,7 @@ fn copy_rows<'a>(rows: Matrix, to: &'a mut Vec<f32>) -> Matrix<'a> {
 
 struct Row<'a> {
     from: *const f32,
-    /// Numbers from one row of the left side to the next, or from one column.
+    /// Distance between rows of the left side, or between columns.
     step: usize,
     is_row: bool,
     height: usize,
@@ -160,7 +157,7 @@ impl<const ROWS: usize> WithSimd for Sized<'_, ROWS> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        /// The tiles of a height that is known when this is compiled, so that their sums are registers.
+        /// Micro-kernels with a height that is constant at compile time, so that their sums are registers.
         macro_rules! by_height {
             ($($height:literal)*) => {
                 match (self.0.height, self.0.is_row) {
@@ -191,7 +188,7 @@ impl Row<'_> {
                 for (to, sums) in to.iter().zip(&sums) {
                     for (vector, sum) in sums.iter().enumerate() {
                         let to = to.wrapping_add(vector * S::F32_LANES).cast::<S::f32s>();
-                        // SAFETY: the caller of `product` promises that these rows and columns of the target are there.
+                        // SAFETY: the caller of `product` guarantees these rows and columns of the target.
                         unsafe {
                             to.write_unaligned(match write {
                                 Update::Replace => simd.mul_f32s(*sum, scale),
@@ -203,7 +200,7 @@ impl Row<'_> {
                 continue;
             }
             for (to, sums) in to.into_iter().zip(sums) {
-                // SAFETY: as above, for the columns that are left.
+                // SAFETY: as above, for the remaining columns.
                 let to = unsafe { std::slice::from_raw_parts_mut(to, columns) };
                 for (to, sum) in to.chunks_mut(S::F32_LANES).zip(sums) {
                     let value = match write {
@@ -228,16 +225,16 @@ impl Row<'_> {
         for line in 0..self.right.depth {
             let right: [S::f32s; VECTORS] = std::array::from_fn(|vector| {
                 let from = lines.wrapping_add(line * self.right.line + vector * S::F32_LANES);
-                // SAFETY: `Panels` holds whole lines of each panel that has columns.
+                // SAFETY: `Panels` has whole rows in each panel that has columns.
                 unsafe { from.cast::<S::f32s>().read_unaligned() }
             });
             if !IS_ROW {
-                // Columns lie far from each other, where the CPU does not look ahead by itself.
+                // Columns are too far apart for the hardware prefetcher.
                 ask_for(self.from.wrapping_add((line + AHEAD) * self.step));
             }
             for (row, sums) in rows.iter().zip(&mut sums) {
-                // SAFETY: the left side has a number in each of these rows for each line of the right side: its matrix was
-                // checked, and what was copied of it is as large.
+                // SAFETY: the left side has a number in each of these rows for each row of the right side: its matrix
+                // was checked, and a copy is as large.
                 let x = simd.splat_f32s(unsafe { *row.wrapping_add(if IS_ROW { line } else { line * self.step }) });
                 for (sum, right) in sums.iter_mut().zip(right) {
                     *sum = simd.mul_add_e_f32s(x, right, *sum);
@@ -248,13 +245,13 @@ impl Row<'_> {
     }
 }
 
-/// Has the CPU fetch the cache line of a number that is soon read or written.
+/// Prefetches the cache line of a number.
 #[inline(always)]
 fn ask_for(number: *const f32) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which reads nothing.
+        // SAFETY: a prefetch is a hint and reads nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(number.cast()) };
     }
 }

@@ -1,9 +1,9 @@
-//! Byte-level tokenizers that split as Qwen2 or Llama 3 do: the tokens of the tokenizers crate, found faster.
+//! A fast path for byte-level tokenizers that split like Qwen2 or Llama 3, with the tokens of the tokenizers crate.
 //!
-//! The crate runs an expression over the text, copies each piece, and makes a string of each token. Here pieces are cut
-//! by hand and short ones are looked up among those that were met before. A piece that is not there is left to the crate's
-//! own model, and so is a text as a whole where anything but pieces matters: one that NFC might change, or one with an
-//! added token that is not simply found. What a tokenizer.json must hold for this is in [`ByteLevel::of`].
+//! The crate runs a regular expression, copies each piece, and allocates a string per token. Here hand-written code
+//! splits the text, and a cache maps short pieces to tokens. Other pieces go to the crate's model. A whole text goes to
+//! the crate if NFC might change it, or if it has an added token that needs more than a plain search. [`ByteLevel::of`]
+//! lists the requirements on a tokenizer.json.
 
 mod split;
 mod words;
@@ -25,7 +25,7 @@ pub(crate) struct ByteLevel {
     splitter: Splitter,
     nfc: bool,
     finder: AhoCorasick,
-    /// The ids of added tokens; None for one that takes more to be found than its content.
+    /// Ids of added tokens; None for a token that needs more than a search for its content.
     added: Vec<Option<u32>>,
     alphabet: [char; 256],
     lengths: Vec<u32>,
@@ -34,11 +34,11 @@ pub(crate) struct ByteLevel {
 }
 
 impl ByteLevel {
-    /// What is known of a tokenizer that was read from `json`; None unless all of this is so:
-    /// - it brings texts to NFC or leaves them as they are,
-    /// - it splits by an expression that [`Splitter`] knows, and then writes bytes as characters,
-    /// - it merges pairs, the same ones each time, and every byte has a token,
-    /// - what it puts around a text is always the same, and it leaves offsets as they are.
+    /// Returns the fast path for a tokenizer read from `json`; None unless all of these hold:
+    /// - it normalizes texts to NFC or not at all,
+    /// - it splits by an expression that [`Splitter`] supports, and then maps bytes to characters,
+    /// - it is a deterministic BPE in which every byte has a token,
+    /// - it adds the same tokens around every text, and does not change offsets.
     pub(crate) fn of(json: &Value, tokenizer: &Tokenizer) -> Option<Self> {
         let nfc = json["normalizer"]["type"] == "NFC";
         if !(nfc || json["normalizer"].is_null()) || !is_plain_bpe(&json["model"]) {
@@ -68,7 +68,7 @@ impl ByteLevel {
         })
     }
 
-    /// The ids of a text's tokens; None for a text that must go the ordinary way.
+    /// Returns the ids of a text's tokens; None for a text that the tokenizers crate must encode.
     pub(crate) fn encode(&self, model: &impl Model, text: &str) -> Result<Option<Vec<u32>>> {
         if self.nfc && !text.is_ascii() && is_nfc_quick(text.chars()) != IsNormalized::Yes {
             return Ok(None);
@@ -86,7 +86,7 @@ impl ByteLevel {
         Ok(Some(ids))
     }
 
-    /// Adds the ids of a part of a text that holds no added token to `ids`.
+    /// Appends the ids of a part of a text without added tokens to `ids`.
     fn encode_part(&self, model: &impl Model, text: &str, words: &mut Words, ids: &mut Vec<u32>) -> Result<()> {
         for piece in self.splitter.pieces(text) {
             let key = ShortPiece::of(text.as_bytes(), piece.clone());
@@ -103,7 +103,7 @@ impl ByteLevel {
         Ok(())
     }
 
-    /// The bytes of a text that each of its tokens covers, from and to. A token of a part of a character covers all of it.
+    /// The byte range of each token. A token that covers a part of a character covers all of it.
     pub(crate) fn offsets(&self, text: &str, ids: &[u32]) -> impl Iterator<Item = (u32, u32)> {
         let mut end = 0;
         ids.iter().map(move |id| {
@@ -114,7 +114,7 @@ impl ByteLevel {
         })
     }
 
-    /// The ids that stand before and behind those of a text where special tokens are added.
+    /// The ids before and after those of a text if special tokens are added.
     pub(crate) fn around(&self) -> &[Vec<u32>; 2] {
         &self.around
     }
@@ -132,7 +132,7 @@ fn splitter(json: &Value) -> Option<Splitter> {
     is_known.then(|| Splitter::of(split["pattern"]["Regex"].as_str()?)).flatten()
 }
 
-/// The bytes of each token, by its id; None if there are two answers.
+/// The byte length of each token, by id; None if a token has two different lengths.
 fn lengths<'a>(
     vocabulary: &HashMap<String, u32>,
     added: impl Iterator<Item = (u32, &'a AddedToken)>,
@@ -151,7 +151,7 @@ fn lengths<'a>(
     Some(lengths)
 }
 
-/// What a tokenizer puts before and behind a text, found out by one.
+/// What a tokenizer adds before and after a text, determined from an example.
 fn around(json: &Value, tokenizer: &Tokenizer) -> Option<[Vec<u32>; 2]> {
     if !leaves_offsets(&json["post_processor"]) {
         return None;
@@ -172,7 +172,7 @@ fn leaves_offsets(processor: &Value) -> bool {
     }
 }
 
-/// How byte-level vocabularies write bytes: those that Latin-1 shows as what it shows, the rest as U+0100 and on.
+/// The characters for bytes in byte-level vocabularies: Latin-1 where it is printable, otherwise U+0100 and up.
 fn alphabet() -> [char; 256] {
     let mut rest = '\u{100}'..;
     std::array::from_fn(|byte| match byte as u8 {

@@ -1,4 +1,4 @@
-//! Texts cut into pieces as the expressions of Qwen2 and Llama 3 cut them.
+//! Splits texts like the regular expressions of Qwen2 and Llama 3.
 
 use std::ops::Range;
 
@@ -18,13 +18,13 @@ enum CharClass {
 
 #[derive(Debug)]
 pub(crate) struct Splitter {
-    /// The kind of every scalar, out of the tables of the engine that would run the expression.
+    /// The class of every scalar, from the tables of the regex engine.
     kinds: Box<[CharClass]>,
     digits: usize,
 }
 
 impl Splitter {
-    /// The splitter that does what `expression` does; None for an expression that it does not know.
+    /// A splitter equivalent to `expression`; None if the expression is not supported.
     pub(crate) fn of(expression: &str) -> Option<Self> {
         let digits = match expression {
             QWEN2 => 1,
@@ -90,7 +90,7 @@ impl Pieces<'_> {
         self.text.as_bytes()[at]
     }
 
-    /// The kind of the scalar that starts at a byte, and where the next one starts; None at the end.
+    /// The class of the scalar at a byte, and the start of the next one; None at the end.
     #[inline(always)]
     fn scalar(&self, at: usize) -> Option<(CharClass, usize)> {
         let byte = *self.text.as_bytes().get(at)?;
@@ -128,7 +128,7 @@ impl Pieces<'_> {
         self.run(self.run(at, CharClass::Other), CharClass::LineEnd)
     }
 
-    /// White space up to its last line end; without one, up to before its last character, which goes with what follows.
+    /// White space up to its last line end; without one, all but the last character, which joins the next piece.
     fn white_space(&self, start: usize) -> usize {
         let (mut at, mut last, mut behind_line_end) = (start, start, None);
         while let Some((kind @ (CharClass::Space | CharClass::LineEnd), next)) = self.scalar(at) {
@@ -144,7 +144,7 @@ impl Pieces<'_> {
         }
     }
 
-    /// Where `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` or `'d` ends, in any case. A long s is an s in another case.
+    /// The end of `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` or `'d`, in any case. A long s (ſ) counts as an s.
     fn contraction(&self, start: usize) -> Option<usize> {
         let behind = self.text.as_bytes()[start..].strip_prefix(b"'")?;
         let length = match behind {
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(pieces(QWEN2, "So x'S 12.\n\n\tif"), ["So", " x", "'S", " ", "1", "2", ".\n\n", "\tif"]);
         assert_eq!(pieces(LLAMA3, "we'll 12345 = é"), ["we", "'ll", " ", "123", "45", " =", " é"]);
         assert_eq!(pieces(QWEN2, "a   b  \r\n c  "), ["a", "  ", " b", "  \r\n", " c", "  "]);
-        // A long s is an s; a Kelvin sign is a letter and no contraction.
+        // A long s is an s; a Kelvin sign is a letter, but not part of a contraction.
         assert_eq!(pieces(QWEN2, "'ſo '\u{212a}"), ["'ſ", "o", " '", "\u{212a}"]);
         assert_eq!(pieces(LLAMA3, "\u{a0}所以，\u{301}е"), ["\u{a0}所以", "，\u{301}", "е"]);
         assert_eq!(pieces(QWEN2, ""), [""; 0]);

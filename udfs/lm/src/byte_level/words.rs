@@ -1,13 +1,13 @@
-//! The tokens of short pieces that were met lately.
+//! A cache of the tokens of short pieces.
 
 use std::ops::Range;
 
-/// Pieces that are remembered at once, a power of two. They take less than a megabyte, which a core's own cache holds.
+/// Number of cached pieces, a power of two. They take less than a megabyte, which fits a core's own cache.
 const SLOTS: usize = 1 << 14;
 const LONGEST: usize = 16;
 const MOST: usize = 7;
 
-/// Short pieces with their tokens. A piece's bytes choose its slot, and the last one that came stays.
+/// A direct-mapped cache: a piece's bytes select its slot, and the latest piece replaces the previous one.
 pub(super) struct Words {
     slots: Box<[Word]>,
 }
@@ -26,14 +26,14 @@ pub(crate) struct ShortPiece {
 }
 
 impl ShortPiece {
-    /// The key of a piece of `text`; None if it is too long.
+    /// The key of a piece of `text`; None if it is empty or too long.
     #[inline]
     pub(crate) fn of(text: &[u8], piece: Range<usize>) -> Option<Self> {
         let length = piece.len();
         if length == 0 || length > LONGEST {
             return None;
         }
-        // A copy of a known size is one load, so what stands behind the piece comes along and is masked.
+        // A copy of constant size is one load; bytes after the piece are masked.
         let bytes = match text[piece.start..].first_chunk::<LONGEST>() {
             Some(bytes) => u128::from_le_bytes(*bytes) & (u128::MAX >> (8 * (LONGEST - length))),
             None => {
@@ -61,13 +61,13 @@ impl Default for Words {
 }
 
 impl Words {
-    /// Adds the tokens of a piece to `ids`; false if it is not remembered.
+    /// Appends the tokens of a piece to `ids`; returns false if it is not cached.
     #[inline]
     pub(super) fn find(&self, key: ShortPiece, ids: &mut Vec<u32>) -> bool {
         let word = &self.slots[key.slot()];
         let is_known = word.key == key;
         if is_known {
-            // A copy of a known size is faster than one of the right size.
+            // A copy of constant size is faster than one of the exact size.
             let length = ids.len() + word.count as usize;
             ids.extend_from_slice(&word.tokens);
             ids.truncate(length);
@@ -115,7 +115,7 @@ mod tests {
         let text = b"so it is, so it is";
         assert!(
             ShortPiece::of(text, 0..5) == ShortPiece::of(text, 10..15),
-            "one has enough text behind it, one has not"
+            "one has enough text after it, one has not"
         );
         assert!(ShortPiece::of(b"a\0", 0..1) != ShortPiece::of(b"a\0", 0..2));
         assert!(ShortPiece::of(text, 0..16).is_some() && ShortPiece::of(text, 0..17).is_none());

@@ -1,4 +1,4 @@
-//! The encoder of [`Compressor`](super::Compressor): XLM-RoBERTa or BERT with a head that gives each token two labels.
+//! The encoder of [`Compressor`](super::Compressor): XLM-RoBERTa or BERT with a head for two labels per token.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,22 +12,20 @@ use super::super::{LmError, Result};
 
 const KEEP: usize = 1;
 
-/// Tensors that carry nothing that is computed here: numbers from 0 on, and a layer that classifies whole texts.
+/// Tensors that are not needed here: position numbers, and a layer that classifies whole texts.
 const UNUSED: [&str; 3] = ["embeddings.position_ids", "pooler.dense.weight", "pooler.dense.bias"];
 
-/// A token of a text and its row in the table of positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Placed {
     pub(super) id: u32,
     pub(super) position: usize,
 }
 
-/// An encoder in f32; each weight under the name that Hugging Face gives it.
 #[derive(Debug)]
 pub(super) struct Encoder {
     pub(super) config: EncoderConfig,
     words: Tensor,
-    /// The mean of these rows: what a token has that was added to the tokenizer and not to the model.
+    /// Mean of the rows of `words`, for tokens that were added to the tokenizer but not to the model.
     mean_word: Vec<f32>,
     positions: Tensor,
     types: Tensor,
@@ -62,7 +60,6 @@ struct Room {
     scores: Scores,
 }
 
-/// The tensors of a folder, with the names of those that were asked for.
 struct Named {
     files: Files,
     used: BTreeSet<String>,
@@ -98,14 +95,14 @@ impl Named {
         })
     }
 
-    /// What is not asked for could be a layer that the config does not tell of.
+    /// An unread tensor could be a layer that the config does not describe.
     fn refuse_others(&self, config: &EncoderConfig) -> Result<()> {
         let is_other = |name: &str| !self.used.contains(name) && !UNUSED.iter().any(|unused| name.ends_with(unused));
         match self.files.names().find(|(name, _)| is_other(name)) {
             None => Ok(()),
             Some((name, path)) => {
                 let found = format!(
-                    "tensor '{name}' is not part of a {:?} classifier as config.json describes it",
+                    "tensor '{name}' is not part of the {:?} classifier that config.json describes",
                     config.family
                 );
                 Err(LmError::Unsupported { path: path.to_path_buf(), found })
@@ -136,7 +133,7 @@ impl Encoder {
         Ok(Self { config, words, mean_word, positions, types, norm, layers, classifier, rooms })
     }
 
-    /// The probability of each token of a text that it is kept, on the calling thread or with products on all cores.
+    /// Returns the probability of each token to be kept. Runs on the calling thread, or products run on all cores.
     pub(super) fn keep(&self, tokens: &[Placed], cores: Cores) -> Result<Vec<f32>> {
         self.rooms.with(|room| {
             self.embed(tokens, &mut room.x)?;
@@ -147,7 +144,7 @@ impl Encoder {
             match keep.iter().all(|keep| keep.is_finite()) {
                 true => Ok(keep),
                 false => Err(LmError::Compression(
-                    "the encoder computes something else than numbers: expected weights that are finite, of a trained model"
+                    "the encoder produced NaN or infinite values: expected a trained model with finite weights"
                         .to_string(),
                 )),
             }

@@ -1,21 +1,21 @@
 //! LLMLingua-2 (Pan et al. 2024, "LLMLingua-2: Data Distillation for Efficient and Faithful Task-Agnostic Prompt
-//! Compression"): an encoder says of each token of a text how likely it is to be kept, and the likeliest words stay.
+//! Compression"): an encoder predicts for each token whether to keep it, and the likeliest words are kept.
 //!
 //! ```text
 //! text ─ force tokens ─ chunks of 512 tokens ─ encoder ─▶ words with probabilities ─ threshold ─ kept words ─ text
 //! ```
 //!
-//! Texts become those of the published code (llmlingua 0.2.2), with what is odd about it: each chunk has a threshold of its
-//! own and chunks are joined by nothing, white space is a single space, unknown tokens vanish, XLM-RoBERTa reads two unknown
-//! tokens around a text. It differs in these:
+//! Results match the published code (llmlingua 0.2.2), including its quirks: each chunk has its own threshold, chunks
+//! are joined without a separator, white space becomes a single space, unknown tokens vanish, and XLM-RoBERTa reads two
+//! unknown tokens around a text. Differences:
 //!
-//! - The family of a model is what config.json says, not what its path is called.
-//! - What a word weighs in the threshold is the caller's to say; the published code counts tokens of GPT-3.5.
-//! - At a rate of 1 a text stays as it is, to the byte; the published code returns what its tokenizer makes of it.
-//! - A force token that is not one token of the tokenizer is read as one of the tokens `[NEW0]` to `[NEW99]`. Where a model
-//!   has no rows for them, the published code draws each around the mean of the others, with a variance of nearly 0; here
-//!   each is that mean.
-//! - A chunk that begins in the middle of a word begins with a word; the published code fails.
+//! - The family of a model comes from config.json, not from its path.
+//! - The caller weighs words for the threshold; the published code counts tokens of GPT-3.5.
+//! - At a rate of 1 a text is unchanged, byte for byte; the published code returns the tokenizer's round trip.
+//! - A force token that is not a single token of the tokenizer is read as one of the tokens `[NEW0]` to `[NEW99]`. If a
+//!   model has no rows for them, each is the mean of the other rows. The published code draws each around that mean
+//!   with a variance of almost 0.
+//! - A chunk may begin in the middle of a word; the published code fails.
 
 mod encoder;
 mod tokens;
@@ -30,23 +30,21 @@ use encoder::{Encoder, Placed};
 use tokens::{Tokens, WINDOW, chunks};
 use words::Rules;
 
-/// How much a word counts where a threshold is looked for, in tokens: a whole number for a word as the encoder's tokenizer
-/// writes it, which begins with `▁` in XLM-RoBERTa's.
+/// Returns the weight of a word for the threshold, a whole number of tokens. The word is written as the encoder's
+/// tokenizer writes it: with a leading `▁` for XLM-RoBERTa.
 pub type Weigh<'a> = dyn Fn(&str) -> Result<usize> + Sync + 'a;
 
-/// What is kept or dropped whatever the encoder says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Texts that are kept wherever they stand: tokens, or what is replaced by one token before the text is read. At most
-    /// 100. With `"\n"` among them line ends are kept.
+    /// Texts to always keep: single tokens, or texts that are replaced by one token before the encoder reads them. At
+    /// most 100. Include `"\n"` to keep line ends.
     pub force_tokens: Vec<String>,
-    /// Whether tokens with a digit are kept.
     pub reserve_digits: bool,
-    /// Whether a force token is dropped that follows the same one.
+    /// Whether to drop a force token that repeats the previous one.
     pub drop_consecutive: bool,
 }
 
-/// A model that compresses texts. It does not change, and threads may share it.
+/// A model that compresses texts. It is immutable, so threads may share it.
 #[derive(Debug)]
 pub struct Compressor {
     encoder: Encoder,
@@ -54,39 +52,39 @@ pub struct Compressor {
 }
 
 impl Compressor {
-    /// Loads a folder in Hugging Face's layout: config.json, tokenizer.json and model.safetensors of an XLM-RoBERTa or BERT
-    /// that gives tokens one of two labels, of which the second is to keep one. Numbers are computed in f32.
+    /// Loads a folder in Hugging Face's layout: config.json, tokenizer.json and model.safetensors of an XLM-RoBERTa or
+    /// BERT token classifier with two labels, the second of which means to keep the token. Computes in f32.
     ///
     /// # Errors
-    /// If a file is missing, the folder's model is another, or config, weights and tokenizer do not fit each other.
+    /// If a file is missing, the folder has another kind of model, or config, weights and tokenizer do not match.
     pub fn load(folder: &Path) -> Result<Self> {
         let config = EncoderConfig::load(folder)?;
         if config.window() < WINDOW {
-            let found = format!("a text may have {} tokens: expected at least {WINDOW}", config.window());
+            let found = format!("expected a window of at least {WINDOW} tokens, found {}", config.window());
             return Err(LmError::Unsupported { path: folder.join("config.json"), found });
         }
         let tokens = Tokens::load(folder, &config)?;
         Ok(Self { encoder: Encoder::load(folder, config)?, tokens })
     }
 
-    /// What in its config is not known.
     pub fn notes(&self) -> &[String] {
         &self.encoder.config.notes
     }
 
-    /// The words of a text that the model keeps, about `rate` of its tokens, above 0 and at most 1. At 1 it is the text.
+    /// Returns the words that the model keeps, about `rate` of the text's tokens (0 < `rate` ≤ 1; at 1 the text
+    /// itself).
     ///
     /// # Errors
-    /// If the rate or an option is none, the tokenizer fails, or `weigh` does.
+    /// If the rate or an option is invalid, the tokenizer fails, or `weigh` does.
     pub fn compress(&self, text: &str, rate: f64, options: &Options, weigh: &Weigh) -> Result<String> {
         self.compress_all(&[(text, rate)], options, weigh).map(|texts| texts.concat())
     }
 
-    /// [`Compressor::compress`] of each text at its rate, on all cores: as many chunks at a time as there are cores, or one
-    /// by all of them where there are fewer. A text becomes the same alone as with others.
+    /// [`Compressor::compress`] of each text at its rate. Processes one chunk per core, or one chunk on all cores if
+    /// there are fewer chunks than cores. The result of a text does not depend on the other texts.
     ///
     /// # Errors
-    /// As [`Compressor::compress`], for the first text of which it is true; before any text is read if a rate is none.
+    /// As [`Compressor::compress`], for the first text that fails. Invalid rates fail before any text is read.
     pub fn compress_all(&self, texts: &[(&str, f64)], options: &Options, weigh: &Weigh) -> Result<Vec<String>> {
         let rules = Rules::new(options, &self.tokens, self.encoder.config.family)?;
         texts.iter().try_for_each(|(_, rate)| check(*rate))?;
@@ -115,8 +113,8 @@ impl Compressor {
         Ok(texts.iter().zip(counts).map(finish).collect())
     }
 
-    /// The chunks of a text as the encoder reads them. The tokens of a chunk are made text and tokens again, as the
-    /// published code does: they may be others then.
+    /// Returns the chunks of a text as the encoder reads them. The tokens of a chunk are joined to a text and tokenized
+    /// again, as in the published code, so they may differ.
     fn read(&self, rules: &Rules, text: &str) -> Result<Vec<Vec<Placed>>> {
         let tokens = self.tokens.of(&rules.stand_in(text))?;
         let chunks = chunks(&tokens, &rules.ends()).into_iter();
@@ -128,7 +126,7 @@ fn check(rate: f64) -> Result<()> {
     match rate > 0.0 && rate <= 1.0 {
         true => Ok(()),
         false => Err(LmError::Compression(format!(
-            "the rate {rate} is none: expected the share of a text to keep, a number above 0 and at most 1"
+            "invalid rate {rate}: expected the share of a text to keep, a number above 0 and at most 1"
         ))),
     }
 }

@@ -1,4 +1,4 @@
-//! The encoder's tokenizer: texts as tokens, chunks of them as the encoder reads them, and kept words as text.
+//! The encoder's tokenizer: splits texts into tokens and chunks, and joins kept words.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,17 +11,17 @@ use super::super::{LmError, Result};
 use super::encoder::Placed;
 
 pub(super) const WINDOW: usize = 512;
-/// Force tokens of a call at most: as many tokens there are to stand in for them.
+/// Most force tokens per call: the number of placeholder tokens.
 pub(super) const STAND_INS: usize = 100;
 
-/// A tokenizer with tokens that stand in for what is no token of it.
+/// A tokenizer with placeholder tokens for texts that are not one of its tokens.
 pub(super) struct Tokens {
     inner: Tokenizer,
     family: EncoderFamily,
-    /// What is put before and behind a text: `[CLS]` and `[SEP]` of BERT, twice the unknown token of XLM-RoBERTa, since
-    /// the published code asks its tokenizer for BERT's names too, and the model is used as the code uses it.
+    /// Tokens before and after a text: `[CLS]` and `[SEP]` of BERT, the unknown token twice for XLM-RoBERTa. The
+    /// published code asks its tokenizer for BERT's names too, and the model is used the same way here.
     around: [u32; 2],
-    /// `[PAD]`, where there is one: the encoder does not see it, not even where a text spells it.
+    /// `[PAD]`, if present: the encoder never sees it, not even if a text spells it.
     unseen: Option<u32>,
     pad: u32,
 }
@@ -33,7 +33,7 @@ impl fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Reads `tokenizer.json` of a model's folder and adds the tokens that stand in for others where it lacks them.
+    /// Reads `tokenizer.json` of a model folder and adds missing placeholder tokens.
     pub(super) fn load(folder: &Path, config: &EncoderConfig) -> Result<Self> {
         let path = folder.join("tokenizer.json");
         let bytes = std::fs::read(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
@@ -45,13 +45,13 @@ impl Tokens {
         inner.with_padding(None);
         if let Some(id) = inner.get_vocab(true).into_values().max().filter(|id| *id as usize >= config.vocab_size) {
             return Err(unsupported(format!(
-                "it has a token {id}, but config.json's vocab_size is {}: expected a tokenizer of the same model",
+                "found token id {id}, but vocab_size in config.json is {}: expected this model's tokenizer",
                 config.vocab_size
             )));
         }
         let unknown = if config.family == EncoderFamily::Bert { "[UNK]" } else { "<unk>" };
         let Some(unknown) = inner.token_to_id(unknown) else {
-            return Err(unsupported(format!("it has no token {unknown}: expected one of a {:?} model", config.family)));
+            return Err(unsupported(format!("found no token {unknown}: expected a {:?} tokenizer", config.family)));
         };
         let stand_ins: Vec<_> = (0..STAND_INS).map(|i| AddedToken::from(stand_in(i), true)).collect();
         inner.add_special_tokens(stand_ins).map_err(no_tokenizer)?;
@@ -60,7 +60,7 @@ impl Tokens {
         Ok(Self { inner, family: config.family, around, unseen, pad: config.pad_token_id })
     }
 
-    /// A text's tokens as the tokenizer writes them; what it does not know is as the text has it, if the tokenizer keeps it.
+    /// Returns a text's tokens as the tokenizer writes them. An unknown text stays as it is, if the tokenizer keeps it.
     pub(super) fn of(&self, text: &str) -> Result<Vec<String>> {
         Ok(self.inner.encode(text, false).map_err(failed)?.get_tokens().to_vec())
     }
@@ -90,7 +90,7 @@ impl Tokens {
         Ok(placed.filter(|token| Some(token.id) != self.unseen).collect())
     }
 
-    /// A token as the tokenizer writes it; None for one that is no text, an unknown one included.
+    /// A token as the tokenizer writes it; None for a special or unknown token.
     pub(super) fn written(&self, id: u32) -> Option<String> {
         let is_text = |token: &String| match self.family {
             EncoderFamily::XlmRoberta => !["<s>", "</s>", "<unk>", "<pad>", "<mask>"].contains(&token.as_str()),
@@ -100,11 +100,11 @@ impl Tokens {
     }
 }
 
-/// Cuts tokens into chunks of at most [`WINDOW`] − 1: each but the last ends at the last token of `ends` in its window, or
-/// where the window does.
+/// Splits tokens into chunks of at most [`WINDOW`] − 1. Each except the last ends at the last token of `ends` in its
+/// window, or at the end of the window.
 ///
-/// One more than the encoder reads beside the two around a text, so that it does not see the end of a chunk that no such
-/// token ends: the published code counts so.
+/// This is one token more than the encoder reads besides the two around a text, so it misses the last token of a chunk
+/// that does not end at such a token. The published code counts the same way.
 pub(super) fn chunks(tokens: &[String], ends: &[&str]) -> Vec<RangeInclusive<usize>> {
     let mut chunks = Vec::new();
     let mut first = 0;

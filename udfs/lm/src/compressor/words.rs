@@ -1,4 +1,4 @@
-//! Words of tokens, and which of them are kept.
+//! Groups tokens into words, and selects the words to keep.
 
 use std::iter::repeat_n;
 
@@ -9,7 +9,7 @@ use super::super::{LmError, Result};
 use super::tokens::{STAND_INS, Tokens, stand_in};
 use super::{Options, Weigh};
 
-/// What begins a word in XLM-RoBERTa's tokens, as does any part of it: Python's `string.punctuation`.
+/// Python's `string.punctuation`: these characters, and any substring of them, begin a word in XLM-RoBERTa's tokens.
 const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Rules<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Word {
     text: String,
-    /// The probability that it is kept, or what a rule says instead: 1 or 0.
+    /// Probability to be kept, or 1 or 0 if a rule decides.
     keep: f32,
 }
 
@@ -56,7 +56,7 @@ impl<'a> Rules<'a> {
         ends.into_iter().chain(instead).collect()
     }
 
-    /// The words of a chunk's tokens, each with the mean of what its tokens' probabilities are.
+    /// Groups a chunk's tokens into words, each with the mean probability of its tokens.
     pub(super) fn words(&self, tokens: impl Iterator<Item = (String, f32)>) -> Vec<Word> {
         let mut words: Vec<(Word, u16)> = Vec::new();
         for (token, keep) in tokens {
@@ -79,7 +79,7 @@ impl<'a> Rules<'a> {
         words.into_iter().map(|(word, count)| Word { keep: word.keep / f32::from(count), ..word }).collect()
     }
 
-    /// The words of a chunk that are kept where a share of them is dropped.
+    /// Returns the kept words of a chunk if the share `dropped` is to be dropped.
     pub(super) fn kept(&self, mut words: Vec<Word>, dropped: f64, weigh: &Weigh) -> Result<Vec<String>> {
         if self.options.drop_consecutive {
             self.drop_consecutive(&mut words, dropped);
@@ -100,7 +100,7 @@ impl<'a> Rules<'a> {
         Ok(kept)
     }
 
-    /// A force token that follows the same one, with nothing between them that is likely to be kept, is dropped.
+    /// Drops a force token that repeats the previous one, if no likely word is between them.
     fn drop_consecutive(&self, words: &mut [Word], dropped: f64) {
         let threshold = percentile(words.iter().map(|word| word.keep).collect(), 100.0 * dropped);
         let mut is_between = false;
@@ -153,12 +153,11 @@ fn digits() -> Result<ClassUnicode> {
     }
 }
 
-/// The value below which so many whole per cent of the values lie, between the nearest two by straight line as NumPy has it;
-/// no number where there are no values.
+/// Returns a percentile for a whole per cent, interpolated linearly as in NumPy; NaN without values.
 fn percentile(mut values: Vec<f32>, per_cent: f64) -> f64 {
     let Some(last) = values.len().checked_sub(1) else { return f64::NAN };
     values.sort_unstable_by(f32::total_cmp);
-    // The published code cuts what is behind the point, though 100 · (1 − 0.8) is 19.999….
+    // The published code truncates the per cent, although 100 · (1 − 0.8) is 19.999….
     let place = last as f64 * (per_cent.trunc().min(100.0) / 100.0);
     let below = place as usize;
     let [low, high] = [below, last.min(below + 1)].map(|i| f64::from(values[i]));

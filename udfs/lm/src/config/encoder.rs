@@ -1,4 +1,4 @@
-//! The `config.json` of an encoder that classifies tokens.
+//! Parses `config.json` of an encoder for token classification.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,10 @@ use super::HARMLESS;
 use super::fields::{Fields, json};
 use crate::{LmError, Result};
 
-/// The architectures that the encoder computes. They share one forward and differ in where positions begin and in how their
-/// tokenizers mark words.
+/// Encoder architectures. They share one forward pass and differ in the first position and in their word marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EncoderFamily {
-    /// XLM-RoBERTa: tokens of SentencePiece, positions that begin behind that of padding.
+    /// XLM-RoBERTa: SentencePiece tokens; positions begin after that of the padding token.
     XlmRoberta,
     Bert,
 }
@@ -25,7 +24,7 @@ impl EncoderFamily {
     ];
 }
 
-/// The shape of an encoder that gives each token one of two labels, with the field names of `config.json`.
+/// The shape of an encoder that assigns each token one of two labels, with the field names of `config.json`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EncoderConfig {
     pub family: EncoderFamily,
@@ -35,11 +34,11 @@ pub struct EncoderConfig {
     pub num_hidden_layers: usize,
     pub num_attention_heads: usize,
     pub max_position_embeddings: usize,
-    /// Rows of the table of token types, of which the first is used.
+    /// Rows of the token type table; only the first is used.
     pub type_vocab_size: usize,
     pub layer_norm_eps: f64,
     pub pad_token_id: u32,
-    /// What in the file is not known, without changing what is computed.
+    /// Notes on unknown fields that do not change the result.
     pub notes: Vec<String>,
 }
 
@@ -65,7 +64,7 @@ const READ: &[&str] = &[
     "vocab_size",
 ];
 
-/// What changes nothing in a trained encoder, beside what changes nothing in a decoder.
+/// Additional keys that do not affect a trained encoder.
 const HARMLESS_TO_ENCODERS: &[&str] = &[
     "attention_probs_dropout_prob",
     "classifier_dropout",
@@ -87,7 +86,6 @@ impl EncoderConfig {
         Self::parse(&text).map_err(|found| LmError::Unsupported { path, found })
     }
 
-    /// Reads the text of a `config.json`; the error says which field is wrong and what is supported.
     pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
         let value = json(text).map_err(|error| format!("not JSON: {error}"))?;
         let fields = Fields::new(value.as_object().ok_or("expected a JSON object")?, "");
@@ -127,7 +125,7 @@ impl EncoderConfig {
     }
 }
 
-/// What is there is said by model_type, what is asked of it by the architecture: both must fit.
+/// Both `model_type` and the architecture must match: the first names the model, the second its task.
 fn family(fields: &Fields) -> std::result::Result<EncoderFamily, String> {
     let model_type = fields.text("model_type")?.unwrap_or_default();
     let named = fields.texts("architectures")?.unwrap_or_default();
@@ -138,7 +136,7 @@ fn family(fields: &Fields) -> std::result::Result<EncoderFamily, String> {
     match known {
         Some((family, ..)) if labels == 2 => Ok(family),
         _ => Err(format!(
-            "expected a classifier of tokens with 2 labels, model_type xlm-roberta or bert and architectures \
+            "expected a token classifier with 2 labels, model_type xlm-roberta or bert and architectures \
              XLMRobertaForTokenClassification or BertForTokenClassification; found model_type '{model_type}', architectures \
              {named:?}, {labels} labels: name the folder of an LLMLingua-2 model, such as \
              microsoft/llmlingua-2-xlm-roberta-large-meetingbank"
@@ -164,7 +162,7 @@ fn pad_token_id(fields: &Fields, family: EncoderFamily) -> std::result::Result<u
     match fields.get("pad_token_id").map(|id| (id, id.as_u64().and_then(|id| u32::try_from(id).ok()))) {
         Some((_, Some(id))) => Ok(id),
         Some((found, None)) => Err(format!("pad_token_id must be a token's id, found {found}")),
-        // As transformers has it.
+        // The default of transformers.
         None => Ok(if family == EncoderFamily::XlmRoberta { 1 } else { 0 }),
     }
 }

@@ -1,8 +1,8 @@
-//! A JSON object of a config, read field by field; what is not known is refused or noted.
+//! Reads the JSON object of a config field by field; unknown fields are errors or notes.
 
 use serde_json::{Map, Value};
 
-/// What the name of a key holds that may change what the model computes: one that is not known is refused then.
+/// Parts of a key's name that suggest an effect on the computation. An unknown key with such a part is an error.
 const MATTERS: &[&str] = &[
     "act",
     "attention",
@@ -43,10 +43,10 @@ const MATTERS: &[&str] = &[
     "window",
 ];
 
-/// JSON, also as Python writes it where a number is infinite or none: such a number counts as absent.
+/// Parses JSON, also as Python writes it: with infinite or NaN numbers, which count as absent.
 pub(super) fn json(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str(text).or_else(|error| {
-        // What stands between quotation marks is text; none of these files has an escaped one.
+        // Text between quotation marks is a string; none of these files has escaped quotation marks.
         let parts = text.split('"').enumerate().map(|(place, part)| match place % 2 {
             0 => {
                 ["-Infinity", "Infinity", "NaN"].iter().fold(part.to_string(), |part, word| part.replace(word, "null"))
@@ -57,7 +57,7 @@ pub(super) fn json(text: &str) -> serde_json::Result<Value> {
     })
 }
 
-/// A JSON object that is read field by field; null counts as absent.
+/// A JSON object to read field by field; null counts as absent.
 pub(super) struct Fields<'a> {
     values: &'a Map<String, Value>,
     place: &'static str,
@@ -125,7 +125,7 @@ impl<'a> Fields<'a> {
         read(self, key)?.ok_or_else(|| format!("{}{key} is missing", self.place))
     }
 
-    /// The keys that are not known, unless their value says that the feature is off.
+    /// The unknown keys, except those whose value disables the feature.
     fn others(&self, known: impl Fn(&str) -> bool) -> impl Iterator<Item = (&'a String, &'a Value)> {
         let is_off = |value: &Value| match value {
             Value::Null | Value::Bool(false) => true,
@@ -139,20 +139,20 @@ impl<'a> Fields<'a> {
 
     pub(crate) fn refuse_unknown(&self, known: impl Fn(&str) -> bool) -> std::result::Result<(), String> {
         match self.others(known).next() {
-            Some((key, value)) => Err(format!("{}{key} = {value} is not known", self.place)),
+            Some((key, value)) => Err(format!("{}{key} = {value} is not supported", self.place)),
             None => Ok(()),
         }
     }
 
-    /// A note for each key that is not known; one that may change what is computed is refused.
+    /// Returns a note for each unknown key. A key that may change the result is an error.
     pub(super) fn unknown(&self, known: impl Fn(&str) -> bool) -> std::result::Result<Vec<String>, String> {
         let note = |(key, value): (&String, &Value)| {
             let name = key.to_ascii_lowercase();
             match MATTERS.iter().find(|part| name.contains(**part)) {
                 Some(part) => Err(format!(
-                    "{key} = {value} is not known, and what has '{part}' in its name may change what the model computes"
+                    "{key} = {value} is not supported: a key with '{part}' in its name may change the result"
                 )),
-                None => Ok(format!("{key} is not known, and taken to change nothing that is computed")),
+                None => Ok(format!("{key} is unknown and ignored")),
             }
         };
         self.others(known).map(note).collect()

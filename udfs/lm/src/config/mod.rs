@@ -1,6 +1,6 @@
-//! A model's `config.json`, in the style of transformers 4 or 5, read into what the decoder computes, or an encoder.
+//! Parses `config.json` of a decoder or an encoder, in the style of transformers 4 or 5.
 //!
-//! Whatever could change the result and is not known here is refused by name.
+//! An unknown field that could change the result is an error that names the field.
 
 mod encoder;
 mod fields;
@@ -15,13 +15,12 @@ pub use encoder::{EncoderConfig, EncoderFamily};
 use fields::{Fields, json};
 pub use rope::{RopeConfig, RopeScaling};
 
-/// The architectures that the decoder computes. They share one forward and differ in biases and in the norms of
-/// queries and keys.
+/// Decoder architectures. They share one forward pass and differ in biases and in the norms of queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Qwen2 and Qwen2.5: biases on queries, keys and values.
     Qwen2,
-    /// Qwen3: queries and keys are normalised per head.
+    /// Qwen3: RMSNorm on each head of queries and keys.
     Qwen3,
     /// Llama 1 to 3.
     Llama,
@@ -38,43 +37,35 @@ impl Family {
     ];
 }
 
-/// The shape of a model, with the field names of `config.json`.
+/// The shape of a decoder, with the field names of `config.json`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
-    /// The architecture (`model_type`).
     pub family: Family,
-    /// Rows of the embedding and columns of the output layer.
+    /// Number of rows of the embedding and of the output layer.
     pub vocab_size: usize,
     /// Width of the residual stream.
     pub hidden_size: usize,
     /// Width between the projections of a layer's MLP.
     pub intermediate_size: usize,
-    /// Layers.
     pub num_hidden_layers: usize,
-    /// Query heads.
     pub num_attention_heads: usize,
-    /// Key and value heads; a divisor of the query heads.
+    /// Number of key and value heads; divides the number of query heads.
     pub num_key_value_heads: usize,
-    /// Width of a head; even.
+    /// Width of a head; must be even.
     pub head_dim: usize,
-    /// The model's window in tokens: as many as it computes as it was trained. Where its attention slides or is cut into
-    /// chunks beyond a length, it is that length.
+    /// Context window in tokens. If attention slides or is chunked beyond a shorter length, this is that length.
     pub max_position_embeddings: usize,
-    /// Added to the mean square in every norm.
     pub rms_norm_eps: f64,
-    /// Rotary position embedding.
     pub rope: RopeConfig,
-    /// Whether the output layer is the embedding.
+    /// Whether the output layer shares the embedding.
     pub tie_word_embeddings: bool,
-    /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
-    /// Whether the attention's output projection has a bias.
     pub output_bias: bool,
-    /// What in the file is not known, or not as it seems, without changing what is computed.
+    /// Notes on unknown or adjusted fields that do not change the result.
     pub notes: Vec<String>,
 }
 
-/// Keys that say nothing about what the model computes; transformers' private ones begin with an underscore.
+/// Keys that do not affect the computation. Private keys of transformers begin with an underscore.
 const HARMLESS: &[&str] = &[
     "attention_dropout",
     "attn_implementation",
@@ -92,7 +83,7 @@ const HARMLESS: &[&str] = &[
     "unsloth_fixed",
     "unsloth_version",
     "use_cache",
-    // What transformers writes of every model, and how one generates by default.
+    // Generic defaults of transformers, and defaults for generation.
     "chunk_size_feed_forward",
     "diversity_penalty",
     "encoder_no_repeat_ngram_size",
@@ -142,7 +133,7 @@ const READ: &[&str] = &[
 ];
 
 impl ModelConfig {
-    /// How many numbers the model is made of: embedding, layers, last norm, and the output layer where that is its own.
+    /// Returns the number of parameters: embedding, layers, final norm, and the output layer unless it is tied.
     pub fn parameters(&self) -> u64 {
         let (hidden, heads) = (self.hidden_size, self.heads());
         let (queries, keys) = (heads.query * heads.width, heads.key * heads.width);
@@ -155,22 +146,19 @@ impl ModelConfig {
         (embeddings + self.num_hidden_layers * layer + hidden) as u64
     }
 
-    /// The heads of every layer.
     pub fn heads(&self) -> Heads {
         Heads { query: self.num_attention_heads, key: self.num_key_value_heads, width: self.head_dim }
     }
 
-    /// Reads `config.json` of a model's folder.
-    ///
     /// # Errors
-    /// If the file is missing, is not JSON, lacks a field, or names something that the decoder does not compute.
+    /// If the file is missing, is not JSON, lacks a field, or asks for something that the decoder does not support.
     pub fn load(folder: &Path) -> Result<Self> {
         let path = folder.join("config.json");
         let text = fs::read_to_string(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
         Self::parse(&text).map_err(|found| LmError::Unsupported { path, found })
     }
 
-    /// Reads the text of a `config.json`; the error says which field is wrong and what is supported.
+    /// Parses a `config.json`. The error names the wrong field and the supported values.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
         let value = json(text).map_err(|error| format!("not JSON: {error}"))?;
         let fields = Fields::new(value.as_object().ok_or("expected a JSON object")?, "");
@@ -204,7 +192,7 @@ impl ModelConfig {
             max_position_embeddings: plain_window(&fields, family, max_position_embeddings, &mut notes)?,
             rms_norm_eps: fields.required("rms_norm_eps", Fields::number)?,
             rope: RopeConfig::parse(&fields, family, max_position_embeddings)?,
-            // All four families leave the field out where the output layer has weights of its own.
+            // All four families omit the field if the output layer has its own weights.
             tie_word_embeddings: fields.flag("tie_word_embeddings")?.unwrap_or(false),
             qkv_bias: family == Family::Qwen2 || attention_bias,
             output_bias: attention_bias,
@@ -247,9 +235,9 @@ fn refuse_unsupported(fields: &Fields, family: Family) -> std::result::Result<()
     if fields.flag("mlp_bias")? == Some(true) {
         return Err("mlp_bias is not supported: expected false".to_string());
     }
-    // Beside hidden_act it says the same: a gated MLP by silu.
+    // `activation` must agree with `hidden_act`: a gated MLP with SiLU.
     if let Some(other) = fields.text("activation")?.filter(|name| !["swiglu", "silu"].contains(name)) {
-        return Err(format!("activation '{other}' is not supported: expected swiglu, beside hidden_act silu"));
+        return Err(format!("activation '{other}' is not supported: expected swiglu with hidden_act silu"));
     }
     if matches!(family, Family::Qwen2 | Family::Mistral) && fields.flag("attention_bias")? == Some(true) {
         return Err(format!("attention_bias is not a field of {family:?}"));
@@ -257,7 +245,7 @@ fn refuse_unsupported(fields: &Fields, family: Family) -> std::result::Result<()
     let known = ["full_attention", "sliding_attention"];
     if let Some(kind) = fields.texts("layer_types")?.and_then(|all| all.into_iter().find(|kind| !known.contains(kind)))
     {
-        return Err(format!("layer_types holds '{kind}', which is not supported: expected {}", known.join(" or ")));
+        return Err(format!("layer_types '{kind}' is not supported: expected {}", known.join(" or ")));
     }
     let types = [fields.text("torch_dtype")?, fields.text("dtype")?];
     if let [Some(old), Some(new)] = types
@@ -272,7 +260,7 @@ fn refuse_unsupported(fields: &Fields, family: Family) -> std::result::Result<()
     }
 }
 
-/// How far the model computes plain attention: a sliding window and chunks change nothing before they are full.
+/// Returns the length up to which attention is plain: a sliding window and chunks have no effect until they are full.
 fn plain_window(
     fields: &Fields,
     family: Family,
@@ -286,7 +274,7 @@ fn plain_window(
     };
     let sliding = fields.count("sliding_window")?.filter(|_| in_use);
     if slides && sliding.is_none() {
-        return Err("layer_types holds 'sliding_attention', and there is no sliding_window".to_string());
+        return Err("layer_types has 'sliding_attention', but sliding_window is missing".to_string());
     }
     let chunks = fields.object("dual_chunk_attention_config", "dual_chunk_attention_config.")?;
     let chunk = chunks.map(|chunks| chunks.required("original_max_position_embeddings", Fields::count)).transpose()?;
@@ -294,7 +282,7 @@ fn plain_window(
     for (key, limit) in [("sliding_window", sliding), ("dual_chunk_attention_config", chunk)] {
         if let Some(limit) = limit.filter(|limit| *limit < plain) {
             notes.push(format!(
-                "{key}: a chain may have {limit} tokens, not {window}, since attention is another beyond"
+                "{key}: chains may have {limit} tokens, not {window}: longer ones need sliding or chunked attention"
             ));
             plain = limit;
         }
@@ -376,7 +364,7 @@ mod tests {
             "chunk_size_feed_forward": 0, "rope_interleaved": false, "attention_bias": false, "rope_scaling": {}});
         assert_eq!(with(harmless).unwrap(), with(json!({})).unwrap());
         let noted = with(json!({"made_by": "us"})).unwrap();
-        assert_eq!(noted.notes, ["made_by is not known, and taken to change nothing that is computed"]);
+        assert_eq!(noted.notes, ["made_by is unknown and ignored"]);
         let infinite = qwen2().to_string().replacen('{', "{\"max_seconds\": Infinity, ", 1);
         assert_eq!(ModelConfig::parse(&infinite).unwrap(), with(json!({})).unwrap());
     }
@@ -410,7 +398,7 @@ mod tests {
         assert_eq!(yarn(json!({"attn_factor": 0.5, "attention_factor": 2.0})), 2.0);
     }
 
-    /// A line of `tests/goldens/configs.jsonl`: a config as it was published, and what its refusal names.
+    /// A line of `tests/goldens/configs.jsonl`: a published config, and the expected text of its error.
     #[derive(serde::Deserialize)]
     struct Published {
         name: String,

@@ -1,33 +1,32 @@
-//! Which frequencies of its rotary position embedding a config asks for.
+//! The RoPE settings of a config.
 
 use super::Family;
 use super::fields::Fields;
 
-/// The base of the frequencies and how they are stretched for long windows.
+/// Base of the frequencies, and their scaling for long windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RopeConfig {
     pub theta: f64,
-    /// How frequencies are changed for windows beyond the one of the first training.
     pub scaling: RopeScaling,
 }
 
-/// The kinds of scaling, with the field names of `rope_parameters`.
+/// Kinds of scaling, with the field names of `rope_parameters`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RopeScaling {
     Default,
     Linear {
         factor: f64,
     },
-    /// Low frequencies divided by the factor, high ones kept, with a ramp over the ratio of window to wavelength.
+    /// Divides low frequencies by the factor, with a ramp over the ratio of window to wavelength.
     Llama3 {
         factor: f64,
-        /// Turns within the original window below which a frequency counts as low.
+        /// Frequencies with fewer turns within the original window count as low.
         low_freq_factor: f64,
-        /// Turns within the original window above which a frequency counts as high.
+        /// Frequencies with more turns within the original window count as high.
         high_freq_factor: f64,
         original_max_position_embeddings: f64,
     },
-    /// Low frequencies divided by the factor, high ones kept, with a ramp over dimensions; attention is sharpened.
+    /// Divides low frequencies by the factor, with a ramp over dimensions, and sharpens attention.
     Yarn {
         factor: f64,
         original_max_position_embeddings: f64,
@@ -56,7 +55,7 @@ impl RopeConfig {
                 return Err(format!("rope_theta {old} and rope_parameters.rope_theta {new} disagree"));
             }
             (Some(theta), _) | (None, Some(theta)) => theta,
-            // The first Llama files do not name it.
+            // The first Llama files omit it.
             (None, None) if family == Family::Llama => 10_000.0,
             (None, None) => return Err("rope_theta is missing".to_string()),
         };
@@ -101,7 +100,7 @@ impl RopeScaling {
     fn yarn(fields: &Fields, window: usize) -> Result<Self, String> {
         let factor = fields.required("factor", Fields::number)?;
         let sharpness = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
-        // vLLM's and SGLang's name for a correction of what the formula gives; transformers passes over it.
+        // A factor of vLLM and SGLang that corrects the formula; transformers ignores it.
         let correction = fields.number("attn_factor")?.unwrap_or(1.0);
         let attention_factor = match fields.number("attention_factor")? {
             Some(given) => given,

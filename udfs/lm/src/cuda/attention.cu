@@ -1,17 +1,18 @@
-// softmax(Q · Kᵀ / √HEAD_DIM) · V, causal, for chains of any lengths side by side; a block holds the scores of 128 queries
-// and 64 keys of one head, never tokens × tokens. The online softmax and the order of loops are FlashAttention-2's (Dao 2023).
+// Causal attention, softmax(Q · Kᵀ / √HEAD_DIM) · V, for chains of any lengths in one batch. A block has the scores of
+// 128 queries and 64 keys of one head, never tokens × tokens. The online softmax and the loop order are
+// FlashAttention-2's (Dao 2023).
 
 constexpr int QUERIES = 128, KEYS = 64, WARPS = 4;
-// Rows of shared memory are exchanged in pieces of eight numbers, so that eight rows of one column lie in distinct banks
-// (in heads of 64 and 128 numbers; in others two of them may share one).
+// Rows of shared memory are swizzled in pieces of eight numbers, so that eight rows of one column are in distinct banks
+// (for heads of 64 and 128 numbers; for others two of them may share one).
 constexpr int PIECES = HEAD_DIM / 8;
 constexpr int EXCHANGED = PIECES % 8 == 0 ? 7 : PIECES % 4 == 0 ? 3 : 1;
 
-// Queries of one block: they follow each other in one chain.
+// Consecutive queries of one chain, for one block.
 struct Tile {
-    // Row of the first in `queries`, and how many there are.
+    // Row of the first query in `queries`, and the number of queries.
     unsigned query, queries;
-    // Row of their chain's first key in `keys`, and keys of the chain before the first query's own.
+    // Row of the chain's first key in `keys`, and the number of the chain's keys before the first query's own.
     unsigned key, position;
 };
 
@@ -19,9 +20,9 @@ __device__ __forceinline__ f16 *piece(f16 *rows, int row, int column) {
     return rows + row * HEAD_DIM + (column ^ (row & EXCHANGED)) * 8;
 }
 
-// Begins to copy ROWS rows to shared memory; those from `count` on become zeros.
+// Starts copying ROWS rows to shared memory; rows from `count` on become zeros.
 template <int ROWS> __device__ __forceinline__ void copy_rows(f16 *to, const f16 *from, long long stride, int count) {
-    // Scores take most registers when the next rows are asked for.
+    // Not unrolled: scores take most registers when the next rows are requested.
 #pragma unroll 1
     for (int i = threadIdx.x; i < ROWS * PIECES; i += 32 * WARPS) {
         int row = i / PIECES, column = i % PIECES;
@@ -30,15 +31,15 @@ template <int ROWS> __device__ __forceinline__ void copy_rows(f16 *to, const f16
     }
 }
 
-// What a warp knows of its 32 queries, in two bands of 16: lane l holds rows l / 4 and l / 4 + 8 of a band and two columns of
-// each eight, as mma leaves them.
+// State of a warp for half of its 32 queries, a band of 16: lane l has rows l / 4 and l / 4 + 8 of the band, and two
+// columns of each eight, in the layout of mma.
 struct Band {
     float gathered[HEAD_DIM / 8][4];
-    // Of each of the two rows: the largest score so far, and this lane's part of Σ exp(score − max).
+    // Per row: the largest score so far, and this lane's part of Σ exp(score − max).
     float max[2], sum[2];
 };
 
-// Hides later keys: row r sees those up to `seen` + r, counted from this block's first.
+// Masks later keys: row r sees those up to `seen` + r, counted from this block's first.
 __device__ __forceinline__ void hide_later_keys(float (&scores)[KEYS / 8][4], int seen) {
     int lane = threadIdx.x % 32;
 #pragma unroll
@@ -50,7 +51,7 @@ __device__ __forceinline__ void hide_later_keys(float (&scores)[KEYS / 8][4], in
     }
 }
 
-// Turns scores of a band into exp(score − max) and takes what was gathered to the new maximum.
+// Turns scores of a band into exp(score − max), and rescales the accumulated output to the new maximum.
 __device__ __forceinline__ void softmax(Band &band, float (&scores)[KEYS / 8][4], float scale) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -78,7 +79,7 @@ __device__ __forceinline__ void softmax(Band &band, float (&scores)[KEYS / 8][4]
     }
 }
 
-// Scores of a warp's 32 queries and 64 keys. The first query sees the keys up to `seen`.
+// Computes the scores of a warp's 32 queries and 64 keys. The first query sees the keys up to `seen`.
 __device__ __forceinline__ void score_keys(float (&scores)[2][KEYS / 8][4], f16 *queries, f16 *keys, int seen) {
     int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 32;
 #pragma unroll
@@ -105,7 +106,7 @@ __device__ __forceinline__ void score_keys(float (&scores)[2][KEYS / 8][4], f16 
     }
 }
 
-// Gathers 64 values by their scores.
+// Accumulates 64 values, weighted by their scores.
 __device__ __forceinline__ void gather_values(Band (&bands)[2], float (&scores)[2][KEYS / 8][4], f16 *values, float scale) {
     int lane = threadIdx.x % 32;
 #pragma unroll
@@ -134,7 +135,6 @@ __device__ __forceinline__ void gather_values(Band (&bands)[2], float (&scores)[
     }
 }
 
-// Divides by the sums and writes the rows that are there.
 __device__ __forceinline__ void write_bands(Band (&bands)[2], f16 *to, long long stride, int count) {
     int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 32;
 #pragma unroll
@@ -156,9 +156,10 @@ __device__ __forceinline__ void write_bands(Band (&bands)[2], f16 *to, long long
     }
 }
 
-// `queries` and `gathered` are [tokens, query heads × HEAD_DIM], `keys` and `values` [tokens, key heads × HEAD_DIM] with
-// the earlier tokens of a chain before its own. `scale` is log₂ e / √HEAD_DIM. A block for each head and tile; shared
-// memory holds its queries and 64 keys and values: values arrive while keys are read, the next keys while values are.
+// `queries` and `gathered` are [tokens, query heads × HEAD_DIM]. `keys` and `values` are [tokens, key heads ×
+// HEAD_DIM], with the earlier tokens of a chain before its own. `scale` is log₂ e / √HEAD_DIM. One block per head and
+// tile. Shared memory holds its queries and 64 keys and values: values are copied while keys are read, and the next
+// keys while values are read.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     attend(const f16 *queries, const f16 *keys, const f16 *values, f16 *gathered, const Tile *tiles, int query_heads,
            int key_heads, float scale) {
@@ -186,13 +187,13 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     for (int block = 0; block < blocks; ++block) {
         int seen = tile.position + first - block * KEYS;
         bool has_keys = first < count && seen + 31 >= 0;
-        // The keys are there, and all warps are done with the values before.
+        // The keys have arrived, and all warps are done with the previous values.
         copy_wait<0>();
         __syncthreads();
         copy_block(own_values, values, block);
         float scores[2][KEYS / 8][4] = {};
         if (has_keys) score_keys(scores, own_queries, own_keys, seen);
-        // The values are there, and all warps are done with the keys.
+        // The values have arrived, and all warps are done with the keys.
         copy_wait<0>();
         __syncthreads();
         if (block + 1 < blocks) copy_block(own_keys, keys, block + 1);

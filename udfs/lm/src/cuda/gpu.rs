@@ -1,4 +1,4 @@
-//! The GPU: its memory, matrix products and kernels.
+//! The GPU: memory, matrix products and kernel launches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::config::ModelConfig;
 use crate::ops::Heads;
 use crate::{LmError, Result};
 
-/// Threads of a block of all kernels: the four warps of attention.cu.
+/// Threads per block of all kernels: the four warps of attention.cu.
 const THREADS: usize = 128;
 const WARP: usize = 32;
 pub(crate) const SHRUNK: f32 = 16.0;
@@ -31,15 +31,13 @@ pub(crate) struct Gpu {
     left: usize,
 }
 
-/// What a product does to what was there.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Update {
     Replace,
-    /// Adds so many times the product.
+    /// Adds the product times this factor.
     Add(f32),
 }
 
-/// The type of a product.
 pub trait Number: DeviceRepr {
     const TYPE: blas::cudaDataType;
 }
@@ -54,7 +52,7 @@ impl Number for f16 {
 
 macro_rules! launch {
     ($gpu:expr, $kernel:ident, $config:expr, $($argument:expr),+ $(,)?) => {
-        // SAFETY: the arguments are those that the kernel takes, and its threads stay within the lengths that were checked.
+        // SAFETY: the arguments match the kernel's parameters, and its threads stay within the checked lengths.
         unsafe { $gpu.stream.launch_builder(&$gpu.kernels.$kernel)$(.arg($argument))+.launch($config) }
             .map(drop)
             .map_err(failed)
@@ -62,7 +60,7 @@ macro_rules! launch {
 }
 
 impl Gpu {
-    /// The first visible GPU, with the kernels for a model of this shape, if it has memory for it.
+    /// Opens the first visible GPU and compiles the kernels for a model of this shape, if its memory suffices.
     pub(crate) fn open(config: &ModelConfig) -> Result<Self> {
         let width = config.head_dim;
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
@@ -82,13 +80,13 @@ impl Gpu {
         let (free, bytes) = (context.mem_get_info().map_err(failed)?.0, CudaModel::bytes(config));
         let Some(left) = free.checked_sub(bytes) else {
             let [bytes, free] = [bytes, free].map(|bytes| bytes as f64 / 1e9);
-            return Err(LmError::Gpu(format!("the model takes {bytes:.1} GB of its memory, {free:.1} GB are free")));
+            return Err(LmError::Gpu(format!("the model needs {bytes:.1} GB of memory, {free:.1} GB are free")));
         };
         keep_freed_memory(&context)?;
         let kernels = Kernels::compile(&context, capability, width)?;
         let stream = context.default_stream();
         let blas = CudaBlas::new(Arc::clone(&stream)).map_err(failed)?;
-        // SAFETY: the handle is alive. Sums of parts of a product stay f32.
+        // SAFETY: the handle is alive. Partial sums of a product stay f32.
         unsafe {
             blas::cublasSetMathMode(
                 *blas.handle(),
@@ -109,7 +107,7 @@ impl Gpu {
     }
 
     pub(crate) fn room<T: DeviceRepr>(&self, values: usize) -> Result<CudaSlice<T>> {
-        // SAFETY: it is written before it is read. The driver gives no empty memory.
+        // SAFETY: the memory is written before it is read. The driver does not allocate 0 bytes.
         unsafe { self.stream.alloc(values.max(1)) }.map_err(failed)
     }
 
@@ -153,7 +151,7 @@ impl Gpu {
     ) -> Result<()> {
         let (inputs, first, outputs) = (weight.inputs, outputs.start, outputs.len());
         if x.len() < rows * inputs || to.len() < rows * outputs {
-            return Err(LmError::Gpu(format!("no room for a product of [{rows}, {inputs}] and [{inputs}, {outputs}]")));
+            return Err(LmError::Gpu(format!("buffers too small for [{rows}, {inputs}] · [{inputs}, {outputs}]")));
         }
         let numbers = weight.numbers.slice(first * inputs..(first + outputs) * inputs);
         let ((weight, _weight), (x, _x)) = (numbers.device_ptr(&self.stream), x.device_ptr(&self.stream));
@@ -163,7 +161,7 @@ impl Gpu {
             Update::Add(times) => (times, 1.0),
         };
         let [m, n, k] = [outputs, rows, inputs].map(|size| size as i32);
-        // SAFETY: the matrices, column by column in the eyes of cuBLAS, lie within their slices as was checked.
+        // SAFETY: the matrices, column-major for cuBLAS, are inside their slices as checked above.
         unsafe {
             gemm_ex(
                 *self.blas.handle(),
@@ -213,7 +211,7 @@ impl Gpu {
         launch!(self, add_to_rows, blocks(rows), x, row, &(width as i32))
     }
 
-    /// Normalises rows of x, the first ones or those that are named, to `[count, width]`.
+    /// Applies RMSNorm to the first rows of `x`, or to `rows`; the result is `[count, width]`.
     pub(crate) fn rms_norm(
         &self,
         x: &CudaSlice<f32>,
@@ -223,14 +221,14 @@ impl Gpu {
         [count, width]: [usize; 2],
         epsilon: f32,
     ) -> Result<()> {
-        // Rows that are named lie where their names say, which the caller has checked.
+        // The caller has checked that `rows` are in range.
         let read = rows.map_or((x.len(), count * width), |rows| (rows.len(), count));
         fits("rms_norm", &[read, (weight.len(), width), (to.len(), count * width)])?;
         let (rows, config) = (self.pointer(rows), warps(count));
         launch!(self, rms_norm, config, x, weight, &rows, to, &(count as i32), &(width as i32), &epsilon)
     }
 
-    /// Takes joined heads apart: bias, norms and rotation of queries and keys, `(tokens, heads)` of them.
+    /// Splits joined heads, and applies bias, norms and RoPE to queries and keys.
     #[expect(clippy::too_many_arguments, reason = "a kernel's arguments")]
     pub(crate) fn split_heads(
         &self,
@@ -316,7 +314,7 @@ impl Gpu {
         tiles: &CudaSlice<Tile>,
         heads: Heads,
     ) -> Result<()> {
-        // Tiles lie within the tokens that they were made for.
+        // Tiles stay within the tokens that they were built for.
         fits("attend", &[(gathered.len(), queries.len()), (values.len(), keys.len())])?;
         let config = LaunchConfig {
             grid_dim: (heads.query as u32, tiles.len() as u32, 1),
@@ -329,7 +327,7 @@ impl Gpu {
     }
 }
 
-/// Refuses a launch whose threads would reach beyond a slice: for each, the values that it holds and those that are needed.
+/// Rejects a launch whose threads would exceed a slice. `slices` has the present and the needed values of each.
 fn fits(kernel: &str, slices: &[(usize, usize)]) -> Result<()> {
     match slices.iter().find(|(held, needed)| held < needed) {
         Some((held, needed)) => Err(LmError::Gpu(format!("{kernel} needs {needed} values, found {held}"))),
@@ -345,7 +343,8 @@ fn warps(count: usize) -> LaunchConfig {
     blocks((count * WARP).div_ceil(THREADS))
 }
 
-/// What is freed stays with the process: the driver would take it back at each wait, and give it again.
+/// Keeps freed memory in the process: otherwise the driver would release it at each synchronization and allocate it
+/// again.
 fn keep_freed_memory(context: &CudaContext) -> Result<()> {
     if !context.has_async_alloc() {
         return Ok(());
@@ -359,16 +358,16 @@ fn keep_freed_memory(context: &CudaContext) -> Result<()> {
 }
 
 fn find_libraries() -> Result<()> {
-    // SAFETY: the libraries of NVIDIA are only opened.
+    // SAFETY: this only opens NVIDIA's libraries.
     let found = unsafe {
         [
-            ("libcuda (it comes with NVIDIA's driver)", cudarc::driver::sys::is_culib_present()),
+            ("libcuda (ships with NVIDIA's driver)", cudarc::driver::sys::is_culib_present()),
             ("libnvrtc (CUDA toolkit or `pip install nvidia-cuda-nvrtc`)", cudarc::nvrtc::sys::is_culib_present()),
             ("libcublas (CUDA toolkit or `pip install nvidia-cublas`)", cudarc::cublas::sys::is_culib_present()),
         ]
     };
     match found.iter().find(|(_, is_present)| !is_present) {
-        Some((library, _)) => Err(LmError::Gpu(format!("cannot load {library}: is it in LD_LIBRARY_PATH?"))),
+        Some((library, _)) => Err(LmError::Gpu(format!("cannot load {library}: install it, or set LD_LIBRARY_PATH"))),
         None => Ok(()),
     }
 }

@@ -1,13 +1,13 @@
-// What happens between the matrix products of a decoder: [tokens, width] row by row. What products and attention read is
-// f16; sums, norms and the residual stream are f32. A number that f16 cannot hold becomes infinite, and sums with it are no
-// numbers, up to the scores.
+// The operations between the matrix products of a decoder, on rows of [tokens, width]. Inputs of products and attention
+// are f16; sums, norms and the residual stream are f32. A number beyond f16 becomes infinite, and sums with it become
+// NaN, up to the scores.
 
 using f16 = unsigned short;
 
 // Below every score; exp of the distance to it is 0.
 constexpr float LEAST = -3e38f;
 constexpr float LOG2_E = 1.4426950408889634f;
-// What swiglu is divided by, so that it stays within f16 in models where single tokens have very large values.
+// Divisor of the SwiGLU output, so that it fits f16 in models where single tokens have very large values.
 constexpr float SHRUNK = 16;
 
 __device__ __forceinline__ float warp_sum(float x) {
@@ -20,23 +20,22 @@ __device__ __forceinline__ float warp_max(float x) {
     return x;
 }
 
-// Which of all warps of a grid this is.
 __device__ __forceinline__ int warp_of_grid() { return (blockIdx.x * blockDim.x + threadIdx.x) / 32; }
 
-// x[i] = table[ids[i]]. A block for each token.
+// x[i] = table[ids[i]]. One block per token.
 extern "C" __global__ void embed(const f16 *table, const unsigned *ids, float *x, int width) {
     const f16 *from = table + static_cast<long long>(ids[blockIdx.x]) * width;
     float *to = x + static_cast<long long>(blockIdx.x) * width;
     for (int i = threadIdx.x; i < width; i += blockDim.x) to[i] = widen(from[i]);
 }
 
-// x += row, for each row of x. A block for each row.
+// Adds `row` to each row of x. One block per row.
 extern "C" __global__ void add_to_rows(float *x, const float *row, int width) {
     float *to = x + static_cast<long long>(blockIdx.x) * width;
     for (int i = threadIdx.x; i < width; i += blockDim.x) to[i] += row[i];
 }
 
-// to[i] = x[rows[i]] / √(mean of its squares + epsilon) · weight; without `rows`, of all rows. A warp for each row.
+// to[i] = x[rows[i]] / √(mean of its squares + epsilon) · weight; of all rows without `rows`. One warp per row.
 extern "C" __global__ void rms_norm(const float *x, const float *weight, const unsigned *rows, f16 *to, int count,
                                     int width, float epsilon) {
     int row = warp_of_grid(), lane = threadIdx.x % 32;
@@ -51,9 +50,9 @@ extern "C" __global__ void rms_norm(const float *x, const float *weight, const u
     }
 }
 
-// Takes [tokens, query heads, key heads, value heads] apart: adds the bias, normalises queries and keys where there is a
-// weight for it, rotates them by their positions. `cosines` and `sines` are [positions, HEAD_DIM / 2]. A warp for each
-// head of each token.
+// Splits [tokens, query heads + key heads + value heads]: adds the bias, applies RMSNorm to queries and keys if they
+// have a weight for it, and RoPE by position. `cosines` and `sines` are [positions, HEAD_DIM / 2]. One warp per head
+// and token.
 extern "C" __global__ void split_heads(const float *joined, const float *bias, const float *query_norm,
                                        const float *key_norm, const float *cosines, const float *sines,
                                        const unsigned *positions, f16 *queries, f16 *keys, f16 *values, int tokens,
@@ -103,7 +102,7 @@ struct alignas(16) Eight {
     f16 numbers[8];
 };
 
-// to = silu(gate) · up / SHRUNK, of rows that hold gate and up side by side. A thread for eight numbers.
+// to = silu(gate) · up / SHRUNK, for rows with gate and up side by side. One thread per eight numbers.
 extern "C" __global__ void swiglu(const Eight *gate_and_up, Eight *to, int tokens, int eights) {
     long long place = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x, token = place / eights;
     if (token >= tokens) return;
@@ -122,7 +121,7 @@ struct Sums {
     float max, sum, weighted, own;
 };
 
-// Adds the logits of tokens `first` to `first` + `ids` to each row's sums, which begin at token 0. A warp for each row.
+// Adds the logits of tokens `first` to `first` + `ids` to each row's sums, which begin at token 0. One warp per row.
 extern "C" __global__ void sum_exponentials(const float *logits, const unsigned *targets, Sums *sums, int count,
                                             int first, int ids) {
     int row = warp_of_grid(), lane = threadIdx.x % 32;

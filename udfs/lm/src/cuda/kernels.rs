@@ -1,4 +1,4 @@
-//! The kernels, compiled for the GPU that is there.
+//! The kernels, compiled for the present GPU.
 
 use std::ffi::{CStr, CString, c_char};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
-    /// The kernels for a GPU of this compute capability and heads of this width.
+    /// Compiles the kernels for this compute capability and this width of heads.
     pub(crate) fn compile(context: &Arc<CudaContext>, (major, minor): (i32, i32), width: usize) -> Result<Self> {
         let options = [
             format!("--gpu-architecture=sm_{major}{minor}"),
@@ -35,7 +35,7 @@ impl Kernels {
             "--std=c++17".to_string(),
             "--use_fast_math".to_string(),
         ];
-        // Not PTX: that of a newer NVRTC is refused by an older driver.
+        // Not PTX: an older driver rejects the PTX of a newer NVRTC.
         let module = context.load_module(Ptx::from_binary(machine_code(&options)?)).map_err(failed)?;
         let kernel = |name| module.load_function(name).map_err(failed);
         let attend = kernel("attend")?;
@@ -62,18 +62,18 @@ fn machine_code(options: &[String]) -> Result<Vec<u8>> {
     let source = CString::new(SOURCE).map_err(failed)?;
     let program = create_program(&source, Some(c"asap.cu")).map_err(failed)?;
     let code = compiled(program, options);
-    // SAFETY: the program is there, and not used again.
+    // SAFETY: the program is valid and not used again.
     unsafe { destroy_program(program) }.map_err(failed)?;
     code
 }
 
 fn compiled(program: sys::nvrtcProgram, options: &[String]) -> Result<Vec<u8>> {
-    // SAFETY: the program is there; the buffers are as long as NVRTC says.
+    // SAFETY: the program is valid; the buffers have the lengths that NVRTC reports.
     unsafe {
         if let Err(error) = compile_program(program, options) {
             let log: Vec<u8> = get_program_log(program).map_err(failed)?.iter().map(|byte| *byte as u8).collect();
             let log = CStr::from_bytes_until_nul(&log).map(CStr::to_string_lossy).unwrap_or_default();
-            return Err(LmError::Gpu(format!("NVRTC cannot compile for it: {error} {log}")));
+            return Err(LmError::Gpu(format!("NVRTC cannot compile the kernels: {error} {log}")));
         }
         let mut bytes = 0;
         sys::nvrtcGetCUBINSize(program, &raw mut bytes).result().map_err(failed)?;

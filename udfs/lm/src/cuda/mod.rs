@@ -1,14 +1,13 @@
-//! The decoder on an NVIDIA GPU: products by cuBLAS, the rest by kernels of ours that NVRTC compiles for the GPU when the
-//! model is loaded.
+//! The decoder on an NVIDIA GPU: cuBLAS for products, and custom kernels that NVRTC compiles for the GPU at load time.
 //!
-//! Weights, and what products and attention read, are f16; sums, norms and the residual stream are f32. f16 takes the
-//! space and the time of bf16 and keeps three more bits: a weight that is bf16 loses nothing, or at most 3e-8 where it is
-//! smaller than 6e-5, and scores agree with those of the CPU in f32 an order of magnitude better. Numbers beyond 65,504,
-//! which bf16 could hold, are an error.
+//! Weights, and the inputs of products and attention, are f16; sums, norms and the residual stream are f32. f16 has the
+//! size and speed of bf16 and three more bits. A bf16 weight is exact, or off by at most 3e-8 if it is smaller than
+//! 6e-5. Scores are an order of magnitude closer to the CPU's in f32. Numbers beyond 65,504, which bf16 could
+//! represent, are an error.
 //!
-//! Driver and libraries are found when they are asked for, so that a build needs nothing of CUDA.
+//! The driver and libraries are loaded at run time, so a build needs no CUDA.
 
-// The kernels' addresses and lengths are in our hands: what is launched fits the slices that it is given.
+// Safety: every launch checks that the kernel's accesses fit the slices that it receives.
 #![allow(unsafe_code, reason = "kernels and cuBLAS take pointers")]
 
 mod gpu;
@@ -38,10 +37,8 @@ use gpu::Gpu;
 pub use weights::F16Tensor;
 use weights::GpuWeights;
 
-/// The weights of a model as [`CudaModel::new`] takes them.
 pub type Weights = super::weights::Weights<F16Tensor>;
 
-/// A model in the memory of a GPU.
 #[derive(Debug)]
 pub struct CudaModel {
     config: ModelConfig,
@@ -53,15 +50,15 @@ pub struct CudaModel {
     output_rows: Arc<AtomicU64>,
 }
 
-/// Bytes for what a pass is told, the rotations of positions and the room of cuBLAS.
+/// Bytes for the inputs of a pass, the RoPE table and cuBLAS's workspace.
 const BESIDE: usize = 256 << 20;
 
-/// What a pass writes between its products; each is [tokens of a pass, width].
+/// Intermediate results of a pass; each is [tokens of a pass, width].
 #[derive(Debug)]
 struct Buffers {
     x: CudaSlice<f32>,
     normed: CudaSlice<f16>,
-    /// Queries, keys and values of a token side by side, as their product gives them.
+    /// Queries, keys and values of each token side by side, the output of one product.
     joined: CudaSlice<f32>,
     queries: CudaSlice<f16>,
     gathered: CudaSlice<f16>,
@@ -81,7 +78,7 @@ struct Angles {
 }
 
 impl CudaModel {
-    /// Reads the weights of a folder in Hugging Face's layout and takes them to the first visible GPU.
+    /// Loads a folder in Hugging Face's layout onto the first visible GPU.
     ///
     /// # Errors
     /// As [`CudaModel::new`] and [`super::weights::Weights::load`].
@@ -91,11 +88,11 @@ impl CudaModel {
         Self::on(gpu, config, weights)
     }
 
-    /// Takes weights to the first visible GPU. They leave the computer's memory one by one.
+    /// Copies weights to the first visible GPU, freeing them in host memory one at a time.
     ///
     /// # Errors
-    /// If there is no GPU of compute capability 8.0, no driver, NVRTC or cuBLAS, if the GPU has too little memory, or
-    /// heads or widths are not such as the kernels are written for.
+    /// If there is no GPU of compute capability 8.0 or later, no driver, NVRTC or cuBLAS, too little GPU memory, or the
+    /// kernels do not support the sizes of heads or layers.
     pub fn new(config: ModelConfig, weights: Weights) -> Result<Self> {
         Self::on(Gpu::open(&config)?, config, weights)
     }
@@ -108,12 +105,12 @@ impl CudaModel {
         Ok(Self { config, gpu, weights, buffers, rope, angles, output_rows: Arc::default() })
     }
 
-    /// The scores of `targets`; those that f16 could not hold on the way are no numbers. Rows count through
-    /// all of `ids`: chains that follow each other, `lengths` tokens each, which do not see each other.
+    /// Scores `targets`; a score is NaN if f16 overflows on the way. Rows index all of `ids`: concatenated chains of
+    /// these `lengths`, which do not attend to each other.
     ///
     /// # Errors
-    /// If a token is not in the model's vocabulary, or the GPU fails: its memory cannot hold the keys and values of chains
-    /// of more than [`CudaModel::longest`] tokens. [`LmError::Abandoned`] soon after `is_wanted` says that nobody waits.
+    /// If a token is not in the model's vocabulary, or the GPU fails: its memory has no room for the KV cache of chains
+    /// of more than [`CudaModel::longest`] tokens. [`LmError::Abandoned`] soon after `is_wanted` returns false.
     pub fn score(
         &mut self,
         ids: &[u32],
@@ -131,7 +128,7 @@ impl CudaModel {
         let mut before: Option<Vec<KvCache>> = None;
         for part in chunked(lengths) {
             if part.chains[0].earlier == 0 {
-                // Those of a chain before are freed first.
+                // Free the KV cache of the previous chain first.
                 drop(before.take());
                 before = part.of.map(|length| self.empty_kv_cache(length)).transpose()?;
             }
@@ -149,12 +146,11 @@ impl CudaModel {
         Ok(scores)
     }
 
-    /// Counts the rows that go through the output layer.
     pub fn output_rows(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.output_rows)
     }
 
-    /// Bytes of memory that a model of this shape takes on the GPU, without the keys and values of long chains.
+    /// GPU memory in bytes for a model of this shape, without the KV cache of long chains.
     fn bytes(config: &ModelConfig) -> usize {
         let ModelConfig { hidden_size: hidden, intermediate_size: wide, vocab_size: vocabulary, .. } = *config;
         let queries = config.num_attention_heads * config.head_dim;
@@ -166,7 +162,7 @@ impl CudaModel {
         weights + TOKENS_PER_PASS * token + 4 * output::LOGITS + BESIDE
     }
 
-    /// The most tokens of a chain whose keys and values fit in the GPU's memory.
+    /// Most tokens of a chain whose KV cache fits the GPU's memory.
     pub fn longest(&self) -> usize {
         let heads = self.config.heads();
         let token = 2 * size_of::<f16>() * self.config.num_hidden_layers * heads.key * heads.width;
@@ -186,7 +182,7 @@ impl CudaModel {
     fn check(&self, ids: &[u32]) -> Result<()> {
         let vocabulary = self.config.vocab_size;
         match ids.iter().find(|id| **id as usize >= vocabulary) {
-            Some(id) => Err(LmError::Gpu(format!("expected tokens below {vocabulary}, found {id}"))),
+            Some(id) => Err(LmError::Gpu(format!("expected token ids below {vocabulary}, found {id}"))),
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! The output layer at the rows that are asked for, by a part of the vocabulary at a time.
+//! The output layer for requested rows, a part of the vocabulary at a time.
 
 use super::CudaModel;
 use super::gpu::Update;

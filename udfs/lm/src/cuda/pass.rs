@@ -1,4 +1,4 @@
-//! Tokens on their way through the layers.
+//! The forward pass through the layers.
 
 use super::gpu::{SHRUNK, Update};
 use super::tiles::tiles;
@@ -7,8 +7,8 @@ use crate::Result;
 use crate::ops::Sequence;
 
 impl CudaModel {
-    /// Leaves the hidden states of `ids` before the final norm in the buffers' `x`. With `before`, they are one chain that
-    /// goes on from there, and its keys and values are added to it.
+    /// Computes the hidden states of `ids` before the final norm into the buffer `x`. With `before`, they are one chain
+    /// that continues from this KV cache and extends it.
     pub(super) fn pass(&mut self, ids: &[u32], chains: &[Sequence], mut before: Option<&mut [KvCache]>) -> Result<()> {
         let Self { config, gpu, weights, buffers, angles, .. } = self;
         let (tokens, hidden, epsilon) = (ids.len(), config.hidden_size, config.rms_norm_eps as f32);

@@ -1,4 +1,4 @@
-//! The whole model against the CPU's in f32, where there is a GPU or the emulated one of `tests/cuda`.
+//! Compares the whole model with the CPU's in f32, on a GPU or the emulated one of `tests/cuda`.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,7 @@ use crate::decoder::Decoder;
 use crate::output::Output;
 use crate::testing::{chains, golden};
 
-/// Models with heads that the kernels are written for: with a bias, without one, with norms of queries and keys, and one that
-/// has learned something.
+/// Models with supported heads: with and without a bias, with norms of queries and keys, and a trained one.
 const MODELS: [&str; 4] = ["qwen2", "llama", "qwen3", "../../data/model"];
 
 fn on_gpu(folder: &Path) -> CudaModel {
@@ -33,7 +32,7 @@ fn furthest(found: &[TokenScore], expected: &[TokenScore]) -> f32 {
     found.iter().zip(expected).map(apart).fold(0.0, f32::max)
 }
 
-/// The tokens of some chains, and every token but the first of each as a target.
+/// The tokens of some chains, and every token except the first of each as a target.
 fn encoded(model: &str, texts: &str) -> (Vec<u32>, Vec<usize>, Vec<Target>) {
     let tokenizer = Tokenizer::load(&golden(model)).unwrap();
     let (mut ids, mut lengths, mut targets) = (vec![], vec![], vec![]);

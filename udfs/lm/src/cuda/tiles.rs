@@ -1,32 +1,31 @@
-//! What attention is cut into.
+//! The tiles of attention.
 
 use cudarc::driver::DeviceRepr;
 
 use crate::ops::Sequence;
 
-/// Queries of one block of threads.
+/// Queries per thread block.
 pub const QUERIES: usize = 128;
-/// Keys that a block takes at a time.
+/// Keys per step of a thread block.
 pub const KEYS: usize = 64;
 
-/// Queries that follow each other in one chain, as attention.cu reads them.
+/// Consecutive queries of one chain, in the layout of attention.cu.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Tile {
-    /// Row of the first among all queries.
+    /// Row of the first query among all queries.
     pub query: u32,
-    /// How many there are.
     pub queries: u32,
-    /// Row of their chain's first key among all keys.
+    /// Row of the chain's first key among all keys.
     pub key: u32,
-    /// Keys of the chain before the first query's own.
+    /// Number of keys of the chain before the first query's own.
     pub position: u32,
 }
 
-// SAFETY: four numbers of 32 bits, laid out as in C.
+// SAFETY: four 32-bit numbers, with the layout of C.
 unsafe impl DeviceRepr for Tile {}
 
-/// The queries of all chains, those that see most keys first, so that no long tile is left to the end.
+/// The queries of all chains, most visible keys first, so that no long tile runs last.
 pub fn tiles(chains: &[Sequence]) -> Vec<Tile> {
     let (mut tiles, mut query, mut key) = (vec![], 0, 0);
     for Sequence { earlier, tokens } in chains {
@@ -58,7 +57,7 @@ mod tests {
             let chains: Vec<Sequence> = chains.into_iter().map(|(earlier, tokens)| Sequence { earlier, tokens }).collect();
             let tiles = tiles(&chains);
             prop_assert!(tiles.is_sorted_by_key(|tile| std::cmp::Reverse(tile.position + tile.queries)));
-            // Row of the query, row of its chain's first key, its place in the chain.
+            // Row of the query, row of its chain's first key, its position in the chain.
             let mut found: Vec<(u32, u32, u32)> = tiles
                 .iter()
                 .flat_map(|tile| (0..tile.queries).map(|i| (tile.query + i, tile.key, tile.position + i)))

@@ -1,4 +1,4 @@
-//! What lies in the memory of a GPU.
+//! Data in GPU memory.
 
 use cudarc::driver::{CudaSlice, DeviceRepr};
 use half::f16;
@@ -10,7 +10,7 @@ pub(crate) struct GpuMatrix {
     pub inputs: usize,
 }
 
-/// The weights of a layer. What is multiplied by the same rows is one matrix.
+/// The weights of a layer. Weights that multiply the same rows form one matrix.
 #[derive(Debug)]
 pub(crate) struct GpuLayer {
     pub input_norm: CudaSlice<f32>,
@@ -25,16 +25,16 @@ pub(crate) struct GpuLayer {
     pub down: GpuMatrix,
 }
 
-/// What sum_exponentials in kernels.cu knows of a row.
+/// The sums of a row in sum_exponentials of kernels.cu.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[repr(C)]
 pub struct Sums {
     pub max: f32,
     pub sum: f32,
     pub weighted: f32,
-    /// The logit of the row's target.
+    /// Logit of the row's target.
     pub own: f32,
 }
 
-// SAFETY: four numbers of 32 bits, laid out as in C.
+// SAFETY: four 32-bit numbers, with the layout of C.
 unsafe impl DeviceRepr for Sums {}

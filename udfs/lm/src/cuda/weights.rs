@@ -1,4 +1,4 @@
-//! A model's weights in the memory of a GPU.
+//! A model's weights in GPU memory.
 
 use candle_core::{DType, Tensor};
 use cudarc::driver::CudaSlice;
@@ -74,7 +74,7 @@ fn matrix(gpu: &Gpu, weights: &[&Tensor]) -> Result<GpuMatrix> {
     for weight in weights {
         read::<f16, 1, _>([weight], |[values]| match values.iter().all(|x| x.is_finite()) {
             true => gpu.copy(values, &mut numbers.slice_mut(place..)),
-            false => Err(LmError::Gpu("the model has weights beyond 65,504, which f16 does not hold".to_string())),
+            false => Err(LmError::Gpu("the model has weights beyond 65,504, the maximum of f16".to_string())),
         })??;
         place += weight.elem_count();
     }

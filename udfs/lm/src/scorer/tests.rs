@@ -1,4 +1,4 @@
-//! Scores against those of transformers, and how rows are read.
+//! Compares scores with transformers, and tests how rows are read.
 
 use super::*;
 use crate::GreedilyPruned;
@@ -157,7 +157,7 @@ fn percentile(values: &[f64], share: f64) -> f64 {
     (above - below).mul_add(place.fract(), below)
 }
 
-/// A line of `tests/goldens/spirit_*.jsonl`: a round leaves `lens` tokens, and its step was the best by `least_margins`.
+/// A line of `tests/goldens/spirit_*.jsonl`: a round leaves `lens` tokens; its step won by `least_margins`.
 #[derive(serde::Deserialize)]
 struct GreedyOrder {
     id: usize,
@@ -176,7 +176,7 @@ fn greedy_orders_agree_with_transformers() {
         let mut rounds = 0;
         for line in goldens.lines() {
             let GreedyOrder { id, order, lens, least_margins } = serde_json::from_str(line).unwrap();
-            // The cube of their number is what they cost; those that are left out were compared once.
+            // The cost grows with the cube of their number; the omitted ones were compared once.
             if order.len() > 16 {
                 continue;
             }
@@ -187,9 +187,9 @@ fn greedy_orders_agree_with_transformers() {
                 futures::executor::block_on(pruned).unwrap().unwrap()
             };
             assert_eq!(prune(lens[0]), GreedilyPruned { kept: (0..order.len()).collect(), rounds: 0, tokens: 0 });
-            // Where two steps are alike, rounding decides, and what goes later depends on it.
+            // Where two steps are alike, rounding decides, and later rounds depend on it.
             let clear = least_margins.iter().take_while(|margin| margin.is_none_or(|margin| margin > 1e-6)).count();
-            // Half of the steps say which go first, and that it ends in time.
+            // Half of the steps show the order of removal, and that it ends in time.
             let tokens = lens[clear.min(order.len().div_ceil(2))];
             let gone = lens.iter().position(|left| *left <= tokens).unwrap();
             let mut kept: Vec<usize> = (0..order.len()).filter(|step| !order[..gone].contains(step)).collect();
@@ -269,7 +269,7 @@ fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
     }
     assert_eq!(single.prefills(), chains.len() as u64);
 
-    // All tokens take one more pass, which answers for first tokens too.
+    // Scoring all tokens takes one more pass, which also serves requests for first tokens.
     let read = batch.tokenizer.tokenized_bytes();
     score(&batch, &rows, Wanted::AllTokens);
     score(&batch, &rows, Wanted::FirstTokens);
@@ -293,7 +293,7 @@ fn prompts_are_part_of_a_row() {
     let (short, long) = (first(&short), first(&long.unwrap()));
     assert!(short.first[0].is_some() && short.first[2].is_some() && short.first[0] != long.first[0]);
     assert_eq!((short.first[1], long.first[1]), (None, None), "a step without text has no first token");
-    // So is a system prompt, which stands before the question.
+    // So is a system prompt, which precedes the question.
     let scorer = self::scorer("qwen2", "{question}");
     let asked = |system, question| QuestionAndSteps { question: Asked { system, question }, ..chain.clone() };
     let asked = [asked(Some("Be brief."), "2?"), asked(None, "Be brief.\n\n2?"), asked(None, "2?")];
@@ -341,7 +341,7 @@ fn texts_that_share_their_beginning_have_the_scores_that_each_has_alone() {
     let tokens = |count: usize, seed: u32| (0..count as u32).map(|i| (i * 31 + seed) % 1700).collect::<Vec<_>>();
     let fork =
         |from, count: usize, seed| Fork { from, ids: tokens(count, seed), scored_there: 0, scored: count - 3..count };
-    // More tokens than go through the model together, one text that goes on from nothing, and one that is nearly the first.
+    // More tokens than fit one pass, a text that shares nothing, and one that is almost the first.
     let mut texts = vec![fork(0, 1200, 1)];
     texts.extend((0..12).map(|i| fork(i * 97, 1100 - i * 80, i as u32 + 2)));
     texts.push(fork(1196, 4, 1));

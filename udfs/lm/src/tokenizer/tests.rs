@@ -23,7 +23,7 @@ fn with_added_tokens() -> Vec<Tokenizer> {
     all
 }
 
-/// Fails unless a text has the tokens that the tokenizers crate itself finds.
+/// Asserts that a text has the same tokens as from the tokenizers crate.
 fn check(tokenizer: &Tokenizer, text: &str) {
     for special in [false, true] {
         let expected = tokenizer.inner.encode(text, special).unwrap();
@@ -59,7 +59,7 @@ fn long_pieces_have_the_tokens_of_the_crate() {
 #[test]
 fn scalars_among_others_have_the_tokens_of_the_crate() {
     let tokenizer = tokenizer(&golden_tokenizer("llama"));
-    // Ideographs, Hangul and what is for private use are alike.
+    // Ideographs, Hangul and private-use characters behave alike.
     let ranges = ['\0'..='\u{33ff}', '\u{f900}'..='\u{ffff}', '\u{1d000}'..='\u{1ffff}', char::MAX..=char::MAX];
     let scalars: Vec<char> = ranges.into_iter().flatten().collect();
     for scalars in scalars.chunks(512) {

@@ -1,4 +1,4 @@
-//! A micro-batch through the model and back.
+//! Forward and backward pass of a micro-batch.
 
 use super::backward::{self, Room};
 use super::gradient::{Gradient, ModelGradient};
@@ -11,15 +11,15 @@ use crate::layer::{IsWanted, LeftByMlp, Run};
 use crate::ops::gradients::{ROWS_PER_SUM, add};
 use crate::ops::{Sequence, read};
 
-/// The most tokens of a block: between the projections of an MLP a token is several times as wide.
+/// Most tokens per block: between the projections of an MLP a token is several times as wide.
 const BLOCK: usize = 1024;
 
-/// Tokens of a block where each core has as many. Which tokens share a block changes no number.
+/// Returns the tokens per block, with equal blocks per core. The block size does not change any result.
 fn block(tokens: usize) -> usize {
     tokens.div_ceil(rayon::current_num_threads()).min(BLOCK).next_multiple_of(ROWS_PER_SUM)
 }
 
-/// What a micro-batch leaves on its way through the model, and needs on its way back; the memory is handed on to the next.
+/// The activations of a micro-batch; the next micro-batch reuses the memory.
 #[derive(Debug)]
 pub struct Activations {
     keep: Keep,
@@ -30,17 +30,15 @@ pub struct Activations {
 }
 
 impl Activations {
-    /// Nothing yet; [`Keep::bytes`] says what a micro-batch takes.
+    /// No activations yet; [`Keep::bytes`] returns the memory of a micro-batch.
     pub fn new(keep: Keep) -> Self {
         Self { keep, x: vec![], kept: Kept::new(keep), room: Room::default(), chunk: ChunkRoom::default() }
     }
 
-    /// The sum of −ln P over the tokens to learn, in nats. The gradient of `scale` times it by every weight is added to
-    /// `sum`.
+    /// Returns the sum of −ln P over the tokens to learn, in nats, and adds the gradient of `scale` times it to `sum`.
     ///
     /// # Errors
-    /// If a token is not in the model's vocabulary, and [`LmError::Abandoned`](crate::LmError) once `is_wanted` says that
-    /// nobody waits for it.
+    /// If a token is not in the vocabulary, and [`LmError::Abandoned`](crate::LmError) once `is_wanted` returns false.
     pub fn gradient(
         &mut self,
         decoder: &Decoder,
@@ -83,7 +81,7 @@ impl Activations {
         Ok(())
     }
 
-    /// Takes the gradient in `x` back through the layers, which compute again what is not kept.
+    /// Propagates the gradient in `x` back through the layers, which recompute what is not kept.
     fn backward(&mut self, run: &Run, decoder: &Decoder, by: &mut ModelGradient) -> Result<()> {
         for (index, (layer, by)) in decoder.weights.layers.iter().zip(&mut by.layers).enumerate().rev() {
             run.go_on()?;

@@ -1,7 +1,7 @@
-//! The gradient of one layer: row by row in blocks on each core, that by a weight in one product over all tokens.
+//! Backward pass of one layer: rows in blocks per core, gradients of weights in one product over all tokens.
 //!
 //! ```text
-//! all cores: attention ◀── block: by gate, up ─ norm ─ by what was gathered ◀── block: down
+//! all cores: attention ◀── block: gate, up ─ norm ─ attention output ◀── block: down
 //!     └──▶ block: rotate ─ q, k, v ─ norm                                  all cores: by each weight
 //! ```
 
@@ -22,8 +22,8 @@ pub(super) struct Room {
     rows: Pool<Vec<f32>>,
 }
 
-/// Turns the gradient by a layer's output, [tokens, hidden], into that by its input, and adds those by its weights to
-/// `sum`. What the layer left is used up.
+/// Turns the gradient of a layer's output, [tokens, hidden], into that of its input, and adds the gradients of its
+/// weights to `sum`. Overwrites the layer's activations.
 pub(super) fn layer(
     run: &Run,
     weights: &LayerWeights,
@@ -36,7 +36,7 @@ pub(super) fn layer(
     through_attention(run, weights, (input, attended), gradient, sum, room)
 }
 
-/// Turns the gradient by the output of the MLP half into that by its input.
+/// Turns the gradient of the output of the MLP half into that of its input.
 fn through_mlp(
     run: &Run,
     weights: &LayerWeights,
@@ -77,7 +77,6 @@ fn through_mlp(
     })?
 }
 
-/// Turns the gradient by the output of the attention half into that by its input.
 fn through_attention(
     run: &Run,
     weights: &LayerWeights,
@@ -159,14 +158,14 @@ fn through_attention(
     Ok(())
 }
 
-/// The gradient by what a projection read in some rows, from that by what it gave.
+/// Computes the gradient of a projection's input rows from that of its output.
 fn through(rows: usize, gradient: &[f32], weight: &[f32], to: &mut [f32], write: Update, cores: Cores) {
     let (outputs, inputs) = (gradient.len() / rows, to.len() / rows);
     let weight = Matrix::dense(weight, outputs, inputs);
     multiply(Matrix::dense(gradient, rows, outputs), weight, 1.0, to, write, cores);
 }
 
-/// Adds the gradient by a weight, [outputs, inputs], of all tokens: from that by what it gave, and what it read.
+/// Adds the gradient of a weight, [outputs, inputs], over all tokens: from its output's gradient and its input.
 fn by_weight(gradient: &[f32], x: &[f32], outputs: usize, sum: &mut [f32]) {
     let tokens = gradient.len() / outputs;
     let gradient = Matrix::dense(gradient, tokens, outputs);

@@ -1,22 +1,19 @@
-//! Examples in one run of tokens.
+//! Examples packed into one batch of tokens.
 
 use super::Example;
 
-/// Examples that follow each other in one run of tokens, without padding.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
-    /// All tokens but the last of each example, which predicts nothing.
+    /// All tokens except the last of each example, which predicts nothing.
     pub ids: Vec<u32>,
-    /// Tokens of each example in `ids`.
     pub lengths: Vec<usize>,
-    /// The places in `ids` from which a token to learn is predicted.
+    /// Positions in `ids` that predict a token to learn.
     pub rows: Vec<u32>,
-    /// The tokens to learn, one for each of `rows`.
+    /// Tokens to learn, one per position in `rows`.
     pub targets: Vec<u32>,
 }
 
 impl Batch {
-    /// Packs examples.
     pub fn new<'a>(examples: impl IntoIterator<Item = &'a Example>) -> Self {
         let mut batch = Self::default();
         for example in examples {

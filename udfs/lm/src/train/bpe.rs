@@ -1,4 +1,4 @@
-//! A tokenizer made from texts: byte-level pairs, as Qwen2 and GPT-2 use them.
+//! Trains a tokenizer: byte-level BPE, as in Qwen2 and GPT-2.
 
 use std::path::Path;
 
@@ -13,24 +13,23 @@ use crate::tokenizer_json::QWEN2;
 use crate::{LmError, Result};
 
 const SPECIAL: [&str; 3] = [SEPARATOR, START, END];
-/// Stands between texts.
+/// Separates texts.
 pub const SEPARATOR: &str = "<|endoftext|>";
 /// Begins a turn.
 pub const START: &str = "<|im_start|>";
 /// Ends a turn.
 pub const END: &str = "<|im_end|>";
 
-/// Learns at most `vocabulary` tokens, the special ones included, writes `tokenizer.json` to a folder and returns how many
-/// tokens it has. The same texts give the same file.
+/// Learns at most `vocabulary` tokens, including the special ones, and writes `tokenizer.json` to a folder. Returns the
+/// number of tokens. The same texts give the same file.
 ///
 /// # Errors
-/// If the vocabulary has no room for the 256 bytes, or the file cannot be written.
+/// If `vocabulary` is too small for the 256 bytes and the special tokens, or the file cannot be written.
 pub fn train_tokenizer(texts: &[&str], vocabulary: usize, folder: &Path) -> Result<usize> {
     let path = folder.join("tokenizer.json");
     let smallest = ByteLevel::alphabet().len() + SPECIAL.len();
     if vocabulary < smallest {
-        let found =
-            format!("a byte-level vocabulary has at least {smallest} tokens, config.json asks for {vocabulary}");
+        let found = format!("expected a vocab_size of at least {smallest} in config.json, found {vocabulary}");
         return Err(LmError::Unsupported { path, found });
     }
     let failed = |error: tokenizers::Error| LmError::Tokenize(error.to_string());

@@ -1,4 +1,4 @@
-//! What a step of training takes at least, and what the cores that are there can do.
+//! FLOPs of a training step, and the peak FLOPS of this machine.
 
 use std::time::Instant;
 
@@ -6,8 +6,8 @@ use super::Batch;
 use crate::config::ModelConfig;
 use crate::ops::{Cores, Matrix, Update, multiply};
 
-/// Floating-point operations of forward pass and gradient: a multiplication and an addition for each weight that a token goes
-/// through, twice more for the gradient. What is computed again to save memory is not counted.
+/// Floating-point operations of forward and backward pass: a multiplication and an addition per weight and token, and
+/// twice that for the gradient. Recomputation is not counted.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flops {
     layers: usize,
@@ -24,7 +24,7 @@ impl Flops {
         Self { layers, output, queries: heads.query_width() * config.num_hidden_layers }
     }
 
-    /// Those of a batch. A token looks at half of its example on average, once for its weights and once for its values.
+    /// FLOPs of a batch. A token attends to half of its example on average, once for scores and once for values.
     pub(crate) fn step(&self, batch: &Batch) -> f64 {
         let pairs: f64 = batch.lengths.iter().map(|length| (length * length) as f64 / 2.0).sum();
         let weights = (self.layers * batch.ids.len() + self.output * batch.targets.len()) as f64;
@@ -32,7 +32,7 @@ impl Flops {
     }
 }
 
-/// Floating-point operations that all cores make in a second in products of f32: the best of some of milliseconds.
+/// Returns the peak FLOPS of all cores in f32 products: the best of a few timings of milliseconds.
 pub fn peak_flops() -> f64 {
     const ROWS: usize = 512;
     const WIDTH: usize = 768;
@@ -63,10 +63,10 @@ mod tests {
             "intermediate_size": 16, "max_position_embeddings": 64, "num_attention_heads": 2, "num_hidden_layers": 3,
             "num_key_value_heads": 1, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "vocab_size": 10}"#;
         let flops = Flops::of(&ModelConfig::parse(config).unwrap());
-        // q and o of 8 × 8, k and v of 8 × 4, gate, up and down of 8 × 16.
+        // Weights: q and o have 8 × 8, k and v 8 × 4, gate, up and down 8 × 16.
         assert_eq!((flops.layers, flops.output, flops.queries), (3 * (128 + 64 + 384), 80, 24));
         let batch = Batch::new(&[Example { ids: vec![1; 5], prompt: 3 }]);
-        // Four tokens are read, two of them learned; four see 8 pairs.
+        // Four tokens are read and two of them learned; four tokens attend to 8 pairs.
         assert_eq!(flops.step(&batch), 6.0 * (4.0 * 1728.0 + 2.0 * 80.0 + 2.0 * 24.0 * 8.0));
     }
 

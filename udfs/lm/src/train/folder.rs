@@ -1,4 +1,4 @@
-//! A model's folder in Hugging Face's layout.
+//! Writes a model folder in Hugging Face's layout.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ fn chat_template() -> String {
     )
 }
 
-/// Writes `config.json`, `generation_config.json` and `tokenizer_config.json` beside a `tokenizer.json` that
-/// [`train_tokenizer`](super::train_tokenizer) made: the given config with the ids of the special tokens, ChatML as chat
+/// Writes `config.json`, `generation_config.json` and `tokenizer_config.json` next to the `tokenizer.json` of
+/// [`train_tokenizer`](super::train_tokenizer): the passed config with the ids of the special tokens, ChatML as chat
 /// template, and the end of a turn as the end of a text.
 ///
 /// # Errors
-/// If the config is not a JSON object or a file cannot be read or written.
+/// If `tokenizer.json` cannot be read, or a file cannot be written.
 pub fn write_configs(config: &Value, folder: &Path) -> Result<()> {
     let tokenizer = Tokenizer::load(folder)?;
     let end = tokenizer.encode(END, false)?.ids;

@@ -1,4 +1,4 @@
-//! The gradient of a step, summed up over its micro-batches.
+//! Gradient accumulation: the gradient of a step, summed over its micro-batches.
 
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -10,7 +10,7 @@ use crate::weights::{LayerWeights, Weights};
 
 const PART: usize = 1 << 10;
 
-/// For every tensor of the weights the gradient by it, in the order of [`Weights::named`].
+/// The gradient of every weight tensor, in the order of [`Weights::named`].
 #[derive(Debug, Clone)]
 pub struct Gradient {
     tensors: Vec<Vec<f32>>,
@@ -52,7 +52,7 @@ impl ModelGradient<'_> {
 }
 
 impl<'a> LayerGradient<'a> {
-    /// The tensors of a layer, which come in the order of [`LayerWeights::named`].
+    /// `next` returns the tensors in the order of [`LayerWeights::named`].
     fn of(layer: &LayerWeights, mut next: impl FnMut() -> &'a mut [f32]) -> Self {
         let input_norm = next();
         let mut linear =
@@ -65,13 +65,11 @@ impl<'a> LayerGradient<'a> {
 }
 
 impl Gradient {
-    /// A gradient of zeros.
     pub fn zeros(weights: &Weights) -> Self {
         let zeros = |(_, tensor): (String, &Tensor)| vec![0.0; tensor.elem_count()];
         Self { tensors: weights.named().into_iter().map(zeros).collect() }
     }
 
-    /// Makes it zeros again.
     pub fn clear(&mut self) {
         self.tensors.par_iter_mut().for_each(|tensor| tensor.fill(0.0));
     }
@@ -79,17 +77,16 @@ impl Gradient {
     /// The Euclidean norm over all weights.
     pub fn norm(&self) -> f64 {
         let squares = |part: &[f32]| f64::from(sum_of_squares(part));
-        // Part by part and then in order, so that the sum does not depend on the number of threads.
+        // Sum parts in order, so that the result does not depend on the number of threads.
         let tensor = |tensor: &Vec<f32>| tensor.par_chunks(PART).map(squares).collect::<Vec<_>>().iter().sum::<f64>();
         self.tensors.iter().map(tensor).sum::<f64>().sqrt()
     }
 
-    /// The gradients, tensor by tensor in the order of [`Weights::named`].
     pub fn tensors(&self) -> &[Vec<f32>] {
         &self.tensors
     }
 
-    /// The same, to be added to; the weights are those that it was made for.
+    /// Borrows the gradients by name, to add to them. `weights` must be those passed to [`Gradient::zeros`].
     pub(crate) fn by_weights(&mut self, weights: &Weights) -> ModelGradient<'_> {
         let mut tensors = self.tensors.iter_mut();
         let mut next = || tensors.next().map(Vec::as_mut_slice).unwrap_or_default();

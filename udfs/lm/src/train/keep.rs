@@ -1,4 +1,4 @@
-//! What the forward pass keeps for the gradient, and the bytes that it takes.
+//! Activation checkpointing: which activations the forward pass keeps, and their memory.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
@@ -11,15 +11,15 @@ use crate::config::ModelConfig;
 use crate::layer::{LeftByMlp, Run};
 use crate::weights::{LayerWeights, Weights};
 
-/// What the forward pass of training keeps of every layer. What it does not keep is computed again for the gradient by the
-/// same operations, so all three give the same weights to the last bit.
+/// Which activations of each layer to keep for the backward pass (activation checkpointing). The rest are recomputed
+/// with the same operations, so all three settings give bit-identical weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Keep {
-    /// Its input alone.
+    /// The input only.
     Inputs,
-    /// Also what attention read and gave.
+    /// Also the inputs and outputs of attention.
     Attention,
-    /// All that the gradient needs.
+    /// All activations that the backward pass needs.
     All,
 }
 
@@ -43,11 +43,11 @@ impl Display for Keep {
 }
 
 impl Keep {
-    /// All of them, the smallest first.
+    /// All settings, smallest memory first.
     pub const ALL: [Self; 3] = [Self::Inputs, Self::Attention, Self::All];
 
-    /// Bytes that a micro-batch of as many tokens takes beside the [`state_bytes`], with the room of its gradient: exact but
-    /// for what a core needs at a time, some megabytes.
+    /// Returns the bytes of a micro-batch of `tokens` tokens, including scratch memory of its backward pass.
+    /// [`state_bytes`] come on top. Exact except for some megabytes of scratch memory per core.
     pub fn bytes(self, config: &ModelConfig, tokens: usize) -> u64 {
         let heads = config.heads();
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
@@ -57,23 +57,23 @@ impl Keep {
         let kept = layers * hidden
             + attended * if self >= Self::Attention { layers } else { 1 }
             + mlp * if self == Self::All { layers } else { 1 };
-        // The residual stream or its gradient, the MLP's product, a norm, and of attention the gradient by what was gathered
-        // and the parts of those by queries, keys and values.
+        // Scratch memory: the residual stream or its gradient, the MLP's product, a norm, and in attention the
+        // gradients of its output, queries, keys and values.
         let room = 2 * hidden + wide + 2 * queries + 2 * keys;
         let logits = tokens.min(chunk_rows(config.vocab_size)) * config.vocab_size;
         4 * (tokens as u64 * (kept + room) as u64 + logits as u64)
     }
 
-    /// What keeps most within as many bytes, if anything does.
+    /// Returns the setting that keeps most within `bytes`, if one fits.
     pub fn most_within(bytes: u64, config: &ModelConfig, tokens: usize) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|keep| keep.bytes(config, tokens) <= bytes)
     }
 }
 
-/// Bytes of the parameters in training: each as weight, gradient and two moments in f32.
+/// Returns the bytes of the parameters in training: weight, gradient and two moments each, in f32.
 ///
 /// # Errors
-/// If the tensors library fails.
+/// If candle fails.
 pub fn state_bytes(config: &ModelConfig) -> Result<u64> {
     let mut parameters = 0;
     Weights::<Tensor>::build(config, |_, shape| {
@@ -83,7 +83,7 @@ pub fn state_bytes(config: &ModelConfig) -> Result<u64> {
     Ok(16 * parameters)
 }
 
-/// Gives an array this length, and no more memory than that takes; what is in it afterwards is no matter.
+/// Resizes an array without excess capacity; its contents are unspecified.
 pub(super) fn room(array: &mut Vec<f32>, length: usize) {
     if array.capacity() < length {
         *array = Vec::new();
@@ -92,7 +92,7 @@ pub(super) fn room(array: &mut Vec<f32>, length: usize) {
     array.resize(length, 0.0);
 }
 
-/// What is kept of the tokens of a micro-batch, and handed on from one to the next.
+/// Kept activations of a micro-batch; the next micro-batch reuses the memory.
 #[derive(Debug)]
 pub(super) struct Kept {
     keep: Keep,
@@ -152,7 +152,7 @@ impl Kept {
         }
     }
 
-    /// The arrays of a layer; those that are not kept are room for one layer at a time.
+    /// Returns the activations of a layer. All layers share one set of those that are not kept.
     pub(super) fn layer(&mut self, layer: usize) -> (&mut Vec<f32>, &mut Attended, &mut Mlp) {
         let (attended, mlp) = (layer % self.attended.len(), layer % self.mlps.len());
         (&mut self.inputs[layer], &mut self.attended[attended], &mut self.mlps[mlp])

@@ -1,16 +1,16 @@
-//! The loss of next tokens and its gradient: the final norm and the output layer, in chunks of the rows that are learned.
+//! The loss of next tokens and its gradient: final norm and output layer, in chunks of the rows to learn.
 
 use crate::Result;
 use crate::ops::cross_entropy::surprisals;
 use crate::ops::{self, Cores, Matrix, Update, gradients, multiply};
 use candle_core::Error;
 
-/// The most rows whose logits memory holds at a time: those of a small vocabulary stay in a cache.
+/// Most rows per chunk: with a small vocabulary their logits stay in cache.
 const CHUNK_ROWS: usize = 512;
-/// The most logits that memory holds at a time: 256 MB of them.
+/// Most logits per chunk: 256 MB.
 const CHUNK_LOGITS: usize = 1 << 26;
 
-/// Rows that go through the output layer together, of a vocabulary of this size.
+/// Rows per pass through the output layer, for this vocabulary size.
 pub(crate) fn chunk_rows(vocabulary: usize) -> usize {
     (CHUNK_LOGITS / vocabulary).clamp(1, CHUNK_ROWS)
 }
@@ -36,8 +36,8 @@ pub(crate) struct ChunkRoom {
 }
 
 impl Head<'_> {
-    /// The sum over `rows` of −ln P(target) in nats, one target for each row, where P = softmax(norm(x) × outputᵀ). It turns
-    /// `x`, [tokens, hidden], into the gradient of `scale` times the sum by it. Rows ascend.
+    /// Returns the sum over `rows` of −ln P(target) in nats, where P = softmax(norm(x) × outputᵀ), with one target per
+    /// row. Replaces `x`, [tokens, hidden], by the gradient of `scale` times the sum. Rows must ascend.
     pub(crate) fn backward(
         &self,
         x: &mut [f32],
@@ -62,7 +62,7 @@ impl Head<'_> {
         let width = self.norm.len();
         let vocabulary = self.output.len() / width;
         if let Some(target) = targets.iter().find(|target| **target as usize >= vocabulary) {
-            return Err(Error::msg(format!("expected a token below {vocabulary}, found {target}")).into());
+            return Err(Error::msg(format!("expected a token id below {vocabulary}, found {target}")).into());
         }
         let output = Matrix::dense(self.output, vocabulary, width);
         let mut nats = 0.0;

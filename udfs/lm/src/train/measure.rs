@@ -1,4 +1,4 @@
-//! How well a model predicts traces, beside what counting tokens alone would reach.
+//! How well a model predicts traces, compared with token frequencies alone.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,17 @@ use crate::Result;
 use crate::decoder::Decoder;
 use crate::output::{Output, Target};
 
-/// A model measured on the responses of examples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Examples.
     pub examples: usize,
-    /// Tokens of their responses.
+    /// Number of response tokens.
     pub tokens: usize,
-    /// Mean −ln P of a token, in nats.
+    /// Mean −ln P per token, in nats.
     pub surprisal: f64,
-    /// Entropy of the tokens' own frequencies, in nats: the mean −ln P of the best model that knows frequencies only.
+    /// Entropy of the token frequencies, in nats: the mean −ln P of the best model that uses frequencies only.
     pub unigram_entropy: f64,
 }
 
-/// Measures a model on the responses of examples.
-///
 /// # Errors
 /// If a token is not in the model's vocabulary.
 pub fn measure(decoder: &Decoder, examples: &[Example]) -> Result<Measured> {

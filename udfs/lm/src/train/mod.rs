@@ -1,4 +1,4 @@
-//! Training: gradients written by hand layer by layer, AdamW, and the schedule of its learning rate.
+//! Training: manual backward passes per layer, AdamW, and the learning rate schedule.
 
 mod activations;
 mod backward;

@@ -1,4 +1,4 @@
-//! AdamW with decoupled weight decay and clipping by the global norm, all in f32.
+//! AdamW with decoupled weight decay and gradient clipping by the global norm, in f32.
 
 use std::cell::Cell;
 
@@ -10,22 +10,18 @@ use crate::Result;
 use crate::ops::adamw;
 use crate::weights::Weights;
 
-/// The constants of AdamW.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdamWConfig {
-    /// Decay of the first moment.
     pub beta1: f64,
-    /// Decay of the second moment.
     pub beta2: f64,
-    /// Added to the root of the second moment.
     pub epsilon: f64,
-    /// What matrices lose per step, as a part of the learning rate; biases and the weights of norms lose nothing.
+    /// Weight decay of matrices, as a fraction of the learning rate; biases and norm weights do not decay.
     pub weight_decay: f64,
-    /// The gradient's norm over all weights is brought down to this.
+    /// Clip the gradient norm over all weights to this value.
     pub clip: f64,
 }
 
-/// The optimizer: two moments for each number of the weights, which stay where they are.
+/// The optimizer: two moments per weight. Weights are updated in place.
 #[derive(Debug)]
 pub struct AdamW {
     config: AdamWConfig,
@@ -43,7 +39,6 @@ struct Moments {
 const PART: usize = 1 << 16;
 
 impl AdamW {
-    /// An optimizer of these weights that has made no step.
     pub fn new(config: AdamWConfig, weights: &Weights) -> Self {
         let moments = |(_, tensor): (String, &Tensor)| {
             let zeros = || vec![0.0; tensor.elem_count()];
@@ -52,17 +47,15 @@ impl AdamW {
         Self { config, moments: weights.named().into_iter().map(moments).collect(), steps: 0 }
     }
 
-    /// The steps that were made.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// The first and second moments, tensor by tensor in the order of [`Weights::named`].
+    /// First and second moments per tensor, in the order of [`Weights::named`].
     pub fn moments(&self) -> impl Iterator<Item = [&[f32]; 2]> {
         self.moments.iter().map(|moments| [moments.first.as_slice(), moments.second.as_slice()])
     }
 
-    /// The same, to be filled with those of an optimizer that is gone on with.
     pub(super) fn moments_mut(&mut self) -> impl Iterator<Item = [&mut [f32]; 2]> {
         self.moments.iter_mut().map(|moments| [moments.first.as_mut_slice(), moments.second.as_mut_slice()])
     }
@@ -71,14 +64,14 @@ impl AdamW {
         self.steps = steps;
     }
 
-    /// Changes the weights, whose gradient has this [`Gradient::norm`], in their place by one step.
+    /// Updates the weights in place by one step. `norm` is the [`Gradient::norm`] of `gradient`.
     ///
     /// # Errors
     /// If a tensor is not contiguous f32 on the CPU.
     pub fn step(&mut self, weights: &Weights, gradient: &Gradient, norm: f64, learning_rate: f64) -> Result<()> {
         let AdamWConfig { beta1, beta2, epsilon, weight_decay, clip } = self.config;
         self.steps += 1;
-        // Beyond that the corrections are 1 to the last bit.
+        // With more steps, the corrections are 1 to the last bit.
         let steps = i32::try_from(self.steps).unwrap_or(i32::MAX);
         let step = adamw::Step {
             clipped: (clip / (norm + 1e-6)).min(1.0) as f32,
@@ -104,13 +97,13 @@ impl AdamW {
     }
 }
 
-/// What `change` makes of the numbers of a contiguous f32 tensor in the CPU's memory, where they are.
+/// Runs `change` on the numbers of a contiguous f32 tensor in CPU memory, in place.
 pub(super) fn change<R>(tensor: &Tensor, change: impl FnOnce(&mut [f32]) -> R) -> Result<R> {
     struct Change<F, R>(Cell<Option<F>>, Cell<Option<R>>);
 
     impl<R, F: FnOnce(&mut [f32]) -> R> InplaceOp1 for Change<F, R> {
         fn name(&self) -> &'static str {
-            "a change in place"
+            "change-in-place"
         }
 
         fn cpu_fwd(&self, storage: &mut CpuStorage, layout: &Layout) -> candle_core::Result<()> {
@@ -125,5 +118,5 @@ pub(super) fn change<R>(tensor: &Tensor, change: impl FnOnce(&mut [f32]) -> R) -
     }
     let change = Change(Cell::new(Some(change)), Cell::new(None));
     tensor.inplace_op1(&change)?;
-    Ok(change.1.take().ok_or_else(|| candle_core::Error::msg("a change in place was not made"))?)
+    Ok(change.1.take().ok_or_else(|| candle_core::Error::msg("candle did not run the in-place change"))?)
 }

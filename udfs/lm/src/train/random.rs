@@ -1,4 +1,4 @@
-//! Weights and orders drawn from a seed.
+//! Initial weights and row orders drawn from a seed.
 
 use candle_core::{Device, Tensor};
 use rand::{Rng, SeedableRng};
@@ -10,12 +10,12 @@ use crate::weights::Weights;
 
 const EMBEDDING: f64 = 0.02;
 
-/// Weights to begin with: norms are 1, biases 0, matrices normal with a variance that keeps that of their input. What
-/// adds to the residual stream is smaller by the root of the number of additions, so that the stream's variance does
-/// not grow with the number of layers.
+/// Draws initial weights: norms are 1, biases 0, and matrices normal with a variance that preserves that of their
+/// input. Matrices that add to the residual stream are scaled down by the root of the number of additions, so that the
+/// stream's variance does not grow with depth.
 ///
 /// # Errors
-/// If the tensors library fails.
+/// If candle fails.
 pub fn weights(config: &ModelConfig, seed: u64) -> Result<Weights> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let additions = 2.0 * config.num_hidden_layers as f64;
@@ -41,10 +41,10 @@ fn normal(random: &mut ChaCha8Rng) -> f64 {
     radius * (std::f64::consts::TAU * random.random::<f64>()).cos()
 }
 
-/// The numbers 0 … `count` − 1 in an order drawn from the seed and the round.
+/// Returns the numbers 0 … `count` − 1 in an order drawn from the seed and the round.
 pub fn order(count: usize, seed: u64, round: u64) -> Vec<usize> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
-    // Every round has a stream of its own, so that a round can be drawn without those before it.
+    // Each round has its own stream, so that it can be drawn without the earlier rounds.
     random.set_stream(round + 1);
     let mut order: Vec<usize> = (0..count).collect();
     for last in (1..count).rev() {

@@ -1,22 +1,21 @@
-//! The learning rate of each step.
+//! The learning rate schedule.
 
 use std::f64::consts::PI;
 
 /// Linear warm-up from zero to the peak, then half a cosine down to a floor (`cosine_with_min_lr` of transformers).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// The highest rate, reached when warm-up ends.
+    /// Peak learning rate, reached at the end of warm-up.
     pub peak: f64,
-    /// The rate after the last step, as a part of the peak.
+    /// Learning rate after the last step, as a fraction of the peak.
     pub floor: f64,
-    /// Steps of warm-up.
     pub warmup_steps: usize,
-    /// All steps, those of warm-up included.
+    /// Total steps, including warm-up.
     pub total_steps: usize,
 }
 
 impl Schedule {
-    /// The rate of a step, counted from 0. With warm-up the first step's rate is 0.
+    /// Returns the learning rate of a step, counted from 0. With warm-up the first step's rate is 0.
     pub fn rate(&self, step: usize) -> f64 {
         if step < self.warmup_steps {
             return self.peak * step as f64 / self.warmup_steps as f64;

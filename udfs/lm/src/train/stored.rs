@@ -1,4 +1,4 @@
-//! Tensors in files of safetensors, written and read one by one, so that memory holds one of them beside the model.
+//! Tensors in safetensors files, written and read one at a time, so that memory holds only one besides the model.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -15,13 +15,11 @@ use crate::ops::read;
 use crate::weights::{Files, Weights};
 use crate::{LmError, Result};
 
-/// Bytes of a shard, as readers expect it; a tensor that is larger has one of its own.
+/// Bytes per shard, as readers expect; a larger tensor has its own shard.
 const SHARD_BYTES: usize = 5_000_000_000;
 
-/// How numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
-    /// 4 bytes.
     F32,
     /// 2 bytes, 11 significant bits.
     F16,
@@ -30,11 +28,10 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// How the model in a folder is stored: as its config says ([`Precision::of`]), and where that says nothing as its token
-    /// embedding is.
+    /// Returns the precision in a model's config ([`Precision::of`]), or that of its token embedding.
     ///
     /// # Errors
-    /// If the config asks for something else, or its weights cannot be read.
+    /// If the config names another dtype, or the weights cannot be read.
     pub fn of_model(folder: &Path, config: &Value) -> Result<Self> {
         if config.get("dtype").or_else(|| config.get("torch_dtype")).is_none_or(Value::is_null) {
             return Ok(match Files::open(folder)?.dtype("model.embed_tokens.weight") {
@@ -46,10 +43,10 @@ impl Precision {
         Self::of(config).map_err(|found| LmError::Unsupported { path: folder.join("config.json"), found })
     }
 
-    /// What `dtype` (or `torch_dtype`, as older files call it) of a config.json asks for; f32 where it says nothing.
+    /// Returns the precision that `dtype` (or `torch_dtype` in older files) of a config.json names; f32 if absent.
     ///
     /// # Errors
-    /// If it asks for something else.
+    /// If it names another dtype.
     pub fn of(config: &Value) -> std::result::Result<Self, String> {
         match config.get("dtype").or_else(|| config.get("torch_dtype")).and_then(Value::as_str) {
             None | Some("float32") => Ok(Self::F32),
@@ -115,7 +112,7 @@ impl View for &TensorData<'_> {
     fn data(&self) -> Cow<'_, [u8]> {
         let bytes = match self.values {
             Values::Numbers(numbers) => self.precision.bytes(numbers),
-            // A tensor that cannot be read is noticed by its length, which does not fit its shape.
+            // An unreadable tensor yields no bytes; safetensors then rejects the length, which does not fit the shape.
             Values::Tensor(tensor) => read([tensor], |[values]| self.precision.bytes(values)).unwrap_or_default(),
         };
         Cow::Owned(bytes)
@@ -128,7 +125,7 @@ impl View for &TensorData<'_> {
 
 pub(super) fn write<'a>(parts: impl IntoIterator<Item = &'a TensorData<'a>>, path: &Path) -> Result<()> {
     let parts = parts.into_iter().map(|part| (part.name.as_str(), part));
-    // Readers in Python refuse a file that does not say so.
+    // Python readers reject a file without this entry.
     let metadata = HashMap::from([("format".to_string(), "pt".to_string())]);
     safetensors::serialize_to_file(parts, Some(metadata), path).map_err(|error| {
         let source = match error {
@@ -139,7 +136,7 @@ pub(super) fn write<'a>(parts: impl IntoIterator<Item = &'a TensorData<'a>>, pat
     })
 }
 
-/// Writes a model's weights to a folder: `model.safetensors`, or shards of 5 GB with their index.
+/// Writes a model's weights to a folder: `model.safetensors`, or shards of 5 GB and their index.
 ///
 /// # Errors
 /// If a file cannot be written.
@@ -201,12 +198,12 @@ impl Numbers {
         let unsupported = |found: String| LmError::Unsupported { path: self.path.clone(), found };
         let found = self.metadata.info(name);
         let Some(TensorInfo { dtype: Dtype::F32, data_offsets: (from, to), .. }) = found else {
-            return Err(unsupported(format!("it holds no tensor '{name}' in f32: it is of another model")));
+            return Err(unsupported(format!("found no f32 tensor '{name}': the file belongs to another model")));
         };
         if to - from != size_of_val(values) {
             let (found, expected) = ((to - from) / 4, values.len());
             return Err(unsupported(format!(
-                "'{name}' has {found} numbers, expected {expected}: it is of another model"
+                "'{name}': expected {expected} numbers, found {found}: another model's file"
             )));
         }
         let failed = |source| LmError::Read { path: self.path.clone(), source };

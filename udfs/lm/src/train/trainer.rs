@@ -1,4 +1,4 @@
-//! Steps of training: examples in passes through the model and back, then the optimizer.
+//! Training steps: forward and backward passes over examples, then the optimizer.
 
 use std::path::Path;
 
@@ -11,33 +11,29 @@ use crate::{LmError, Result};
 
 const STATE_FILES: [&str; 2] = ["weights.safetensors", "moments.safetensors"];
 
-/// How steps are made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainerConfig {
-    /// The constants of the optimizer.
     pub optimizer: AdamWConfig,
-    /// The most tokens that go through the model together; a longer example goes alone.
+    /// Most tokens per forward pass; a longer example has its own pass.
     pub pass_tokens: usize,
-    /// What is kept of the forward pass.
     pub keep: Keep,
 }
 
-/// A step that was made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Mean −ln P over the step's tokens to learn, in nats.
+    /// Mean −ln P over the tokens to learn, in nats.
     pub loss: f64,
-    /// The gradient's norm before clipping.
+    /// Gradient norm before clipping.
     pub norm: f64,
-    /// Tokens of the step, prompts included.
+    /// Number of tokens, including prompts.
     pub tokens: usize,
-    /// Tokens to learn among them.
+    /// Number of tokens to learn.
     pub learned: usize,
-    /// Floating-point operations that it takes at least.
+    /// Minimum floating-point operations of the step.
     pub flops: f64,
 }
 
-/// A model in training. The same model and steps give the same weights to the last bit, on any number of cores.
+/// A model in training. The same model and steps give bit-identical weights on any number of cores.
 #[derive(Debug)]
 pub struct Trainer {
     decoder: Decoder,
@@ -49,7 +45,6 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Begins with a model's weights.
     pub fn new(decoder: Decoder, config: TrainerConfig) -> Self {
         let TrainerConfig { optimizer, pass_tokens, keep } = config;
         let optimizer = AdamW::new(optimizer, &decoder.weights);
@@ -58,22 +53,19 @@ impl Trainer {
         Self { decoder, optimizer, sum, activations: Activations::new(keep), pass_tokens, flops }
     }
 
-    /// The model as it is now.
     pub fn decoder(&self) -> &Decoder {
         &self.decoder
     }
 
-    /// The steps that were made.
     pub fn steps(&self) -> u64 {
         self.optimizer.steps()
     }
 
-    /// Makes a step of all examples at once: their loss is the mean over the tokens to learn of the whole step, however they are
-    /// packed.
+    /// Runs one optimizer step with gradient accumulation. The loss is the mean over all tokens to learn of the step.
     ///
     /// # Errors
-    /// If a token is not in the model's vocabulary; [`LmError::Diverged`] if the loss or its gradient is no number, and
-    /// [`LmError::Abandoned`] once `is_wanted` says that nobody waits for it: then the weights are what they were.
+    /// If a token is not in the model's vocabulary; [`LmError::Diverged`] if the loss or its gradient is not finite;
+    /// [`LmError::Abandoned`] once `is_wanted` returns false. The weights are then unchanged.
     pub fn step(&mut self, examples: &[Example], rate: f64, is_wanted: &IsWanted) -> Result<Step> {
         let learned: usize = examples.iter().map(|example| example.response().len()).sum();
         self.sum.clear();
@@ -92,10 +84,10 @@ impl Trainer {
         Ok(Step { loss: nats / learned as f64, norm, tokens, learned, flops })
     }
 
-    /// Makes sure that the weights, as the last step left them, still give this example a loss.
+    /// Checks that the current weights give this example a finite loss.
     ///
     /// # Errors
-    /// [`LmError::Diverged`] if its loss is no number.
+    /// [`LmError::Diverged`] if they do not.
     pub fn check(&self, example: &Example) -> Result<()> {
         match measure(&self.decoder, std::slice::from_ref(example))?.surprisal.is_finite() {
             true => Ok(()),
@@ -103,12 +95,12 @@ impl Trainer {
         }
     }
 
-    /// The model alone: what a step needs besides is given back.
+    /// Returns the model and frees the training state.
     pub fn into_decoder(self) -> Decoder {
         self.decoder
     }
 
-    /// Writes weights and moments to a folder: from them training goes on to the same bits.
+    /// Writes weights and moments to a folder. Training resumes from them bit for bit.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -126,10 +118,10 @@ impl Trainer {
         stored::write(&parts.collect::<Vec<_>>(), &moments)
     }
 
-    /// Goes on from what [`Trainer::save`] wrote after so many steps.
+    /// Restores what [`Trainer::save`] wrote after `steps` steps.
     ///
     /// # Errors
-    /// If a file is missing, or is not of this model.
+    /// If a file is missing or belongs to another model.
     pub fn restore(&mut self, folder: &Path, steps: u64) -> Result<()> {
         let [weights, moments] = STATE_FILES.map(|name| folder.join(name));
         let names: Vec<String> = self.decoder.weights.named().into_iter().map(|(name, _)| name).collect();
@@ -147,7 +139,7 @@ impl Trainer {
     }
 }
 
-/// Examples in the order in which they come, as many together as fit.
+/// Groups examples in order, as many per pass as fit.
 fn passes(examples: &[Example], most: usize) -> impl Iterator<Item = &[Example]> {
     let mut rest = examples;
     std::iter::from_fn(move || {
@@ -238,7 +230,7 @@ mod tests {
         assert!(other.restore(folder.path(), 2).unwrap_err().to_string().contains("weights.safetensors"));
     }
 
-    /// Whether it is abandoned in the first layer or, with `--keep`, far on the way back.
+    /// Abandons either in the first layer or, with `--keep`, late in the backward pass.
     #[test]
     fn a_step_that_nobody_waits_for_changes_nothing() {
         use std::sync::atomic::{AtomicUsize, Ordering};

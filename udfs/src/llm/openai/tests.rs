@@ -7,7 +7,7 @@ use crate::flights::Flights;
 use crate::tests::llm::setup;
 use crate::tests::server::{Reply as Served, Server};
 
-/// Much longer than it takes on a busy machine, and much shorter than the pause that is asked for.
+/// Much longer than a busy machine needs, and much shorter than the requested pause.
 const SOON: Duration = Duration::from_secs(40);
 
 fn chat(server: &Server, changes: &[(&str, &str)]) -> Arc<OpenAi> {

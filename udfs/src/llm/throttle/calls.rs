@@ -1,4 +1,4 @@
-//! The last calls in the order in which they started, and what came of them.
+//! The last calls in the order of their starts, and their outcomes.
 
 use std::collections::VecDeque;
 
@@ -10,12 +10,11 @@ pub(super) enum Known {
     Failed,
 }
 
-/// How many times as many calls as can be in flight are remembered, ...
+/// The history holds `TIMES` times the calls that can be in flight, plus `MORE`, up to `MOST`.
 const TIMES: u64 = 4;
 const MORE: u64 = 64;
 const MOST: u64 = 1 << 18;
 
-/// The last calls, numbered from 0 in the order in which they started.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     known: VecDeque<Known>,
@@ -44,8 +43,8 @@ impl Calls {
         }
     }
 
-    /// How many calls in a row the endpoint limited or failed, this one among them, and how many of these failed. A call in
-    /// flight ends the row: it may be answered yet.
+    /// Returns how many calls in a row around this one the endpoint limited or failed, and how many of these failed. A
+    /// call in flight ends the row: it may still be answered.
     pub(crate) fn in_vain(&self, number: u64) -> (usize, usize) {
         let Some(at) = self.place(number) else { return (0, 0) };
         let is_vain = |known: &&Known| matches!(known, Known::Limited | Known::Failed);
@@ -60,8 +59,8 @@ impl Calls {
         }
     }
 
-    /// The next call in the order of their starts, if it is known whether the endpoint took it: answers take longer than
-    /// limits, so what is known first is no fair sample. A call that is in flight much longer than others was taken.
+    /// Returns the next call in the order of starts, if its outcome is known. Answers take longer than limits, so the
+    /// order of outcomes would be a biased sample. A call that is in flight much longer than others counts as accepted.
     pub(crate) fn next_known(&mut self, at_once: u32) -> Option<(u64, Known)> {
         if self.given == self.started {
             return None;

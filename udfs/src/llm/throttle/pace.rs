@@ -1,54 +1,54 @@
-//! The pace that an endpoint bears.
+//! The pace that an endpoint sustains.
 //!
-//! Two kinds of limits look alike. A limit of the account is met by calls that start too fast: slower calls meet none. An
-//! endpoint whose capacity is shared, or of which one replica is ill, limits a share of the calls at random: slower calls
-//! meet as many. To slow down is right for the first kind and endless for the second.
+//! Two kinds of limits look alike. A limit of the account applies to calls that start too fast: slower calls do not
+//! reach it. An endpoint with shared capacity, or with one faulty replica, limits a share of the calls at random:
+//! slower calls are limited as often. To slow down is right for the first kind and useless for the second.
 //!
-//! So there is no pace at first, and limits are only counted, in the order in which calls started. Where there is a pace, each
-//! call that is taken raises it and each that is limited lowers it; the steps are such that it rests where one in ten is
-//! limited. If more are limited than that, for so long that it is not chance (the CUSUM test of Page, 1954), a trial
-//! follows, as in PCC (Dong and others, NSDI 2015): some calls start at half the pace at which the endpoint took calls. If
-//! that lowers the share of limited calls by much, calls were too fast, and the pace is set a little below what the
-//! endpoint took. If not, this share has nothing to do with the pace: calls go on as before the trial, and from then on
-//! only what is limited beyond this share counts.
+//! So there is no pace at first. Limits are only counted, in the order in which calls started. With a pace, each
+//! accepted call raises it and each limited call lowers it; the step sizes balance if one call in ten is limited. If
+//! more calls are limited for too long to be chance (the CUSUM test of Page, 1954), a trial follows, as in PCC (Dong et
+//! al., NSDI 2015). In a trial some calls start at half the pace at which the endpoint accepted calls. If that lowers
+//! the share of limited calls by much, calls were too fast, and the pace is set a little below the accepted rate. If
+//! not, this share does not depend on the pace. Calls then continue as before the trial, and from then on only limits
+//! beyond this share count.
 
 use std::ops::Range;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What a call that is taken adds to the logarithm of the pace, ...
+/// The amount that an accepted call adds to the logarithm of the pace, ...
 const UP: f64 = 0.01;
-/// ... and what a limited one takes from it, beyond the share that has nothing to do with it.
+/// ... and the amount that a limited one subtracts, beyond the share that does not depend on the pace.
 const DOWN: f64 = 0.09;
-/// So many calls in flight or a second take full steps; where there are more, a second or a round trip changes the pace by no
-/// more.
+/// Up to this many calls in flight or per second, calls take full steps. With more calls the steps are smaller, so that
+/// a second or a round trip does not change the pace by more.
 const FULL_STEPS: f64 = 5.0;
 const BELOW: f64 = 0.9;
-/// How far the sum of steps falls before a trial, for few calls.
+/// The fall of the sum of steps that starts a trial, for few calls.
 const FALL: f64 = std::f64::consts::LN_2 * 2.0;
 const TRIAL: u32 = 50;
-/// Endpoints count by the second or longer, so calls of less than a second tell no pace.
+/// Endpoints count by the second or longer, so a shorter span does not show a pace.
 const SHORTEST_SPAN: Duration = Duration::from_secs(1);
-/// What is left of a pace in the next span: where few calls are made, it is not the endpoint that is slow.
+/// The factor by which a pace decays per span: with few calls, a low rate is not the endpoint's.
 const FADED: f64 = 0.95;
-/// The part of the share that a trial leaves at most where the pace is the reason, ...
+/// A trial helped if it lowers the share of limited calls to at most this factor.
 const HELPED: f64 = 0.4;
 const UNCLEAR: Range<f64> = 0.2..0.65;
 const MOST_NOISE: f64 = 0.5;
 const SMOOTHED: f64 = 200.0;
 
-/// How fast calls may start, by what the endpoint made of those before.
+/// The rate at which calls may start, by the outcomes of earlier calls.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     pace: Option<f64>,
-    /// The calls of this span, and the starts a second and calls taken a second of those before.
+    /// The calls of this span, and the starts and accepted calls per second of earlier spans.
     span: Option<Span>,
     last: (f64, f64),
-    /// The share of limited calls that has nothing to do with the pace, and the most that a trial left it at.
+    /// The share of limited calls that does not depend on the pace, and its maximum from the last trial.
     noise: f64,
     most_noise: f64,
-    /// How much the sum of steps is below its highest point, and the calls and the pace since then.
+    /// The fall of the sum of steps from its maximum, the calls since then, and the pace at that time.
     fall: f64,
     fallen: Share,
     before: Option<f64>,
@@ -96,7 +96,7 @@ impl Pace {
         self.span.get_or_insert(Span { since: now, first: number, started: 0, limited: 0 }).started += 1;
     }
 
-    /// A call was limited; what that means is judged in the order of starts.
+    /// Records that a call was limited. [`Pace::judge`] judges it in the order of starts.
     pub(crate) fn limit(&mut self, number: u64) {
         if let Some(span) = self.span.as_mut().filter(|span| number >= span.first) {
             span.limited += 1;
@@ -108,7 +108,7 @@ impl Pace {
         self.begin_anew();
     }
 
-    /// The endpoint takes calls again, which limited so many in a row at this time that all were stopped.
+    /// Lowers the pace when the endpoint accepts calls again after it limited so many that all stopped at this time.
     pub(crate) fn slow_down(&mut self, stopped_at: Instant) {
         let taken = self.rates(stopped_at).1;
         if taken > 0.0 {
@@ -141,7 +141,7 @@ impl Pace {
             self.fallen.add(is_limited);
         }
         self.pace = self.pace.map(|pace| pace * (step / many).exp());
-        // By chance the sum falls the further the more calls there are.
+        // With more calls, the sum falls further by chance.
         if self.fall >= FALL * many.cbrt() {
             self.try_half(rate * (1.0 - self.fallen.share()), next, now);
         }
@@ -173,7 +173,7 @@ impl Pace {
         (self.fall, self.fallen, self.before) = (0.0, Share::default(), self.pace);
     }
 
-    /// Starts a second, and calls taken a second, in the best of the last spans.
+    /// Returns the starts and the accepted calls per second in the best of the last spans.
     fn rates(&self, now: Instant) -> (f64, f64) {
         let (started, taken) = self.span.as_ref().map_or((0.0, 0.0), |span| span.rates(now));
         (started.max(self.last.0), taken.max(self.last.1))

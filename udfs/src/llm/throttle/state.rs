@@ -1,4 +1,4 @@
-//! When the next call may start. It reads no clock and throws no dice: both are given to it.
+//! Decides when the next call may start. Time and random numbers are passed in.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use crate::llm::breaker::CALLS;
 use crate::llm::retry;
 
 const FIRST_WINDOW: u32 = 8;
-/// Calls in a row, in the order of starts, after which all stop if none of them was taken, ...
+/// Number of calls in a row, in the order of starts, after which all stop if none of them was accepted, ...
 const STOPPED_AFTER: usize = 10;
-/// ... and how many more if all are limited at random: where three of ten are, ten in a row are one in 170,000, sixteen one
-/// in 200 million.
+/// ... and how many more if all are limited at random. If three of ten are, ten in a row are one in 170,000, and
+/// sixteen one in 200 million.
 const MORE_AT_RANDOM: f64 = 20.0;
-/// No pause for failures alone is longer: the endpoint is down after some of them.
+/// The longest pause for failures alone: after a few of them the endpoint is down.
 const LONGEST_FOR_FAILURES: Duration = Duration::from_secs(5);
-/// Stops in a row after which it is told that nothing is taken.
+/// Number of stops in a row after which a warning is logged.
 const STUCK: u32 = 3;
-/// A call that is in flight for so long after a stop is taken: limits come sooner.
+/// A call in flight for this long after a stop counts as accepted: limits arrive sooner.
 const TAKEN: Duration = Duration::from_secs(1);
 const ANNOUNCED: Duration = Duration::from_secs(30);
-/// A pause that ends this much later than the announced one is another.
+/// A pause that ends at least this much later than the announced one is a new one.
 const ANOTHER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) struct State {
     at_once: u32,
     calls: Calls,
     pub pace: Pace,
-    /// The next start by the endpoint's pace, and by the settings' requests and tokens a minute.
+    /// The earliest next start by the endpoint's pace, and by the settings' requests and tokens per minute.
     pub next: [Option<Instant>; 3],
     pub paused_until: Option<Instant>,
     announced_until: [Option<Instant>; 2],
@@ -69,7 +69,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Begins a call, or says when to try again: at a time, or when a call has ended.
+    /// Starts a call, or returns when to try again: at a time, or (None) when a call has ended.
     pub(super) fn begin(&mut self, limits: Limits, tokens: u64, now: Instant) -> Result<u64, Option<Instant>> {
         self.at_once = limits.at_once;
         let window = match self.tried_at {
@@ -96,7 +96,7 @@ impl State {
             return Err(Some(at));
         }
         if let Some(at) = self.stopped_at.take().filter(|_| self.stops == 1) {
-            // By now it is known how many of the calls in flight were taken.
+            // The outcomes of the calls in flight at the stop are known now.
             self.pace.slow_down(at);
         }
         let number = self.calls.start(limits.at_once);
@@ -114,7 +114,7 @@ impl State {
         Ok(number)
     }
 
-    /// A call is in flight no longer. If nothing else was said of it, the endpoint took it.
+    /// Ends a call in flight. Without another outcome it counts as accepted.
     pub(super) fn end(&mut self, number: u64, now: Instant) {
         self.calls.end(number, Known::Taken);
         self.in_flight -= 1;
@@ -126,7 +126,7 @@ impl State {
 
     pub(super) fn answered(&mut self, number: u64) {
         self.calls.end(number, Known::Taken);
-        // What started before all calls were stopped is no sign that others are taken.
+        // A call from before the stop does not show that the endpoint accepts calls again.
         if number >= self.fresh_from {
             self.take_up();
             self.window = (self.window + 1).min(self.at_once.max(FIRST_WINDOW));
@@ -146,9 +146,10 @@ impl State {
         Limited { stops: if others { 0 } else { self.stops }, is_alone: !others && self.waiting == 0 }
     }
 
-    /// A call failed. If `pauses`, all calls stop where none is taken. Whether the endpoint is down.
+    /// Records that a call failed. If `pauses`, all calls stop when none is accepted. Returns whether the endpoint is
+    /// down.
     pub(super) fn failed(&mut self, number: u64, pauses: bool, jitter: f64, now: Instant) -> bool {
-        // What started before the stop is the same event.
+        // A failure of a call from before the stop is the same event.
         let is_fresh = number >= self.fresh_from;
         self.calls.end(number, if is_fresh { Known::Failed } else { Known::Limited });
         if self.calls.in_vain(number).1 >= CALLS {
@@ -165,13 +166,13 @@ impl State {
         (self.stops, self.is_told) = (0, false);
     }
 
-    /// Whether so many calls around this one were not taken that all have to stop.
+    /// Returns whether too many calls in a row around this one were not accepted, so that all must stop.
     fn is_in_vain(&self, number: u64) -> bool {
         let row = STOPPED_AFTER + (MORE_AT_RANDOM * self.pace.noise()) as usize;
         number >= self.fresh_from && (self.stops > 0 || self.calls.in_vain(number).0 >= row)
     }
 
-    /// The first stop may be by chance, and is short; from the second on pauses double.
+    /// The first stop may be chance and is short; pauses double from the second one.
     fn pauses(&self) -> u32 {
         if self.stops == 0 { 0 } else { self.stops + 1 }
     }
@@ -192,14 +193,14 @@ impl State {
         }
     }
 
-    /// Whether calls were stopped so often that it should be told, for the first time since one was taken.
+    /// Returns whether calls were stopped so often that it should be reported. True once, until a call is accepted.
     pub(crate) fn is_stuck_anew(&mut self) -> bool {
         let is_anew = self.stops >= STUCK && !self.is_told;
         self.is_told |= is_anew;
         is_anew
     }
 
-    /// A pause that should be announced, and was not: of all calls, or only of one that waits for `own`.
+    /// Returns a pause that should be announced and was not: of all calls, or of one that waits for `own`.
     pub(crate) fn unannounced(&mut self, own: Duration, now: Instant) -> Option<Pause> {
         let [of_all, of_one] = self.announced_until;
         let all = self.paused_until.filter(|until| *until > now + ANNOUNCED);
@@ -214,7 +215,7 @@ impl State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limited {
-    /// How often all calls were stopped since one was taken; 0 while others are in flight, which may be.
+    /// Number of stops since a call was accepted; 0 while others are in flight, which may still be accepted.
     pub stops: u32,
     pub is_alone: bool,
 }

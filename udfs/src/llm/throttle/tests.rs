@@ -10,7 +10,7 @@ const AT_ONCE: Duration = Duration::from_millis(5);
 const SECOND: Duration = Duration::from_secs(1);
 const QUICK: Duration = Duration::from_millis(50);
 
-/// Numbers from 0 to 1 that look random and are the same each time (SplitMix64).
+/// Reproducible pseudo-random numbers from 0 to 1 (SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -47,7 +47,7 @@ struct Asks {
 const EVERY: f64 = 20.0;
 
 impl Asks {
-    /// Asks until all answers are there. Calls are never short, so that the last ones do not wait for each other.
+    /// Makes calls until enough answers arrived. New calls always wait, so the last ones do not run alone.
     fn ask(self, mut endpoint: impl FnMut(f64, &mut Dice) -> Does) -> Took {
         let Self { answers, at_once, after, seed, busy } = self;
         let limits = Limits { at_once, ..FREE };
@@ -94,7 +94,7 @@ impl Asks {
     }
 }
 
-/// An endpoint that takes so many starts in each second and limits others at random.
+/// An endpoint that accepts `per_second` starts in each second, and limits a share `at_random`.
 fn takes(per_second: usize, at_random: f64, latency: Duration) -> impl FnMut(f64, &mut Dice) -> Does {
     let (mut second, mut taken) = (0, 0);
     move |now, dice| {
@@ -120,7 +120,7 @@ fn limits_at_random_cost_no_more_than_the_calls_that_are_sent_again() {
                         true => Does::Limit(limit),
                         false => Does::Answer(latency),
                     });
-                    // So many calls are always in flight, and the part that is not limited is answered.
+                    // `at_once` calls are always in flight, and those that are not limited are answered.
                     let sent_again = limit.as_secs_f64() * share / (1.0 - share);
                     let ideal = 20_000.0 * (latency.as_secs_f64() + sent_again) / f64::from(at_once);
                     let what = format!("{share} of calls of {latency:?}, {asks:?}: {} s, ideal {ideal}", took.seconds);
@@ -143,7 +143,7 @@ fn a_time_with_few_calls_says_nothing_of_the_pace() {
                 true => Does::Limit(QUICK),
                 false => Does::Answer(QUICK),
             });
-            // With a trial of 50 to 150 calls, and the time until all are in flight.
+            // Includes a trial of 50 to 150 calls, and the time until all are in flight.
             let ideal = (3000.0 / (1.0 - share) + 400.0) * 0.05 / 64.0 * EVERY / busy;
             assert!(took.seconds <= 1.3 * ideal + EVERY, "{busy} s, {share}: {} s, ideal {ideal}", took.seconds);
         }
@@ -200,7 +200,7 @@ fn an_incident_costs_few_requests_and_is_over_soon_after_its_end() {
 #[test]
 fn a_limit_that_comes_late_is_found_by_a_trial() {
     for at_random in [0.0, 0.05] {
-        // 45 a second, of the 64 that calls of about a second allow, and limits take as long as answers.
+        // Accepts 45 per second of the possible 64. Limits take as long as answers, about a second.
         let (mut tokens, mut last) = (10.0_f64, 0.0);
         let took = Asks { answers: 5000, at_once: 64, after: None, seed: 1, busy: EVERY }.ask(|now, dice| {
             (tokens, last) = ((tokens + (now - last) * 45.0).min(10.0), now);
@@ -239,7 +239,7 @@ fn a_limit_of_the_calls_in_flight_is_kept_to() {
 fn all_that_is_allowed_is_in_flight_soon() {
     let asks = Asks { answers: 376, at_once: 64, after: None, seed: 1, busy: EVERY };
     let took = asks.ask(|_, _| Does::Answer(SECOND));
-    // 8, 16, 32, then five times 64.
+    // 8 + 16 + 32 + 5 × 64.
     assert_eq!((took.seconds, took.requests - took.state.in_flight as usize, took.most_in_flight), (8.0, 376, 64));
 }
 
@@ -309,7 +309,7 @@ fn a_long_pause_is_announced_once() {
     assert_eq!((state.unannounced(minute, now), state.unannounced(minute, now + SECOND)), (Some(own), None));
     assert_eq!(state.unannounced(minute, now + minute), Some(own));
     let now = now + minute;
-    // Another matter than the pause of one, though it ends at about the same time.
+    // A pause of all calls differs from the pause of one, even if both end at about the same time.
     state.paused_until = Some(now + minute + QUICK);
     let all = Pause { time: minute + QUICK, is_for_all: true };
     assert_eq!((state.unannounced(minute, now), state.unannounced(minute, now)), (Some(all), None));
@@ -378,7 +378,7 @@ fn that_nothing_is_answered_is_told_once_until_something_is() {
         drop(state);
         throttle.is_stuck_anew()
     };
-    // Ten in a row stop all calls, then each one that is tried.
+    // Ten in a row stop all calls, and then each single try.
     let told = |calls: usize| (0..calls).map(|_| limited()).collect::<Vec<_>>();
     assert_eq!(told(13).iter().position(|is_told| *is_told), Some(11));
     let mut state = throttle.state();

@@ -24,7 +24,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 pub(super) const WINDOW: usize = 64;
 
-/// A function of one integer that is asked for once for equal arguments, unless it is volatile.
+/// A function of one integer that computes equal arguments once, unless it is volatile.
 #[derive(Debug, Clone)]
 pub(crate) struct Counting {
     name: &'static str,
@@ -132,7 +132,7 @@ impl Counting {
         self.calls.fetch_add(1, Ordering::SeqCst);
         metrics.add_calls(1);
         metrics.add_tokens(10, 2);
-        // Later rows are often ready before earlier ones.
+        // Later rows often finish before earlier ones.
         for _ in 0..(x * 7) % 13 {
             tokio::task::yield_now().await;
         }
@@ -173,7 +173,7 @@ impl AsyncCall for Counting {
     }
 }
 
-/// The functions of the tests: f and g are stable, s gives a struct, v and w are volatile, u fails for 13.
+/// The functions of the tests: f and g are stable, s returns a struct, v and w are volatile, u fails for 13.
 pub(super) struct Functions {
     pub f: Counting,
     pub g: Counting,

@@ -1,4 +1,4 @@
-//! Asynchronous calls wherever they stand in SQL, counted: what changes a number here changes what people pay.
+//! Asynchronous calls in all places of SQL, counted: a changed number here changes the cost for users.
 
 mod counting;
 mod operator;

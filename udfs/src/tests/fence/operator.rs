@@ -1,4 +1,4 @@
-//! The operator: how many rows are in flight, what a limit pays for, what a dropped query leaves behind.
+//! The operator: rows in flight, the cost of a query with a limit, and the effects of a dropped query.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Held {
         Arc::new(Self { begun: 0.into(), waiting: 0.into(), gate: Semaphore::new(0), length })
     }
 
-    /// Asks for rows until as many as may be are in flight; none is let through.
+    /// Polls for rows until the window is full; none is let through.
     async fn fill(&self, stream: &mut SendableRecordBatchStream) {
         while self.waiting.load(Ordering::SeqCst) < WINDOW {
             assert!(futures::poll!(stream.next()).is_pending());
@@ -108,7 +108,6 @@ fn config(batch: usize) -> SessionConfig {
     SessionConfig::new().with_target_partitions(1).with_batch_size(batch)
 }
 
-/// A session in which `held` is a call, with a table t of x from 1 to 1000.
 async fn held_session(held: &Arc<Held>, batch: usize, pool: Option<Arc<dyn MemoryPool>>) -> SessionContext {
     const ARGUMENTS: &[Argument] = &[Argument::new("x", Arg::Int, "A number.")];
     let mut runtime = RuntimeEnvBuilder::new();
@@ -134,7 +133,7 @@ async fn as_many_rows_are_in_flight_as_may_be_however_batches_are_cut() {
         let context = held_session(&held, batch, None).await;
         let stream = stream(&context, "SELECT x, held(x) AS h FROM t").await;
         let collected = tokio::spawn(stream.collect::<Vec<_>>());
-        // Batches of 50 are cut into six pieces of 8 and one of 2; one more piece of 8 fits beside them.
+        // Batches of 50 are cut into six pieces of 8 and one of 2; one more piece of 8 fits.
         held.until_waiting(if batch == 50 { 58 } else { WINDOW }).await;
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -201,7 +200,7 @@ async fn a_buffer_that_batches_share_is_accounted_for_once() {
     let size = numbers.get_buffer_memory_size();
     let whole = RecordBatch::try_from_iter([("x", Arc::new(numbers) as ArrayRef)]).unwrap();
     let cut: Vec<_> = (0..1000).step_by(8).map(|start| whole.slice(start, 8)).collect();
-    // As a file's reader and a limit cut it, and as the operator itself does.
+    // Cut as by a file's reader, by a limit, and by the operator itself.
     for batches in [cut, vec![whole]] {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
         let held = Held::new(1);
@@ -237,7 +236,7 @@ async fn a_limit_pays_for_the_window_and_a_batch_more_at_most() {
         rows(&context, "CREATE TABLE t AS SELECT value AS x FROM generate_series(1, 100000)").await;
         let found = rows(&context, "SELECT x FROM t WHERE f(x) > 5 LIMIT 10").await;
         assert_eq!(found, (5..15).map(|x: i64| x.to_string()).collect::<Vec<_>>());
-        // Fourteen rows are needed; a filter hands on whole batches, so those of a batch may be gathered first.
+        // The query needs fourteen rows, but a filter outputs whole batches and may collect a batch first.
         let most = 14 + WINDOW + batch.min(WINDOW);
         assert!(functions.f.calls() <= most, "{} of at most {most}", functions.f.calls());
     }

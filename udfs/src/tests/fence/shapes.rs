@@ -1,4 +1,4 @@
-//! Every shape of a query, with its calls and its result.
+//! All shapes of queries, with their calls and results.
 
 use datafusion::prelude::SessionConfig;
 
@@ -6,27 +6,24 @@ use crate::tests::fence::counting::{Functions, rows, tables};
 
 type Calls = [usize; 5];
 
-/// A query over t, and the calls that it makes. Its result is that of the same query without calls.
+/// A query over t, and the number of its calls. It returns the same rows as the query without calls.
 const SHAPES: &[(&str, Calls)] = &[
-    // Nested, and over a subquery.
     ("SELECT x, f(g(x)) FROM t", [1000, 1000, 0, 0, 0]),
     ("SELECT x, f(gx) FROM (SELECT x, g(x) AS gx FROM t)", [1000, 1000, 0, 0, 0]),
     ("SELECT f(gx) FROM (SELECT g(x) AS gx FROM t ORDER BY gx LIMIT 20)", [20, 1000, 0, 0, 0]),
     ("SELECT f(g(x) + g(y)), g(f(x)) FROM t WHERE x <= 10", [17, 12, 0, 0, 0]),
-    // Equal calls.
     ("SELECT f(x), f(x) + 1, f(y) FROM t", [1001, 0, 0, 0, 0]),
     ("SELECT v(x), v(x) + 1 FROM t", [0, 0, 0, 1000, 0]),
     ("SELECT f(1)", [1, 0, 0, 0, 0]),
     ("SELECT f(1), f(2), f(1) + 1 FROM t", [2, 0, 0, 0, 0]),
     ("SELECT f(NULL), f(x) FROM t WHERE x = 1", [1, 0, 0, 0, 0]),
-    // WHERE beside cheap predicates, above and below.
+    // WHERE along with cheap predicates, above and below.
     ("SELECT x FROM t WHERE y = 3 AND f(x) > 5", [100, 0, 0, 0, 0]),
     ("SELECT x FROM t WHERE y = 3 AND v(x) > 5", [0, 0, 0, 100, 0]),
     ("SELECT x FROM (SELECT x, y FROM t WHERE y = 3) WHERE f(x) > 5", [100, 0, 0, 0, 0]),
     ("SELECT gx FROM (SELECT g(x) AS gx, y FROM t) WHERE gx > 30 AND y = 3", [0, 100, 0, 0, 0]),
     ("SELECT * FROM t WHERE f(x) = 7 OR x = 3", [1000, 0, 0, 0, 0]),
     ("SELECT x FROM t WHERE CASE WHEN y = 3 THEN f(x) > 500 END", [1000, 0, 0, 0, 0]),
-    // Structs.
     ("SELECT st['a'] AS a, st['b'] AS b FROM (SELECT s(x) AS st FROM t)", [0, 0, 1000, 0, 0]),
     (
         "SELECT st['a'] AS a, st['b'] AS b FROM (SELECT w(x) AS st, y FROM t) WHERE st['a'] > 3 AND y = 3",
@@ -34,7 +31,6 @@ const SHAPES: &[(&str, Calls)] = &[
     ),
     ("SELECT w(x)['a'], w(x)['b'] FROM t", [0, 0, 0, 0, 1000]),
     ("SELECT f(st['a']) FROM (SELECT s(x) AS st FROM t)", [1000, 0, 1000, 0, 0]),
-    // HAVING, ORDER BY, GROUP BY, DISTINCT, FILTER, aggregates.
     ("SELECT y, count(*) FROM t GROUP BY y HAVING f(y) > 3", [10, 0, 0, 0, 0]),
     ("SELECT y, max(f(x)) FROM t GROUP BY y HAVING max(g(x)) > 1995", [1000, 1000, 0, 0, 0]),
     ("SELECT x FROM t ORDER BY f(x) DESC LIMIT 10", [1000, 0, 0, 0, 0]),
@@ -48,11 +44,9 @@ const SHAPES: &[(&str, Calls)] = &[
     ("SELECT sum(f(x)), sum(f(10 * x)) FROM t", [1900, 0, 0, 0, 0]),
     ("SELECT sum(v(x)), sum(v(10 * x)), avg(x) FROM t", [0, 0, 0, 2000, 0]),
     ("SELECT array_agg(f(y) ORDER BY g(x)) FROM t", [10, 1000, 0, 0, 0]),
-    // Windows.
     ("SELECT x, sum(f(x)) OVER (ORDER BY x) FROM t", [1000, 0, 0, 0, 0]),
     ("SELECT x, row_number() OVER (PARTITION BY f(y) ORDER BY g(x)) FROM t", [10, 1000, 0, 0, 0]),
     ("SELECT x, sum(f(x)) OVER (PARTITION BY y ORDER BY x) + f(x) FROM t", [1000, 0, 0, 0, 0]),
-    // Subqueries.
     ("SELECT x FROM t WHERE EXISTS (SELECT 1 FROM t2 WHERE f(t2.x) = t.x)", [1000, 0, 0, 0, 0]),
     ("SELECT x FROM t WHERE EXISTS (SELECT 1 FROM t2 WHERE f(t2.x) > 991 AND t2.x = t.x)", [1000, 0, 0, 0, 0]),
     ("SELECT x FROM t WHERE NOT EXISTS (SELECT 1 FROM t2 WHERE f(t2.y) = t.y AND t2.y = 4)", [1, 0, 0, 0, 0]),
@@ -66,19 +60,18 @@ const SHAPES: &[(&str, Calls)] = &[
         "WITH a AS (SELECT x, f(x) AS fx FROM t WHERE y = 1) SELECT a.x, b.fx FROM a JOIN a b ON a.x = b.fx - 1",
         [100, 0, 0, 0, 0],
     ),
-    // Joins.
     ("SELECT t.x FROM t JOIN t2 ON t.x = t2.x WHERE f(t.x) > 3 AND t.y = 3", [100, 0, 0, 0, 0]),
     ("SELECT t.x, t2.x FROM t LEFT JOIN t2 ON t.x = 2 * t2.x WHERE f(t2.x) > 3 OR f(t.x) = 2", [1000, 0, 0, 0, 0]),
     ("SELECT a.fx FROM (SELECT f(x) AS fx FROM t) a JOIN t2 ON a.fx = t2.x", [1000, 0, 0, 0, 0]),
     ("SELECT f(x) FROM t WHERE y = 1 UNION ALL SELECT g(x) FROM t2 WHERE y = 1", [100, 100, 0, 0, 0]),
-    // LIMIT. (Of a sorted subquery without a limit of its own the engine may give any rows.)
+    // LIMIT. (The engine may return any rows of a sorted subquery without its own limit.)
     ("SELECT f(y) FROM (SELECT y FROM t WHERE x <= 10) LIMIT 10", [10, 0, 0, 0, 0]),
     ("SELECT f(x) FROM (SELECT x FROM t ORDER BY x LIMIT 10 OFFSET 5)", [10, 0, 0, 0, 0]),
-    // The first rows by what no call says.
+    // The first rows, sorted by keys that need no call.
     ("SELECT f(x) FROM t ORDER BY abs(500 - x), x LIMIT 3", [3, 0, 0, 0, 0]),
     ("SELECT x, f(g(x)) AS fg FROM t ORDER BY y DESC, x LIMIT 4 OFFSET 2", [4, 4, 0, 0, 0]),
     ("SELECT f(g(x)) AS fg, g(x) AS gx FROM t ORDER BY gx DESC LIMIT 3", [3, 1000, 0, 0, 0]),
-    // What nothing reads is not called.
+    // Unread results are not computed.
     ("SELECT y FROM (SELECT y, f(x) AS fx, g(x) AS gx FROM t) WHERE gx > 100", [0, 1000, 0, 0, 0]),
     ("SELECT count(*) FROM (SELECT f(g(x)) FROM t)", [0, 0, 0, 0, 0]),
     ("SELECT a.x FROM (SELECT x, v(x) AS vx FROM t) a JOIN t2 ON a.x = t2.x", [0, 0, 0, 0, 0]),

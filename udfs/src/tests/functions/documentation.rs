@@ -48,7 +48,7 @@ async fn every_example_gives_what_it_says() {
     for name in session.udfs().into_iter().filter(is_ours) {
         let function = session.udf(&name).unwrap();
         let example = function.documentation().unwrap().sql_example.clone().unwrap();
-        // What a model says or scores, and what a table holds, no example can know.
+        // Examples that depend on a model or a table show no result.
         let Some((sql, expected)) = example.split_once(";\n-- ") else {
             assert!(
                 [

@@ -1,4 +1,4 @@
-//! Answers of Python's difflib and of transformers' tokenizers, exact to the last bit.
+//! Results of Python's difflib and of transformers' tokenizers, exact to the last bit.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn texts<'a>(values: impl Iterator<Item = &'a str>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(values))
 }
 
-/// Two texts and their similarity, with and without autojunk; numbers as Python prints them.
+/// Two texts and their similarity, with and without autojunk; numbers in Python's format.
 #[derive(Deserialize)]
 struct Pair {
     a: String,
@@ -52,7 +52,7 @@ fn similarities_are_identical() {
     }
 }
 
-/// Two chains and how Algorithm 1 walks through them, with and without autojunk; indices from 0.
+/// Two chains and the walk of Algorithm 1, with and without autojunk; indices from 0.
 #[derive(Deserialize)]
 struct Chains {
     original: String,
@@ -130,7 +130,6 @@ fn one_based(indices: &[usize]) -> Vec<i64> {
     indices.iter().map(|index| *index as i64 + 1).collect()
 }
 
-/// Steps with scores, and what is left of them for several budgets; indices from 0.
 #[derive(Deserialize)]
 struct Refinement {
     steps: Vec<String>,

@@ -1,5 +1,3 @@
-//! The SQL functions and their kernels as a user of the crate sees them.
-
 mod documentation;
 mod goldens;
 mod physical_types;

@@ -1,4 +1,4 @@
-//! Every function gives the same for every physical form of its arguments, for no rows, and for literals.
+//! Every function returns the same for every physical form of its arguments, for no rows, and for literals.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -190,7 +190,7 @@ fn a_slice_gives_its_part() {
     }
 }
 
-/// What has no argument, or says in its result why there is none.
+/// Calls without an argument, or whose result holds the reason for a missing value.
 const STRUCTS: [&str; 3] = ["cot_budget", "cot_anchor", "cot_coarse"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a query needs is checked before any row is read.
+//! The needs of a query are checked before any row is read.
 
 use datafusion::prelude::SessionContext;
 

@@ -1,4 +1,4 @@
-//! What a session remembers counts in the memory of its queries, and is bounded by a setting.
+//! A session's caches count in the memory of its queries, and a setting bounds them.
 
 use std::sync::Arc;
 

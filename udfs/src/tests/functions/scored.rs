@@ -1,5 +1,3 @@
-//! Functions that score steps by the scoring model.
-
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,7 +33,7 @@ fn session(partitions: usize) -> (SessionContext, Models) {
     (session_in_partitions("qwen2", &models, partitions), models)
 }
 
-/// A golden model whose chat template fails on a question with a mark.
+/// A golden model whose chat template fails on a question with an exclamation mark.
 fn choosy() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(golden("qwen2")).unwrap().map(|entry| entry.unwrap()) {
@@ -101,7 +99,6 @@ async fn a_row_is_computed_once_however_often_a_query_names_its_scores() {
     }
 }
 
-/// Scores of first tokens and of all tokens of a chain take one pass, whichever a query names first.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_scores_of_a_chain_take_one_pass() {
     for (scores, tokens) in [

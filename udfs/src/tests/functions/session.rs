@@ -1,4 +1,4 @@
-//! A session with all functions, and what an expression gives for a batch.
+//! A session with all functions, and the evaluation of expressions over a batch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) fn session_with(model: &str, models: &Models) -> SessionContext {
     build(settings, models, &Llm::default(), SessionConfig::new())
 }
 
-/// A session whose batches are small, and whose prompt is the question as the goldens have it.
+/// A session with small batches, whose prompt is the question, as in the goldens.
 pub(crate) fn session_in_partitions(model: &str, models: &Models, partitions: usize) -> SessionContext {
     let scorer_prompt = Some("{question}".to_string());
     let settings = Settings { scorer_model: golden_path(model), scorer_prompt, ..Settings::default() };
@@ -54,7 +54,6 @@ pub(crate) fn registered() -> BTreeSet<String> {
     registry.udfs().into_iter().collect()
 }
 
-/// Evaluates an expression over a batch as it is, also one of no rows.
 pub(crate) fn evaluate(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayRef {
     let array = evaluated(session, batch, sql).into_array(batch.num_rows()).unwrap();
     assert_eq!(array.len(), batch.num_rows(), "{sql}");
@@ -64,14 +63,13 @@ pub(crate) fn evaluate(session: &SessionContext, batch: &RecordBatch, sql: &str)
 pub(crate) fn evaluated(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ColumnarValue {
     let schema = DFSchema::try_from(batch.schema()).unwrap();
     let expression = session.parse_sql_expr(sql, &schema).unwrap();
-    // Without the start of an execution, expressions do not see the session's settings.
+    // Expressions see the session's settings only after an execution has started.
     let mut state = session.state();
     state.mark_start_execution();
     let physical = state.create_physical_expr(expression, &schema).unwrap();
     physical.evaluate(batch).unwrap()
 }
 
-/// What a query of an expression gives for the rows of a batch: also one that makes calls.
 pub(crate) fn query(session: &SessionContext, batch: &RecordBatch, sql: &str) -> ArrayRef {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let table = MemTable::try_new(batch.schema(), vec![vec![batch.clone()]]).unwrap();

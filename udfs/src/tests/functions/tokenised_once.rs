@@ -1,4 +1,4 @@
-//! Tokenising is most of what the pure functions cost: no text of a row is tokenised twice.
+//! No text of a row is tokenized twice: tokenizing is most of the cost of the pure functions.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ fn a_chain_is_tokenised_once_by_all_functions() {
     evaluate(&session, &rows, "cot_tokens(cot)");
     assert_eq!(tokenizer.tokenized_bytes() - before, once);
 
-    // Removing half of the steps looks at the places where they were, not at the rest.
+    // Removing half of the steps tokenizes only the places where they were.
     evaluate(&session, &rows, "cot_truncate(cot_steps(cot), 0.5)");
     assert!(tokenizer.tokenized_bytes() - before < 2 * once);
 }
@@ -50,7 +50,7 @@ fn a_row_with_its_prompt_and_what_is_left_of_it_are_not_tokenised_again() {
     evaluate(&session, &rows, "cot_too_long('How much?', cot_steps(cot))");
     evaluate(&session, &rows, "cot_tokens(cot)");
     let prompts = tokenizer.tokenized_bytes() - before - bytes;
-    assert!(prompts < bytes / 5, "{prompts} bytes beside the {bytes} of the chains");
+    assert!(prompts < bytes / 5, "{prompts} bytes of prompts, {bytes} of the chains");
 
     let refined = format!("cot_refine(cot_steps(cot), array_repeat(1.0, {ALL_STEPS}), 400)");
     evaluate(&session, &rows, &refined);
@@ -58,5 +58,5 @@ fn a_row_with_its_prompt_and_what_is_left_of_it_are_not_tokenised_again() {
     evaluate(&session, &rows, &format!("cot_tokens(cot_select(cot_steps(cot), {refined}))"));
     let again = tokenizer.tokenized_bytes() - before;
     evaluate(&session, &rows, &refined);
-    assert_eq!(tokenizer.tokenized_bytes() - before, 2 * again, "only what cot_refine itself reads again");
+    assert_eq!(tokenizer.tokenized_bytes() - before, 2 * again, "only cot_refine tokenizes text again");
 }

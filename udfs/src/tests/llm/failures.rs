@@ -1,4 +1,4 @@
-//! Every way of an endpoint to fail ends in a right row or a named status, in bounded time.
+//! Every failure of an endpoint ends in a correct row or a named status, in bounded time.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use serde_json::json;
 use crate::tests::llm::setup::anchoring;
 use crate::tests::server::{Reply, Server};
 
-/// A time limit for replies that never end, and one for the others that a busy machine keeps.
+/// A time limit for replies that never end, and one for other replies that even a busy machine meets.
 fn timeout(reply: &Reply) -> (&'static str, &'static str) {
     ("timeout", if matches!(reply, Reply::Hang | Reply::Drip(_)) { "1" } else { "30" })
 }
 
-/// What a row gets from a server that always gives this reply: its status, its error, and the calls that came.
+/// Returns the status, the error and the number of calls of a row whose server always gives this reply.
 async fn always(reply: Reply) -> (&'static str, String, usize) {
     let timeout = timeout(&reply);
     let server = Server::start(move |_| reply.clone());
@@ -21,7 +21,7 @@ async fn always(reply: Reply) -> (&'static str, String, usize) {
     (anchor.status(), anchor.error().unwrap_or_default().to_string(), server.count())
 }
 
-/// What a row gets from a server that gives this reply to the first request, and a thought to the second.
+/// The same for a server that gives this reply to the first request, and a thought to the second.
 async fn once(reply: Reply) -> (&'static str, usize) {
     let timeout = timeout(&reply);
     let server = Server::start(move |call| if call.number == 0 { reply.clone() } else { Reply::text("add") });
@@ -158,7 +158,7 @@ async fn what_waits_for_its_turn_is_not_sent_to_an_endpoint_that_denies() {
     let (llm, anchoring) = anchoring(&server, &[("max_concurrent_requests", "64")]);
     let prompts: Vec<String> = (0..400).map(|number| number.to_string()).collect();
     let rows = futures::future::join_all(prompts.iter().map(|prompt| anchoring.complete(prompt))).await;
-    // Eight are in flight at first, and before the third is denied others start in the place of two.
+    // Eight are in flight at first. Two more start before the third is denied.
     let sent = server.count();
     assert!((3..=10).contains(&sent) && llm.usage().calls == sent as u64, "{sent} requests");
     assert_eq!(rows.iter().filter(|row| row.is_err()).count(), 400 - sent);

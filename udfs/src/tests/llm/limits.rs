@@ -1,4 +1,4 @@
-//! How much is asked at once, in a minute and in all.
+//! Limits on concurrent calls, on calls per minute, and on all calls.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ async fn requests_and_tokens_keep_their_pace() {
         for prompt in ["a", "b", "c", "d", "e"] {
             anchoring.complete(prompt).await.unwrap();
         }
-        // Four pauses of 50 ms: 1200 requests a minute, or 132000 tokens, 110 each.
+        // Four pauses of 50 ms: 1200 requests per minute, or 132000 tokens, 110 each.
         assert!(begin.elapsed() >= Duration::from_millis(195), "{limit:?}: {:?}", begin.elapsed());
     }
 }
@@ -78,7 +78,7 @@ async fn money_is_counted_and_not_exceeded() {
     let prompts: Vec<String> = (0..10).map(|number| format!("{number:040}")).collect();
     let rows = join_all(prompts.iter().map(|prompt| anchoring.complete(prompt))).await;
     let rows: Vec<_> = rows.into_iter().map(Result::unwrap).collect();
-    // 100 tokens in and 10 out cost 2. Before a call at most 104 in and 10 out are expected, 2.04: a fourth has no room.
+    // 100 tokens in and 10 out cost 2. A call reserves at most 104 in and 10 out, 2.04, so a fourth does not fit.
     assert_eq!(rows.iter().filter(|row| row.status() == "ok").count(), 3);
     let refused: Vec<_> = rows.iter().filter(|row| row.status() == "budget").collect();
     assert_eq!((refused.len(), server.count()), (7, 3));
@@ -106,7 +106,7 @@ async fn what_rows_used_is_what_their_session_used() {
             used += row.unwrap().spent.own;
         }
     }
-    // One of the last two exceeds the budget, and is no call.
+    // One of the last two exceeds the budget and makes no call.
     let expected =
         Usage { calls: 7, cache_hits: 4, retries: 2, failed: 3, tokens_in: 307, tokens_out: 33, cost: 340.0 };
     assert_eq!((used, llm.usage(), server.count()), (expected, expected, 7));

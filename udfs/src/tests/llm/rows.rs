@@ -1,5 +1,3 @@
-//! What a row becomes by what a language model says.
-
 use asap_udfs::anchor::{Pruned, Row, Spent};
 use asap_udfs::llm::Usage;
 
@@ -104,7 +102,7 @@ async fn after_the_last_attempt_the_row_is_rejected_or_kept() {
     assert_eq!((rejected.status(), rejected.spent.attempts, server.count()), ("no_match", 3, 3));
     let error = rejected.error().unwrap();
     assert!(
-        error.starts_with("none of 3 answers is made of steps of the chain") && error.contains("its step 1"),
+        error.starts_with("none of 3 answers consists of steps of the chain") && error.contains("its step 1"),
         "{error}"
     );
 }

@@ -1,4 +1,4 @@
-//! The API key goes to the endpoint and nowhere else.
+//! The API key is sent only to the endpoint.
 
 use std::sync::Arc;
 
@@ -12,12 +12,11 @@ use crate::tests::server::{Call, Reply, Server};
 
 const VARIABLE: &str = "CARGO_MANIFEST_DIR";
 
-/// The header with the key, as a server that shows all it knows sends it back.
 fn echoed(call: &Call) -> String {
     call.head.lines().find(|line| line.to_lowercase().starts_with("authorization:")).unwrap_or_default().to_string()
 }
 
-/// A chat completion with the header whose every slash is escaped, as JSON allows.
+/// A chat completion with the header, with every slash escaped, as JSON allows.
 fn escaped(call: &Call) -> String {
     let body = serde_json::json!({ "choices": [{ "message": { "content": echoed(call) } }] });
     body.to_string().replace('/', "\\/")

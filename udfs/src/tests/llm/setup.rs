@@ -10,7 +10,6 @@ use datafusion::common::config::{ConfigOptions, ExtensionOptions};
 
 use crate::tests::server::Server;
 
-/// Settings for a server, with one retry and a time that a busy machine keeps, changed by pairs of key and value.
 pub(crate) fn settings(server: &Server, changes: &[(&str, &str)]) -> Settings {
     let mut settings = Settings {
         anchor_provider: Provider::Openai,

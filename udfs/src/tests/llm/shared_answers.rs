@@ -1,4 +1,4 @@
-//! Each answer is paid once, and kept before it is used.
+//! Each answer is paid once, and durable before it is used.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,7 +78,7 @@ async fn another_session_finds_what_was_kept() {
             sessions.push((row.outcome, row.spent.tokens_in, row.spent.tokens_out));
         }
         let is_second = sessions.len() > 3;
-        // A cut answer was paid and would be cut again, so it is kept; a refused request was not paid.
+        // A cut-off answer was paid and would be cut off again, so it is kept. A refused request cost nothing.
         assert_eq!(rows, [is_second, is_second, false]);
     }
     assert_eq!(sessions[..3], sessions[3..]);

@@ -1,4 +1,4 @@
-//! The oracle: the same decoder composed of operations that candle differentiates.
+//! The reference: the same decoder composed of operations that candle differentiates.
 
 use std::collections::HashMap;
 
@@ -80,7 +80,7 @@ fn layer(config: &ModelConfig, layer: &LayerWeights, x: &Tensor) -> candle_core:
     half + product.matmul(&layer.down.t()?)?
 }
 
-/// The sum of −ln P over the responses, one example after the other.
+/// The sum of −ln P over the responses, example by example.
 fn loss(config: &ModelConfig, weights: &Weights, examples: &[Example]) -> candle_core::Result<Tensor> {
     let mut sum = Tensor::zeros((), candle_core::DType::F32, &Device::Cpu)?;
     for example in examples {
@@ -107,7 +107,7 @@ fn examples() -> Vec<Example> {
     vec![example(2, 1), example(40, 11), example(530, 500), example(9, 8)]
 }
 
-/// Every weight has a gradient, and it is autograd's within 2e-5 of the tensor's largest number.
+/// Every weight has a gradient, equal to autograd's within 2e-5 of the tensor's largest number.
 fn assert_as_autograd(config: ModelConfig) {
     let (weights, variables) = variables(&config);
     let examples = examples();

@@ -59,8 +59,8 @@ fn one_batch_of_llama_is_as_torch_computes_it() {
     one_batch("llama");
 }
 
-/// 24 steps: learning rates to the last digits, losses within 1e-6 and norms within 1e-5 relative, weights afterwards
-/// within 5e-5. (Where a gradient is next to nothing, its rounding decides which way AdamW steps.)
+/// 24 steps: learning rates exact, losses within 1e-6 and norms within 1e-5 relative, final weights within 5e-5. (Where
+/// a gradient is almost zero, its rounding decides the direction of the AdamW step.)
 fn steps(name: &str) {
     let Golden { decoder, examples, trace } = read(name);
     let constants = &trace["optimizer"];

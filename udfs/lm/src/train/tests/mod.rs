@@ -1,4 +1,4 @@
-//! Gradients and steps against torch (goldens) and against autograd on composed operations.
+//! Compares gradients and steps with torch (goldens) and with autograd on composed operations.
 
 mod autograd;
 mod goldens;
@@ -11,7 +11,7 @@ use super::{Activations, Batch, Gradient, Keep};
 use crate::decoder::Decoder;
 use crate::weights::Weights;
 
-/// The loss of a batch in nats and the gradient of `scale` times it, keeping everything; keeping less gives the same bits.
+/// The loss of a batch in nats and the gradient of `scale` times it. Keeping fewer activations gives the same bits.
 fn gradient(decoder: &Decoder, batch: &Batch, scale: f32) -> (f64, Gradient) {
     let compute = |keep: Keep| {
         let mut sum = Gradient::zeros(&decoder.weights);
