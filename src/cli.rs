@@ -8,11 +8,12 @@ use std::process::ExitCode;
 
 use asap_udfs::typo;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
-use crate::output::{Log, complain, complain_as_json};
+use crate::output::{Log, complain, complain_as_json, print};
 use crate::signals::unless_interrupted;
 use crate::{cache, feed, generate, inspect, model, outputs, run, sample, schedule, sql, train};
 
@@ -20,7 +21,7 @@ use crate::{cache, feed, generate, inspect, model, outputs, run, sample, schedul
 #[derive(Debug, Parser)]
 #[command(
     name = "asap",
-    version,
+    version = asap_pipelines::VERSION,
     propagate_version = true,
     after_help = "\
 Examples:
@@ -57,6 +58,19 @@ enum Command {
     Feed(feed::FeedArgs),
     Train(train::TrainArgs),
     Generate(generate::GenerateArgs),
+    Completions(CompletionsArgs),
+}
+
+/// Print a completion script for a shell
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  asap completions bash > ~/.local/share/bash-completion/completions/asap
+  asap completions zsh > ~/.zfunc/_asap
+  asap completions fish > ~/.config/fish/completions/asap.fish")]
+struct CompletionsArgs {
+    /// Complete for this shell
+    shell: Shell,
 }
 
 /// The log filter without `RUST_LOG` and `--log`: warnings of our own crates.
@@ -102,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Feed(args) => refuse_terminal().and_then(|()| block_on(unless_interrupted(feed::run(args)))),
         Command::Train(args) => block_on(train::run(args)),
         Command::Generate(args) => block_on(unless_interrupted(generate::run(args))),
+        Command::Completions(args) => complete(args.shell),
     };
     finish(result)
 }
@@ -124,6 +139,12 @@ fn unknown_command(error: &clap::Error) -> Option<String> {
     Some(format!("error: there is no command {path} {typed}{}; {path} --help lists them", typo::hint(typed, known)))
 }
 
+fn complete(shell: Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "asap", &mut script);
+    Ok(print(String::from_utf8_lossy(&script).trim_end())?)
+}
+
 /// `asap feed` writes binary batches, which a terminal cannot show.
 fn refuse_terminal() -> Result<(), Failure> {
     match std::io::stdout().is_terminal() {
@@ -144,8 +165,13 @@ fn tell(format: Option<LogFormat>) {
             complain_as_json();
             subscriber.json().flatten_event(true).init();
         }
-        _ => subscriber.with_ansi(std::io::stderr().is_terminal()).init(),
+        _ => subscriber.with_ansi(has_color()).init(),
     }
+}
+
+/// Whether log events are colored: on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+fn has_color() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {

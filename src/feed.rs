@@ -17,7 +17,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::StreamWriter;
 
 use crate::failure::Failure;
-use crate::output::{at_least_one, complain, count};
+use crate::output::{at_least_one, complain, count, parsed};
 use crate::progress::Opening;
 
 /// Write rows as training tokens to stdout in Arrow's stream format, one batch per step
@@ -39,7 +39,7 @@ pub struct FeedArgs {
     #[arg(long, value_name = "DIR")]
     model: String,
     /// Name the question, cot and answer columns if asap cannot recognize them
-    #[arg(long, value_name = "question=…,cot=…,answer=…")]
+    #[arg(long, value_name = "question=…,cot=…,answer=…", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
     /// Write each row N times
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -66,7 +66,7 @@ pub struct FeedArgs {
     #[arg(long)]
     follow: bool,
     /// Resume after a position that asap feed wrote for the same data and options (--epochs and --step may differ)
-    #[arg(long, value_name = "POSITION")]
+    #[arg(long, value_name = "POSITION", value_parser = parsed::<Mark>)]
     resume: Option<Mark>,
 }
 

@@ -23,7 +23,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::failure::Failure;
-use crate::output::{complain, count, print};
+use crate::output::{complain, count, error_line, print, several};
 use crate::progress::{Bar, Opening};
 
 const AHEAD: usize = 256;
@@ -126,7 +126,12 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
     let Answered { answers, refused, tokens, seconds } =
         answering.await.map_err(|error| Failure::Failed(format!("answering stopped: {error}")))??;
     let rate = tokens as f64 / f64::max(seconds, 1e-9);
-    complain(&format!("note: {} answers, {} tokens, {} tokens/s", count(answers), count(tokens), count(rate as u64)));
+    complain(&format!(
+        "note: {}, {} tokens, {} tokens/s",
+        several(answers, "answer"),
+        count(tokens),
+        count(rate as u64)
+    ));
     if refused > 0 {
         complain(&format!("note: {} questions could not be asked; their lines show why", count(refused)));
     }
@@ -139,7 +144,12 @@ async fn opened(context: &SessionContext, location: &str, column: Option<&str>) 
         cot: column.to_string(),
         ..ColumnMapping::default()
     });
-    let corpus = Corpus::open(&context.state(), location, mapping.as_ref()).await?;
+    let corpus = Corpus::open(&context.state(), location, mapping.as_ref()).await.map_err(|error| match column {
+        None if error_line(&error).contains("--columns") => Failure::Failed(format!(
+            "no column of {location} is recognized as the question: name it with --column; asap inspect shows the columns"
+        )),
+        _ => error.into(),
+    })?;
     corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
     Ok(corpus)
 }

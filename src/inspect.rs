@@ -2,14 +2,15 @@
 
 use asap_pipelines::corpus::inspect::{Inspected, InspectedRow};
 use asap_pipelines::corpus::{ColumnMapping, Corpus};
-use asap_pipelines::location;
+use asap_pipelines::outputs::rejects::RejectsOfStatus;
+use asap_pipelines::{location, outputs};
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
 use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, count, failed_files, print_as};
+use crate::output::{SummaryFormat, complain, count, failed_files, parsed, print_as, several};
 use crate::progress::Opening;
 
 const SHOWN_CHARACTERS: usize = 100;
@@ -27,8 +28,8 @@ pub struct InspectArgs {
     #[arg(value_name = "LOC")]
     from: String,
     /// Name the question, cot and answer columns, as for asap run and asap sql
-    #[arg(long, value_name = "question=…,cot=…,answer=…")]
-    columns: Option<String>,
+    #[arg(long, value_name = "question=…,cot=…,answer=…", value_parser = parsed::<ColumnMapping>)]
+    columns: Option<ColumnMapping>,
     /// Show N rows of each schema
     #[arg(long, value_name = "N", default_value_t = 3)]
     rows: usize,
@@ -44,10 +45,13 @@ struct Found {
 }
 
 pub async fn run(args: InspectArgs) -> Result<(), Failure> {
+    if let Some(output) = output_of_rejects(&args.from) {
+        let found = outputs::rejects::rejects(output, args.rows).await?;
+        return Ok(print_as(args.format, &found, || rejects(output, &found))?);
+    }
     let context = asap_pipelines::session::session(Settings::default(), &Llm::default())?;
-    let mapping = args.columns.as_deref().map(str::parse::<ColumnMapping>).transpose()?;
     let opening = Opening::of(std::slice::from_ref(&args.from), false);
-    let corpus = Corpus::look(&context.state(), &args.from, mapping.as_ref()).await?;
+    let corpus = Corpus::look(&context.state(), &args.from, args.columns.as_ref()).await?;
     drop(opening);
     corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
     let failures: Vec<String> = corpus.failures.iter().map(ToString::to_string).collect();
@@ -64,6 +68,23 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
     }
 }
 
+/// The output whose rejects are at a location.
+fn output_of_rejects(location: &str) -> Option<&str> {
+    location.trim_end_matches('/').strip_suffix(".asap/rejects")?.strip_suffix('/')
+}
+
+fn rejects(output: &str, found: &[RejectsOfStatus]) -> String {
+    let mut lines = vec![format!("{} of {output}", several(found.iter().map(|status| status.rows).sum(), "reject"))];
+    for RejectsOfStatus { status, rows, sample } in found {
+        lines.push(format!("\n{status}: {}", several(*rows, "row")));
+        lines.extend(sample.iter().map(|row| format!("  row {} of {}: {}", row.row, row.file, row.error)));
+    }
+    if !found.is_empty() {
+        lines.push(format!("\nasap sql -c \"SELECT * FROM '{output}/.asap/rejects'\" shows their columns."));
+    }
+    lines.join("\n")
+}
+
 fn table(location: &str, schemas: &[Inspected]) -> String {
     let mut lines = vec![location.to_string()];
     for schema in schemas {
@@ -72,7 +93,7 @@ fn table(location: &str, schemas: &[Inspected]) -> String {
             1 => schema.file.clone(),
             files => format!("{} files like {}", count(files as u64), schema.file),
         };
-        lines.push(format!("{files}: {} rows, read as {}", count(schema.rows), schema.shape));
+        lines.push(format!("{files}: {}, read as {}", several(schema.rows, "row"), schema.shape));
         let columns: Vec<String> = schema.columns.iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
         let change = format!("--columns '{}'", schema.mapping);
         let told = [

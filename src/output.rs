@@ -1,6 +1,7 @@
 //! Output: data goes to stdout, messages go to stderr.
 
 use std::io::{self, Write};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -112,6 +113,11 @@ pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [
     table.lines().map(|line| line.trim_end().to_string()).collect::<Vec<_>>().join("\n")
 }
 
+/// Parses a flag; its error has no prefix of the engine.
+pub(crate) fn parsed<T: FromStr<Err = DataFusionError>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| error_line(&error))
+}
+
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "expected a whole number above 0".to_string())
 }
@@ -178,6 +184,9 @@ fn message(error: &DataFusionError) -> String {
             None => with_near_hint(argument_error(message).unwrap_or(message)).to_string(),
         },
         DataFusionError::SQL(error, _) => match error.as_ref() {
+            ParserError::ParserError(said) if said.contains("found: /") => {
+                format!("SQL: {said}. A path in SQL is in single quotes: FROM 'out/pruned'")
+            }
             ParserError::ParserError(said) | ParserError::TokenizerError(said) => format!("SQL: {said}"),
             ParserError::RecursionLimitExceeded => "SQL: the statement is nested too deep".to_string(),
         },

@@ -27,7 +27,11 @@ impl Opening {
     pub fn of(locations: &[String], is_quiet: bool) -> Self {
         let shown =
             |named: &String| location::parse(named).map_or_else(|_| named.clone(), |url| location::display(&url));
-        let shown = locations.iter().map(shown).collect::<Vec<_>>().join(", ");
+        let mut shown = locations.iter().map(shown).collect::<Vec<_>>().join(", ");
+        if locations.iter().any(|named| named.contains("://")) {
+            let limit = humantime::format_duration(location::retry_timeout());
+            shown.push_str(&format!(" (a store that does not answer is retried for {limit})"));
+        }
         Self((!is_quiet).then(|| tokio::spawn(Self::tell(shown))))
     }
 
@@ -43,10 +47,10 @@ impl Opening {
             show_below(&spinner);
             return std::future::pending().await;
         }
+        tokio::time::sleep(SHORT).await;
         loop {
-            tokio::time::sleep(LINES.saturating_sub(SHORT)).await;
             complain(&format!("opening {shown}: {} s", begun.elapsed().as_secs()));
-            tokio::time::sleep(SHORT).await;
+            tokio::time::sleep(LINES).await;
         }
     }
 }

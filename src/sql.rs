@@ -27,7 +27,7 @@ use futures::FutureExt;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{calls, complain, missing_table, no_table};
+use crate::output::{calls, complain, missing_table, no_table, parsed};
 use crate::progress::Opening;
 use crate::signals::{Stop, unless_interrupted};
 use print::{MaxRows, Print, RowFormat};
@@ -50,7 +50,7 @@ pub struct SqlArgs {
     from: Option<String>,
     /// Name the question, cot and answer columns if asap cannot recognize them. Without an answer, cot is the whole
     /// generation: the chain between think tags, then the answer
-    #[arg(long, value_name = "question=…,cot=…,answer=…", requires = "from")]
+    #[arg(long, value_name = "question=…,cot=…,answer=…", requires = "from", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
     /// Run this SQL and exit. May be repeated, all in one session
     #[arg(short = 'c', long = "command", value_name = "SQL", allow_hyphen_values = true)]

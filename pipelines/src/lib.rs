@@ -29,3 +29,6 @@ pub mod run;
 pub mod session;
 mod stopping;
 pub(crate) mod system_prompts;
+
+/// The version of asap, with the commit that it was built from if known.
+pub const VERSION: &str = env!("ASAP_VERSION");

@@ -25,8 +25,8 @@ use object_store::local::LocalFileSystem;
 use url::{Position, Url};
 
 pub use redact::redact;
-pub(crate) use retry::{Unavailable, failed, retry_timeout};
-pub use retry::{is_unavailable, set_retry_timeout};
+pub(crate) use retry::{Unavailable, failed};
+pub use retry::{is_unavailable, retry_timeout, set_retry_timeout};
 
 /// Parses a folder or a file as typed: a local path, or `scheme://…`.
 ///

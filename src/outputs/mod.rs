@@ -11,7 +11,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, print_as};
+use crate::output::{SummaryFormat, complain, print_as};
 
 #[derive(Debug, Args)]
 struct PlaceArgs {
@@ -85,7 +85,12 @@ pub async fn verify(VerifyArgs { place, quick }: VerifyArgs) -> Result<(), Failu
     place.print(&found, || tables::verified(&found))?;
     match found.faults.len() {
         0 => Ok(()),
-        _ => Err(Failure::Failed(format!("{} has faults:\n  {}", place.location, found.faults.join("\n  ")))),
+        _ => Err(Failure::Failed(format!(
+            "{} has faults:\n  {}\nthe same asap run command processes the rows of missing and cut shards again; delete other \
+             shards that cannot be read first",
+            place.location,
+            found.faults.join("\n  ")
+        ))),
     }
 }
 
@@ -162,5 +167,8 @@ pub struct ExportArgs {
 
 pub async fn export(ExportArgs { place, to }: ExportArgs) -> Result<(), Failure> {
     let done = outputs::export::export(&place.location, &to).await?;
+    if !done.finished {
+        complain("note: the output is not finished: asap status shows which rows are missing");
+    }
     place.print(&done, || tables::exported(&done))
 }

@@ -18,7 +18,7 @@ use clap::Args;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, at_least_one, complain, error_line, failed_files, print, print_as};
+use crate::output::{SummaryFormat, at_least_one, complain, error_line, failed_files, parsed, print, print_as};
 use crate::progress::Bar;
 use crate::signals::Stop;
 use metrics::Metrics;
@@ -68,7 +68,7 @@ pub struct RunArgs {
     to: Option<String>,
     /// Name the question, cot and answer columns if asap cannot recognize them. Without an answer, cot is the whole
     /// generation: the chain between think tags, then the answer
-    #[arg(long, value_name = "question=…,cot=…,answer=…")]
+    #[arg(long, value_name = "question=…,cot=…,answer=…", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
     /// Process at most N input rows, including those of earlier runs
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
@@ -81,10 +81,10 @@ pub struct RunArgs {
     commit_every: Duration,
     /// Handle a file that changed, or left its table, after its rows were read. The file fails and its old rows stay
     /// (fail), its new rows replace the old ones in one commit (reprocess), or its old rows stay (ignore)
-    #[arg(long, value_name = "fail|reprocess|ignore", default_value = "fail")]
+    #[arg(long, value_name = "fail|reprocess|ignore", default_value = "fail", value_parser = parsed::<OnChange>)]
     on_change: OnChange,
     /// Handle a file with a column that the output does not have: add the column to the output, or fail the file
-    #[arg(long, value_name = "add|fail", default_value = "add")]
+    #[arg(long, value_name = "add|fail", default_value = "add", value_parser = parsed::<OnSchemaChange>)]
     on_schema_change: OnSchemaChange,
     /// Replace the whole output: delete all rows in one commit, then refill it with this pipeline. Readers see it fill
     #[arg(long)]
@@ -97,10 +97,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "STATUS,…", num_args = 0..=1, default_missing_value = "", require_equals = true)]
     retry_rejects: Option<String>,
     /// End the run if more rows than this are rejected: a number, or a share such as 2%
-    #[arg(long, value_name = "N|P%")]
+    #[arg(long, value_name = "N|P%", value_parser = parsed::<MaxRejects>)]
     max_rejects: Option<MaxRejects>,
     /// Process only the slices of one of several parts, such as 3/8, so that eight processes fill one output
-    #[arg(long, value_name = "K/N")]
+    #[arg(long, value_name = "K/N", value_parser = parsed::<Part>)]
     part: Option<Part>,
     /// Allow the run this long to end after SIGTERM or Ctrl-C
     #[arg(long, value_name = "TIME", default_value = "25s", value_parser = humantime::parse_duration)]
@@ -108,9 +108,9 @@ pub struct RunArgs {
     /// Partition a new output by these columns. Delta reads an empty text in them as NULL
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     partition_by: Vec<String>,
-    /// Copy these input columns to the output: needed (all except those that question, cot and answer were read from),
-    /// all, none, or names. Rejects keep all columns
-    #[arg(long, value_name = "needed|all|none|COLUMNS", default_value = "needed")]
+    /// Copy these input columns to the output: needed (all except those whose whole content is in question, cot,
+    /// answer or system), all, none, or names. Rejects keep all columns
+    #[arg(long, value_name = "needed|all|none|COLUMNS", default_value = "needed", value_parser = parsed::<Originals>)]
     originals: Originals,
     /// Close a shard at this size in bytes
     #[arg(long, value_name = "BYTES", default_value_t = asap_pipelines::run::output::shards::SHARD_BYTES)]

@@ -110,11 +110,11 @@ fn ignored(summary: &Summary) -> Option<String> {
 
 fn stages(summary: &Summary) -> Vec<String> {
     let counts = &summary.counts;
-    let Some(original) = counts.tokens_in.filter(|_| counts.rows_out > 0) else { return Vec::new() };
+    let Some(original) = counts.tokens_before.filter(|_| counts.rows_out > 0) else { return Vec::new() };
     let coarse = counts.tokens_coarse.filter(|_| summary.anchored_by.is_some());
     let mut lines = vec![String::new(), format!("{:<10}{:>14}{:>9}{:>12}", "", "tokens", "ratio", "steps")];
     let stages = [
-        ("original", counts.tokens_in, counts.steps_in),
+        ("original", counts.tokens_before, counts.steps_before),
         ("coarse", coarse, None),
         ("pruned", counts.tokens_out, counts.steps_out),
     ];
@@ -124,7 +124,7 @@ fn stages(summary: &Summary) -> Vec<String> {
         let steps = steps.map(count).unwrap_or_default();
         lines.push(format!("{stage:<10}{:>14}{ratio:>7.1} %{steps:>12}", count(tokens)).trim_end().to_string());
     }
-    if counts.tokens_out == Some(original) && counts.steps_out.is_some() && counts.steps_out == counts.steps_in {
+    if counts.tokens_out == Some(original) && counts.steps_out.is_some() && counts.steps_out == counts.steps_before {
         lines.push("every step was kept: no chain has more tokens than asap.refine.max_tokens allows".to_string());
     }
     lines

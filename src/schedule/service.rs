@@ -16,7 +16,7 @@ use super::jobs::Job;
 use super::plan::{Cause, Decision, Progress, TRY_LATER};
 use super::state::State;
 use crate::failure::Failure;
-use crate::output::{complain, print};
+use crate::output::{complain, print, several};
 
 /// The longest sleep. A sleep does not notice a changed clock or a sleep of the machine, so this is the longest delay.
 const LOOK: Duration = Duration::from_secs(30);
@@ -64,7 +64,10 @@ impl Service {
         let mut result = self.serve(&mut signals).await;
         self.orders.send_replace(Order::Terminate);
         if !self.runs.is_empty() {
-            complain(&format!("waiting for {} running jobs; a second signal kills them", self.runs.len()));
+            complain(&format!(
+                "waiting for {}; a second signal kills them",
+                several(self.runs.len() as u64, "running job")
+            ));
         }
         while !self.runs.is_empty() {
             tokio::select! {

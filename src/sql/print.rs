@@ -79,10 +79,10 @@ impl Print {
     pub(crate) fn print(&self, rows: &Rows, options: &FormatOptions) -> Result<()> {
         let mut text = Vec::new();
         match self.format {
-            RowFormat::Csv => delimited(&rows.batches, b',', &mut text)?,
-            RowFormat::Tsv => delimited(&rows.batches, b'\t', &mut text)?,
-            RowFormat::Json => json::<JsonArray>(&rows.batches, &mut text)?,
-            RowFormat::NdJson => json::<LineDelimited>(&rows.batches, &mut text)?,
+            RowFormat::Csv => delimited(rows, b',', &mut text)?,
+            RowFormat::Tsv => delimited(rows, b'\t', &mut text)?,
+            RowFormat::Json => json::<JsonArray>(rows, &mut text)?,
+            RowFormat::NdJson => json::<LineDelimited>(rows, &mut text)?,
             RowFormat::Table | RowFormat::Automatic if self.is_expanded => self.expanded(rows, &mut text)?,
             RowFormat::Table | RowFormat::Automatic => self.table(rows, options, &mut text)?,
         }
@@ -150,26 +150,31 @@ impl Print {
     }
 }
 
-fn delimited(batches: &[RecordBatch], delimiter: u8, text: &mut Vec<u8>) -> Result<()> {
+fn delimited(rows: &Rows, delimiter: u8, text: &mut Vec<u8>) -> Result<()> {
     let mut writer = CsvWriterBuilder::new().with_header(true).with_delimiter(delimiter).build(text);
-    for batch in batches {
+    // An empty result has a header too.
+    if rows.batches.is_empty() && !rows.schema.fields().is_empty() {
+        writer.write(&RecordBatch::new_empty(rows.schema.clone()))?;
+    }
+    for batch in &rows.batches {
         writer.write(batch)?;
     }
     Ok(())
 }
 
 /// Writes rows as JSON with explicit nulls: otherwise a column without values would be missing.
-fn json<F: JsonFormat>(batches: &[RecordBatch], text: &mut Vec<u8>) -> Result<()> {
-    if batches.is_empty() {
+fn json<F: JsonFormat>(rows: &Rows, text: &mut Vec<u8>) -> Result<()> {
+    // A statement without columns, such as SET, prints nothing.
+    if rows.batches.is_empty() && rows.schema.fields().is_empty() {
         return Ok(());
     }
     let mut writer = JsonWriterBuilder::new().with_explicit_nulls(true).build::<_, F>(&mut *text);
-    for batch in batches {
+    for batch in &rows.batches {
         writer.write(batch)?;
     }
     writer.finish()?;
     drop(writer);
-    if !text.ends_with(b"\n") {
+    if !text.is_empty() && !text.ends_with(b"\n") {
         text.push(b'\n');
     }
     Ok(())

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use asap_pipelines::corpus::plain_table;
 use asap_pipelines::location;
 use async_trait::async_trait;
 use datafusion::catalog::{DynamicFileCatalog, Session, TableProvider, TableProviderFactory, UrlTableFactory};
@@ -93,6 +94,16 @@ struct UrlTables {
     files: DynamicListTableFactory,
 }
 
+impl UrlTables {
+    /// Files as `--from` reads them; other formats as the engine does.
+    async fn files(&self, state: &SessionState, named: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        match plain_table(state, named).await? {
+            Some(table) => Ok(Some(table)),
+            None => self.files.try_new(named).await,
+        }
+    }
+}
+
 #[async_trait]
 impl UrlTableFactory for UrlTables {
     async fn try_new(&self, named: &str) -> Result<Option<Arc<dyn TableProvider>>> {
@@ -103,7 +114,7 @@ impl UrlTableFactory for UrlTables {
         if !is_remote(named) {
             return match url.path().ends_with('/') && is_delta_table(&url) {
                 true => delta(&state, named).await.map(Some),
-                false => self.files.try_new(named).await,
+                false => self.files(&state, named).await,
             };
         }
         let store = state.runtime_env().object_store_registry.get_store(&url)?;
@@ -112,7 +123,7 @@ impl UrlTableFactory for UrlTables {
         if let Ok(Some(_)) = store.list(Some(&log)).try_next().await {
             return delta(&state, url.as_str()).await.map(Some);
         }
-        if let Some(table) = self.files.try_new(url.as_str()).await? {
+        if let Some(table) = self.files(&state, url.as_str()).await? {
             return Ok(Some(table));
         }
         let path = Path::from_url_path(url.path()).map_err(Error::from)?;

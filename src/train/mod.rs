@@ -30,7 +30,7 @@ use asap_udfs::llm::Llm;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, at_least_one, complain, print_as};
+use crate::output::{SummaryFormat, at_least_one, complain, parsed, print_as};
 use crate::signals::Stop;
 use base::Base;
 use settings::{Settings, Started};
@@ -61,7 +61,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "LOC")]
     data: String,
     /// Name the question, cot and answer columns if asap cannot recognize them
-    #[arg(long, value_name = "question=…,cot=…,answer=…")]
+    #[arg(long, value_name = "question=…,cot=…,answer=…", value_parser = parsed::<ColumnMapping>)]
     columns: Option<ColumnMapping>,
     /// Write the trained model and its checkpoints to this folder
     #[arg(long, value_name = "LOC")]

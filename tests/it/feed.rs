@@ -106,7 +106,7 @@ fn what_cannot_be_fed_is_an_error_that_says_why() {
     fails(&["--model", "data/model", "--follow"], 1, "not a Delta table");
     fails(&["--model", "data/model", "--max-length", "0"], 2, "a whole number above 0");
     fails(&["--model", "data/model", "--epochs", "0"], 2, "--epochs");
-    let none = "traces holds no row to learn from: of its rows 4 have more than 9 tokens";
+    let none = "traces has no row to train on: 4 have more than 9 tokens";
     fails(&["--model", "data/model", "--max-length", "9"], 1, none);
     // As for training: no more tokens than the model reads, and no unknown ones.
     let model = |key: &str, value: u64| {

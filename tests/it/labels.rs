@@ -86,9 +86,10 @@ fn cells(samples: &BTreeMap<String, Kept>, openers: &str) -> (String, f64) {
 }
 
 fn held_line(pipeline: &str) -> String {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/evidence.md")).unwrap();
     let begins = format!("| `{pipeline}` |");
-    readme.lines().find(|line| line.starts_with(&begins)).unwrap().to_string() + "\n"
+    let (_, section) = readme.split_once("<!-- labels").unwrap();
+    section.lines().find(|line| line.starts_with(&begins)).unwrap().to_string() + "\n"
 }
 
 #[test]
@@ -118,13 +119,30 @@ fn asap_keeps_the_core_of_a_chain() {
         }
         table.push('\n');
     }
-    check_numbers("README.md", "labels", &table, 0.02);
+    check_numbers("docs/evidence.md", "labels", &table, 0.02);
     for baseline in ["random", "truncate"] {
         for openers in OPENERS {
             assert!(recalls[&("asap", openers)] > recalls[&(baseline, openers)] + 0.1, "{table}");
         }
     }
     check_trace(&workplace);
+}
+
+/// Six steps of a chain of the sample at half of its tokens, for the front page.
+#[test]
+fn the_front_page_shows_what_is_removed() {
+    let workplace = Workplace::new();
+    let arguments = "run asap --from data/sample/openr1-math.parquet --to out --limit 570 --set asap.refine.ratio=0.5";
+    workplace.run(&arguments.split(' ').collect::<Vec<_>>()).ok();
+    let steps = "WITH flat AS (SELECT unnest(steps) AS step, unnest(cot_steps(original_cot)) AS text FROM pruned \
+                 WHERE source['row'] = 569) \
+                 SELECT step['dropped'] AS dropped, text FROM flat ORDER BY step['step'] LIMIT 6 OFFSET 2";
+    let line = |row: &Value| {
+        let sign = if row["dropped"].is_null() { ' ' } else { '-' };
+        format!("{sign} {}\n", row["text"].as_str().unwrap())
+    };
+    let lines: String = query(&workplace, "out", steps).iter().map(line).collect();
+    check_section("README.md", "diff", &format!("```diff\n{lines}```\n"));
 }
 
 /// Checks the shortest trace of 12 steps or more that lost steps in both stages and kept some.
@@ -141,5 +159,5 @@ fn check_trace(workplace: &Workplace) {
         format!("{stage:<11}{label:<10}{indented}\n")
     };
     let lines: String = query(workplace, "out/asap", steps).iter().map(line).collect();
-    check_section("pipelines/README.md", "trace", &format!("```text\n{lines}```\n"));
+    check_section("docs/pipelines.md", "trace", &format!("```text\n{lines}```\n"));
 }

@@ -91,7 +91,7 @@ fn the_prompt_helps_and_remembers() {
     terminal.line("SELECT 40 + 2 AS n;", &["| 42 |"]);
     terminal.line("\\d", &["corpus"]);
     terminal.line("\\d corpus", &["source_cot", "Utf8"]);
-    terminal.line("\\h", &["cot_surprisal", "First-token surprisal"]);
+    terminal.line("\\h", &["cot_surprisal", "surprisal"]);
     terminal.line("\\h cot_select", &["cot_select(steps, kept)", "kept:", "select cot_select"]);
     terminal.line("\\h nothing", &["there is no function nothing"]);
     terminal.line("\\x", &["column by column"]);

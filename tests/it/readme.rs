@@ -1,13 +1,14 @@
-//! Checks the READMEs: their commands run, their real job runs against servers, and their tables match the program.
+//! Checks the README and `docs/`: their commands run, the real job runs against servers, their tables match the program, and
+//! their links lead somewhere.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::common::{Finished, Workplace, check_section};
 use crate::server::{Call, Reply, Server};
 use crate::support::s3::{point, serve};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const TESTS: &str = "cargo test --workspace";
 /// The only file of rows of a small export.
@@ -64,18 +65,76 @@ fn every_command_of_the_front_page_runs_in_order() {
 }
 
 #[test]
+fn every_command_of_the_tutorial_runs_in_order() {
+    run_commands("docs/tutorial.md");
+}
+
+#[test]
+fn every_command_about_corpora_runs_in_order() {
+    run_commands("docs/corpora.md");
+}
+
+#[test]
 fn every_command_about_pipelines_runs_in_order() {
-    run_commands("pipelines/README.md");
+    run_commands("docs/pipelines.md");
 }
 
 #[test]
-fn every_command_about_functions_runs_in_order() {
-    run_commands("udfs/README.md");
+fn every_command_about_sql_runs_in_order() {
+    run_commands("docs/sql.md");
 }
 
 #[test]
-fn every_command_about_commands_runs_in_order() {
-    run_commands("src/README.md");
+fn every_command_about_models_runs_in_order() {
+    run_commands("docs/models.md");
+}
+
+#[test]
+fn every_command_about_anchoring_runs_in_order() {
+    run_commands("docs/anchoring.md");
+}
+
+#[test]
+fn every_command_about_runs_runs_in_order() {
+    run_commands("docs/runs.md");
+}
+
+#[test]
+fn every_command_about_training_runs_in_order() {
+    run_commands("docs/training.md");
+}
+
+/// The README, the pages of `docs/` and the READMEs of folders.
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|file| file.unwrap().path());
+    let docs = docs.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+    let folders =
+        ["src", "pipelines", "udfs", "data", "benches", "tests/goldens"].map(|folder| format!("{folder}/README.md"));
+    let others = ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_string).into_iter().chain(folders);
+    docs.chain(others.map(|path| root.join(path))).collect()
+}
+
+#[test]
+fn commands_of_every_page_are_run_by_a_test() {
+    let tests = include_str!("readme.rs");
+    for page in pages() {
+        let name = page.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_str().unwrap();
+        let has_commands = !blocks(name, "sh").is_empty();
+        assert!(!has_commands || tests.contains(&format!("run_commands(\"{name}\")")), "no test runs {name}");
+    }
+}
+
+#[test]
+fn links_lead_to_files() {
+    let link = regex::Regex::new(r"\]\(([^)#\s]+)(#[^)\s]*)?\)").unwrap();
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for target in link.captures_iter(&text).map(|found| found.get(1).unwrap().as_str()) {
+            let exists = target.contains("://") || page.parent().unwrap().join(target).exists();
+            assert!(exists, "{} links to {target}", page.display());
+        }
+    }
 }
 
 /// A model served like vLLM's, which keeps every other step of a chain.
@@ -164,7 +223,7 @@ fn the_table_of_shapes_is_what_is_recognised() {
     };
     let lines: String = rows("SELECT * FROM corpus_shapes() ORDER BY place").iter().map(line).collect();
     let header = "| shape | question | chain, or what holds it | answer, or flags | read as |\n|---|---|---|---|---|\n";
-    check_section("pipelines/README.md", "shapes", &format!("{header}{lines}"));
+    check_section("docs/corpora.md", "shapes", &format!("{header}{lines}"));
 }
 
 /// `UPDATE=1 cargo test --test it readme` writes the table.
@@ -172,28 +231,80 @@ fn the_table_of_shapes_is_what_is_recognised() {
 fn the_table_of_functions_is_what_they_say_of_themselves() {
     let sql = "SELECT DISTINCT syntax_example, description FROM information_schema.routines \
                WHERE syntax_example LIKE 'cot\\_%' OR syntax_example LIKE 'ai\\_%' ORDER BY 1";
-    let line = |row: &Value| {
+    let all = rows(sql);
+    let (mut index, mut sections) = (String::new(), String::new());
+    for row in &all {
         let [syntax, description] = ["syntax_example", "description"].map(|key| row[key].as_str().unwrap());
-        // The table shows the first sentence.
-        let what = description.split_once(". ").map_or(description, |(first, _)| first);
-        format!("| `{syntax}` | {} |\n", what.trim_end_matches('.').replace('|', "\\|"))
-    };
-    let rows = rows(sql);
-    let lines: String = rows.iter().map(line).collect();
-    check_section("udfs/README.md", "functions", &format!("| function | what it computes |\n|---|---|\n{lines}"));
+        let name = syntax.split('(').next().unwrap();
+        let first = description.split_once(". ").map_or(description, |(first, _)| first).trim_end_matches('.');
+        index += &format!("| [`{name}`](#{name}) | {} |\n", first.replace('|', "\\|"));
+        sections += &format!("\n### {name}\n\n`{syntax}`\n\n{description}\n");
+    }
+    check_section("docs/sql.md", "functions", &format!("| function | result |\n|---|---|\n{index}{sections}"));
     let front = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    assert!(front.contains(&format!("{} functions", rows.len())), "{} functions", rows.len());
+    assert!(front.contains(&format!("{} functions", all.len())), "{} functions", all.len());
 }
 
-/// Items that the READMEs name in a file, as [`Type::function`](file.rs), exist.
+/// `UPDATE=1 cargo test --test it readme` writes the table.
+#[test]
+fn the_table_of_settings_is_what_they_say_of_themselves() {
+    let sql = "SELECT name, value, description FROM information_schema.df_settings WHERE name LIKE 'asap.%'";
+    let line = |row: &Value| {
+        let [name, value, description] =
+            ["name", "value", "description"].map(|key| row[key].as_str().unwrap_or_default());
+        let value = if value.is_empty() { String::new() } else { format!("`{value}`") };
+        format!("| `{name}` | {value} | {} |\n", description.replace('|', "\\|"))
+    };
+    let lines: String = rows(sql).iter().map(line).collect();
+    check_section("docs/sql.md", "settings", &format!("| setting | default | description |\n|---|---|---|\n{lines}"));
+}
+
+/// `UPDATE=1 cargo test --test it readme` writes `docs/asap.schema.json`, the JSON schema of `asap.toml`.
+#[test]
+fn the_schema_of_settings_is_what_they_say_of_themselves() {
+    let sql = "SELECT name, value, description FROM information_schema.df_settings WHERE name LIKE 'asap.%'";
+    let mut properties = serde_json::Map::new();
+    for row in rows(sql) {
+        let name = row["name"].as_str().unwrap().trim_start_matches("asap.");
+        // Each value is parsed from its text, so TOML may write it as any scalar or list.
+        let mut property = json!({
+            "description": row["description"], "type": ["string", "number", "boolean", "array"],
+        });
+        if let Some(value) = row["value"].as_str().filter(|value| !value.is_empty()) {
+            property["default"] = value.into();
+        }
+        match name.split_once('.') {
+            None => drop(properties.insert(name.to_string(), property)),
+            Some((group, key)) => {
+                let group = properties
+                    .entry(group)
+                    .or_insert_with(|| json!({ "type": "object", "additionalProperties": false, "properties": {} }));
+                group["properties"][key] = property;
+            }
+        }
+    }
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "asap.toml",
+        "description": "Settings of asap",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties,
+    });
+    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/asap.schema.json");
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(fs::read_to_string(path).unwrap(), text, "docs/asap.schema.json is out of date");
+}
+
+/// Items that the pages name in a file, as [`Type::function`](file.rs), exist.
 #[test]
 fn what_is_named_in_a_file_is_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let named = regex::Regex::new(r"\[`([^`]+)`\]\(([^)]+\.rs)\)").unwrap();
     let mut found = 0;
-    for readme in
-        ["README.md", "src/README.md", "pipelines/README.md", "udfs/README.md"].map(|readme| root.join(readme))
-    {
+    for readme in pages() {
         let text = fs::read_to_string(&readme).unwrap();
         for [name, file] in named.captures_iter(&text).map(|captures| captures.extract().1) {
             let path = readme.parent().unwrap().join(file);
@@ -207,11 +318,11 @@ fn what_is_named_in_a_file_is_there() {
     assert!(found > 10, "{found} names");
 }
 
-/// Each file of `pipelines/sql` contains only its method, and is in the program and in the README's table.
+/// Each file of `pipelines/sql` contains only its method, and is in the program and in the table of the docs.
 #[test]
 fn pipelines_that_are_brought_are_short_and_named() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let readme = fs::read_to_string(root.join("pipelines/README.md")).unwrap();
+    let readme = fs::read_to_string(root.join("docs/pipelines.md")).unwrap();
     let (_, table) = readme.split_once("| pipeline | what goes first").unwrap();
     let (table, _) = table.split_once("\n\n").unwrap();
     let workplace = Workplace::new();
@@ -226,11 +337,11 @@ fn pipelines_that_are_brought_are_short_and_named() {
             sql,
             "pipelines/src/builtin.rs has no line for {name}"
         );
-        assert!(table.contains(&format!("`{name}`")), "the table of pipelines/README.md has no line for {name}");
+        assert!(table.contains(&format!("`{name}`")), "the table of docs/pipelines.md has no line for {name}");
     }
 }
 
-/// The columns that the READMEs tell trainers to read are in an export.
+/// The columns that the docs name for trainers are in an export.
 #[test]
 fn trainers_find_their_columns() {
     let workplace = Workplace::new();
@@ -239,7 +350,7 @@ fn trainers_find_their_columns() {
     let described = workplace.run(&["sql", "-q", "--format", "json", "-c", &format!("DESCRIBE '{EXPORTED}'")]).json();
     let held: Vec<&str> =
         described.as_array().unwrap().iter().map(|row| row["column_name"].as_str().unwrap()).collect();
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/README.md")).unwrap();
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/training.md")).unwrap();
     let (_, table) = readme.split_once("## Into a trainer").unwrap();
     let line = |name: &str| table.lines().find(|line| line.starts_with(&format!("| {name} |"))).unwrap();
     let factory = line("LLaMA-Factory");

@@ -32,7 +32,8 @@ fn an_output_and_its_rejects_are_tables_by_their_path() {
 fn rejects_are_read_by_every_command_that_reads_a_corpus() {
     let workplace = pruned();
     let found = workplace.run(&["inspect", REJECTS]);
-    assert!(found.ok().contains("rejected  no_tags: no closing think tag in the 7 characters"), "{found:?}");
+    assert!(found.ok().contains("1 reject of out/pruned\n\nno_tags: 1 row\n  row 2 of "), "{found:?}");
+    assert!(found.ok().contains(": no closing think tag in the 7 characters"), "{found:?}");
     let sql = "SELECT question, status, source_status FROM corpus";
     assert_eq!(
         rows(&workplace, &["--from", REJECTS, "-c", sql]),
@@ -52,6 +53,88 @@ fn rejects_are_read_by_every_command_that_reads_a_corpus() {
     workplace.run(&["run", "truncate", "--from", "other", "--to", "out/other"]).ok();
     let found = workplace.run(&["inspect", "out/other/.asap/rejects"]);
     assert!(found.ok().contains("in the 4 characters of column response"), "{found:?}");
+}
+
+#[test]
+fn rejects_show_the_statuses_that_the_run_gave_them() {
+    let workplace = Workplace::new();
+    workplace.run(&["sample", "--rows", "4", "--seed", "1", "--to", "in"]).ok();
+    workplace.run(&["run", "truncate", "--from", "in", "--to", "out", "--set", "asap.refine.max_tokens=1"]);
+    let found = workplace.run(&["inspect", "out/.asap/rejects", "--rows", "1"]);
+    assert!(found.ok().starts_with("4 rejects of out\n\nemptied: 4 rows\n  row 0 of "), "{found:?}");
+}
+
+#[test]
+fn a_folder_in_sql_has_the_rows_that_from_reads() {
+    let workplace = Workplace::new();
+    let rows = |sql: &str| rows(&workplace, &["-c", sql]);
+    workplace.run(&["sample", "--rows", "4", "--seed", "1", "--to", "in"]).ok();
+    std::fs::write(workplace.path("in/b.jsonl"), "{\"n\": 1}\n").unwrap();
+    std::fs::write(workplace.path("in/about.json"), "{\n\"n\": 1\n}\n").unwrap();
+    assert_eq!(rows("SELECT count(*) AS n, count(problem) AS math FROM 'in'"), "n,math\n4,2\n");
+    std::fs::write(workplace.path("array.json"), "[{\"n\": 1}, {\"n\": 2}]").unwrap();
+    assert_eq!(rows("SELECT sum(n) AS n FROM 'array.json'"), "n\n3\n");
+    std::fs::create_dir_all(workplace.path("days/day=1")).unwrap();
+    std::fs::write(workplace.path("days/day=1/b.jsonl"), "{\"n\": 1}\n").unwrap();
+    assert_eq!(rows("SELECT * FROM 'days'"), "n,day\n1,1\n");
+    let broken = workplace.path("broken.jsonl");
+    std::fs::write(&broken, "none\n").unwrap();
+    let failed = workplace.run(&["sql", "-c", "SELECT * FROM 'broken.jsonl'"]);
+    assert!(failed.code == 1 && failed.stderr.contains("line 1 of /"), "{failed:?}");
+}
+
+#[test]
+fn an_empty_result_has_its_header_or_an_empty_list() {
+    let workplace = Workplace::new();
+    let print = |format: &str| {
+        let sql = "SELECT 1 AS n WHERE false";
+        workplace
+            .run(&["sql", "-q", "--format", format, "-c", "SET datafusion.execution.batch_size = 9", "-c", sql])
+            .ok()
+            .to_string()
+    };
+    assert_eq!(["csv", "tsv", "json", "nd-json"].map(print), ["n\n", "n\n", "[]\n", ""]);
+}
+
+#[test]
+fn numbers_are_answers_as_they_were_written() {
+    let workplace = Workplace::new();
+    let row = |question: &str, answer: &str| {
+        format!("{{\"question\": \"{question}\", \"cot\": \"a\", \"answer\": {answer}}}\n")
+    };
+    let lines = [row("q1", "42"), row("q2", "1.50"), row("q3", "12345678901234567890123"), row("q4", "\"x\"")].concat();
+    std::fs::write(workplace.path("a.jsonl"), lines).unwrap();
+    let answers = rows(&workplace, &["--from", "a.jsonl", "-c", "SELECT answer FROM corpus ORDER BY question"]);
+    assert_eq!(answers, "answer\n42\n1.50\n12345678901234567890123\nx\n");
+    std::fs::write(workplace.path("a.jsonl"), row("q1", "42") + &row("q2", "1.50")).unwrap();
+    let answers = rows(&workplace, &["--from", "a.jsonl", "-c", "SELECT answer FROM corpus ORDER BY question"]);
+    assert_eq!(answers, "answer\n42\n1.50\n");
+}
+
+#[test]
+fn a_question_column_without_values_is_not_the_question() {
+    let workplace = Workplace::new();
+    let line = "{\"problem\": null, \"prompt\": \"q1\", \"generation\": \"<think>a</think>b\"}\n";
+    std::fs::write(workplace.path("a.jsonl"), line.repeat(3) + "{\"problem\": \"q\"}\n").unwrap();
+    let read = rows(&workplace, &["--from", "a.jsonl", "-c", "SELECT question FROM corpus WHERE status IS NULL"]);
+    assert_eq!(read, "question\nq1\nq1\nq1\n");
+}
+
+#[test]
+fn ratios_count_the_rows_of_the_output_and_unfinished_outputs_say_so() {
+    let workplace = Workplace::new();
+    workplace.run(&["sample", "--rows", "40", "--seed", "1", "--to", "in"]).ok();
+    let run = ["run", "truncate", "--from", "in", "--to", "out", "--slice-rows", "5", "--part", "1/2", "--format", "json"];
+    let run = [&run[..], &["--set", "asap.refine.max_tokens=60", "--set", "asap.refine.ratio=0.9"]].concat();
+    let summary = workplace.run(&run).json();
+    assert!(
+        summary["rows_rejected"].as_u64() > Some(0)
+            && summary["tokens_before"].as_u64() < summary["tokens_in"].as_u64()
+    );
+    let sums = rows(&workplace, &["-c", "SELECT sum(original_tokens) AS n FROM 'out'"]);
+    assert_eq!(sums, format!("n\n{}\n", summary["tokens_before"]));
+    assert!(workplace.run(&["export", "out", "--to", "set"]).stderr.contains("the output is not finished"));
+    assert!(workplace.run(&["status", "out"]).ok().contains("0.9 (asap.refine.ratio)"));
 }
 
 #[test]
@@ -95,7 +178,7 @@ fn a_column_without_values_does_not_vanish_from_json() {
     let run = |format: &str| workplace.run(&["sql", "-q", "--format", format, "-c", sql]).ok().to_string();
     let row = |n: u32| format!("{{\"n\":{n},\"nothing\":null,\"held\":{{\"a\":null}}}}");
     let rows = [0, 1, 2].map(row);
-    assert_eq!(run("json"), format!("[{}]\n[{{\"n\":4}}]\n", rows.join(",")));
+    assert_eq!(run("json"), format!("[{}]\n[]\n[{{\"n\":4}}]\n", rows.join(",")));
     assert_eq!(run("nd-json"), format!("{}\n{{\"n\":4}}\n", rows.join("\n")));
     // Statements other than queries run unchanged.
     std::fs::write(workplace.path("a.csv"), "n;m\n1;ü\n").unwrap();

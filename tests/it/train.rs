@@ -119,7 +119,7 @@ fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
     with("hidden_act", json!("gelu"));
     fails(2, &["--out", "model"], "hidden_act 'gelu'");
     with("vocab_size", json!(100));
-    fails(1, &["--out", "model"], "at least 259 tokens");
+    fails(1, &["--out", "model"], "at least 259 in config.json");
     fs::remove_file(workplace.path("config.json")).unwrap();
     fails(2, &["--out", "model"], "cannot read config.json");
 }

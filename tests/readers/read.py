@@ -197,16 +197,16 @@ READERS = {
 
 
 def readme(folder):
-    """Runs the lines of the READMEs for readers, over an export made as described there."""
+    """Runs the lines of the docs for readers, over an export made as described there."""
     project = Path(__file__).resolve().parents[2]
     subprocess.run([ASAP, "sample", "--rows", "20", "--seed", "1", "--to", "traces"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    for arguments in [["run", "truncate", "--from", "traces", "--to", "out/mine", "--quiet"], ["export", "out/mine", "--to", "pruned"]]:
+    for arguments in [["run", "truncate", "--from", "traces", "--to", "out/train", "--quiet"], ["export", "out/train", "--to", "pruned"]]:
         subprocess.run([ASAP, *arguments], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     job = (project / "README.md").read_text()
     code = re.search(r'^python -c "(.*)"$', job, re.MULTILINE)[1]
     printed = subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True, text=True).stdout
     assert "num_rows: 20" in printed, printed
-    guide = (project / "pipelines/README.md").read_text()
+    guide = (project / "docs/training.md").read_text()
     line = lambda name: re.findall(r"`([^`]*)`", re.search(rf"^\| {name} \| (.*) \|$", guide, re.MULTILINE)[1])
     here = os.getcwd()
     os.chdir(folder)
@@ -221,7 +221,7 @@ def readme(folder):
     finally:
         os.chdir(here)
     assert found == [20] * 5, found
-    print("the lines of the READMEs: 20 rows each")
+    print("the lines of the docs: 20 rows each")
 
 
 def main():

@@ -45,7 +45,7 @@ CONFIG = {
     "tie_word_embeddings": False, "use_sliding_window": False, "vocab_size": 1024,
 }
 ROWS = 48
-# The tokens that TRL keeps of an example by default, and the length that each line of the README must allow.
+# The tokens that TRL keeps of an example by default, and the length that each line of the docs must allow.
 DEFAULT = 1024
 LENGTH = 32768
 # Examples per step, and steps per epoch.
@@ -110,7 +110,7 @@ def scores(folder):
 
 
 def trained(folder, expression):
-    """Returns the tokens and labels that reach the model, for an expression of a README that creates a TRL trainer."""
+    """Returns the tokens and labels that reach the model, for an expression of the docs that creates a TRL trainer."""
     found = collections.Counter()
 
     class Trainer(trl.SFTTrainer):
@@ -140,13 +140,13 @@ def trained(folder, expression):
 
 
 def line(name):
-    """Returns the first code span of a line of the READMEs."""
-    guide = (PROJECT / "pipelines/README.md").read_text()
+    """Returns the first code span of a line of the docs."""
+    guide = (PROJECT / "docs/training.md").read_text()
     return re.search(rf"^\| {name} \| `(.*?)`", guide, re.MULTILINE)[1]
 
 
 def table(folder):
-    """The pipeline `examples` in TRL, by the README's line: exactly our rows and labels reach the model."""
+    """The pipeline `examples` in TRL, by the docs' line: exactly our rows and labels reach the model."""
     rows = pyarrow.parquet.read_table(folder / "examples").to_pylist()
     expected = collections.Counter((tuple(row["input_ids"]), tuple(row["labels"])) for row in rows)
     longest = max(len(row["input_ids"]) for row in rows)
@@ -158,7 +158,7 @@ def table(folder):
 
 
 def export(folder):
-    """An export in TRL, by the README's line: each row's chain, answer and end token are learned."""
+    """An export in TRL, by the docs' line: each row's chain, answer and end token are learned."""
     rows = pyarrow.parquet.read_table(sorted((folder / "export").glob("*.parquet"))).to_pylist()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "model")
     found = trained(folder, line("TRL").replace('"pruned"', '"export"'))
@@ -170,7 +170,7 @@ def export(folder):
 
 
 def lengths():
-    """Parses the lengths of the README's lines with the parsers of trainers that cannot run on this machine."""
+    """Parses the lengths of the docs' lines with the parsers of trainers that cannot run on this machine."""
     needed = {"base_model": "model", "micro_batch_size": 1, "gradient_accumulation_steps": 1, "learning_rate": 1e-4}
     for name in ["axolotl", "axolotl, tokens"]:
         parsed = AxolotlInputConfig(**needed, **yaml.safe_load(line(name)))

@@ -215,7 +215,8 @@ impl Settings {
 }
 
 fn unknown_setting(key: &str) -> Result<()> {
-    match typo::nearest(key, Settings::KEYS.iter().copied()) {
+    let without_group = || Settings::KEYS.iter().copied().find(|known| known.rsplit('.').next() == Some(key));
+    match without_group().or_else(|| typo::nearest(key, Settings::KEYS.iter().copied())) {
         Some(nearest) => config_err!("there is no setting asap.{key}; did you mean asap.{nearest}?"),
         None => {
             config_err!("there is no setting asap.{key}; information_schema.df_settings lists all settings")

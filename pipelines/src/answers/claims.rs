@@ -51,9 +51,10 @@ impl Drop for Claim {
     }
 }
 
-fn set(file: &File, byte: i64, kind: libc::c_int) -> Result<()> {
+fn set(file: &File, byte: i64, kind: impl Into<i64>) -> Result<()> {
     let lock = libc::flock {
-        l_type: kind as libc::c_short,
+        // The constants are c_int on Linux and c_short elsewhere.
+        l_type: kind.into() as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: byte,
         l_len: 1,

@@ -42,6 +42,7 @@
 pub(crate) mod files;
 mod function;
 pub mod inspect;
+mod plain;
 pub(crate) mod scan;
 pub(crate) mod shape;
 
@@ -74,6 +75,7 @@ pub use crate::corpus::shape::mapping::ColumnMapping;
 pub use crate::corpus::shape::originals::Fit;
 pub use crate::corpus::shape::repeats::Repeats;
 pub use function::CorpusFunction;
+pub use plain::plain_table;
 
 use crate::corpus::files::groups::{group, read_footers};
 use crate::corpus::files::listing::Listing;

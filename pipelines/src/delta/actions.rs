@@ -178,7 +178,7 @@ pub fn commit_info(operation: &str, mode: &str, now: i64, more: Value) -> String
         "timestamp": now,
         "operation": operation,
         "operationParameters": { "mode": mode },
-        "engineInfo": concat!("asap ", env!("CARGO_PKG_VERSION")),
+        "engineInfo": concat!("asap ", env!("ASAP_VERSION")),
         "isBlindAppend": mode == "Append",
         // Makes each commit unique, so that after a lost reply it can be told apart from another one.
         "txnId": uuid::Uuid::new_v4().to_string(),

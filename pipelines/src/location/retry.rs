@@ -21,7 +21,8 @@ pub fn set_retry_timeout(timeout: Duration) {
     TIMEOUT.store(timeout.as_millis().try_into().unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
-pub(crate) fn retry_timeout() -> Duration {
+/// How long a request is retried.
+pub fn retry_timeout() -> Duration {
     Duration::from_millis(TIMEOUT.load(Ordering::Relaxed))
 }
 

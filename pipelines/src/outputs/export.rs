@@ -34,6 +34,8 @@ pub struct Exported {
     pub files: u64,
     pub rows: u64,
     pub bytes: u64,
+    /// Whether the output was finished: rows of the input may still be missing.
+    pub finished: bool,
 }
 
 /// Writes the rows of an output to an empty folder, with a description for the datasets library and a data card.
@@ -63,6 +65,7 @@ pub async fn export(location: &str, to: &str) -> Result<Exported> {
         files: groups.len() as u64,
         rows: counts.rows_out,
         bytes,
+        finished: output.is_finished(),
     };
     let rejects = rejects_by_status(&output).await?;
     let parts = output.identity().map(|identity| identity.parts().clone()).unwrap_or_default();
@@ -117,7 +120,7 @@ async fn write(
     let exported = exported_schema(schema);
     let mut writer = AsyncArrowWriter::try_new(object, Arc::clone(&exported), Some(properties))?;
     for shard in shards {
-        let mut batches = read(log, shard, None).await?;
+        let mut batches = read(log, shard, &[]).await?;
         while let Some(batch) = batches.try_next().await? {
             let batch = whole(&batch, shard, schema, &exported)?;
             counts.count_originals(&batch);
@@ -205,7 +208,7 @@ fn card(
     let mut lines = vec![
         "---\npretty_name: Pruned chains of thought\n---\n".to_string(),
         "# Pruned chains of thought\n".to_string(),
-        format!("Written by asap {} from version {} of a table.\n", env!("CARGO_PKG_VERSION"), exported.table_version),
+        format!("Written by asap {} from version {} of a table.\n", env!("ASAP_VERSION"), exported.table_version),
         "| | |\n|---|---|".to_string(),
         format!("| rows | {} |", exported.rows),
     ];

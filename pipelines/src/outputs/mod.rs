@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`status`] | how much of each input file is done |
 //! | [`history`] | the commits |
+//! | [`rejects`] | why rows were rejected |
 //! | [`verify`] | checks that every shard can be read and every row exists once |
 //! | [`vacuum`] | removes objects that no log names |
 //! | [`optimize`] | merges small shards into large ones |
@@ -14,6 +15,7 @@ pub mod export;
 pub mod history;
 mod levels;
 pub mod optimize;
+pub mod rejects;
 mod shard_reader;
 pub mod status;
 pub mod vacuum;
@@ -45,11 +47,19 @@ use crate::run::output::rejects::{Settled, Standing};
 /// If there is no output, or if its logs cannot be read.
 pub async fn open(location: &str) -> Result<Output> {
     crate::delta::stores::register();
-    let output = Output::open(location::folder(location)?).await?;
-    if output.table().is_none() {
-        return exec_err!("{location} is not an output of asap run: pass the folder that was its --to");
+    let folder = location::folder(location)?;
+    // A folder without a log gets this message, not advice for a new output.
+    let is_table = crate::delta::store_of(&folder)?.list(Some(&Path::from(crate::delta::FOLDER))).try_next().await;
+    match is_table {
+        Ok(None) | Err(object_store::Error::NotFound { .. }) => {}
+        _ => {
+            let output = Output::open(folder).await?;
+            if output.table().is_some() {
+                return Ok(output);
+            }
+        }
     }
-    Ok(output)
+    exec_err!("{location} is not an output of asap run: pass the folder that was its --to")
 }
 
 fn table(output: &Output) -> Result<&Log> {
@@ -63,13 +73,14 @@ fn rejects_that_count(output: &Output) -> Result<Vec<(&Log, &LiveFile)>> {
     Ok(counts.map(|shard| (log, shard)).collect())
 }
 
-/// The rows of a shard with all columns or only one. Only the needed part of the object is read.
-async fn read(log: &Log, shard: &LiveFile, column: Option<&str>) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+/// The rows of a shard with some columns, or with all if none is named. Only the needed part of the object is read.
+async fn read(log: &Log, shard: &LiveFile, columns: &[&str]) -> Result<BoxStream<'static, Result<RecordBatch>>> {
     let reader = ShardReader { store: Arc::clone(log.store()), path: shard.location()?, size: shard.size };
     let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
-    if let Some(column) = column {
-        let index = builder.schema().index_of(column)?;
-        let mask = ProjectionMask::roots(builder.parquet_schema(), [index]);
+    if !columns.is_empty() {
+        let indices = columns.iter().map(|column| builder.schema().index_of(column));
+        let indices = indices.collect::<std::result::Result<Vec<_>, _>>()?;
+        let mask = ProjectionMask::roots(builder.parquet_schema(), indices);
         builder = builder.with_projection(mask);
     }
     Ok(builder.build()?.map_err(DataFusionError::from).boxed())
@@ -82,7 +93,7 @@ fn texts(column: &ArrayRef) -> Result<ArrayRef> {
 async fn rejects_by_status(output: &Output) -> Result<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
     for (log, shard) in rejects_that_count(output)? {
-        let mut rows = read(log, shard, Some("status")).await?;
+        let mut rows = read(log, shard, &["status"]).await?;
         while let Some(batch) = rows.try_next().await? {
             for status in texts(batch.column(0))?.as_string::<i32>() {
                 *found.entry(status.unwrap_or_default().to_string()).or_default() += 1;

@@ -103,13 +103,13 @@ impl Seen<'_> {
     /// Reads the rows of a shard, counts them in `of`, and returns their number. Read errors are faults.
     async fn take(&mut self, log: &Log, shard: &LiveFile, of: fn(&mut Rows) -> &mut u64, found: &mut Verified) -> u64 {
         let mut rows = 0;
-        let column = self.is_quick.then_some("source");
+        let columns: &[&str] = if self.is_quick { &["source"] } else { &[] };
         let read = async {
             if !self.is_quick {
                 let bytes = log.store().get(&shard.location()?).await?.bytes().await?;
                 guarded(|| levels::check(bytes)).map_err(|panicked| exec_datafusion_err!("{panicked}"))??;
             }
-            let mut opening = Box::pin(stream::once(read(log, shard, column)));
+            let mut opening = Box::pin(stream::once(read(log, shard, columns)));
             let mut batches = guarded_next(&mut opening)
                 .await?
                 .ok_or_else(|| exec_datafusion_err!("the shard returned no reader"))?;
@@ -189,8 +189,7 @@ impl Seen<'_> {
             let there = self.files.get(path).map_or(Rows::default(), |of_file| of_file.rows);
             once += there.output + there.rejected;
             match expected.get(path) {
-                // A broken shard is already a fault, which covers its rows.
-                Some(said) if *said != there && self.is_whole => differing.push((path, *said, there)),
+                Some(said) if *said != there => differing.push((path, *said, there)),
                 Some(_) => {}
                 None => found.files_not_compared += 1,
             }
@@ -198,10 +197,12 @@ impl Seen<'_> {
         differing.sort_unstable_by_key(|(path, ..)| *path);
         for (path, said, there) in &differing {
             found.lost += said.output.saturating_sub(there.output) + said.rejected.saturating_sub(there.rejected);
-            found.faults.push(format!(
+            // A broken shard is already a fault, which covers its rows.
+            let fault = format!(
                 "the commits record {} rows of {path} in the output and {} in the rejects, found {} and {}",
                 said.output, said.rejected, there.output, there.rejected
-            ));
+            );
+            found.faults.extend(self.is_whole.then_some(fault));
         }
         found.filtered = self.ledger.rows.saturating_sub(once + found.lost);
     }

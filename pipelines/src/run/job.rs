@@ -140,7 +140,7 @@ fn lost_of_tables(output: &Output, on_change: OnChange) -> Result<bool> {
         return Ok(true);
     }
     exec_err!(
-        "{} shards of {} no longer exist; they had rows of {path}, a file of a Delta table: --on-change reprocess deletes the \
+        "{} shards of {} are missing or damaged; they had rows of {path}, a file of a Delta table: --on-change reprocess deletes the \
          remaining rows of the affected files and processes the files again",
         output.missing().shards.len(),
         location::display(output.url())
@@ -385,7 +385,7 @@ impl Job {
         let left_out: Vec<&str> = left_out.filter(|name| is_missed(name)).collect();
         if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
             self.notes.push(format!(
-                "{} became question, cot and answer of the output; --originals all also keeps them unchanged",
+                "{} became question, cot, answer or system of the output; --originals all also keeps them unchanged",
                 left_out.join(", ")
             ));
         }

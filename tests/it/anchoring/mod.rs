@@ -2,6 +2,7 @@
 
 mod dry_run;
 mod endpoint;
+mod tls;
 
 use std::path::Path;
 use std::process::Stdio;

@@ -128,7 +128,7 @@ fn a_run_goes_on_after_a_death_at_each_point() {
     // More calls than all deaths can lose, so that some remain for each point.
     let files: [File; 4] = [
         ("a.parquet", 105..=105, "step"),
-        ("b.parquet", 211..=238, "step"),
+        ("b.parquet", 211..=268, "step"),
         ("c.parquet", 311..=318, "step"),
         ("d.parquet", 405..=405, "step"),
     ];

@@ -396,7 +396,7 @@ fn rejects_are_tried_again_from_files_that_have_left_their_table() {
         std::fs::remove_file(place.path("in/a.parquet")).unwrap();
         let vacuumed = place.run(&["--retry-rejects"]);
         assert_eq!(summary(&vacuumed, 0)["rows_in"], 1);
-        assert!(vacuumed.stderr.contains("a.parquet cannot be tried again"), "{}", vacuumed.stderr);
+        assert!(vacuumed.stderr.contains("a.parquet cannot be retried"), "{}", vacuumed.stderr);
         place.holds(&[A, B]);
     });
 }

@@ -74,7 +74,9 @@ fn shards_that_are_gone_before_their_commit_are_not_committed() {
 
 #[test]
 fn rows_of_lost_shards_are_made_again() {
-    for (table, is_merged) in [("out", false), ("out", true), (&*format!("out/{REJECTS}"), false)] {
+    let rejects = format!("out/{REJECTS}");
+    let cases = [("out", false, false), ("out", true, false), ("out", false, true), (&*rejects, false, false)];
+    for (table, is_merged, is_cut) in cases {
         let place = Place::local();
         place.put_all(&[A, B, C]);
         place.run(&["--slice-rows", "4"]).ok();
@@ -82,11 +84,18 @@ fn rows_of_lost_shards_are_made_again() {
             place.execute(&["optimize", "out"]).ok();
         }
         let lost = live(&place, table).remove(0);
-        std::fs::remove_file(lost.strip_prefix("file://").unwrap_or(&lost)).unwrap();
-        let status = place.execute(&["verify", "out"]);
+        let lost = lost.strip_prefix("file://").unwrap_or(&lost);
+        match is_cut {
+            true => std::fs::OpenOptions::new().write(true).open(lost).unwrap().set_len(100).unwrap(),
+            false => std::fs::remove_file(lost).unwrap(),
+        }
+        let status = place.execute(&["verify", "out", "--format", "json"]);
         assert_eq!(status.code, 1, "{}", status.stdout);
+        let found = summary(&status, 1);
+        assert!(found["lost"].as_u64().unwrap() > 0, "{found}");
+        assert!(status.stderr.contains("the same asap run command"), "{}", status.stderr);
         let again = place.run(&[]);
-        assert!(again.stderr.contains("no longer exists"), "{}", again.stderr);
+        assert!(again.stderr.contains("is missing or damaged"), "{}", again.stderr);
         // Only the files that had rows in the shard are read again.
         let rows = if is_merged { 27 } else { 9 };
         assert_eq!(summary(&again, 0)["rows_in"], rows, "{}", again.stderr);

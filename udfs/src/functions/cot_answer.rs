@@ -11,7 +11,11 @@ impl RowFunction for CotAnswer {
     const DECLARATION: Declaration = Declaration {
         name: "cot_answer",
         about: "The final answer that a response states after its chain of thought. It is the content of the last `\\boxed`; neighboring boxes with \"and\", \"or\" or a comma between them form a list. Without a box, it is the text after the last \"answer is\" or \"answer:\", or else after the last `####`. NULL if the response has none of these, or if its chain is cut off (an opening tag without its closing tag). Only the last 65,536 bytes are searched.",
-        arguments: &[Argument::new("response", Arg::Text, "The text that a model wrote, with or without its chain of thought.")],
+        arguments: &[Argument::new(
+            "response",
+            Arg::Text,
+            "The text that a model wrote, with or without its chain of thought.",
+        )],
         example: "select cot_answer('<think>Maybe \\boxed{5}?</think>It is \\boxed{4}.');\n-- 4",
     };
     type Needs = ();

@@ -26,7 +26,11 @@ impl RowFunction for CotExample {
             ),
             Argument::new("cot", Arg::Text, "The chain of thought."),
             Argument::new("answer", Arg::Text, "The text that follows the chain."),
-            Argument::optional("max_length", Arg::Int, "The maximum number of tokens of an example; no limit if it is omitted."),
+            Argument::optional(
+                "max_length",
+                Arg::Int,
+                "The maximum number of tokens of an example; no limit if it is omitted.",
+            ),
         ],
         example: "select cot_example('2 + 2?', '2 and 2 is 4', '4')['labels'][1];\n-- -100",
     };

@@ -21,7 +21,11 @@ impl RowFunction for CotTrace {
         about: "The fate of each step of a chain, in order, in a list of structs of step, tokens, similarity, surprisal and dropped. step is the step's number (from 1) and tokens its own length in tokens of the scoring model. similarity is its similarity to the coarse step that it matched, and surprisal its score. dropped is the stage that dropped it: `'anchor'` for stage 1, `stage` for stage 2, NULL if it was kept. Lists that do not fit each other give NULL.",
         arguments: &[
             Argument::new("steps", Arg::TextList, "The steps of the original chain; a NULL step is an empty one."),
-            Argument::new("coarse_kept", Arg::IntList, "The numbers of the steps that stage 1 kept, from 1. NULL: stage 1 did not run."),
+            Argument::new(
+                "coarse_kept",
+                Arg::IntList,
+                "The numbers of the steps that stage 1 kept, from 1. NULL: stage 1 did not run.",
+            ),
             Argument::new("similarity", Arg::FloatList, "The similarity of each of those. NULL: unknown."),
             Argument::new("surprisal", Arg::FloatList, "The score of each of those. NULL: not scored."),
             Argument::new("kept", Arg::IntList, "The places among those of the steps that stage 2 kept, from 1."),

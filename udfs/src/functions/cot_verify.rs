@@ -9,11 +9,7 @@ impl RowFunction for CotVerify {
         name: "cot_verify",
         about: "Whether the answer that a response states (`cot_answer`) equals the expected answer. Numbers are compared exactly or to 120 digits, expressions at drawn points, lists and sets in any order, tuples in order, intervals as inequalities, matrices entry by entry, and equations up to a factor. `x = 5` is 5. A unit may be omitted, and so may the `%` of a number of at least 10. Some texts are equal only if they are written alike: those that can be read in two ways, that are not a product though they look like one (`P(2)`, `\\frac{dy}{dx}`), that are not understood, or that cost too much to compare. A right answer may therefore be rejected, and a rounded one is rejected. A response without an answer gives false.",
         arguments: &[
-            Argument::new(
-                "gold",
-                Arg::Text,
-                "The expected answer, or a solution that states it as a response does.",
-            ),
+            Argument::new("gold", Arg::Text, "The expected answer, or a solution that states it as a response does."),
             Argument::new("response", Arg::Text, "The text that a model wrote, with or without its chain of thought."),
         ],
         example: "select cot_verify('0.5', '<think>Half of it.</think>It is \\boxed{\\frac{1}{2}}.');\n-- true",

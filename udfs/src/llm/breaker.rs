@@ -39,7 +39,9 @@ struct Stop {
 
 pub(super) fn down(what: &str, last: &str) -> String {
     let last = last.trim_end_matches('.');
-    format!("{what}; the last one: {last}. Answers received so far are kept; fix the cause and run the same command again")
+    format!(
+        "{what}; the last one: {last}. Answers received so far are kept; fix the cause and run the same command again"
+    )
 }
 
 pub(crate) type Account = u64;

@@ -44,7 +44,9 @@ pub(super) fn base_url(settings: &Settings) -> Result<Url> {
         );
     };
     let Ok(url) = Url::parse(text) else {
-        return config_err!("asap.anchor.base_url takes an address such as http://localhost:8000/v1, found an invalid one");
+        return config_err!(
+            "asap.anchor.base_url takes an address such as http://localhost:8000/v1, found an invalid one"
+        );
     };
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return config_err!("asap.anchor.base_url takes an http or https address, found '{}:'", url.scheme());
@@ -56,7 +58,9 @@ pub(super) fn base_url(settings: &Settings) -> Result<Url> {
         );
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return config_err!("asap.anchor.base_url takes an address without query and fragment: /chat/completions is appended");
+        return config_err!(
+            "asap.anchor.base_url takes an address without query and fragment: /chat/completions is appended"
+        );
     }
     if url.path().trim_end_matches('/').ends_with("/chat/completions") {
         return config_err!("asap.anchor.base_url takes the part before /chat/completions, which is appended");
@@ -78,7 +82,9 @@ pub(super) fn key(settings: &Settings) -> Result<Option<Secret>> {
     match value.to_str().and_then(Secret::new) {
         Some(key) => Ok(Some(key)),
         None => {
-            config_err!("asap.anchor.api_key_env: the variable {shown} is empty, or contains characters that are invalid in an HTTP header")
+            config_err!(
+                "asap.anchor.api_key_env: the variable {shown} is empty, or contains characters that are invalid in an HTTP header"
+            )
         }
     }
 }

@@ -76,8 +76,12 @@ impl LocalModel {
 
     async fn answer(&self, request: ChatRequest) -> Outcome {
         // This is not a row's fault, so the query ends. The next query loads the model again.
-        let stopped =
-            || CallError::new(FailureKind::EndpointDown, "the model's thread was ended by a panic; run the same command again");
+        let stopped = || {
+            CallError::new(
+                FailureKind::EndpointDown,
+                "the model's thread was ended by a panic; run the same command again",
+            )
+        };
         let (answer, answered) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or_else(stopped)?;
         requests.send(Asking { request, answer }).await.map_err(|_| stopped())?;

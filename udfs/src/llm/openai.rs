@@ -193,7 +193,9 @@ impl OpenAi {
         }
         if self.endpoint.throttle.is_stuck_anew() {
             let url = &self.endpoint.url;
-            tracing::warn!("{url} accepts no call for now ({error}); calls wait longer after each attempt before they fail");
+            tracing::warn!(
+                "{url} accepts no call for now ({error}); calls wait longer after each attempt before they fail"
+            );
         }
         Tried { failure, limited }
     }

@@ -15,7 +15,7 @@ use url::Position;
 
 use crate::corpus::files::file::{CorpusFile, InTable};
 use crate::corpus::files::source::Source;
-use crate::corpus::files::{footer, foreign_tables, listing};
+use crate::corpus::files::{footer, foreign_tables, is_hidden, listing};
 use crate::delta::{DeletionVector, Followed, LiveFile, Since};
 use crate::location;
 
@@ -52,7 +52,7 @@ impl Table {
             return Ok(None);
         }
         // A table in a hidden folder of another table is separate: asap keeps the rejects of an output there.
-        if !folder.parts().rev().nth(1).is_some_and(|above| listing::is_hidden(above.as_ref())) {
+        if !folder.parts().rev().nth(1).is_some_and(|above| is_hidden(above.as_ref())) {
             foreign_tables::refuse_part_of_table(store.as_ref(), &folder, &location::display(url)).await?;
         }
         let rooted = PrefixStore::new(Arc::clone(&store), folder.clone());

@@ -6,6 +6,7 @@ use futures::future::try_join_all;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
+use crate::corpus::files::is_hidden;
 use crate::delta::FOLDER;
 
 /// Signs of a table format: the name of its log folder, and the ending of the file names in it.
@@ -41,7 +42,10 @@ pub(crate) async fn refuse_part_of_table(store: &dyn ObjectStore, root: &Path, s
         }
         false => format!("/{folder}"),
     };
-    let above = (0..parts.len()).map(|depth| Path::from_iter(parts[..depth].iter().cloned()));
+    // A hidden folder next to the log, such as that of paid answers, is not part of the table.
+    let is_inside = |depth: usize| !parts.get(depth).is_some_and(|part| is_hidden(part.as_ref()));
+    let above =
+        (0..parts.len()).filter(|depth| is_inside(*depth)).map(|depth| Path::from_iter(parts[..depth].iter().cloned()));
     let looks = above.flat_map(|folder| FORMATS.map(|format| (folder.clone(), format)));
     let found = looks.map(|(folder, (format, log, ending))| async move {
         let is_there = holds(store, &folder.clone().join(log), ending).await?;

@@ -26,6 +26,7 @@ use tempfile::{NamedTempFile, TempPath};
 use tokio::io::AsyncWriteExt;
 
 use crate::corpus::files::file::{CorpusFile, Temporary};
+use crate::corpus::shape::rules::{ANSWERS, CHAINS, QUESTIONS};
 
 const ROW_GROUP_ROWS: usize = 1024;
 const BATCH_ROWS: usize = 256;
@@ -128,7 +129,12 @@ impl Json {
             several => format!(" and {} others", several - 1),
         };
         Ok(bad.first().map(|first| {
-            format!("line {}{others} of {} is not a complete JSON object, so it is a reject", first + 1, self.name)
+            let verb = if bad.len() == 1 {
+                "is not a complete JSON object, so it is a reject"
+            } else {
+                "are not complete JSON objects, so they are rejects"
+            };
+            format!("line {}{others} of {} {verb}", first + 1, self.name)
         }))
     }
 
@@ -182,7 +188,7 @@ impl Json {
             return exec_err!("{first}");
         }
         match inferred {
-            Ok(schema) => Ok((Schema::new(plain(schema.fields())), bad)),
+            Ok(schema) => Ok((Schema::new(as_text(&plain(schema.fields()))), bad)),
             Err(error) => self.refuse_clash(&error),
         }
     }
@@ -299,6 +305,19 @@ fn plain(fields: &Fields) -> Fields {
         .collect();
     fields.sort_by(|a, b| a.name().cmp(b.name()));
     fields.into()
+}
+
+/// Reads numbers in columns of questions, chains and answers as the text that was written: 1.50 is not 1.5.
+fn as_text(fields: &Fields) -> Fields {
+    let is_text = |field: &Field| {
+        let names = [QUESTIONS, CHAINS, ANSWERS].concat();
+        field.data_type().is_numeric() && names.iter().any(|name| field.name().eq_ignore_ascii_case(name))
+    };
+    let read = |field: &FieldRef| match is_text(field) {
+        true => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8)),
+        false => Arc::clone(field),
+    };
+    fields.iter().map(read).collect()
 }
 
 fn plain_type(found: &DataType) -> Option<DataType> {

@@ -11,7 +11,7 @@ use url::{Position, Url};
 
 use crate::corpus::files::file::CorpusFile;
 use crate::corpus::files::source::Source;
-use crate::corpus::files::{footer, foreign_tables, json};
+use crate::corpus::files::{footer, foreign_tables, is_hidden, json};
 use crate::location;
 
 /// Endings of data files in other formats. Compressed files have one more ending.
@@ -151,10 +151,6 @@ async fn list(store: &dyn ObjectStore, root: &Path) -> Result<(Vec<(Vec<String>,
         }
     }
     Ok((found, unnameable))
-}
-
-pub(crate) fn is_hidden(part: &str) -> bool {
-    part.starts_with(['_', '.'])
 }
 
 fn is_other_format(name: &str) -> bool {

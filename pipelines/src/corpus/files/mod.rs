@@ -19,3 +19,8 @@ pub(crate) mod groups;
 pub(crate) mod json;
 pub(crate) mod listing;
 pub(crate) mod source;
+
+/// Whether readers of folders skip a file or folder.
+pub(crate) fn is_hidden(part: &str) -> bool {
+    part.starts_with(['_', '.'])
+}

@@ -112,6 +112,16 @@ pub(super) fn by_names(schema: &Schema, file: &str) -> Result<Vec<Shape>> {
             Err(error) => misfit = misfit.or(Some(error)),
         }
     }
+    // The likeliest question column may hold nothing: others of its names come last.
+    let mut others = Vec::new();
+    for shape in &shapes {
+        let Question::Text(chosen) = &shape.question else { continue };
+        let names = RULES.iter().filter(|rule| rule.name == shape.rule).flat_map(|rule| rule.question);
+        let paths = names.filter_map(|name| find(schema, name)).map(Path::column).filter(|path| path != chosen);
+        let other = paths.map(|path| Shape { question: Question::Text(path), ..shape.clone() });
+        others.extend(other.filter(|other| other.check_types(schema, file).is_ok()));
+    }
+    shapes.extend(others);
     match misfit {
         Some(error) if shapes.is_empty() => Err(error),
         _ => Ok(shapes),

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::datatypes::{DataType, Schema};
 
 use crate::corpus::shape::chat_template::RENDERED;
 use crate::corpus::shape::mapping::ColumnMapping;
-use crate::corpus::shape::path::{Path, is_text};
-use crate::corpus::shape::rules::{BY_USER, Form, OWN, QUESTIONS, RULES};
+use crate::corpus::shape::path::{Path, is_text, item};
+use crate::corpus::shape::rules::{BY_USER, Form, OWN, QUESTIONS, RULES, TURN_CHAINS};
 use crate::corpus::shape::{Generations, Question, Response, Shape, has_type, is_answer, is_text_or_texts};
 
 impl Shape {
@@ -59,6 +59,16 @@ impl Shape {
         }
         if self.system.as_deref().is_some_and(|system| is(&Path::column(system))) {
             return Some(&["system"]);
+        }
+        if holds_turns_alone(schema, name) {
+            let is_question = matches!(&self.question, Question::Turn(turns) if turns == name);
+            let is_response = matches!(&self.response, Response::Turn { turns, .. } if turns == name);
+            return match (is_question, is_response) {
+                (true, true) => Some(&["question", "cot", "answer", "system"]),
+                (true, false) => Some(&["question", "system"]),
+                (false, true) => Some(&["cot", "answer"]),
+                (false, false) => None,
+            };
         }
         match &self.response {
             Response::Columns { cot, .. } if is(cot) => Some(&["cot"]),
@@ -133,4 +143,15 @@ impl fmt::Display for Generations {
             None => write!(f, "{}: the first that is correct ({})", self.list, self.told_flags()),
         }
     }
+}
+
+/// Whether a column is a list of turns that have a role and texts, and nothing else.
+fn holds_turns_alone(schema: &Schema, name: &str) -> bool {
+    let Some(DataType::Struct(fields)) = schema.field_with_name(name).ok().and_then(|field| item(field.data_type()))
+    else {
+        return false;
+    };
+    let texts = ["role", "content", "from", "value"].into_iter().chain(TURN_CHAINS.iter().copied());
+    let texts: Vec<&str> = texts.collect();
+    fields.iter().all(|field| texts.contains(&field.name().as_str()))
 }

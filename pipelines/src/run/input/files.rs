@@ -196,10 +196,10 @@ pub fn emptied(corpus: &Corpus, divided: &Divided) -> Vec<Gone> {
 
 pub fn lost(missing: &Missing) -> Vec<Gone> {
     let why = match missing.shards.len() {
-        1 => "a shard with some of them no longer exists; rows that are still in the input are processed again"
+        1 => "a shard with some of them is missing or damaged; rows that are still in the input are processed again"
             .to_string(),
         shards => format!(
-            "{shards} shards with some of them no longer exist; rows that are still in the input are processed again"
+            "{shards} shards with some of them are missing or damaged; rows that are still in the input are processed again"
         ),
     };
     missing.files.iter().map(|path| Gone { path: path.clone(), why: why.clone() }).collect()

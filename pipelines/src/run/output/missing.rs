@@ -1,5 +1,5 @@
-//! Shards that the logs of an output name but that no longer exist, and the input files whose rows they had. A run
-//! deletes the remaining rows of these files in one commit and processes the files again.
+//! Shards that are missing from the store or have another size than the log says, and the input files whose rows they had. A
+//! run deletes the remaining rows of these files in one commit and processes the files again.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -63,7 +63,10 @@ async fn lacked(log: &Log) -> Result<Vec<LiveFile>> {
     loop {
         match listed.try_next().await {
             Ok(Some(object)) => {
-                doubtful.remove(&object.location.to_string());
+                let path = object.location.to_string();
+                if log.state().files.get(&path).is_some_and(|shard| shard.size == object.size) {
+                    doubtful.remove(&path);
+                }
             }
             Ok(None) | Err(Error::NotFound { .. }) => break,
             Err(error) => return Err(error.into()),
@@ -72,8 +75,8 @@ async fn lacked(log: &Log) -> Result<Vec<LiveFile>> {
     let mut lacked = Vec::new();
     for shard in doubtful.into_iter().filter_map(|path| log.state().files.get(path)) {
         match log.store().head(&shard.location()?).await {
-            Ok(_) => {}
-            Err(Error::NotFound { .. }) => lacked.push(shard.clone()),
+            Ok(object) if object.size == shard.size => {}
+            Ok(_) | Err(Error::NotFound { .. }) => lacked.push(shard.clone()),
             Err(error) => return Err(error.into()),
         }
     }

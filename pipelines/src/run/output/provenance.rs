@@ -22,6 +22,9 @@ pub struct Provenance {
     pub scored_by: Option<String>,
     pub tokens_of: String,
     pub max_tokens: i64,
+    /// The share of a chain's tokens, if it is not 1.
+    #[serde(default)]
+    pub ratio: Option<String>,
     /// Defaults that were used in place of a model fit for pruning training data.
     pub stand_ins: Vec<String>,
 }
@@ -36,6 +39,9 @@ impl Provenance {
         }
         if asked.scorer && scorer == SMALL {
             stand_ins.push("asap's small model in place of a reasoning model (asap.scorer.model)".to_string());
+        } else if scorer == SMALL {
+            stand_ins
+                .push("tokens of asap's small model in place of a reasoning model's (asap.scorer.model)".to_string());
         }
         Self {
             pipeline: request.name.clone(),
@@ -44,6 +50,7 @@ impl Provenance {
             scored_by: asked.scorer.then(|| scorer.clone()),
             tokens_of: scorer,
             max_tokens: settings.refine_max_tokens,
+            ratio: Some(settings.refine_ratio.0).filter(|ratio| *ratio != 1.0).map(|ratio| ratio.to_string()),
             stand_ins,
         }
     }
@@ -80,6 +87,7 @@ impl Provenance {
             ("scored by", self.scored_by.clone()),
             ("tokens of", Some(self.tokens_of.clone())),
             ("max_tokens", Some(format!("{} (asap.refine.max_tokens)", self.max_tokens))),
+            ("ratio", self.ratio.as_ref().map(|ratio| format!("{ratio} (asap.refine.ratio)"))),
         ];
         lines.into_iter().filter_map(|(what, who)| Some((what, who?))).collect()
     }
@@ -103,7 +111,10 @@ mod tests {
         let settings = Settings::default();
         let request = Request::new("truncate", "", &["s3://key:word@lake/traces"], "out", settings.clone());
         let none = Provenance::of(&request, Asked::default());
-        assert_eq!((&none.anchored_by, &none.scored_by, none.warning()), (&None, &None, None));
+        assert_eq!((&none.anchored_by, &none.scored_by), (&None, &None));
+        // The small model counts the tokens of the budget.
+        let tokens = none.warning().unwrap();
+        assert!(tokens.contains("asap.scorer.model") && !tokens.contains("asap.anchor.provider"), "{tokens}");
         assert!(!none.input.concat().contains("word"), "{none:?}");
 
         let both = Asked { anchorer: true, scorer: true, ..Asked::default() };

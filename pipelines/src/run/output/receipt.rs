@@ -41,6 +41,9 @@ pub struct Counts {
     pub tokens_coarse: Option<u64>,
     pub tokens_out: Option<u64>,
     pub steps_in: Option<u64>,
+    /// Tokens and steps of the original chains of the output's rows.
+    pub tokens_before: Option<u64>,
+    pub steps_before: Option<u64>,
     pub steps_out: Option<u64>,
 }
 
@@ -62,6 +65,8 @@ impl Counts {
 
     pub(crate) fn count_output(&mut self, batch: &RecordBatch) {
         self.rows_out += batch.num_rows() as u64;
+        add(&mut self.tokens_before, column_sum(batch, "original_tokens"));
+        add(&mut self.steps_before, count_original_steps(batch));
         add(&mut self.tokens_coarse, column_sum(batch, "coarse_tokens"));
         add(&mut self.tokens_out, column_sum(batch, "pruned_tokens"));
         add(&mut self.steps_out, count_kept_steps(batch));
@@ -84,6 +89,8 @@ impl Counts {
             *self.rejects.entry(status.clone()).or_default() += rows;
         }
         add(&mut self.tokens_in, other.tokens_in);
+        add(&mut self.tokens_before, other.tokens_before);
+        add(&mut self.steps_before, other.steps_before);
         add(&mut self.tokens_coarse, other.tokens_coarse);
         add(&mut self.tokens_out, other.tokens_out);
         add(&mut self.steps_in, other.steps_in);

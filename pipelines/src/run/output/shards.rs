@@ -119,7 +119,7 @@ fn open(
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
         .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
-        .set_created_by(concat!("asap ", env!("CARGO_PKG_VERSION")).to_string())
+        .set_created_by(concat!("asap ", env!("ASAP_VERSION")).to_string())
         .build();
     let mut folder = folder.clone();
     let mut partition: IndexMap<String, Scalar> = IndexMap::new();

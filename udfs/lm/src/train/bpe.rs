@@ -90,6 +90,6 @@ mod tests {
     fn a_vocabulary_without_room_for_bytes_is_refused() {
         let folder = TempDir::new().unwrap();
         let error = train_tokenizer(&TEXTS, 200, folder.path()).unwrap_err().to_string();
-        assert!(error.contains("at least 259 tokens") && error.contains("200"), "{error}");
+        assert!(error.contains("at least 259 in config.json") && error.contains("200"), "{error}");
     }
 }

@@ -1,0 +1,74 @@
+//! Files as a table of their own columns, for SQL that names a folder: the same files as `--from` reads, by the same reader.
+
+use std::sync::Arc;
+
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::{Column, Result};
+use datafusion::datasource::{ViewTable, provider_as_source};
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{Error, ObjectStore};
+use url::Position;
+
+use crate::corpus::files::groups::{group, read_footers};
+use crate::corpus::files::is_hidden;
+use crate::corpus::files::json;
+use crate::corpus::scan::table::FilesTable;
+use crate::corpus::{Files, Source, list};
+
+/// A table of the Parquet and JSON files of a folder or pattern, or of one JSON file. A column that a file lacks is NULL in its
+/// rows. `None` where there is no such file.
+///
+/// # Errors
+/// If a file cannot be read, by its name, or if a column has types that no type covers.
+pub async fn plain_table(session: &dyn Session, location: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+    let source: Source = location.parse()?;
+    if !has_rows(session, &source).await? {
+        return Ok(None);
+    }
+    let Files { files, .. } = list(session, &[source], |_| None).await?;
+    let mut failures = Vec::new();
+    let groups = group(read_footers(session, files).await?, &mut failures);
+    if !failures.is_empty() {
+        return Err(failures.swap_remove(0).into());
+    }
+    let mut plan: Option<LogicalPlanBuilder> = None;
+    for group in groups {
+        let table = FilesTable::new(group);
+        let columns = table.file_schema().fields().iter();
+        let columns: Vec<_> = columns.map(|field| Expr::Column(Column::from_name(field.name()))).collect();
+        let rows = LogicalPlanBuilder::scan("files", provider_as_source(Arc::new(table)), None)?.project(columns)?;
+        plan = Some(match plan {
+            None => rows,
+            Some(plan) => plan.union_by_name(rows.build()?)?,
+        });
+    }
+    let view = |plan: LogicalPlanBuilder| Ok(Arc::new(ViewTable::new(plan.build()?, None)) as Arc<dyn TableProvider>);
+    plan.map(view).transpose()
+}
+
+async fn has_rows(session: &dyn Session, source: &Source) -> Result<bool> {
+    let path = source.url.path();
+    if !path.ends_with('/') {
+        return Ok(json::is_json(path));
+    }
+    let root = Path::from_url_path(path).map_err(Error::from)?;
+    let store_url = ObjectStoreUrl::parse(&source.url[..Position::BeforePath])?;
+    let store = session.runtime_env().object_store(&store_url)?;
+    let is_read = |file: &Path| {
+        let mut parts = file.prefix_match(&root).into_iter().flatten();
+        let name = file.filename().unwrap_or_default();
+        !parts.any(|part| is_hidden(part.as_ref())) && (name.ends_with(".parquet") || json::is_lines(name))
+    };
+    let mut listed = store.list(Some(&root));
+    loop {
+        match listed.try_next().await {
+            Ok(Some(file)) if is_read(&file.location) => return Ok(true),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(Error::NotFound { .. }) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! An endpoint behind HTTPS: its certificate is checked against the authorities of the machine.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring::default_provider;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use super::{corpus, settings};
+use crate::common::{Finished, Workplace};
+use crate::server::{Reply, Server};
+
+/// `openssl` made these: an authority, and a server's certificate for localhost that it signed.
+fn certificate(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/anchoring/certificates").join(name)
+}
+
+/// Accepts TLS connections and passes their bytes to a server without TLS. Returns its port.
+async fn terminate_tls(server: String) -> u16 {
+    let chain = vec![CertificateDer::from_pem_file(certificate("server.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(certificate("server.key")).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let acceptor = TlsAcceptor::from(Arc::new(config.with_single_cert(chain, key).unwrap()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (acceptor, server) = (acceptor.clone(), server.clone());
+            tokio::spawn(async move {
+                // A client that does not trust the certificate breaks the handshake.
+                let Ok(mut stream) = acceptor.accept(stream).await else { return };
+                let mut plain = TcpStream::connect(server).await.unwrap();
+                copy_bidirectional(&mut stream, &mut plain).await.ok();
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn an_endpoint_is_called_over_tls_and_only_if_its_certificate_is_trusted() {
+    let workplace = Workplace::new();
+    corpus(&workplace, 3);
+    let server = Server::start(|_| Reply::text("7"));
+    let address = server.base_url().trim_start_matches("http://").trim_end_matches("/v1").to_string();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let port = runtime.block_on(terminate_tls(address));
+    let ask = |authority: &str| {
+        let base_url = format!("anchor.base_url=https://localhost:{port}/v1");
+        let mut arguments: Vec<String> = ["sql", "--from", "in", "-q", "--format", "json"].map(str::to_string).to_vec();
+        arguments.extend(["-c", "SELECT count(ai_complete(question)) AS n FROM corpus"].map(str::to_string));
+        arguments.extend(settings(&server, &[&base_url, "anchor.max_retries=0"]));
+        let mut command = workplace.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        command.env("SSL_CERT_FILE", certificate(authority)).env_remove("SSL_CERT_DIR");
+        Finished::from(command.env("XDG_CACHE_HOME", workplace.path("caches")).output().unwrap())
+    };
+    // The server's certificate is not an authority.
+    let refused = ask("server.pem");
+    assert!(refused.stderr.contains("certificate"), "{}", refused.stderr);
+    assert_eq!(server.count(), 0);
+    assert_eq!(ask("authority.pem").json(), json!([{ "n": 3 }]));
+    assert_eq!(server.count(), 3);
+}
