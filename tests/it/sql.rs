@@ -124,7 +124,8 @@ fn a_question_column_without_values_is_not_the_question() {
 fn ratios_count_the_rows_of_the_output_and_unfinished_outputs_say_so() {
     let workplace = Workplace::new();
     workplace.run(&["sample", "--rows", "40", "--seed", "1", "--to", "in"]).ok();
-    let run = ["run", "truncate", "--from", "in", "--to", "out", "--slice-rows", "5", "--part", "1/2", "--format", "json"];
+    let run =
+        ["run", "truncate", "--from", "in", "--to", "out", "--slice-rows", "5", "--part", "1/2", "--format", "json"];
     let run = [&run[..], &["--set", "asap.refine.max_tokens=60", "--set", "asap.refine.ratio=0.9"]].concat();
     let summary = workplace.run(&run).json();
     assert!(
