@@ -5,7 +5,7 @@ use cpu_time::ProcessTime;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 
 /// CPU time of all threads of this process, in user and kernel mode, in nanoseconds.
-pub struct CpuTime;
+pub(crate) struct CpuTime;
 
 impl Measurement for CpuTime {
     type Intermediate = ProcessTime;

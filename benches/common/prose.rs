@@ -15,13 +15,13 @@ const WORDS: &str = "the is of we to so that and x a it in for this be n then ca
     perhaps alternatively recall expand coefficient polynomial sequence recurrence hypothesis contradiction assume \
     perfect verify probability combinations permutations divisor multiple digits consecutive positive negative ≤ π";
 
-pub struct Prose {
+pub(crate) struct Prose {
     dice: ChaCha8Rng,
     words: Vec<&'static str>,
 }
 
 impl Prose {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { dice: ChaCha8Rng::seed_from_u64(42), words: WORDS.split_whitespace().collect() }
     }
 
@@ -30,7 +30,7 @@ impl Prose {
     }
 
     /// Draws a number from `least` to `most`, small ones more often.
-    pub fn log_uniform(&mut self, least: usize, most: usize) -> usize {
+    pub(crate) fn log_uniform(&mut self, least: usize, most: usize) -> usize {
         let place = self.below(1_000_000) as f64 / 1e6;
         (least as f64 * (most as f64 / least as f64).powf(place)) as usize
     }
@@ -46,7 +46,7 @@ impl Prose {
     }
 
     /// Writes sentences with at least `characters` in total.
-    pub fn step(&mut self, characters: usize) -> String {
+    pub(crate) fn step(&mut self, characters: usize) -> String {
         let mut step = String::new();
         while step.len() < characters {
             if !step.is_empty() {
@@ -67,7 +67,7 @@ impl Prose {
     }
 
     /// Leaves out or replaces `percent` of the words.
-    pub fn edited(&mut self, step: &str, percent: usize) -> String {
+    pub(crate) fn edited(&mut self, step: &str, percent: usize) -> String {
         let mut words = Vec::new();
         for word in step.split(' ') {
             match self.below(200) {
@@ -80,7 +80,7 @@ impl Prose {
     }
 
     /// Draws `size` of the numbers below `end`, ascending.
-    pub fn subset(&mut self, size: usize, end: usize) -> Vec<usize> {
+    pub(crate) fn subset(&mut self, size: usize, end: usize) -> Vec<usize> {
         let mut left = size;
         let mut chosen = Vec::new();
         for number in 0..end {
@@ -93,7 +93,7 @@ impl Prose {
     }
 
     /// Draws `count` of the first `different` letters.
-    pub fn letters(&mut self, count: usize, different: usize) -> String {
+    pub(crate) fn letters(&mut self, count: usize, different: usize) -> String {
         (0..count).map(|_| (b'a' + self.below(different) as u8) as char).collect()
     }
 }

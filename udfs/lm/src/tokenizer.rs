@@ -41,7 +41,6 @@ pub struct EncodedChain {
 }
 
 impl EncodedChain {
-    #[expect(clippy::len_without_is_empty, reason = "nothing asks")]
     pub(crate) fn len(&self) -> usize {
         self.encoded.ids.len()
     }

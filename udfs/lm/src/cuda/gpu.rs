@@ -32,13 +32,13 @@ pub(crate) struct Gpu {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Update {
+pub(crate) enum Update {
     Replace,
     /// Adds the product times this factor.
     Add(f32),
 }
 
-pub trait Number: DeviceRepr {
+pub(crate) trait Number: DeviceRepr {
     const TYPE: blas::cudaDataType;
 }
 

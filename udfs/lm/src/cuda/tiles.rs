@@ -5,14 +5,14 @@ use cudarc::driver::DeviceRepr;
 use crate::ops::Sequence;
 
 /// Queries per thread block.
-pub const QUERIES: usize = 128;
+pub(crate) const QUERIES: usize = 128;
 /// Keys per step of a thread block.
-pub const KEYS: usize = 64;
+pub(crate) const KEYS: usize = 64;
 
 /// Consecutive queries of one chain, in the layout of attention.cu.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
-pub struct Tile {
+pub(crate) struct Tile {
     /// Row of the first query among all queries.
     pub query: u32,
     pub queries: u32,
@@ -26,7 +26,7 @@ pub struct Tile {
 unsafe impl DeviceRepr for Tile {}
 
 /// The queries of all chains, most visible keys first, so that no long tile runs last.
-pub fn tiles(chains: &[Sequence]) -> Vec<Tile> {
+pub(crate) fn tiles(chains: &[Sequence]) -> Vec<Tile> {
     let (mut tiles, mut query, mut key) = (vec![], 0, 0);
     for Sequence { earlier, tokens } in chains {
         for first in (0..*tokens).step_by(QUERIES) {

@@ -28,7 +28,7 @@ pub(crate) struct GpuLayer {
 /// The sums of a row in sum_exponentials of kernels.cu.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[repr(C)]
-pub struct Sums {
+pub(crate) struct Sums {
     pub max: f32,
     pub sum: f32,
     pub weighted: f32,

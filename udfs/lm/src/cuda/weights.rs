@@ -12,7 +12,7 @@ use crate::weights::LayerWeights;
 use crate::{LmError, Result};
 
 #[derive(Debug, Clone)]
-pub(crate) struct F16Tensor(Tensor);
+pub struct F16Tensor(Tensor);
 
 impl Weight for F16Tensor {
     fn dtype(_: DType) -> DType {
