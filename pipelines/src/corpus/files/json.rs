@@ -126,6 +126,7 @@ impl Json {
         writer.close()?;
         let others = match bad.len() {
             0 | 1 => String::new(),
+            2 => " and one other".to_string(),
             several => format!(" and {} others", several - 1),
         };
         Ok(bad.first().map(|first| {
