@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 
-# The version in rust-toolchain.toml. The image includes a C compiler; asap needs no CMake.
+# Rust 1.95 or later. The image includes a C compiler; asap needs no CMake.
 FROM rust:1.95.0-slim-trixie AS build
 WORKDIR /src
 COPY . .

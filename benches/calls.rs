@@ -4,8 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a bench may panic and print")]
 
-#[path = "../udfs/src/tests/server.rs"]
-mod server;
+#[path = "common/memory.rs"]
+mod memory;
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use asap_pipelines::answers::SharedAnswers;
 use asap_pipelines::session::session;
+use asap_test_support::{Reply, Server};
 use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
 use cpu_time::ProcessTime;
 use datafusion::common::config::ExtensionOptions;
-use server::{Reply, Server};
 
 const CALLS: u64 = 10_000;
 const IN_FLIGHT: u64 = 64;
@@ -41,11 +41,9 @@ fn server_process() -> (Child, String) {
     (child, base_url.trim().to_string())
 }
 
-/// Returns the peak memory of this process, in MB.
+/// Returns the peak memory of this process, in units of 1,024,000 bytes.
 fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1000
+    memory::peak() / 1_024_000
 }
 
 #[tokio::main]

@@ -32,22 +32,9 @@ const PIECES: &str = r"1 2 7 12 0.5 1,234 3. 99999999999999999999 x y n e i a_1 
     E5 E99999 9^ 9^{9 word \lfloor \rfloor \lceil \rceil \emptyset \approx \equiv \ldots x^{ x_{ \left\{ \displaystyle \mathrm{
     <think> </think> #### answer is **";
 
-const BRACKETS: [(&str, &str); 14] = [
-    ("(", ")"),
-    ("[", "]"),
-    ("{", "}"),
-    ("\\{", "\\}"),
-    ("\\left(", "\\right)"),
-    ("\\frac{1}{1+", "}"),
-    ("\\frac{", "}{x}"),
-    ("\\sqrt{", "}"),
-    ("\\text{", "}"),
-    ("\\boxed{", "}"),
-    ("x^{", "}"),
-    ("9^{", "}"),
-    ("\\sin(", ")"),
-    ("|", "|"),
-];
+/// Openings with their closings.
+const BRACKETS: &str = r"( ) [ ] { } \{ \} \left( \right) \frac{1}{1+ } \frac{ }{x} \sqrt{ } \text{ } \boxed{ } x^{ } 9^{ }
+    \sin( ) | |";
 
 #[derive(Deserialize)]
 struct Golden {
@@ -58,6 +45,7 @@ struct Golden {
 struct Draws {
     dice: ChaCha8Rng,
     pieces: Vec<&'static str>,
+    brackets: Vec<[&'static str; 2]>,
     goldens: Vec<String>,
 }
 
@@ -70,7 +58,9 @@ impl Draws {
         let lines = read("answers.jsonl") + &read("answers_held_out.jsonl");
         let goldens = lines.lines().map(|line| serde_json::from_str::<Golden>(line).unwrap());
         let goldens = goldens.flat_map(|golden| [golden.gold, golden.response]).collect();
-        Self { dice: ChaCha8Rng::seed_from_u64(seed), pieces: PIECES.split_whitespace().collect(), goldens }
+        let [pieces, brackets] = [PIECES, BRACKETS].map(|text| text.split_whitespace().collect::<Vec<_>>());
+        let brackets = brackets.as_chunks().0.to_vec();
+        Self { dice: ChaCha8Rng::seed_from_u64(seed), pieces, brackets, goldens }
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -102,7 +92,8 @@ impl Draws {
     }
 
     fn nested(&mut self) -> String {
-        let (open, close) = BRACKETS[self.below(BRACKETS.len())];
+        let bracket = self.below(self.brackets.len());
+        let [open, close] = self.brackets[bracket];
         let depth = self.small(LONGEST / (open.len() + close.len()));
         let closed = if self.below(4) == 0 { self.small(depth + 1) } else { depth };
         open.repeat(depth) + &self.pieces(6) + &close.repeat(closed)

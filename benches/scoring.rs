@@ -8,6 +8,7 @@
 
 use std::time::Instant;
 
+use asap_lm::Packed;
 use asap_lm::config::ModelConfig;
 use asap_lm::decoder::Decoder;
 use asap_lm::ops::{self, Bf16Matrix, F32Matrix, Pool, Projection, Sequence};
@@ -78,11 +79,16 @@ impl Case {
         for _ in 0..self.runs {
             let (begun, clock) = (ProcessTime::now(), Instant::now());
             decoder
-                .hidden_by_pass(&ids, self.lengths, Some(&asked), &|| true, |places, hidden| {
-                    let own = asked[places].iter().enumerate();
-                    let own = own.map(|(place, row)| Target { row: place as u32, id: ids[*row as usize + 1] });
-                    output.score(&hidden, &own.collect::<Vec<_>>()).map(drop)
-                })
+                .hidden_by_pass(
+                    Packed { ids: &ids, lengths: self.lengths },
+                    Some(&asked),
+                    &|| true,
+                    |places, hidden| {
+                        let own = asked[places].iter().enumerate();
+                        let own = own.map(|(place, row)| Target { row: place as u32, id: ids[*row as usize + 1] });
+                        output.score(&hidden, &own.collect::<Vec<_>>()).map(drop)
+                    },
+                )
                 .unwrap();
             cpu = cpu.min(begun.elapsed().as_secs_f64());
             wall = wall.min(clock.elapsed().as_secs_f64());

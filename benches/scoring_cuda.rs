@@ -7,6 +7,7 @@
 
 use std::time::Instant;
 
+use asap_lm::Packed;
 use asap_lm::config::ModelConfig;
 use asap_lm::cuda::{CudaModel, Weights};
 use asap_lm::output::Target;
@@ -46,7 +47,7 @@ fn main() {
     for _ in 0..RUNS {
         let clock = Instant::now();
         for (ids, targets) in &chains {
-            model.score(ids, &[ids.len()], targets, &|| true).unwrap();
+            model.score(Packed { ids, lengths: &[ids.len()] }, targets, &|| true).unwrap();
         }
         best = best.min(clock.elapsed().as_secs_f64());
     }

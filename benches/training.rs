@@ -78,7 +78,7 @@ impl Case {
     /// Makes one step to warm up and `steps` more, and prints the best of those.
     fn measure(&self) {
         let config = ModelConfig::parse(self.shape).unwrap();
-        let expected = state_bytes(&config).unwrap() + self.keep.bytes(&config, self.chains * self.tokens);
+        let expected = state_bytes(&config) + self.keep.bytes(&config, self.chains * self.tokens);
         let weights = random::weights(&config, 1).unwrap();
         let decoder = Decoder::new(config, weights);
         let token = |i: usize| (i * 7919 % decoder.config.vocab_size) as u32;

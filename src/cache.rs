@@ -1,19 +1,14 @@
 //! `asap cache`: lists, sums and compacts the paid answers.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
 use asap_pipelines::answers::{self, Compacted, SegmentSummary, State, Totals};
 use asap_pipelines::location;
+use chrono::{TimeDelta, Utc};
 use clap::{Args, Subcommand};
-use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
-use serde::Serialize;
 use url::Url;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, count, print_as, table};
-
-const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
+use crate::output::{SummaryFormat, count, print_as, table, time_or_dash};
 
 /// List, sum and compact the paid answers of language models
 #[derive(Debug, Args)]
@@ -65,45 +60,37 @@ impl PlaceArgs {
             None => answers::shared(&settings)?,
         })
     }
-
-    fn print(&self, found: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Failure> {
-        Ok(print_as(self.format, found, table)?)
-    }
 }
 
 pub async fn run(args: CacheArgs) -> Result<(), Failure> {
     match args.command {
         CacheCommand::Ls(place) => {
             let segments = answers::survey(&place.url().await?).await?;
-            place.print(&segments, || list(&segments))
+            print_as(place.format, &segments, || list(&segments))?;
         }
         CacheCommand::Stats(place) => {
             let url = place.url().await?;
             let totals = Totals::of(&answers::survey(&url).await?);
-            place.print(&totals, || stats(&url, &totals))
+            print_as(place.format, &totals, || stats(&url, &totals))?;
         }
         CacheCommand::Gc { place, older_than } => {
             let url = place.url().await?;
             let done = answers::compact(&url, older_than.map(days_ago)).await?;
-            place.print(&done, || compacted(&url, &done))
+            print_as(place.format, &done, || compacted(&url, &done))?;
         }
     }
+    Ok(())
 }
 
 fn days_ago(days: u32) -> i64 {
-    let age = Duration::from_secs(u64::from(days) * SECONDS_PER_DAY);
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(age);
-    since.as_millis() as i64
+    (Utc::now().timestamp_millis() - TimeDelta::days(days.into()).num_milliseconds()).max(0)
 }
 
 fn list(segments: &[SegmentSummary]) -> String {
     let row = |segment: &SegmentSummary| {
-        let state = match segment.state {
-            State::Whole => "whole",
-            State::Damaged => "damaged",
-        };
+        let state = if segment.state == State::Whole { "whole" } else { "damaged" };
         let (answers, bytes) = (count(segment.answers), count(segment.bytes));
-        [segment.segment.clone(), time(segment.written), answers, bytes, state.to_string()]
+        [segment.segment.clone(), time_or_dash(segment.written), answers, bytes, state.to_string()]
     };
     table(["segment", "written (UTC)", "answers", "bytes", "state"], segments.iter().map(row))
 }
@@ -115,8 +102,8 @@ fn stats(url: &Url, totals: &Totals) -> String {
         format!("answers   {}", count(totals.answers)),
         format!("bytes     {}", count(totals.bytes)),
         format!("segments  {}{damaged}", count(totals.segments)),
-        format!("oldest    {}", time(totals.oldest)),
-        format!("newest    {}", time(totals.newest)),
+        format!("oldest    {}", time_or_dash(totals.oldest)),
+        format!("newest    {}", time_or_dash(totals.newest)),
     ];
     lines.join("\n")
 }
@@ -132,10 +119,4 @@ fn compacted(url: &Url, done: &Compacted) -> String {
         format!("killed    {} unfinished files of killed processes removed", count(done.unfinished_removed)),
     ];
     lines.join("\n")
-}
-
-/// Formats a time in UTC; `-` if there is none.
-fn time(milliseconds: Option<i64>) -> String {
-    let date = milliseconds.and_then(timestamp_ms_to_datetime);
-    date.map_or("-".to_string(), |date| date.format("%Y-%m-%d %H:%M:%S").to_string())
 }

@@ -89,13 +89,12 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are not failures, even if no one reads them.
-            let code = if error.use_stderr() { 2 } else { 0 };
             match unknown_command(&error) {
                 Some(message) => complain(&message),
                 None => drop(error.print()),
             }
-            return ExitCode::from(code);
+            // Help and version are not failures, even if no one reads them.
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
     tell(cli.log);
@@ -147,13 +146,9 @@ fn complete(shell: Shell) -> Result<(), Failure> {
 
 /// `asap feed` writes binary batches, which a terminal cannot show.
 fn refuse_terminal() -> Result<(), Failure> {
-    match std::io::stdout().is_terminal() {
-        true => Err(Failure::Usage(
-            "asap feed writes Arrow batches, but stdout is a terminal: redirect it to a file (> steps.arrow) or pipe it to a program"
-                .to_string(),
-        )),
-        false => Ok(()),
-    }
+    let what = "asap feed writes Arrow batches, but stdout is a terminal: redirect it to a file (> steps.arrow) or pipe it \
+                to a program";
+    if std::io::stdout().is_terminal() { Err(Failure::Usage(what.to_string())) } else { Ok(()) }
 }
 
 fn tell(format: Option<LogFormat>) {

@@ -1,6 +1,5 @@
 //! Settings from a file, the environment and flags. Later sources win, in this order; SQL's `SET` comes last.
 
-use std::env::VarError;
 use std::path::PathBuf;
 
 use asap_pipelines::location::set_retry_timeout;
@@ -26,31 +25,23 @@ pub struct SettingArgs {
     pub config: Option<PathBuf>,
 }
 
-/// Reads the settings of file, environment and flags.
-///
-/// # Errors
-/// Returns a usage failure that names the file, variable or flag with the wrong key or value.
+/// Reads the settings of file, environment and flags. A failure names the one with the wrong key or value.
 pub fn load(args: &SettingArgs) -> Result<Settings, Failure> {
     let mut settings = Settings::default();
     if let Some(path) = settings_file(args)? {
         let text = std::fs::read_to_string(&path)
             .map_err(|error| Failure::Usage(format!("cannot read the settings file {}: {error}", path.display())))?;
-        let table: toml::Table = text
-            .parse()
-            .map_err(|error| Failure::Usage(format!("{} is not a settings file: {error}", path.display())))?;
+        let wrong = |error| Failure::Usage(format!("{} is not a settings file: {error}", path.display()));
+        let table: toml::Table = text.parse().map_err(wrong)?;
         for (key, value) in flatten(&table) {
             set(&mut settings, &key, &value, &path.display().to_string())?;
         }
     }
     for key in Settings::KEYS {
         let variable = variable_name(key);
-        match std::env::var(&variable) {
-            Ok(value) => set(&mut settings, key, &value, &variable)?,
-            Err(VarError::NotPresent) => {}
-            Err(VarError::NotUnicode(_)) => {
-                return Err(Failure::Usage(format!("{variable} must be UTF-8 text, found other bytes")));
-            }
-        }
+        let Some(value) = std::env::var_os(&variable) else { continue };
+        let not_text = |_| Failure::Usage(format!("{variable} must be UTF-8 text, found other bytes"));
+        set(&mut settings, key, &value.into_string().map_err(not_text)?, &variable)?;
     }
     for pair in &args.set {
         let Some((key, value)) = pair.split_once('=') else {
@@ -70,9 +61,8 @@ fn refuse_typos(settings: &Settings) -> Result<(), Failure> {
         let nearest = typo::nearest(&name[PREFIX.len()..], known.iter().map(|name| &name[PREFIX.len()..]));
         let is_key = settings.anchor_api_key_env.as_ref() == Some(&name);
         if let Some(nearest) = nearest.filter(|_| !is_key) {
-            return Err(Failure::Usage(format!(
-                "the variable {name} is not a setting; did you mean {PREFIX}{nearest}?"
-            )));
+            let what = format!("the variable {name} is not a setting; did you mean {PREFIX}{nearest}?");
+            return Err(Failure::Usage(what));
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use asap_generator::SampleError;
 use asap_lm::LmError;
 use asap_pipelines::delta::OutcomeUnknown;
 use asap_pipelines::location::is_unavailable;
-use asap_pipelines::run::{AllRejected, Interrupted, OtherSnapshot, Superseded, TooManyRejects};
+use asap_pipelines::run::RunError;
 use datafusion::error::DataFusionError;
 
 use crate::output::{error_line, is_broken_pipe};
@@ -36,15 +36,15 @@ impl From<DataFusionError> for Failure {
         }
         match error.find_root() {
             DataFusionError::Configuration(_) => Failure::Usage(message),
-            DataFusionError::External(cause)
-                if cause.is::<OutcomeUnknown>() || cause.is::<Interrupted>() || cause.is::<OtherSnapshot>() =>
-            {
-                Failure::TryLater(message)
-            }
-            DataFusionError::External(cause) if cause.is::<Superseded>() => Failure::OtherRun(message),
-            DataFusionError::External(cause) if cause.is::<TooManyRejects>() || cause.is::<AllRejected>() => {
-                Failure::TooManyRejects(message)
-            }
+            DataFusionError::External(cause) if cause.is::<OutcomeUnknown>() => Failure::TryLater(message),
+            DataFusionError::External(cause) => match cause.downcast_ref() {
+                Some(RunError::Interrupted | RunError::OtherSnapshot { .. }) => Failure::TryLater(message),
+                Some(RunError::Superseded { .. }) => Failure::OtherRun(message),
+                Some(RunError::TooManyRejects { .. } | RunError::AllRejected { .. }) => {
+                    Failure::TooManyRejects(message)
+                }
+                None => Failure::Failed(message),
+            },
             _ => Failure::Failed(message),
         }
     }
@@ -61,6 +61,12 @@ impl From<std::io::Error> for Failure {
 
 impl From<LmError> for Failure {
     fn from(error: LmError) -> Self {
+        Failure::Failed(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
         Failure::Failed(error.to_string())
     }
 }

@@ -1,6 +1,5 @@
 //! `asap feed`: streams rows as training tokens, in Arrow batches for a trainer.
 
-use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
 use asap_lm::example::Long;
@@ -12,13 +11,12 @@ use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
 use clap::Args;
 use datafusion::arrow::array::{ArrayRef, Int32Builder, ListBuilder, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::StreamWriter;
 
 use crate::failure::Failure;
-use crate::output::{at_least_one, complain, count, parsed};
-use crate::progress::Opening;
+use crate::output::{at_least_one, count, note, parsed};
+use crate::progress::while_opening;
 
 /// Write rows as training tokens to stdout in Arrow's stream format, one batch per step
 ///
@@ -83,62 +81,39 @@ pub async fn run(args: FeedArgs) -> Result<(), Failure> {
         resume: args.resume.as_ref().map(|mark| mark.position),
         part: (args.rank, args.world),
     };
-    let opening = Opening::of(std::slice::from_ref(&args.data), false);
-    let rows = Rows::open(&context, &config).await?;
-    drop(opening);
+    let rows = while_opening(std::slice::from_ref(&args.data), false, Rows::open(&context, &config)).await?;
     let deciding = Deciding::of(&rows, &config, &encoder);
     if let Some(mark) = &args.resume {
         mark.check(&deciding)?;
     }
-    let mut feed = Feed::begin(rows, config, encoder)?;
-    feed.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+    let (mut feed, schema) = (Feed::begin(rows, config, encoder)?, batch(&[], "")?.schema());
+    feed.notes.iter().for_each(note);
+    let stream = || StreamWriter::try_new_buffered(std::io::stdout(), &schema).map_err(failed);
     // The stream begins with the first step, so that an earlier error leaves no output.
-    let mut writer = None;
+    let mut begun = None;
     while let Some(step) = feed.step(args.step as usize).await? {
-        let begun = match writer.take() {
-            Some(begun) => begun,
-            None => Writer::new()?,
+        let writer = match &mut begun {
+            Some(writer) => writer,
+            None => begun.insert(stream()?),
         };
-        writer.insert(begun).write(&step, &deciding)?;
+        writer.write(&batch(&step, &deciding.to_string())?).and_then(|()| writer.flush()).map_err(failed)?;
     }
     let Counts { examples, cut, too_long, rejected } = feed.counts;
+    let [long, wrong] = [too_long, rejected].map(count);
     let lost = format!(
-        "{} have more than {max_length} tokens, {} have no question or chain, or the chat template refuses them",
-        count(too_long),
-        count(rejected)
+        "{long} have more than {max_length} tokens, {wrong} have no question or chain, or the chat template refuses them"
     );
     if examples == 0 {
         return Err(Failure::Failed(format!("{} has no row to train on: {lost}", args.data)));
     }
     if too_long + rejected > 0 {
-        complain(&format!("note: rows were left out: {lost}"));
+        note(format!("rows were left out: {lost}"));
     }
     if cut > 0 {
-        complain(&format!("note: {} of {} rows were cut at {max_length} tokens", count(cut), count(examples)));
+        note(format!("{} of {} rows were cut at {max_length} tokens", count(cut), count(examples)));
     }
-    match writer {
-        Some(begun) => begun.finish(),
-        None => Writer::new()?.finish(),
-    }
-}
-
-struct Writer(StreamWriter<BufWriter<std::io::Stdout>>);
-
-impl Writer {
-    fn new() -> Result<Self, Failure> {
-        let schema: SchemaRef = batch(&[], "")?.schema();
-        StreamWriter::try_new(BufWriter::new(std::io::stdout()), &schema).map(Self).map_err(failed)
-    }
-
-    fn write(&mut self, step: &[Fed], deciding: &Deciding) -> Result<(), Failure> {
-        self.0.write(&batch(step, &deciding.to_string())?).map_err(failed)?;
-        Ok(self.0.get_mut().flush()?)
-    }
-
-    fn finish(mut self) -> Result<(), Failure> {
-        self.0.finish().map_err(failed)?;
-        Ok(self.0.get_mut().flush()?)
-    }
+    let mut writer = begun.map_or_else(stream, Ok)?;
+    writer.finish().and_then(|()| writer.flush()).map_err(failed)
 }
 
 fn failed(error: ArrowError) -> Failure {

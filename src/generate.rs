@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::time::Instant;
 
 use asap_lm::generate::{Finish, Generated, Generator, Place};
 use asap_lm::sampling::Sampling;
@@ -15,16 +16,16 @@ use asap_udfs::Settings;
 use asap_udfs::llm::Llm;
 use clap::Args;
 use datafusion::arrow::array::{Array, AsArray};
-use datafusion::arrow::datatypes::{DataType, Int64Type};
-use datafusion::functions::core::expr_ext::FieldAccessor;
-use datafusion::prelude::{SessionContext, cast, col};
-use futures::StreamExt;
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::prelude::SessionContext;
+use futures::TryStreamExt;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::failure::Failure;
-use crate::output::{complain, count, error_line, print, several};
-use crate::progress::{Bar, Opening};
+use crate::output::{count, error_line, note, print, several};
+use crate::progress::{Bar, while_opening};
+use crate::rows;
 
 const AHEAD: usize = 256;
 
@@ -75,6 +76,7 @@ fn not_below_zero(text: &str) -> Result<f64, String> {
 }
 
 struct Question {
+    /// The file and the row; None for a question of the command line.
     source: Option<(String, i64)>,
     text: String,
 }
@@ -94,10 +96,9 @@ struct Line<'a> {
 
 pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
     if args.samples > 1 && args.temperature == 0.0 {
-        let samples = args.samples;
-        return Err(Failure::Usage(format!(
-            "--samples {samples} gives equal answers at --temperature 0: set a temperature above 0"
-        )));
+        let what =
+            format!("--samples {} gives equal answers at --temperature 0: set a temperature above 0", args.samples);
+        return Err(Failure::Usage(what));
     }
     let folder = locate(&args.model)?;
     let context = session(Settings::default(), &Llm::default())?;
@@ -110,30 +111,30 @@ pub async fn run(args: GenerateArgs) -> Result<(), Failure> {
             tokio::spawn(async move { send.send(Ok(question)).await });
         }
         (None, Some(location)) => {
-            let opening = Opening::of(std::slice::from_ref(location), false);
-            let corpus = opened(&context, location, args.column.as_deref()).await?;
-            drop(opening);
+            let opened = opened(&context, location, args.column.as_deref());
+            let corpus = while_opening(std::slice::from_ref(location), false, opened).await?;
             bar.begin(corpus.rows() * u64::from(args.samples), 1);
-            tokio::spawn(read(context, corpus, send));
+            tokio::spawn(async move {
+                if let Err(failure) = send_all(&context, &corpus, &send).await {
+                    // A closed receiver does not need the failure.
+                    drop(send.send(Err(failure)).await);
+                }
+            });
         }
         (None, None) => return Err(Failure::Usage("expected a question (--prompt) or many (--data)".to_string())),
     }
     // The rows are opened first, because a model takes seconds to load.
     let answering = tokio::task::spawn_blocking(move || {
         let generator = Generator::load(&folder, &Arc::default())?;
-        answer(generator, &args, questions, &bar)
+        let begun = Instant::now();
+        Ok::<_, Failure>((answer(generator, &args, questions, &bar)?, begun.elapsed().as_secs_f64()))
     });
-    let Answered { answers, refused, tokens, seconds } =
+    let (Printer { answers, refused, tokens, .. }, seconds) =
         answering.await.map_err(|error| Failure::Failed(format!("answering stopped: {error}")))??;
-    let rate = tokens as f64 / f64::max(seconds, 1e-9);
-    complain(&format!(
-        "note: {}, {} tokens, {} tokens/s",
-        several(answers, "answer"),
-        count(tokens),
-        count(rate as u64)
-    ));
+    let rate = count((tokens as f64 / f64::max(seconds, 1e-9)) as u64);
+    note(format!("{}, {} tokens, {rate} tokens/s", several(answers, "answer"), count(tokens)));
     if refused > 0 {
-        complain(&format!("note: {} questions could not be asked; their lines show why", count(refused)));
+        note(format!("{} questions could not be asked; their lines show why", count(refused)));
     }
     Ok(())
 }
@@ -150,15 +151,8 @@ async fn opened(context: &SessionContext, location: &str, column: Option<&str>) 
         )),
         _ => error.into(),
     })?;
-    corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+    corpus.notes.iter().for_each(note);
     Ok(corpus)
-}
-
-async fn read(context: SessionContext, corpus: Corpus, send: mpsc::Sender<Result<Question, Failure>>) {
-    if let Err(failure) = send_all(&context, &corpus, &send).await {
-        // A closed receiver does not need the failure.
-        drop(send.send(Err(failure)).await);
-    }
 }
 
 async fn send_all(
@@ -166,19 +160,8 @@ async fn send_all(
     corpus: &Corpus,
     send: &mpsc::Sender<Result<Question, Failure>>,
 ) -> Result<(), Failure> {
-    let rows = context.read_table(Arc::new(corpus.view(&context.state())?))?;
-    let rows = rows.select(vec![
-        cast(col("source").field("file"), DataType::Utf8View).alias("file"),
-        col("source").field("row").alias("row"),
-        cast(col("question"), DataType::Utf8View).alias("question"),
-    ])?;
-    let rows = rows.sort_by(vec![col("file"), col("row")])?;
-    let (mut batches, mut empty) = (rows.execute_stream().await?, 0);
-    while let Some(batch) = batches.next().await {
-        let batch = match batch {
-            Ok(batch) => batch,
-            Err(error) => return Err(corpus.named(&context.state(), error).await.into()),
-        };
+    let (mut batches, mut empty) = (rows::in_order(context, corpus, [rows::text("question")]).await?, 0);
+    while let Some(batch) = batches.try_next().await? {
         let [files, questions] = [0, 2].map(|column| batch.column(column).as_string_view());
         let rows = batch.column(1).as_primitive::<Int64Type>();
         for row in 0..batch.num_rows() {
@@ -194,71 +177,50 @@ async fn send_all(
         }
     }
     if empty > 0 {
-        complain(&format!("note: {} rows have no question", count(empty)));
+        note(format!("{} rows have no question", count(empty)));
     }
     Ok(())
 }
 
-#[derive(Default)]
-struct Answered {
-    answers: u64,
-    refused: u64,
-    tokens: u64,
-    seconds: f64,
-}
-
+/// Answers the questions and prints the answers in their order.
 fn answer(
     mut generator: Generator,
     args: &GenerateArgs,
     mut questions: mpsc::Receiver<Result<Question, Failure>>,
     bar: &Bar,
-) -> Result<Answered, Failure> {
-    let begun = std::time::Instant::now();
+) -> Result<Printer, Failure> {
+    let samples = u64::from(args.samples);
+    let printer = RefCell::new(Printer { samples, ..Printer::default() });
     let failure = Cell::new(None);
-    let printer = RefCell::new(Printer::new(u64::from(args.samples)));
-    let mut answered = Answered::default();
-    let asked = std::iter::from_fn(|| match questions.blocking_recv()? {
-        Ok(question) => Some(printer.borrow_mut().ask(question)),
-        Err(failed) => {
-            failure.set(Some(failed));
-            None
-        }
+    let fail = |failed| failure.set(Some(failed));
+    let asked = std::iter::from_fn(|| {
+        let question = questions.blocking_recv()?.map_err(fail).ok()?;
+        Some(printer.borrow_mut().ask(question))
     });
     let each = |place: Place, answer: Result<Generated, LmError>| {
-        let out = answer.as_ref().map_or(0, |answer| answer.tokens_out as u64);
-        answered.tokens += out;
-        match answer {
-            Ok(_) => answered.answers += 1,
-            Err(_) => answered.refused += 1,
-        }
-        bar.advance(1, out);
-        let printed = printer.borrow_mut().answer(place, answer);
-        printed.map_err(|failed| failure.set(Some(failed))).is_ok()
+        bar.advance(1, answer.as_ref().map_or(0, |answer| answer.tokens_out as u64));
+        printer.borrow_mut().answer(place, answer).map_err(fail).is_ok()
     };
     let (temperature, max_tokens) = (args.temperature, args.max_tokens as usize);
     let sampling = Sampling { temperature, top_p: 1.0, seed: args.seed, max_tokens };
-    generator.answer_all(asked, u64::from(args.samples), sampling, each, &|| true)?;
+    generator.answer_all(asked, samples, sampling, each, &|| true)?;
     bar.finish();
-    match failure.take() {
-        Some(failed) => Err(failed),
-        None => Ok(Answered { seconds: begun.elapsed().as_secs_f64(), ..answered }),
-    }
+    failure.take().map_or(Ok(printer.into_inner()), Err)
 }
 
+#[derive(Default)]
 struct Printer {
     samples: u64,
     asked: u64,
     questions: BTreeMap<u64, Question>,
     waiting: BTreeMap<Place, (String, bool)>,
     next: Place,
+    answers: u64,
+    refused: u64,
+    tokens: u64,
 }
 
 impl Printer {
-    fn new(samples: u64) -> Self {
-        let next = Place { question: 0, sample: 0 };
-        Self { samples, asked: 0, questions: BTreeMap::new(), waiting: BTreeMap::new(), next }
-    }
-
     fn ask(&mut self, question: Question) -> String {
         let text = question.text.clone();
         self.questions.insert(self.asked, question);
@@ -267,6 +229,10 @@ impl Printer {
     }
 
     fn answer(&mut self, place: Place, answer: Result<Generated, LmError>) -> Result<(), Failure> {
+        match &answer {
+            Ok(answer) => (self.answers, self.tokens) = (self.answers + 1, self.tokens + answer.tokens_out as u64),
+            Err(_) => self.refused += 1,
+        }
         let Some(question) = self.questions.get(&place.question) else { return Ok(()) };
         let is_last = answer.is_err() || place.sample + 1 == self.samples;
         let text = match (&question.source, answer) {
@@ -307,5 +273,5 @@ fn line(
     });
     let text = answer.map(|answer| answer.text);
     let line = Line { file, row, sample, question, text, tokens_in, tokens_out, finish, error };
-    serde_json::to_string(&line).map_err(|error| Failure::Failed(error.to_string()))
+    Ok(serde_json::to_string(&line)?)
 }

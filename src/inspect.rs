@@ -10,8 +10,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, count, failed_files, parsed, print_as, several};
-use crate::progress::Opening;
+use crate::output::{SummaryFormat, count, failed_files, note, parsed, print_as, several};
+use crate::progress::while_opening;
 
 const SHOWN_CHARACTERS: usize = 100;
 
@@ -50,14 +50,14 @@ pub async fn run(args: InspectArgs) -> Result<(), Failure> {
         return Ok(print_as(args.format, &found, || rejects(output, &found))?);
     }
     let context = asap_pipelines::session::session(Settings::default(), &Llm::default())?;
-    let opening = Opening::of(std::slice::from_ref(&args.from), false);
-    let corpus = Corpus::look(&context.state(), &args.from, args.columns.as_ref()).await?;
-    drop(opening);
-    corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+    let state = context.state();
+    let looked = Corpus::look(&state, &args.from, args.columns.as_ref());
+    let corpus = while_opening(std::slice::from_ref(&args.from), false, looked).await?;
+    corpus.notes.iter().for_each(note);
     let failures: Vec<String> = corpus.failures.iter().map(ToString::to_string).collect();
     let schemas = match corpus.inspect(&context, args.rows).await {
         Ok(schemas) => schemas,
-        Err(error) => return Err(corpus.named(&context.state(), error).await.into()),
+        Err(error) => return Err(corpus.named(&state, error).await.into()),
     };
     let found = Found { schemas, failures };
     let shown = location::parse(&args.from).map_or(args.from.clone(), |url| location::display(&url));
@@ -95,20 +95,16 @@ fn table(location: &str, schemas: &[Inspected]) -> String {
         };
         lines.push(format!("{files}: {}, read as {}", several(schema.rows, "row"), schema.shape));
         let columns: Vec<String> = schema.columns.iter().map(|(name, kind)| format!("{name} ({kind})")).collect();
-        let change = format!("--columns '{}'", schema.mapping);
         let told = [
-            ("question", Some(schema.question.as_str())),
-            ("chain", Some(schema.cot.as_str())),
-            ("answer", Some(schema.answer.as_str())),
-            ("system", schema.system.as_deref()),
-            ("columns", Some(columns.join(", ").as_str())),
-            ("to change", Some(change.as_str())),
-        ]
-        .map(|(what, told)| told.map(|told| format!("  {what:<9}  {told}")));
-        lines.extend(told.into_iter().flatten());
-        if let Some(flag) = &schema.flag {
-            lines.push(format!("  rejected   rows whose {flag} is false or 0"));
-        }
+            ("question", Some(schema.question.clone())),
+            ("chain", Some(schema.cot.clone())),
+            ("answer", Some(schema.answer.clone())),
+            ("system", schema.system.clone()),
+            ("columns", Some(columns.join(", "))),
+            ("to change", Some(format!("--columns '{}'", schema.mapping))),
+            ("rejected", schema.flag.as_ref().map(|flag| format!("rows whose {flag} is false or 0"))),
+        ];
+        lines.extend(told.into_iter().filter_map(|(what, told)| Some(format!("  {what:<9}  {}", told?))));
         schema.sample.iter().for_each(|row| show_row(&mut lines, row));
     }
     lines.join("\n")
@@ -119,12 +115,10 @@ fn show_row(lines: &mut Vec<String>, row: &InspectedRow) {
     for (what, text) in [("question", &row.question), ("chain", &row.cot), ("answer", &row.answer)] {
         lines.push(format!("    {what:<8}  {}", shortened(text.as_deref())));
     }
-    if let Some(system) = &row.system {
-        lines.push(format!("    system    {}", shortened(Some(system))));
-    }
-    if let (Some(status), Some(error)) = (&row.status, &row.error) {
-        lines.push(format!("    rejected  {status}: {error}"));
-    }
+    let system = row.system.as_deref();
+    lines.extend(system.map(|system| format!("    system    {}", shortened(Some(system)))));
+    let rejected = row.status.as_ref().zip(row.error.as_ref());
+    lines.extend(rejected.map(|(status, error)| format!("    rejected  {status}: {error}")));
 }
 
 /// The beginning and the end of a text on one line, with its length.

@@ -19,6 +19,7 @@ pub mod model;
 pub mod output;
 pub mod outputs;
 pub mod progress;
+mod rows;
 pub mod run;
 pub mod sample;
 pub mod schedule;

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, count, print_as, rough};
+use crate::output::{SummaryFormat, count, note, print_as, rough};
 
 /// Tokens of a scored chain, if no corpus gives the length.
 const CHAIN_TOKENS: usize = 4096;
@@ -84,21 +84,21 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
     let wrong = |error: asap_lm::LmError| -> DataFusionError { config_datafusion_err!("{}: {error}", args.model) };
     let folder = locate(&args.model).map_err(wrong)?;
     let config = ModelConfig::load(&folder).map_err(wrong)?;
-    config.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+    config.notes.iter().for_each(note);
     let prompt = PromptTemplate::load(&folder, settings.scorer_prompt.as_deref())
         .and_then(|prompt| prompt.render(QUESTION.into()))
         .map_err(wrong)?;
     let computed_as = format!("{:?} on {:?}", settings.scorer_dtype, settings.scorer_device).to_lowercase();
-    let corpus = match &args.from {
+    let (corpus_tokens, chain_tokens) = match &args.from {
         Some(from) => read(from, &settings).await?,
-        None => Read { tokens: args.tokens, chain_tokens: CHAIN_TOKENS },
+        None => (args.tokens, CHAIN_TOKENS),
     };
     let on_cores = settings.scorer_device == ScorerDevice::Cpu;
     let mut options = ConfigOptions::new();
     options.extensions.insert(settings);
     let scorer = Models::default().scorer(&options)?;
-    let wanted = corpus.chain_tokens.min(config.max_position_embeddings);
-    let Some(Speed { tokens_per_second, row_tokens }) = measure(&scorer, wanted, on_cores).await.map_err(wrong)? else {
+    let wanted = chain_tokens.min(config.max_position_embeddings);
+    let Some((tokens_per_second, row_tokens)) = measure(&scorer, wanted, on_cores).await.map_err(wrong)? else {
         let window = count(config.max_position_embeddings as u64);
         let what = format!("{}: its window of {window} tokens is too small for a question and a step", args.model);
         return Err(Failure::Failed(what));
@@ -118,18 +118,14 @@ pub async fn run(args: ModelArgs) -> Result<(), Failure> {
         computed_as,
         tokens_per_second,
         row_tokens,
-        corpus_tokens: corpus.tokens,
-        corpus_seconds: corpus.tokens as f64 / tokens_per_second,
+        corpus_tokens,
+        corpus_seconds: corpus_tokens as f64 / tokens_per_second,
     };
     Ok(print_as(args.format, &described, || table(&described))?)
 }
 
-struct Read {
-    tokens: u64,
-    chain_tokens: usize,
-}
-
-async fn read(from: &str, settings: &Settings) -> Result<Read, Failure> {
+/// Returns the tokens of all chains of a corpus, and of one on average.
+async fn read(from: &str, settings: &Settings) -> Result<(u64, usize), Failure> {
     let context = session(settings.clone(), &Llm::default())?;
     let corpus = Corpus::open(&context.state(), from, None).await?;
     context.register_table("corpus", Arc::new(corpus.view(&context.state())?))?;
@@ -145,30 +141,26 @@ async fn read(from: &str, settings: &Settings) -> Result<Read, Failure> {
     if chains == 0 {
         return Err(Failure::Failed(format!("{from} has no chain (asap inspect {from} shows how it is read)")));
     }
-    Ok(Read { tokens, chain_tokens: tokens.div_ceil(chains) as usize })
-}
-
-struct Speed {
-    tokens_per_second: f64,
-    row_tokens: usize,
+    Ok((tokens, tokens.div_ceil(chains) as usize))
 }
 
 /// Scores distinct chains: first a short one, so that a large model does not take minutes, then longer ones up to
-/// `wanted` tokens. Returns None if the window is too small for a question and a step.
-async fn measure(scorer: &Scorer, wanted: usize, on_cores: bool) -> asap_lm::Result<Option<Speed>> {
+/// `wanted` tokens. Returns the tokens per second and of the last chain, or None if the window is too small for a
+/// question and a step.
+async fn measure(scorer: &Scorer, wanted: usize, on_cores: bool) -> asap_lm::Result<Option<(f64, usize)>> {
     let (mut steps, mut seed, mut found) = (1, 0, None);
     loop {
         let (mut spent, mut read) = (Duration::ZERO, 0);
         let tokens = loop {
-            let clock = Clock::start(on_cores);
+            let begun = now(on_cores);
             let Some(tokens) = score(scorer, steps, &mut seed).await? else { return Ok(found) };
-            (spent, read) = (spent + clock.elapsed(), read + tokens);
+            (spent, read) = (spent + now(on_cores).saturating_sub(begun), read + tokens);
             let is_long_enough = tokens * (steps + 1) / steps > wanted;
             if !is_long_enough || spent >= MEASURED {
                 break tokens;
             }
         };
-        found = Some(Speed { tokens_per_second: read as f64 / spent.as_secs_f64().max(1e-9), row_tokens: tokens });
+        found = Some((read as f64 / spent.as_secs_f64().max(1e-9), tokens));
         let longer = (steps * 2).min(steps * wanted / tokens);
         if longer <= steps || spent > PATIENCE {
             return Ok(found);
@@ -177,27 +169,11 @@ async fn measure(scorer: &Scorer, wanted: usize, on_cores: bool) -> asap_lm::Res
     }
 }
 
-/// Measures scoring: on CPUs the CPU time of this process divided by the cores, else wall time.
-struct Clock {
-    begun: Duration,
-    on_cores: bool,
-}
-
-impl Clock {
-    fn start(on_cores: bool) -> Self {
-        Self { begun: Self::now(on_cores), on_cores }
-    }
-
-    fn now(on_cores: bool) -> Duration {
-        let clock = if on_cores { ClockId::CLOCK_PROCESS_CPUTIME_ID } else { ClockId::CLOCK_MONOTONIC };
-        clock_gettime(clock).map_or(Duration::ZERO, Duration::from)
-    }
-
-    fn elapsed(&self) -> Duration {
-        let spent = Self::now(self.on_cores).saturating_sub(self.begun);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        if self.on_cores { spent / cores as u32 } else { spent }
-    }
+/// The time: on CPUs the CPU time of this process divided by the cores, else wall time.
+fn now(on_cores: bool) -> Duration {
+    let clock = if on_cores { ClockId::CLOCK_PROCESS_CPUTIME_ID } else { ClockId::CLOCK_MONOTONIC };
+    let cores = if on_cores { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
+    clock_gettime(clock).map_or(Duration::ZERO, Duration::from) / cores as u32
 }
 
 /// Scores a chain of `steps` steps and returns its tokens, or None if it is longer than the window.
@@ -214,31 +190,30 @@ async fn score(scorer: &Scorer, steps: usize, seed: &mut u64) -> asap_lm::Result
 fn step(seed: &mut u64) -> String {
     *seed += 1;
     let (a, b) = (*seed * 7 % 1000, *seed * 13 % 1000);
-    format!(
-        "Step {seed}: adding {a} and {b} gives {}, so what is left to be shown is smaller than it was before.",
-        a + b
-    )
+    let sum = a + b;
+    format!("Step {seed}: adding {a} and {b} gives {sum}, so what is left to be shown is smaller than it was before.")
 }
 
 fn table(found: &Described) -> String {
+    let Described { folder, family, layers, computed_as, .. } = found;
     let gigabytes = |bytes: u64| match bytes {
         ..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
         _ => format!("{:.1} GB", bytes as f64 / 1e9),
     };
+    let [f32, bf16] = [found.bytes_f32, found.bytes_bf16].map(gigabytes);
+    let [parameters, tokens, speed] =
+        [found.parameters, found.corpus_tokens, found.tokens_per_second as u64].map(count);
+    let [width, window, vocabulary, chain] =
+        [found.hidden_size, found.window_tokens, found.vocabulary, found.row_tokens].map(|number| count(number as u64));
     let mut lines = vec![
-        found.folder.clone(),
-        format!("family      {}, {} layers of {}", found.family, found.layers, count(found.hidden_size as u64)),
-        format!("parameters  {}", count(found.parameters)),
-        format!("memory      {} in f32, {} in bf16", gigabytes(found.bytes_f32), gigabytes(found.bytes_bf16)),
-        format!("window      {} tokens", count(found.window_tokens as u64)),
-        format!("vocabulary  {} tokens", count(found.vocabulary as u64)),
-        format!(
-            "speed       {} tokens/s, {}, chains of {} tokens",
-            count(found.tokens_per_second as u64),
-            found.computed_as,
-            count(found.row_tokens as u64)
-        ),
-        format!("corpus      {} tokens take {}", count(found.corpus_tokens), rough(found.corpus_seconds.ceil() as u64)),
+        folder.clone(),
+        format!("family      {family}, {layers} layers of {width}"),
+        format!("parameters  {parameters}"),
+        format!("memory      {f32} in f32, {bf16} in bf16"),
+        format!("window      {window} tokens"),
+        format!("vocabulary  {vocabulary} tokens"),
+        format!("speed       {speed} tokens/s, {computed_as}, chains of {chain} tokens"),
+        format!("corpus      {tokens} tokens take {}", rough(found.corpus_seconds.ceil() as u64)),
         format!("prompt      the text before the chain that answers '{QUESTION}':"),
     ];
     lines.extend(found.prompt.lines().map(|line| format!("  | {line}")));

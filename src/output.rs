@@ -1,9 +1,10 @@
 //! Output: data goes to stdout, messages go to stderr.
 
+use std::error::Error;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use asap_pipelines::corpus::FileFailure;
@@ -13,9 +14,11 @@ use asap_udfs::llm::Usage;
 use asap_udfs::typo;
 use clap::ValueEnum;
 use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::parser::ParserError;
-use indicatif::ProgressBar;
+use indicatif::{HumanCount, ProgressBar};
+use parking_lot::Mutex;
 use serde::Serialize;
 
 pub fn print(text: &str) -> io::Result<()> {
@@ -52,31 +55,35 @@ pub(crate) fn complain_as_json() {
 
 /// Writes a line to stderr, without the secrets of URLs. A closed stderr is not an error.
 pub(crate) fn complain(text: &str) {
-    let text = redact(text);
-    if !AS_JSON.load(Ordering::Relaxed) {
-        above_the_bar(|| drop(writeln!(io::stderr().lock(), "{text}")));
-        return;
+    let mut line = redact(text);
+    if AS_JSON.load(Ordering::Relaxed) {
+        let (level, message) = match line.split_once(": ") {
+            Some(("error", message)) => ("ERROR", message),
+            Some(("note", message)) => ("INFO", message),
+            _ => ("INFO", line.as_str()),
+        };
+        let timestamp = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
+        line = serde_json::json!({ "timestamp": timestamp, "level": level, "message": message }).to_string();
     }
-    let (level, message) = match text.split_once(": ") {
-        Some(("error", message)) => ("ERROR", message),
-        Some(("note", message)) => ("INFO", message),
-        _ => ("INFO", text.as_str()),
-    };
-    let timestamp = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
-    let line = serde_json::json!({ "timestamp": timestamp, "level": level, "message": message });
     above_the_bar(|| drop(writeln!(io::stderr().lock(), "{line}")));
+}
+
+pub(crate) fn note(text: impl Display) {
+    complain(&format!("note: {text}"));
 }
 
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-pub(crate) fn show_below(bar: &ProgressBar) {
-    *BAR.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+/// Clears the bar that is shown, if any. The next one is shown below all lines on stderr.
+pub(crate) fn show_below(bar: Option<ProgressBar>) {
+    let before = std::mem::replace(&mut *BAR.lock(), bar);
+    before.iter().for_each(ProgressBar::finish_and_clear);
 }
 
 /// Writes a line and hides the bar meanwhile, which would draw over the line.
 fn above_the_bar<T>(write: impl FnOnce() -> T) -> T {
-    let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match bar.filter(|bar| !bar.is_finished()) {
+    let bar = BAR.lock().clone();
+    match bar {
         Some(bar) => bar.suspend(write),
         None => write(),
     }
@@ -124,15 +131,16 @@ pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
 
 /// Formats a number with a comma between thousands.
 pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    HumanCount(number).to_string()
+}
+
+/// Formats milliseconds since 1970 in UTC.
+pub(crate) fn time(milliseconds: i64) -> Option<String> {
+    Some(timestamp_ms_to_datetime(milliseconds)?.format("%Y-%m-%d %H:%M:%S").to_string())
+}
+
+pub(crate) fn time_or_dash(milliseconds: Option<i64>) -> String {
+    milliseconds.and_then(time).unwrap_or("-".to_string())
 }
 
 /// Formats a duration in its two largest units.
@@ -153,17 +161,15 @@ pub fn several(number: u64, thing: &str) -> String {
 /// Describes the calls to a language model, if there were any.
 pub fn calls(anchor: &Usage) -> Option<String> {
     let Usage { calls, cache_hits, retries, failed, tokens_in, tokens_out, cost } = *anchor;
-    (calls + cache_hits > 0).then(|| {
-        format!(
-            "calls     {} ({} retries, {} requests failed), {} answers from the cache; {} tokens in, {} out; cost {cost:.4}",
-            count(calls),
-            count(retries),
-            count(failed),
-            count(cache_hits),
-            count(tokens_in),
-            count(tokens_out)
-        )
-    })
+    if calls + cache_hits == 0 {
+        return None;
+    }
+    let [calls, cache_hits, retries, failed] = [calls, cache_hits, retries, failed].map(count);
+    let [tokens_in, tokens_out] = [tokens_in, tokens_out].map(count);
+    Some(format!(
+        "calls     {calls} ({retries} retries, {failed} requests failed), {cache_hits} answers from the cache; \
+         {tokens_in} tokens in, {tokens_out} out; cost {cost:.4}"
+    ))
 }
 
 /// Formats an error for people: the root cause with its context, without the engine's prefixes and the secrets of URLs.
@@ -178,6 +184,11 @@ fn message(error: &DataFusionError) -> String {
     match error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => message(inner),
         DataFusionError::Shared(inner) => message(inner),
+        DataFusionError::External(inner) => external(inner.as_ref()),
+        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
+            ArrowError::ExternalError(inner) => external(inner.as_ref()),
+            other => other.to_string(),
+        },
         DataFusionError::Plan(message) => match missing_table(message) {
             Some(CORPUS) => "there is no table corpus: name its location with --from".to_string(),
             Some(table) => no_table(table, [CORPUS]),
@@ -193,23 +204,16 @@ fn message(error: &DataFusionError) -> String {
         DataFusionError::Configuration(message)
         | DataFusionError::Execution(message)
         | DataFusionError::NotImplemented(message) => message.clone(),
-        DataFusionError::External(inner) => match inner.downcast_ref::<DataFusionError>() {
-            Some(inner) => message(inner),
-            None => inner.to_string(),
-        },
         DataFusionError::ObjectStore(inner) => match inner.as_ref() {
             object_store::Error::NotSupported { source } => source.to_string(),
             other => other.to_string(),
         },
-        DataFusionError::ArrowError(inner, _) => match inner.as_ref() {
-            ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>() {
-                Some(inner) => message(inner),
-                None => inner.to_string(),
-            },
-            other => other.to_string(),
-        },
         other => other.strip_backtrace(),
     }
+}
+
+fn external(error: &(dyn Error + Send + Sync + 'static)) -> String {
+    error.downcast_ref::<DataFusionError>().map_or_else(|| error.to_string(), message)
 }
 
 /// Formats failed files, one per line; files with the same error share a line.
@@ -262,17 +266,14 @@ fn argument_error(message: &str) -> Option<&str> {
 const BROKEN_PIPE: &str = "Broken pipe (os error 32)";
 
 pub(crate) fn is_broken_pipe(error: &DataFusionError) -> bool {
-    let kind = match error.find_root() {
-        DataFusionError::IoError(error) => Some(error.kind()),
+    match error.find_root() {
+        DataFusionError::IoError(error) => error.kind() == io::ErrorKind::BrokenPipe,
         DataFusionError::ArrowError(error, _) => match error.as_ref() {
-            ArrowError::IoError(_, error) => Some(error.kind()),
+            ArrowError::IoError(_, error) => error.kind() == io::ErrorKind::BrokenPipe,
             // These errors keep only the text of their cause.
-            ArrowError::CsvError(text) | ArrowError::JsonError(text) if text.contains(BROKEN_PIPE) => {
-                Some(io::ErrorKind::BrokenPipe)
-            }
-            _ => None,
+            ArrowError::CsvError(text) | ArrowError::JsonError(text) => text.contains(BROKEN_PIPE),
+            _ => false,
         },
-        _ => None,
-    };
-    kind == Some(io::ErrorKind::BrokenPipe)
+        _ => false,
+    }
 }

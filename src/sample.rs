@@ -61,34 +61,34 @@ async fn tell(location: &str, labels: Option<&str>) -> Result<(), Failure> {
     tell_cues(&read.steps, &found)?;
     match found.first().filter(|cue| labels.is_none() && cue.precision > MOST_PRECISION) {
         None => Ok(()),
-        Some(cue) => Err(Failure::Failed(format!(
-            "{:?} predicts {} with {:.1} % precision, above {:.0} %",
-            cue.words,
-            cue.label,
-            100.0 * cue.precision,
-            100.0 * MOST_PRECISION
-        ))),
+        Some(Cue { words, label, precision, .. }) => {
+            let [found, most] = [precision, &MOST_PRECISION].map(|share| 100.0 * share);
+            let what = format!("{words:?} predicts {label} with {found:.1} % precision, above {most:.0} %");
+            Err(Failure::Failed(what))
+        }
     }
 }
 
 fn tell_first_words(read: &Read) -> Result<(), Failure> {
     let judged = judge(&read.steps);
-    print(&format!("{} steps of {} chains", count(read.steps.len() as u64), count(read.chains as u64)))?;
-    print(&format!("\nfirst words: {} distinct, in bits", count(judged.words as u64)))?;
-    print(&format!("{:>9.3}  entropy", judged.entropy))?;
-    print(&format!("{:>9.3}  distance from those of real traces", judged.distance))?;
-    print(&format!("{:>9.3}  information on whether a step is needed (core, true)", judged.of_need))?;
-    print(&format!("{:>9.3}  information on its label", judged.of_label))?;
-    if let Some(of_function) = judged.of_function {
-        print(&format!("{of_function:>9.3}  information on its function"))?;
+    let lengths = [read.steps.len(), read.chains, judged.words, read.places.len()];
+    let [steps, chains, words, stated] = lengths.map(|length| count(length as u64));
+    print(&format!("{steps} steps of {chains} chains\n\nfirst words: {words} distinct, in bits"))?;
+    for (bits, what) in [
+        (Some(judged.entropy), "entropy"),
+        (Some(judged.distance), "distance from those of real traces"),
+        (Some(judged.of_need), "information on whether a step is needed (core, true)"),
+        (Some(judged.of_label), "information on its label"),
+        (judged.of_function, "information on its function"),
+    ] {
+        bits.map_or(Ok(()), |bits| print(&format!("{bits:>9.3}  {what}")))?;
     }
-    if let Some(place) = read.places.get(read.places.len() / 2) {
-        let (stated, chains) = (count(read.places.len() as u64), count(read.chains as u64));
-        print(&format!(
+    match read.places.get(read.places.len() / 2) {
+        Some(place) => Ok(print(&format!(
             "\nthe answer first occurs at {place:.2} of the chain (median of the {stated} of {chains} that state it)"
-        ))?;
+        ))?),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Prints the labels, most frequent first, with the best cues of each.

@@ -16,14 +16,13 @@ impl Stop {
     /// Listens for signals. Prints `doing` on the first one; a second one ends the process immediately.
     pub fn listen(doing: &'static str) -> Self {
         let (tell, told) = watch::channel(false);
-        let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
         // Without a handler, the signal just ends the process.
-        if let (Ok(mut terminate), Ok(mut interrupt)) = signals {
+        if let Ok(mut signals) = Signals::new() {
             tokio::spawn(async move {
-                let name = signalled(&mut terminate, &mut interrupt).await;
+                let name = signals.next().await;
                 complain(&format!("{name}: {doing}; a second signal ends the process immediately"));
                 tell.send_replace(true);
-                signalled(&mut terminate, &mut interrupt).await;
+                signals.next().await;
                 std::process::exit(KILLED);
             });
         }
@@ -53,9 +52,21 @@ pub(crate) async fn unless_interrupted<T>(work: impl Future<Output = Result<T, F
     }
 }
 
-async fn signalled(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
-    tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "interrupted",
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for a signal. Returns how it is told.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "interrupted",
+        }
     }
 }

@@ -7,7 +7,7 @@ mod statements;
 mod tables;
 mod watch;
 
-use std::io::{IsTerminal, Read};
+use std::io::IsTerminal;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,12 +27,12 @@ use futures::FutureExt;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{calls, complain, missing_table, no_table, parsed};
-use crate::progress::Opening;
+use crate::output::{calls, complain, missing_table, no_table, note, parsed};
+use crate::progress::while_opening;
 use crate::signals::{Stop, unless_interrupted};
-use print::{MaxRows, Print, RowFormat};
+use print::{Print, RowFormat, max_rows};
 use prompt::Prompt;
-use watch::Watch;
+use watch::{Watch, end};
 
 /// Query chain-of-thought datasets with SQL
 #[derive(Debug, Args)]
@@ -62,8 +62,8 @@ pub struct SqlArgs {
     #[arg(long, value_enum, default_value_t = RowFormat::Automatic)]
     format: RowFormat,
     /// Show at most this many rows of a table: a number, or inf
-    #[arg(long, default_value = "40")]
-    maxrows: MaxRows,
+    #[arg(long, default_value = "40", value_parser = max_rows)]
+    maxrows: usize,
     /// Print rows only
     #[arg(short, long)]
     quiet: bool,
@@ -80,28 +80,12 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
     let llm = Llm::new(Some(Arc::new(SharedAnswers::new(&settings))));
     let watch = Watch::default();
     let context = tables::with_tables(watch.over(asap_pipelines::session::session(settings, &llm)?))?;
-    let mut corpus = None;
-    if let Some(from) = &args.from {
-        let state = context.state();
-        let opening = Opening::of(std::slice::from_ref(from), args.quiet);
-        let opened = unless_interrupted(async { Ok(Corpus::open(&state, from, args.columns.as_ref()).await?) }).await?;
-        drop(opening);
-        if !args.quiet {
-            opened.notes.iter().for_each(|note| complain(&format!("note: {note}")));
-        }
-        context.register_table(CORPUS, Arc::new(opened.view(&context.state())?))?;
-        corpus = Some(opened);
-    }
+    let corpus = match &args.from {
+        Some(from) => Some(with_corpus(&context, from, &args).await?),
+        None => None,
+    };
     let session = Session { context, corpus };
-
-    let mut commands = Vec::new();
-    for path in &args.files {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::Usage(format!("cannot read {}: {error}", path.display())))?;
-        commands.push(without_mark(text));
-    }
-    commands.extend(args.commands);
-
+    let mut commands = typed(&args)?;
     let print = Print { format: args.format, max_rows: args.maxrows, quiet: args.quiet, is_expanded: false };
     if commands.is_empty() && std::io::stdin().is_terminal() {
         let done = Prompt { session: &session, print, llm: &llm, watch: &watch, has_color: args.color }.run().await;
@@ -109,31 +93,59 @@ pub async fn run(args: SqlArgs) -> std::result::Result<(), Failure> {
         return done;
     }
     if commands.is_empty() {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text)?;
-        commands.push(without_mark(text));
+        commands.push(without_mark(std::io::read_to_string(std::io::stdin())?));
     }
     if let Some(command) =
-        commands.iter().flat_map(|text| text.lines()).find(|line| line.trim_start().starts_with('\\'))
+        commands.iter().flat_map(|text| text.lines()).map(str::trim).find(|line| line.starts_with('\\'))
     {
         return Err(Failure::Usage(format!(
-            "{} works only at the prompt (asap sql on a terminal, without -c); in SQL, query \
-             information_schema.tables, columns and routines instead",
-            command.trim()
+            "{command} works only at the prompt (asap sql on a terminal, without -c); in SQL, query \
+             information_schema.tables, columns and routines instead"
         )));
     }
+    run_all(&session, &commands, &print, &llm, &watch).await
+}
+
+async fn with_corpus(context: &SessionContext, from: &str, args: &SqlArgs) -> std::result::Result<Corpus, Failure> {
+    let (state, places) = (context.state(), [from.to_string()]);
+    let open = while_opening(&places, args.quiet, Corpus::open(&state, from, args.columns.as_ref()));
+    let opened = unless_interrupted(async { Ok(open.await?) }).await?;
+    opened.notes.iter().filter(|_| !args.quiet).for_each(note);
+    context.register_table(CORPUS, Arc::new(opened.view(&context.state())?))?;
+    Ok(opened)
+}
+
+/// The commands of the files, then those of the command line.
+fn typed(args: &SqlArgs) -> std::result::Result<Vec<String>, Failure> {
+    let mut commands = Vec::new();
+    for path in &args.files {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Failure::Usage(format!("cannot read {}: {error}", path.display())))?;
+        commands.push(without_mark(text));
+    }
+    commands.extend(args.commands.iter().cloned());
+    Ok(commands)
+}
+
+async fn run_all(
+    session: &Session,
+    commands: &[String],
+    print: &Print,
+    llm: &Llm,
+    watch: &Watch,
+) -> std::result::Result<(), Failure> {
     let stop = Stop::listen("keeping the answers to sent requests");
-    let telling = watch.tell(&llm, args.quiet);
+    let telling = watch.tell(llm, print.quiet);
     let done = tokio::select! {
-        done = execute(&session, &commands, &print) => done.map_err(Failure::from),
+        done = execute(session, commands, print) => done.map_err(Failure::from),
         () = stop.asked() => Err(Failure::TryLater("interrupted".to_string())),
     };
-    telling.end().await;
+    end(telling).await;
     // Calls that were sent are paid, so their answers are kept.
     llm.landed().await;
     let verdict = llm.unanswered().or_else(|| llm.verdict());
     let done = done.and_then(|()| verdict.map_or(Ok(()), |why| Err(Failure::Failed(why))));
-    if let Some(calls) = calls(&llm.usage()).filter(|_| !args.quiet) {
+    if let Some(calls) = calls(&llm.usage()).filter(|_| !print.quiet) {
         complain(&calls);
     }
     done

@@ -33,10 +33,7 @@ pub fn help() -> String {
     format!("Pipeline to run: a file with one SELECT over the table corpus, or a built-in one: {names}")
 }
 
-/// Returns the SQL of a built-in pipeline, else of a file.
-///
-/// # Errors
-/// If neither exists. The error is a message for users.
+/// Returns the SQL of a built-in pipeline, else of a file. The error is a message for users.
 pub fn pipeline(named: &str) -> Result<String, String> {
     if let Some((_, sql)) = PIPELINES.iter().find(|(name, _)| *name == named) {
         return Ok(sql.to_string());

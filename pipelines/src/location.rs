@@ -2,6 +2,7 @@
 
 mod address;
 mod azure;
+mod folder;
 mod gcs;
 #[cfg(feature = "hf")]
 mod hf;
@@ -24,6 +25,7 @@ use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;
 use url::{Position, Url};
 
+pub use folder::Folder;
 pub use redact::redact;
 pub(crate) use retry::{Unavailable, failed};
 pub use retry::{is_unavailable, retry_timeout, set_retry_timeout};

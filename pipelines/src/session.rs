@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use asap_udfs::llm::Llm;
@@ -18,23 +18,13 @@ use crate::location::Stores;
 use crate::pruned::Pruned;
 
 /// Returns a session with the functions, settings and rules of asap. Its language model is `llm`.
-///
-/// # Errors
-/// If a function cannot be registered.
 pub fn session(settings: Settings, llm: &Llm) -> Result<SessionContext> {
     session_of(settings, llm, &Models::default())
 }
 
 /// Returns a session whose scoring model is one of `models`.
-///
-/// # Errors
-/// As [`session`].
 pub fn session_of(settings: Settings, llm: &Llm, models: &Models) -> Result<SessionContext> {
     stores::register();
-    Ok(SessionContext::new_with_state(session_state(settings, llm, models)?))
-}
-
-fn session_state(settings: Settings, llm: &Llm, models: &Models) -> Result<SessionState> {
     let mut options = ConfigOptions::new();
     options.extensions.insert(settings);
     let mut config = SessionConfig::from(options).with_information_schema(true);
@@ -54,5 +44,5 @@ fn session_state(settings: Settings, llm: &Llm, models: &Models) -> Result<Sessi
     state.register_udtf(CorpusFunction::NAME, Arc::new(CorpusFunction));
     state.register_udtf(ShapesFunction::NAME, Arc::new(ShapesFunction));
     state.register_relation_planner(Arc::new(Pruned))?;
-    Ok(state)
+    Ok(SessionContext::new_with_state(state))
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use asap_pipelines::outputs;
 use asap_pipelines::run::output::shards::SHARD_BYTES;
 use clap::Args;
-use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output::{SummaryFormat, complain, print_as};
@@ -23,12 +22,6 @@ struct PlaceArgs {
     format: SummaryFormat,
 }
 
-impl PlaceArgs {
-    fn print(&self, found: &impl Serialize, table: impl FnOnce() -> String) -> Result<(), Failure> {
-        Ok(print_as(self.format, found, table)?)
-    }
-}
-
 /// Show what an output holds: rows, rejects, finished files, and whether it is complete
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  asap status out/pruned\n  asap status s3://lake/pruned --format json")]
@@ -39,7 +32,7 @@ pub struct StatusArgs {
 
 pub async fn status(StatusArgs { place }: StatusArgs) -> Result<(), Failure> {
     let found = outputs::status::status(&place.location).await?;
-    place.print(&found, || tables::status(&found))
+    Ok(print_as(place.format, &found, || tables::status(&found))?)
 }
 
 /// List the commits of an output, newest first
@@ -55,7 +48,7 @@ pub struct HistoryArgs {
 
 pub async fn history(HistoryArgs { place, limit }: HistoryArgs) -> Result<(), Failure> {
     let found = outputs::history::history(&place.location, limit).await?;
-    place.print(&found, || tables::history(&found))
+    Ok(print_as(place.format, &found, || tables::history(&found))?)
 }
 
 /// Check that every shard of an output can be read and that every row occurs once; exit code 1 if not
@@ -82,7 +75,7 @@ pub struct VerifyArgs {
 
 pub async fn verify(VerifyArgs { place, quick }: VerifyArgs) -> Result<(), Failure> {
     let found = outputs::verify::verify(&place.location, quick).await?;
-    place.print(&found, || tables::verified(&found))?;
+    print_as(place.format, &found, || tables::verified(&found))?;
     match found.faults.len() {
         0 => Ok(()),
         _ => Err(Failure::Failed(format!(
@@ -126,7 +119,7 @@ pub async fn vacuum(VacuumArgs { place, retain, dry_run, now }: VacuumArgs) -> R
         return Err(Failure::Usage(what.to_string()));
     }
     let done = outputs::vacuum::vacuum(&place.location, retain, dry_run).await?;
-    place.print(&done, || tables::vacuumed(&done))
+    Ok(print_as(place.format, &done, || tables::vacuumed(&done))?)
 }
 
 /// Merge small shards of an output into large ones, without changing rows
@@ -148,7 +141,7 @@ pub struct OptimizeArgs {
 
 pub async fn optimize(OptimizeArgs { place, target_bytes }: OptimizeArgs) -> Result<(), Failure> {
     let done = outputs::optimize::optimize(&place.location, target_bytes).await?;
-    place.print(&done, || tables::optimized(&done))
+    Ok(print_as(place.format, &done, || tables::optimized(&done))?)
 }
 
 /// Write the rows of an output as plain Parquet with a data card, for trainers and the datasets library
@@ -170,5 +163,5 @@ pub async fn export(ExportArgs { place, to }: ExportArgs) -> Result<(), Failure>
     if !done.finished {
         complain("note: the output is not finished: asap status shows which rows are missing");
     }
-    place.print(&done, || tables::exported(&done))
+    Ok(print_as(place.format, &done, || tables::exported(&done))?)
 }

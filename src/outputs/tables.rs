@@ -6,38 +6,30 @@ use asap_pipelines::outputs::optimize::Optimized;
 use asap_pipelines::outputs::status::Status;
 use asap_pipelines::outputs::vacuum::Vacuumed;
 use asap_pipelines::outputs::verify::Verified;
-use datafusion::arrow::temporal_conversions::timestamp_ms_to_datetime;
 
-use crate::output::{count, several, table};
+use crate::output::{count, several, table, time, time_or_dash};
 
 pub(super) fn status(found: &Status) -> String {
     let rejects: Vec<_> = found.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
     let rejects = if rejects.is_empty() { "none".to_string() } else { rejects.join(", ") };
-    let at = found.finished_at.and_then(timestamp_ms_to_datetime);
-    let at = at.map_or(String::new(), |at| format!(" at {} UTC", at.format("%Y-%m-%d %H:%M:%S")));
-    let finished = match (found.finished, found.rows_beyond_limit) {
-        (true, 0) => format!("yes: a run found every row of its input done{at}"),
-        (true, beyond) => {
-            format!("yes, up to --limit: {} rows of the input are beyond it{at}", count(beyond))
-        }
-        (false, _) => "no: the last run left rows unprocessed, or did not end".to_string(),
+    let at = found.finished_at.and_then(time).map_or(String::new(), |at| format!(" at {at} UTC"));
+    let beyond = count(found.rows_beyond_limit);
+    let finished = match found.rows_beyond_limit {
+        _ if !found.finished => "no: the last run left rows unprocessed, or did not end".to_string(),
+        0 => format!("yes: a run found every row of its input done{at}"),
+        _ => format!("yes, up to --limit: {beyond} rows of the input are beyond it{at}"),
     };
+    let (rows_done, files_done) = (several(found.rows_done, "row"), several(found.files_done, "file"));
+    let partly = count(found.files_in_part.len() as u64);
     let mut lines = vec![
         format!("{} (table version {}, generation {})", found.output, found.table_version, found.generation),
         String::new(),
         format!("rows      {} in {}, {} bytes", count(found.rows), several(found.shards, "shard"), count(found.bytes)),
         format!("rejects   {rejects}"),
-        format!(
-            "input     {} done, {} done, {} partly done",
-            several(found.rows_done, "row"),
-            several(found.files_done, "file"),
-            count(found.files_in_part.len() as u64)
-        ),
+        format!("input     {rows_done} done, {files_done} done, {partly} partly done"),
     ];
-    let in_part = |file: &asap_pipelines::outputs::status::InPart| {
-        format!("  {}: {} of {} rows", file.file, count(file.done), count(file.rows))
-    };
-    lines.extend(found.files_in_part.iter().map(in_part));
+    let in_part = found.files_in_part.iter();
+    lines.extend(in_part.map(|part| format!("  {}: {} of {} rows", part.file, count(part.done), count(part.rows))));
     lines.push(format!("finished  {finished}"));
     let answers = &found.answers;
     lines.push(format!("answers   {} paid and kept, {} bytes", count(answers.answers), count(answers.bytes)));
@@ -54,10 +46,9 @@ pub(super) fn status(found: &Status) -> String {
 
 pub(super) fn history(commits: &[Commit]) -> String {
     let row = |commit: &Commit| {
-        let time = commit.time.and_then(timestamp_ms_to_datetime);
         [
             commit.version.to_string(),
-            time.map_or("-".to_string(), |time| time.format("%Y-%m-%d %H:%M:%S").to_string()),
+            time_or_dash(commit.time),
             commit.operation.clone(),
             commit.run.clone().unwrap_or("-".to_string()),
             count(commit.slices),

@@ -1,23 +1,26 @@
 //! `--metrics-addr`: Prometheus metrics of a run in progress.
 
-use std::convert::Infallible;
-use std::fmt::Write;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use asap_pipelines::run::{Observer, Summary};
 use asap_udfs::llm::Usage;
+use hyper::header::CONTENT_TYPE;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
 use crate::failure::Failure;
 
 #[derive(Debug, Default)]
 struct Figures {
-    before: Totals,
+    /// The counters of the runs that have ended.
+    before: [f64; 13],
+    /// The table version of the last run that knew it.
+    version_before: u64,
     rows: u64,
     rows_reached: u64,
     tokens: u64,
@@ -35,53 +38,40 @@ pub(crate) struct Metrics {
     figures: Arc<Mutex<Figures>>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Totals {
-    runs: u64,
-    table_version: u64,
-    rows_in: u64,
-    rows_out: u64,
-    rows_filtered: u64,
-    rows_rejected: u64,
-    slices: u64,
-    commits: u64,
-    calls: u64,
-    cache_hits: u64,
-    failed: u64,
-    tokens_in: u64,
-    tokens_out: u64,
-    cost: f64,
-}
-
 impl Figures {
-    fn totals(&self) -> Totals {
-        let Self { before, committed: Summary { counts, slices, table_version, .. }, usage, .. } = self;
-        Totals {
-            runs: before.runs,
-            table_version: table_version.unwrap_or(before.table_version),
-            rows_in: before.rows_in + counts.rows_in,
-            rows_out: before.rows_out + counts.rows_out,
-            rows_filtered: before.rows_filtered + counts.rows_filtered,
-            rows_rejected: before.rows_rejected + counts.rows_rejected,
-            slices: before.slices + slices,
-            commits: before.commits + self.commits,
-            calls: before.calls + usage.calls,
-            cache_hits: before.cache_hits + usage.cache_hits,
-            failed: before.failed + usage.failed,
-            tokens_in: before.tokens_in + usage.tokens_in,
-            tokens_out: before.tokens_out + usage.tokens_out,
-            cost: before.cost + usage.cost,
-        }
+    /// Names, descriptions and values of the counters. Only the cost may have a fraction.
+    fn counters(&self, ended: u64) -> [(&'static str, &'static str, f64); 13] {
+        let (Summary { counts, slices, .. }, usage) = (&self.committed, &self.usage);
+        let mut counters = [
+            ("runs", "Runs that have ended.", ended as f64),
+            ("rows_in", "Input rows of committed slices.", counts.rows_in as f64),
+            ("rows_out", "Rows committed to the output.", counts.rows_out as f64),
+            ("rows_filtered", "Input rows that the pipeline filtered out.", counts.rows_filtered as f64),
+            ("rows_rejected", "Input rows committed as rejects.", counts.rows_rejected as f64),
+            ("slices", "Committed slices.", *slices as f64),
+            ("commits", "Commits to the output.", self.commits as f64),
+            ("calls", "Requests to a language model, retries included.", usage.calls as f64),
+            ("cache_hits", "Requests answered without a call.", usage.cache_hits as f64),
+            ("calls_failed", "Requests that ended without an answer.", usage.failed as f64),
+            ("tokens_in", "Paid tokens of prompts.", usage.tokens_in as f64),
+            ("tokens_out", "Paid tokens of answers.", usage.tokens_out as f64),
+            ("cost", "Cost of the paid tokens, in the currency of the prices.", usage.cost),
+        ];
+        counters.iter_mut().zip(self.before).for_each(|((.., value), before)| *value = before + *value);
+        counters
+    }
+
+    fn table_version(&self) -> u64 {
+        self.committed.table_version.unwrap_or(self.version_before)
     }
 }
 
 impl Metrics {
     pub(crate) async fn serve(address: SocketAddr) -> Result<Self, Failure> {
         if !address.ip().is_loopback() {
-            let said = format!(
+            return Err(Failure::Usage(format!(
                 "--metrics-addr {address} is open to other machines: name a loopback address, such as 127.0.0.1:9400"
-            );
-            return Err(Failure::Usage(said));
+            )));
         }
         let listener = TcpListener::bind(address)
             .await
@@ -101,86 +91,62 @@ impl Metrics {
         Ok(metrics)
     }
 
-    fn answer<B>(&self, request: &Request<B>) -> Result<Response<String>, Infallible> {
+    fn answer<B>(&self, request: &Request<B>) -> hyper::http::Result<Response<String>> {
         let (status, text) = match request.uri().path() {
             "/metrics" => (StatusCode::OK, self.text()),
             _ => (StatusCode::NOT_FOUND, "the metrics are at /metrics\n".to_string()),
         };
-        let mut response = Response::new(text);
-        *response.status_mut() = status;
-        let kind = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-        response.headers_mut().insert(hyper::header::CONTENT_TYPE, kind);
-        Ok(response)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Figures)) {
-        change(&mut self.figures.lock().unwrap_or_else(PoisonError::into_inner));
+        let response = Response::builder().status(status);
+        response.header(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8").body(text)
     }
 
     /// Ends a run. Its figures stay, and the next run adds to them.
     pub(crate) fn end_run(&self) {
-        self.change(|figures| {
-            let totals = figures.totals();
-            *figures = Figures { before: Totals { runs: totals.runs + 1, ..totals }, ..Figures::default() };
-        });
+        let mut figures = self.figures.lock();
+        let before = figures.counters(1).map(|(.., value)| value);
+        *figures = Figures { before, version_before: figures.table_version(), ..Figures::default() };
     }
 
     fn text(&self) -> String {
-        let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
-        let totals = figures.totals();
-        let mut text = String::new();
-        let mut line = |name: &str, kind: &str, help: &str, value: String| {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "# HELP asap_{name} {help}\n# TYPE asap_{name} {kind}\nasap_{name} {value}\n");
+        let figures = self.figures.lock();
+        let counters = figures.counters(0).map(|(name, help, value)| (format!("{name}_total"), "counter", help, value));
+        let gauges = [
+            ("run_rows", "Rows of the current run.", figures.rows),
+            ("run_rows_reached", "Processed rows of the current run, committed or not.", figures.rows_reached),
+            ("run_tokens_reached", "Tokens of the original chains of the processed rows.", figures.tokens),
+            ("run_slices", "Slices of the current run.", figures.slices),
+            ("run_slices_running", "Slices of the current run in progress.", figures.slices_running),
+            ("run_slices_waiting", "Slices of the current run not yet started.", figures.slices_waiting),
+            ("table_version", "Table version of the output.", figures.table_version()),
+        ]
+        .map(|(name, help, value)| (name.to_string(), "gauge", help, value as f64));
+        let line = |(name, kind, help, value): (String, &str, &str, f64)| {
+            format!("# HELP asap_{name} {help}\n# TYPE asap_{name} {kind}\nasap_{name} {value}\n")
         };
-        let mut counter = |name: &str, help: &str, value: String| line(name, "counter", help, value);
-        counter("runs_total", "Runs that have ended.", totals.runs.to_string());
-        counter("rows_in_total", "Input rows of committed slices.", totals.rows_in.to_string());
-        counter("rows_out_total", "Rows committed to the output.", totals.rows_out.to_string());
-        counter("rows_filtered_total", "Input rows that the pipeline filtered out.", totals.rows_filtered.to_string());
-        counter("rows_rejected_total", "Input rows committed as rejects.", totals.rows_rejected.to_string());
-        counter("slices_total", "Committed slices.", totals.slices.to_string());
-        counter("commits_total", "Commits to the output.", totals.commits.to_string());
-        counter("calls_total", "Requests to a language model, retries included.", totals.calls.to_string());
-        counter("cache_hits_total", "Requests answered without a call.", totals.cache_hits.to_string());
-        counter("calls_failed_total", "Requests that ended without an answer.", totals.failed.to_string());
-        counter("tokens_in_total", "Paid tokens of prompts.", totals.tokens_in.to_string());
-        counter("tokens_out_total", "Paid tokens of answers.", totals.tokens_out.to_string());
-        counter("cost_total", "Cost of the paid tokens, in the currency of the prices.", totals.cost.to_string());
-        let mut gauge = |name: &str, help: &str, value: u64| line(name, "gauge", help, value.to_string());
-        gauge("run_rows", "Rows of the current run.", figures.rows);
-        gauge("run_rows_reached", "Processed rows of the current run, committed or not.", figures.rows_reached);
-        gauge("run_tokens_reached", "Tokens of the original chains of the processed rows.", figures.tokens);
-        gauge("run_slices", "Slices of the current run.", figures.slices);
-        gauge("run_slices_running", "Slices of the current run in progress.", figures.slices_running);
-        gauge("run_slices_waiting", "Slices of the current run not yet started.", figures.slices_waiting);
-        gauge("table_version", "Table version of the output.", totals.table_version);
-        text
+        counters.into_iter().chain(gauges).map(line).collect()
     }
 }
 
 impl Observer for Metrics {
     fn begin(&self, rows: u64, slices: u64) {
-        self.change(|figures| (figures.rows, figures.slices) = (rows, slices));
+        let mut figures = self.figures.lock();
+        (figures.rows, figures.slices) = (rows, slices);
     }
 
     fn advance(&self, rows: u64, tokens: u64) {
-        self.change(|figures| {
-            figures.rows_reached += rows;
-            figures.tokens += tokens;
-        });
+        let mut figures = self.figures.lock();
+        figures.rows_reached += rows;
+        figures.tokens += tokens;
     }
 
     fn slices(&self, running: u64, waiting: u64, usage: Usage) {
-        self.change(|figures| {
-            (figures.slices_running, figures.slices_waiting, figures.usage) = (running, waiting, usage);
-        });
+        let mut figures = self.figures.lock();
+        (figures.slices_running, figures.slices_waiting, figures.usage) = (running, waiting, usage);
     }
 
     fn committed(&self, summary: &Summary) {
-        self.change(|figures| {
-            figures.commits += 1;
-            figures.committed = summary.clone();
-        });
+        let mut figures = self.figures.lock();
+        figures.commits += 1;
+        figures.committed = summary.clone();
     }
 }

@@ -18,7 +18,7 @@ use clap::Args;
 
 use crate::config::{self, SettingArgs};
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, at_least_one, complain, error_line, failed_files, parsed, print, print_as};
+use crate::output::{SummaryFormat, at_least_one, complain, error_line, failed_files, note, parsed, print, print_as};
 use crate::progress::Bar;
 use crate::signals::Stop;
 use metrics::Metrics;
@@ -179,12 +179,12 @@ pub async fn run(args: RunArgs) -> Result<(), Failure> {
         return Ok(print_as(talk.format, &estimate, || tables::estimate_table(&estimate))?);
     }
     let metrics = match metrics_addr {
-        Some(address) => Some(Metrics::serve(address).await?),
-        None => None,
+        Some(address) => Metrics::serve(address).await?,
+        None => Metrics::default(),
     };
-    let Some(pause) = watch else { return run_once(&request, talk, metrics.as_ref(), &stop).await };
+    let Some(pause) = watch else { return run_once(&request, talk, &metrics, &stop).await };
     loop {
-        let ended = run_once(&request, talk, metrics.as_ref(), &stop).await;
+        let ended = run_once(&request, talk, &metrics, &stop).await;
         // The process ends with the result of its last run.
         if stop.is_asked() {
             return ended;
@@ -209,19 +209,17 @@ struct Talk {
     is_quiet: bool,
 }
 
-/// The observers of a run: a progress bar and, with `--metrics-addr`, metrics.
+/// The observers of a run: a progress bar, and metrics, which `--metrics-addr` serves.
 struct Watchers<'a> {
     bar: Bar,
-    metrics: Option<&'a Metrics>,
+    metrics: &'a Metrics,
     broken: OnceLock<Summary>,
 }
 
 impl Watchers<'_> {
     fn each(&self, tell: impl Fn(&dyn Observer)) {
         tell(&self.bar);
-        if let Some(metrics) = self.metrics {
-            tell(metrics);
-        }
+        tell(self.metrics);
     }
 }
 
@@ -248,12 +246,12 @@ impl Observer for Watchers<'_> {
     }
 }
 
-async fn run_once(request: &Request, talk: Talk, metrics: Option<&Metrics>, stop: &Stop) -> Result<(), Failure> {
+async fn run_once(request: &Request, talk: Talk, metrics: &Metrics, stop: &Stop) -> Result<(), Failure> {
     let bar = Bar::new("pruning", talk.is_quiet).opening(&request.from);
     let watchers = Watchers { bar, metrics, broken: OnceLock::new() };
     let result = run_pipeline(request.clone(), &watchers, stop.asked()).await;
     watchers.bar.finish();
-    metrics.into_iter().for_each(Metrics::end_run);
+    metrics.end_run();
     let summary = match result {
         Ok(summary) => summary,
         Err(error) => {
@@ -264,9 +262,7 @@ async fn run_once(request: &Request, talk: Talk, metrics: Option<&Metrics>, stop
             return Err(error.into());
         }
     };
-    for note in summary.notes.iter().filter(|_| !talk.is_quiet) {
-        complain(&format!("note: {note}"));
-    }
+    summary.notes.iter().filter(|_| !talk.is_quiet).for_each(note);
     print_as(talk.format, &summary, || tables::table(&summary))?;
     verdict(&summary, request.retry_rejects.is_some())
 }
@@ -281,36 +277,35 @@ fn verdict(summary: &Summary, retries: bool) -> Result<(), Failure> {
         return Err(Failure::TryLater(format!("interrupted: {done}; run the same command to resume")));
     }
     if !summary.files_failed.is_empty() {
-        let failed = summary.files_failed.len();
-        let files = if failed == 1 { "a file" } else { &format!("{failed} files") };
-        let what = format!("{files} failed; the next run tries again");
-        let files = failed_files(&summary.files_failed);
-        if summary.files_failed.iter().any(|failure| failure.is_unavailable) {
-            return Err(Failure::TryLater(format!("{what}:\n  {files}")));
-        }
-        return Err(Failure::TooManyRejects(format!("{what}:\n  {files}")));
+        let files = match summary.files_failed.len() {
+            1 => "a file".to_string(),
+            failed => format!("{failed} files"),
+        };
+        let what = format!("{files} failed; the next run tries again:\n  {}", failed_files(&summary.files_failed));
+        let is_unavailable = summary.files_failed.iter().any(|failure| failure.is_unavailable);
+        return Err(if is_unavailable { Failure::TryLater(what) } else { Failure::TooManyRejects(what) });
     }
     if summary.slices_deleted > 0 {
-        let slices = summary.slices_deleted;
         return Err(Failure::TryLater(format!(
-            "the shards of {slices} slices were deleted before they were committed, perhaps by asap vacuum --now; run \
-             the same command to write them again"
+            "the shards of {} slices were deleted before they were committed, perhaps by asap vacuum --now; run the \
+             same command to write them again",
+            summary.slices_deleted
         )));
     }
     if summary.slices == 0 && summary.slices_lost > 0 {
-        let slices = summary.slices_lost;
         return Err(Failure::OtherRun(format!(
-            "another run committed rows of all {slices} slices first; run the same command again if their files have changed \
-             since"
+            "another run committed rows of all {} slices first; run the same command again if their files have changed \
+             since",
+            summary.slices_lost
         )));
     }
     // Retried rows that fail again are no worse than before, and a few new rows may all be rejects.
     let says_something = summary.began_empty || counts.rows_rejected >= MANY_REJECTS;
-    if counts.rows_out == 0 && counts.rows_rejected > 0 && says_something && !retries {
-        let (rows, to) = (counts.rows_in, &summary.to);
-        return Err(Failure::TooManyRejects(format!(
-            "none of {rows} rows reached the output; asap inspect {to}/.asap/rejects shows why, row by row"
-        )));
+    match counts.rows_out == 0 && counts.rows_rejected > 0 && says_something && !retries {
+        false => Ok(()),
+        true => Err(Failure::TooManyRejects(format!(
+            "none of {} rows reached the output; asap inspect {}/.asap/rejects shows why, row by row",
+            counts.rows_in, summary.to
+        ))),
     }
-    Ok(())
 }

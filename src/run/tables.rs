@@ -18,8 +18,7 @@ const PRICES: &str = "asap.anchor.price_per_million_input_tokens and asap.anchor
 pub(crate) fn estimate_table(estimate: &Estimate) -> String {
     let Estimate { from, to, rows, anchor, scored_tokens, scored_is_estimate, .. } = estimate;
     let mut lines = vec![
-        format!("{} -> {to} (dry run: nothing was sent, paid or written)", from.join(", ")),
-        String::new(),
+        format!("{} -> {to} (dry run: nothing was sent, paid or written)\n", from.join(", ")),
         format!("rows      {}", count(*rows)),
         match anchor.calls {
             0 => "calls     none".to_string(),
@@ -30,22 +29,17 @@ pub(crate) fn estimate_table(estimate: &Estimate) -> String {
         lines.push(format!("cached    {} requests, already paid or equal to another", count(anchor.cache_hits)));
     }
     if anchor.calls > 0 {
-        lines.push(format!(
-            "tokens    {} in, {} out, in the scoring model's tokenizer",
-            count(anchor.tokens_in),
-            count(anchor.tokens_out)
-        ));
+        let [read, written] = [anchor.tokens_in, anchor.tokens_out].map(count);
+        lines.push(format!("tokens    {read} in, {written} out, in the scoring model's tokenizer"));
         lines.push(match anchor.cost > 0.0 {
             true => format!("cost      {:.4}, at the configured prices", anchor.cost),
             false => format!("cost      unknown: set {PRICES}"),
         });
     }
     if *scored_tokens > 0 {
-        let about = if *scored_is_estimate { "about " } else { "" };
-        lines.push(format!(
-            "scoring   {about}{} tokens to read by asap.scorer.model (`asap model` estimates the time)",
-            count(*scored_tokens)
-        ));
+        let (about, tokens) = (if *scored_is_estimate { "about " } else { "" }, count(*scored_tokens));
+        let what = "tokens to read by asap.scorer.model (`asap model` estimates the time)";
+        lines.push(format!("scoring   {about}{tokens} {what}"));
     }
     lines.join("\n")
 }
@@ -59,14 +53,9 @@ pub(super) fn table(summary: &Summary) -> String {
         lines.extend(ignored(summary));
         return lines.join("\n");
     }
-    lines.push(String::new());
-    lines.push(format!(
-        "rows      {} in, {} out, {} rejected, {} filtered",
-        count(counts.rows_in),
-        count(counts.rows_out),
-        count(counts.rows_rejected),
-        count(counts.rows_filtered)
-    ));
+    let rows = [counts.rows_in, counts.rows_out, counts.rows_rejected, counts.rows_filtered];
+    let [rows_in, out, rejected, filtered] = rows.map(count);
+    lines.push(format!("\nrows      {rows_in} in, {out} out, {rejected} rejected, {filtered} filtered"));
     let left = [("left", summary.slices_left), ("done by another run", summary.slices_lost)];
     let left: Vec<_> = left.iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!(", {} {what}", count(*n))).collect();
     lines.push(format!("slices    {} committed{}", count(summary.slices), left.concat()));
@@ -78,17 +67,16 @@ pub(super) fn table(summary: &Summary) -> String {
         lines.push(format!("limit     {} rows are beyond the limit", count(summary.rows_beyond_limit)));
     }
     if !counts.rejects.is_empty() {
-        let reasons: Vec<_> =
-            counts.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows))).collect();
-        lines.push(format!("rejects   {} (asap inspect {}/.asap/rejects shows them)", reasons.join(", "), summary.to));
+        let reasons = counts.rejects.iter().map(|(status, rows)| format!("{status} {}", count(*rows)));
+        let reasons = reasons.collect::<Vec<_>>().join(", ");
+        lines.push(format!("rejects   {reasons} (asap inspect {}/.asap/rejects shows them)", summary.to));
     }
     lines.extend(calls(&summary.anchor));
     lines.extend(stages(summary));
-    let parts: Vec<_> =
-        summary.seconds_by_part.iter().map(|(part, seconds)| format!("{part} {seconds:.1} s")).collect();
-    lines.push(String::new());
-    let parts = if parts.is_empty() { String::new() } else { format!(" ({}, summed over threads)", parts.join(", ")) };
-    lines.push(format!("time      {:.1} s{parts}", summary.seconds));
+    let parts = summary.seconds_by_part.iter().map(|(part, seconds)| format!("{part} {seconds:.1} s, "));
+    let parts = parts.collect::<String>();
+    let parts = if parts.is_empty() { parts } else { format!(" ({parts}summed over threads)") };
+    lines.push(format!("\ntime      {:.1} s{parts}", summary.seconds));
     lines.join("\n")
 }
 

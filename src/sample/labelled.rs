@@ -13,13 +13,13 @@ use asap_udfs::llm::Llm;
 use asap_verify::answer;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type};
-use datafusion::functions::core::expr_ext::FieldAccessor;
-use datafusion::prelude::{SessionContext, cast, col, ident};
-use futures::StreamExt;
+use datafusion::prelude::{SessionContext, cast, ident};
+use futures::TryStreamExt;
 
 use crate::failure::Failure;
-use crate::output::{complain, count};
-use crate::progress::Opening;
+use crate::output::{count, note};
+use crate::progress::while_opening;
+use crate::rows;
 
 const FUNCTIONS: [&str; 2] = ["functions", "function"];
 
@@ -34,15 +34,11 @@ pub struct Read {
 }
 
 /// Reads a corpus with a column of labels.
-///
-/// # Errors
-/// If it cannot be read, if it has no such column, or if the numbers of steps and labels of a chain differ.
 pub async fn read(location: &str, labels: &str) -> Result<Read, Failure> {
     let context = session(Settings::default(), &Llm::default())?;
-    let opening = Opening::of(&[location.to_string()], false);
-    let corpus = Corpus::open(&context.state(), location, None).await?;
-    drop(opening);
-    corpus.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+    let (place, state) = ([location.to_string()], context.state());
+    let corpus = while_opening(&place, false, Corpus::open(&state, location, None)).await?;
+    corpus.notes.iter().for_each(note);
     check(&corpus, location, labels)?;
     let mut read = Read::default();
     read_rows(&context, &corpus, labels, &mut read).await?;
@@ -50,7 +46,7 @@ pub async fn read(location: &str, labels: &str) -> Result<Read, Failure> {
         return Err(Failure::Failed(format!("no step in {location} has a label")));
     }
     if read.left_out > 0 {
-        complain(&format!("note: {} rows without a chain or without labels are left out", count(read.left_out)));
+        note(format!("{} rows without a chain or without labels are left out", count(read.left_out)));
     }
     read.places.sort_by(f64::total_cmp);
     Ok(read)
@@ -63,34 +59,25 @@ fn check(corpus: &Corpus, location: &str, labels: &str) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("{location} has no column {labels}; there are: {names}")));
     };
     match field.data_type() {
-        DataType::List(_) | DataType::LargeList(_) => Ok(()),
+        kind if is_list(kind) => Ok(()),
         other => Err(Failure::Usage(format!("{labels} is {other}, not a list with a label for each step"))),
     }
+}
+
+fn is_list(kind: &DataType) -> bool {
+    matches!(kind, DataType::List(_) | DataType::LargeList(_))
 }
 
 async fn read_rows(context: &SessionContext, corpus: &Corpus, labels: &str, read: &mut Read) -> Result<(), Failure> {
     let texts = || DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)));
     let schema = corpus.schema();
-    let functions = FUNCTIONS.into_iter().find(|name| {
-        let field = schema.field_with_name(name);
-        field.is_ok_and(|field| matches!(field.data_type(), DataType::List(_) | DataType::LargeList(_)))
-    });
-    let mut columns = vec![
-        cast(col("source").field("file"), DataType::Utf8View).alias("file"),
-        col("source").field("row").alias("row"),
-        cast(col("cot"), DataType::Utf8View).alias("cot"),
-        cast(col("answer"), DataType::Utf8View).alias("answer"),
-        cast(ident(labels), texts()).alias("labels"),
-    ];
-    columns.extend(functions.map(|name| cast(ident(name), texts()).alias("functions")));
-    let rows = context.read_table(Arc::new(corpus.view(&context.state())?))?.select(columns)?;
-    let rows = rows.sort_by(vec![col("file"), col("row")])?;
-    let mut batches = rows.execute_stream().await?;
-    while let Some(batch) = batches.next().await {
-        match batch {
-            Ok(batch) => read_batch(&batch, read)?,
-            Err(error) => return Err(corpus.named(&context.state(), error).await.into()),
-        }
+    let is_list = |name: &&str| schema.field_with_name(name).is_ok_and(|field| is_list(field.data_type()));
+    let functions = FUNCTIONS.into_iter().find(is_list).map(|name| cast(ident(name), texts()).alias("functions"));
+    let labels = cast(ident(labels), texts()).alias("labels");
+    let columns = [rows::text("cot"), rows::text("answer"), labels].into_iter().chain(functions);
+    let mut batches = rows::in_order(context, corpus, columns).await?;
+    while let Some(batch) = batches.try_next().await? {
+        read_batch(&batch, read)?;
     }
     Ok(())
 }

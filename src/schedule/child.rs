@@ -14,19 +14,12 @@ use tokio::sync::watch;
 use super::jobs::Job;
 use crate::output::complain;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    Go,
-    Terminate,
-    Kill,
-}
-
 /// Runs `program run` with a job's arguments to its end. Returns the exit code, or 128 plus the signal that ended it,
-/// and the summary, if any.
+/// and the summary, if any. The child gets each of the signals.
 pub(super) async fn run(
     program: &Path,
     job: &Job,
-    orders: watch::Receiver<Order>,
+    signals: watch::Receiver<Option<Signal>>,
 ) -> std::io::Result<(i32, Option<Value>)> {
     let mut command = Command::new(program);
     command.arg("run").args(&job.arguments);
@@ -38,22 +31,20 @@ pub(super) async fn run(
     let mut summary = None;
     let talk = for_each_line(stderr, |line| complain(&format!("{}: {line}", job.name)));
     let data = for_each_line(stdout, |line| summary = Some(line.to_string()));
-    let (status, talk, data) = tokio::join!(wait(&mut child, orders), talk, data);
+    let (status, talk, data) = tokio::join!(wait(&mut child, signals), talk, data);
     talk.and(data)?;
     Ok((code(status?), summary.and_then(|line| serde_json::from_str(&line).ok())))
 }
 
-async fn wait(child: &mut Child, mut orders: watch::Receiver<Order>) -> std::io::Result<ExitStatus> {
+async fn wait(child: &mut Child, mut signals: watch::Receiver<Option<Signal>>) -> std::io::Result<ExitStatus> {
     loop {
         tokio::select! {
             status = child.wait() => return status,
             // The sender lives as long as the scheduler, which waits for its jobs.
-            Ok(()) = orders.changed() => {
-                let order = *orders.borrow_and_update();
-                match (order, child.id()) {
-                    (Order::Terminate, Some(id)) => kill(Pid::from_raw(id.cast_signed()), Signal::SIGTERM)?,
-                    (Order::Kill, _) => child.start_kill()?,
-                    _ => {}
+            Ok(()) = signals.changed() => {
+                if let Some(id) = child.id() {
+                    let signal = *signals.borrow_and_update();
+                    kill(Pid::from_raw(id.cast_signed()), signal)?;
                 }
             }
         }

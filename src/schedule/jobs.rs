@@ -23,10 +23,7 @@ pub struct Job {
     pub arguments: Vec<String>,
 }
 
-/// Reads all jobs of a file, by name.
-///
-/// # Errors
-/// A usage failure that names each fault by job and key.
+/// Reads all jobs of a file, by name. A failure names each fault by job and key.
 pub fn read(path: &Path) -> Result<Vec<Job>, Failure> {
     let file = path.display();
     let text = std::fs::read_to_string(path)

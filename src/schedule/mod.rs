@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, complain, print_as};
+use crate::output::{SummaryFormat, note, print_as};
 use service::Service;
 use state::State;
 
@@ -61,7 +61,7 @@ pub async fn run(args: ScheduleArgs) -> Result<(), Failure> {
     let jobs = jobs::read(&args.jobs)?;
     if args.check {
         for (job, from) in check::missing_inputs(&jobs) {
-            complain(&format!("note: jobs.{job}.from: there is no file or folder {from} yet"));
+            note(format!("jobs.{job}.from: there is no file or folder {from} yet"));
         }
         let outlook = check::outlook(&jobs, chrono::Utc::now());
         return Ok(print_as(args.format, &outlook, || check::table(&outlook))?);

@@ -5,18 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use nix::sys::signal::Signal;
 use serde::Serialize;
 use serde_json::Value;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-use super::child::{self, Order};
+use super::child;
 use super::jobs::Job;
 use super::plan::{Cause, Decision, Progress, TRY_LATER};
 use super::state::State;
 use crate::failure::Failure;
 use crate::output::{complain, print, several};
+use crate::signals::Signals;
 
 /// The longest sleep. A sleep does not notice a changed clock or a sleep of the machine, so this is the longest delay.
 const LOOK: Duration = Duration::from_secs(30);
@@ -26,7 +27,8 @@ pub(crate) struct Service {
     jobs: Vec<(Arc<Job>, Progress)>,
     state: State,
     runs: JoinSet<Ended>,
-    orders: watch::Sender<Order>,
+    /// The signal for the running jobs.
+    signal: watch::Sender<Option<Signal>>,
 }
 
 struct Ended {
@@ -52,7 +54,7 @@ impl Service {
         let known: Vec<_> = jobs.into_iter().map(|job| (last(&job), job)).collect();
         state.keep(known.iter().map(|(last, job)| (job.name.clone(), *last)).collect())?;
         let jobs = known.into_iter().map(|(last, job)| (Arc::new(job), Progress::new(last))).collect();
-        Ok(Self { program, jobs, state, runs: JoinSet::new(), orders: watch::Sender::new(Order::Go) })
+        Ok(Self { program, jobs, state, runs: JoinSet::new(), signal: watch::Sender::new(None) })
     }
 
     /// Runs jobs until SIGTERM or SIGINT. Running jobs then get SIGTERM; a second signal kills them.
@@ -62,18 +64,16 @@ impl Service {
             complain(&format!("{}: {}", job.name, outlook(job, progress)));
         }
         let mut result = self.serve(&mut signals).await;
-        self.orders.send_replace(Order::Terminate);
+        self.signal.send_replace(Some(Signal::SIGTERM));
         if !self.runs.is_empty() {
-            complain(&format!(
-                "waiting for {}; a second signal kills them",
-                several(self.runs.len() as u64, "running job")
-            ));
+            let jobs = several(self.runs.len() as u64, "running job");
+            complain(&format!("waiting for {jobs}; a second signal kills them"));
         }
         while !self.runs.is_empty() {
             tokio::select! {
                 // A failure is reported after the last run has ended.
                 Some(ended) = self.runs.join_next() => result = result.and(self.report(ended)),
-                () = signals.next() => drop(self.orders.send_replace(Order::Kill)),
+                _ = signals.next() => drop(self.signal.send_replace(Some(Signal::SIGKILL))),
             }
         }
         result
@@ -85,7 +85,7 @@ impl Service {
             tokio::select! {
                 Some(ended) = self.runs.join_next() => self.report(ended)?,
                 () = tokio::time::sleep(sleep) => {}
-                () = signals.next() => return Ok(()),
+                _ = signals.next() => return Ok(()),
             }
         }
     }
@@ -99,9 +99,9 @@ impl Service {
                     progress.start(cause, now);
                     self.state.remember(&job.name, progress.remembered())?;
                     complain(&format!("{}: {}", job.name, reason(job, cause)));
-                    let (program, job, orders) = (self.program.clone(), Arc::clone(job), self.orders.subscribe());
+                    let (program, job, signals) = (self.program.clone(), Arc::clone(job), self.signal.subscribe());
                     self.runs.spawn(async move {
-                        let result = child::run(&program, &job, orders).await;
+                        let result = child::run(&program, &job, signals).await;
                         Ended { index, started: now, result }
                     });
                 }
@@ -124,7 +124,7 @@ impl Service {
         self.state.remember(&job.name, progress.remembered())?;
         let time = |time: DateTime<Utc>| time.to_rfc3339_opts(SecondsFormat::Millis, true);
         let report = Report { job: &job.name, started: time(run.started), ended: time(ended), code, summary };
-        print(&serde_json::to_string(&report).map_err(|error| Failure::Failed(error.to_string()))?)?;
+        print(&serde_json::to_string(&report)?)?;
         let how = match code {
             0 => "done".to_string(),
             TRY_LATER => "asks to be retried later".to_string(),
@@ -152,22 +152,4 @@ fn outlook(job: &Job, progress: &Progress) -> String {
 
 fn local(job: &Job, time: DateTime<Utc>) -> String {
     time.with_timezone(&job.times.zone()).to_rfc3339_opts(SecondsFormat::Secs, false)
-}
-
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }

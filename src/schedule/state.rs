@@ -29,9 +29,8 @@ impl State {
     pub(super) fn open(folder: &Path, jobs_file: &Path) -> Result<Self, Failure> {
         let canonical = jobs_file.canonicalize().map_err(|error| failed("find", jobs_file, &error))?;
         let hash = Sha256::digest(canonical.as_os_str().as_encoded_bytes());
-        let name: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
         std::fs::create_dir_all(folder).map_err(|error| failed("create", folder, &error))?;
-        let path = folder.join(format!("{name}.json"));
+        let path = folder.join(format!("{hash:x}.json"));
         let lock_path = path.with_extension("lock");
         let lock = File::create(&lock_path).map_err(|error| failed("create", &lock_path, &error))?;
         lock.try_lock().map_err(|error| match error {
@@ -43,10 +42,10 @@ impl State {
         })?;
         let jobs = match std::fs::read_to_string(&path) {
             Ok(text) => serde_json::from_str(&text).map_err(|error| {
-                let path = path.display();
                 Failure::Failed(format!(
-                    "{path} should hold when each job last started, but is invalid: {error}; delete the file to start \
-                     without making up missed runs"
+                    "{} should hold when each job last started, but is invalid: {error}; delete the file to start \
+                     without making up missed runs",
+                    path.display()
                 ))
             })?,
             Err(error) if error.kind() == ErrorKind::NotFound => BTreeMap::new(),
@@ -71,23 +70,22 @@ impl State {
 
     /// Replaces the file atomically: readers find the old or the new one, also after a crash.
     fn write(&self) -> Result<(), Failure> {
-        let text = serde_json::to_string(&self.jobs).map_err(|error| Failure::Failed(error.to_string()))?;
+        let text = serde_json::to_string(&self.jobs)?;
         let new = self.path.with_extension("new");
-        let written = File::create(&new).and_then(|mut file| {
+        let write = || {
+            let mut file = File::create(&new)?;
             file.write_all(text.as_bytes())?;
-            file.sync_all()
-        });
-        written.and_then(|()| std::fs::rename(&new, &self.path)).map_err(|error| failed("write", &self.path, &error))
+            file.sync_all()?;
+            std::fs::rename(&new, &self.path)
+        };
+        write().map_err(|error| failed("write", &self.path, &error))
     }
 }
 
 /// The user's folder for this state: `asap/schedule` in `$XDG_STATE_HOME`, else in `~/.local/state`.
 pub(super) fn folder() -> Result<PathBuf, Failure> {
-    let states = Xdg::new()
-        .ok()
-        .and_then(|user| user.state_dir())
-        .ok_or_else(|| Failure::Usage("there is no folder for the state of the scheduler: set HOME".to_string()))?;
-    Ok(states.join("asap/schedule"))
+    let states = Xdg::new().ok().and_then(|user| Some(user.state_dir()?.join("asap/schedule")));
+    states.ok_or_else(|| Failure::Usage("there is no folder for the state of the scheduler: set HOME".to_string()))
 }
 
 fn failed(what: &str, path: &Path, error: &std::io::Error) -> Failure {

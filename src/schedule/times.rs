@@ -15,10 +15,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Parses `cron`: five fields, or six with seconds first.
-    ///
-    /// # Errors
-    /// Returns what is wrong with the expression, also if its time never comes.
+    /// Parses `cron`: five fields, or six with seconds first. An expression whose time never comes is an error.
     pub fn parse(cron: &str, zone: Tz) -> Result<Self, String> {
         let fault = |error: &dyn std::fmt::Display| {
             format!(

@@ -9,19 +9,16 @@ use datafusion::arrow::json::writer::LineDelimited;
 use datafusion::common::exec_datafusion_err;
 use datafusion::dataframe::DataFrame;
 use datafusion::error::Result;
-use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
-};
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarUDF, Volatility, create_udf};
 
 pub(crate) fn as_json(rows: DataFrame) -> Result<DataFrame> {
     if !rows.schema().fields().iter().any(|field| field.data_type().is_nested()) {
         return Ok(rows);
     }
-    let json = ScalarUDF::from(Json { signature: Signature::any(1, Volatility::Immutable) });
     let columns = rows.schema().iter().map(|(table, field)| {
         let column = Expr::from((table, field));
         match field.data_type().is_nested() {
-            true => json.call(vec![column]).alias_qualified(table.cloned(), field.name()),
+            true => json(field.data_type()).call(vec![column]).alias_qualified(table.cloned(), field.name()),
             false => column,
         }
     });
@@ -29,30 +26,12 @@ pub(crate) fn as_json(rows: DataFrame) -> Result<DataFrame> {
     rows.select(columns)
 }
 
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Json {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Json {
-    fn name(&self) -> &str {
-        "as_json"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8)
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [values] = ColumnarValue::values_to_arrays(&args.args)?
-            .try_into()
-            .map_err(|found: Vec<ArrayRef>| exec_datafusion_err!("as_json takes one value, found {}", found.len()))?;
-        Ok(ColumnarValue::Array(Arc::new(texts(&values)?)))
-    }
+fn json(nested: &DataType) -> ScalarUDF {
+    let call = |values: &[ColumnarValue]| {
+        let values = ColumnarValue::values_to_arrays(values)?;
+        Ok(ColumnarValue::Array(Arc::new(texts(&values[0])?)))
+    };
+    create_udf("as_json", vec![nested.clone()], DataType::Utf8, Volatility::Immutable, Arc::new(call))
 }
 
 /// The text around the only value of an object, whose key is empty.

@@ -1,7 +1,6 @@
 //! Prints the rows of statements.
 
 use std::io::Write;
-use std::str::FromStr;
 use std::time::Instant;
 
 use clap::ValueEnum;
@@ -28,30 +27,19 @@ impl RowFormat {
     pub(crate) fn is_flat(self) -> bool {
         matches!(self, Self::Csv | Self::Tsv)
     }
-
-    fn is_table(self) -> bool {
-        matches!(self, Self::Table | Self::Automatic)
-    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct MaxRows(Option<usize>);
-
-impl FromStr for MaxRows {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text.to_lowercase().as_str() {
-            "inf" | "infinite" | "none" => Ok(Self(None)),
-            number => number.parse().map(|most| Self(Some(most))).map_err(|_| "expected a number, or inf".to_string()),
-        }
+pub(super) fn max_rows(text: &str) -> std::result::Result<usize, String> {
+    match text.to_lowercase().as_str() {
+        "inf" | "infinite" | "none" => Ok(usize::MAX),
+        number => number.parse().map_err(|_| "expected a number, or inf".to_string()),
     }
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Print {
     pub format: RowFormat,
-    pub max_rows: MaxRows,
+    pub max_rows: usize,
     pub quiet: bool,
     pub is_expanded: bool,
 }
@@ -66,14 +54,7 @@ pub(super) struct Rows {
 impl Print {
     /// How many rows of a result are shown. Formats for programs show all.
     pub(crate) fn shown(&self) -> usize {
-        match self.max_rows {
-            MaxRows(Some(most)) if self.format.is_table() => most,
-            _ => usize::MAX,
-        }
-    }
-
-    pub(crate) fn unlimited(&self) -> Self {
-        Self { max_rows: MaxRows(None), ..self.clone() }
+        if matches!(self.format, RowFormat::Table | RowFormat::Automatic) { self.max_rows } else { usize::MAX }
     }
 
     pub(crate) fn print(&self, rows: &Rows, options: &FormatOptions) -> Result<()> {

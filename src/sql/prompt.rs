@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use asap_pipelines::corpus::Corpus;
 use asap_udfs::llm::Llm;
 use clap::ValueEnum;
 use console::style;
 use datafusion::execution::FunctionRegistry;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
@@ -22,10 +24,10 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 
 use super::print::{Print, RowFormat};
-use super::watch::Watch;
+use super::watch::{Watch, end};
 use super::{Session, execute};
 use crate::failure::Failure;
-use crate::output::{complain, error_line, print};
+use crate::output::{complain, error_line, note, print};
 
 const COMMANDS: &str = "\
 \\d            list tables
@@ -42,37 +44,11 @@ const HELP: &str = " \\? for help, \\q to quit";
 /// The hint on an empty line that continues a statement.
 const CONTINUED: &str = "  … a semicolon ends the statement, Ctrl-C drops it";
 
-const KEYWORDS: [&str; 29] = [
-    "AND",
-    "AS",
-    "BETWEEN",
-    "CASE",
-    "COPY",
-    "CREATE EXTERNAL TABLE",
-    "CROSS JOIN",
-    "DESCRIBE",
-    "DISTINCT",
-    "EXCEPT",
-    "EXPLAIN",
-    "FROM",
-    "GROUP BY",
-    "HAVING",
-    "IS NOT NULL",
-    "JOIN",
-    "LEFT JOIN",
-    "LIMIT",
-    "LOCATION",
-    "ORDER BY",
-    "OVER",
-    "PARTITION BY",
-    "SELECT",
-    "SHOW TABLES",
-    "STORED AS",
-    "UNION ALL",
-    "VALUES",
-    "WHERE",
-    "WITH",
-];
+const KEYWORDS: &str = "AND, AS, BETWEEN, CASE, COPY, CREATE EXTERNAL TABLE, CROSS JOIN, DESCRIBE, DISTINCT, EXCEPT, \
+                        EXPLAIN, FROM, GROUP BY, HAVING, IS NOT NULL, JOIN, LEFT JOIN, LIMIT, LOCATION, ORDER BY, OVER, \
+                        PARTITION BY, SELECT, SHOW TABLES, STORED AS, UNION ALL, VALUES, WHERE, WITH";
+const TABLES: &str = "SELECT table_name, table_type FROM information_schema.tables \
+                      WHERE table_schema <> 'information_schema' ORDER BY table_name";
 
 pub(super) struct Prompt<'a> {
     pub session: &'a Session,
@@ -87,14 +63,16 @@ impl Prompt<'_> {
         let failed = |error: ReadlineError| Failure::Failed(format!("the terminal failed: {error}"));
         let config = Config::builder().completion_type(CompletionType::List).build();
         let mut editor: Editor<Names, FileHistory> = Editor::with_config(config).map_err(failed)?;
-        let history = History::open();
-        history.load(&mut editor);
+        let history = history();
+        // The first session has none.
+        history.iter().for_each(|file| drop(editor.load_history(file)));
         loop {
             editor.set_helper(Some(self.names()));
             match editor.readline("> ") {
                 Ok(line) => {
                     editor.add_history_entry(line.trim_end()).map_err(failed)?;
-                    history.keep(&mut editor);
+                    // A line that cannot be kept still runs.
+                    history.iter().for_each(|file| drop(editor.append_history(file)));
                     if !self.line(line.trim()).await? {
                         break;
                     }
@@ -125,7 +103,7 @@ impl Prompt<'_> {
         match (name, argument.trim()) {
             ("q", _) => return Ok(false),
             ("?", _) => print(COMMANDS)?,
-            ("d", "") => self.statements("SELECT table_name, table_type FROM information_schema.tables WHERE table_schema <> 'information_schema' ORDER BY table_name").await,
+            ("d", "") => self.statements(TABLES).await,
             ("d", table) => self.statements(&format!("DESCRIBE {table}")).await,
             ("h", "") => print(&self.functions())?,
             ("h", function) => print(&self.function(function))?,
@@ -135,10 +113,12 @@ impl Prompt<'_> {
             }
             ("quiet", "on" | "true") => self.print.quiet = true,
             ("quiet", "off" | "false") => self.print.quiet = false,
-            ("pset", setting) => match setting.strip_prefix("format").map(|format| RowFormat::from_str(format.trim(), true)) {
-                Some(Ok(format)) => self.print.format = format,
-                _ => complain("expected \\pset format table, csv, tsv, json, nd-json or automatic"),
-            },
+            ("pset", setting) => {
+                match setting.strip_prefix("format").map(|format| RowFormat::from_str(format.trim(), true)) {
+                    Some(Ok(format)) => self.print.format = format,
+                    _ => complain("expected \\pset format table, csv, tsv, json, nd-json or automatic"),
+                }
+            }
             _ => complain(&format!("there is no command \\{command}; \\? lists them")),
         }
         Ok(true)
@@ -153,7 +133,7 @@ impl Prompt<'_> {
             done = work => Some(done),
             _ = tokio::signal::ctrl_c() => None,
         };
-        telling.end().await;
+        end(telling).await;
         match done {
             Some(Ok(())) => (),
             Some(Err(error)) => complain(&format!("error: {}", error_line(&error))),
@@ -163,16 +143,13 @@ impl Prompt<'_> {
 
     fn functions(&self) -> String {
         let state = self.session.context.state();
-        let mut lines: Vec<String> = state
-            .udfs()
-            .into_iter()
-            .filter(|name| name.starts_with("cot_") || name.starts_with("ai_"))
-            .filter_map(|name| {
-                let function = state.scalar_functions().get(&name)?.clone();
-                let about = function.documentation()?.description.split(". ").next()?.trim_end_matches('.').to_string();
-                Some(format!("{name:<24}  {about}"))
-            })
-            .collect();
+        let functions = state.scalar_functions().iter();
+        let own = functions.filter(|(name, _)| name.starts_with("cot_") || name.starts_with("ai_"));
+        let line = |(name, function): (&String, &Arc<ScalarUDF>)| {
+            let about = function.documentation()?.description.split(". ").next()?.trim_end_matches('.');
+            Some(format!("{name:<24}  {about}"))
+        };
+        let mut lines: Vec<String> = own.filter_map(line).collect();
         lines.sort();
         lines.join("\n")
     }
@@ -180,19 +157,16 @@ impl Prompt<'_> {
     fn function(&self, name: &str) -> String {
         let name = name.trim_end_matches("()").to_lowercase();
         let state = self.session.context.state();
-        let known = || {
-            let scalar = state.scalar_functions().get(&name).and_then(|function| function.documentation().cloned());
-            let aggregate =
-                || state.aggregate_functions().get(&name).and_then(|function| function.documentation().cloned());
-            let window = || state.window_functions().get(&name).and_then(|function| function.documentation().cloned());
-            scalar.or_else(aggregate).or_else(window)
+        let scalar = state.scalar_functions().get(&name).and_then(|function| function.documentation());
+        let aggregate = || state.aggregate_functions().get(&name)?.documentation();
+        let window = || state.window_functions().get(&name)?.documentation();
+        let Some(told) = scalar.or_else(aggregate).or_else(window) else {
+            return format!("there is no function {name}; \\h lists those of asap");
         };
-        let Some(told) = known() else { return format!("there is no function {name}; \\h lists those of asap") };
-        let mut lines = vec![told.syntax_example, told.description];
-        for (argument, about) in told.arguments.into_iter().flatten() {
-            lines.push(format!("  {argument}: {about}"));
-        }
-        lines.extend(told.sql_example);
+        let mut lines = vec![told.syntax_example.clone(), told.description.clone()];
+        let arguments = told.arguments.iter().flatten();
+        lines.extend(arguments.map(|(argument, about)| format!("  {argument}: {about}")));
+        lines.extend(told.sql_example.clone());
         lines.join("\n")
     }
 
@@ -201,7 +175,7 @@ impl Prompt<'_> {
         let mut names: Vec<String> = state.udfs().into_iter().chain(state.udafs()).chain(state.udwfs()).collect();
         names.extend(state.table_functions().keys().cloned());
         names.extend(self.session.table_names());
-        names.extend(KEYWORDS.iter().map(ToString::to_string));
+        names.extend(KEYWORDS.split(", ").map(str::to_string));
         let schema = self.session.corpus.as_ref().map(Corpus::schema);
         names.extend(schema.iter().flat_map(|schema| schema.fields()).map(|field| field.name().clone()));
         names.sort();
@@ -229,29 +203,14 @@ fn command_of(typed: &str) -> Option<&str> {
 }
 
 /// The history of typed lines, in the user's state folder. Concurrent sessions append to it.
-struct History(Option<PathBuf>);
-
-impl History {
-    fn open() -> Self {
-        let file = Xdg::new().ok().and_then(|user| Some(user.state_dir()?.join("asap/history")));
-        let folder = file.as_ref().and_then(|file| file.parent());
-        match folder.map(std::fs::create_dir_all) {
-            Some(Err(error)) => {
-                complain(&format!("note: the history is not kept: {error}"));
-                Self(None)
-            }
-            _ => Self(file),
+fn history() -> Option<PathBuf> {
+    let folder = Xdg::new().ok()?.state_dir()?.join("asap");
+    match std::fs::create_dir_all(&folder) {
+        Ok(()) => Some(folder.join("history")),
+        Err(error) => {
+            note(format!("the history is not kept: {error}"));
+            None
         }
-    }
-
-    fn load(&self, editor: &mut Editor<Names, FileHistory>) {
-        // The first session has none.
-        self.0.iter().for_each(|file| drop(editor.load_history(file)));
-    }
-
-    fn keep(&self, editor: &mut Editor<Names, FileHistory>) {
-        // A line that cannot be kept still runs.
-        self.0.iter().for_each(|file| drop(editor.append_history(file)));
     }
 }
 
@@ -315,9 +274,7 @@ impl Highlighter for Names {
 
 impl Validator for Names {
     fn validate(&self, context: &mut ValidationContext) -> rustyline::Result<ValidationResult> {
-        match is_whole(context.input()) {
-            true => Ok(ValidationResult::Valid(None)),
-            false => Ok(ValidationResult::Incomplete),
-        }
+        let is_whole = is_whole(context.input());
+        Ok(if is_whole { ValidationResult::Valid(None) } else { ValidationResult::Incomplete })
     }
 }

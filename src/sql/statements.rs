@@ -45,7 +45,7 @@ async fn run_one(context: &SessionContext, statement: Statement, print: &Print) 
     let plan = context.state().statement_to_plan(statement).await?;
     let is_about_queries =
         matches!(plan, LogicalPlan::Explain(_) | LogicalPlan::DescribeTable(_) | LogicalPlan::Analyze(_));
-    let print = if is_show || is_about_queries { print.unlimited() } else { print.clone() };
+    let print = if is_show || is_about_queries { &Print { max_rows: usize::MAX, ..print.clone() } } else { print };
 
     let mut rows = context.execute_logical_plan(checked(context, plan).await?).await?;
     if print.format.is_flat() {

@@ -1,7 +1,7 @@
 //! Progress of a query: the rows that its scans have read, of all rows that they know of.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use asap_pipelines::run::Observer;
@@ -14,6 +14,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::prelude::SessionContext;
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 
 use crate::progress::{Bar, SHORT};
@@ -35,17 +36,17 @@ impl Watch {
 
     /// Reports the progress of queries planned from now on, in a separate task: a query may compute for long where it
     /// is polled.
-    pub(crate) fn tell(&self, llm: &Llm, is_quiet: bool) -> Telling {
-        self.lock().take();
+    pub(crate) fn tell(&self, llm: &Llm, is_quiet: bool) -> JoinHandle<Infallible> {
+        self.plan.lock().take();
         let (watch, llm) = (self.clone(), llm.clone());
-        Telling(tokio::spawn(async move {
+        tokio::spawn(async move {
             loop {
                 tokio::time::sleep(SHORT).await;
-                let Some(plan) = watch.lock().clone() else { continue };
+                let Some(plan) = watch.plan.lock().clone() else { continue };
                 let bar = Bar::new("reading", is_quiet);
                 bar.begin(rows(plan.as_ref()).1, 0);
                 let mut told = 0;
-                while watch.lock().as_ref().is_some_and(|current| Arc::ptr_eq(current, &plan)) {
+                while watch.plan.lock().as_ref().is_some_and(|current| Arc::ptr_eq(current, &plan)) {
                     let (read, _) = rows(plan.as_ref());
                     bar.advance(read.saturating_sub(told), 0);
                     told = told.max(read);
@@ -53,22 +54,15 @@ impl Watch {
                     tokio::time::sleep(TICK).await;
                 }
             }
-        }))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<dyn ExecutionPlan>>> {
-        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+        })
     }
 }
 
-pub(crate) struct Telling(JoinHandle<Infallible>);
-
-impl Telling {
-    pub(crate) async fn end(self) {
-        self.0.abort();
-        // An aborted task has no result.
-        let _ = self.0.await;
-    }
+/// Ends what [`Watch::tell`] began.
+pub(crate) async fn end(telling: JoinHandle<Infallible>) {
+    telling.abort();
+    // An aborted task has no result.
+    let _ = telling.await;
 }
 
 /// Returns the processed rows, and all rows that the scans know of. A row may still wait for a score or a call after
@@ -93,7 +87,7 @@ fn rows(plan: &dyn ExecutionPlan) -> (u64, u64) {
 
 impl PhysicalOptimizerRule for Watch {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
-        *self.lock() = Some(Arc::clone(&plan));
+        *self.plan.lock() = Some(Arc::clone(&plan));
         Ok(plan)
     }
 

@@ -9,9 +9,8 @@ use asap_lm::train::{self, Precision, random};
 use asap_lm::{LmError, fingerprint, locate};
 use asap_pipelines::corpus::Corpus;
 use datafusion::arrow::array::AsArray;
-use datafusion::arrow::datatypes::DataType;
-use datafusion::functions::core::expr_ext::FieldAccessor;
-use datafusion::prelude::{SessionContext, cast, col};
+use datafusion::prelude::SessionContext;
+use futures::TryStreamExt;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -19,6 +18,7 @@ use tempfile::TempDir;
 use super::TrainArgs;
 use super::store::Folder;
 use crate::failure::Failure;
+use crate::rows;
 
 const MADE: [&str; 4] = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"];
 
@@ -88,24 +88,14 @@ impl Base {
     }
 
     pub(crate) fn other_files(&self) -> Result<Vec<PathBuf>, Failure> {
-        const WEIGHTS: [&str; 11] = [
-            ".safetensors",
-            ".safetensors.index.json",
-            ".bin",
-            ".bin.index.json",
-            ".pth",
-            ".pt",
-            ".gguf",
-            ".onnx",
-            ".h5",
-            ".msgpack",
-            ".ot",
-        ];
+        /// The endings of files with weights, and of their indexes without `.index.json`.
+        const WEIGHTS: [&str; 9] = [".safetensors", ".bin", ".pth", ".pt", ".gguf", ".onnx", ".h5", ".msgpack", ".ot"];
         let mut files = Vec::new();
         for entry in std::fs::read_dir(&self.folder)? {
             let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let is_weight = WEIGHTS.iter().any(|ending| name.ends_with(ending));
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let indexed = name.trim_end_matches(".index.json");
+            let is_weight = WEIGHTS.iter().any(|ending| indexed.ends_with(ending));
             if path.is_file() && !is_weight && !name.starts_with('.') {
                 files.push(path);
             }
@@ -147,8 +137,7 @@ fn read_json(path: &Path) -> Result<Value, Failure> {
 /// Makes a folder with a new model's tokenizer, trained on the rows, and its configs.
 async fn made(args: &TrainArgs, context: &SessionContext, given: &Value) -> Result<TempDir, Failure> {
     let vocabulary = given["vocab_size"].as_u64().unwrap_or_default() as usize;
-    let folder = tempfile::tempdir()?;
-    let texts = texts(args, context).await?;
+    let (folder, texts) = (tempfile::tempdir()?, texts(args, context).await?);
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     train::train_tokenizer(&texts, vocabulary, folder.path())?;
     train::write_configs(given, folder.path())?;
@@ -169,19 +158,13 @@ async fn kept(out: &Folder) -> Result<TempDir, Failure> {
 /// The texts to train a tokenizer on, in the order of the files and their rows.
 async fn texts(args: &TrainArgs, context: &SessionContext) -> Result<Vec<String>, Failure> {
     let corpus = Corpus::open(&context.state(), &args.data, args.columns.as_ref()).await?;
-    let rows = context.read_table(std::sync::Arc::new(corpus.view(&context.state())?))?;
-    let rows = rows.filter(col("status").is_null())?;
-    let rows = rows.sort_by(vec![col("source").field("file"), col("source").field("row")])?;
-    let rows = rows.select(["question", "cot", "answer"].map(|column| cast(col(column), DataType::Utf8View)))?;
-    let batches = match rows.collect().await {
-        Ok(batches) => batches,
-        Err(error) => return Err(corpus.named(&context.state(), error).await.into()),
-    };
+    let columns = ["question", "cot", "answer", "status"].map(rows::text);
+    let mut batches = rows::in_order(context, &corpus, columns).await?;
     let mut texts = Vec::new();
-    for batch in batches {
-        let [questions, cots, answers] = [0, 1, 2].map(|column| batch.column(column).as_string_view());
-        for ((question, cot), answer) in questions.iter().zip(cots).zip(answers) {
-            let (Some(question), Some(cot)) = (question, cot) else { continue };
+    while let Some(batch) = batches.try_next().await? {
+        let [questions, cots, answers, rejected] = [2, 3, 4, 5].map(|column| batch.column(column).as_string_view());
+        for (((question, cot), answer), rejected) in questions.iter().zip(cots).zip(answers).zip(rejected) {
+            let (Some(question), Some(cot), None) = (question, cot, rejected) else { continue };
             texts.extend([question.to_string(), tags::wrap(cot, answer.unwrap_or_default())]);
         }
     }

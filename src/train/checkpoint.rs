@@ -4,22 +4,24 @@
 use std::collections::BTreeMap;
 
 use asap_lm::train::Trainer;
+use object_store::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
 use super::store::{Folder, Stored};
 use super::summary::Learning;
 use crate::failure::Failure;
-use crate::output::complain;
+use crate::output::note;
 
 pub(super) const FOLDER: &str = "checkpoints";
 const MANIFEST: &str = "manifest.json";
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     pub step: u64,
     pub position: String,
     pub learning: Learning,
     pub epoch_steps: Option<u64>,
+    /// The loss on held-out rows: before the first step, and after each finished epoch.
     pub held_out: Vec<f64>,
     pub files: BTreeMap<String, Stored>,
 }
@@ -29,18 +31,12 @@ fn folder_of(step: u64) -> String {
 }
 
 /// Writes a checkpoint and removes all but the last `kept`.
-pub(super) async fn save(out: &Folder, trainer: &Trainer, mut manifest: Manifest, kept: usize) -> Result<(), Failure> {
+pub(super) async fn save(out: &Folder, trainer: &Trainer, manifest: &mut Manifest, kept: usize) -> Result<(), Failure> {
     let folder = folder_of(manifest.step);
     let work = out.work()?;
     tokio::task::block_in_place(|| trainer.save(work.path()))?;
-    for entry in std::fs::read_dir(work.path())? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let stored = out.put(&format!("{folder}/{name}"), &path).await?;
-        manifest.files.insert(name, stored);
-    }
-    let text = serde_json::to_vec_pretty(&manifest).map_err(|error| Failure::Failed(error.to_string()))?;
-    out.write(&format!("{folder}/{MANIFEST}"), text).await?;
+    manifest.files = out.put_all(&work, &format!("{folder}/")).await?;
+    out.write_json(&format!("{folder}/{MANIFEST}"), manifest).await?;
     let mut steps = steps(out).await?;
     steps.sort_unstable();
     for step in steps.iter().rev().skip(kept.max(1)) {
@@ -50,21 +46,16 @@ pub(super) async fn save(out: &Folder, trainer: &Trainer, mut manifest: Manifest
 }
 
 async fn steps(out: &Folder) -> Result<Vec<u64>, Failure> {
-    let names = out.list(FOLDER).await?;
-    let step = |name: &String| {
-        let folder = name.strip_suffix(MANIFEST)?.trim_end_matches('/').rsplit('/').next()?;
+    let step = |file: &ObjectMeta| {
+        let folder = file.location.as_ref().strip_suffix(MANIFEST)?.trim_end_matches('/').rsplit('/').next()?;
         folder.strip_prefix("step-")?.parse().ok()
     };
-    Ok(names.iter().filter_map(step).collect())
+    Ok(out.list(FOLDER).await?.iter().filter_map(step).collect())
 }
 
 pub(super) async fn newest(out: &Folder) -> Result<Option<Manifest>, Failure> {
     let Some(step) = steps(out).await?.into_iter().max() else { return Ok(None) };
-    let name = format!("{}/{MANIFEST}", folder_of(step));
-    let Some(text) = out.read(&name).await? else { return Ok(None) };
-    let manifest = serde_json::from_slice(&text)
-        .map_err(|error| Failure::Failed(format!("{}: {name} is from another asap version: {error}", out.shown())))?;
-    Ok(Some(manifest))
+    out.read_json(&format!("{}/{MANIFEST}", folder_of(step))).await
 }
 
 /// Fetches and checks the files of a checkpoint, and restores the trainer's state.
@@ -82,7 +73,7 @@ pub(super) async fn restore(out: &Folder, manifest: &Manifest, trainer: &mut Tra
         })?;
     }
     tokio::task::block_in_place(|| trainer.restore(work.path(), manifest.step))?;
-    complain(&format!("note: resumes after step {} of {}", manifest.step, out.shown()));
+    note(format!("resumes after step {} of {}", manifest.step, out.shown()));
     Ok(())
 }
 

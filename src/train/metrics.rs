@@ -1,5 +1,6 @@
 //! The metrics of a training: one line of JSON per step, and the same as TensorBoard events.
 
+use prost::Message;
 use serde::{Deserialize, Serialize};
 
 use super::store::Folder;
@@ -45,7 +46,7 @@ impl Metrics {
     pub(crate) async fn write(&mut self, out: &Folder) -> Result<(), Failure> {
         let mut text = Vec::new();
         for line in &self.lines {
-            serde_json::to_writer(&mut text, line).map_err(|error| Failure::Failed(error.to_string()))?;
+            serde_json::to_writer(&mut text, line)?;
             text.push(b'\n');
         }
         let files = [(LINES, text), (EVENTS, self.events())];
@@ -56,68 +57,58 @@ impl Metrics {
         Ok(())
     }
 
-    /// The steps as TensorBoard events: TFRecord records, each a protobuf message `Event`.
+    /// The steps as TensorBoard events: TFRecord records of a length, an event, and a checksum of each.
     fn events(&self) -> Vec<u8> {
         let begun = self.lines.first().map_or(0.0, |line| line.time);
-        let mut events = Vec::new();
-        let mut version = double(1, begun);
-        version.extend(bytes(3, b"brain.Event:2"));
-        record(&mut events, &version);
-        for line in &self.lines {
-            let tokens_per_second = line.tokens as f64 / line.seconds.max(1e-9);
-            let values = [
-                ("loss", line.loss),
-                ("learning_rate", line.rate),
-                ("gradient_norm", line.norm),
-                ("tokens_per_second", tokens_per_second),
-                ("share_of_peak", line.share_of_peak),
-            ];
-            let values = values.map(|(tag, value)| {
-                let mut scalar = bytes(1, tag.as_bytes());
-                scalar.extend(float(2, value as f32));
-                bytes(1, &scalar)
-            });
-            let mut event = double(1, line.time);
-            event.extend(key(2, 0));
-            event.extend(varint(line.step));
-            event.extend(bytes(5, &values.concat()));
-            record(&mut events, &event);
+        let version = Event { time: Some(begun), version: Some("brain.Event:2".to_string()), ..Event::default() };
+        let masked = |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+        let mut records = Vec::new();
+        for event in std::iter::once(version).chain(self.lines.iter().map(Event::of)) {
+            let event = event.encode_to_vec();
+            let length = (event.len() as u64).to_le_bytes();
+            records.extend([&length[..], &masked(&length), &event, &masked(&event)].concat());
         }
-        events
+        records
     }
 }
 
-fn varint(mut value: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while value >= 0x80 {
-        bytes.push(value as u8 | 0x80);
-        value >>= 7;
+/// TensorBoard's message of this name, with the fields that are used here; the others below likewise.
+#[derive(prost::Message)]
+struct Event {
+    #[prost(double, optional, tag = "1")]
+    time: Option<f64>,
+    #[prost(uint64, tag = "2")]
+    step: u64,
+    #[prost(string, optional, tag = "3")]
+    version: Option<String>,
+    #[prost(message, optional, tag = "5")]
+    summary: Option<Summary>,
+}
+
+#[derive(prost::Message)]
+struct Summary {
+    #[prost(message, repeated, tag = "1")]
+    values: Vec<Value>,
+}
+
+#[derive(prost::Message)]
+struct Value {
+    #[prost(string, tag = "1")]
+    tag: String,
+    #[prost(float, optional, tag = "2")]
+    value: Option<f32>,
+}
+
+impl Event {
+    fn of(line: &Line) -> Self {
+        let values = [
+            ("loss", line.loss),
+            ("learning_rate", line.rate),
+            ("gradient_norm", line.norm),
+            ("tokens_per_second", line.tokens as f64 / line.seconds.max(1e-9)),
+            ("share_of_peak", line.share_of_peak),
+        ];
+        let values = values.map(|(tag, value)| Value { tag: tag.to_string(), value: Some(value as f32) });
+        Self { time: Some(line.time), step: line.step, version: None, summary: Some(Summary { values: values.into() }) }
     }
-    bytes.push(value as u8);
-    bytes
-}
-
-fn key(field: u64, kind: u64) -> Vec<u8> {
-    varint(field << 3 | kind)
-}
-
-fn double(field: u64, value: f64) -> Vec<u8> {
-    [key(field, 1), value.to_le_bytes().to_vec()].concat()
-}
-
-fn float(field: u64, value: f32) -> Vec<u8> {
-    [key(field, 5), value.to_le_bytes().to_vec()].concat()
-}
-
-fn bytes(field: u64, value: &[u8]) -> Vec<u8> {
-    [key(field, 2), varint(value.len() as u64), value.to_vec()].concat()
-}
-
-fn record(to: &mut Vec<u8>, bytes: &[u8]) {
-    let length = (bytes.len() as u64).to_le_bytes();
-    let masked = |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
-    to.extend(length);
-    to.extend(masked(&length));
-    to.extend(bytes);
-    to.extend(masked(bytes));
 }

@@ -28,13 +28,15 @@ use asap_pipelines::location;
 use asap_pipelines::session::session;
 use asap_udfs::llm::Llm;
 use clap::Args;
+use datafusion::prelude::SessionContext;
 
 use crate::failure::Failure;
-use crate::output::{SummaryFormat, at_least_one, complain, parsed, print_as};
+use crate::output::{SummaryFormat, at_least_one, note, parsed, print_as, show_below};
 use crate::signals::Stop;
 use base::Base;
 use settings::{Settings, Started};
 use store::Folder;
+use summary::TrainingSummary;
 use training::Training;
 
 /// Fine-tune all parameters of a model on a corpus, or train a new one from a config
@@ -199,10 +201,6 @@ fn referred_to(data: &str) -> Result<String, Failure> {
 }
 
 /// Trains, or resumes training, until the model is complete.
-///
-/// # Errors
-/// If rows or model cannot be read, if the model does not fit in memory, if the folder holds another training, if the
-/// loss is not finite, or if the process was asked to stop, after it wrote a checkpoint.
 pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     let begun = Instant::now();
     let stop = Stop::listen("writing a checkpoint");
@@ -210,11 +208,12 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
     let _alone = out.take_alone()?;
     out.clear_work()?;
     let context = session(asap_udfs::Settings::default(), &Llm::default())?;
-    let held = Started::held(&out).await?;
+    let held: Option<Started> = out.read_json(settings::FILE).await?;
     if held.is_none() && out.holds_files().await? {
         return Err(Failure::Usage(format!("{} exists; use a new folder for the model, or remove it", out.shown())));
     }
-    let (checkpoint, whole) = (checkpoint::newest(&out).await?, model::trained(&out).await?);
+    let whole: Option<TrainingSummary> = out.read_json(model::TRAINED).await?;
+    let checkpoint = checkpoint::newest(&out).await?;
     let base = Base::find(&args, &context, &out, held.is_some()).await?;
     let settings = args.settings(&base)?;
     let difference = match &held {
@@ -229,16 +228,14 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
         )));
     }
     if let Some(summary) = whole {
-        complain(&format!("note: nothing to do: {} is already trained", out.shown()));
+        note(format!("nothing to do: {} is already trained", out.shown()));
         return Ok(print_as(args.format, &summary, || summary.table())?);
     }
-    if let Some(before) = held.as_ref().map(|held| held.settings.pass_tokens).filter(|_| checkpoint.is_some())
-        && before != settings.pass_tokens
-    {
-        let now = settings.pass_tokens;
-        complain(&format!(
-            "note: --pass-tokens was {before}, and is now {now}: the weights may differ in their last bits"
-        ));
+    if let (Some(held), Some(_)) = (&held, &checkpoint) {
+        let (before, now) = (held.settings.pass_tokens, settings.pass_tokens);
+        if before != now {
+            note(format!("--pass-tokens was {before}, and is now {now}: the weights may differ in their last bits"));
+        }
     }
     // Another training does not reuse the kept base.
     let base = if difference.is_some() { Base::find(&args, &context, &out, false).await? } else { base };
@@ -247,14 +244,24 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
         Some(held) => Some(held.position.parse()?),
         None => version.map(|version| Position { version, epoch: 0, window: 0, row: 0 }),
     };
-    let mut training = Training::prepare(&args, &context, out, base, settings, checkpoint, resume).await?;
+    let training = Training::prepare(&args, &context, out, base, settings, checkpoint, resume).await?;
+    let summary = trained(training, &args, &context, &stop, begun).await?;
+    Ok(print_as(args.format, &summary, || summary.table())?)
+}
+
+async fn trained(
+    mut training: Training,
+    args: &TrainArgs,
+    context: &SessionContext,
+    stop: &Stop,
+    begun: Instant,
+) -> Result<TrainingSummary, Failure> {
     let (settings, version) = (training.settings.clone(), training.position.version);
     let started = Started { settings, version, table: training.table.clone() };
     training.base.keep(&training.out).await?;
-    started.hold(&training.out).await?;
-    let end = training.run(&args, &stop).await;
-    training.bar.finish();
-    end?;
-    let summary = training.finish(&context, begun).await?;
-    Ok(print_as(args.format, &summary, || summary.table())?)
+    training.out.write_json(settings::FILE, &started).await?;
+    let ended = training.run(args, stop).await;
+    show_below(None);
+    ended?;
+    training.finish(context, begun).await
 }

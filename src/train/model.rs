@@ -16,14 +16,6 @@ use crate::output::{count, several};
 /// The file that marks a model as complete, with the summary of its training.
 pub(crate) const TRAINED: &str = "training.json";
 
-pub(super) async fn trained(out: &Folder) -> Result<Option<TrainingSummary>, Failure> {
-    let Some(text) = out.read(TRAINED).await? else { return Ok(None) };
-    let trained = serde_json::from_slice(&text).map_err(|error| {
-        Failure::Failed(format!("{}: {TRAINED} is from another asap version: {error}", out.shown()))
-    })?;
-    Ok(Some(trained))
-}
-
 /// Writes the weights in the base's dtype, its other files, and a generation config with the learned end token.
 /// Measures the stored model on held-out rows.
 pub(super) async fn write(
@@ -53,58 +45,44 @@ pub(super) async fn write(
         rows => measure(&Decoder::load(work.path())?, rows).map(Some),
     })?;
     if let Some(measured) = measured.as_ref().filter(|measured: &&Measured| !measured.surprisal.is_finite()) {
+        let (precision, rows) = (base.precision, count(measured.examples as u64));
         return Err(Failure::Failed(format!(
-            "the model, stored as {:?}, has no finite loss on {} held-out rows: its weights are too large for this \
-             dtype; the last checkpoint has them in f32",
-            base.precision,
-            count(measured.examples as u64)
+            "the model, stored as {precision:?}, has no finite loss on {rows} held-out rows: its weights are too large \
+             for this dtype; the last checkpoint has them in f32"
         )));
     }
-    for entry in std::fs::read_dir(work.path())? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        out.put(&name, &path).await?;
-    }
+    out.put_all(&work, "").await?;
     Ok(measured)
 }
 
-pub(super) async fn finish(
-    out: &Folder,
+pub(super) fn card(
     base: &Base,
     plan: &Plan,
-    (settings, summary): (&Settings, &TrainingSummary),
-) -> Result<(), Failure> {
-    out.write("README.md", card(base, plan, settings, summary)?.into_bytes()).await?;
-    let text = serde_json::to_vec_pretty(summary).map_err(|error| Failure::Failed(error.to_string()))?;
-    out.write(TRAINED, text).await
-}
-
-fn card(base: &Base, plan: &Plan, settings: &Settings, summary: &TrainingSummary) -> Result<String, Failure> {
-    let Settings { epochs, step_examples, .. } = settings;
-    let data = settings.data();
+    settings: &Settings,
+    summary: &TrainingSummary,
+) -> Result<String, Failure> {
+    let (name, data) = (&base.name, settings.data());
     let held_out = summary.held_out.as_ref().map_or(String::new(), |held| {
         let rows = count(held.traces as u64);
         format!("\nNats per token on {rows} rows of held-out questions: {}.\n", held.course())
     });
-    let mut all = serde_json::to_value(settings).map_err(|error| Failure::Failed(error.to_string()))?;
+    let mut all = serde_json::to_value(settings)?;
     all["data"] = data.as_str().into();
     let row = |(name, value): (&String, &Value)| {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
         format!("| `{name}` | {value} |\n")
     };
     let rows: String = all.as_object().into_iter().flatten().map(row).collect();
-    let name = &base.name;
+    let ([parameters, traces], version) = ([plan.parameters, summary.traces].map(count), summary.version);
+    let epochs = several(settings.epochs, "epoch");
+    let (steps, examples) = (several(summary.learning.steps, "step"), settings.step_examples);
     Ok(format!(
         "{}# {name} trained on {data}\n\n\
-         All {} parameters of `{name}` were trained by `asap train` (AdamW, cosine decay) on {} examples of `{data}` (version or \
-         fingerprint {}), {}: {} of {step_examples} examples. The loss of the last epoch is {:.3} nats per token \
-         to learn.\n{held_out}\n| setting | |\n|---|---|\n{rows}\n`metrics.jsonl` holds every step.\n",
+         All {parameters} parameters of `{name}` were trained by `asap train` (AdamW, cosine decay) on {traces} examples of \
+         `{data}` (version or fingerprint {version}), {epochs}: {steps} of {examples} examples. The loss of the last epoch \
+         is {:.3} nats per token to learn.\n{held_out}\n| setting | |\n|---|---|\n{rows}\n`metrics.jsonl` holds every \
+         step.\n",
         base.front_matter(),
-        count(plan.parameters),
-        count(summary.traces),
-        summary.version,
-        several(*epochs, "epoch"),
-        several(summary.learning.steps, "step"),
         summary.learning.loss,
     ))
 }

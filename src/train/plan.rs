@@ -33,7 +33,7 @@ impl Plan {
         survey: Option<&Survey>,
         keep: Option<Keep>,
     ) -> Result<Self, Failure> {
-        let state = state_bytes(config)?;
+        let state = state_bytes(config);
         let longest = survey.map_or(settings.max_length, |survey| survey.longest as usize);
         let together = survey.map_or(usize::MAX, |survey| survey.tokens as usize);
         let pass_tokens = longest.max(settings.pass_tokens.min(together));
@@ -41,24 +41,19 @@ impl Plan {
         let free = free_memory();
         let left = free.map_or(u64::MAX, |free| free.saturating_sub(state + waiting));
         let Some(kept) = keep.or_else(|| Keep::most_within(left, config, pass_tokens)) else {
-            let least = Keep::Inputs.bytes(config, pass_tokens);
+            let [model, pass] = [state, Keep::Inputs.bytes(config, pass_tokens)].map(shown);
+            let (tokens, free) = (count(pass_tokens as u64), shown(free.unwrap_or_default()));
             return Err(Failure::Failed(format!(
-                "not enough memory: the training needs {} for the model and {} for a pass of {} tokens, but {} are \
-                 free; lower --max-length and --pass-tokens, or use a smaller model",
-                shown(state),
-                shown(least),
-                count(pass_tokens as u64),
-                shown(free.unwrap_or_default())
+                "not enough memory: the training needs {model} for the model and {pass} for a pass of {tokens} tokens, \
+                 but {free} are free; lower --max-length and --pass-tokens, or use a smaller model"
             )));
         };
         let pass = kept.bytes(config, pass_tokens);
         if let Some(free) = free.filter(|free| state + pass > *free) {
+            let [needed, free] = [state + pass, free].map(shown);
             return Err(Failure::Failed(format!(
-                "not enough memory: the training needs {} with --keep {}, but {} are free; omit --keep for the most \
-                 that fits, or lower --max-length and --pass-tokens",
-                shown(state + pass),
-                kept,
-                shown(free)
+                "not enough memory: the training needs {needed} with --keep {kept}, but {free} are free; omit --keep \
+                 for the most that fits, or lower --max-length and --pass-tokens"
             )));
         }
         let steps = survey.map(|survey| survey.learned.div_ceil(settings.step_examples as u64) * settings.epochs);
@@ -69,126 +64,101 @@ impl Plan {
     pub(crate) async fn check_disk(&self, out: &Folder, checkpoints: usize) -> Result<(), Failure> {
         let each = CHECKPOINT_BYTES * self.parameters;
         let needed = match out.local() {
-            Some(_) => (each * (checkpoints as u64 + 1)).saturating_sub(out.bytes(checkpoint::FOLDER).await?),
+            Some(_) => {
+                let held: u64 = out.list(checkpoint::FOLDER).await?.iter().map(|file| file.size).sum();
+                (each * (checkpoints as u64 + 1)).saturating_sub(held)
+            }
             // Finished checkpoints are in the store.
             None => each,
         };
         match out.free_bytes().filter(|(_, free)| needed > *free) {
             None => Ok(()),
-            Some((folder, free)) => Err(Failure::Failed(format!(
-                "not enough disk: the training needs {} for {checkpoints} checkpoints and one in progress, but {} are \
-                 free in {}; lower --checkpoints, or free some space",
-                shown(needed),
-                shown(free),
-                folder.display()
-            ))),
+            Some((folder, free)) => {
+                let ([needed, free], folder) = ([needed, free].map(shown), folder.display());
+                Err(Failure::Failed(format!(
+                    "not enough disk: the training needs {needed} for {checkpoints} checkpoints and one in progress, \
+                     but {free} are free in {folder}; lower --checkpoints, or free some space"
+                )))
+            }
         }
     }
 
     pub(super) fn table(&self, settings: &Settings, survey: Option<&Survey>, args: &TrainArgs) -> String {
-        let rows = match survey {
-            Some(survey) => format!(
-                "{} examples ({} tokens, the longest {}), {} cut, {} too long, {} held out, {} without a chain",
-                count(survey.learned),
-                count(survey.tokens),
-                count(survey.longest),
-                count(survey.cut),
-                count(survey.too_long),
-                count(survey.held_out.len() as u64),
-                count(survey.rejected)
-            ),
-            None => "as a run commits them".to_string(),
-        };
-        let steps = self.steps.map_or("as many as there are rows".to_string(), count);
+        let Settings { learning_rate, min_rate, clip, weight_decay, long, seed, .. } = settings;
         let warmup = match (settings.warmup_steps, settings.follow) {
             (Some(steps), _) => format!("{} steps", count(steps as u64)),
             (None, true) => "0 steps".to_string(),
             (None, false) => format!("{} of all steps", settings.warmup),
         };
+        let steps = self.steps.map_or("as many as there are rows".to_string(), count);
+        let (examples, epochs) = (several(settings.step_examples as u64, "example"), several(settings.epochs, "epoch"));
+        let [length, pass_tokens] = [settings.max_length, self.pass_tokens].map(|tokens| count(tokens as u64));
         let disk = CHECKPOINT_BYTES * self.parameters * (args.checkpoints as u64 + 1);
+        let [state, pass, disk] = [self.state, self.pass, disk].map(shown);
+        let (millions, keep) = (self.parameters as f64 / 1e6, self.keep);
+        let kept = several(args.checkpoints as u64, "checkpoint");
+        let every = several(args.checkpoint_every, "step");
         [
-            format!("rows       {rows}"),
-            format!("length     at most {} tokens (--long {})", count(settings.max_length as u64), settings.long),
+            format!("rows       {}", survey.map_or("as a run commits them".to_string(), examples_of)),
+            format!("length     at most {length} tokens (--long {long})"),
+            format!("steps      {steps} of {examples}, {epochs}, seed {seed}"),
             format!(
-                "steps      {steps} of {}, {}, seed {}",
-                several(settings.step_examples as u64, "example"),
-                several(settings.epochs, "epoch"),
-                settings.seed
+                "rate       {learning_rate:e} after a warm-up of {warmup}, down to {min_rate} of it; norm clipped at \
+                 {clip}, weight decay {weight_decay}"
             ),
             format!(
-                "rate       {:e} after a warm-up of {warmup}, down to {} of it; norm clipped at {}, weight decay {}",
-                settings.learning_rate, settings.min_rate, settings.clip, settings.weight_decay
+                "memory     {state} for {millions:.1} million parameters, {pass} for a pass of {pass_tokens} tokens \
+                 (--keep {keep})"
             ),
-            format!(
-                "memory     {} for {:.1} million parameters, {} for a pass of {} tokens (--keep {})",
-                shown(self.state),
-                self.parameters as f64 / 1e6,
-                shown(self.pass),
-                count(self.pass_tokens as u64),
-                self.keep
-            ),
-            format!(
-                "disk       {} for {} and one in progress, one every {}",
-                shown(disk),
-                several(args.checkpoints as u64, "checkpoint"),
-                several(args.checkpoint_every, "step")
-            ),
+            format!("disk       {disk} for {kept} and one in progress, one every {every}"),
             format!("device     {}", args.device),
         ]
         .join("\n")
     }
 }
 
+fn examples_of(survey: &Survey) -> String {
+    let Survey { learned, tokens, longest, cut, too_long, rejected, .. } = *survey;
+    let [examples, tokens, longest] = [learned, tokens, longest].map(count);
+    let [cut, too_long, held_out, rejected] = [cut, too_long, survey.held_out.len() as u64, rejected].map(count);
+    format!(
+        "{examples} examples ({tokens} tokens, the longest {longest}), {cut} cut, {too_long} too long, \
+         {held_out} held out, {rejected} without a chain"
+    )
+}
+
+/// The learning rates of the steps. The cosine of a planned training spans all steps. A followed one does not know
+/// them: its first epoch uses the highest rate after the warm-up, and the cosine spans the later epochs.
 #[derive(Debug, Clone)]
-pub(super) enum Rates {
-    Planned(Schedule),
-    /// The first epoch uses the highest rate after the warm-up. The cosine spans the later epochs.
-    Followed {
-        first: Option<u64>,
-        peak: f64,
-        floor: f64,
-        warmup_steps: usize,
-        epochs: u64,
-    },
+pub(super) struct Rates {
+    peak: f64,
+    floor: f64,
+    warmup_steps: usize,
+    epochs: u64,
+    planned: Option<u64>,
+    /// The counted steps of the first epoch, if it is over and they were not known before.
+    pub first: Option<u64>,
 }
 
 impl Rates {
-    pub(super) fn new(settings: &Settings, steps: Option<u64>, first: Option<u64>) -> Self {
-        let (peak, floor) = (settings.learning_rate, settings.min_rate);
-        let part = |steps: u64| (steps as f64 * settings.warmup).ceil() as usize;
-        match steps {
-            Some(steps) => {
-                let warmup_steps = settings.warmup_steps.unwrap_or_else(|| part(steps));
-                Self::Planned(Schedule { peak, floor, warmup_steps, total_steps: steps as usize })
-            }
-            None => {
-                let warmup_steps = settings.warmup_steps.unwrap_or(0);
-                Self::Followed { first, peak, floor, warmup_steps, epochs: settings.epochs }
-            }
-        }
+    pub(super) fn new(settings: &Settings, planned: Option<u64>, first: Option<u64>) -> Self {
+        let Settings { learning_rate: peak, min_rate: floor, epochs, warmup, .. } = *settings;
+        let part = || planned.map_or(0, |steps| (steps as f64 * warmup).ceil() as usize);
+        let warmup_steps = settings.warmup_steps.unwrap_or_else(part);
+        Self { peak, floor, warmup_steps, epochs, planned, first: first.filter(|_| planned.is_none()) }
     }
 
     pub(super) fn rate(&mut self, step: u64, epoch: u64) -> f64 {
-        match self {
-            Self::Planned(schedule) => schedule.rate(step as usize),
-            Self::Followed { peak, warmup_steps, .. } if epoch == 0 => match *warmup_steps as u64 {
-                warmup if step < warmup => *peak * step as f64 / warmup as f64,
-                _ => *peak,
-            },
-            Self::Followed { first, peak, floor, epochs, .. } => {
-                let first = *first.get_or_insert(step);
-                let total_steps = (first * (*epochs - 1)) as usize;
-                let schedule = Schedule { peak: *peak, floor: *floor, warmup_steps: 0, total_steps };
-                schedule.rate((step - first) as usize)
+        let Self { peak, floor, warmup_steps, .. } = *self;
+        match self.planned {
+            Some(steps) => Schedule { peak, floor, warmup_steps, total_steps: steps as usize }.rate(step as usize),
+            None if epoch > 0 => {
+                let first = *self.first.get_or_insert(step);
+                let total_steps = (first * (self.epochs - 1)) as usize;
+                Schedule { peak, floor, warmup_steps: 0, total_steps }.rate((step - first) as usize)
             }
-        }
-    }
-
-    /// The counted steps of the first epoch, if it is over and they were not known before.
-    pub(super) fn first(&self) -> Option<u64> {
-        match self {
-            Self::Planned(_) => None,
-            Self::Followed { first, .. } => *first,
+            None if step < warmup_steps as u64 => peak * step as f64 / warmup_steps as f64,
+            None => peak,
         }
     }
 }

@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::TrainArgs;
-use super::store::Folder;
-use crate::failure::Failure;
 
 /// The file that identifies the training of a folder. It is written first.
 pub(crate) const FILE: &str = "settings.json";
@@ -79,14 +77,6 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Reads the training of a folder, if it has one.
-    pub(crate) async fn held(out: &Folder) -> Result<Option<Self>, Failure> {
-        let Some(text) = out.read(FILE).await? else { return Ok(None) };
-        let held = serde_json::from_slice(&text);
-        held.map(Some)
-            .map_err(|error| Failure::Failed(format!("{}: {FILE} is from another asap version: {error}", out.shown())))
-    }
-
     /// Compares the settings as [`Settings::difference`] does. Moved rows are the same data.
     pub(crate) async fn difference(
         &self,
@@ -95,20 +85,13 @@ impl Started {
         now: &Settings,
     ) -> Option<String> {
         let mut before = self.settings.clone();
-        if before.data != now.data && self.is_data_of(context, args).await {
-            before.data.clone_from(&now.data);
+        if before.data != now.data {
+            let begun = Position { version: self.version, epoch: 0, window: 0, row: 0 };
+            let rows = Rows::open(context, &args.feed(Some(begun))).await;
+            if rows.is_ok_and(|rows| rows.table == self.table) {
+                before.data.clone_from(&now.data);
+            }
         }
         now.difference(&before)
-    }
-
-    async fn is_data_of(&self, context: &SessionContext, args: &TrainArgs) -> bool {
-        let begun = Position { version: self.version, epoch: 0, window: 0, row: 0 };
-        Rows::open(context, &args.feed(Some(begun))).await.is_ok_and(|rows| rows.table == self.table)
-    }
-
-    /// Marks a folder as the folder of this training.
-    pub(crate) async fn hold(&self, out: &Folder) -> Result<(), Failure> {
-        let text = serde_json::to_vec_pretty(self).map_err(|error| Failure::Failed(error.to_string()))?;
-        out.write(FILE, text).await
     }
 }

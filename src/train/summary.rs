@@ -1,6 +1,5 @@
 //! The summary of a training, for people and programs.
 
-use asap_lm::train::Measured;
 use serde::{Deserialize, Serialize};
 
 use crate::output::count;
@@ -58,11 +57,6 @@ pub(super) struct HeldOut {
 }
 
 impl HeldOut {
-    pub(super) fn new(measured: Measured, before: f64, after_epochs: Vec<f64>) -> Self {
-        let Measured { examples, tokens, surprisal, unigram_entropy } = measured;
-        Self { traces: examples, tokens, surprisal, unigram_entropy, before, after_epochs }
-    }
-
     pub(super) fn course(&self) -> String {
         let epochs =
             self.after_epochs.iter().enumerate().map(|(epoch, nats)| format!("{nats:.3} after epoch {}, ", epoch + 1));
@@ -72,28 +66,19 @@ impl HeldOut {
 
 impl TrainingSummary {
     pub(crate) fn table(&self) -> String {
-        let Self { out, traces, traces_cut, traces_left_out, rows_rejected, learning, .. } = self;
+        let Self { out, vocabulary, traces, traces_cut, traces_left_out, rows_rejected, .. } = self;
+        let [rows, cut, long, rejected] = [traces, traces_cut, traces_left_out, rows_rejected].map(|rows| count(*rows));
+        let Learning { steps, tokens, loss, .. } = self.learning;
+        let [steps, tokens] = [steps, tokens].map(count);
         let mut lines = vec![
-            format!("{out}: {:.2} million parameters, {} tokens", self.parameters as f64 / 1e6, self.vocabulary),
-            format!(
-                "rows       {} learned, {} of them cut, {} too long, {} without a chain",
-                count(*traces),
-                count(*traces_cut),
-                count(*traces_left_out),
-                count(*rows_rejected)
-            ),
-            format!(
-                "training   {} steps, {} tokens, loss {:.3} nats per token in the last epoch",
-                count(learning.steps),
-                count(learning.tokens),
-                learning.loss
-            ),
+            format!("{out}: {:.2} million parameters, {vocabulary} tokens", self.parameters as f64 / 1e6),
+            format!("rows       {rows} learned, {cut} of them cut, {long} too long, {rejected} without a chain"),
+            format!("training   {steps} steps, {tokens} tokens, loss {loss:.3} nats per token in the last epoch"),
         ];
         if let Some(held @ HeldOut { traces, tokens, unigram_entropy, .. }) = &self.held_out {
+            let (tokens, course) = (count(*tokens as u64), held.course());
             lines.push(format!(
-                "held out   {traces} rows, {} tokens: nats per token {}; unigram entropy {unigram_entropy:.3}",
-                count(*tokens as u64),
-                held.course()
+                "held out   {traces} rows, {tokens} tokens: nats per token {course}; unigram entropy {unigram_entropy:.3}"
             ));
         }
         lines.push(format!("time       {:.1} s, {:.0} tokens per second", self.seconds, self.tokens_per_second));

@@ -1,12 +1,11 @@
 //! A training in progress: steps of the feed, checkpoints, and the final model.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use asap_lm::LmError;
 use asap_lm::example::Example;
-use asap_lm::train::{AdamWConfig, Step, Trainer, TrainerConfig, measure, peak_flops};
+use asap_lm::train::{AdamWConfig, Measured, Step, Trainer, TrainerConfig, measure, peak_flops};
 use asap_pipelines::feed::{Encoder, Fed, Feed, FeedConfig, Position, Rows, Survey};
 use datafusion::prelude::SessionContext;
 
@@ -17,11 +16,11 @@ use super::metrics::{Line, Metrics};
 use super::plan::{Plan, Rates};
 use super::settings::Settings;
 use super::store::Folder;
-use super::summary::{HeldOut, Learning, TrainingSummary};
+use super::summary::{HeldOut, TrainingSummary};
 use super::{TrainArgs, model};
 use crate::failure::Failure;
-use crate::output::complain;
-use crate::progress::Opening;
+use crate::output::{complain, note};
+use crate::progress::while_opening;
 use crate::signals::Stop;
 
 const METRICS_SECONDS: f64 = 30.0;
@@ -41,13 +40,11 @@ pub(super) struct Training {
     rates: Rates,
     pub position: Position,
     pub table: Option<String>,
-    learning: Learning,
-    /// The loss on held-out rows: before the first step, and after each finished epoch.
-    held_out: Vec<f64>,
+    /// The last checkpoint, with what is known since; step 0 if there is none.
+    manifest: Manifest,
     last: Option<Last>,
-    saved: Option<u64>,
     metrics: Metrics,
-    pub bar: Bar,
+    bar: Bar,
     seconds: f64,
     tokens: usize,
     peak_flops: f64,
@@ -72,22 +69,16 @@ impl Training {
         let encoder = Encoder::load(&base.folder, settings.max_length, args.long)?;
         let encoder = Arc::new(Encoder { held_out: settings.held_out, ..encoder });
         let config = args.feed(resume);
-        let opening = Opening::of(std::slice::from_ref(&args.data), false);
-        let rows = Rows::open(context, &config).await?;
-        let table = rows.table.clone();
-        let survey = match settings.follow {
-            true => None,
-            false => Some(rows.survey(&encoder).await?),
+        let survey = async {
+            let rows = Rows::open(context, &config).await?;
+            let survey = if settings.follow { None } else { Some(rows.survey(&encoder).await?) };
+            Ok::<_, Failure>((rows, survey))
         };
-        drop(opening);
-        let plan = Plan::new(&settings, &base.config, survey.as_ref(), args.keep)?;
-        complain(&plan.table(&settings, survey.as_ref(), args));
-        plan.check_disk(&out, args.checkpoints).await?;
-        if survey.as_ref().is_some_and(|survey| survey.learned == 0) {
-            return Err(Failure::Failed(format!("{} has no row to train on", args.data)));
-        }
+        let (rows, survey) = while_opening(std::slice::from_ref(&args.data), false, survey).await?;
+        let table = rows.table.clone();
+        let plan = planned(args, &settings, &base, survey.as_ref(), &out).await?;
         let feed = Feed::begin(rows, config.clone(), Arc::clone(&encoder))?;
-        feed.notes.iter().for_each(|note| complain(&format!("note: {note}")));
+        feed.notes.iter().for_each(note);
         let (clip, weight_decay) = (settings.clip, settings.weight_decay);
         let optimizer = AdamWConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay, clip };
         let trainer = TrainerConfig { optimizer, pass_tokens: settings.pass_tokens, keep: plan.keep };
@@ -97,33 +88,26 @@ impl Training {
             checkpoint::restore(&out, manifest, &mut trainer).await?;
             metrics = Metrics::until(&out, manifest.step).await?;
         }
-        let first = checkpoint.as_ref().and_then(|held| held.epoch_steps);
-        let rates = Rates::new(&settings, plan.steps, first);
-        let (position, bar) = (feed.start, Bar::new(plan.steps, trainer.steps()));
-        let saved = checkpoint.as_ref().map(|held| held.step);
-        let (learning, held_out) = checkpoint.map_or_else(Default::default, |held| (held.learning, held.held_out));
-        let (seconds, tokens) = (0.0, 0);
+        let manifest = checkpoint.unwrap_or_default();
         Ok(Self {
+            rates: Rates::new(&settings, plan.steps, manifest.epoch_steps),
             out,
             base,
             settings,
             encoder,
             config,
             survey,
+            position: feed.start,
+            table,
+            manifest,
+            last: None,
+            metrics,
+            bar: Bar::new(plan.steps, trainer.steps()),
             plan,
             trainer,
             feed,
-            rates,
-            position,
-            table,
-            learning,
-            held_out,
-            last: None,
-            saved,
-            metrics,
-            bar,
-            seconds,
-            tokens,
+            seconds: 0.0,
+            tokens: 0,
             peak_flops: peak_flops(),
         })
     }
@@ -151,10 +135,8 @@ impl Training {
             };
             if stop.is_asked() {
                 self.save(args).await?;
-                let step = self.trainer.steps();
-                return Err(Failure::TryLater(format!(
-                    "interrupted after step {step}; run the same command to resume"
-                )));
+                let what = format!("interrupted after step {}; run the same command to resume", self.trainer.steps());
+                return Err(Failure::TryLater(what));
             }
             if !is_made {
                 // Writing the model may still fail.
@@ -177,7 +159,7 @@ impl Training {
     fn measure_before(&mut self, step: &[Fed], stop: &Stop) -> Result<bool, Failure> {
         let epoch = step.first().map_or(0, |fed| fed.position.epoch);
         let rows = self.survey.as_ref().map_or(&[][..], |survey| &survey.held_out);
-        if rows.is_empty() || self.held_out.len() as u64 > epoch {
+        if rows.is_empty() || self.manifest.held_out.len() as u64 > epoch {
             return Ok(true);
         }
         let (mut nats, mut tokens) = (0.0, 0);
@@ -194,8 +176,8 @@ impl Training {
             let sources = self.last.as_ref().map_or(&[][..], |last| &last.sources);
             return Err(self.diverged(&format!("the loss on held-out rows, {when},"), sources));
         }
-        self.bar.say(&format!("held out   {loss:.3} nats per token {when}"));
-        self.held_out.push(loss);
+        complain(&format!("held out   {loss:.3} nats per token {when}"));
+        self.manifest.held_out.push(loss);
         Ok(true)
     }
 
@@ -218,7 +200,7 @@ impl Training {
         let shortest = examples.into_iter().min_by_key(|example| example.ids.len());
         self.last = shortest.map(|example| Last { example, sources });
         self.position = position;
-        self.learning.advance((loss, tokens, learned), epoch);
+        self.manifest.learning.advance((loss, tokens, learned), epoch);
         let seconds = begun.elapsed().as_secs_f64();
         (self.seconds, self.tokens) = (self.seconds + seconds, self.tokens + tokens);
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64());
@@ -235,7 +217,7 @@ impl Training {
     async fn save(&mut self, args: &TrainArgs) -> Result<(), Failure> {
         self.metrics.write(&self.out).await?;
         let step = self.trainer.steps();
-        if step == 0 || self.saved == Some(step) {
+        if step == self.manifest.step {
             return Ok(());
         }
         if let Some(last) = &self.last {
@@ -246,24 +228,18 @@ impl Training {
                 checked => checked?,
             }
         }
-        let manifest = Manifest {
-            step,
-            position: self.position.to_string(),
-            learning: self.learning.clone(),
-            epoch_steps: self.rates.first(),
-            held_out: self.held_out.clone(),
-            files: BTreeMap::new(),
-        };
-        checkpoint::save(&self.out, &self.trainer, manifest, args.checkpoints).await?;
-        self.saved = Some(step);
+        let (position, epoch_steps) = (self.position.to_string(), self.rates.first);
+        let mut manifest = Manifest { step, position, epoch_steps, ..self.manifest.clone() };
+        checkpoint::save(&self.out, &self.trainer, &mut manifest, args.checkpoints).await?;
+        self.manifest = manifest;
         Ok(())
     }
 
     fn diverged(&self, what: &str, sources: &[(Arc<str>, u64)]) -> Failure {
         let rows: Vec<String> = sources.iter().map(|(file, row)| format!("{file} row {row}")).collect();
-        let kept = match self.saved {
-            Some(step) => format!("the checkpoint of step {step} is intact"),
-            None => "there is no checkpoint yet".to_string(),
+        let kept = match self.manifest.step {
+            0 => "there is no checkpoint yet".to_string(),
+            step => format!("the checkpoint of step {step} is intact"),
         };
         Failure::Failed(format!(
             "{what} is no longer finite: lower the learning rate (this is another training and needs another --out), \
@@ -281,11 +257,11 @@ impl Training {
                 Rows::open(context, &config).await?.survey(&self.encoder).await?
             }
         };
-        let end = self.encoder.template.end();
+        let end = self.encoder.template.end;
         let measured = model::write(&self.out, self.trainer.into_decoder(), &self.base, end, &survey.held_out).await?;
         let held_out = match measured {
-            Some(measured) => {
-                let mut losses = self.held_out.into_iter();
+            Some(Measured { examples: traces, tokens, surprisal, unigram_entropy }) => {
+                let mut losses = self.manifest.held_out.into_iter();
                 let before = match losses.next() {
                     Some(before) => before,
                     // Which rows are held out is known only now.
@@ -294,12 +270,13 @@ impl Training {
                         tokio::task::block_in_place(|| measure(&base, &survey.held_out))?.surprisal
                     }
                 };
-                Some(HeldOut::new(measured, before, losses.collect()))
+                let after_epochs = losses.collect();
+                Some(HeldOut { traces, tokens, surprisal, unigram_entropy, before, after_epochs })
             }
             None => None,
         };
         let summary = TrainingSummary {
-            out: self.out.shown(),
+            out: self.out.shown().to_string(),
             version: self.position.version,
             rows_rejected: survey.rejected,
             traces: survey.learned,
@@ -307,13 +284,32 @@ impl Training {
             traces_left_out: survey.too_long,
             parameters: self.plan.parameters,
             vocabulary: self.base.config.vocab_size,
-            learning: self.learning,
+            learning: self.manifest.learning,
             held_out,
             tokens_per_second: self.tokens as f64 / self.seconds.max(1e-9),
             seconds: begun.elapsed().as_secs_f64(),
         };
-        model::finish(&self.out, &self.base, &self.plan, (&self.settings, &summary)).await?;
+        let card = model::card(&self.base, &self.plan, &self.settings, &summary)?;
+        self.out.write("README.md", card.into_bytes()).await?;
+        self.out.write_json(model::TRAINED, &summary).await?;
         checkpoint::remove_all(&self.out).await?;
         Ok(summary)
+    }
+}
+
+/// Plans the training, prints the plan, and checks that there is something to train on and space for it.
+async fn planned(
+    args: &TrainArgs,
+    settings: &Settings,
+    base: &Base,
+    survey: Option<&Survey>,
+    out: &Folder,
+) -> Result<Plan, Failure> {
+    let plan = Plan::new(settings, &base.config, survey, args.keep)?;
+    complain(&plan.table(settings, survey, args));
+    plan.check_disk(out, args.checkpoints).await?;
+    match survey {
+        Some(survey) if survey.learned == 0 => Err(Failure::Failed(format!("{} has no row to train on", args.data))),
+        _ => Ok(plan),
     }
 }

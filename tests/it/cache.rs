@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::common::Workplace;
+use crate::common::{Finished, Workplace};
 use asap_pipelines::answers::AnswerFolder;
 use asap_udfs::llm::chat::Answer;
 use asap_udfs::llm::store::AnswerStore;
@@ -33,13 +33,13 @@ fn an_output_is_listed_summed_and_compacted() {
     let folder = workplace.path("out/.asap/cache");
     fill(&folder, 3);
 
-    let listed = workplace.run(&["cache", "ls", "out", "--format", "json"]).json();
+    let listed = workplace.run(["cache", "ls", "out", "--format", "json"]).json();
     let names: Vec<_> = listed.as_array().unwrap().iter().map(|row| row["segment"].as_str().unwrap()).collect();
     assert_eq!(names.len(), 3);
     assert!(names.is_sorted());
     cut(&folder, names[1]);
 
-    let table = workplace.run(&["cache", "ls", "out/.asap/cache"]);
+    let table = workplace.run(["cache", "ls", "out/.asap/cache"]);
     let lines: Vec<_> = table.ok().lines().collect();
     let header: Vec<_> = lines[0].split_whitespace().collect();
     assert_eq!(header, ["segment", "written", "(UTC)", "answers", "bytes", "state"]);
@@ -48,18 +48,15 @@ fn an_output_is_listed_summed_and_compacted() {
     let ends = |line: &&str| line.find(" whole").or_else(|| line.find(" damaged"));
     assert!(lines[1..].iter().all(|line| ends(line) == ends(&lines[1])), "{lines:?}");
 
-    let stats = workplace.run(&["cache", "stats", "out", "--format", "json"]).json();
-    assert_eq!(
-        (stats["segments"].as_u64(), stats["answers"].as_u64(), stats["damaged"].as_u64()),
-        (Some(3), Some(2), Some(1))
-    );
+    let stats = workplace.run(["cache", "stats", "out", "--format", "json"]).json();
+    assert_eq!(["segments", "answers", "damaged"].map(|name| stats[name].as_u64().unwrap()), [3, 2, 1]);
     assert!(stats["oldest"].as_i64() <= stats["newest"].as_i64());
 
-    let done = workplace.run(&["cache", "gc", "out"]);
+    let done = workplace.run(["cache", "gc", "out"]);
     assert!(done.ok().contains("segments  3 -> 1\n"), "{}", done.stdout);
-    let stats = workplace.run(&["cache", "stats", "out"]);
+    let stats = workplace.run(["cache", "stats", "out"]);
     assert!(stats.ok().contains("answers   2\n"), "{}", stats.stdout);
-    let done = workplace.run(&["cache", "gc", "out", "--older-than", "0", "--format", "json"]).json();
+    let done = workplace.run(["cache", "gc", "out", "--older-than", "0", "--format", "json"]).json();
     assert_eq!((done["answers_too_old"].as_u64(), done["segments_after"].as_u64()), (Some(2), Some(0)));
 }
 
@@ -69,9 +66,8 @@ fn without_a_location_it_is_the_folder_of_the_settings() {
     fill(&workplace.path("mine"), 1);
     fill(&workplace.path("caches/asap"), 2);
     let answers = |cache: &str, variable: &str| {
-        let mut command = workplace.command(&["cache", "stats", "--format", "json"]);
-        command.env(variable, workplace.path(cache));
-        crate::common::Finished::from(command.output().unwrap()).json()["answers"].as_u64()
+        let mut command = workplace.command(["cache", "stats", "--format", "json"]);
+        Finished::of(command.env(variable, workplace.path(cache))).json()["answers"].as_u64()
     };
     assert_eq!(answers("mine", "ASAP_CACHE_DIR"), Some(1));
     assert_eq!(answers("caches", "XDG_CACHE_HOME"), Some(2));
@@ -81,7 +77,5 @@ fn without_a_location_it_is_the_folder_of_the_settings() {
 #[test]
 fn a_location_without_answers_is_refused() {
     let workplace = Workplace::new();
-    let refused = workplace.run(&["cache", "gc", "nowhere"]);
-    assert_eq!(refused.code, 1);
-    assert!(refused.stderr.contains("nowhere is neither the output of a run"), "{}", refused.stderr);
+    workplace.run(["cache", "gc", "nowhere"]).ends(1, &["nowhere is neither the output of a run"]);
 }

@@ -1,18 +1,7 @@
 //! Output of the command line: help, summaries, errors. `INSTA_UPDATE=always cargo test --test it cli` writes the
 //! snapshots.
 
-use std::fmt::Write;
-
 use crate::common::Workplace;
-
-fn transcript(workplace: &Workplace, commands: &[&str]) -> String {
-    let mut shown = String::new();
-    for command in commands {
-        let finished = workplace.shell(command);
-        writeln!(shown, "$ {command}\n{}{}[exit {}]\n", finished.stdout, finished.stderr, finished.code).unwrap();
-    }
-    shown
-}
 
 /// Masks seconds, which differ between runs.
 fn timeless(text: &str) -> String {
@@ -33,14 +22,14 @@ fn help_teaches_by_example() {
         "train --help",
     ];
     let commands = commands.map(|command| format!("asap {command}"));
-    insta::assert_snapshot!(transcript(&Workplace::new(), &commands.each_ref().map(String::as_str)));
+    insta::assert_snapshot!(Workplace::new().transcript(&commands.each_ref().map(String::as_str)));
 }
 
 #[test]
 fn an_inspection_shows_what_is_read() {
     let commands =
         ["asap sample --rows 4 --seed 7 --to traces", "cd traces && asap inspect openr1-math.parquet --rows 1"];
-    let shown = transcript(&Workplace::new(), &commands);
+    let shown = Workplace::new().transcript(&commands);
     let folder = regex::Regex::new(r"/[^ ]*/traces/").unwrap();
     insta::assert_snapshot!(folder.replace_all(&shown, "…/traces/"));
 }
@@ -49,7 +38,7 @@ fn an_inspection_shows_what_is_read() {
 fn a_run_and_its_repetition() {
     let run = "asap run pipelines/sql/without_surprisal.sql --from traces --to out --set asap.refine.max_tokens=200";
     let commands = ["asap sample --rows 20 --seed 7 --to traces", run, run];
-    insta::assert_snapshot!(timeless(&transcript(&Workplace::new(), &commands)));
+    insta::assert_snapshot!(timeless(&Workplace::new().transcript(&commands)));
 }
 
 #[test]
@@ -58,7 +47,7 @@ fn rejects_are_counted_by_reason() {
                   ('q4', 'one step', NULL)) AS t (question, cot, answer)) TO 'in/traces.parquet'";
     let run = "asap run pipelines/sql/truncate.sql --from in --to out";
     let commands = ["mkdir in", &format!("asap sql -q -c \"{traces}\""), run];
-    insta::assert_snapshot!(timeless(&transcript(&Workplace::new(), &commands)));
+    insta::assert_snapshot!(timeless(&Workplace::new().transcript(&commands)));
 }
 
 #[test]
@@ -96,16 +85,16 @@ fn errors_say_what_to_do() {
         "asap train --init nowhere.json --data data/sample --out out",
         "asap train --init nowhere.json --device cuda --data data/sample --out out",
     ];
-    insta::assert_snapshot!(transcript(&Workplace::new(), &commands));
+    insta::assert_snapshot!(Workplace::new().transcript(&commands));
 }
 
 #[test]
 fn a_corpus_leaves_the_batches_of_other_tables_as_they_are() {
     let workplace = Workplace::new();
-    workplace.run(&["sample", "--rows", "20", "--to", "traces"]).ok();
+    workplace.run(["sample", "--rows", "20", "--to", "traces"]).ok();
     let shown = |more: &[&str]| {
         let sql = ["sql", "-q", "--format", "csv", "-c", "SHOW datafusion.execution.batch_size"];
-        workplace.run(&[&sql, more].concat()).ok().to_string()
+        workplace.run([&sql, more].concat()).ok().to_string()
     };
     assert_eq!(shown(&["--from", "traces"]), shown(&[]));
 }

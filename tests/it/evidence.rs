@@ -1,8 +1,6 @@
 //! The query that compares pipelines on labelled chains.
 
-use std::path::Path;
-
-use crate::common::Workplace;
+use crate::common::{Workplace, json_lines, root};
 use serde_json::Value;
 
 /// Short labelled chains of the sample, since one pipeline reads them K²/6 times. The generator's core steps are needed
@@ -25,13 +23,13 @@ fn points(text: &str) -> (f64, f64, bool) {
 
 /// Runs a query of `pipelines/evidence` over these chains. Returns a row per method and length.
 fn compared(workplace: &Workplace, methods: &str) -> Vec<Value> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/evidence");
+    let folder = root().join("pipelines/evidence");
     let files = ["scores.sql", methods, "table.sql"].map(|file| folder.join(file).display().to_string());
     let files = files.iter().flat_map(|file| ["-f", file]);
     let run: Vec<&str> =
         ["sql", "-q", "--from", "labelled.parquet", "--format", "nd-json"].into_iter().chain(files).collect();
     let printed = workplace.run(&run);
-    let rows: Vec<Value> = printed.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows = json_lines(printed.ok());
     for row in &rows {
         let share = row["tokens kept, %"].as_f64().unwrap();
         let most = 100.0 * row["ratio"].as_f64().unwrap();
@@ -50,8 +48,8 @@ fn compared(workplace: &Workplace, methods: &str) -> Vec<Value> {
 
 fn labelled() -> Workplace {
     let workplace = Workplace::new();
-    workplace.run(&["sample", "--rows", "80", "--seed", "9", "--to", "traces"]).ok();
-    workplace.run(&["sql", "-q", "--from", "traces", "-c", LABELLED]).ok();
+    workplace.run(["sample", "--rows", "80", "--seed", "9", "--to", "traces"]).ok();
+    workplace.run(["sql", "-q", "--from", "traces", "-c", LABELLED]).ok();
     workplace
 }
 

@@ -35,17 +35,23 @@ fn steps(stream: impl std::io::Read) -> Vec<Vec<Row>> {
     reader.map(|batch| step(batch.unwrap())).collect()
 }
 
+/// A workplace with rows at `traces` and their pruned rows at `out`.
+fn pruned(rows: &str) -> Workplace {
+    let workplace = Workplace::new();
+    workplace.run(["sample", "--rows", rows, "--seed", "9", "--to", "traces"]).ok();
+    workplace.run("run truncate --from traces --to out --slice-rows 10".split(' ')).ok();
+    workplace
+}
+
 fn feed(workplace: &Workplace, more: &[&str]) -> Vec<Vec<Row>> {
-    let output = workplace.command(&[&["feed", "--model", "data/model", "--data"], more].concat()).output().unwrap();
+    let output = workplace.command([&["feed", "--model", "data/model", "--data"], more].concat()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     steps(output.stdout.as_slice())
 }
 
 #[test]
 fn steps_come_again_behind_a_position_and_ranks_share_them() {
-    let workplace = Workplace::new();
-    workplace.run(&["sample", "--rows", "40", "--seed", "9", "--to", "traces"]).ok();
-    workplace.run(&["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "10"]).ok();
+    let workplace = pruned("40");
     let all = feed(&workplace, &["out", "--epochs", "2", "--step", "6"]);
     assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [[6; 6].as_slice(), &[4]].concat().repeat(2));
     for row in all.iter().flatten() {
@@ -62,8 +68,8 @@ fn steps_come_again_behind_a_position_and_ranks_share_them() {
     assert_eq!(ids(parts.concat()), ids(all[..7].concat()));
 
     // The order is that of the pruned rows, independent of shard names and positions in shards.
-    workplace.run(&["run", "truncate", "--from", "traces", "--to", "again", "--slice-rows", "10"]).ok();
-    workplace.run(&["optimize", "again"]).ok();
+    workplace.run(["run", "truncate", "--from", "traces", "--to", "again", "--slice-rows", "10"]).ok();
+    workplace.run(["optimize", "again"]).ok();
     let ids = |steps: &[Vec<Row>]| steps.iter().flatten().map(|row| row.ids.clone()).collect::<Vec<_>>();
     assert_eq!(ids(&feed(&workplace, &["again", "--epochs", "2", "--step", "6"])), ids(&all));
 }
@@ -71,12 +77,12 @@ fn steps_come_again_behind_a_position_and_ranks_share_them() {
 #[test]
 fn a_table_is_followed_while_a_run_fills_it() {
     let workplace = Workplace::new();
-    workplace.run(&["sample", "--rows", "40", "--seed", "9", "--to", "traces"]).ok();
+    workplace.run(["sample", "--rows", "40", "--seed", "9", "--to", "traces"]).ok();
     let run = ["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "5", "--commit-every", "100ms"];
-    workplace.run(&[&run[..], &["--part", "1/2"]].concat()).ok();
+    workplace.run([&run[..], &["--part", "1/2"]].concat()).ok();
     let follow = ["feed", "--model", "data/model", "--data", "out", "--follow", "--epochs", "2", "--step", "7"];
     let follower = workplace.command(&follow).stdout(Stdio::piped()).spawn().unwrap();
-    workplace.run(&[&run[..], &["--part", "2/2"]].concat()).ok();
+    workplace.run([&run[..], &["--part", "2/2"]].concat()).ok();
     let output = follower.wait_with_output().unwrap();
     assert!(output.status.success());
     let all = steps(output.stdout.as_slice());
@@ -94,45 +100,34 @@ fn a_table_is_followed_while_a_run_fills_it() {
 #[test]
 fn what_cannot_be_fed_is_an_error_that_says_why() {
     let workplace = Workplace::new();
-    workplace.run(&["sample", "--rows", "4", "--seed", "9", "--to", "traces"]).ok();
-    let fails = |more: &[&str], code: i32, expected: &str| {
-        let finished = workplace.run(&[&["feed", "--data", "traces"], more].concat());
-        assert_eq!(finished.code, code, "{}", finished.stderr);
-        assert!(finished.stderr.contains(expected), "{}", finished.stderr);
+    workplace.run(["sample", "--rows", "4", "--seed", "9", "--to", "traces"]).ok();
+    let fails = |model: &str, more: &[&str], code: i32, expected: &str| {
+        workplace.run(["feed", "--data", "traces", "--model", model].iter().chain(more)).ends(code, &[expected]);
     };
-    fails(&["--model", "data/model", "--resume", "1:2"], 2, "version:epoch:window:row");
-    fails(&["--model", "data/model", "--resume", "1:0:0:0:seed=42"], 1, "other files than when the feed started");
-    fails(&["--model", "data/model", "--rank", "2", "--world", "2"], 2, "counted from 0");
-    fails(&["--model", "data/model", "--follow"], 1, "not a Delta table");
-    fails(&["--model", "data/model", "--max-length", "0"], 2, "a whole number above 0");
-    fails(&["--model", "data/model", "--epochs", "0"], 2, "--epochs");
     let none = "traces has no row to train on: 4 have more than 9 tokens";
-    fails(&["--model", "data/model", "--max-length", "9"], 1, none);
+    for (more, code, expected) in [
+        (&["--resume", "1:2"][..], 2, "version:epoch:window:row"),
+        (&["--resume", "1:0:0:0:seed=42"], 1, "other files than when the feed started"),
+        (&["--rank", "2", "--world", "2"], 2, "counted from 0"),
+        (&["--follow"], 1, "not a Delta table"),
+        (&["--max-length", "0"], 2, "a whole number above 0"),
+        (&["--epochs", "0"], 2, "--epochs"),
+        (&["--max-length", "9"], 1, none),
+    ] {
+        fails("data/model", more, code, expected);
+    }
     // As for training: no more tokens than the model reads, and no unknown ones.
-    let model = |key: &str, value: u64| {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("data/model");
-        std::fs::create_dir_all(workplace.path("changed")).unwrap();
-        for file in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
-            std::fs::copy(file.path(), workplace.path("changed").join(file.file_name())).unwrap();
-        }
-        let text = std::fs::read_to_string(folder.join("config.json")).unwrap();
-        let mut config: serde_json::Value = serde_json::from_str(&text).unwrap();
-        config[key] = value.into();
-        std::fs::write(workplace.path("changed/config.json"), config.to_string()).unwrap();
-    };
-    model("max_position_embeddings", 9);
-    fails(&["--model", "changed"], 1, none);
-    model("vocab_size", 1000);
-    fails(&["--model", "changed"], 1, "the extra tokens have no embedding");
-    fails(&["--model", "nowhere/none"], 1, "nowhere/none");
+    workplace.copy_model("data/model", "changed", "max_position_embeddings", 9);
+    fails("changed", &[], 1, none);
+    workplace.copy_model("data/model", "changed", "vocab_size", 1000);
+    fails("changed", &[], 1, "the extra tokens have no embedding");
+    fails("nowhere/none", &[], 1, "nowhere/none");
 }
 
 #[test]
 fn a_place_that_no_feed_wrote_is_an_error() {
-    let workplace = Workplace::new();
-    workplace.run(&["sample", "--rows", "4", "--seed", "9", "--to", "traces"]).ok();
-    workplace.run(&["run", "truncate", "--from", "traces", "--to", "out"]).ok();
-    let version = workplace.run(&["status", "out", "--format", "json"]).json()["table_version"].clone();
+    let workplace = pruned("4");
+    let version = workplace.run(["status", "out", "--format", "json"]).json()["table_version"].clone();
     let written = feed(&workplace, &["out"])[0][0].position.clone();
     let deciding = written.splitn(5, ':').nth(4).unwrap();
     let resume = |place: &str| {
@@ -155,11 +150,8 @@ fn a_place_that_no_feed_wrote_is_an_error() {
 
 #[test]
 fn a_position_is_refused_where_other_rows_would_come_after_it() {
-    let workplace = Workplace::new();
-    workplace.run(&["sample", "--rows", "12", "--seed", "9", "--to", "traces"]).ok();
-    for out in ["out", "other"] {
-        workplace.run(&["run", "truncate", "--from", "traces", "--to", out]).ok();
-    }
+    let workplace = pruned("12");
+    workplace.run(["run", "truncate", "--from", "traces", "--to", "other"]).ok();
     let written = ["out", "--rank", "1", "--world", "2", "--epochs", "2", "--step", "2"];
     let all = feed(&workplace, &written);
     let position = all[1][1].position.clone();
@@ -168,9 +160,8 @@ fn a_position_is_refused_where_other_rows_would_come_after_it() {
     assert_eq!(feed(&workplace, &more).concat()[..all.concat().len() - 4], all.concat()[4..]);
     let refused = |data: &str, changed: &[&str], expected: &str| {
         let base = ["feed", "--model", "data/model", "--data", data, "--epochs", "2", "--resume", &position];
-        let finished = workplace.run(&[&base[..], changed].concat());
-        assert_eq!(finished.code, 2, "{changed:?}: {}", finished.stderr);
-        assert!(finished.stdout.is_empty() && finished.stderr.contains(expected), "{}", finished.stderr);
+        let finished = workplace.run([&base[..], changed].concat()).ends(2, &[expected]);
+        assert!(finished.stdout.is_empty(), "{}", finished.stdout);
     };
     let part = ["--rank", "1", "--world", "2"];
     let with = |more: [&'static str; 2]| [&part[..], &more].concat();
@@ -185,6 +176,5 @@ fn a_position_is_refused_where_other_rows_would_come_after_it() {
     // A different chat template.
     workplace.shell("cp -r data/model model && sed -i 's/assistant/helper/' model/tokenizer_config.json").ok();
     let model = ["feed", "--model", "model", "--data", "out", "--epochs", "2", "--resume", &position];
-    let finished = workplace.run(&[&model[..], &part].concat());
-    assert!(finished.code == 2 && finished.stderr.contains("another tokenizer"), "{}", finished.stderr);
+    workplace.run([&model[..], &part].concat()).ends(2, &["another tokenizer"]);
 }

@@ -2,70 +2,47 @@
 //! folder.
 
 use std::fs;
-use std::process::Command;
 
-use crate::common::{Finished, Workplace};
-
-/// The binary in a folder without files of the project.
-struct Elsewhere(tempfile::TempDir);
-
-impl Elsewhere {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn run(&self, arguments: &[&str]) -> Finished {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_asap"));
-        command.args(arguments).current_dir(self.0.path()).env("HOME", self.0.path());
-        for variable in ["XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"] {
-            command.env_remove(variable);
-        }
-        Finished::from(command.output().unwrap())
-    }
-
-    fn write(&self, name: &str, content: &str) {
-        fs::write(self.0.path().join(name), content).unwrap();
-    }
-}
+use crate::common::{Finished, Workplace, root};
 
 fn traces(rows: usize) -> String {
     let row = |n: usize| {
-        let chain = format!(
-            "We need {n} + 1.\\n\\nLet me think about it.\\n\\nSo {n} + 1 = {}.\\n\\nThat is {}.",
-            n + 1,
-            n + 1
-        );
-        format!(r#"{{"question": "What is {n} + 1?", "reasoning_content": "{chain}", "content": "{}"}}"#, n + 1) + "\n"
+        let next = n + 1;
+        let chain =
+            format!("We need {n} + 1.\\n\\nLet me think about it.\\n\\nSo {n} + 1 = {next}.\\n\\nThat is {next}.");
+        format!(r#"{{"question": "What is {n} + 1?", "reasoning_content": "{chain}", "content": "{next}"}}"#) + "\n"
     };
     (0..rows).map(row).collect()
 }
 
+/// A folder outside of the project with a file of traces.
+fn elsewhere_with_traces(rows: usize) -> Workplace {
+    let elsewhere = Workplace::empty();
+    elsewhere.write("traces.jsonl", traces(rows));
+    elsewhere
+}
+
 #[test]
 fn json_lines_are_pruned_by_what_the_binary_brings() {
-    let elsewhere = Elsewhere::new();
-    elsewhere.write("traces.jsonl", &traces(40));
-    let run = [
-        "run",
-        "asap",
-        "--from",
-        "traces.jsonl",
-        "--to",
-        "out",
-        "--set",
-        "asap.refine.max_tokens=30",
-        "--format",
-        "json",
-    ];
-    let summary = elsewhere.run(&run).json();
+    let elsewhere = elsewhere_with_traces(40);
+    let run = "run asap --from traces.jsonl --to out --set asap.refine.max_tokens=30 --format json".split(' ');
+    let summary = elsewhere.run(run.clone()).json();
     assert_eq!((&summary["rows_in"], &summary["rows_out"]), (&40.into(), &40.into()));
-    assert_eq!(elsewhere.run(&run).json()["rows_in"], 0);
+    assert_eq!(elsewhere.run(run.clone()).json()["rows_in"], 0);
     let sql = "SELECT count(*) AS n FROM cot_corpus('traces.jsonl') WHERE status IS NULL";
-    assert_eq!(elsewhere.run(&["sql", "-q", "--format", "json", "-c", sql]).json()[0]["n"], 40);
+    assert_eq!(elsewhere.csv(&[sql]), "n\n40\n");
     // A file with an additional row is a different file.
-    elsewhere.write("traces.jsonl", &traces(41));
-    let again = elsewhere.run(&[&run[..], &["--on-change", "reprocess"]].concat()).json();
+    elsewhere.write("traces.jsonl", traces(41));
+    let again = elsewhere.run(run.chain(["--on-change", "reprocess"])).json();
     assert_eq!((&again["rows_in"], &again["rows_out"]), (&41.into(), &41.into()));
-    assert!(elsewhere.run(&["verify", "out"]).ok().contains("41"));
+    assert!(elsewhere.run(["verify", "out"]).ok().contains("41"));
+}
+
+/// Runs a pipeline over `traces.jsonl` with settings.
+fn prune(elsewhere: &Workplace, pipeline: &str, to: &str, settings: &[&str]) -> Finished {
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    let run = ["run", pipeline, "--from", "traces.jsonl", "--to", to, "--format", "json"];
+    elsewhere.run(run.into_iter().chain(settings))
 }
 
 /// The pipelines that are compared with the method.
@@ -83,44 +60,37 @@ const BASELINES: [&str; 9] = [
 
 #[test]
 fn pipelines_that_are_brought_can_be_read_and_changed() {
-    let elsewhere = Elsewhere::new();
-    elsewhere.write("traces.jsonl", &traces(5));
+    let elsewhere = elsewhere_with_traces(5);
     for name in
         ["asap", "perplexity_and_self_information", "without_anchor", "without_surprisal"].into_iter().chain(BASELINES)
     {
-        let printed = elsewhere.run(&["run", name, "--print"]);
+        let printed = elsewhere.run(["run", name, "--print"]);
         assert!(printed.ok().contains("FROM pruned(("), "{name}: {}", printed.stdout);
         elsewhere.write("mine.sql", &printed.stdout);
-        elsewhere.run(&["run", "mine.sql", "--from", "traces.jsonl", "--to", &format!("out/{name}")]).ok();
+        let run = |pipeline: &str| prune(&elsewhere, pipeline, &format!("out/{name}"), &[]).json();
+        run("mine.sql");
         // The same pipeline under another name.
-        let again =
-            elsewhere.run(&["run", name, "--from", "traces.jsonl", "--to", &format!("out/{name}"), "--format", "json"]);
-        assert_eq!(again.json()["rows_in"], 0);
+        assert_eq!(run(name)["rows_in"], 0);
     }
     for name in ["asp", "recommended"] {
-        let unknown = elsewhere.run(&["run", name, "--from", "traces.jsonl", "--to", "out/x"]);
-        assert!(unknown.code == 2 && unknown.stderr.contains("asap includes asap, without_anchor"), "{unknown:?}");
+        prune(&elsewhere, name, "out/x", &[]).ends(2, &["asap includes asap, without_anchor"]);
     }
 }
 
 #[test]
 fn baselines_bring_chains_to_the_budget_each_in_its_way() {
-    let elsewhere = Elsewhere::new();
-    elsewhere.write("traces.jsonl", &traces(5));
+    let elsewhere = elsewhere_with_traces(5);
     let mut kept = std::collections::BTreeSet::new();
     for name in BASELINES {
-        let out = format!("out/{name}");
-        let run = ["run", name, "--from", "traces.jsonl", "--to", &out, "--set", "asap.refine.max_tokens=24"];
-        elsewhere.run(&run).ok();
-        let table = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{out}'");
+        prune(&elsewhere, name, name, &["asap.refine.max_tokens=24"]).ok();
         let sql = "SELECT cot, original_tokens, pruned_tokens FROM t ORDER BY question";
-        let rows = elsewhere.run(&["sql", "-q", "--format", "json", "-c", &table, "-c", sql]).json();
-        for row in rows.as_array().unwrap() {
+        let rows = elsewhere.rows_of(name, sql);
+        for row in &rows {
             let [before, after] = ["original_tokens", "pruned_tokens"].map(|key| row[key].as_u64().unwrap());
             assert!(before > 24 && (1..=24).contains(&after), "{name}: {row}");
         }
-        assert_eq!(rows.as_array().unwrap().len(), 5, "{name}");
-        kept.insert(rows.to_string());
+        assert_eq!(rows.len(), 5, "{name}");
+        kept.insert(format!("{rows:?}"));
     }
     assert!(kept.len() > 3, "{kept:?}");
 }
@@ -128,19 +98,15 @@ fn baselines_bring_chains_to_the_budget_each_in_its_way() {
 /// Pipelines that fit steps to a budget must not keep a heading alone, or nothing because of one long step.
 #[test]
 fn headings_stay_with_what_they_announce_and_a_long_step_takes_no_other_along() {
-    let elsewhere = Elsewhere::new();
+    let elsewhere = Workplace::empty();
     let equations = (2..8).map(|n| format!("So:\\n\\n{n} * 9 = {}, and the rest is as before.", n * 9));
     let long = "then and ".repeat(90);
     let chain = [long, equations.collect::<Vec<_>>().join("\\n\\n"), "That is 63.".to_string()].join("\\n\\n");
-    elsewhere.write("traces.jsonl", &format!(r#"{{"question": "What is 7 * 9?", "cot": "{chain}", "answer": "63"}}"#));
+    elsewhere.write("traces.jsonl", format!(r#"{{"question": "What is 7 * 9?", "cot": "{chain}", "answer": "63"}}"#));
     let steps = |name: &str| {
-        let run = ["run", name, "--from", "traces.jsonl", "--to", name, "--set", "asap.refine.max_tokens=80"];
-        elsewhere.run(&run).ok();
-        let table = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{name}'");
-        let sql = "SELECT unnest(cot_steps(cot)) AS step FROM t";
-        let rows = elsewhere.run(&["sql", "-q", "--format", "json", "-c", &table, "-c", sql]).json();
-        let text = |row: &serde_json::Value| row["step"].as_str().unwrap().to_string();
-        rows.as_array().unwrap().iter().map(text).collect::<Vec<_>>()
+        prune(&elsewhere, name, name, &["asap.refine.max_tokens=80"]).ok();
+        let rows = elsewhere.rows_of(name, "SELECT unnest(cot_steps(cot)) AS step FROM t");
+        rows.iter().map(|row| row["step"].as_str().unwrap().to_string()).collect::<Vec<_>>()
     };
     let kept = steps("perplexity_and_self_information");
     assert!(kept.len() > 3 && kept.len() < 14, "{kept:?}");
@@ -158,16 +124,14 @@ fn headings_stay_with_what_they_announce_and_a_long_step_takes_no_other_along() 
 /// Runs of one input are compared by ratios whose denominator does not depend on the rejects of each run.
 #[test]
 fn original_chains_are_counted_alike_by_every_pipeline() {
-    let elsewhere = Elsewhere::new();
+    let elsewhere = Workplace::empty();
     let middle = |n: usize| "then and ".repeat(if n.is_multiple_of(2) { 90 } else { 2 });
     let chain = |n: usize| format!("So {n} + {n} is asked.\\n\\n{}\\n\\nIt is {}.", middle(n), 2 * n);
     let row =
         |n: usize| format!(r#"{{"question": "What is {n} + {n}?", "cot": "{}", "answer": "{}"}}"#, chain(n), 2 * n);
-    elsewhere.write("traces.jsonl", &(0..12).map(row).collect::<Vec<_>>().join("\n"));
-    let [all, random, asap, entropy] = ["truncate", "random", "asap", "step_entropy"].map(|name| {
-        let run = ["run", name, "--from", "traces.jsonl", "--to", name, "--set", "asap.refine.max_tokens=40"];
-        elsewhere.run(&[&run[..], &["--format", "json"]].concat()).json()
-    });
+    elsewhere.write("traces.jsonl", (0..12).map(row).collect::<Vec<_>>().join("\n"));
+    let [all, random, asap, entropy] = ["truncate", "random", "asap", "step_entropy"]
+        .map(|name| prune(&elsewhere, name, name, &["asap.refine.max_tokens=40"]).json());
     assert_eq!(all["rows_out"], 12, "{all}");
     assert!(random["rejects"]["emptied"].as_u64().unwrap() > 0, "{random}");
     assert!(asap["rejects"]["emptied"].is_null(), "{asap}");
@@ -178,33 +142,27 @@ fn original_chains_are_counted_alike_by_every_pipeline() {
 
 #[test]
 fn chains_are_compressed_word_by_word() {
-    let elsewhere = Elsewhere::new();
-    elsewhere.write("traces.jsonl", &traces(12));
-    let none = elsewhere.run(&["run", "llmlingua2", "--from", "traces.jsonl", "--to", "out/none"]);
-    assert!(none.code == 2 && none.stderr.contains("asap.compressor.model is not set"), "{none:?}");
-    let no_classifier = format!("asap.compressor.model={}/tests/goldens/qwen2", env!("CARGO_MANIFEST_DIR"));
-    let none =
-        elsewhere.run(&["run", "llmlingua2", "--from", "traces.jsonl", "--to", "out/none", "--set", &no_classifier]);
-    assert!(none.code == 2 && none.stderr.contains("config.json"), "{none:?}");
+    let elsewhere = elsewhere_with_traces(12);
+    prune(&elsewhere, "llmlingua2", "none", &[]).ends(2, &["asap.compressor.model is not set"]);
+    let no_classifier = format!("asap.compressor.model={}/tests/goldens/qwen2", root().display());
+    prune(&elsewhere, "llmlingua2", "none", &[&no_classifier]).ends(2, &["config.json"]);
 
-    let encoder = "tests/goldens/llmlingua2/xlm-roberta-large-tiny";
-    let encoder = format!("asap.compressor.model={}/{encoder}", env!("CARGO_MANIFEST_DIR"));
-    let prune = |pipeline: &str| {
-        let run = ["run", pipeline, "--from", "traces.jsonl", "--to", pipeline, "--set", "asap.refine.ratio=0.5"];
-        elsewhere.run(&[&run[..], &["--set", &encoder]].concat()).ok();
-        let table = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{pipeline}'");
-        let rows = elsewhere.run(&["sql", "-q", "--format", "json", "-c", &table, "-c", "SELECT * FROM t"]).json();
-        assert_eq!(rows.as_array().unwrap().len(), 12, "{pipeline}");
-        rows.as_array().unwrap().clone()
+    let encoder = root().join("tests/goldens/llmlingua2/xlm-roberta-large-tiny");
+    let encoder = format!("asap.compressor.model={}", encoder.display());
+    let rows_of = |pipeline: &str| {
+        prune(&elsewhere, pipeline, pipeline, &["asap.refine.ratio=0.5", &encoder]).ok();
+        let rows = elsewhere.rows_of(pipeline, "SELECT * FROM t");
+        assert_eq!(rows.len(), 12, "{pipeline}");
+        rows
     };
     let content = |row: &serde_json::Value, column: &str| row[column][0]["content"].as_str().unwrap().to_string();
-    for row in prune("llmlingua2") {
+    for row in rows_of("llmlingua2") {
         let [before, after] = ["original_tokens", "pruned_tokens"].map(|key| row[key].as_f64().unwrap());
         assert!(after > 0.2 * before && after < 0.8 * before, "{row}");
         assert!(content(&row, "completion").contains(row["cot"].as_str().unwrap()), "{row}");
     }
     let mut shares = std::collections::BTreeSet::new();
-    for row in prune("tokenskip") {
+    for row in rows_of("tokenskip") {
         let [gamma, cot, question] = ["gamma", "cot", "question"].map(|key| row[key].as_str().unwrap());
         let told = format!("{question}<|eot_id|>{gamma}<|eot_id|>");
         assert_eq!(content(&row, "prompt"), if gamma == "1.0" { question.to_string() } else { told });
@@ -218,25 +176,21 @@ fn chains_are_compressed_word_by_word() {
 
 #[test]
 fn baselines_are_brought_to_the_same_share_of_each_chain() {
-    let elsewhere = Elsewhere::new();
-    elsewhere.write("traces.jsonl", &traces(5));
+    let elsewhere = elsewhere_with_traces(5);
     for name in ["asap", "perplexity_and_self_information", "without_surprisal"].into_iter().chain(BASELINES) {
-        let run = ["run", name, "--from", "traces.jsonl", "--to", name, "--set", "asap.refine.ratio=0.5"];
-        elsewhere.run(&run).ok();
-        let table = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{name}'");
+        prune(&elsewhere, name, name, &["asap.refine.ratio=0.5"]).ok();
         let sql =
             "SELECT count(*) AS rows, count(*) FILTER (WHERE 2 * pruned_tokens <= original_tokens) AS halves FROM t";
-        let found = elsewhere.run(&["sql", "-q", "--format", "json", "-c", &table, "-c", sql]).json();
-        assert_eq!((&found[0]["rows"], &found[0]["halves"]), (&5.into(), &5.into()), "{name}");
+        assert_eq!(elsewhere.csv_of(name, sql), "rows,halves\n5,5\n", "{name}");
     }
-    let beyond = elsewhere.run(&["sql", "-c", "SET asap.refine.ratio = 1.5"]);
+    let beyond = elsewhere.run(["sql", "-c", "SET asap.refine.ratio = 1.5"]);
     assert!(beyond.stderr.contains("a number above 0 and at most 1, found '1.5'"), "{beyond:?}");
 }
 
 #[test]
 fn a_model_says_what_it_is_and_how_fast() {
-    let elsewhere = Elsewhere::new();
-    let small = elsewhere.run(&["model", "small", "--format", "json", "--tokens", "1000000"]).json();
+    let elsewhere = Workplace::empty();
+    let small = elsewhere.run(["model", "small", "--format", "json", "--tokens", "1000000"]).json();
     assert_eq!((&small["family"], &small["vocabulary"]), (&"Qwen2".into(), &2432.into()));
     assert!(small["prompt"].as_str().unwrap().contains("What is 17 + 25?"), "{small}");
     let [speed, seconds] = ["tokens_per_second", "corpus_seconds"].map(|key| small[key].as_f64().unwrap());
@@ -247,48 +201,31 @@ fn a_model_says_what_it_is_and_how_fast() {
     assert!(about(&small, 4096), "{small}");
     let chains = [10, 30].map(|steps| "So 1 + 1 = 2, and that is that.\\n\\n".repeat(steps));
     let rows = chains.map(|cot| format!(r#"{{"question": "q", "cot": "{cot}", "answer": "2"}}"#));
-    elsewhere.write("chains.jsonl", &rows.join("\n"));
-    let of_corpus = elsewhere.run(&["model", "small", "--format", "json", "--from", "chains.jsonl"]).json();
+    elsewhere.write("chains.jsonl", rows.join("\n"));
+    let of_corpus = elsewhere.run(["model", "small", "--format", "json", "--from", "chains.jsonl"]).json();
     let tokens = of_corpus["corpus_tokens"].as_u64().unwrap();
     assert!((300..1200).contains(&tokens) && about(&of_corpus, tokens / 2), "{of_corpus}");
-    let weights = fs::metadata(format!("{}/data/model/model.safetensors", env!("CARGO_MANIFEST_DIR"))).unwrap().len();
+    let weights = fs::metadata(root().join("data/model/model.safetensors")).unwrap().len();
     assert!(small["bytes_f32"].as_u64().unwrap().abs_diff(weights) < 8192, "{small} {weights}");
     // Windows that fit some steps, and none.
-    let golden = format!("{}/tests/goldens/qwen2", env!("CARGO_MANIFEST_DIR"));
     for (window, fits) in [(200, true), (8, false)] {
-        let folder = elsewhere.0.path().join(format!("window-{window}"));
-        fs::create_dir(&folder).unwrap();
-        for file in fs::read_dir(&golden).unwrap() {
-            let file = file.unwrap();
-            fs::copy(file.path(), folder.join(file.file_name())).unwrap();
-        }
-        let mut config: serde_json::Value =
-            serde_json::from_slice(&fs::read(folder.join("config.json")).unwrap()).unwrap();
-        config["max_position_embeddings"] = window.into();
-        fs::write(folder.join("config.json"), config.to_string()).unwrap();
-        let told = elsewhere.run(&["model", folder.to_str().unwrap(), "--format", "json"]);
+        let folder = format!("./window-{window}");
+        elsewhere.copy_model("tests/goldens/qwen2", &folder, "max_position_embeddings", window);
+        let told = elsewhere.run(["model", &folder, "--format", "json"]);
         match fits {
             true => assert!(told.json()["row_tokens"].as_u64().unwrap() <= window, "{told:?}"),
             false => assert!(told.code == 1 && told.stderr.contains("its window of 8 tokens"), "{told:?}"),
         }
     }
-    let absent = elsewhere.run(&["model", "org/absent"]);
-    assert!(absent.code == 2 && absent.stderr.contains("hf download org/absent"), "{absent:?}");
+    elsewhere.run(["model", "org/absent"]).ends(2, &["hf download org/absent"]);
 }
 
 #[test]
 fn a_repository_in_the_cache_of_the_hub_scores() {
-    let elsewhere = Elsewhere::new();
-    let repository = elsewhere.0.path().join(".cache/huggingface/hub/models--org--tiny");
-    fs::create_dir_all(repository.join("refs")).unwrap();
-    fs::create_dir_all(repository.join("snapshots")).unwrap();
-    fs::write(repository.join("refs/main"), "abc").unwrap();
-    let golden = format!("{}/tests/goldens/qwen2", env!("CARGO_MANIFEST_DIR"));
-    std::os::unix::fs::symlink(golden, repository.join("snapshots/abc")).unwrap();
-    let sql = "SELECT cot_surprisal('q', ['a', 'b'])[1] AS nats";
-    let scored =
-        elsewhere.run(&["sql", "-q", "--format", "json", "-c", "SET asap.scorer.model = 'org/tiny'", "-c", sql]);
-    assert!(scored.json()[0]["nats"].as_f64().unwrap() > 0.0);
+    let elsewhere = Workplace::empty();
+    elsewhere.hub_model(".cache/huggingface", "org/tiny", "tests/goldens/qwen2");
+    let sql = "SELECT cot_surprisal('q', ['a', 'b'])[1] > 0 AS is_scored";
+    assert_eq!(elsewhere.csv(&["SET asap.scorer.model = 'org/tiny'", sql]), "is_scored\ntrue\n");
 }
 
 #[test]
@@ -296,16 +233,12 @@ fn an_output_holds_what_its_other_columns_do_not_say() {
     let workplace = Workplace::new();
     let rows = "SELECT 'q' || value AS prompt, '<think>a</think>b' AS generation, value AS n, 'x' AS note FROM range(3) \
                 UNION ALL SELECT 'q', 'no tags', 9, 'y'";
-    workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'in/a.parquet'")]).ok();
+    workplace.copy(rows, "in/a.parquet");
     let columns = |to: &str, more: &[&str]| {
-        let run = ["run", "truncate", "--from", "in", "--to", to];
-        let done = workplace.run(&[&run[..], more].concat());
-        done.ok();
-        let sql = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{to}'");
-        let described = workplace.run(&["sql", "-q", "--format", "json", "-c", &sql, "-c", "DESCRIBE t"]).json();
-        let names: Vec<String> =
-            described.as_array().unwrap().iter().map(|row| row["column_name"].as_str().unwrap().to_string()).collect();
-        (names, done.stderr)
+        let done = workplace.prune("truncate", to, more).ends(0, &[]);
+        let described = workplace.rows_of(to, "DESCRIBE t");
+        let names = described.iter().map(|row| row["column_name"].as_str().unwrap().to_string());
+        (names.collect::<Vec<_>>(), done.stderr)
     };
     let holds = |names: &[String], wanted: [bool; 4]| {
         for (name, is_held) in ["source_prompt", "generation", "n", "note"].iter().zip(wanted) {
@@ -319,42 +252,30 @@ fn an_output_holds_what_its_other_columns_do_not_say() {
     holds(&columns("none", &["--originals", "none"]).0, [false; 4]);
     holds(&columns("named", &["--originals", "note"]).0, [false, false, false, true]);
     // Rejects contain all columns for inspection.
-    let sql = "CREATE EXTERNAL TABLE r STORED AS DELTATABLE LOCATION 'none/.asap/rejects'";
-    let rejects =
-        workplace.run(&["sql", "-q", "--format", "json", "-c", sql, "-c", "SELECT generation, status FROM r"]);
-    assert_eq!(rejects.json()[0]["generation"], "no tags");
-    let unknown = workplace.run(&["run", "truncate", "--from", "in", "--to", "x", "--originals", "nothing"]);
-    assert!(unknown.code == 2 && unknown.stderr.contains("--originals names nothing"), "{unknown:?}");
-    let other = workplace.run(&["run", "truncate", "--from", "in", "--to", "all"]);
+    let rejects = workplace.rows_of("none/.asap/rejects", "SELECT generation, status FROM t");
+    assert_eq!(rejects[0]["generation"], "no tags");
+    workplace
+        .run(["run", "truncate", "--from", "in", "--to", "x", "--originals", "nothing"])
+        .ends(2, &["--originals names nothing"]);
+    let other = workplace.run(["run", "truncate", "--from", "in", "--to", "all"]);
     assert!(other.code != 0 && other.stderr.contains("originals"), "{other:?}");
     // An additional file, while no column may be added.
-    workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'in/b.parquet'")]).ok();
-    let more = ["run", "truncate", "--from", "in", "--to", "needed", "--on-schema-change", "fail", "--format", "json"];
-    assert_eq!(workplace.run(&more).json()["rows_out"], 3);
+    workplace.copy(rows, "in/b.parquet");
+    let more = workplace.prune("truncate", "needed", &["--on-schema-change", "fail"]).json();
+    assert_eq!(more["rows_out"], 3);
 }
 
 #[test]
 fn only_what_a_pipeline_passes_on_is_left_out() {
     let workplace = Workplace::new();
-    let write = |file: &str, rows: &str| {
-        workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO '{file}'")]).ok();
-    };
+    let write = |file: &str, rows: &str| workplace.copy(rows, file);
     write("in/a.parquet", "SELECT 'q1' AS problem, '<think>a</think>b' AS generation, 1 AS n");
-    fs::write(
-        workplace.path("cut.sql"),
-        "SELECT source, left(question, 1) AS question, cot AS chain, status FROM corpus",
-    )
-    .unwrap();
-    let columns = |to: &str| {
-        let sql = format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{to}'");
-        workplace.run(&["sql", "-q", "--format", "csv", "-c", &sql, "-c", "DESCRIBE t"]).ok().to_string()
-    };
-    workplace.run(&["run", "cut.sql", "--from", "in", "--to", "out"]).ok();
+    workplace.write("cut.sql", "SELECT source, left(question, 1) AS question, cot AS chain, status FROM corpus");
+    let columns = |to: &str| workplace.csv_of(to, "DESCRIBE t");
+    workplace.prune("cut.sql", "out", &[]).ok();
     assert!(columns("out").contains("problem") && columns("out").contains("generation"), "{}", columns("out"));
     // Left-out columns stay out, and are recognized where no column may be added, even after others were.
-    let run = |more: &[&str]| {
-        workplace.run(&[&["run", "truncate", "--from", "in", "--to", "kept", "--format", "json"][..], more].concat())
-    };
+    let run = |more: &[&str]| workplace.prune("truncate", "kept", more);
     assert_eq!(run(&[]).json()["rows_out"], 1);
     write("in/b.parquet", "SELECT 'q2' AS question, 'a' AS cot, 'b' AS answer, 2 AS more");
     assert_eq!(run(&[]).json()["rows_out"], 1);
@@ -366,14 +287,13 @@ fn only_what_a_pipeline_passes_on_is_left_out() {
 
 #[test]
 fn stand_ins_are_named_wherever_a_set_is_told_of() {
-    let elsewhere = Elsewhere::new();
-    elsewhere.write("traces.jsonl", &traces(12));
+    let elsewhere = elsewhere_with_traces(12);
     let prune = |pipeline: &str, settings: &[&str]| {
         let run = ["run", pipeline, "--from", "traces.jsonl", "--to", pipeline, "--set", "asap.refine.max_tokens=30"];
-        let told = elsewhere.run(&[&run[..], settings].concat());
-        elsewhere.run(&["export", pipeline, "--to", &format!("{pipeline}-set")]).ok();
-        let card = fs::read_to_string(elsewhere.0.path().join(format!("{pipeline}-set/README.md"))).unwrap();
-        (told, elsewhere.run(&["status", pipeline]).ok().to_string(), card)
+        let told = elsewhere.run([&run[..], settings].concat());
+        elsewhere.run(["export", pipeline, "--to", &format!("{pipeline}-set")]).ok();
+        let card = fs::read_to_string(elsewhere.path(&format!("{pipeline}-set/README.md"))).unwrap();
+        (told, elsewhere.run(["status", pipeline]).ok().to_string(), card)
     };
     let (told, status, card) = prune("asap", &[]);
     for text in [&told.stderr, &status, &card] {
@@ -392,34 +312,31 @@ fn stand_ins_are_named_wherever_a_set_is_told_of() {
     assert!(told.stdout.contains("pruned") && !told.stdout.contains("coarse"), "{}", told.stdout);
 
     // A named folder is not the default model.
-    let model = format!("asap.scorer.model={}/data/model", env!("CARGO_MANIFEST_DIR"));
+    let model = format!("asap.scorer.model={}/data/model", root().display());
     let (told, _, card) = prune("without_anchor", &["--set", &model]);
     assert!(!told.stderr.contains("default models") && card.contains("data/model |"), "{card}");
 }
 
 #[test]
 fn a_run_of_which_nothing_is_left_tells_of_no_tokens() {
-    let elsewhere = Elsewhere::new();
+    let elsewhere = Workplace::empty();
     elsewhere.write("none.jsonl", "{\"question\": \"Why?\", \"cot\": \"\", \"answer\": \"So.\"}\n");
-    let told = elsewhere.run(&["run", "truncate", "--from", "none.jsonl", "--to", "out"]);
+    let told = elsewhere.run(["run", "truncate", "--from", "none.jsonl", "--to", "out"]);
     assert!(told.code == 3 && told.stdout.contains("empty_chain 1"), "{}", told.stdout);
     assert!(!told.stdout.contains("original"), "{}", told.stdout);
 }
 
 #[test]
 fn commands_of_the_prompt_are_told_from_sql() {
-    let told = Elsewhere::new().run(&["sql", "-c", "\\d"]);
-    assert!(told.code == 2 && told.stderr.contains("information_schema.tables"), "{}", told.stderr);
+    Workplace::empty().run(["sql", "-c", "\\d"]).ends(2, &["information_schema.tables"]);
 }
 
 #[test]
 fn json_lines_are_tables_and_are_written() {
-    let elsewhere = Elsewhere::new();
-    elsewhere.write("traces.jsonl", &traces(3));
+    let elsewhere = elsewhere_with_traces(3);
     let copy = "COPY (SELECT question FROM 'traces.jsonl' WHERE question NOT LIKE '%1 +%') TO 'two.jsonl'";
-    let counted =
-        elsewhere.run(&["sql", "-q", "--format", "json", "-c", copy, "-c", "SELECT count(*) AS n FROM 'two.jsonl'"]);
-    assert!(counted.ok().ends_with("[{\"n\":2}]\n"), "{}", counted.stdout);
-    let lines = fs::read_to_string(elsewhere.0.path().join("two.jsonl")).unwrap();
+    let counted = elsewhere.csv(&[copy, "SELECT count(*) AS n FROM 'two.jsonl'"]);
+    assert!(counted.ends_with("n\n2\n"), "{counted}");
+    let lines = fs::read_to_string(elsewhere.path("two.jsonl")).unwrap();
     assert_eq!(lines.lines().next(), Some(r#"{"question":"What is 0 + 1?"}"#));
 }

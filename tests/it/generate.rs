@@ -1,14 +1,10 @@
 //! `asap generate`: answers of a model.
 
-use serde_json::Value;
+use serde_json::json;
 
-use crate::common::Workplace;
+use crate::common::{Workplace, json_lines};
 
 const SMALL: [&str; 5] = ["generate", "--model", "small", "--max-tokens", "24"];
-
-fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
 
 #[test]
 fn a_question_is_answered_and_a_seed_fixes_what_is_drawn() {
@@ -32,15 +28,15 @@ fn rows_are_answered_in_their_order_and_one_that_cannot_be_asked_says_why() {
     let long = "7 + 8 = ".repeat(40_000);
     let rows: Vec<String> = (0..40)
         .map(|row| match row {
-            3 => serde_json::json!({ "problem": long, "n": row }).to_string(),
-            5 => serde_json::json!({ "problem": null, "n": row }).to_string(),
-            _ => serde_json::json!({ "problem": format!("What is {row} + 4?"), "n": row }).to_string(),
+            3 => json!({ "problem": long, "n": row }).to_string(),
+            5 => json!({ "problem": null, "n": row }).to_string(),
+            _ => json!({ "problem": format!("What is {row} + 4?"), "n": row }).to_string(),
         })
         .collect();
-    std::fs::write(workplace.path("asked.jsonl"), rows.join("\n")).unwrap();
+    workplace.write("asked.jsonl", rows.join("\n"));
     let asked = [&SMALL[..], &["--data", "asked.jsonl", "--column", "problem", "--samples", "2", "--temperature", "1"]];
     let finished = workplace.run(&asked.concat());
-    let found = lines(finished.ok());
+    let found = json_lines(finished.ok());
     let places: Vec<(u64, u64)> =
         found.iter().map(|line| (line["row"].as_u64().unwrap(), line["sample"].as_u64().unwrap())).collect();
     let expected =
@@ -58,28 +54,22 @@ fn rows_are_answered_in_their_order_and_one_that_cannot_be_asked_says_why() {
     assert!(refused.contains("tokens with the chat template, the model's window is"), "{refused}");
     assert!(finished.stderr.contains("1 rows have no question"), "{}", finished.stderr);
     // Each answer can be read as a row in SQL.
-    std::fs::write(workplace.path("answers.json"), &finished.stdout).unwrap();
+    workplace.write("answers.json", &finished.stdout);
     let counted = "SELECT count(*) AS lines, count(text) AS texts, count(error) AS errors FROM 'answers.json'";
-    let counted = workplace.run(&["sql", "-q", "--format", "json", "-c", counted]).json();
-    assert_eq!(counted, serde_json::json!([{ "lines": 77, "texts": 76, "errors": 1 }]));
+    assert_eq!(workplace.csv(&[counted]), "lines,texts,errors\n77,76,1\n");
     // The other rows of a batch do not change an answer.
-    std::fs::write(workplace.path("asked.jsonl"), rows[..2].join("\n")).unwrap();
-    assert_eq!(lines(workplace.run(&asked.concat()).ok()), found[..4]);
+    workplace.write("asked.jsonl", rows[..2].join("\n"));
+    assert_eq!(json_lines(workplace.run(&asked.concat()).ok()), found[..4]);
 }
 
 #[test]
 fn what_cannot_be_meant_is_refused_before_a_model_is_loaded() {
     let workplace = Workplace::new();
-    let refused = |more: &[&str]| {
-        let finished = workplace.run(&[&["generate", "--model", "nowhere/model"], more].concat());
-        (finished.code, finished.stderr)
+    let refused = |more: &[&str], code: i32, said: &str| {
+        workplace.run([&["generate", "--model", "nowhere/model"], more].concat()).ends(code, &[said]);
     };
-    let (code, said) = refused(&["--prompt", "2?", "--samples", "4"]);
-    assert!(code == 2 && said.contains("--temperature"), "{said}");
-    let (code, said) = refused(&["--prompt", "2?", "--column", "q"]);
-    assert!(code == 2 && said.contains("cannot be used with"), "{said}");
-    let (code, said) = refused(&["--prompt", "2?"]);
-    assert!(code == 1 && said.contains("nowhere/model"), "{said}");
-    let finished = workplace.run(&[&SMALL[..], &["--data", "data/sample", "--column", "problm"]].concat());
-    assert!(finished.code == 2 && finished.stderr.contains("problm"), "{}", finished.stderr);
+    refused(&["--prompt", "2?", "--samples", "4"], 2, "--temperature");
+    refused(&["--prompt", "2?", "--column", "q"], 2, "cannot be used with");
+    refused(&["--prompt", "2?"], 1, "nowhere/model");
+    workplace.run([&SMALL[..], &["--data", "data/sample", "--column", "problm"]].concat()).ends(2, &["problm"]);
 }

@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use regex::{Captures, Regex};
+
+use crate::common::{files_below, root};
+
 /// A module's path from the root of its crate.
 type Module = Vec<String>;
 
@@ -22,21 +26,14 @@ struct Crate(BTreeMap<Module, Said>);
 impl Crate {
     fn read(src: &Path) -> Self {
         let mut own = Self::default();
-        own.read_folder(src, &[]);
-        own
-    }
-
-    fn read_folder(&mut self, folder: &Path, module: &[String]) {
-        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
-            let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
-            if path.is_dir() {
-                self.read_folder(&path, &below(module, &name));
-            } else if let Some(name) = name.strip_suffix(".rs") {
-                let is_folder = name == "mod" || module.is_empty() && name == "lib";
-                let module = if is_folder { module.to_vec() } else { below(module, name) };
-                self.read_file(&path, module);
+        for name in files_below(src).iter().filter(|name| name.ends_with(".rs")) {
+            let mut module: Module = name.trim_end_matches(".rs").split('/').map(str::to_string).collect();
+            if module.last().unwrap() == "mod" || module == ["lib"] {
+                module.pop();
             }
+            own.read_file(&src.join(name), module);
         }
+        own
     }
 
     /// Relies on the layout of rustfmt: an inline module ends with a brace at the indentation of its first line.
@@ -47,8 +44,7 @@ impl Crate {
         let mut lines = text.lines();
         while let Some(line) = lines.next() {
             let (depth, code) = (line.len() - line.trim_start().len(), line.trim());
-            let shown =
-                if code.starts_with("pub") { code.split_once(' ').map_or(code, |(_, code)| code) } else { code };
+            let shown = code.split_once(' ').filter(|_| code.starts_with("pub")).map_or(code, |(_, code)| code);
             let (_, module) = within.last().unwrap().clone();
             if let Some(name) = shown.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(" {")) {
                 let inner = below(&module, name);
@@ -117,33 +113,26 @@ fn below(module: &[String], name: &str) -> Module {
 
 /// Returns the paths of an import tree, each with its local name.
 fn leaves(tree: &str) -> Vec<(Vec<String>, String)> {
-    let Some((before, inner)) = tree.split_once('{') else {
-        let (path, name) = tree.split_once(" as ").unwrap_or((tree, tree));
-        let path: Vec<String> = path.split("::").map(|part| part.trim().to_string()).collect();
-        let name = name.rsplit("::").find(|part| *part != "self").unwrap().trim().to_string();
-        return vec![(path, name)];
-    };
-    let inner = inner.rsplit_once('}').unwrap().0;
-    let (mut depth, mut branches) = (0, vec![String::new()]);
-    for letter in inner.chars() {
-        match letter {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
-        }
-        if letter == ',' && depth == 0 {
-            branches.push(String::new());
-        } else {
-            branches.last_mut().unwrap().push(letter);
-        }
+    let innermost = Regex::new(r"([\w:]*)\{([^{}]*)\}").unwrap();
+    let mut flat = tree.to_string();
+    while innermost.is_match(&flat) {
+        let expanded = |found: &Captures| {
+            let branches = found[2].split(',').map(str::trim).filter(|branch| !branch.is_empty());
+            branches.map(|branch| format!("{}{branch}", &found[1])).collect::<Vec<_>>().join(",")
+        };
+        flat = innermost.replace_all(&flat, expanded).into_owned();
     }
-    let branches = branches.iter().map(|branch| branch.trim()).filter(|branch| !branch.is_empty());
-    branches.flat_map(|branch| leaves(&format!("{before}{branch}"))).collect()
+    let leaf = |leaf: &str| {
+        let (path, name) = leaf.split_once(" as ").unwrap_or((leaf, leaf));
+        let name = name.rsplit("::").find(|part| *part != "self").unwrap().to_string();
+        (path.split("::").map(str::to_string).collect(), name)
+    };
+    flat.split(',').map(leaf).collect()
 }
 
 #[test]
 fn no_two_files_import_each_other_but_for_a_module_and_its_parent() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let members = manifest.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
     let members = members.split(',').map(|member| member.trim().trim_matches('"')).filter(|member| !member.is_empty());

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
 
-use crate::common::{Workplace, check_numbers, check_section};
+use crate::common::{Workplace, check_numbers, check_section, root};
 use serde_json::Value;
 
 const SEEDS: [u32; 3] = [101, 102, 103];
@@ -18,17 +17,10 @@ const WRITTEN: [&str; 4] = ["without_anchor", "spirit", "step_entropy", "attribu
 /// Small enough that stage 2 still has to drop steps after stage 1.
 const BUDGET: &str = "asap.refine.max_tokens=256";
 
-fn query(workplace: &Workplace, table: &str, sql: &str) -> Vec<Value> {
-    let create = format!("CREATE EXTERNAL TABLE pruned STORED AS DELTATABLE LOCATION '{table}'");
-    let finished = workplace.run(&["sql", "-q", "--format", "json", "-c", &create, "-c", sql]);
-    finished.json().as_array().unwrap().clone()
-}
-
 /// Runs a pipeline over all traces and returns the folder of its output.
 fn prune(workplace: &Workplace, pipeline: &str) -> String {
     let output = format!("out/{pipeline}");
-    let run = ["run", pipeline, "--from", "samples", "--to", &output, "--set", BUDGET, "--format", "json"];
-    assert_eq!(workplace.run(&run).json()["rows_rejected"], 0);
+    assert_eq!(workplace.prune(pipeline, &output, &["--set", BUDGET]).json()["rows_rejected"], 0);
     output
 }
 
@@ -45,7 +37,7 @@ type Figure = fn(&Kept) -> f64;
 
 /// Returns the kept steps of each sample, by its folder.
 fn measure(workplace: &Workplace, output: &str) -> BTreeMap<String, Kept> {
-    let of_sample = "SELECT *, split_part(source['file'], '/', 1) AS sample FROM pruned";
+    let of_sample = "SELECT *, split_part(source['file'], '/', 1) AS sample FROM t";
     let sql = format!(
         "SELECT sample, label, count(*) AS steps, count(*) FILTER (WHERE step['dropped'] IS NULL) AS kept, \
          any_value(tokens) AS tokens FROM (SELECT sample, unnest(labels) AS label, unnest(steps) AS step, \
@@ -53,7 +45,7 @@ fn measure(workplace: &Workplace, output: &str) -> BTreeMap<String, Kept> {
          AS tokens FROM ({of_sample})) GROUP BY sample, label"
     );
     let mut samples: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for row in query(workplace, output, &sql) {
+    for row in workplace.rows_of(output, &sql) {
         samples.entry(row["sample"].as_str().unwrap().to_string()).or_default().push(row);
     }
     let kept_of = |rows: Vec<Value>| {
@@ -86,7 +78,7 @@ fn cells(samples: &BTreeMap<String, Kept>, openers: &str) -> (String, f64) {
 }
 
 fn held_line(pipeline: &str) -> String {
-    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/evidence.md")).unwrap();
+    let readme = std::fs::read_to_string(root().join("docs/evidence.md")).unwrap();
     let begins = format!("| `{pipeline}` |");
     let (_, section) = readme.split_once("<!-- labels").unwrap();
     section.lines().find(|line| line.starts_with(&begins)).unwrap().to_string() + "\n"
@@ -97,8 +89,8 @@ fn asap_keeps_the_core_of_a_chain() {
     let workplace = Workplace::new();
     for openers in OPENERS {
         for seed in SEEDS.map(|seed| seed.to_string()) {
-            let to = format!("samples/{openers}-{seed}");
-            workplace.run(&["sample", "--rows", ROWS, "--seed", &seed, "--openers", openers, "--to", &to]).ok();
+            let to = format!("in/{openers}-{seed}");
+            workplace.run(["sample", "--rows", ROWS, "--seed", &seed, "--openers", openers, "--to", &to]).ok();
         }
     }
     let mut table = "| | even openers | | | | | real openers | | | | |\n|---|---|---|---|---|---|---|---|---|---|---|\n\
@@ -134,21 +126,21 @@ fn the_front_page_shows_what_is_removed() {
     let workplace = Workplace::new();
     let arguments = "run asap --from data/sample/openr1-math.parquet --to out --limit 570 --set asap.refine.ratio=0.5";
     workplace.run(&arguments.split(' ').collect::<Vec<_>>()).ok();
-    let steps = "WITH flat AS (SELECT unnest(steps) AS step, unnest(cot_steps(original_cot)) AS text FROM pruned \
+    let steps = "WITH flat AS (SELECT unnest(steps) AS step, unnest(cot_steps(original_cot)) AS text FROM t \
                  WHERE source['row'] = 569) \
                  SELECT step['dropped'] AS dropped, text FROM flat ORDER BY step['step'] LIMIT 6 OFFSET 2";
     let line = |row: &Value| {
         let sign = if row["dropped"].is_null() { ' ' } else { '-' };
         format!("{sign} {}\n", row["text"].as_str().unwrap())
     };
-    let lines: String = query(&workplace, "out", steps).iter().map(line).collect();
+    let lines: String = workplace.rows_of("out", steps).iter().map(line).collect();
     check_section("README.md", "diff", &format!("```diff\n{lines}```\n"));
 }
 
 /// Checks the shortest trace of 12 steps or more that lost steps in both stages and kept some.
 fn check_trace(workplace: &Workplace) {
     let steps = "WITH flat AS (\
-           SELECT id, unnest(steps) AS step, unnest(labels) AS label, unnest(cot_steps(original_cot)) AS text FROM pruned \
+           SELECT id, unnest(steps) AS step, unnest(labels) AS label, unnest(cot_steps(original_cot)) AS text FROM t \
            WHERE source['file'] LIKE 'even-101/%math%'), \
          staged AS (SELECT id, step['step'] AS step, coalesce(step['dropped'], 'kept') AS stage, label, text FROM flat), \
          chosen AS (SELECT id FROM staged GROUP BY id HAVING count(DISTINCT stage) = 3 AND count(*) >= 12 ORDER BY count(*), id LIMIT 1) \
@@ -158,6 +150,6 @@ fn check_trace(workplace: &Workplace) {
         let indented = text.replace('\n', &format!("\n{:21}", ""));
         format!("{stage:<11}{label:<10}{indented}\n")
     };
-    let lines: String = query(workplace, "out/asap", steps).iter().map(line).collect();
+    let lines: String = workplace.rows_of("out/asap", steps).iter().map(line).collect();
     check_section("docs/pipelines.md", "trace", &format!("```text\n{lines}```\n"));
 }

@@ -21,8 +21,6 @@ mod runs;
 mod s3;
 mod sample;
 mod schedule;
-#[path = "../../udfs/src/tests/server.rs"]
-mod server;
 mod slt;
 mod sql;
 mod stores;

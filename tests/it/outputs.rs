@@ -2,61 +2,34 @@
 
 use std::path::Path;
 
-use crate::runs::place::{File, Place, had_nothing_to_do};
-use crate::server::{Reply, Server};
-use crate::support::table::{REJECTS, log};
+use crate::common::files_below;
+use crate::runs::place::{B, File, Place, had_nothing_to_do};
+use crate::support::table::{REJECTS, live_files, log};
+use asap_test_support::{Reply, Server};
 use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use datafusion::parquet::file::reader::{FileReader, SerializedFileReader};
 use datafusion::prelude::{col, lit};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const OLD: File = ("a.parquet", 1..=7, "step");
 const NEW: File = ("a.parquet", 1..=7, "walk");
-const B: File = ("b.parquet", 11..=17, "step");
 
 /// An output with rejects and filtered rows, and with one replaced input file.
 fn filled() -> Place {
-    let place = Place::local();
-    place.put_all(&[OLD, B]);
-    place.run(&[]).ok();
+    let place = Place::local().filled(&[OLD, B]);
     place.put(NEW);
-    place.run(&["--on-change", "reprocess"]).ok();
-    place.holds(&[NEW, B]);
+    place.makes(&["--on-change", "reprocess"], &[NEW, B]);
     place
 }
 
-/// Returns the files below a folder that are in folders of attempts.
+/// Returns the files of a table that are in folders of attempts.
 fn written(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut open = vec![folder.to_path_buf()];
-    while let Some(next) = open.pop() {
-        for entry in std::fs::read_dir(&next).into_iter().flatten() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(folder).unwrap().display().to_string();
-            if path.is_dir() && !name.starts_with("_delta_log") && !name.starts_with(".asap") {
-                open.push(path);
-            } else if path.is_file() {
-                found.push(name);
-            }
-        }
-    }
-    found.sort();
-    found
+    let is_own = |name: &String| !name.starts_with("_delta_log") && !name.starts_with(".asap");
+    files_below(folder).into_iter().filter(is_own).collect()
 }
 
 fn live(folder: &Path) -> Vec<String> {
-    let mut live = std::collections::BTreeSet::new();
-    for (_, actions) in log(folder) {
-        for action in actions {
-            if let Some(path) = action["remove"]["path"].as_str() {
-                live.remove(path);
-            }
-            if let Some(path) = action["add"]["path"].as_str() {
-                live.insert(path.to_string());
-            }
-        }
-    }
-    live.into_iter().collect()
+    live_files(folder).into_iter().collect()
 }
 
 fn without_times(text: &str) -> String {
@@ -83,8 +56,7 @@ fn an_output_says_what_it_holds_and_how_it_came() {
     insta::assert_snapshot!("history", without_times(history.ok()));
     let last = place.execute(&["history", "out", "--limit", "1", "--format", "json"]).json();
     assert_eq!(last.as_array().unwrap().len(), 1);
-    let none = place.execute(&["status", "in/.."]);
-    assert!(none.code == 1 && none.stderr.contains("asap"), "{}", none.stderr);
+    place.execute(&["status", "in/.."]).ends(1, &["asap"]);
     place.put(("c.parquet", 21..=27, "step"));
     place.run(&["--limit", "16", "--slice-rows", "2"]).ok();
     let part = place.execute(&["status", "out", "--format", "json"]).json();
@@ -94,6 +66,20 @@ fn an_output_says_what_it_holds_and_how_it_came() {
     place.run(&[]).ok();
     let whole = place.execute(&["status", "out", "--format", "json"]).json();
     assert_eq!((&whole["finished"], &whole["rows_beyond_limit"]), (&json!(true), &json!(0)));
+}
+
+fn commit(table: &Path, action: Value) {
+    let next = log(table).last().unwrap().0 + 1;
+    std::fs::write(table.join(format!("_delta_log/{next:020}.json")), action.to_string()).unwrap();
+}
+
+/// Adds a copy of a shard to a table.
+fn add_copy(table: &Path, shard: &str, copy: &str) {
+    std::fs::copy(table.join(shard), table.join(copy)).unwrap();
+    let mut actions = log(table).into_iter().flat_map(|(_, actions)| actions);
+    let mut add = actions.rfind(|action| action["add"]["path"].as_str() == Some(shard)).unwrap();
+    add["add"]["path"] = json!(copy);
+    commit(table, add);
 }
 
 #[test]
@@ -108,20 +94,11 @@ fn faults_are_named() {
     let shards = live(&out);
     let first = &shards[0];
     let copy = format!("{first}.copy.parquet");
-    std::fs::copy(out.join(first), out.join(&copy)).unwrap();
-    let versions = log(&out);
-    let mut actions = versions.iter().flat_map(|(_, actions)| actions);
-    let mut add = actions.rfind(|action| action["add"]["path"].as_str() == Some(first)).unwrap().clone();
-    add["add"]["path"] = json!(copy);
-    let next = versions.last().unwrap().0 + 1;
-    std::fs::write(out.join(format!("_delta_log/{next:020}.json")), add.to_string()).unwrap();
-    let doubled = place.execute(&["verify", "out"]);
-    assert!(doubled.code == 1 && doubled.stderr.contains("exists twice"), "{}", doubled.stderr);
+    add_copy(&out, first, &copy);
+    place.execute(&["verify", "out"]).ends(1, &["exists twice"]);
 
     std::fs::remove_file(out.join(&shards[1])).unwrap();
-    let missing = place.execute(&["verify", "out"]);
-    let fault = format!("shard {} is missing", shards[1]);
-    assert!(missing.code == 1 && missing.stderr.contains(&fault), "{}", missing.stderr);
+    place.execute(&["verify", "out"]).ends(1, &[&format!("shard {} is missing", shards[1])]);
 }
 
 #[test]
@@ -142,13 +119,11 @@ fn an_output_is_finished_only_while_every_row_is_done() {
     assert!(is_finished(&place));
 
     // A file leaves the input when only some of its rows are done.
-    let place = Place::local();
-    place.put_all(&[OLD, B]);
+    let place = Place::local().with(&[OLD, B]);
     place.run(&["--limit", "10"]).ok();
     let (from, to) = (place.path("in/b.parquet"), place.path("b.parquet"));
     std::fs::rename(&from, &to).unwrap();
-    let run = place.run(&[]);
-    assert!(run.stderr.contains("3 of 7 rows of b.parquet are done"), "{}", run.stderr);
+    assert!(place.run(&[]).stderr.contains("3 of 7 rows of b.parquet are done"));
     assert!(!is_finished(&place));
     std::fs::rename(&to, &from).unwrap();
     place.run(&[]).ok();
@@ -182,19 +157,12 @@ fn a_shard_that_cannot_be_read_is_named() {
     let mut unseen_by_quick = 0;
     for at in broken.iter().step_by(broken.len().div_ceil(12)) {
         std::fs::write(out.join(&name), flipped(*at)).unwrap();
-        let found = place.execute(&["verify", "out"]);
-        let fault = format!("shard {name} cannot be read");
-        assert!(found.code == 1 && found.stderr.contains(&fault), "byte {at}: {}", found.stderr);
+        place.execute(&["verify", "out"]).ends(1, &[&format!("shard {name} cannot be read")]);
         unseen_by_quick += usize::from(place.execute(&["verify", "out", "--quick"]).code == 0);
     }
     assert!(unseen_by_quick > 0, "{broken:?}");
     std::fs::write(out.join(&name), &whole).unwrap();
     place.execute(&["verify", "out"]).ok();
-}
-
-fn commit(table: &Path, action: serde_json::Value) {
-    let next = log(table).last().unwrap().0 + 1;
-    std::fs::write(table.join(format!("_delta_log/{next:020}.json")), action.to_string()).unwrap();
 }
 
 #[test]
@@ -223,9 +191,8 @@ fn lost_rows_are_not_taken_for_filtered_ones() {
         lose(&place);
         for more in [&[][..], &["--quick"]] {
             let found = place.execute(&[&["verify", "out", "--format", "json"], more].concat());
-            assert_eq!(found.code, 1, "{}", found.stdout);
-            assert!(found.stderr.contains("the commits record"), "{}", found.stderr);
-            let found: serde_json::Value = serde_json::from_str(found.stdout.trim()).unwrap();
+            let found = found.ends(1, &["the commits record"]);
+            let found: Value = serde_json::from_str(found.stdout.trim()).unwrap();
             assert_eq!((&found["lost"], &found["filtered"]), (&json!(rows), &json!(2)));
         }
     }
@@ -236,14 +203,8 @@ fn a_reject_that_no_run_wrote_is_found() {
     let place = filled();
     let rejects = place.path("out").join(REJECTS);
     let shard = live(&rejects).remove(0);
-    std::fs::copy(rejects.join(&shard), rejects.join("part-0.parquet")).unwrap();
-    let versions = log(&rejects);
-    let mut actions = versions.iter().flat_map(|(_, actions)| actions);
-    let mut add = actions.rfind(|action| action["add"]["path"].as_str() == Some(&shard)).unwrap().clone();
-    add["add"]["path"] = json!("part-0.parquet");
-    commit(&rejects, add);
-    let found = place.execute(&["verify", "out"]);
-    assert!(found.code == 1 && found.stderr.contains("part-0.parquet of the rejects"), "{}", found.stderr);
+    add_copy(&rejects, &shard, "part-0.parquet");
+    place.execute(&["verify", "out"]).ends(1, &["part-0.parquet of the rejects"]);
 }
 
 #[test]
@@ -286,37 +247,29 @@ fn the_counts_of_commits_hold_whatever_replaced_slices() {
 #[test]
 fn what_a_killed_run_and_a_replaced_file_left_is_removed() {
     let place = Place::local();
-    let pipeline =
-        "SELECT source, id, ai_complete(question) AS said, cot, status, error FROM corpus WHERE id NOT LIKE '%7'";
-    std::fs::write(place.path("mine.sql"), pipeline).unwrap();
+    place.pipeline(
+        "SELECT source, id, ai_complete(question) AS said, cot, status, error FROM corpus WHERE id NOT LIKE '%7'",
+    );
     let server = Server::start(|call| match call.prompt().ends_with("question 30") {
         true => Reply::Hang,
         false => Reply::text("said"),
     });
-    let base_url = format!("asap.anchor.base_url={}", server.base_url());
-    let sets = ["--set", "asap.anchor.provider=openai", "--set", "asap.anchor.model=m", "--set", &base_url];
-    place.put_all(&[OLD, B]);
-    place.run(&sets).ok();
+    place.ask(&server);
+    place.fill(&[OLD, B]);
     place.put(NEW);
-    place.run(&[&sets[..], &["--on-change", "reprocess"]].concat()).ok();
+    place.run(&["--on-change", "reprocess"]).ok();
     place.put(("c.parquet", 21..=31, "step"));
     let before = written(&place.path("out"));
-    let mut run = place.start(&[&sets[..], &["--slice-rows", "2", "--commit-every", "1h"]].concat());
+    let mut run = place.start(&["--slice-rows", "2", "--commit-every", "1h"]);
     let is_shard = |name: &String| name.ends_with(".parquet") && !before.contains(name);
     run.wait_until("a shard that no commit names", || written(&place.path("out")).iter().any(is_shard));
     run.kill();
-    let left = place.path("out/asap-0123456789ab");
-    std::fs::create_dir_all(&left).unwrap();
-    std::fs::write(left.join("part-0.parquet#1"), "cut").unwrap();
-    std::fs::write(left.join("probe"), "").unwrap();
-    std::fs::write(place.path("out/notes.txt"), "not asap's").unwrap();
+    let probes = ["out/_delta_log/.asap-probe-1", "out/.asap/cache/.asap-probe-2"];
+    let left = ["out/asap-0123456789ab/part-0.parquet#1", "out/asap-0123456789ab/probe", "out/notes.txt"];
+    left.iter().chain(&probes).for_each(|name| place.workplace.write(name, "cut"));
     let out = place.path("out");
-    let probes = ["_delta_log/.asap-probe-1", ".asap/cache/.asap-probe-2"].map(|probe| out.join(probe));
-    std::fs::create_dir_all(out.join(".asap/cache")).unwrap();
-    probes.iter().for_each(|probe| std::fs::write(probe, "").unwrap());
 
-    let refused = place.execute(&["vacuum", "out", "--retain", "0s"]);
-    assert!(refused.code == 2 && refused.stderr.contains("--now"), "{}", refused.stderr);
+    place.execute(&["vacuum", "out", "--retain", "0s"]).ends(2, &["--now"]);
     let young = place.execute(&["vacuum", "out", "--format", "json"]).json();
     assert_eq!(young["objects"], 0);
     let before = written(&out);
@@ -327,7 +280,7 @@ fn what_a_killed_run_and_a_replaced_file_left_is_removed() {
 
     let kept: Vec<_> = written(&out).into_iter().filter(|name| name != "notes.txt").collect();
     assert_eq!(kept, live(&out));
-    assert!(out.join("notes.txt").exists() && !probes.iter().any(|probe| probe.exists()));
+    assert!(out.join("notes.txt").exists() && !probes.iter().any(|probe| place.path(probe).exists()));
     let rejects = out.join(REJECTS);
     assert_eq!(written(&rejects), live(&rejects));
     place.holds(&[NEW, B]);
@@ -336,8 +289,7 @@ fn what_a_killed_run_and_a_replaced_file_left_is_removed() {
 
 #[test]
 fn shards_are_merged_and_a_changed_file_is_still_replaced() {
-    let place = Place::local();
-    place.put_all(&[OLD, B]);
+    let place = Place::local().with(&[OLD, B]);
     place.run(&["--slice-rows", "2"]).ok();
     let before = live(&place.path("out")).len();
     let done = place.execute(&["optimize", "out", "--format", "json"]).json();
@@ -348,8 +300,7 @@ fn shards_are_merged_and_a_changed_file_is_still_replaced() {
     place.execute(&["verify", "out"]).ok();
     had_nothing_to_do(&place.run(&[]));
     place.put(NEW);
-    place.run(&["--on-change", "reprocess"]).ok();
-    place.holds(&[NEW, B]);
+    place.makes(&["--on-change", "reprocess"], &[NEW, B]);
     place.execute(&["verify", "out"]).ok();
     // Shards outside of attempt folders belong to the table too.
     place.execute(&["vacuum", "out", "--retain", "0s", "--now"]).ok();
@@ -365,7 +316,7 @@ fn an_output_is_exported_as_plain_parquet() {
     let reader = SerializedFileReader::new(file).unwrap();
     assert_eq!(reader.metadata().file_metadata().num_rows(), 10);
     let info = std::fs::read(place.path("plain/dataset_info.json")).unwrap();
-    let info: serde_json::Value = serde_json::from_slice(&info).unwrap();
+    let info: Value = serde_json::from_slice(&info).unwrap();
     let text = json!({"dtype": "string", "_type": "Value"});
     let source = json!({"file": text, "row": {"dtype": "int64", "_type": "Value"}});
     assert_eq!((&info["features"]["id"], &info["features"]["source"], &info["num_rows"]), (&text, &source, &json!(10)));
@@ -374,6 +325,5 @@ fn an_output_is_exported_as_plain_parquet() {
         card.starts_with("---\npretty_name: ") && !card.contains("configs:") && card.contains("| rows | 10 |"),
         "{card}"
     );
-    let again = place.execute(&["export", "out", "--to", "plain"]);
-    assert!(again.code == 1 && again.stderr.contains("not empty"), "{}", again.stderr);
+    place.execute(&["export", "out", "--to", "plain"]).ends(1, &["not empty"]);
 }

@@ -51,10 +51,8 @@ impl Terminal {
     #[track_caller]
     fn wait_for(&mut self, text: &str) {
         let begun = Instant::now();
-        let escapes = regex::Regex::new("\x1b\\[[0-9;?]*[a-zA-Z]").unwrap();
         loop {
-            let screen = self.screen.lock().unwrap().clone();
-            let plain = escapes.replace_all(&screen, "").into_owned();
+            let plain = self.plain();
             if let Some(place) = plain.get(self.seen..).and_then(|rest| rest.find(text)) {
                 self.seen += place + text.len();
                 return;
@@ -64,10 +62,10 @@ impl Terminal {
         }
     }
 
-    fn lines(&self) -> Vec<String> {
-        let screen = self.screen.lock().unwrap().clone();
-        let plain = regex::Regex::new("\x1b\\[[0-9;?]*[a-zA-Z]").unwrap().replace_all(&screen, "").into_owned();
-        plain.split(['\r', '\n']).map(str::to_string).collect()
+    /// Returns what was written to the screen, without escape sequences.
+    fn plain(&self) -> String {
+        let escapes = regex::Regex::new("\x1b\\[[0-9;?]*[a-zA-Z]").unwrap();
+        escapes.replace_all(&self.screen.lock().unwrap(), "").into_owned()
     }
 
     /// Types a line and waits for what it shows.
@@ -83,9 +81,9 @@ impl Terminal {
 fn the_prompt_helps_and_remembers() {
     let workplace = Workplace::new();
     let rows = "SELECT 'two?' AS question, '2 and 2' AS cot, 'four' AS answer";
-    workplace.run(&["sql", "-q", "-c", &format!("COPY ({rows}) TO 'in/a.parquet'")]).ok();
+    workplace.copy(rows, "in/a.parquet");
     let line = r#"{"question":"two?","cot":"2 and 3","answer":"five"}"#;
-    std::fs::write(workplace.path("a.jsonl"), line).unwrap();
+    workplace.write("a.jsonl", line);
     let mut terminal = Terminal::start(&workplace, &["sql", "--from", "in", "--maxrows", "5"]);
     terminal.wait_for("> ");
     terminal.line("SELECT 40 + 2 AS n;", &["| 42 |"]);
@@ -154,9 +152,10 @@ fn a_long_query_shows_how_far_it_is_and_can_be_interrupted() {
     terminal.wait_for("a second signal ends the process immediately");
     terminal.wait_for("reading");
     // Messages appear above the bar, which fits the terminal.
-    let lines = terminal.lines();
+    let screen = terminal.plain();
+    let lines: Vec<&str> = screen.split(['\r', '\n']).collect();
     assert!(lines.iter().any(|line| line.starts_with("interrupted: ")), "{lines:?}");
-    let bars: Vec<&String> = lines.iter().filter(|line| line.contains("rows")).collect();
+    let bars: Vec<&&str> = lines.iter().filter(|line| line.contains("rows")).collect();
     assert!(!bars.is_empty() && bars.iter().all(|line| line.chars().count() <= 36), "{bars:?}");
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
     assert_eq!(terminal.process.wait().unwrap().code(), Some(130));

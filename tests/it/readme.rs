@@ -2,12 +2,11 @@
 //! their links lead somewhere.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
-use crate::common::{Finished, Workplace, check_section};
-use crate::server::{Call, Reply, Server};
+use crate::common::{Finished, Workplace, check_section, root};
 use crate::support::s3::{point, serve};
+use asap_test_support::{Call, Reply, Server};
 use serde_json::{Value, json};
 
 const TESTS: &str = "cargo test --workspace";
@@ -15,7 +14,7 @@ const TESTS: &str = "cargo test --workspace";
 const EXPORTED: &str = "pruned/train-00000-of-00001.parquet";
 
 fn blocks(file: &str, language: &str) -> Vec<String> {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let readme = fs::read_to_string(root().join(file)).unwrap();
     let begin = format!("```{language}\n");
     readme.split(&begin).skip(1).map(|rest| rest.split("```").next().unwrap().to_string()).collect()
 }
@@ -24,7 +23,7 @@ fn write_files(workplace: &Workplace, file: &str) {
     for (language, comment) in [("sql", "-- "), ("toml", "# ")] {
         for block in blocks(file, language) {
             let name = block.lines().next().unwrap().strip_prefix(comment).unwrap();
-            fs::write(workplace.path(name), &block).unwrap();
+            workplace.write(name, &block);
         }
     }
 }
@@ -34,9 +33,8 @@ fn workplace_of_small_sample() -> Workplace {
     let workplace = Workplace::new();
     fs::remove_file(workplace.path("data")).unwrap();
     fs::create_dir(workplace.path("data")).unwrap();
-    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/model");
-    std::os::unix::fs::symlink(model, workplace.path("data/model")).unwrap();
-    workplace.run(&["sample", "--rows", "400", "--to", "data/sample"]).ok();
+    std::os::unix::fs::symlink(root().join("data/model"), workplace.path("data/model")).unwrap();
+    workplace.run(["sample", "--rows", "400", "--to", "data/sample"]).ok();
     workplace
 }
 
@@ -57,72 +55,32 @@ fn run_commands(file: &str) {
 }
 
 #[test]
-fn every_command_of_the_front_page_runs_in_order() {
-    run_commands("README.md");
-    // The line that runs this test is the check command of the project.
-    let check = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(".ci/run")).unwrap();
+fn the_front_page_names_the_check_command_of_the_project() {
+    let check = fs::read_to_string(root().join(".ci/run")).unwrap();
     assert!(check.contains(TESTS) && blocks("README.md", "sh").iter().any(|block| block.trim() == TESTS));
 }
 
 #[test]
-fn every_command_of_the_tutorial_runs_in_order() {
-    run_commands("docs/tutorial.md");
-}
-
-#[test]
-fn every_command_about_corpora_runs_in_order() {
-    run_commands("docs/corpora.md");
-}
-
-#[test]
-fn every_command_about_pipelines_runs_in_order() {
-    run_commands("docs/pipelines.md");
-}
-
-#[test]
-fn every_command_about_sql_runs_in_order() {
-    run_commands("docs/sql.md");
-}
-
-#[test]
-fn every_command_about_models_runs_in_order() {
-    run_commands("docs/models.md");
-}
-
-#[test]
-fn every_command_about_anchoring_runs_in_order() {
-    run_commands("docs/anchoring.md");
-}
-
-#[test]
-fn every_command_about_runs_runs_in_order() {
-    run_commands("docs/runs.md");
-}
-
-#[test]
-fn every_command_about_training_runs_in_order() {
-    run_commands("docs/training.md");
+fn every_command_of_every_page_runs_in_order() {
+    let pages = pages();
+    let names = pages.iter().map(|page| page.strip_prefix(root()).unwrap().to_str().unwrap());
+    let names: Vec<&str> = names.filter(|name| !blocks(name, "sh").is_empty()).collect();
+    assert!(names.len() >= 9, "only {names:?} have commands");
+    std::thread::scope(|scope| {
+        for names in names.chunks(3) {
+            scope.spawn(move || names.iter().for_each(|name| run_commands(name)));
+        }
+    });
 }
 
 /// The README, the pages of `docs/` and the READMEs of folders.
 fn pages() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let docs = fs::read_dir(root.join("docs")).unwrap().map(|file| file.unwrap().path());
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|file| file.unwrap().path());
     let docs = docs.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
     let folders =
         ["src", "pipelines", "udfs", "data", "benches", "tests/goldens"].map(|folder| format!("{folder}/README.md"));
     let others = ["README.md", "CONTRIBUTING.md", "SECURITY.md"].map(str::to_string).into_iter().chain(folders);
-    docs.chain(others.map(|path| root.join(path))).collect()
-}
-
-#[test]
-fn commands_of_every_page_are_run_by_a_test() {
-    let tests = include_str!("readme.rs");
-    for page in pages() {
-        let name = page.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_str().unwrap();
-        let has_commands = !blocks(name, "sh").is_empty();
-        assert!(!has_commands || tests.contains(&format!("run_commands(\"{name}\")")), "no test runs {name}");
-    }
+    docs.chain(others.map(|path| root().join(path))).collect()
 }
 
 #[test]
@@ -151,27 +109,23 @@ fn served(call: &Call) -> Reply {
 fn the_real_job_runs_from_end_to_end() {
     let workplace = Workplace::new();
     fs::create_dir_all(workplace.path("s3/lake")).unwrap();
-    workplace.run(&["sample", "--rows", "12", "--seed", "5", "--to", "s3/lake/traces"]).ok();
+    workplace.run(["sample", "--rows", "12", "--seed", "5", "--to", "s3/lake/traces"]).ok();
     let (s3, vllm) = (serve(&workplace.path("s3")), Server::start(served));
     write_files(&workplace, "README.md");
     let settings = fs::read_to_string(workplace.path("asap.toml")).unwrap();
     assert!(settings.contains("http://localhost:8000/v1"));
-    fs::write(workplace.path("asap.toml"), settings.replace("http://localhost:8000/v1", &vllm.base_url())).unwrap();
+    workplace.write("asap.toml", settings.replace("http://localhost:8000/v1", &vllm.base_url()));
 
     let job = blocks("README.md", "bash").concat();
     let mut printed = Vec::new();
     for line in job.lines() {
         let run = |words: &str| {
-            let mut shell = Command::new("sh");
-            shell.args(["-c", words]).current_dir(workplace.path("."));
-            let binaries = Path::new(env!("CARGO_BIN_EXE_asap")).parent().unwrap();
-            shell.env("PATH", format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap()));
-            shell.env("HF_HOME", workplace.path("hf")).env("XDG_CONFIG_HOME", workplace.path("."));
+            let mut shell = workplace.shell_command(words);
             point(&mut shell, s3);
-            Finished::from(shell.output().unwrap())
+            Finished::of(shell.env("HF_HOME", workplace.path("hf")))
         };
         match line.split_whitespace().collect::<Vec<_>>().as_slice() {
-            ["hf", "download", repository] => have_model(&workplace, repository),
+            ["hf", "download", repository] => workplace.hub_model("hf", repository, "data/model"),
             // The test server is already running.
             ["vllm", "serve", model, ..] => assert!(settings.contains(&format!("model = \"{model}\""))),
             ["asap", ..] => printed.push(run(line).ok().to_string()),
@@ -189,21 +143,11 @@ fn the_real_job_runs_from_end_to_end() {
     assert!(exported.contains("12"), "{exported}");
     assert!(vllm.count() >= 24, "{} calls", vllm.count());
     let rows = format!("SELECT count(*) AS n, min(completion[1]['role']) AS role FROM '{}'", EXPORTED);
-    let read: Value = workplace.run(&["sql", "-q", "--format", "json", "-c", &rows]).json();
-    assert_eq!((&read[0]["n"], &read[0]["role"]), (&12.into(), &"assistant".into()));
-}
-
-/// Puts the small model into the Hub cache under the name of another.
-fn have_model(workplace: &Workplace, repository: &str) {
-    let folder = workplace.path(&format!("hf/hub/models--{}", repository.replace('/', "--")));
-    fs::create_dir_all(folder.join("refs")).unwrap();
-    fs::create_dir_all(folder.join("snapshots")).unwrap();
-    fs::write(folder.join("refs/main"), "0123").unwrap();
-    std::os::unix::fs::symlink(workplace.path("data/model"), folder.join("snapshots/0123")).unwrap();
+    assert_eq!(workplace.csv(&[&rows]), "n,role\n12,assistant\n");
 }
 
 fn rows(sql: &str) -> Vec<Value> {
-    Workplace::new().run(&["sql", "-q", "--format", "json", "-c", sql]).json().as_array().unwrap().clone()
+    Workplace::new().rows(sql)
 }
 
 /// `UPDATE=1 cargo test --test it readme` writes the table.
@@ -241,7 +185,7 @@ fn the_table_of_functions_is_what_they_say_of_themselves() {
         sections += &format!("\n### {name}\n\n`{syntax}`\n\n{description}\n");
     }
     check_section("docs/sql.md", "functions", &format!("| function | result |\n|---|---|\n{index}{sections}"));
-    let front = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let front = fs::read_to_string(root().join("README.md")).unwrap();
     assert!(front.contains(&format!("{} functions", all.len())), "{} functions", all.len());
 }
 
@@ -292,7 +236,7 @@ fn the_schema_of_settings_is_what_they_say_of_themselves() {
         "properties": properties,
     });
     let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/asap.schema.json");
+    let path = root().join("docs/asap.schema.json");
     if std::env::var_os("UPDATE").is_some() {
         fs::write(&path, &text).unwrap();
     }
@@ -321,19 +265,18 @@ fn what_is_named_in_a_file_is_there() {
 /// Each file of `pipelines/sql` contains only its method, and is in the program and in the table of the docs.
 #[test]
 fn pipelines_that_are_brought_are_short_and_named() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let readme = fs::read_to_string(root.join("docs/pipelines.md")).unwrap();
+    let readme = fs::read_to_string(root().join("docs/pipelines.md")).unwrap();
     let (_, table) = readme.split_once("| pipeline | what goes first").unwrap();
     let (table, _) = table.split_once("\n\n").unwrap();
     let workplace = Workplace::new();
-    for file in fs::read_dir(root.join("pipelines/sql")).unwrap() {
+    for file in fs::read_dir(root().join("pipelines/sql")).unwrap() {
         let path = file.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
         let sql = fs::read_to_string(&path).unwrap();
         let lines = sql.lines().filter(|line| !line.starts_with("--")).count();
         assert!(lines <= 20, "{name} has {lines} lines without its comment: move shared code into pruned");
         assert_eq!(
-            workplace.run(&["run", name, "--print"]).ok(),
+            workplace.run(["run", name, "--print"]).ok(),
             sql,
             "pipelines/src/builtin.rs has no line for {name}"
         );
@@ -345,12 +288,11 @@ fn pipelines_that_are_brought_are_short_and_named() {
 #[test]
 fn trainers_find_their_columns() {
     let workplace = Workplace::new();
-    workplace.run(&["run", "truncate", "--from", "data/sample", "--to", "out", "--limit", "20"]).ok();
-    workplace.run(&["export", "out", "--to", "pruned"]).ok();
-    let described = workplace.run(&["sql", "-q", "--format", "json", "-c", &format!("DESCRIBE '{EXPORTED}'")]).json();
-    let held: Vec<&str> =
-        described.as_array().unwrap().iter().map(|row| row["column_name"].as_str().unwrap()).collect();
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/training.md")).unwrap();
+    workplace.run(["run", "truncate", "--from", "data/sample", "--to", "out", "--limit", "20"]).ok();
+    workplace.run(["export", "out", "--to", "pruned"]).ok();
+    let described = workplace.rows(&format!("DESCRIBE '{EXPORTED}'"));
+    let held: Vec<&str> = described.iter().map(|row| row["column_name"].as_str().unwrap()).collect();
+    let readme = fs::read_to_string(root().join("docs/training.md")).unwrap();
     let (_, table) = readme.split_once("## Into a trainer").unwrap();
     let line = |name: &str| table.lines().find(|line| line.starts_with(&format!("| {name} |"))).unwrap();
     let factory = line("LLaMA-Factory");
@@ -374,6 +316,6 @@ fn trainers_find_their_columns() {
     }
     let tags = &factory["pruned"]["tags"];
     let sql = format!("SELECT messages[1]['role'] AS first, messages[2]['role'] AS second FROM '{EXPORTED}' LIMIT 1");
-    let row = workplace.run(&["sql", "-q", "--format", "json", "-c", &sql]).json();
+    let row = workplace.rows(&sql);
     assert_eq!((&row[0]["first"], &row[0]["second"]), (&tags["user_tag"], &tags["assistant_tag"]));
 }

@@ -3,22 +3,16 @@
 use std::net::SocketAddr;
 
 use crate::common::{Finished, Workplace};
-use crate::server::{Call, Reply, Server};
-use crate::support::s3::{KEY, point, serve};
+use crate::stores::lake;
+use crate::support::s3::{KEY, point};
+use asap_test_support::{Call, Reply, Server};
 use serde_json::Value;
-
-fn lake(workplace: &Workplace) -> SocketAddr {
-    let bucket = workplace.path("s3/lake");
-    std::fs::create_dir_all(&bucket).unwrap();
-    workplace.run(&["sample", "--rows", "6", "--seed", "3", "--to", "s3/lake/corpus"]).ok();
-    serve(&workplace.path("s3"))
-}
 
 fn execute(workplace: &Workplace, s3: SocketAddr, secret: &str, arguments: &[&str]) -> Finished {
     let mut command = workplace.command(arguments);
     point(&mut command, s3);
     command.env("AWS_SECRET_ACCESS_KEY", secret);
-    Finished::from(command.output().unwrap())
+    Finished::of(&mut command)
 }
 
 /// A model that writes a thought for each question and keeps chains unchanged.
@@ -31,18 +25,14 @@ fn model(call: &Call) -> Reply {
 
 #[test]
 fn a_run_goes_on_from_the_answers_that_it_kept_on_s3() {
-    let workplace = Workplace::new();
-    let s3 = lake(&workplace);
+    let (workplace, s3) = lake();
     let server = Server::start(model);
-    let base_url = format!("asap.anchor.base_url={}", server.base_url());
+    workplace.ask(&server);
     let run = |more: &[&str]| {
-        let base =
-            ["run", "pipelines/sql/asap.sql", "--from", "s3://lake/corpus/", "--to", "s3://lake/out", "--format"];
-        let sets = ["json", "--set", "asap.anchor.provider=openai", "--set", &base_url, "--set", "asap.anchor.model=m"];
-        execute(&workplace, s3, KEY.1, &[&base[..], &sets[..], more].concat())
+        let base = ["run", "asap", "--from", "s3://lake/corpus/", "--to", "s3://lake/out", "--format", "json"];
+        execute(&workplace, s3, KEY.1, &[&base[..], more].concat())
     };
-    let spent = run(&["--set", "asap.anchor.max_calls=5"]);
-    assert!(spent.code == 1 && spent.stderr.contains("the budget is spent after 5 calls"), "{}", spent.stderr);
+    run(&["--set", "asap.anchor.max_calls=5"]).ends(1, &["the budget is spent after 5 calls"]);
     let stats = execute(&workplace, s3, KEY.1, &["cache", "stats", "s3://lake/out", "--format", "json"]).json();
     assert_eq!(stats["answers"], 5);
 
@@ -61,8 +51,7 @@ fn a_run_goes_on_from_the_answers_that_it_kept_on_s3() {
 
 #[test]
 fn a_wrong_secret_is_said_before_anything_is_asked_and_is_not_shown() {
-    let workplace = Workplace::new();
-    let s3 = lake(&workplace);
+    let (workplace, s3) = lake();
     let wrong = "another-secret-9876543210";
     let failed = execute(&workplace, s3, wrong, &["sql", "--from", "s3://lake/corpus", "-c", "SELECT 1"]);
     assert!(failed.code != 0 && failed.stderr.contains("lacked the necessary privileges"), "{}", failed.stderr);

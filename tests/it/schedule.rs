@@ -11,8 +11,8 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use crate::common::Workplace;
-use crate::server::{Reply, Server};
+use crate::common::{Finished, Workplace};
+use asap_test_support::{Reply, Server};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -22,10 +22,8 @@ const QUICK: &str = "cron = '* * * * * *'\npipeline = 'pipelines/sql/truncate.sq
 
 fn workplace(jobs: &str) -> Workplace {
     let workplace = Workplace::new();
-    std::fs::create_dir(workplace.path("in")).unwrap();
-    let query = "SELECT 'q' AS question, E'one step\\n\\ntwo steps' AS cot, 'a' AS answer";
-    workplace.run(&["sql", "-q", "-c", &format!("COPY ({query}) TO 'in/rows.parquet'")]).ok();
-    std::fs::write(workplace.path("jobs.toml"), jobs).unwrap();
+    workplace.copy("SELECT 'q' AS question, E'one step\\n\\ntwo steps' AS cot, 'a' AS answer", "in/rows.parquet");
+    workplace.write("jobs.toml", jobs);
     workplace
 }
 
@@ -37,7 +35,7 @@ struct Scheduler {
 
 impl Scheduler {
     fn start(workplace: &Workplace) -> Self {
-        let mut command = workplace.command(&["schedule", "jobs.toml"]);
+        let mut command = workplace.command(["schedule", "jobs.toml"]);
         command.env("XDG_STATE_HOME", workplace.path("state")).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let reports = lines(child.stdout.take().unwrap());
@@ -75,6 +73,12 @@ impl Scheduler {
         let children = threads.flat_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")));
         let numbers = |children: String| children.split_whitespace().map(|id| id.parse().unwrap()).collect::<Vec<_>>();
         children.flat_map(numbers).map(Pid::from_raw).collect()
+    }
+
+    /// Ends it with SIGTERM after its last report.
+    fn stop(self) {
+        self.signal(Signal::SIGTERM);
+        assert_eq!(self.end(), Vec::<Value>::new());
     }
 
     /// Waits for its successful end. Returns the remaining reports.
@@ -212,17 +216,14 @@ fn a_second_scheduler_of_a_file_is_refused_while_the_first_lives() {
     let workplace = workplace(&format!("[jobs.a]\nto = 'a'\n{}", QUICK.replace("* * * * * *", "0 0 1 1 *")));
     let first = Scheduler::start(&workplace);
     first.says("a: next at");
-    let mut second = workplace.command(&["schedule", "./jobs.toml"]);
-    let refused =
-        crate::common::Finished::from(second.env("XDG_STATE_HOME", workplace.path("state")).output().unwrap());
-    assert_eq!((refused.code, refused.stdout.as_str()), (4, ""), "{}", refused.stderr);
-    assert!(refused.stderr.contains("another asap schedule runs the jobs of ./jobs.toml"), "{}", refused.stderr);
+    let mut second = workplace.command(["schedule", "./jobs.toml"]);
+    let refused = Finished::of(second.env("XDG_STATE_HOME", workplace.path("state")));
+    assert_eq!(refused.ends(4, &["another asap schedule runs the jobs of ./jobs.toml"]).stdout, "");
 
     first.signal(Signal::SIGKILL);
     let third = Scheduler::start(&workplace);
     third.says("a: next at");
-    third.signal(Signal::SIGTERM);
-    assert_eq!(third.end(), Vec::<Value>::new());
+    third.stop();
 }
 
 #[test]
@@ -231,8 +232,7 @@ fn what_was_missed_while_no_scheduler_ran_is_made_up_once() {
     let idle = || {
         let scheduler = Scheduler::start(&workplace);
         scheduler.says("yearly: next at");
-        scheduler.signal(Signal::SIGTERM);
-        assert_eq!(scheduler.end(), Vec::<Value>::new());
+        scheduler.stop();
     };
     // A new job does not catch up on missed times, and is remembered from then on.
     idle();
@@ -244,13 +244,11 @@ fn what_was_missed_while_no_scheduler_ran_is_made_up_once() {
     scheduler.says("yearly: starts, due at 2021-01-01T00:00:00+00:00");
     assert_eq!(scheduler.report()["code"], 0);
     scheduler.says("yearly: done; next at");
-    scheduler.signal(Signal::SIGTERM);
-    assert_eq!(scheduler.end(), Vec::<Value>::new());
+    scheduler.stop();
     idle();
 
     std::fs::write(&state, "yesterday").unwrap();
-    let refused = workplace.shell("XDG_STATE_HOME=$PWD/state asap schedule jobs.toml");
-    assert!(refused.code == 1 && refused.stderr.contains("when each job last started"), "{}", refused.stderr);
+    workplace.shell("XDG_STATE_HOME=$PWD/state asap schedule jobs.toml").ends(1, &["when each job last started"]);
 }
 
 #[test]
@@ -261,11 +259,7 @@ fn it_ends_when_nobody_reads_its_reports() {
 }
 
 fn transcript(workplace: &Workplace, commands: &[&str]) -> String {
-    let finished = |command: &&str| {
-        let finished = workplace.shell(command);
-        format!("$ {command}\n{}{}[exit {}]\n\n", finished.stdout, finished.stderr, finished.code)
-    };
-    let shown: String = commands.iter().map(finished).collect();
+    let shown = workplace.transcript(commands);
     let date = regex::Regex::new(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}T").unwrap().replace_all(&shown, "20YY-MM-DDT");
     regex::Regex::new(r"\+0[12]:00").unwrap().replace_all(&date, "+0X:00").into_owned()
 }
@@ -277,17 +271,17 @@ fn a_check_tells_the_next_times() {
                 [jobs.weekly]\ncron = '30 4 * * MON'\npipeline = 'mine.sql'\nfrom = 'a'\nto = 'b'\n";
     let commands = ["asap schedule jobs.toml --check", "asap schedule jobs.toml --check --format json"];
     let workplace = workplace(jobs);
-    std::fs::write(workplace.path("mine.sql"), "").unwrap();
+    workplace.write("mine.sql", "");
     insta::assert_snapshot!(transcript(&workplace, &commands));
 }
 
 #[test]
 fn the_example_of_the_help_is_a_jobs_file() {
     let workplace = Workplace::new();
-    let help = workplace.run(&["schedule", "--help"]);
+    let help = workplace.run(["schedule", "--help"]);
     let example = help.ok().lines().skip_while(|line| *line != "  [jobs.night]").take_while(|line| !line.is_empty());
-    std::fs::write(workplace.path("jobs.toml"), example.collect::<Vec<_>>().join("\n")).unwrap();
-    let check = workplace.run(&["schedule", "jobs.toml", "--check", "--format", "json"]).json();
+    workplace.write("jobs.toml", example.collect::<Vec<_>>().join("\n"));
+    let check = workplace.run(["schedule", "jobs.toml", "--check", "--format", "json"]).json();
     assert_eq!((&check[0]["job"], &check[0]["timezone"]), (&"night".into(), &"Europe/Berlin".into()));
 }
 
@@ -302,11 +296,11 @@ fn each_fault_is_named_by_job_and_key() {
                 [jobs.d.set]\n'anchor.api_key' = 'sk-0123456789'\n'refine.max_tokens' = 'many'\n\
                 [jobs.d.set.scorer]\nmodle = 'x'\n";
     let workplace = workplace(jobs);
-    std::fs::write(workplace.path("p.sql"), "").unwrap();
-    std::fs::write(workplace.path("empty.toml"), "").unwrap();
-    std::fs::write(workplace.path("list.toml"), "jobs = [1]\n").unwrap();
-    std::fs::write(workplace.path("text.toml"), "jobs\n").unwrap();
-    std::fs::write(workplace.path("value.toml"), "jobs.a = 1\n").unwrap();
+    workplace.write("p.sql", "");
+    workplace.write("empty.toml", "");
+    workplace.write("list.toml", "jobs = [1]\n");
+    workplace.write("text.toml", "jobs\n");
+    workplace.write("value.toml", "jobs.a = 1\n");
     let commands =
         ["jobs", "empty", "list", "text", "value", "no"].map(|name| format!("asap schedule {name}.toml --check"));
     let commands = commands.each_ref().map(String::as_str);

@@ -5,16 +5,15 @@ use crate::common::Workplace;
 fn pruned() -> Workplace {
     let workplace = Workplace::new();
     let rows = "(VALUES ('q1', '<think>a</think>b'), ('q2', '<think>a</think>b'), ('q3', 'no tags')) AS t (prompt, completion)";
-    let copy = format!("COPY (SELECT * FROM {rows}) TO 'in/a.parquet'");
-    workplace.run(&["sql", "-q", "-c", &copy]).ok();
-    workplace.run(&["run", "truncate", "--from", "in", "--to", "out/pruned"]).ok();
+    workplace.copy(&format!("SELECT * FROM {rows}"), "in/a.parquet");
+    workplace.run(["run", "truncate", "--from", "in", "--to", "out/pruned"]).ok();
     workplace
 }
 
 const REJECTS: &str = "out/pruned/.asap/rejects";
 
 fn rows(workplace: &Workplace, arguments: &[&str]) -> String {
-    workplace.run(&[&["sql", "-q", "--format", "csv"], arguments].concat()).ok().to_string()
+    workplace.run([&["sql", "-q", "--format", "csv"], arguments].concat()).ok().to_string()
 }
 
 #[test]
@@ -23,15 +22,15 @@ fn an_output_and_its_rejects_are_tables_by_their_path() {
     let sql = format!(
         "SELECT p.question, r.prompt, r.status FROM 'out/pruned' p CROSS JOIN '{REJECTS}' r ORDER BY p.question"
     );
-    assert_eq!(rows(&workplace, &["-c", &sql]), "question,prompt,status\nq1,q3,no_tags\nq2,q3,no_tags\n");
+    assert_eq!(workplace.csv(&[&sql]), "question,prompt,status\nq1,q3,no_tags\nq2,q3,no_tags\n");
     // A run without rows left no files that would be read.
-    assert_eq!(rows(&workplace, &["-c", "SELECT count(*) AS n FROM 'out/pruned/'"]), "n\n2\n");
+    assert_eq!(workplace.csv(&["SELECT count(*) AS n FROM 'out/pruned/'"]), "n\n2\n");
 }
 
 #[test]
 fn rejects_are_read_by_every_command_that_reads_a_corpus() {
     let workplace = pruned();
-    let found = workplace.run(&["inspect", REJECTS]);
+    let found = workplace.run(["inspect", REJECTS]);
     assert!(found.ok().contains("1 reject of out/pruned\n\nno_tags: 1 row\n  row 2 of "), "{found:?}");
     assert!(found.ok().contains(": no closing think tag in the 7 characters"), "{found:?}");
     let sql = "SELECT question, status, source_status FROM corpus";
@@ -39,48 +38,41 @@ fn rejects_are_read_by_every_command_that_reads_a_corpus() {
         rows(&workplace, &["--from", REJECTS, "-c", sql]),
         "question,status,source_status\nq3,no_tags,no_tags\n"
     );
-    let again = workplace.run(&["run", "truncate", "--from", REJECTS, "--to", "out/again"]);
-    assert!(
-        again.code == 3
-            && again.stderr.contains("none of 1 rows reached the output; asap inspect out/again/.asap/rejects shows"),
-        "{again:?}"
-    );
+    workplace
+        .run(["run", "truncate", "--from", REJECTS, "--to", "out/again"])
+        .ends(3, &["none of 1 rows reached the output; asap inspect out/again/.asap/rejects shows"]);
     // Columns that match a shape only by the tags in their values.
     let rows_of =
         "(VALUES ('q1', '<think>a</think>b'), ('q2', '<think>a</think>b'), ('q3', 'none')) AS t (question, response)";
-    let copy = format!("COPY (SELECT * FROM {rows_of}) TO 'other/a.parquet'");
-    workplace.run(&["sql", "-q", "-c", &copy]).ok();
-    workplace.run(&["run", "truncate", "--from", "other", "--to", "out/other"]).ok();
-    let found = workplace.run(&["inspect", "out/other/.asap/rejects"]);
+    workplace.copy(&format!("SELECT * FROM {rows_of}"), "other/a.parquet");
+    workplace.run(["run", "truncate", "--from", "other", "--to", "out/other"]).ok();
+    let found = workplace.run(["inspect", "out/other/.asap/rejects"]);
     assert!(found.ok().contains("in the 4 characters of column response"), "{found:?}");
 }
 
 #[test]
 fn rejects_show_the_statuses_that_the_run_gave_them() {
     let workplace = Workplace::new();
-    workplace.run(&["sample", "--rows", "4", "--seed", "1", "--to", "in"]).ok();
-    workplace.run(&["run", "truncate", "--from", "in", "--to", "out", "--set", "asap.refine.max_tokens=1"]);
-    let found = workplace.run(&["inspect", "out/.asap/rejects", "--rows", "1"]);
+    workplace.run(["sample", "--rows", "4", "--seed", "1", "--to", "in"]).ok();
+    workplace.run(["run", "truncate", "--from", "in", "--to", "out", "--set", "asap.refine.max_tokens=1"]);
+    let found = workplace.run(["inspect", "out/.asap/rejects", "--rows", "1"]);
     assert!(found.ok().starts_with("4 rejects of out\n\nemptied: 4 rows\n  row 0 of "), "{found:?}");
 }
 
 #[test]
 fn a_folder_in_sql_has_the_rows_that_from_reads() {
     let workplace = Workplace::new();
-    let rows = |sql: &str| rows(&workplace, &["-c", sql]);
-    workplace.run(&["sample", "--rows", "4", "--seed", "1", "--to", "in"]).ok();
-    std::fs::write(workplace.path("in/b.jsonl"), "{\"n\": 1}\n").unwrap();
-    std::fs::write(workplace.path("in/about.json"), "{\n\"n\": 1\n}\n").unwrap();
+    let rows = |sql: &str| workplace.csv(&[sql]);
+    workplace.run(["sample", "--rows", "4", "--seed", "1", "--to", "in"]).ok();
+    workplace.write("in/b.jsonl", "{\"n\": 1}\n");
+    workplace.write("in/about.json", "{\n\"n\": 1\n}\n");
     assert_eq!(rows("SELECT count(*) AS n, count(problem) AS math FROM 'in'"), "n,math\n4,2\n");
-    std::fs::write(workplace.path("array.json"), "[{\"n\": 1}, {\"n\": 2}]").unwrap();
+    workplace.write("array.json", "[{\"n\": 1}, {\"n\": 2}]");
     assert_eq!(rows("SELECT sum(n) AS n FROM 'array.json'"), "n\n3\n");
-    std::fs::create_dir_all(workplace.path("days/day=1")).unwrap();
-    std::fs::write(workplace.path("days/day=1/b.jsonl"), "{\"n\": 1}\n").unwrap();
+    workplace.write("days/day=1/b.jsonl", "{\"n\": 1}\n");
     assert_eq!(rows("SELECT * FROM 'days'"), "n,day\n1,1\n");
-    let broken = workplace.path("broken.jsonl");
-    std::fs::write(&broken, "none\n").unwrap();
-    let failed = workplace.run(&["sql", "-c", "SELECT * FROM 'broken.jsonl'"]);
-    assert!(failed.code == 1 && failed.stderr.contains("line 1 of /"), "{failed:?}");
+    workplace.write("broken.jsonl", "none\n");
+    workplace.run(["sql", "-c", "SELECT * FROM 'broken.jsonl'"]).ends(1, &["line 1 of /"]);
 }
 
 #[test]
@@ -145,14 +137,12 @@ fn nested_values_are_json_in_formats_without_them() {
         "SELECT 1 AS n, [1, NULL] AS list, {'a': 'x \"y\"', 'b': ['z']} AS object, CAST(NULL AS INT[]) AS nothing";
     let expected =
         "n,list,object,nothing\n1,\"[1,null]\",\"{\"\"a\"\":\"\"x \\\"\"y\\\"\"\"\",\"\"b\"\":[\"\"z\"\"]}\",\n";
-    assert_eq!(rows(&workplace, &["-c", sql]), expected);
-    let copy = format!("COPY ({sql}) TO 'a.csv'");
-    workplace.run(&["sql", "-q", "-c", &copy]).ok();
+    assert_eq!(workplace.csv(&[sql]), expected);
+    workplace.copy(sql, "a.csv");
     assert_eq!(std::fs::read_to_string(workplace.path("a.csv")).unwrap(), expected);
     let same_names = "SELECT x.a, y.a FROM (VALUES ([2]), ([1])) x(a) CROSS JOIN (VALUES ([3])) y(a) ORDER BY x.a";
-    let tabs = workplace.run(&["sql", "-q", "--format", "tsv", "-c", same_names]);
-    assert_eq!(tabs.ok(), "a\ta\n[1]\t[3]\n[2]\t[3]\n");
-    workplace.run(&["sample", "--rows", "3", "--seed", "1", "--to", "traces"]).ok();
+    assert_eq!(workplace.sql("tsv", &[same_names]), "a\ta\n[1]\t[3]\n[2]\t[3]\n");
+    workplace.run(["sample", "--rows", "3", "--seed", "1", "--to", "traces"]).ok();
     let all = rows(&workplace, &["--from", "traces", "-c", "SELECT * FROM corpus"]);
     assert!(all.contains("\"{\"\"file\"\":\"\"codeforces-cots.parquet\"\",\"\"row\"\":0}\""), "{all}");
 }
@@ -160,7 +150,7 @@ fn nested_values_are_json_in_formats_without_them() {
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_statement() {
     let workplace = Workplace::new();
-    std::fs::write(workplace.path("a.sql"), "\u{feff}SELECT 42 AS n;\n").unwrap();
+    workplace.write("a.sql", "\u{feff}SELECT 42 AS n;\n");
     assert_eq!(rows(&workplace, &["-f", "a.sql"]), "n\n42\n");
     assert_eq!(workplace.shell("asap sql -q --format csv < a.sql").ok(), "n\n42\n");
 }
@@ -168,7 +158,7 @@ fn a_byte_order_mark_is_no_part_of_a_statement() {
 #[test]
 fn help_may_come_first() {
     let workplace = Workplace::new();
-    assert_eq!(workplace.run(&["help", "run"]).ok(), workplace.run(&["run", "--help"]).ok());
+    assert_eq!(workplace.run(["help", "run"]).ok(), workplace.run(["run", "--help"]).ok());
 }
 
 #[test]
@@ -176,25 +166,23 @@ fn a_column_without_values_does_not_vanish_from_json() {
     let workplace = Workplace::new();
     let sql = "SET datafusion.execution.batch_size = 2; SELECT value AS n, NULL AS nothing, {'a': CAST(NULL AS INT)} AS held FROM range(3); \
                SELECT 1 AS n WHERE false; SELECT 4 AS n";
-    let run = |format: &str| workplace.run(&["sql", "-q", "--format", format, "-c", sql]).ok().to_string();
+    let run = |format: &str| workplace.sql(format, &[sql]);
     let row = |n: u32| format!("{{\"n\":{n},\"nothing\":null,\"held\":{{\"a\":null}}}}");
     let rows = [0, 1, 2].map(row);
     assert_eq!(run("json"), format!("[{}]\n[]\n[{{\"n\":4}}]\n", rows.join(",")));
     assert_eq!(run("nd-json"), format!("{}\n{{\"n\":4}}\n", rows.join("\n")));
     // Statements other than queries run unchanged.
-    std::fs::write(workplace.path("a.csv"), "n;m\n1;ü\n").unwrap();
+    workplace.write("a.csv", "n;m\n1;ü\n");
     let table = "-- Ä; ü\nCREATE EXTERNAL TABLE t STORED AS CSV LOCATION 'a.csv' OPTIONS ('format.delimiter' ';', 'format.has_header' 'true');\n\
                  SELECT n, m, ';' AS s FROM t; /* ; */ SELECT 'ü;' AS u;";
-    let told = workplace.run(&["sql", "-q", "--format", "json", "-c", table]);
-    assert_eq!(told.ok(), "[{\"n\":1,\"m\":\"ü\",\"s\":\";\"}]\n[{\"u\":\"ü;\"}]\n");
+    assert_eq!(workplace.sql("json", &[table]), "[{\"n\":1,\"m\":\"ü\",\"s\":\";\"}]\n[{\"u\":\"ü;\"}]\n");
     // A converted file exists as long as its rows are read.
     let lines = "{\"question\":\"q\",\"cot\":\"c\",\"answer\":\"a\"}\n".repeat(3);
-    std::fs::write(workplace.path("a.jsonl"), lines).unwrap();
-    let told =
-        workplace.run(&["sql", "-q", "--format", "json", "-c", "SELECT count(cot) AS n FROM cot_corpus('a.jsonl')"]);
-    assert_eq!(told.ok(), "[{\"n\":3}]\n");
-    let told = workplace.run(&["sql", "--format", "json", "-c", "SELECT 1 AS n; SELCT"]);
-    assert!(told.code == 1 && told.stderr.contains("error: SQL: Expected: an SQL statement"), "{told:?}");
-    let told = workplace.run(&["sql", "--format", "json", "-c", "SELECT 1 AS n"]);
+    workplace.write("a.jsonl", lines);
+    assert_eq!(workplace.sql("json", &["SELECT count(cot) AS n FROM cot_corpus('a.jsonl')"]), "[{\"n\":3}]\n");
+    workplace
+        .run(["sql", "--format", "json", "-c", "SELECT 1 AS n; SELCT"])
+        .ends(1, &["error: SQL: Expected: an SQL statement"]);
+    let told = workplace.run(["sql", "--format", "json", "-c", "SELECT 1 AS n"]);
     assert!(told.ok().starts_with("[{\"n\":1}]\n1 row(s) fetched. \nElapsed "), "{told:?}");
 }

@@ -1,8 +1,6 @@
 //! Sources of a store's settings, the check of an output store, and its errors.
 
-use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 use crate::common::{Finished, Workplace};
@@ -19,15 +17,14 @@ use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
 
 /// A workplace and a server with a bucket `lake` that contains a sample corpus.
-fn lake() -> (Workplace, SocketAddr) {
+pub(crate) fn lake() -> (Workplace, SocketAddr) {
     let workplace = Workplace::new();
-    std::fs::create_dir_all(workplace.path("s3/lake")).unwrap();
-    workplace.run(&["sample", "--rows", "6", "--seed", "3", "--to", "s3/lake/corpus"]).ok();
+    workplace.run(["sample", "--rows", "6", "--seed", "3", "--to", "s3/lake/corpus"]).ok();
     let address = serve(&workplace.path("s3"));
     (workplace, address)
 }
 
-/// The binary without store variables, and with a separate home folder.
+/// The binary without store variables.
 fn command(workplace: &Workplace, arguments: &[&str]) -> Command {
     let mut command = workplace.command(arguments);
     for (name, _) in std::env::vars_os() {
@@ -35,7 +32,6 @@ fn command(workplace: &Workplace, arguments: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    command.env("HOME", workplace.path("home"));
     command
 }
 
@@ -48,57 +44,23 @@ fn with_keys(workplace: &Workplace, s3: SocketAddr, arguments: &[&str]) -> Comma
 }
 
 fn run(mut command: Command) -> Finished {
-    Finished::from(command.output().unwrap())
+    Finished::of(&mut command)
 }
 
 #[track_caller]
 fn failed(command: Command, code: i32, named: &[&str]) -> String {
-    let finished = run(command);
-    assert_eq!(finished.code, code, "{}", finished.stderr);
-    for text in named {
-        assert!(finished.stderr.contains(text), "no '{text}' in: {}", finished.stderr);
-    }
-    finished.stderr
+    run(command).ends(code, named).stderr
 }
 
 const COUNT: [&str; 8] =
     ["sql", "-q", "--format", "csv", "--from", "s3://lake/corpus/", "-c", "SELECT count(*) AS n FROM corpus"];
 
 #[test]
-fn variables_of_other_programs_configure_no_store() {
-    let (workplace, s3) = lake();
-    let mut count = with_keys(&workplace, s3, &COUNT);
-    for (name, value) in [
-        ("TOKEN", "another"),
-        ("ENDPOINT", "http://127.0.0.1:9"),
-        ("PROXY_URL", "http://127.0.0.1:9"),
-        ("BUCKET", "another"),
-        ("TIMEOUT", "no time"),
-        ("SKIP_SIGNATURE", "true"),
-        ("CONDITIONAL_PUT", "disabled"),
-    ] {
-        count.env(name, value);
-    }
-    count.env("NO_TEXT", OsStr::from_bytes(b"\xff"));
-    assert_eq!(run(count).ok(), "n\n6\n");
-}
-
-#[test]
-fn a_variable_of_the_store_that_is_no_text_is_named() {
-    let (workplace, s3) = lake();
-    let mut count = with_keys(&workplace, s3, &COUNT);
-    count.env("AWS_SESSION_TOKEN", OsStr::from_bytes(b"geheim\xff"));
-    let said = failed(count, 2, &["error: the environment variable AWS_SESSION_TOKEN is not UTF-8"]);
-    assert!(!said.contains("geheim"), "{said}");
-}
-
-#[test]
 fn a_profile_says_as_much_as_variables_do() {
     let (workplace, s3) = lake();
-    std::fs::create_dir_all(workplace.path("home/.aws")).unwrap();
     let keys = format!("[lab]\naws_access_key_id = {}\naws_secret_access_key = {}\n", KEY.0, KEY.1);
-    std::fs::write(workplace.path("home/.aws/credentials"), keys).unwrap();
-    std::fs::write(workplace.path("home/.aws/config"), format!("[profile lab]\nendpoint_url = http://{s3}\n")).unwrap();
+    workplace.write(".aws/credentials", keys);
+    workplace.write(".aws/config", format!("[profile lab]\nendpoint_url = http://{s3}\n"));
     let with_profile = |profile: &str| {
         let mut count = command(&workplace, &COUNT);
         count.env("AWS_PROFILE", profile);
@@ -142,11 +104,8 @@ fn statements_use_the_stores_of_the_session() {
     listed.env("HTTPS_PROXY", "http://127.0.0.1:9");
     failed(listed, 1, &[&format!("http://{unable}/lake"), "405"]);
     let azure = "COPY (SELECT 1) TO 'az://container/a.parquet'";
-    failed(
-        command(&workplace, &["sql", "-c", azure]),
-        2,
-        &["set AZURE_STORAGE_ACCOUNT_NAME, or write abfss://container@"],
-    );
+    let named = "set AZURE_STORAGE_ACCOUNT_NAME, or write abfss://container@";
+    failed(command(&workplace, &["sql", "-c", azure]), 2, &[named]);
 }
 
 #[test]
@@ -163,16 +122,14 @@ fn a_table_can_be_read_from_standard_input() {
 #[test]
 fn a_file_of_a_web_server_is_read_and_nothing_else() {
     let workplace = Workplace::new();
-    let row = "COPY (SELECT 'q' AS question, 'c' AS cot, 'a' AS answer) TO 'corpus.parquet'";
-    workplace.run(&["sql", "-q", "-c", row]).ok();
+    workplace.copy("SELECT 'q' AS question, 'c' AS cot, 'a' AS answer", "corpus.parquet");
     let file = std::fs::read(workplace.path("corpus.parquet")).unwrap();
     let web = serve_memory(Condition::Ignored, &[("/data/a%20b.parquet", file)]);
     let from = |place: &str| {
+        let mut count = COUNT;
         let from = format!("http://{web}/{place}");
-        command(
-            &workplace,
-            &["sql", "-q", "--format", "csv", "--from", &from, "-c", "SELECT count(*) AS n FROM corpus"],
-        )
+        count[5] = &from;
+        command(&workplace, &count)
     };
     assert_eq!(run(from("data/a%20b.parquet")).ok(), "n\n1\n");
     failed(from("data/"), 1, &[&format!("http://{web}/data is not a file, and http and https cannot list folders")]);
@@ -199,11 +156,8 @@ fn a_log_shows_no_signature() {
 #[test]
 fn a_build_without_the_hub_says_how_to_get_one() {
     let from = ["sql", "--from", "hf://datasets/org/name@1d0c4eb/data", "-c", "SELECT 1"];
-    failed(
-        command(&Workplace::new(), &from),
-        2,
-        &["hf://datasets/", "build it with cargo build --release --features hf"],
-    );
+    let named = ["hf://datasets/", "build it with cargo build --release --features hf"];
+    failed(command(&Workplace::new(), &from), 2, &named);
 }
 
 #[cfg(feature = "hf")]
@@ -211,8 +165,8 @@ fn a_build_without_the_hub_says_how_to_get_one() {
 fn a_revision_of_a_dataset_is_read_and_nothing_else() {
     let workplace = Workplace::new();
     for name in ["a", "b"] {
-        let row = format!("COPY (SELECT '{name}' AS question, 'c' AS cot, 'a' AS answer) TO '{name}.parquet'");
-        workplace.run(&["sql", "-q", "-c", &row]).ok();
+        let row = format!("SELECT '{name}' AS question, 'c' AS cot, 'a' AS answer");
+        workplace.copy(&row, &format!("{name}.parquet"));
     }
     let bytes = |name: &str| std::fs::read(workplace.path(name)).unwrap();
     let files = [("data/a.parquet", bytes("a.parquet")), ("data/more/b.parquet", bytes("b.parquet"))];
@@ -260,24 +214,25 @@ async fn an_output_where_creation_is_conditional_passes_the_check() {
     assert!(std::fs::read_dir(workplace.path("disk")).unwrap().next().is_none(), "a folder remains");
 }
 
+/// Checks that an output is refused with every text of `named`.
+async fn refused(store: impl ObjectStore, named: &[&str]) {
+    let said = checked(store).await.0.unwrap_err();
+    assert!(named.iter().all(|text| said.contains(text)), "not all of {named:?} in: {said}");
+}
+
 #[tokio::test]
 async fn a_store_that_ignores_the_condition_is_refused() {
     let server = serve_memory(Condition::Ignored, &[]);
     let store = bucket(server, KEY.1, S3ConditionalPut::ETagMatch);
-    let said = checked(store).await.0.unwrap_err();
-    assert!(said.contains("the log of out") && said.contains("ignores If-None-Match"), "{said}");
+    refused(store, &["the log of out", "ignores If-None-Match"]).await;
 }
 
 #[tokio::test]
 async fn a_store_that_refuses_the_condition_is_refused() {
     let server = serve_memory(Condition::Refused, &[]);
     for condition in [S3ConditionalPut::ETagMatch, S3ConditionalPut::Disabled] {
-        let said = checked(bucket(server, KEY.1, condition)).await.0.unwrap_err();
-        assert!(
-            said.contains("can be written, but objects cannot be created there on condition that they do not exist"),
-            "{said}"
-        );
-        assert!(said.contains("unset AWS_CONDITIONAL_PUT"), "{said}");
+        let named = "can be written, but objects cannot be created there on condition that they do not exist";
+        refused(bucket(server, KEY.1, condition), &[named, "unset AWS_CONDITIONAL_PUT"]).await;
     }
 }
 
@@ -295,13 +250,11 @@ async fn a_log_that_cannot_be_written_is_named() {
         std::fs::write(&log, "").unwrap();
     }
     let disk = LocalFileSystem::new_with_prefix(workplace.path("disk")).unwrap().with_automatic_cleanup(true);
-    let said = checked(disk).await.0.unwrap_err();
-    assert!(said.contains("cannot write to the log of out"), "{said}");
+    refused(disk, &["cannot write to the log of out"]).await;
 
     let server = serve(&workplace.path("disk"));
     let wrong = bucket(server, "another-secret", S3ConditionalPut::ETagMatch);
-    let said = checked(wrong).await.0.unwrap_err();
-    assert!(said.contains("cannot write to the log of out"), "{said}");
+    refused(wrong, &["cannot write to the log of out"]).await;
 }
 
 #[tokio::test]

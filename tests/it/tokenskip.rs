@@ -1,9 +1,8 @@
 //! `pipelines/sql/tokenskip.sql` against the rows of the published code.
 
 use std::fs;
-use std::path::Path;
 
-use crate::common::Workplace;
+use crate::common::{Workplace, json_lines, root};
 use serde_json::{Value, json};
 
 /// One token per match of `\w{1,4}|[^\w\s]`, which is the weight of a word in the goldens.
@@ -17,32 +16,29 @@ fn tokenizer() -> Value {
 
 #[test]
 fn rows_are_those_of_the_published_code() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let goldens = fs::read_to_string(root.join("tests/goldens/tokenskip.jsonl")).unwrap();
-    let goldens: Vec<Value> = goldens.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let goldens = json_lines(&fs::read_to_string(root().join("tests/goldens/tokenskip.jsonl")).unwrap());
     let workplace = Workplace::new();
     let row = |row: &Value| json!({"id": row["id"].to_string(), "question": row["question"], "cot": row["cot"], "answer": row["answer"]});
     let rows: String = goldens.iter().map(|golden| format!("{}\n", row(golden))).collect();
-    fs::write(workplace.path("chains.jsonl"), rows).unwrap();
-    fs::create_dir(workplace.path("words")).unwrap();
-    fs::write(workplace.path("words/tokenizer.json"), tokenizer().to_string()).unwrap();
+    workplace.write("chains.jsonl", rows);
+    workplace.write("words/tokenizer.json", tokenizer().to_string());
 
     // The published code draws with Python's generator, the pipeline with a hash of the row. The test uses the draws of
     // the goldens.
-    let pipeline = fs::read_to_string(root.join("pipelines/sql/tokenskip.sql")).unwrap();
+    let pipeline = fs::read_to_string(root().join("pipelines/sql/tokenskip.sql")).unwrap();
     let (before, rest) = pipeline.split_once("['1.0', '0.9',").unwrap();
     let (_, after) = rest.split_once(" AS gamma").unwrap();
     let drawn =
         goldens.iter().map(|golden| format!(" WHEN '{}' THEN '{:?}'", golden["id"], golden["gamma"].as_f64().unwrap()));
     let drawn = drawn.collect::<String>();
-    fs::write(workplace.path("given.sql"), format!("{before}CASE id{drawn} END AS gamma{after}")).unwrap();
+    workplace.write("given.sql", format!("{before}CASE id{drawn} END AS gamma{after}"));
 
-    let encoder = root.join("tests/goldens/llmlingua2/xlm-roberta-large-tiny");
+    let encoder = root().join("tests/goldens/llmlingua2/xlm-roberta-large-tiny");
     let encoder = format!("asap.compressor.model={}", encoder.display());
     let run = ["sql", "-q", "--from", "chains.jsonl", "-f", "given.sql", "--format", "nd-json"];
     let settings = ["--set", &encoder, "--set", "asap.scorer.model=words"];
-    let found = workplace.run(&[&run[..], &settings[..]].concat());
-    let found: Vec<Value> = found.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let found = workplace.run([&run[..], &settings[..]].concat());
+    let found = json_lines(found.ok());
     assert_eq!(found.len(), goldens.len());
     for golden in &goldens {
         let id = golden["id"].to_string();

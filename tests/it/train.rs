@@ -1,15 +1,15 @@
 //! `asap train` from the user's view.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::common::{Finished, Workplace};
+use crate::common::{Finished, Workplace, json_lines};
+use crate::runs::place::Running;
 use crate::support::s3::{point, serve};
 
 fn config() -> Value {
@@ -23,35 +23,58 @@ fn config() -> Value {
 
 fn prepared() -> Workplace {
     let workplace = Workplace::new();
-    fs::write(workplace.path("config.json"), config().to_string()).unwrap();
-    workplace.run(&["sample", "--rows", "24", "--seed", "9", "--to", "traces"]).ok();
+    workplace.write("config.json", config().to_string());
+    workplace.run(["sample", "--rows", "24", "--seed", "9", "--to", "traces"]).ok();
     workplace
 }
 
-const TRAIN: [&str; 9] = ["train", "--init", "config.json", "--data", "traces", "--epochs", "1", "--accumulate", "2"];
+const TRAIN: &str = "train --init config.json --data traces --epochs 1 --accumulate 2 ";
+
+/// Arguments of a command line without spaces in them.
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+/// Starts a training whose output is not read.
+fn start(mut command: Command) -> Child {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn text(workplace: &Workplace, name: &str) -> String {
+    fs::read_to_string(workplace.path(name)).unwrap()
+}
+
+/// Checks that a model can score.
+#[track_caller]
+fn check_scores(workplace: &Workplace, model: &str) {
+    let sql = "SELECT cot_surprisal('What is 2 + 2?', ['It is 4.', 'Yes, 4.'])[2] > 0 AS is_scored";
+    assert_eq!(workplace.csv(&[&format!("SET asap.scorer.model = '{model}'"), sql]), "is_scored\ntrue\n");
+}
 
 #[test]
 fn a_config_and_traces_become_a_model_that_scores() {
     let workplace = prepared();
     let train = |threads: &str, out: &str| {
-        let more = [
-            "--max-length",
-            "600",
-            "--long",
-            "cut",
-            "--clip",
-            "1",
-            "--learning-rate",
-            "1e-2",
-            "--held-out",
-            "0.25",
-            "--format",
-            "json",
-        ];
-        let mut command = workplace.command(&[&TRAIN[..], &more, &["--out", out]].concat());
-        Finished::from(command.env("RAYON_NUM_THREADS", threads).output().unwrap())
+        let more = "--max-length 600 --long cut --clip 1 --learning-rate 1e-2 --held-out 0.25 --format json --out ";
+        let mut command = workplace.command(words(&format!("{TRAIN}{more}{out}")));
+        Finished::of(command.env("RAYON_NUM_THREADS", threads))
     };
-    let finished = train("1", "one");
+    let finished = train("1", "one").ends(
+        0,
+        &[
+            "--keep all",
+            "disk",
+            "rate       1e-2 after a warm-up of 0.03 of all steps",
+            "seed 42",
+            "--long cut",
+            "device     cpu",
+        ],
+    );
     let summary = finished.json();
     let (learned, held) = (summary["traces"].as_u64().unwrap(), summary["held_out"]["traces"].as_u64().unwrap());
     assert!(
@@ -59,21 +82,11 @@ fn a_config_and_traces_become_a_model_that_scores() {
         "{summary}"
     );
     assert_eq!(summary["steps"], learned.div_ceil(2));
-    for said in [
-        "--keep all",
-        "disk",
-        "rate       1e-2 after a warm-up of 0.03 of all steps",
-        "seed 42",
-        "--long cut",
-        "device     cpu",
-    ] {
-        assert!(finished.stderr.contains(said), "{said}: {}", finished.stderr);
-    }
     let held_out = |key: &str| summary["held_out"][key].as_f64().unwrap();
     assert!(held_out("surprisal") < 6.0, "without training it is ln 512 = 6.2: {summary}");
     assert!(held_out("before") > 6.0, "{summary}");
     let before = format!("held out   {:.3} nats per token before training", held_out("before"));
-    assert!(finished.stderr.contains(&before), "{before}: {}", finished.stderr);
+    finished.ends(0, &[&before]);
     assert!(held_out("unigram_entropy") < 6.0, "{summary}");
 
     train("3", "three").ok();
@@ -81,68 +94,57 @@ fn a_config_and_traces_become_a_model_that_scores() {
         let read = |model: &str| fs::read(workplace.path(model).join(file)).unwrap();
         assert_eq!(read("one"), read("three"), "{file} depends on the number of cores");
     }
-    let sql = "SELECT cot_surprisal('What is 2 + 2?', ['It is 4.', 'Yes, 4.'])[2] > 0 AS is_scored";
-    let scored = workplace.run(&["sql", "--set", "asap.scorer.model=one", "-q", "--format", "csv", "-c", sql]);
-    assert_eq!(scored.ok(), "is_scored\ntrue\n");
+    check_scores(&workplace, "one");
 }
 
 #[test]
 fn what_cannot_be_trained_is_refused_and_leaves_nothing() {
     let workplace = prepared();
-    let fails = |code: i32, more: &[&str], expected: &str| {
-        let finished = workplace.run(&[&TRAIN[..], more].concat());
-        assert_eq!(finished.code, code, "{}", finished.stderr);
-        assert!(finished.stderr.contains(expected), "{}", finished.stderr);
+    let fails = |code: i32, more: &str, expected: &str| {
+        workplace.run(words(&format!("{TRAIN}{more}"))).ends(code, &[expected]);
         assert!(!workplace.path("model/model.safetensors").exists());
     };
-    fails(2, &["--out", "traces"], "traces exists; use a new folder");
-    fails(1, &["--out", "model", "--max-length", "8"], "no row to train on");
-    fails(1, &["--out", "model", "--learning-rate", "1e30"], "lower the learning rate");
+    fails(2, "--out traces", "traces exists; use a new folder");
+    fails(1, "--out model --max-length 8", "no row to train on");
+    fails(1, "--out model --learning-rate 1e30", "lower the learning rate");
     // Also if the last step spoiled the weights: neither the weights nor a checkpoint remains.
-    let once = ["train", "--init", "config.json", "--data", "traces", "--out", "once", "--learning-rate", "1e30"];
     for epochs in ["1", "2"] {
-        let more = ["--accumulate", "64", "--warmup-steps", "0", "--epochs", epochs];
-        let failed = workplace.run(&[&once[..], &more].concat());
-        assert!(failed.code == 1 && failed.stderr.contains("there is no checkpoint yet"), "{}", failed.stderr);
-        let metrics = fs::read_to_string(workplace.path("once/metrics.jsonl")).unwrap();
+        let once = "train --init config.json --data traces --out once --learning-rate 1e30 --accumulate 64 \
+                    --warmup-steps 0 --epochs ";
+        workplace.run(words(&format!("{once}{epochs}"))).ends(1, &["there is no checkpoint yet"]);
+        let metrics = text(&workplace, "once/metrics.jsonl");
         assert_eq!(metrics.lines().count(), 1, "{metrics}");
         assert!(!workplace.path("once/checkpoints").exists() && !workplace.path("once/training.json").exists());
     }
-    fails(2, &["--out", "model", "--held-out", "1"], "from 0 to below 1");
-    fails(2, &["--out", "model", "--device", "cuda"], "use asap feed, which streams the same examples");
+    fails(2, "--out model --held-out 1", "from 0 to below 1");
+    fails(2, "--out model --device cuda", "use asap feed, which streams the same examples");
 
     let with = |key: &str, value: Value| {
         let mut config = config();
         config[key] = value;
-        fs::write(workplace.path("config.json"), config.to_string()).unwrap();
+        workplace.write("config.json", config.to_string());
     };
     with("hidden_act", json!("gelu"));
-    fails(2, &["--out", "model"], "hidden_act 'gelu'");
+    fails(2, "--out model", "hidden_act 'gelu'");
     with("vocab_size", json!(100));
-    fails(1, &["--out", "model"], "at least 259 in config.json");
+    fails(1, "--out model", "at least 259 in config.json");
     fs::remove_file(workplace.path("config.json")).unwrap();
-    fails(2, &["--out", "model"], "cannot read config.json");
+    fails(2, "--out model", "cannot read config.json");
 }
 
 #[test]
 fn an_output_of_a_run_is_learned_from_as_its_log_says() {
     let workplace = prepared();
     let run = |ratio: &str| {
-        fs::write(
-            workplace.path("mine.sql"),
-            format!(
-                "SELECT * FROM pruned((SELECT *, cot_truncate(cot_steps(cot), {ratio}) AS kept FROM corpus), 'first')"
-            ),
-        )
-        .unwrap();
+        let kept = format!("SELECT *, cot_truncate(cot_steps(cot), {ratio}) AS kept FROM corpus");
+        workplace.write("mine.sql", format!("SELECT * FROM pruned(({kept}), 'first')"));
         let model = "asap.scorer.model=tests/goldens/qwen2";
         let base = ["run", "mine.sql", "--from", "traces", "--to", "out", "--set", model, "--new-generation"];
-        workplace.run(&base).ok();
+        workplace.run(base).ok();
     };
     let learn = |data: &str, out: &str| {
-        let base =
-            ["train", "--init", "config.json", "--data", data, "--epochs", "1", "--out", out, "--format", "json"];
-        workplace.run(&base).json()
+        let line = format!("train --init config.json --data {data} --epochs 1 --out {out} --format json");
+        workplace.run(words(&line)).json()
     };
     // The shards of the first table generation still exist, without rows.
     run("0.9");
@@ -160,17 +162,16 @@ fn weights(workplace: &Workplace, model: &str) -> Vec<u8> {
 #[test]
 fn the_same_command_goes_on_to_the_same_weights() {
     let workplace = prepared();
-    let more =
-        ["--epochs", "3", "--max-length", "700", "--long", "cut", "--learning-rate", "1e-2", "--checkpoint-every", "4"];
-    let base = ["train", "--init", "config.json", "--data", "traces", "--accumulate", "2"];
-    let train = |out: &str| workplace.command(&[&base[..], &more, &["--out", out, "--format", "json"]].concat());
-    let whole = Finished::from(train("whole").output().unwrap()).json();
-    assert_eq!(fs::read_to_string(workplace.path("whole/metrics.jsonl")).unwrap().lines().count(), 36);
+    let base = "train --init config.json --data traces --accumulate 2 --epochs 3 --max-length 700 --long cut \
+                --learning-rate 1e-2 --checkpoint-every 4 --format json --out ";
+    let train = |out: &str| workplace.command(words(&format!("{base}{out}")));
+    let whole = Finished::of(&mut train("whole")).json();
+    assert_eq!(text(&workplace, "whole/metrics.jsonl").lines().count(), 36);
     assert!(!workplace.path("whole/checkpoints").exists());
 
     // Killed as soon as a checkpoint exists, and sent SIGTERM the next time.
     for (signal, code) in [("KILL", None), ("TERM", Some(75))] {
-        let mut child = train("again").stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let mut child = start(train("again"));
         let checkpoints = || fs::read_dir(workplace.path("again/checkpoints")).map_or(0, |found| found.count());
         let metrics =
             || fs::read_to_string(workplace.path("again/metrics.jsonl")).map_or(0, |text| text.lines().count());
@@ -185,42 +186,33 @@ fn the_same_command_goes_on_to_the_same_weights() {
         let status = child.wait().unwrap();
         assert!(status.code() == code || status.code() == Some(0), "{status}");
     }
-    let again = Finished::from(train("again").output().unwrap()).json();
+    let again = Finished::of(&mut train("again")).json();
     assert_eq!(weights(&workplace, "again"), weights(&workplace, "whole"));
     for key in ["steps", "tokens", "loss", "traces"] {
         assert_eq!(again[key], whole[key], "{key}");
     }
-    let steps: Vec<u64> = fs::read_to_string(workplace.path("again/metrics.jsonl"))
-        .unwrap()
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap()["step"].as_u64().unwrap())
-        .collect();
+    let metrics = json_lines(&text(&workplace, "again/metrics.jsonl"));
+    let steps: Vec<u64> = metrics.iter().map(|line| line["step"].as_u64().unwrap()).collect();
     assert_eq!(steps, (1..=36).collect::<Vec<_>>());
 
-    let finished = Finished::from(train("again").output().unwrap());
-    assert!(finished.code == 0 && finished.stderr.contains("nothing to do"), "{}", finished.stderr);
-    let other = workplace.run(&[&base[..], &more, &["--out", "again", "--seed", "7"]].concat());
-    assert!(other.code == 2 && other.stderr.contains("seed was 42, and is now 7"), "{}", other.stderr);
+    Finished::of(&mut train("again")).ends(0, &["nothing to do"]);
+    workplace.run(words(&format!("{base}again --seed 7"))).ends(2, &["seed was 42, and is now 7"]);
 }
 
 #[test]
 fn a_training_resumes_with_smaller_passes_and_moved_data() {
     let workplace = prepared();
     let train = |data: &str, pass_tokens: &str| {
-        let base = ["train", "--init", "config.json", "--data", data, "--out", "model", "--epochs", "2"];
-        let more = ["--accumulate", "2", "--checkpoint-every", "2", "--pass-tokens", pass_tokens, "--held-out", "0.3"];
-        workplace.command(&[&base[..], &more, &["--format", "json"]].concat())
+        workplace.command(words(&format!(
+            "train --init config.json --data {data} --out model --epochs 2 --accumulate 2 --checkpoint-every 2 \
+             --pass-tokens {pass_tokens} --held-out 0.3 --format json"
+        )))
     };
-    let mut child = train("traces", "4096").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    wait_for(&workplace.path("model/checkpoints/step-2/manifest.json"), &mut child);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    start_until(&workplace, train("traces", "4096"), "model/checkpoints/step-2/manifest.json").kill();
     workplace.shell("mkdir elsewhere && mv traces elsewhere/").ok();
-    let again = Finished::from(train("elsewhere/../elsewhere/./traces", "512").output().unwrap());
-    assert_eq!(again.code, 0, "{}", again.stderr);
-    for said in ["--pass-tokens was 4096, and is now 512", "resumes after step", "nats per token after epoch 1"] {
-        assert!(again.stderr.contains(said), "{said}: {}", again.stderr);
-    }
+    let again = Finished::of(&mut train("elsewhere/../elsewhere/./traces", "512"));
+    let said = ["--pass-tokens was 4096, and is now 512", "resumes after step", "nats per token after epoch 1"];
+    let again = again.ends(0, &said);
     let held = &again.json()["held_out"];
     assert!(held["before"].as_f64().unwrap() > held["surprisal"].as_f64().unwrap(), "{held}");
     assert_eq!(held["after_epochs"].as_array().unwrap().len(), 1, "{held}");
@@ -229,17 +221,15 @@ fn a_training_resumes_with_smaller_passes_and_moved_data() {
 #[test]
 fn data_is_compared_by_what_it_refers_to() {
     let workplace = prepared();
-    workplace.run(&["run", "truncate", "--from", "traces", "--to", "pruned"]).ok();
+    workplace.run(["run", "truncate", "--from", "traces", "--to", "pruned"]).ok();
     let train = |data: &str, out: &str| {
-        workplace.run(&["train", "--init", "config.json", "--data", data, "--out", out, "--epochs", "1"])
+        workplace.run(words(&format!("train --init config.json --data {data} --out {out} --epochs 1")))
     };
     let is_same = |data: &str, out: &str| {
-        let again = train(data, out);
-        assert!(again.code == 0 && again.stderr.contains("nothing to do"), "{data}: {}", again.stderr);
+        train(data, out).ends(0, &["nothing to do"]);
     };
     let is_other = |data: &str, out: &str| {
-        let other = train(data, out);
-        assert!(other.code == 2 && other.stderr.contains("data was"), "{data}: {}", other.stderr);
+        train(data, out).ends(2, &["data was"]);
     };
     for data in ["traces", "pruned"] {
         let out = &format!("of-{data}");
@@ -260,56 +250,34 @@ fn data_is_compared_by_what_it_refers_to() {
 #[test]
 fn a_model_is_trained_further_and_keeps_what_it_is() {
     let workplace = prepared();
-    let base =
-        ["train", "--model", "data/model", "--data", "traces", "--out", "tuned", "--epochs", "1", "--accumulate", "4"];
-    let more = [
-        "--max-length",
-        "700",
-        "--long",
-        "cut",
-        "--learning-rate",
-        "1e-3",
-        "--held-out",
-        "0.3",
-        "--keep",
-        "inputs",
-        "--format",
-        "json",
-    ];
-    let summary = workplace.run(&[&base[..], &more].concat()).json();
+    let line = "train --model data/model --data traces --out tuned --epochs 1 --accumulate 4 --max-length 700 --long cut \
+                --learning-rate 1e-3 --held-out 0.3 --keep inputs --format json";
+    let summary = workplace.run(words(line)).json();
     // A new model of these 2,432 tokens begins with ln 2432 = 7.8.
     assert!(["before", "surprisal"].iter().all(|key| summary["held_out"][key].as_f64().unwrap() < 2.5), "{summary}");
     for file in ["tokenizer.json", "tokenizer_config.json", "config.json"] {
-        let read = |folder: std::path::PathBuf| fs::read_to_string(folder.join(file)).unwrap();
-        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/model");
-        assert_eq!(read(workplace.path("tuned")), read(model), "{file}");
+        let read = |model: &str| text(&workplace, &format!("{model}/{file}"));
+        assert_eq!(read("tuned"), read("data/model"), "{file}");
     }
-    let card = fs::read_to_string(workplace.path("tuned/README.md")).unwrap();
+    let card = text(&workplace, "tuned/README.md");
     assert!(card.starts_with("---\nbase_model: \"data/model\"\n") && card.contains("asap train"), "{card}");
     assert!(card.contains("| `learning_rate` | 0.001 |") && card.contains("| `long` | cut |"), "{card}");
     // The report of one training is not an input of another.
-    let further = ["train", "--model", "tuned", "--data", "traces", "--out", "further", "--epochs", "1"];
+    let further = words("train --model tuned --data traces --out further --epochs 1");
     workplace.run(&further).ok();
-    let again = workplace.run(&further);
-    assert!(again.code == 0 && again.stderr.contains("nothing to do"), "{}", again.stderr);
-    let steps = fs::read_to_string(workplace.path("further/metrics.jsonl")).unwrap();
+    workplace.run(&further).ends(0, &["nothing to do"]);
+    let steps = text(&workplace, "further/metrics.jsonl");
     assert_eq!(steps.lines().count(), 2, "{steps}");
     let events = fs::read(workplace.path("tuned/runs/events.out.tfevents.asap")).unwrap();
     assert!(events.windows(13).any(|bytes| bytes == b"brain.Event:2"));
-    let sql = "SELECT cot_surprisal('What is 2 + 2?', ['It is 4.', 'Yes, 4.'])[2] > 0 AS is_scored";
-    let scored = workplace.run(&["sql", "--set", "asap.scorer.model=tuned", "-q", "--format", "csv", "-c", sql]);
-    assert_eq!(scored.ok(), "is_scored\ntrue\n");
+    check_scores(&workplace, "tuned");
 
-    let too_large = ["--out", "huge", "--max-length", "4000", "--pass-tokens", "100000000", "--keep", "all"];
-    fs::write(workplace.path("wide.json"), {
-        let mut config = config();
-        config["hidden_size"] = json!(65_536);
-        config["intermediate_size"] = json!(262_144);
-        config.to_string()
-    })
-    .unwrap();
-    let refused = workplace.run(&[&["train", "--init", "wide.json", "--data", "traces"], &too_large[..]].concat());
-    assert!(refused.code == 1 && refused.stderr.contains("not enough memory"), "{}", refused.stderr);
+    let mut wide = config();
+    wide["hidden_size"] = json!(65_536);
+    wide["intermediate_size"] = json!(262_144);
+    workplace.write("wide.json", wide.to_string());
+    let huge = "train --init wide.json --data traces --out huge --max-length 4000 --pass-tokens 100000000 --keep all";
+    workplace.run(words(huge)).ends(1, &["not enough memory"]);
 }
 
 /// Trains on a table that a run fills in the meantime. Two trainings, on files and in an object store, are killed
@@ -321,26 +289,21 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     fs::create_dir_all(workplace.path("s3/lake")).unwrap();
     let s3 = serve(&workplace.path("s3"));
     let run = |part: &str| {
-        let base =
-            ["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "3", "--commit-every", "50ms"];
-        workplace.run(&[&base[..], &["--part", part]].concat()).ok();
+        let base = "run truncate --from traces --to out --slice-rows 3 --commit-every 50ms --part";
+        workplace.run(words(base).into_iter().chain([part])).ok();
     };
     run("1/2");
     let train = |out: &str| {
-        let base =
-            ["train", "--init", "config.json", "--data", "out", "--follow", "--epochs", "3", "--accumulate", "2"];
-        let more = ["--max-length", "600", "--long", "cut", "--checkpoint-every", "3", "--warmup-steps", "2"];
-        let mut command = workplace.command(&[&base[..], &more, &["--learning-rate", "1e-2", "--out", out]].concat());
+        let base = "train --init config.json --data out --follow --epochs 3 --accumulate 2 --max-length 600 --long cut \
+                    --checkpoint-every 3 --warmup-steps 2 --learning-rate 1e-2 --out";
+        let mut command = workplace.command(words(base).into_iter().chain([out]));
         point(&mut command, s3);
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         command
     };
     // All begin with the same version, before the remaining rows are added.
     let outs = ["whole", "again", "s3://lake/again"];
-    let started = |out: &str| match out.strip_prefix("s3://") {
-        Some(object) => workplace.path(&format!("s3/{object}/settings.json")),
-        None => workplace.path(&format!("{out}/settings.json")),
-    };
+    let started = |out: &str| workplace.path(&format!("{}/settings.json", out.replace("s3://", "s3/")));
     let begun = Instant::now();
     let mut children = outs.map(|out| train(out).spawn().unwrap());
     while !outs.iter().all(|out| started(out).exists()) {
@@ -350,18 +313,17 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     // The second half takes about as long as the first one.
     let long = 2 * begun.elapsed();
     run("2/2");
-    let [whole, mut again, mut on_s3] = children;
-    again.kill().unwrap();
-    on_s3.kill().unwrap();
+    let [whole, again, on_s3] = children;
+    kill(again);
+    kill(on_s3);
 
     let finishes = |ended: Output| assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let killed_again_and_again = |out: &str, seed: u64| {
         let mut random = ChaCha8Rng::seed_from_u64(seed);
         for _ in 0..kills {
-            let mut child = train(out).stderr(Stdio::null()).spawn().unwrap();
+            let child = start(train(out));
             std::thread::sleep(Duration::from_micros(random.next_u64() % long.as_micros() as u64));
-            child.kill().unwrap();
-            child.wait().unwrap();
+            kill(child);
         }
         finishes(train(out).output().unwrap());
     };
@@ -375,11 +337,11 @@ fn killed_at_random_moments_it_ends_with_the_same_weights() {
     }
 }
 
-fn wait_for(made: &Path, training: &mut Child) {
-    while !made.exists() {
-        assert!(training.try_wait().unwrap().is_none(), "it ended before {}", made.display());
-        std::thread::sleep(Duration::from_millis(2));
-    }
+/// Starts a training and waits until it made a file.
+fn start_until(workplace: &Workplace, command: Command, made: &str) -> Running {
+    let mut training = Running::start(command);
+    training.wait_until(made, || workplace.path(made).exists());
+    training
 }
 
 /// The work after the last step may fail without losing the training. No other training may use the folder in the
@@ -387,26 +349,22 @@ fn wait_for(made: &Path, training: &mut Child) {
 #[test]
 fn a_model_that_cannot_be_written_is_written_by_the_same_command_later() {
     let workplace = prepared();
-    let train = [&TRAIN[..], &["--out", "model"]].concat();
-    let mut child = workplace.command(&train).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_for(&workplace.path("model/settings.json"), &mut child);
+    let line = format!("{TRAIN}--out model");
+    let train = words(&line);
+    let training = start_until(&workplace, workplace.command(&train), "model/settings.json");
     fs::create_dir_all(workplace.path("model/model.safetensors/in_the_way")).unwrap();
-    let other = workplace.run(&train);
-    assert!(other.code == 1 && other.stderr.contains("another asap train uses it"), "{}", other.stderr);
-    let failed = Finished::from(child.wait_with_output().unwrap());
-    assert!(failed.code == 1 && failed.stderr.contains("model.safetensors cannot be written"), "{}", failed.stderr);
+    workplace.run(&train).ends(1, &["another asap train uses it"]);
+    training.finish().ends(1, &["model.safetensors cannot be written"]);
     fs::remove_dir_all(workplace.path("model/model.safetensors")).unwrap();
 
     // The error names a damaged checkpoint.
     let kept = workplace.path("model/checkpoints/step-12/weights.safetensors");
     let whole = fs::read(&kept).unwrap();
     fs::write(&kept, &whole[1..]).unwrap();
-    let damaged = workplace.run(&train);
-    assert!(damaged.code == 1 && damaged.stderr.contains("remove the checkpoint"), "{}", damaged.stderr);
+    workplace.run(&train).ends(1, &["remove the checkpoint"]);
     fs::write(&kept, &whole).unwrap();
-    let finished = workplace.run(&train);
-    assert!(finished.code == 0 && finished.stderr.contains("resumes after step 12"), "{}", finished.stderr);
-    workplace.run(&[&TRAIN[..], &["--out", "whole"]].concat()).ok();
+    workplace.run(&train).ends(0, &["resumes after step 12"]);
+    workplace.run(words(&format!("{TRAIN}--out whole"))).ok();
     assert_eq!(weights(&workplace, "model"), weights(&workplace, "whole"));
 }
 
@@ -415,8 +373,9 @@ fn a_model_that_cannot_be_written_is_written_by_the_same_command_later() {
 #[test]
 fn a_full_file_system_leaves_the_last_checkpoint_whole() {
     let workplace = prepared();
-    let train: Vec<&str> = TRAIN.into_iter().chain(["--checkpoint-every", "2", "--checkpoints", "1"]).collect();
-    workplace.run(&[&train[..], &["--out", "roomy"]].concat()).ok();
+    let line = format!("{TRAIN}--checkpoint-every 2 --checkpoints 1");
+    let train = words(&line);
+    workplace.run([&train[..], &["--out", "roomy"]].concat()).ok();
     fs::create_dir(workplace.path("small")).unwrap();
     let script = "mount -t tmpfs -o size=640k tmpfs small && \
         { \"$0\" \"$@\" --out small/out 2>&1 | grep -q 'not enough disk: .* free in' || exit 8; \
@@ -425,11 +384,9 @@ fn a_full_file_system_leaves_the_last_checkpoint_whole() {
           ls small/out/checkpoints; \
           mount -o remount,size=64m small && \"$0\" \"$@\" --out small/out >&2 || exit 9; \
           cp small/out/model.safetensors . && exit $code; }";
-    let mut shell = std::process::Command::new("unshare");
+    let mut shell = Command::new("unshare");
     shell.args(["--map-root-user", "--mount", "sh", "-c", script, env!("CARGO_BIN_EXE_asap")]).args(&train);
-    let finished = Finished::from(shell.current_dir(workplace.path("")).output().unwrap());
-    assert_eq!(finished.code, 1, "{}{}", finished.stdout, finished.stderr);
-    assert!(finished.stderr.contains("No space left on device"), "{}", finished.stderr);
+    let finished = Finished::of(shell.current_dir(workplace.path(""))).ends(1, &["No space left on device"]);
     assert_eq!(finished.stdout.trim(), "step-2", "{}", finished.stderr);
     assert!(finished.stderr.contains("resumes after step 2"), "{}", finished.stderr);
     assert_eq!(fs::read(workplace.path("model.safetensors")).unwrap(), weights(&workplace, "roomy"));
@@ -438,35 +395,31 @@ fn a_full_file_system_leaves_the_last_checkpoint_whole() {
 #[test]
 fn rows_that_are_no_longer_there_are_named_and_the_last_checkpoint_stays() {
     let workplace = prepared();
-    workplace.run(&["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "8"]).ok();
-    let train =
-        "train --init config.json --data out --out model --epochs 20 --max-length 300 --long cut --checkpoint-every 1";
-    let train: Vec<&str> = train.split(' ').collect();
-    let mut child = workplace.command(&train);
-    let mut child = child.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    wait_for(&workplace.path("model/checkpoints"), &mut child);
+    workplace.run(["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "8"]).ok();
+    let train = words(
+        "train --init config.json --data out --out model --epochs 20 --max-length 300 --long cut --checkpoint-every 1",
+    );
+    let training = start_until(&workplace, workplace.command(&train), "model/checkpoints");
     fs::rename(workplace.path("out"), workplace.path("elsewhere")).unwrap();
-    let finished = Finished::from(child.wait_with_output().unwrap());
-    assert_eq!(finished.code, 1, "{}", finished.stderr);
+    let finished = training.finish().ends(1, &[]);
     assert!(finished.stderr.contains(".parquet") && !finished.stderr.contains("panicked"), "{}", finished.stderr);
     // The same command reports the missing file, and resumes once it is back.
     let missing = workplace.run(&train);
     assert!(missing.code != 0 && missing.stderr.contains("out"), "{}", missing.stderr);
     fs::rename(workplace.path("elsewhere"), workplace.path("out")).unwrap();
-    let again = workplace.run(&train);
-    assert!(again.code == 0 && again.stderr.contains("resumes after step"), "{}", again.stderr);
+    workplace.run(&train).ends(0, &["resumes after step"]);
 }
 
 #[test]
 fn a_broken_shard_is_named_before_a_step_is_made() {
     let workplace = prepared();
-    workplace.run(&["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "8"]).ok();
+    workplace.run(["run", "truncate", "--from", "traces", "--to", "out", "--slice-rows", "8"]).ok();
     let shard = workplace.shell("find out -name '*.parquet' | sort | tail -1").ok().trim().to_string();
     let mut bytes = fs::read(workplace.path(&shard)).unwrap();
     let quarter = bytes.len() / 4;
     bytes[4..quarter].fill(0xff);
     fs::write(workplace.path(&shard), bytes).unwrap();
-    let finished = workplace.run(&["train", "--init", "config.json", "--data", "out", "--out", "model"]);
+    let finished = workplace.run(["train", "--init", "config.json", "--data", "out", "--out", "model"]);
     let name = shard.rsplit('/').next().unwrap();
     assert_eq!(finished.code, 1, "{}", finished.stderr);
     assert!(finished.stderr.contains(name) && !finished.stderr.contains("panicked"), "{}", finished.stderr);

@@ -1,9 +1,10 @@
 //! Counts a session's caches in the memory that its queries may use.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use asap_lm::memo::Memory;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use parking_lot::Mutex;
 
 /// Caches use at most 1 / `MOST` of the pool: queries fail if they find no room.
 const MOST: usize = 4;
@@ -17,7 +18,7 @@ pub(crate) struct CacheReservation {
 
 impl CacheReservation {
     pub(crate) fn move_to(&self, pool: &Arc<dyn MemoryPool>) {
-        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved = self.reserved.lock();
         // Setting a new memory limit in the engine creates a new pool.
         if !reserved.as_ref().is_some_and(|(of, _)| Weak::ptr_eq(of, &Arc::downgrade(pool))) {
             let reservation = MemoryConsumer::new("asap.cache.memory").register(pool);
@@ -28,7 +29,7 @@ impl CacheReservation {
     /// Reserves the current size of the caches and sets their limits: a quarter of the pool together, less if the pool
     /// is full.
     pub(crate) fn resize(&self, memories: [&Memory; 2]) {
-        let reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        let reserved = self.reserved.lock();
         let Some((pool, reservation)) = reserved.as_ref() else { return };
         let Some(pool) = pool.upgrade() else { return };
         let used: usize = memories.iter().map(|memory| memory.used()).sum();

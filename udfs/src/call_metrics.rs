@@ -1,19 +1,18 @@
 //! The cost of calls, as EXPLAIN ANALYZE shows it.
 
-use std::time::Instant;
-
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, Time};
 
 #[derive(Debug)]
 pub struct CallMetrics {
-    calls: Count,
-    cache_hits: Count,
-    retries: Count,
-    failed: Count,
+    pub(crate) calls: Count,
+    pub(crate) cache_hits: Count,
+    pub(crate) retries: Count,
+    pub(crate) failed: Count,
     tokens_in: Count,
     tokens_out: Count,
-    time_waited: Time,
-    rows_in_flight: Gauge,
+    pub(crate) time_waited: Time,
+    /// The metric shows the maximum.
+    pub(crate) rows_in_flight: Gauge,
 }
 
 impl CallMetrics {
@@ -34,33 +33,8 @@ impl CallMetrics {
         }
     }
 
-    pub(crate) fn add_calls(&self, calls: usize) {
-        self.calls.add(calls);
-    }
-
-    pub(crate) fn add_cache_hits(&self, rows: usize) {
-        self.cache_hits.add(rows);
-    }
-
-    pub(crate) fn add_retries(&self, retries: usize) {
-        self.retries.add(retries);
-    }
-
-    pub(crate) fn add_failed(&self, rows: usize) {
-        self.failed.add(rows);
-    }
-
     pub(crate) fn add_tokens(&self, read: usize, written: usize) {
         self.tokens_in.add(read);
         self.tokens_out.add(written);
-    }
-
-    pub(crate) fn waited_since(&self, start: Instant) {
-        self.time_waited.add_duration(start.elapsed());
-    }
-
-    /// Records the number of rows in flight; the metric shows the maximum.
-    pub(crate) fn in_flight(&self, rows: usize) {
-        self.rows_in_flight.set_max(rows);
     }
 }

@@ -9,6 +9,7 @@ use datafusion::logical_expr::ColumnarValue;
 
 use crate::declaration::Arg;
 use crate::messages;
+use crate::output::list_of;
 
 #[derive(Debug)]
 pub enum NoValue {
@@ -62,12 +63,17 @@ impl Columns {
     pub fn row(&self, row: usize) -> Args<'_> {
         Args { columns: self, row }
     }
+
+    /// Reads each row; None for NULL.
+    pub(crate) fn read<'a, T>(&'a self, mut cell: impl FnMut(Args<'a>) -> Cell<T>) -> Result<Vec<Option<T>>> {
+        (0..self.rows).map(|row| nullable(cell(self.row(row)))).collect()
+    }
 }
 
 fn read(array: &ArrayRef) -> Result<ArrayRef> {
     Ok(match array.data_type() {
-        DataType::UInt64 => cast(array, &Arg::Int.physical())?,
-        DataType::List(item) if *item.data_type() == DataType::UInt64 => cast(array, &Arg::IntList.physical())?,
+        DataType::UInt64 => cast(array, &DataType::Int64)?,
+        DataType::List(item) if *item.data_type() == DataType::UInt64 => cast(array, &list_of(DataType::Int64))?,
         other if messages::is_conversation(other) && !other.is_null() => messages::turns(array)?,
         _ => array.clone(),
     })

@@ -10,7 +10,7 @@ use crate::output::list_of;
 const SECTION: DocSection = DocSection { include: true, label: "Chain of Thought Functions", description: None };
 
 #[derive(Debug, Clone, Copy)]
-pub struct Declaration {
+pub(crate) struct Declaration {
     pub name: &'static str,
     pub about: &'static str,
     pub arguments: &'static [Argument],
@@ -18,7 +18,7 @@ pub struct Declaration {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Argument {
+pub(crate) struct Argument {
     name: &'static str,
     kind: Arg,
     about: &'static str,
@@ -123,18 +123,6 @@ impl Arg {
         }
     }
 
-    pub(crate) fn physical(self) -> DataType {
-        match self {
-            Arg::Text | Arg::Asked => DataType::Utf8View,
-            Arg::Int => DataType::Int64,
-            Arg::Ratio | Arg::Share => DataType::Float64,
-            Arg::TextList => list_of(DataType::Utf8View),
-            Arg::IntList => list_of(DataType::Int64),
-            Arg::FloatList => list_of(DataType::Float64),
-            Arg::Conversation => messages::conversation_type(),
-        }
-    }
-
     /// Returns the type that the engine casts an argument to. Two forms are read later, in the columns: an integer
     /// beyond 63 bits must be a bad row and not a failed query, and a conversation has many forms.
     fn read_as(self, given: &DataType) -> DataType {
@@ -144,7 +132,12 @@ impl Arg {
             (Arg::IntList, DataType::List(f) | DataType::LargeList(f) | DataType::FixedSizeList(f, _)) => {
                 list_of(Arg::Int.read_as(f.data_type()))
             }
-            _ => self.physical(),
+            (Arg::Text | Arg::Asked, _) => DataType::Utf8View,
+            (Arg::Int, _) => DataType::Int64,
+            (Arg::Ratio | Arg::Share, _) => DataType::Float64,
+            (Arg::TextList, _) => list_of(DataType::Utf8View),
+            (Arg::IntList, _) => list_of(DataType::Int64),
+            (Arg::FloatList, _) => list_of(DataType::Float64),
         }
     }
 

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::common::DataFusionError;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
@@ -64,7 +65,7 @@ impl Callers {
     /// Keeps the computation running while the returned guard lives, even if all callers leave: it is paying for
     /// something. Returns None if no caller waits.
     pub fn pay(self: &Arc<Self>) -> Option<Paying> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         (state.waiting > 0).then(|| {
             state.paying += 1;
             Paying(Arc::clone(self))
@@ -72,15 +73,11 @@ impl Callers {
     }
 
     fn join(self: &Arc<Self>) -> Option<Seat> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         (!state.is_aborted).then(|| {
             state.waiting += 1;
             Seat(Arc::clone(self))
         })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -89,7 +86,7 @@ pub struct Paying(Arc<Callers>);
 
 impl Drop for Paying {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.0.lock();
         state.paying -= 1;
         state.abort_if_idle();
     }
@@ -99,7 +96,7 @@ struct Seat(Arc<Callers>);
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut state = self.0.state();
+        let mut state = self.0.0.lock();
         state.waiting -= 1;
         state.abort_if_idle();
     }
@@ -115,7 +112,7 @@ struct Running<K: Eq + Hash, V> {
 
 impl<K: Eq + Hash, V> Drop for Running<K, V> {
     fn drop(&mut self) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         // After an aborted computation, another one may have started under the key.
         if open.get(&self.key).is_some_and(|flight| Arc::ptr_eq(&flight.callers, &self.callers)) {
             open.remove(&self.key);
@@ -165,7 +162,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Fl
     where
         Computing: Future<Output = V> + Send + 'static,
     {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         if let Some((value, seat)) =
             open.get(&key).and_then(|flight| Some((flight.value.clone(), flight.callers.join()?)))
         {
@@ -198,7 +195,7 @@ impl<K: Eq + Hash + Clone + Send + 'static, V: Clone + Send + Sync + 'static> Fl
             // All callers may have left.
             let _ = ended.send(value);
         });
-        callers.state().task = Some(task.abort_handle());
+        callers.0.lock().task = Some(task.abort_handle());
         (value, seat, false)
     }
 }
@@ -225,7 +222,7 @@ mod tests {
         assert_eq!(values, [(10, false), (20, false), (10, true), (10, true), (20, true)]);
         assert_eq!(runs.load(Ordering::Relaxed), 2);
         assert_eq!(join(1).await.unwrap(), (10, false));
-        assert!(flights.open.lock().unwrap().is_empty());
+        assert!(flights.open.lock().is_empty());
     }
 
     #[test]
@@ -236,7 +233,7 @@ mod tests {
         drop(runtime);
         let _entered = handle.enter();
         assert_eq!(futures::executor::block_on(flights.join(1, |_| async { 2 })), Err(Interrupted));
-        assert!(flights.open.lock().unwrap().is_empty() && !flights.any());
+        assert!(flights.open.lock().is_empty() && !flights.any());
     }
 
     #[tokio::test]

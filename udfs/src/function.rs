@@ -1,7 +1,7 @@
 //! Registered SQL functions: their declarations, needs and computations.
 
 use std::any::Any;
-use std::fmt::Debug;
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -16,24 +16,18 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
-use datafusion::physical_expr_common::physical_expr::{DynEq, DynHash};
 
 use crate::call_metrics::CallMetrics;
 use crate::columns::Columns;
 use crate::declaration::Declaration;
 
-/// The needs of a function that must be met before its query starts. The engine merges calls whose needs are equal by
-/// `Eq`.
-pub trait Prepare: Debug + DynEq + DynHash + Send + Sync + Any {
-    /// Loads and checks the needs, so that a problem is one clear error before any row is read or any call is paid for.
-    fn prepare(&self, _config: &ConfigOptions) -> Result<()> {
-        Ok(())
-    }
-}
+/// A function that computes each row in place.
+pub(crate) trait Rows: Send + Sync {
+    /// Loads and checks what the function needs, so that a problem is one clear error before any row is read.
+    fn prepare(&self, config: &ConfigOptions) -> Result<()>;
 
-pub trait Rows: Prepare {
     /// Counts the caches of row results in the memory pool of a planned query.
-    fn remember_in(&self, _pool: &Arc<dyn MemoryPool>) {}
+    fn remember_in(&self, pool: &Arc<dyn MemoryPool>);
 
     /// Computes all rows. An error fails the query; a bad row gives NULL instead.
     fn compute(&self, columns: &Columns, config: &ConfigOptions) -> Result<ArrayRef>;
@@ -41,7 +35,13 @@ pub trait Rows: Prepare {
 
 /// A function that computes outside of the engine: its rows wait for a model or a server.
 #[async_trait]
-pub trait AsyncCall: Prepare {
+pub trait AsyncCall: Send + Sync {
+    /// Loads and checks what the function needs, so that a problem is one clear error before any row is read or any call
+    /// is paid for.
+    fn prepare(&self, _config: &ConfigOptions) -> Result<()> {
+        Ok(())
+    }
+
     /// Returns how many rows of one partition may be in flight: started and not output yet. More rows than parallel
     /// calls keep a slow row from holding up the rows after it.
     fn window(&self, config: &ConfigOptions) -> usize;
@@ -77,6 +77,12 @@ pub trait AsyncCall: Prepare {
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef>;
 }
 
+impl fmt::Debug for dyn AsyncCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AsyncCall")
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct CallRows {
     pub columns: Columns,
@@ -89,7 +95,7 @@ impl CallRows {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Function {
     declaration: Declaration,
     returns: DataType,
@@ -98,22 +104,14 @@ pub struct Function {
     body: Body,
 }
 
-#[derive(Debug, Clone)]
-enum Body {
+#[derive(Clone)]
+pub(crate) enum Body {
     Rows(Arc<dyn Rows>),
     Calls(Arc<dyn AsyncCall>),
 }
 
 impl Function {
-    pub fn of_rows(declaration: Declaration, returns: DataType, volatility: Volatility, rows: impl Rows) -> Self {
-        Self::new(declaration, returns, volatility, Body::Rows(Arc::new(rows)))
-    }
-
-    pub fn of_calls(declaration: Declaration, returns: DataType, volatility: Volatility, call: impl AsyncCall) -> Self {
-        Self::new(declaration, returns, volatility, Body::Calls(Arc::new(call)))
-    }
-
-    fn new(declaration: Declaration, returns: DataType, volatility: Volatility, body: Body) -> Self {
+    pub(crate) fn new(declaration: Declaration, returns: DataType, volatility: Volatility, body: Body) -> Self {
         let (signature, documentation) = (Signature::user_defined(volatility), declaration.documentation());
         Self { declaration, returns, signature, documentation, body }
     }
@@ -133,8 +131,7 @@ impl Function {
         }
     }
 
-    /// Calls [`Prepare::prepare`] of the function.
-    pub fn prepare(&self, config: &ConfigOptions) -> Result<()> {
+    pub(crate) fn prepare(&self, config: &ConfigOptions) -> Result<()> {
         match &self.body {
             Body::Rows(rows) => rows.prepare(config),
             Body::Calls(call) => call.prepare(config),
@@ -149,14 +146,20 @@ impl Function {
     }
 }
 
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.declaration.name)
+    }
+}
+
+/// A registered function equals its clones: the engine compares functions to merge equal calls.
 impl PartialEq for Function {
     fn eq(&self, other: &Self) -> bool {
-        let is_same = match (&self.body, &other.body) {
-            (Body::Rows(own), Body::Rows(other)) => own.dyn_eq(other.as_ref() as &dyn Any),
-            (Body::Calls(own), Body::Calls(other)) => own.dyn_eq(other.as_ref() as &dyn Any),
+        match (&self.body, &other.body) {
+            (Body::Rows(own), Body::Rows(other)) => Arc::ptr_eq(own, other),
+            (Body::Calls(own), Body::Calls(other)) => Arc::ptr_eq(own, other),
             _ => false,
-        };
-        is_same && self.declaration.name == other.declaration.name
+        }
     }
 }
 

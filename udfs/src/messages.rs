@@ -1,36 +1,12 @@
-//! Conversations. They are written as List\<Struct\<role Utf8, content Utf8>>, the format of trainers, and read in all
-//! common forms.
+//! Conversations, read in all common forms.
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringArray, StructArray};
-use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StructArray};
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, plan_err};
-
-fn fields() -> Fields {
-    Fields::from(vec![Field::new("role", DataType::Utf8, true), Field::new("content", DataType::Utf8, true)])
-}
-
-fn item() -> FieldRef {
-    Arc::new(Field::new_list_field(DataType::Struct(fields()), true))
-}
-
-pub(crate) fn conversation_type() -> DataType {
-    DataType::List(item())
-}
-
-/// Builds an array of conversations from the speaker and the text of each turn; None gives NULL.
-pub fn conversations(rows: &[Option<&[(&str, String)]>]) -> ArrayRef {
-    let turns: Vec<&(&str, String)> = rows.iter().flatten().copied().flatten().collect();
-    let roles = StringArray::from_iter_values(turns.iter().map(|(role, _)| role));
-    let contents = StringArray::from_iter_values(turns.iter().map(|(_, content)| content));
-    let messages = StructArray::new(fields(), vec![Arc::new(roles), Arc::new(contents)], None);
-    let offsets = OffsetBuffer::from_lengths(rows.iter().map(|row| row.map_or(0, <[_]>::len)));
-    let validity = NullBuffer::from_iter(rows.iter().map(Option::is_some));
-    Arc::new(ListArray::new(item(), offsets, Arc::new(messages), Some(validity)))
-}
 
 const SPEAKER: [&str; 2] = ["role", "from"];
 const TEXT: [&str; 2] = ["content", "value"];
@@ -105,6 +81,8 @@ fn named<'a>(fields: &'a StructArray, names: [&str; 2]) -> Result<&'a ArrayRef> 
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::array::{StringViewArray, new_null_array};
+    use datafusion::arrow::buffer::OffsetBuffer;
+    use datafusion::arrow::datatypes::Fields;
 
     use super::*;
 

@@ -1,9 +1,8 @@
 //! The models of a session, loaded by its settings.
 
-use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use asap_lm::compressor::Compressor;
 use asap_lm::example::ExampleTemplate;
@@ -11,6 +10,7 @@ use asap_lm::memo::Memory;
 use asap_lm::{Computed, LmError, LoadedModel, Scorer, Tokenizer};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
+use parking_lot::Mutex;
 
 use crate::settings::{ScorerDevice, Settings};
 
@@ -49,13 +49,15 @@ impl<K: PartialEq, V> Slot<K, V> {
         self.in_use.retain(|(_, value)| value.strong_count() > 0);
     }
 
-    fn put(&mut self, key: K, value: &Arc<V>)
+    fn put(&mut self, key: K, value: V) -> Arc<V>
     where
         K: Clone,
     {
         self.clear();
-        self.in_use.push((key.clone(), Arc::downgrade(value)));
-        self.last = Some((key, Arc::clone(value)));
+        let value = Arc::new(value);
+        self.in_use.push((key.clone(), Arc::downgrade(&value)));
+        self.last = Some((key, Arc::clone(&value)));
+        value
     }
 }
 
@@ -79,9 +81,7 @@ impl Loaded {
         if let Some(tokenizer) = self.tokenizer.get(&key, |_| false) {
             return Ok(tokenizer);
         }
-        let tokenizer = Arc::new(Tokenizer::load_within(folder, memory)?);
-        self.tokenizer.put(key, &tokenizer);
-        Ok(tokenizer)
+        Ok(self.tokenizer.put(key, Tokenizer::load_within(folder, memory)?))
     }
 
     fn compressor(&mut self, folder: &Path) -> asap_lm::Result<Arc<Compressor>> {
@@ -91,12 +91,11 @@ impl Loaded {
         }
         // Memory may be too small for two models.
         self.compressor.clear();
-        let compressor = Arc::new(Compressor::load(folder)?);
+        let compressor = Compressor::load(folder)?;
         for note in compressor.notes() {
             tracing::warn!("{}: {note}", folder.join("config.json").display());
         }
-        self.compressor.put(key, &compressor);
-        Ok(compressor)
+        Ok(self.compressor.put(key, compressor))
     }
 
     fn examples(
@@ -110,9 +109,7 @@ impl Loaded {
             return Ok(template);
         }
         let tokenizer = self.tokenizer(folder, memory)?;
-        let template = Arc::new(ExampleTemplate::load(folder, prompt, &tokenizer)?);
-        self.examples.put(key, &template);
-        Ok(template)
+        Ok(self.examples.put(key, ExampleTemplate::load(folder, prompt, &tokenizer)?))
     }
 
     fn model(
@@ -129,15 +126,14 @@ impl Loaded {
         // Memory may be too small for two models.
         self.model.clear();
         self.scorer.clear();
-        let model = Arc::new(match &self.counted {
+        let model = match &self.counted {
             Some(tokens) => LoadedModel::counted(folder, Arc::clone(tokens), tokenizer, memory)?,
             None => LoadedModel::load(folder, computed, tokenizer, memory)?,
-        });
+        };
         for note in model.notes() {
             tracing::warn!("{}: {note}", folder.join("config.json").display());
         }
-        self.model.put(key, &model);
-        Ok(model)
+        Ok(self.model.put(key, model))
     }
 
     fn scorer(
@@ -153,9 +149,7 @@ impl Loaded {
         }
         let tokenizer = self.tokenizer(folder, memory)?;
         let model = self.model(folder, computed, &tokenizer, memory)?;
-        let scorer = Arc::new(Scorer::new(folder, prompt, tokenizer, model, memory)?);
-        self.scorer.put(key, &scorer);
-        Ok(scorer)
+        Ok(self.scorer.put(key, Scorer::new(folder, prompt, tokenizer, model, memory)?))
     }
 }
 
@@ -169,7 +163,7 @@ impl Models {
 
     /// Returns the tokens that [`Models::counting`] would have read; 0 for other models.
     pub fn counted(&self) -> u64 {
-        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = self.loaded.lock();
         loaded.counted.as_ref().map_or(0, |tokens| tokens.load(Ordering::Relaxed))
     }
 
@@ -204,7 +198,7 @@ impl Models {
                  with {ENCODERS}"
             );
         };
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.loaded.lock();
         asap_lm::locate_folder(named).and_then(|folder| loaded.compressor(&folder)).map_err(|error| {
             config_datafusion_err!(
                 "asap.compressor.model = '{named}': {error} (expected a folder with config.json, tokenizer.json and \
@@ -225,7 +219,7 @@ impl Models {
     ) -> Result<T> {
         self.memory.limit(settings.cache_memory.0);
         let named = &settings.scorer_model;
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.loaded.lock();
         asap_lm::locate(named)
             .and_then(|folder| load(&mut loaded, &folder, &self.memory))
             .map_err(|error| config_datafusion_err!("asap.scorer.model = '{named}': {error}"))
@@ -244,21 +238,6 @@ fn computed(settings: &Settings) -> Result<Computed> {
     }
 }
 
-// Functions with the same models are equal: the engine compares functions to merge equal expressions.
-impl PartialEq for Models {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.loaded, &other.loaded)
-    }
-}
-
-impl Eq for Models {}
-
-impl Hash for Models {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.loaded).hash(state);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,12 +247,11 @@ mod tests {
     fn what_has_ended_is_not_given_to_the_next_query_though_one_still_holds_it() {
         let mut slot = Slot::<u8, AtomicBool>::default();
         let get = |slot: &Slot<u8, AtomicBool>| slot.get(&1, |is_over| is_over.load(Ordering::Relaxed));
-        let (first, second) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        slot.put(1, &first);
+        let first = slot.put(1, AtomicBool::new(false));
         assert!(get(&slot).is_some_and(|found| Arc::ptr_eq(&found, &first)));
         first.store(true, Ordering::Relaxed);
         assert!(get(&slot).is_none());
-        slot.put(1, &second);
+        let second = slot.put(1, AtomicBool::new(false));
         assert!(get(&slot).is_some_and(|found| Arc::ptr_eq(&found, &second)));
     }
 }

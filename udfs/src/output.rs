@@ -4,89 +4,64 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, ListBuilder, StringArray, StringBuilder,
+    ArrayRef, BooleanArray, Float64Array, Int64Array, ListArray, ListBuilder, StringArray, StringBuilder, StructArray,
 };
+use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Int64Type};
 use datafusion::common::Result;
 
-use crate::messages::{conversation_type, conversations};
-
 pub trait Output: Send + Sized {
-    fn data_type() -> DataType;
-
     /// Builds the array of these rows. Fails if the values do not fit their type.
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef>;
+
+    fn data_type() -> Result<DataType> {
+        Ok(Self::array(Vec::new())?.data_type().clone())
+    }
 }
 
 pub(crate) fn list_of(item: DataType) -> DataType {
     DataType::List(Arc::new(Field::new_list_field(item, true)))
 }
 
-impl Output for &str {
-    fn data_type() -> DataType {
-        DataType::Utf8
-    }
-
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        Ok(Arc::new(StringArray::from(rows)))
-    }
+pub(crate) fn structs(columns: Vec<(&str, ArrayRef)>, valid: Option<NullBuffer>) -> Result<ArrayRef> {
+    let field = |(name, column): &(&str, ArrayRef)| Field::new(*name, column.data_type().clone(), true);
+    let fields = columns.iter().map(field).collect();
+    Ok(Arc::new(StructArray::try_new(fields, columns.into_iter().map(|(_, column)| column).collect(), valid)?))
 }
 
-impl Output for String {
-    fn data_type() -> DataType {
-        DataType::Utf8
-    }
-
-    fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        Ok(Arc::new(StringArray::from(rows)))
-    }
+/// Cuts `items` into lists of these lengths; None gives NULL.
+pub(crate) fn lists(items: ArrayRef, lengths: &[Option<usize>]) -> Result<ArrayRef> {
+    let item = Arc::new(Field::new_list_field(items.data_type().clone(), true));
+    let offsets = OffsetBuffer::from_lengths(lengths.iter().map(|length| length.unwrap_or(0)));
+    let valid = lengths.iter().map(Option::is_some).collect();
+    Ok(Arc::new(ListArray::try_new(item, offsets, items, Some(valid))?))
 }
 
 impl Output for Cow<'_, str> {
-    fn data_type() -> DataType {
-        DataType::Utf8
-    }
-
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         Ok(Arc::new(StringArray::from_iter(rows)))
     }
 }
 
 impl Output for bool {
-    fn data_type() -> DataType {
-        DataType::Boolean
-    }
-
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         Ok(Arc::new(BooleanArray::from(rows)))
     }
 }
 
 impl Output for i64 {
-    fn data_type() -> DataType {
-        DataType::Int64
-    }
-
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         Ok(Arc::new(Int64Array::from(rows)))
     }
 }
 
 impl Output for f64 {
-    fn data_type() -> DataType {
-        DataType::Float64
-    }
-
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         Ok(Arc::new(Float64Array::from(rows)))
     }
 }
 
 impl Output for Vec<f64> {
-    fn data_type() -> DataType {
-        list_of(DataType::Float64)
-    }
-
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let rows = rows.into_iter().map(|row| row.map(|numbers| numbers.into_iter().map(Some).collect::<Vec<_>>()));
         Ok(Arc::new(ListArray::from_iter_primitive::<Float64Type, _, _>(rows)))
@@ -94,10 +69,6 @@ impl Output for Vec<f64> {
 }
 
 impl Output for Vec<Option<&str>> {
-    fn data_type() -> DataType {
-        list_of(DataType::Utf8)
-    }
-
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let mut lists = ListBuilder::new(StringBuilder::new());
         rows.into_iter().for_each(|row| lists.append_option(row));
@@ -109,10 +80,6 @@ impl Output for Vec<Option<&str>> {
 pub struct Numbers(pub Vec<usize>);
 
 impl Output for Numbers {
-    fn data_type() -> DataType {
-        list_of(DataType::Int64)
-    }
-
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let numbers = |row: Self| row.0.into_iter().map(|index| Some(index as i64 + 1));
         let rows = rows.into_iter().map(|row| row.map(numbers));
@@ -120,16 +87,16 @@ impl Output for Numbers {
     }
 }
 
+/// The speaker and the text of each turn of a conversation. It is written as List\<Struct\<role, content>>, the format of
+/// trainers.
 pub(crate) struct Messages(pub Vec<(&'static str, String)>);
 
 impl Output for Messages {
-    fn data_type() -> DataType {
-        conversation_type()
-    }
-
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
-        let rows: Vec<Option<&[(&str, String)]>> =
-            rows.iter().map(|row| row.as_ref().map(|messages| messages.0.as_slice())).collect();
-        Ok(conversations(&rows))
+        let lengths: Vec<Option<usize>> = rows.iter().map(|row| row.as_ref().map(|turns| turns.0.len())).collect();
+        let (roles, contents): (Vec<&str>, Vec<String>) = rows.into_iter().flatten().flat_map(|turns| turns.0).unzip();
+        let columns: Vec<(&str, ArrayRef)> =
+            vec![("role", Arc::new(StringArray::from(roles))), ("content", Arc::new(StringArray::from(contents)))];
+        lists(structs(columns, None)?, &lengths)
     }
 }

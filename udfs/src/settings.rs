@@ -74,8 +74,13 @@ macro_rules! settings {
                 let of_results = changed.into_iter().filter(|(_, is_set, _, effect)| *is_set && *effect != Effect::Calls);
                 of_results.map(|(key, _, value, effect)| (key, value.unwrap_or_default(), effect)).collect()
             }
+        }
 
-            fn set_value(&mut self, key: &str, value: &str) -> Result<()> {
+        impl ExtensionOptions for Settings {
+            fn as_any(&self) -> &dyn Any { self }
+            fn as_any_mut(&mut self) -> &mut dyn Any { self }
+            fn cloned(&self) -> Box<dyn ExtensionOptions> { Box::new(self.clone()) }
+            fn set(&mut self, key: &str, value: &str) -> Result<()> {
                 match key {
                     $($key => {
                         self.$field = <$type as Value>::parse(value).ok_or_else(|| config_datafusion_err!(
@@ -85,13 +90,6 @@ macro_rules! settings {
                     _ => unknown_setting(key),
                 }
             }
-        }
-
-        impl ExtensionOptions for Settings {
-            fn as_any(&self) -> &dyn Any { self }
-            fn as_any_mut(&mut self) -> &mut dyn Any { self }
-            fn cloned(&self) -> Box<dyn ExtensionOptions> { Box::new(self.clone()) }
-            fn set(&mut self, key: &str, value: &str) -> Result<()> { self.set_value(key, value) }
             fn entries(&self) -> Vec<ConfigEntry> {
                 vec![$(ConfigEntry {
                     key: concat!("asap.", $key).to_string(),
@@ -202,9 +200,7 @@ impl Settings {
             )
         })
     }
-}
 
-impl Settings {
     pub fn compression(&self) -> Options {
         Options {
             force_tokens: self.compressor_force_tokens.0.clone(),
@@ -271,11 +267,10 @@ mod tests {
     #[test]
     fn a_value_of_the_wrong_type_says_what_is_expected() {
         let mut settings = Settings::default();
-        for (key, value) in [("match.threshold", "1.5"), ("refine.max_tokens", "many"), ("on_error", "ignore")] {
-            let error = settings.set(key, value).unwrap_err().to_string();
-            assert!(error.contains(&format!("asap.{key} takes")) && error.contains(value), "{error}");
-        }
         for (key, value) in [
+            ("match.threshold", "1.5"),
+            ("refine.max_tokens", "many"),
+            ("on_error", "ignore"),
             ("scorer.dtype", "f16"),
             ("scorer.device", "gpu"),
             ("anchor.provider", "gpt"),

@@ -48,98 +48,19 @@ const AFTER: [[usize; 8]; 8] = [
 
 /// Per thousand steps of each function: the number that begins with each word. The rest begins with words that have
 /// less than 1 % of their function or belong to one problem, such as numbers.
-const FIRST_WORDS: [&[(&str, usize)]; 8] = [
-    &[
-        ("so", 147),
-        ("compute", 37),
-        (FORMULA, 36),
-        ("therefore", 24),
-        ("now", 23),
-        ("first", 23),
-        ("wait", 23),
-        ("let", 22),
-        ("then", 21),
-        ("similarly", 14),
-        ("thus", 12),
-        ("calculating", 12),
-    ],
-    &[
-        ("wait", 105),
-        ("so", 72),
-        ("but", 62),
-        ("first", 60),
-        ("in", 43),
-        ("the", 39),
-        ("alternatively", 31),
-        ("i", 31),
-        ("-", 25),
-        ("let", 23),
-        ("now", 23),
-        ("then", 21),
-        ("looking", 21),
-        ("each", 18),
-        (FORMULA, 18),
-    ],
-    &[
-        ("alternatively", 180),
-        ("wait", 149),
-        ("now", 129),
-        ("so", 100),
-        ("let", 90),
-        ("but", 31),
-        ("first", 31),
-        ("i", 21),
-        ("starting", 21),
-        ("therefore", 18),
-        ("if", 18),
-        ("hmm", 13),
-        ("next", 13),
-        ("to", 13),
-        ("assuming", 10),
-    ],
-    &[("wait", 623), ("but", 206), ("hmm", 38), ("alternatively", 38), ("this", 16), ("i", 16), ("so", 14)],
-    &[
-        ("so", 451),
-        ("therefore", 177),
-        ("now", 41),
-        ("yes", 32),
-        ("adding", 29),
-        (FORMULA, 29),
-        ("but", 24),
-        ("which", 18),
-        ("i", 18),
-        ("wait", 18),
-        ("that's", 12),
-    ],
-    &[
-        ("wait", 197),
-        ("yes", 88),
-        ("so", 67),
-        ("therefore", 47),
-        (FORMULA, 47),
-        ("let", 36),
-        ("i", 31),
-        ("but", 26),
-        ("-", 26),
-        ("then", 21),
-    ],
-    &[
-        ("okay", 484),
-        ("alright", 109),
-        ("but", 78),
-        ("now", 31),
-        ("wait", 31),
-        ("the", 31),
-        ("let", 31),
-        ("we", 31),
-        ("therefore", 16),
-        ("to", 16),
-        ("so", 16),
-        ("in", 16),
-        ("first", 16),
-        ("wow", 16),
-    ],
-    &[("final", 483), ("therefore", 328), ("so", 121), ("finally", 17), ("thus", 17), ("yes", 17), ("i", 17)],
+const FIRST_WORDS: [&str; 8] = [
+    "so 147, compute 37, \\[ 36, therefore 24, now 23, first 23, wait 23, let 22, then 21, similarly 14, \
+     thus 12, calculating 12",
+    "wait 105, so 72, but 62, first 60, in 43, the 39, alternatively 31, i 31, - 25, let 23, now 23, then 21, \
+     looking 21, each 18, \\[ 18",
+    "alternatively 180, wait 149, now 129, so 100, let 90, but 31, first 31, i 21, starting 21, therefore 18, \
+     if 18, hmm 13, next 13, to 13, assuming 10",
+    "wait 623, but 206, hmm 38, alternatively 38, this 16, i 16, so 14",
+    "so 451, therefore 177, now 41, yes 32, adding 29, \\[ 29, but 24, which 18, i 18, wait 18, that's 12",
+    "wait 197, yes 88, so 67, therefore 47, \\[ 47, let 36, i 31, but 26, - 26, then 21",
+    "okay 484, alright 109, but 78, now 31, wait 31, the 31, let 31, we 31, therefore 16, to 16, so 16, \
+     in 16, first 16, wow 16",
+    "final 483, therefore 328, so 121, finally 17, thus 17, yes 17, i 17",
 ];
 
 /// The first word of a step that begins with a displayed formula.
@@ -194,23 +115,26 @@ impl Function {
 
     /// Draws the first word of a step of this function. `None` stands for any other word.
     pub fn first_word(self, dice: &mut Dice) -> Option<&'static str> {
-        let words = FIRST_WORDS[self as usize];
-        let mut weights: Vec<_> = words.iter().map(|(_, weight)| *weight).collect();
+        let (words, mut weights): (Vec<_>, Vec<_>) = shares_of(FIRST_WORDS[self as usize]).unzip();
         weights.push(1000 - weights.iter().sum::<usize>());
-        words.get(dice.weighted(&weights)).map(|(word, _)| *word)
+        words.get(dice.weighted(&weights)).copied()
     }
+}
+
+fn shares_of(words: &'static str) -> impl Iterator<Item = (&'static str, usize)> {
+    let share = |word: &'static str| word.split_once(' ').and_then(|(word, share)| Some((word, share.parse().ok()?)));
+    words.split(", ").filter_map(share)
 }
 
 /// Returns the share of each first word in all steps of the real traces. The remainder to 1 are other words.
 pub(crate) fn shares_of_first_words() -> impl Iterator<Item = (&'static str, f64)> {
-    let of_function = |(share, words): (usize, &'static [(&'static str, usize)])| {
-        words.iter().map(move |(word, weight)| (*word, share as f64 * *weight as f64 / 1e6))
-    };
+    let of_function =
+        |(share, words)| shares_of(words).map(move |(word, weight)| (word, share as f64 * weight as f64 / 1e6));
     SHARES.into_iter().zip(FIRST_WORDS).flat_map(of_function)
 }
 
 pub(crate) fn is_named(word: &str) -> bool {
-    FIRST_WORDS.iter().any(|words| words.iter().any(|(named, _)| *named == word))
+    FIRST_WORDS.into_iter().any(|words| shares_of(words).any(|(named, _)| named == word))
 }
 
 #[cfg(test)]
@@ -224,7 +148,7 @@ mod tests {
             // Measured shares are rounded.
             assert!(shares.iter().sum::<usize>().abs_diff(1000) <= 2, "{shares:?}");
         }
-        assert!(FIRST_WORDS.iter().all(|words| words.iter().map(|(_, weight)| weight).sum::<usize>() <= 1000));
+        assert!(FIRST_WORDS.into_iter().all(|words| shares_of(words).map(|(_, weight)| weight).sum::<usize>() <= 1000));
         assert!(shares_of_first_words().map(|(_, share)| share).sum::<f64>() < 1.0);
     }
 

@@ -117,7 +117,7 @@ fn distance(words: &[String]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::labelled;
+    use crate::cues::tests::labelled;
     use crate::{Function, Openers, SampleRow, rows};
 
     fn step(text: &str, label: &str) -> Labelled {

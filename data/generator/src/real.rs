@@ -48,7 +48,7 @@ impl Writer<'_> {
         for place in 0..count {
             self.around(place);
             let text = self.work.derive(place, &mut self.say);
-            self.step(Label::Core, place, vec![text]);
+            self.step(Label::Core, place, vec![text], None);
             self.done += 1;
             // The last one is not checked here, so that the checks after the answer always have something to check.
             if place + 1 < count && self.say.dice.chance(EARLY) {
@@ -69,7 +69,7 @@ impl Writer<'_> {
 
     fn check(&mut self, place: usize) {
         let text = self.work.check(place, &mut self.say);
-        self.step(Label::Check, place, vec![text]);
+        self.step(Label::Check, place, vec![text], None);
     }
 
     fn conclude(&mut self, label: Label) {
@@ -77,7 +77,7 @@ impl Writer<'_> {
         self.done = self.work.derivations() + 1;
         let texts = self.work.conclude(&mut self.say);
         let end = self.pick(&phrases::APPROVE);
-        self.step_of(label, self.work.derivations(), texts, Some(end));
+        self.step(label, self.work.derivations(), texts, Some(end));
     }
 
     fn around(&mut self, place: usize) {
@@ -85,7 +85,7 @@ impl Writer<'_> {
         let must_turn_back = is_detour && self.detour(place.min(self.work.derivations() - 1));
         if self.say.dice.chance(IDLE) || must_turn_back {
             let drop = must_turn_back.then(|| self.pick(&phrases::DROP));
-            self.step_of(Label::Filler, place, Vec::new(), drop);
+            self.step(Label::Filler, place, Vec::new(), drop);
         }
     }
 
@@ -96,17 +96,13 @@ impl Writer<'_> {
         let (last, is_said) = (texts.len(), self.say.dice.chance(SAID));
         for (number, text) in texts.into_iter().enumerate() {
             let drop = (is_said && number + 1 == last).then(|| self.pick(&phrases::DROP));
-            self.step_of(Label::DeadEnd, place, vec![text], drop);
+            self.step(Label::DeadEnd, place, vec![text], drop);
         }
         last > 0 && !is_said
     }
 
-    fn step(&mut self, label: Label, place: usize, content: Vec<String>) {
-        self.step_of(label, place, content, None);
-    }
-
     /// Writes a step about a derivation: a lead by its function, the derived content, and an end.
-    fn step_of(&mut self, label: Label, place: usize, content: Vec<String>, end: Option<String>) {
+    fn step(&mut self, label: Label, place: usize, content: Vec<String>, end: Option<String>) {
         let may_answer = self.done > self.work.derivations();
         self.function = self.function.next(label == Label::Core, may_answer, &mut self.say.dice);
         let lead = self.lead(place, !content.is_empty());

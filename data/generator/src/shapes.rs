@@ -94,13 +94,7 @@ fn program_batch(rows: &[&SampleRow]) -> Result<RecordBatch, ArrowError> {
 }
 
 fn computed_batch(rows: &[&SampleRow]) -> Result<RecordBatch, ArrowError> {
-    let all = |text: &dyn Fn(&Generation) -> String| {
-        let mut lists = ListBuilder::new(StringBuilder::new());
-        for row in rows {
-            lists.append_value(row.generations.iter().map(|generation| Some(text(generation))));
-        }
-        Arc::new(lists.finish()) as ArrayRef
-    };
+    let all = |text: &dyn Fn(&Generation) -> String| lists(rows, |row| row.generations.iter().map(text).collect());
     let flags = |flag: &dyn Fn(&Generation) -> bool| {
         let mut lists = ListBuilder::new(BooleanBuilder::new());
         for row in rows {
@@ -140,10 +134,10 @@ fn texts(texts: impl Iterator<Item = impl AsRef<str>>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(texts))
 }
 
-fn lists(rows: &[&SampleRow], names: impl Fn(&SampleRow) -> Vec<&'static str>) -> ArrayRef {
+fn lists<S: AsRef<str>>(rows: &[&SampleRow], texts: impl Fn(&SampleRow) -> Vec<S>) -> ArrayRef {
     let mut lists = ListBuilder::new(StringBuilder::new());
     for row in rows {
-        lists.append_value(names(row).into_iter().map(Some));
+        lists.append_value(texts(row).into_iter().map(Some));
     }
     Arc::new(lists.finish())
 }

@@ -110,15 +110,7 @@ impl<'a> Sums<'a> {
         }
         let answer = self.problem.answer(&self.values);
         let end = fill(say.dice.pick(&phrases::RESPONSE_END), &[("answer", &answer)]);
-        format!(
-            "{}
-
-{end}",
-            texts.join(
-                "
-"
-            )
-        )
+        format!("{}\n\n{end}", texts.join("\n"))
     }
 
     /// Returns the indices of the given quantities and of the first `done` derivations.
@@ -251,10 +243,6 @@ impl Work for Sums<'_> {
     fn topic(&self, place: usize) -> String {
         let name = &self.problem.quantities[self.derived[place.min(self.derived.len() - 1)]].name;
         name.strip_prefix("the ").unwrap_or(name).to_string()
-    }
-
-    fn conclude(&self, say: &mut Say) -> Vec<String> {
-        vec![self.confirm(say)]
     }
 
     fn confirm(&self, say: &mut Say) -> String {

@@ -30,7 +30,9 @@ pub(crate) trait Work {
     /// derivation after the last.
     fn recheck(&self, done: usize, say: &mut Say) -> String;
 
-    fn check(&self, place: usize, say: &mut Say) -> String;
+    fn check(&self, place: usize, say: &mut Say) -> String {
+        self.derive(place, say)
+    }
 
     fn plan(&self, place: usize, say: &mut Say) -> String;
 
@@ -42,7 +44,9 @@ pub(crate) trait Work {
     /// Returns the topic of derivation `place`, without an article. The conclusion has the topic of the last one.
     fn topic(&self, place: usize) -> String;
 
-    fn conclude(&self, say: &mut Say) -> Vec<String>;
+    fn conclude(&self, say: &mut Say) -> Vec<String> {
+        vec![self.confirm(say)]
+    }
 
     fn confirm(&self, say: &mut Say) -> String;
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +13,7 @@ use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use futures::future::BoxFuture;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{ListResult, ObjectStore, ObjectStoreExt, PutPayload};
 use url::Url;
 use uuid::Uuid;
 
@@ -35,11 +34,8 @@ const UNFINISHED: Duration = Duration::from_secs(3600);
 /// order. They end with an id that no other writer uses.
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
-    store: Arc<dyn ObjectStore>,
-    prefix: Path,
-    local: Option<PathBuf>,
+    place: location::Folder,
     modified: Arc<Mutex<Option<SystemTime>>>,
-    pub shown: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,39 +88,45 @@ impl AsyncFileReader for Object {
 
 impl Folder {
     pub(super) fn new(url: &Url) -> datafusion::common::Result<Self> {
-        let prefix = Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
-        let (local, shown) = (location::local_path(url), location::display(url));
-        Ok(Self { store: location::store(url)?, prefix, local, modified: Arc::default(), shown })
+        Ok(Self { place: location::Folder::open(url)?, modified: Arc::default() })
     }
 
     #[cfg(test)]
     pub(crate) fn of_store(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
-        Self { store, prefix: Path::from(prefix), local: None, modified: Arc::default(), shown: prefix.to_string() }
+        let store = Arc::new(object_store::prefix::PrefixStore::new(store, prefix));
+        let place = location::Folder { store, local: None, shown: prefix.to_string() };
+        Self { place, modified: Arc::default() }
+    }
+
+    pub(super) fn shown(&self) -> &str {
+        &self.place.shown
+    }
+
+    async fn listed(&self) -> Result<ListResult, StoreError> {
+        self.place.store.list_with_delimiter(None).await.map_err(|error| self.failed("list", error))
     }
 
     /// All segments in the order of their names. Subfolders and other files are ignored.
     pub(super) async fn list(&self) -> Result<Vec<Segment>, StoreError> {
-        let found =
-            self.store.list_with_delimiter(Some(&self.prefix)).await.map_err(|error| self.failed("list", error))?;
         let segment = |object: object_store::ObjectMeta| {
             let name = object.location.filename().filter(|name| name.ends_with(ENDING))?;
             Some(Segment { name: name.to_string(), size: object.size })
         };
-        let mut segments: Vec<_> = found.objects.into_iter().filter_map(segment).collect();
+        let mut segments: Vec<_> = self.listed().await?.objects.into_iter().filter_map(segment).collect();
         segments.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(segments)
     }
 
     /// The claims in the folder, if it is local and they can be opened.
     pub(crate) fn claims(&self) -> Option<Claims> {
-        let opened = Claims::open(self.local.as_ref()?);
-        opened.inspect_err(|error| tracing::debug!(folder = self.shown, %error, "answers cannot be claimed")).ok()
+        let opened = Claims::open(self.place.local.as_ref()?);
+        opened.inspect_err(|error| tracing::debug!(folder = self.shown(), %error, "answers cannot be claimed")).ok()
     }
 
     /// Whether segments may have been added since the last call, by the modification time of the folder. A recent time
     /// is inconclusive, because times are only as precise as the clock that sets them.
     pub(crate) fn may_have_changed(&self) -> bool {
-        let modified = self.local.as_ref().and_then(|folder| folder.metadata().ok()?.modified().ok());
+        let modified = self.place.local.as_ref().and_then(|folder| folder.metadata().ok()?.modified().ok());
         let mut seen = self.modified.lock().unwrap_or_else(PoisonError::into_inner);
         let is_old = modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > CLOCK);
         let is_known = is_old && *seen == modified;
@@ -133,9 +135,7 @@ impl Folder {
     }
 
     pub(crate) async fn holds_folder(&self, name: &str) -> Result<bool, StoreError> {
-        let found =
-            self.store.list_with_delimiter(Some(&self.prefix)).await.map_err(|error| self.failed("list", error))?;
-        Ok(found.common_prefixes.iter().any(|folder| folder.filename() == Some(name)))
+        Ok(self.listed().await?.common_prefixes.iter().any(|folder| folder.filename() == Some(name)))
     }
 
     pub(super) async fn entries(&self, segment: &Segment) -> Read<(ArrowReaderMetadata, Vec<Entry>)> {
@@ -169,17 +169,17 @@ impl Folder {
     }
 
     fn object(&self, segment: &Segment) -> Object {
-        Object { store: Arc::clone(&self.store), path: self.path(&segment.name), size: segment.size }
+        Object { store: Arc::clone(&self.place.store), path: segment.name.as_str().into(), size: segment.size }
     }
 
     /// Writes records as a new segment that sorts at `time` (milliseconds since 1970). Returns it when it is durable.
     pub(super) async fn write(&self, time: i64, records: &[Record]) -> Result<Segment, StoreError> {
         let name = format!("{time:013}-{}{ENDING}", Uuid::new_v4().simple());
-        let failed = |error: &dyn Display| StoreError(format!("cannot write answers to {}: {error}", self.shown));
+        let failed = |error: &dyn Display| StoreError(format!("cannot write answers to {}: {error}", self.shown()));
         let bytes = segment::encode(records).map_err(|error| failed(&error))?;
         let size = bytes.len() as u64;
-        self.store.put(&self.path(&name), bytes.into()).await.map_err(|error| failed(&error))?;
-        if let Some(folder) = &self.local {
+        self.place.store.put(&name.as_str().into(), bytes.into()).await.map_err(|error| failed(&error))?;
+        if let Some(folder) = &self.place.local {
             // A local store returns when the system has the bytes; a power cut would still lose them.
             for path in [folder.join(&name), folder.clone()] {
                 let synced = async { tokio::fs::File::open(path).await?.sync_all().await };
@@ -191,17 +191,17 @@ impl Folder {
 
     /// Checks that segments can be written, by writing and removing an empty object.
     pub(crate) async fn check_writable(&self) -> Result<(), StoreError> {
-        let probe = self.path(&format!("{PROBE}{}", Uuid::new_v4().simple()));
+        let probe = Path::from(format!("{PROBE}{}", Uuid::new_v4().simple()));
         let failed = |error| self.failed("write answers to", error);
-        self.store.put(&probe, PutPayload::new()).await.map_err(failed)?;
-        self.store.delete(&probe).await.map_err(failed)
+        self.place.store.put(&probe, PutPayload::new()).await.map_err(failed)?;
+        self.place.store.delete(&probe).await.map_err(failed)
     }
 
     /// Removes partial segments that killed processes left, if they are older than an hour. Only local folders have
     /// them, because a segment is first written under another name there.
     pub(crate) async fn remove_unfinished(&self) -> Result<u64, StoreError> {
-        let Some(folder) = &self.local else { return Ok(0) };
-        let failed = |error: std::io::Error| StoreError(format!("cannot remove from {}: {error}", self.shown));
+        let Some(folder) = &self.place.local else { return Ok(0) };
+        let failed = |error: std::io::Error| StoreError(format!("cannot remove from {}: {error}", self.shown()));
         let mut files = match tokio::fs::read_dir(folder).await {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
             files => files.map_err(failed)?,
@@ -221,18 +221,11 @@ impl Folder {
     }
 
     pub(super) async fn remove(&self, name: &str) -> Result<(), StoreError> {
-        match self.store.delete(&self.path(name)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(self.failed(&format!("remove {name} from"), error)),
-        }
-    }
-
-    fn path(&self, name: &str) -> Path {
-        self.prefix.clone().join(name)
+        self.place.remove(name).await.map_err(|error| self.failed(&format!("remove {name} from"), error))
     }
 
     fn failed(&self, what: &str, error: object_store::Error) -> StoreError {
-        StoreError(format!("cannot {what} {}: {error}", self.shown))
+        StoreError(format!("cannot {what} {}: {error}", self.shown()))
     }
 }
 

@@ -91,6 +91,7 @@ impl Index {
         });
     }
 
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.places.len() + self.others.keys().filter(|key| !self.places.contains_key(*key)).count()
     }

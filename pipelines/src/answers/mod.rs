@@ -114,14 +114,6 @@ impl AnswerFolder {
         Ok(answers)
     }
 
-    pub fn len(&self) -> usize {
-        self.index().len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     async fn list(&self) -> std::result::Result<(), StoreError> {
         loop {
             // A segment that was indexed before the listing and is not listed was deleted. A later one may be new.
@@ -164,7 +156,7 @@ impl AnswerFolder {
     }
 
     fn warn_of_damage(&self, segment: &Segment, why: &str) {
-        let (name, folder) = (&segment.name, &self.folder.shown);
+        let (name, folder) = (&segment.name, self.folder.shown());
         tracing::warn!(
             segment = name,
             folder,
@@ -257,7 +249,7 @@ impl AnswerStore for AnswerFolder {
                 }
                 Ok(None) => tokio::time::sleep(CLAIMED).await,
                 Err(error) => {
-                    tracing::debug!(folder = self.folder.shown, %error, "answers cannot be claimed");
+                    tracing::debug!(folder = self.folder.shown(), %error, "answers cannot be claimed");
                     return Ok(None);
                 }
             }
@@ -269,7 +261,7 @@ impl AnswerStore for AnswerFolder {
     }
 
     async fn keep(&self, key: RequestKey, outcome: Outcome, may_wait: bool) -> std::result::Result<(), StoreError> {
-        let failed = |why: &str| StoreError(format!("cannot write answers to {}: {why}", self.folder.shown));
+        let failed = |why: &str| StoreError(format!("cannot write answers to {}: {why}", self.folder.shown()));
         if self.index().find(&key).is_some() {
             return Ok(());
         }
@@ -287,9 +279,6 @@ pub(crate) fn of_output(output: &Url) -> Result<Url> {
 }
 
 /// The folder of answers that belong to no output: `asap.cache.dir`, or else the cache folder of the user.
-///
-/// # Errors
-/// If neither the setting nor the environment names a folder.
 pub fn shared(settings: &Settings) -> Result<Url> {
     if let Some(folder) = &settings.cache_dir {
         return location::parse(folder);
@@ -300,9 +289,6 @@ pub fn shared(settings: &Settings) -> Result<Url> {
 }
 
 /// The folder of answers at a location: that of an output, or the location itself.
-///
-/// # Errors
-/// If the location is neither an output nor a folder of answers.
 pub async fn find(text: &str) -> Result<Url> {
     let mut url = location::parse(text)?;
     if !url.path().ends_with('/') {
@@ -315,7 +301,7 @@ pub async fn find(text: &str) -> Result<Url> {
     if folder.list().await.map_err(external)?.is_empty() {
         return exec_err!(
             "{} is neither the output of a run (with a folder .asap) nor a folder of answers (*{ENDING})",
-            folder.shown
+            folder.shown()
         );
     }
     Ok(url)

@@ -9,9 +9,8 @@ use asap_udfs::llm::store::StoreError;
 use async_trait::async_trait;
 use chrono::Utc;
 use datafusion::common::Result;
-use futures::TryStreamExt;
 use object_store::path::Path;
-use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
+use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use url::Url;
@@ -19,6 +18,7 @@ use uuid::Uuid;
 
 use crate::delta::store_of;
 use crate::location;
+use crate::objects;
 
 const FOLDER: &str = "spent";
 const SHARES: f64 = 20.0;
@@ -54,13 +54,9 @@ impl Spent {
     }
 
     async fn last(&self) -> Result<(u64, Entry), StoreError> {
-        let number = |path: &Path| path.filename()?.strip_suffix(".json")?.parse::<u64>().ok();
-        let listed = self.store.list(Some(&self.day)).map_ok(|object| object.location);
-        let names: Vec<Path> = match listed.try_collect().await {
-            Err(Error::NotFound { .. }) => vec![],
-            names => names.map_err(|error| self.failed(error))?,
-        };
-        match names.iter().filter_map(number).max() {
+        let number = |object: &ObjectMeta| object.location.filename()?.strip_suffix(".json")?.parse::<u64>().ok();
+        let listed = objects::list(self.store.as_ref(), &self.day).await.map_err(|error| self.failed(error))?;
+        match listed.iter().filter_map(number).max() {
             Some(last) => Ok((last, self.read(last).await?)),
             None => Ok((0, Entry::default())),
         }

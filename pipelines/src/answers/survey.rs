@@ -17,20 +17,19 @@ pub enum State {
     Damaged,
 }
 
+/// Times are in milliseconds since 1970 (UTC).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SegmentSummary {
     pub segment: String,
-    /// Milliseconds since 1970 (UTC).
     pub written: Option<i64>,
     pub answers: u64,
     pub bytes: u64,
-    /// The time of the oldest answer, in milliseconds since 1970 (UTC).
     pub oldest: Option<i64>,
-    /// The time of the newest answer, in milliseconds since 1970 (UTC).
     pub newest: Option<i64>,
     pub state: State,
 }
 
+/// Times are in milliseconds since 1970 (UTC).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     pub segments: u64,
@@ -38,16 +37,11 @@ pub struct Totals {
     /// Undamaged answers, including several to the same request.
     pub answers: u64,
     pub bytes: u64,
-    /// The time of the oldest answer, in milliseconds since 1970 (UTC).
     pub oldest: Option<i64>,
-    /// The time of the newest answer, in milliseconds since 1970 (UTC).
     pub newest: Option<i64>,
 }
 
 /// The segments of a folder of answers in writing order.
-///
-/// # Errors
-/// If the folder or one of its segments cannot be read.
 pub async fn survey(url: &Url) -> Result<Vec<SegmentSummary>> {
     let folder = Folder::new(url)?;
     let segments = folder.list().await.map_err(external)?;

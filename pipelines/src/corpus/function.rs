@@ -5,7 +5,6 @@ use std::sync::Arc;
 use datafusion::catalog::{Session, TableFunctionArgs, TableFunctionImpl, TableProvider};
 use datafusion::common::{Result, exec_datafusion_err, plan_err};
 use datafusion::logical_expr::Expr;
-use datafusion::scalar::ScalarValue;
 
 use super::{ColumnMapping, Corpus};
 
@@ -35,9 +34,7 @@ impl TableFunctionImpl for CorpusFunction {
 
 fn literal_text(expr: &Expr) -> Option<&str> {
     match expr {
-        Expr::Literal(ScalarValue::Utf8(text) | ScalarValue::Utf8View(text) | ScalarValue::LargeUtf8(text), _) => {
-            text.as_deref()
-        }
+        Expr::Literal(value, _) => value.try_as_str()?,
         _ => None,
     }
 }

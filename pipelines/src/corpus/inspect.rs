@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, AsArray, RecordBatch};
-use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::json::ArrayWriter;
 use datafusion::catalog::{TableFunctionArgs, TableFunctionImpl, TableProvider};
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{Result, internal_datafusion_err, plan_err};
 use datafusion::dataframe;
 use datafusion::functions::core::expr_fn::get_field;
 use datafusion::logical_expr::col;
 use datafusion::prelude::{DataFrame, SessionContext};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::corpus::shape::rules::RULES;
 use crate::corpus::shape::view;
@@ -36,7 +35,7 @@ pub struct Inspected {
     pub sample: Vec<InspectedRow>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InspectedRow {
     pub file: String,
     /// Row number in the file, from 0.
@@ -65,8 +64,7 @@ impl Corpus {
 
     async fn inspect_group(&self, context: &SessionContext, group: &Recognised, rows: usize) -> Result<Inspected> {
         let Recognised { table, shape, .. } = group;
-        let provider: Arc<dyn TableProvider> = Arc::new(table.clone());
-        let plan = view::plan(&context.state(), provider, table, shape, &[])?;
+        let plan = view::of_files(&context.state(), table, shape, &[])?;
         let shown = ["question", "cot", "answer", "system", "status", "error"].map(col);
         let place = [get_field(col("source"), "file").alias("file"), get_field(col("source"), "row").alias("row")];
         let sample = DataFrame::new(context.state(), plan)
@@ -87,35 +85,16 @@ impl Corpus {
             system: shape.told_system(),
             flag: shape.flag.clone(),
             mapping: shape.mapping().to_string(),
-            sample: sample.iter().map(read).collect::<Result<Vec<_>>>()?.concat(),
+            sample: read(&sample)?,
         })
     }
 }
 
-fn read(batch: &RecordBatch) -> Result<Vec<InspectedRow>> {
-    let texts = ["file", "question", "cot", "answer", "system", "status", "error"].map(|name| {
-        match batch.column_by_name(name) {
-            Some(column) => Ok(cast(column, &DataType::Utf8)?),
-            None => plan_err!("a row has no {name}"),
-        }
-    });
-    let [file, question, cot, answer, system, status, error] = texts;
-    let (file, question, cot, answer) = (file?, question?, cot?, answer?);
-    let (system, status, error) = (system?, status?, error?);
-    let text =
-        |column: &Arc<dyn Array>, row| column.is_valid(row).then(|| column.as_string::<i32>().value(row).to_string());
-    let places = batch.column_by_name("row").map(|column| column.as_primitive::<Int64Type>().clone());
-    let rows = (0..batch.num_rows()).map(|row| InspectedRow {
-        file: text(&file, row).unwrap_or_default(),
-        row: places.as_ref().map_or(0, |places| places.value(row)),
-        question: text(&question, row),
-        cot: text(&cot, row),
-        answer: text(&answer, row),
-        system: text(&system, row),
-        status: text(&status, row),
-        error: text(&error, row),
-    });
-    Ok(rows.collect())
+fn read(batches: &[RecordBatch]) -> Result<Vec<InspectedRow>> {
+    let mut json = ArrayWriter::new(Vec::new());
+    json.write_batches(&batches.iter().collect::<Vec<_>>())?;
+    json.finish()?;
+    serde_json::from_slice(&json.into_inner()).map_err(|error| internal_datafusion_err!("a sample row: {error}"))
 }
 
 /// The table function `corpus_shapes()`: every layout that asap recognizes by column names, in the order of the tries.

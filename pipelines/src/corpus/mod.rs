@@ -57,7 +57,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{DataFusionError, Result, config_err, exec_err};
 use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union};
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::SessionContext;
 
 pub use crate::corpus::files::delta::{FINGERPRINT, Former, Table};
@@ -69,7 +69,6 @@ pub use crate::corpus::scan::guard::is_guarded;
 pub(crate) use crate::corpus::scan::guard::{guarded, guarded_future, guarded_next};
 pub use crate::corpus::scan::read_slices::ReadSlices;
 pub use crate::corpus::scan::slices::Slice;
-pub use crate::corpus::scan::slices_table::SlicesTable;
 pub use crate::corpus::scan::small_batches::SmallBatches;
 pub use crate::corpus::shape::mapping::ColumnMapping;
 pub use crate::corpus::shape::originals::Fit;
@@ -79,8 +78,8 @@ pub use plain::plain_table;
 
 use crate::corpus::files::groups::{group, read_footers};
 use crate::corpus::files::listing::Listing;
+use crate::corpus::scan::slices_table::SlicesTable;
 use crate::corpus::scan::table::FilesTable;
-use crate::corpus::shape::originals::LeftOut;
 use crate::corpus::shape::view::Original;
 use shape::Shape;
 
@@ -103,15 +102,7 @@ pub struct Corpus {
 struct Recognised {
     table: FilesTable,
     shape: Shape,
-    left_out: Vec<LeftOut>,
-}
-
-impl Recognised {
-    fn of(&self, originals: &[Original]) -> Vec<Original> {
-        let is_left_out = |name: &String| self.left_out.iter().any(|column| column.name == *name);
-        let here = |original: &Original| Original { is_left_out: is_left_out(&original.name), ..original.clone() };
-        originals.iter().map(here).collect()
-    }
+    originals: Vec<Original>,
 }
 
 /// Lists the files of sources (each a file, a folder with its subfolders, a pattern, or a Delta table). `since` returns
@@ -131,7 +122,7 @@ pub async fn list(
             all.tables.push(table);
             continue;
         }
-        let listing = Listing::new(source, |store_url| session.runtime_env().object_store(store_url)).await?;
+        let listing = Listing::new(session, source).await?;
         if !listing.left_out.is_empty() {
             all.notes.push(format!("files left out: {}", listing.left_out.join(", ")));
         }
@@ -232,8 +223,12 @@ impl Corpus {
             };
             match read {
                 Ok((shape, left_out)) => {
-                    notes.extend(left_out.iter().map(|column| column.note.clone()));
-                    recognised.push(Recognised { table, shape, left_out });
+                    let is_left_out = |name: &String| left_out.iter().any(|column| column.name == *name);
+                    let here = originals
+                        .iter()
+                        .map(|original| Original { is_left_out: is_left_out(&original.name), ..original.clone() });
+                    recognised.push(Recognised { table, shape, originals: here.collect() });
+                    notes.extend(left_out.into_iter().map(|column| column.note));
                 }
                 Err(error) => {
                     failures.extend(table.files().iter().map(|held| FileFailure::new(&held.file.path, &error)))
@@ -248,11 +243,7 @@ impl Corpus {
     pub async fn damaged(&self, session: &dyn Session) -> Option<FileFailure> {
         for group in &self.groups {
             for file in group.table.files() {
-                let failed = match group.table.only(file).scan(session, None, &[], None).await {
-                    Ok(plan) => read_all(plan, session).await.err(),
-                    Err(error) => Some(error),
-                };
-                if let Some(error) = failed {
+                if let Err(error) = read_all(&group.table.only(file), session).await {
                     return Some(FileFailure::new(&file.file.name, &error));
                 }
             }
@@ -269,13 +260,13 @@ impl Corpus {
     pub fn of_rows(&self, rows: &mut BTreeMap<usize, Vec<u64>>) -> Self {
         rows.values_mut().for_each(|rows| rows.sort_unstable());
         let (mut first, mut groups) = (0, Vec::new());
-        for Recognised { table, shape, left_out } in &self.groups {
+        for Recognised { table, shape, originals } in &self.groups {
             let files = table.files().iter().zip(first..);
             let files = files.filter_map(|(file, place)| Some(file.only(rows.get(&place)?))).collect::<Vec<_>>();
             first += table.files().len();
             if !files.is_empty() {
-                let (shape, left_out) = (shape.clone(), left_out.clone());
-                groups.push(Recognised { table: table.of(files), shape, left_out });
+                let (shape, originals) = (shape.clone(), originals.clone());
+                groups.push(Recognised { table: table.of(files), shape, originals });
             }
         }
         Self { failures: vec![], notes: vec![], groups, originals: self.originals.clone() }
@@ -286,10 +277,8 @@ impl Corpus {
     /// # Errors
     /// If the session lacks the functions of asap.
     pub fn view(&self, session: &dyn Session) -> Result<ViewTable> {
-        let tables = self.groups.iter().map(|group| {
-            let provider: Arc<dyn TableProvider> = Arc::new(group.table.clone());
-            let originals = group.of(&self.originals);
-            shape::view::plan(session, provider, &group.table, &group.shape, &originals).map(Arc::new)
+        let tables = self.groups.iter().map(|Recognised { table, shape, originals }| {
+            shape::view::of_files(session, table, shape, originals).map(Arc::new)
         });
         let plans = tables.collect::<Result<Vec<_>>>()?;
         let plan = match plans.as_slice() {
@@ -304,13 +293,10 @@ impl Corpus {
         self.groups.len()
     }
 
-    pub(crate) fn view_of_slices(&self, session: &dyn Session, group: usize, open: SlicesTable) -> Result<LogicalPlan> {
-        let group = &self.groups[group];
-        shape::view::plan(session, Arc::new(open), &group.table, &group.shape, &group.of(&self.originals))
-    }
-
-    pub(crate) fn slices_table(&self, group: usize) -> SlicesTable {
-        SlicesTable::new(self.groups[group].table.file_schema())
+    /// Like the view of a group, over slices of its files.
+    pub(crate) fn view_of_slices(&self, session: &dyn Session, group: usize) -> Result<LogicalPlan> {
+        let Recognised { table, shape, originals } = &self.groups[group];
+        shape::view::plan(session, Arc::new(SlicesTable::new(table.file_schema())), table, shape, originals)
     }
 
     /// The columns of the corpus: those of the module's table, then the original columns.
@@ -361,7 +347,8 @@ impl Corpus {
     }
 }
 
-async fn read_all(plan: Arc<dyn ExecutionPlan>, session: &dyn Session) -> Result<()> {
+async fn read_all(table: &FilesTable, session: &dyn Session) -> Result<()> {
+    let plan = table.scan(session, None, &[], None).await?;
     let mut batches = execute_stream(plan, session.task_ctx())?;
     while guarded_next(&mut batches).await?.is_some() {}
     Ok(())

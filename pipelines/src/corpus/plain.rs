@@ -1,16 +1,15 @@
 //! Files as a table of their own columns, for SQL that names a folder: the same files as `--from` reads, by the same reader.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::{Column, Result};
-use datafusion::datasource::{ViewTable, provider_as_source};
-use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::datasource::ViewTable;
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore};
-use url::Position;
 
 use crate::corpus::files::groups::{group, read_footers};
 use crate::corpus::files::is_hidden;
@@ -39,7 +38,7 @@ pub async fn plain_table(session: &dyn Session, location: &str) -> Result<Option
         let table = FilesTable::new(group);
         let columns = table.file_schema().fields().iter();
         let columns: Vec<_> = columns.map(|field| Expr::Column(Column::from_name(field.name()))).collect();
-        let rows = LogicalPlanBuilder::scan("files", provider_as_source(Arc::new(table)), None)?.project(columns)?;
+        let rows = table.plan()?.project(columns)?;
         plan = Some(match plan {
             None => rows,
             Some(plan) => plan.union_by_name(rows.build()?)?,
@@ -54,21 +53,15 @@ async fn has_rows(session: &dyn Session, source: &Source) -> Result<bool> {
     if !path.ends_with('/') {
         return Ok(json::is_json(path));
     }
-    let root = Path::from_url_path(path).map_err(Error::from)?;
-    let store_url = ObjectStoreUrl::parse(&source.url[..Position::BeforePath])?;
-    let store = session.runtime_env().object_store(&store_url)?;
+    let (store, _, root) = source.in_store(session)?;
     let is_read = |file: &Path| {
         let mut parts = file.prefix_match(&root).into_iter().flatten();
         let name = file.filename().unwrap_or_default();
         !parts.any(|part| is_hidden(part.as_ref())) && (name.ends_with(".parquet") || json::is_lines(name))
     };
-    let mut listed = store.list(Some(&root));
-    loop {
-        match listed.try_next().await {
-            Ok(Some(file)) if is_read(&file.location) => return Ok(true),
-            Ok(Some(_)) => {}
-            Ok(None) | Err(Error::NotFound { .. }) => return Ok(false),
-            Err(error) => return Err(error.into()),
-        }
+    match store.list(Some(&root)).try_filter(|file| ready(is_read(&file.location))).try_next().await {
+        Ok(found) => Ok(found.is_some()),
+        Err(Error::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use datafusion::common::{Result, exec_datafusion_err};
 use deltalake_core::kernel::Add;
+pub use deltalake_core::kernel::Transaction;
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,15 +17,6 @@ pub(crate) struct Line {
     pub remove: Option<Removed>,
     pub meta_data: Option<Metadata>,
     pub protocol: Option<Protocol>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Transaction {
-    pub app_id: String,
-    pub version: i64,
-    #[serde(default)]
-    pub last_updated: Option<i64>,
 }
 
 /// A file whose rows are no longer in the table.
@@ -52,7 +44,8 @@ fn yes() -> bool {
     true
 }
 
-/// Deleted rows of a file, and where they are stored.
+/// Deleted rows of a file, and where they are stored. The type of `deltalake_core` refuses an unknown storage type, and
+/// with it the whole log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeletionVector {
@@ -118,26 +111,27 @@ impl LiveFile {
     }
 
     pub(crate) fn rows(&self) -> Option<u64> {
-        self.statistics()?.get("numRecords")?.as_u64()
+        rows_of(self.stats.as_deref())
     }
 
     /// The minimum and maximum of a struct field, if the statistics have them.
     pub(crate) fn bounds(&self, column: &str, field: &str) -> Option<(Value, Value)> {
-        let statistics = self.statistics()?;
+        let statistics: Value = serde_json::from_str(self.stats.as_deref()?).ok()?;
         let of = |bound: &str| statistics.get(bound)?.get(column)?.get(field).cloned();
         Some((of("minValues")?, of("maxValues")?))
-    }
-
-    fn statistics(&self) -> Option<Value> {
-        serde_json::from_str(self.stats.as_deref()?).ok()
     }
 }
 
 impl Removed {
     /// The number of rows, if the statistics have it.
     pub fn rows(&self) -> Option<u64> {
-        serde_json::from_str::<Value>(self.stats.as_deref()?).ok()?.get("numRecords")?.as_u64()
+        rows_of(self.stats.as_deref())
     }
+}
+
+/// The number of rows of a file by its statistics, if they have it.
+pub(crate) fn rows_of(statistics: Option<&str>) -> Option<u64> {
+    serde_json::from_str::<Value>(statistics?).ok()?["numRecords"].as_u64()
 }
 
 pub(crate) fn parse(bytes: &[u8], version: u64) -> Result<Vec<Line>> {
@@ -149,14 +143,19 @@ pub(crate) fn not_an_action(version: u64, error: &serde_json::Error) -> datafusi
     exec_datafusion_err!("version {version} contains an entry that is not a Delta action: {error}")
 }
 
+/// Milliseconds since 1970.
+fn now() -> i64 {
+    chrono::Utc::now().timestamp_millis()
+}
+
 pub fn add(shard: &Add) -> String {
     json!({ "add": shard }).to_string()
 }
 
 /// The action that removes a file and its rows from the table.
-pub fn remove(file: &LiveFile, now: i64) -> String {
+pub fn remove(file: &LiveFile) -> String {
     let LiveFile { path, partition_values, size, deletion_vector, .. } = file;
-    let mut remove = json!({ "path": path, "deletionTimestamp": now, "dataChange": true, "extendedFileMetadata": true,
+    let mut remove = json!({ "path": path, "deletionTimestamp": now(), "dataChange": true, "extendedFileMetadata": true,
         "partitionValues": partition_values, "size": size });
     if let Some(vector) = deletion_vector {
         remove["deletionVector"] = json!(vector);
@@ -164,18 +163,21 @@ pub fn remove(file: &LiveFile, now: i64) -> String {
     json!({ "remove": remove }).to_string()
 }
 
-pub fn transaction(app_id: &str, version: i64, now: i64) -> String {
-    json!({ "txn": { "appId": app_id, "version": version, "lastUpdated": now } }).to_string()
+pub fn transaction(app_id: &str, version: i64) -> String {
+    json!({ "txn": { "appId": app_id, "version": version, "lastUpdated": now() } }).to_string()
 }
 
 pub fn metadata(metadata: &Metadata) -> String {
     json!({ "metaData": metadata }).to_string()
 }
 
-/// The action that describes a commit; `more` are fields of asap.
-pub fn commit_info(operation: &str, mode: &str, now: i64, more: Value) -> String {
+/// The lines of a commit: its description, in which `more` are fields of asap, and its actions. None without actions.
+pub fn commit(operation: &str, mode: &str, more: Value, actions: Vec<String>) -> Vec<String> {
+    if actions.is_empty() {
+        return vec![];
+    }
     let mut info = json!({
-        "timestamp": now,
+        "timestamp": now(),
         "operation": operation,
         "operationParameters": { "mode": mode },
         "engineInfo": concat!("asap ", env!("ASAP_VERSION")),
@@ -184,5 +186,5 @@ pub fn commit_info(operation: &str, mode: &str, now: i64, more: Value) -> String
         "txnId": uuid::Uuid::new_v4().to_string(),
     });
     info["asap"] = more;
-    json!({ "commitInfo": info }).to_string()
+    std::iter::once(json!({ "commitInfo": info }).to_string()).chain(actions).collect()
 }

@@ -12,7 +12,6 @@
 //! reply was lost is found by its own bytes. Without a conflict a commit costs one request, however long the log is.
 
 mod actions;
-mod follow;
 mod open;
 mod probe;
 mod protocol;
@@ -25,20 +24,24 @@ use std::time::{Duration, Instant};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use deltalake_core::checkpoints::create_checkpoint_from_table_url_and_cleanup;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use tracing::Instrument;
 use url::Url;
 
 use crate::delta::actions::Line;
+pub(crate) use crate::delta::actions::rows_of;
 pub use crate::delta::actions::{
-    DeletionVector, LiveFile, Metadata, Protocol, Removed, Transaction, add, commit_info, metadata, remove, transaction,
+    DeletionVector, LiveFile, Metadata, Protocol, Removed, Transaction, add, commit, metadata, remove, transaction,
 };
-pub use crate::delta::follow::{Followed, Since, Version};
+pub use crate::delta::open::{Followed, Since, Version};
 pub use crate::delta::probe::{PROBE, check_output};
 
 use crate::location;
+use crate::objects;
 
 pub const FOLDER: &str = "_delta_log";
 const CHECKPOINT_EVERY: u64 = 100;
@@ -62,9 +65,10 @@ pub struct State {
 
 #[derive(Debug)]
 pub struct Log {
-    url: Url,
-    store: Arc<dyn ObjectStore>,
-    state: State,
+    pub(crate) url: Url,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    /// As of the last read.
+    pub(crate) state: State,
 }
 
 enum Put {
@@ -92,7 +96,7 @@ impl Log {
     /// Reads the log of the table at `url`; None if there is no table.
     pub async fn open(url: &Url) -> Result<Option<Self>> {
         let store = store_of(url)?;
-        let found = open::read(store.as_ref(), None).await.map_err(|error| unreadable(url, error))?;
+        let found = Followed::read(store.as_ref(), url, None).await?;
         Ok(found.map(|found| Self { url: url.clone(), store, state: found.state }))
     }
 
@@ -111,17 +115,15 @@ impl Log {
         opened.ok_or_else(|| exec_datafusion_err!("{} disappeared while it was created", location::display(url)))
     }
 
-    /// The state of the log as of the last read.
-    pub fn state(&self) -> &State {
-        &self.state
+    /// The lines of a commit; None if the log no longer has it.
+    pub(crate) async fn read(&self, version: u64) -> Result<Option<bytes::Bytes>> {
+        Ok(objects::read(self.store.as_ref(), &commit_path(version)).await?)
     }
 
-    pub fn url(&self) -> &Url {
-        &self.url
-    }
-
-    pub fn store(&self) -> &Arc<dyn ObjectStore> {
-        &self.store
+    /// Reads a live file as a whole, to decode its rows.
+    pub(crate) async fn rows_of(&self, file: &LiveFile) -> Result<ParquetRecordBatchReaderBuilder<bytes::Bytes>> {
+        let bytes = self.store.get(&file.location()?).await?.bytes().await?;
+        Ok(ParquetRecordBatchReaderBuilder::try_new(bytes)?)
     }
 
     pub(crate) async fn refresh(&mut self) -> Result<()> {
@@ -147,7 +149,9 @@ impl Log {
                 return Ok(None);
             }
             let version = self.state.version + 1;
-            let put = put_or_look(self.store.as_ref(), &self.url, version, actions.join("\n").into()).await?;
+            let span = tracing::info_span!("commit", table = location::display(&self.url), version);
+            let put = put_or_look(self.store.as_ref(), &self.url, version, actions.join("\n").into());
+            let put = put.instrument(span).await?;
             self.refresh().await?;
             if matches!(put, Put::Created) {
                 self.checkpoint(version).await;
@@ -197,11 +201,8 @@ pub(crate) fn commit_path(version: u64) -> Path {
 }
 
 async fn read_commit(store: &dyn ObjectStore, version: u64) -> Result<Option<Vec<Line>>> {
-    match store.get(&commit_path(version)).await {
-        Ok(found) => Ok(Some(actions::parse(&found.bytes().await?, version)?)),
-        Err(object_store::Error::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let bytes = objects::read(store, &commit_path(version)).await?;
+    bytes.map(|bytes| actions::parse(&bytes, version)).transpose()
 }
 
 /// Creates a commit unless one exists. A store may have created it but lost the reply, or retried the request and then

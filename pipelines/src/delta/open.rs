@@ -1,4 +1,4 @@
-//! Reads a log: its last checkpoint and the commits after it.
+//! Reads a log: its last checkpoint and the commits after it, version by version for readers that follow a table.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,9 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Deserialize;
 use url::Url;
 
-use crate::delta::actions;
-use crate::delta::actions::Line;
-use crate::delta::follow::{Followed, Since, Version};
-use crate::delta::{FOLDER, commit_path, read_commit, unreadable};
+use crate::delta::actions::{self, Line, LiveFile, Removed, Transaction};
+use crate::delta::{FOLDER, State, commit_path, read_commit, unreadable};
+use crate::objects::{self, existing};
 
 const CONCURRENT_COMMITS: usize = 32;
 const COLUMNS: [&str; 5] = ["txn", "add", "remove", "metaData", "protocol"];
@@ -26,15 +25,67 @@ struct LastCheckpoint {
     version: u64,
 }
 
-impl Followed {
-    /// Reads the log of the table at `url`, which is the root of `store`; None if there is no table.
-    pub async fn read(store: &dyn ObjectStore, url: &Url, since: Option<Since>) -> Result<Option<Self>> {
-        read(store, since).await.map_err(|error| unreadable(url, error))
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// The files of this version, and the changes after it.
+    Snapshot(u64),
+    Version(u64),
+}
+
+impl Since {
+    fn version(self) -> u64 {
+        match self {
+            Self::Snapshot(version) | Self::Version(version) => version,
+        }
     }
 }
 
-/// Reads a log, and its changes since a version if requested; None if there is no log.
-pub(crate) async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Result<Option<Followed>> {
+/// The current state of a log, and its changes since a version.
+#[derive(Debug, Default)]
+pub struct Followed {
+    /// The newest state.
+    pub state: State,
+    /// The state at the requested version of [`Since::Snapshot`].
+    pub snapshot: State,
+    /// The versions after the requested one, ascending.
+    pub later: Vec<Version>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Version {
+    pub version: u64,
+    pub added: Vec<LiveFile>,
+    pub removed: Vec<Removed>,
+    pub transactions: Vec<Transaction>,
+}
+
+impl Followed {
+    /// Reads the log of the table at `url`, which is the root of `store`, and its changes since a version if requested;
+    /// None if there is no table.
+    pub async fn read(store: &dyn ObjectStore, url: &Url, since: Option<Since>) -> Result<Option<Self>> {
+        read(store, since).await.map_err(|error| unreadable(url, error))
+    }
+
+    /// Keeps the state as the snapshot if it is at the requested version.
+    fn keep_snapshot(&mut self, since: Option<Since>) {
+        if since == Some(Since::Snapshot(self.state.version)) {
+            self.snapshot = self.state.clone();
+        }
+    }
+}
+
+impl Version {
+    fn of(version: u64, lines: &[Line]) -> Self {
+        Self {
+            version,
+            added: lines.iter().filter_map(|line| line.add.clone()).collect(),
+            removed: lines.iter().filter_map(|line| line.remove.clone()).collect(),
+            transactions: lines.iter().filter_map(|line| line.txn.clone()).collect(),
+        }
+    }
+}
+
+async fn read(store: &dyn ObjectStore, since: Option<Since>) -> Result<Option<Followed>> {
     let hint = last_checkpoint(store).await?;
     let from = match since {
         None => hint,
@@ -145,11 +196,8 @@ impl Checkpoint {
 async fn list(store: &dyn ObjectStore, from: u64) -> Result<Found> {
     let folder = Path::from(FOLDER);
     let offset = Path::from_iter([FOLDER, &format!("{from:020}")]);
-    let mut paths: Vec<Path> =
-        match store.list_with_offset(Some(&folder), &offset).map_ok(|file| file.location).try_collect().await {
-            Err(object_store::Error::NotFound { .. }) => vec![],
-            listed => listed?,
-        };
+    let listed = store.list_with_offset(Some(&folder), &offset).map_ok(|file| file.location);
+    let mut paths: Vec<Path> = existing(listed.try_collect().await)?.unwrap_or_default();
     paths.sort();
     let mut found = Found::default();
     for path in paths {
@@ -183,12 +231,9 @@ fn checkpoint_parts(rest: &str) -> Option<usize> {
 }
 
 async fn last_checkpoint(store: &dyn ObjectStore) -> Result<u64> {
-    match store.get(&Path::from_iter([FOLDER, "_last_checkpoint"])).await {
-        // Another writer may be replacing this hint. Without it the whole log is listed.
-        Ok(found) => Ok(serde_json::from_slice::<LastCheckpoint>(&found.bytes().await?).map_or(0, |hint| hint.version)),
-        Err(object_store::Error::NotFound { .. }) => Ok(0),
-        Err(error) => Err(error.into()),
-    }
+    // Another writer may be replacing this hint. Without it the whole log is listed.
+    let hint = objects::read(store, &Path::from_iter([FOLDER, "_last_checkpoint"])).await?;
+    Ok(hint.and_then(|hint| serde_json::from_slice::<LastCheckpoint>(&hint).ok()).map_or(0, |hint| hint.version))
 }
 
 async fn read_checkpoint(store: &dyn ObjectStore, path: &Path, version: u64) -> Result<Vec<Line>> {

@@ -6,6 +6,7 @@ use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload};
 
 use crate::delta::FOLDER;
 use crate::location;
+use crate::objects;
 
 /// Prefix of the names of probes. Log entries begin with a digit, which sorts after it. So readers, which list from a
 /// version on, do not see a probe that a killed process left.
@@ -16,18 +17,12 @@ const SECOND: &[u8] = b"second";
 
 /// Checks that commits to a Delta table are safe: an object can be written to its log, a second writer of the same
 /// object is refused and changes nothing, and the object can be removed. `store` is rooted at the folder of the table,
-/// and `folder` is its name for messages.
-///
-/// # Errors
-/// If one of these does not hold; the message names it and what to do.
+/// and `folder` is its name for messages. An error says what does not hold and what to do.
 pub async fn check_output(store: &dyn ObjectStore, folder: &str) -> Result<()> {
     let probe = Path::from_iter([FOLDER, &format!("{PROBE}{}", uuid::Uuid::new_v4())]);
     let log = format!("the log of {folder}");
     let checked = check_create(store, &log, &probe).await;
-    let removed = match store.delete(&probe).await {
-        Err(Error::NotFound { .. }) => Ok(()),
-        removed => removed,
-    };
+    let removed = objects::delete(store, &probe).await;
     checked?;
     removed.map_err(|error| {
         exec_datafusion_err!(

@@ -24,7 +24,7 @@ async fn create(url: &Url) -> Log {
 }
 
 fn says(application: &str, version: i64) -> Vec<String> {
-    vec![commit_info("WRITE", "Append", 0, json!({})), transaction(application, version, 0)]
+    commit("WRITE", "Append", json!({}), vec![transaction(application, version)])
 }
 
 #[tokio::test]
@@ -32,9 +32,9 @@ async fn who_makes_a_table_second_finds_the_first() {
     let (_folder, url) = table();
     assert!(Log::open(&url).await.unwrap().is_none());
     let (one, two) = (create(&url).await, create(&url).await);
-    assert_eq!(one.state().metadata.id, two.state().metadata.id);
-    assert_eq!((one.state().version, one.state().metadata.configuration["x"].as_str()), (0, "1"));
-    assert_eq!(one.state().schema().unwrap(), *schema());
+    assert_eq!(one.state.metadata.id, two.state.metadata.id);
+    assert_eq!((one.state.version, one.state.metadata.configuration["x"].as_str()), (0, "1"));
+    assert_eq!(one.state.schema().unwrap(), *schema());
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_commit_is_prepared_anew_on_what_another_one_did() {
     };
     assert_eq!(two.commit(prepare).await.unwrap(), None);
     assert_eq!(seen, [false, true]);
-    assert_eq!(two.state().transactions["x"].version, 1);
+    assert_eq!(two.state.transactions["x"].version, 1);
 }
 
 #[tokio::test]
@@ -79,8 +79,8 @@ async fn a_log_is_read_from_its_last_checkpoint() {
         std::fs::remove_file(log_folder.join(format!("{version:020}.json"))).unwrap();
     }
     let read = Log::open(&url).await.unwrap().unwrap();
-    assert_eq!(read.state().version, 103);
-    assert_eq!(read.state().transactions, log.state().transactions);
+    assert_eq!(read.state.version, 103);
+    assert_eq!(read.state.transactions, log.state.transactions);
     std::fs::remove_file(log_folder.join("00000000000000000102.json")).unwrap();
     let error = Log::open(&url).await.unwrap_err().to_string();
     assert!(error.contains("version 102 is missing"), "{error}");
@@ -103,5 +103,5 @@ async fn two_who_commit_at_once_both_get_in_once() {
         writer.await.unwrap();
     }
     let log = Log::open(&url).await.unwrap().unwrap();
-    assert_eq!((log.state().version, log.state().transactions.len()), (40, 40));
+    assert_eq!((log.state.version, log.state.transactions.len()), (40, 40));
 }

@@ -17,10 +17,6 @@ pub(crate) fn can_hold(data_type: &DataType) -> bool {
 }
 
 /// The type of a column in a table: `found` itself where possible.
-///
-/// Unsigned integers widen (UInt64 to Decimal(20, 0)), Float16 becomes Float32, and Null becomes Utf8. Views, large
-/// texts, dictionaries and run-ends become their value type. Lists of any kind become List, timestamps microseconds,
-/// dates Date32, and times and durations Int64.
 pub(crate) fn delta_type(found: &DataType) -> DataType {
     match found {
         DataType::Null | DataType::Utf8View | DataType::LargeUtf8 => DataType::Utf8,

@@ -59,9 +59,6 @@ impl Encoder {
 
     /// Encodes a row: its prompt, chain and answer. Whether a row is held out depends only on its question, so that the
     /// model never learns another chain of a held-out question.
-    ///
-    /// # Errors
-    /// If a text cannot be tokenized.
     pub fn encode(&self, asked: Asked, [cot, answer]: [&str; 2]) -> Result<Row> {
         let is_held_out = self.is_held_out(asked.question);
         let encoded = match self.template.encode(&self.tokenizer, asked, [cot, answer], self.max_length, self.long) {

@@ -83,10 +83,8 @@ pub struct Counts {
     pub rejected: u64,
 }
 
-struct Window {
-    fed: Vec<Fed>,
-    counts: Counts,
-}
+/// The examples of a window, and the counts of its rows.
+type Window = (Vec<Fed>, Counts);
 
 /// The examples of a location, epoch by epoch. Reads and tokenizes windows ahead.
 pub struct Feed {
@@ -101,9 +99,6 @@ pub struct Feed {
 
 impl Feed {
     /// Starts to read `rows`, which were opened with this config.
-    ///
-    /// # Errors
-    /// If the config's part or resume position is out of range.
     pub fn begin(mut rows: Rows, config: FeedConfig, encoder: Arc<Encoder>) -> Result<Self> {
         let (part, parts) = config.part;
         if part >= parts {
@@ -129,9 +124,6 @@ impl Feed {
     }
 
     /// Returns the next examples of one epoch: `most`, or fewer at its end. None after the last epoch.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
     pub async fn step(&mut self, most: usize) -> Result<Option<Vec<Fed>>> {
         let mut step: Vec<Fed> = Vec::with_capacity(most);
         while step.len() < most {
@@ -143,7 +135,7 @@ impl Feed {
                 Some(fed) => step.push(fed),
                 None => match self.windows.recv().await {
                     Some(window) => {
-                        let Window { fed, counts } = window?;
+                        let (fed, counts) = window?;
                         self.counts.add(counts);
                         self.ready.extend(fed);
                     }
@@ -183,11 +175,11 @@ async fn read_ahead(
             };
             let skipped = if (epoch, place) == (start.epoch, start.window) { start.row } else { 0 };
             let at = Position { version: rows.version, epoch, window: place, row: skipped };
-            let mut window = read_window(&rows, config, *window, at, encoder).await?;
+            let (fed, mut counts) = read_window(&rows, config, *window, at, encoder).await?;
             if epoch > start.epoch {
-                window.counts = Counts::default();
+                counts = Counts::default();
             }
-            if send.send(Ok(window)).await.is_err() {
+            if send.send(Ok((fed, counts))).await.is_err() {
                 return Ok(());
             }
             place += 1;
@@ -224,7 +216,7 @@ async fn read_window(
             fed.push(Fed { example, position, source: found.source });
         }
     }
-    Ok(Window { fed, counts })
+    Ok((fed, counts))
 }
 
 impl Counts {

@@ -88,10 +88,8 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Checks that a feed returns the same rows after this position as the feed that wrote it.
-    ///
-    /// # Errors
-    /// If an option that decides the rows differs. The error names it.
+    /// Checks that a feed returns the same rows after this position as the feed that wrote it. An error names the option
+    /// that differs.
     pub fn check(&self, now: &Deciding) -> Result<()> {
         let Self { position, deciding: Deciding(written) } = self;
         for (name, now) in &now.0 {

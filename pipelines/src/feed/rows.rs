@@ -157,9 +157,6 @@ impl Rows {
     }
 
     /// Reads all rows once and counts them.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
     pub async fn survey(&self, encoder: &Arc<Encoder>) -> Result<Survey> {
         let mut survey = Survey::default();
         for window in 0..self.windows() {

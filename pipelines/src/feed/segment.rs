@@ -50,10 +50,8 @@ impl Segment {
             true => by_first_source(context, &corpus, &files).await,
             false => by_place(&corpus, &files),
         };
-        match places {
-            Ok(places) => Ok(Self { corpus, files, places }),
-            Err(error) => Err(corpus.named(&context.state(), error).await),
-        }
+        let places = named(context, &corpus, places).await?;
+        Ok(Self { corpus, files, places })
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -66,10 +64,7 @@ impl Segment {
         range: Range<usize>,
         encoder: &Arc<Encoder>,
     ) -> Result<Vec<Found>> {
-        match self.read_rows(context, range, encoder).await {
-            Ok(found) => Ok(found),
-            Err(error) => Err(self.corpus.named(&context.state(), error).await),
-        }
+        named(context, &self.corpus, self.read_rows(context, range, encoder).await).await
     }
 
     async fn read_rows(
@@ -115,6 +110,14 @@ impl Segment {
             Ok(Found { row, source: (Arc::clone(&self.files[place.file as usize]), u64::from(place.row)) })
         };
         places.iter().map(take).collect()
+    }
+}
+
+/// The result of reading a corpus. An error names the damaged file.
+async fn named<T>(context: &SessionContext, corpus: &Corpus, read: Result<T>) -> Result<T> {
+    match read {
+        Ok(read) => Ok(read),
+        Err(error) => Err(corpus.named(&context.state(), error).await),
     }
 }
 

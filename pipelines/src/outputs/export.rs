@@ -9,8 +9,6 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::parquet::arrow::AsyncArrowWriter;
-use datafusion::parquet::basic::{Compression, ZstdLevel};
-use datafusion::parquet::file::properties::WriterProperties;
 use futures::TryStreamExt;
 use object_store::buffered::BufWriter;
 use object_store::path::Path;
@@ -20,12 +18,14 @@ use serde_json::{Value, json};
 
 use crate::delta::{LiveFile, Log, store_of};
 use crate::location;
+use crate::objects::existing;
 use crate::outputs::{open, read, rejects_by_status, table};
 use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
+use crate::run::output::shards::writer_properties;
+use crate::run::says_finished;
 
 const FILE_BYTES: u64 = 500 << 20;
-const ROW_GROUP_BYTES: usize = 32 << 20;
 
 #[derive(Debug, Serialize)]
 pub struct Exported {
@@ -39,18 +39,16 @@ pub struct Exported {
 }
 
 /// Writes the rows of an output to an empty folder, with a description for the datasets library and a data card.
-///
-/// # Errors
-/// If there is no output, if the folder is not empty, or if a store fails.
 pub async fn export(location: &str, to: &str) -> Result<Exported> {
     let output = open(location).await?;
     let log = table(&output)?;
     let to = location::folder(to)?;
     let store = store_of(&to)?;
-    if let Some(object) = first(store.as_ref()).await? {
-        return exec_err!("{} is not empty (it contains {object}): choose another folder", location::display(&to));
+    if let Some(object) = existing(store.list(None).try_next().await)?.flatten() {
+        let (to, object) = (location::display(&to), object.location);
+        return exec_err!("{to} is not empty (it contains {object}): choose another folder");
     }
-    let schema = Arc::new(log.state().schema()?);
+    let schema = Arc::new(log.state.schema()?);
     let groups = groups(log);
     let mut counts = Counts::default();
     let mut bytes = 0;
@@ -61,11 +59,11 @@ pub async fn export(location: &str, to: &str) -> Result<Exported> {
     }
     let exported = Exported {
         to: location::display(&to),
-        table_version: log.state().version,
+        table_version: log.state.version,
         files: groups.len() as u64,
         rows: counts.rows_out,
         bytes,
-        finished: output.is_finished(),
+        finished: says_finished(&log.state),
     };
     let rejects = rejects_by_status(&output).await?;
     let parts = output.identity().map(|identity| identity.parts().clone()).unwrap_or_default();
@@ -76,18 +74,10 @@ pub async fn export(location: &str, to: &str) -> Result<Exported> {
     Ok(exported)
 }
 
-async fn first(store: &dyn ObjectStore) -> Result<Option<Path>> {
-    match store.list(None).try_next().await {
-        Ok(found) => Ok(found.map(|object| object.location)),
-        Err(object_store::Error::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// The live shards in writing order, grouped into files. There is at least one group, so that an output without rows
 /// exports its columns.
 fn groups(log: &Log) -> Vec<Vec<&LiveFile>> {
-    let mut shards: Vec<_> = log.state().files.values().collect();
+    let mut shards: Vec<_> = log.state.files.values().collect();
     shards.sort_by_key(|shard| (shard.modification_time, &shard.path));
     let mut groups = vec![vec![]];
     let mut bytes = 0;
@@ -112,10 +102,7 @@ async fn write(
     path: &Path,
     counts: &mut Counts,
 ) -> Result<()> {
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
-        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
-        .build();
+    let properties = writer_properties()?.build();
     let object = BufWriter::new(store, path.clone());
     let exported = exported_schema(schema);
     let mut writer = AsyncArrowWriter::try_new(object, Arc::clone(&exported), Some(properties))?;

@@ -1,11 +1,10 @@
 //! The commits to an output.
 
 use datafusion::common::{Result, exec_datafusion_err};
-use object_store::ObjectStoreExt;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::delta::{LiveFile, commit_path};
+use crate::delta::LiveFile;
 use crate::outputs::{open, table};
 
 #[derive(Debug, Default, Serialize)]
@@ -29,20 +28,13 @@ pub struct Commit {
 }
 
 /// The last commits to the output at a location, newest first: at most `limit`, or all that its log still has.
-///
-/// # Errors
-/// If there is no output, or if its log cannot be read.
 pub async fn history(location: &str, limit: Option<usize>) -> Result<Vec<Commit>> {
     let output = open(location).await?;
     let log = table(&output)?;
     let mut commits = Vec::new();
-    for version in (0..=log.state().version).rev().take(limit.unwrap_or(usize::MAX)) {
-        let bytes = match log.store().get(&commit_path(version)).await {
-            Ok(found) => found.bytes().await?,
-            // A checkpoint replaces the cleaned beginning of the log.
-            Err(object_store::Error::NotFound { .. }) => break,
-            Err(error) => return Err(error.into()),
-        };
+    for version in (0..=log.state.version).rev().take(limit.unwrap_or(usize::MAX)) {
+        // A checkpoint replaces the cleaned beginning of the log.
+        let Some(bytes) = log.read(version).await? else { break };
         commits.push(commit(version, &bytes)?);
     }
     Ok(commits)

@@ -1,16 +1,5 @@
 //! Commands that inspect and maintain an output. Each reads the logs, which alone determine the valid rows.
-//!
-//! | module | holds |
-//! |---|---|
-//! | [`status`] | how much of each input file is done |
-//! | [`history`] | the commits |
-//! | [`rejects`] | why rows were rejected |
-//! | [`verify`] | checks that every shard can be read and every row exists once |
-//! | [`vacuum`] | removes objects that no log names |
-//! | [`optimize`] | merges small shards into large ones |
-//! | [`export`] | the rows as a folder that any Parquet reader opens |
 
-mod counted;
 pub mod export;
 pub mod history;
 mod levels;
@@ -24,9 +13,9 @@ pub mod verify;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
 use datafusion::parquet::arrow::ProjectionMask;
 use datafusion::parquet::arrow::async_reader::ParquetRecordBatchStreamBuilder;
@@ -34,17 +23,13 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 
-use crate::outputs::shard_reader::ShardReader;
-
 use crate::delta::{LiveFile, Log};
 use crate::location;
+use crate::outputs::shard_reader::ShardReader;
 use crate::run::output::Output;
 use crate::run::output::rejects::{Settled, Standing};
 
 /// Opens the output of a run at a location as typed.
-///
-/// # Errors
-/// If there is no output, or if its logs cannot be read.
 pub async fn open(location: &str) -> Result<Output> {
     crate::delta::stores::register();
     let folder = location::folder(location)?;
@@ -63,19 +48,19 @@ pub async fn open(location: &str) -> Result<Output> {
 }
 
 fn table(output: &Output) -> Result<&Log> {
-    output.table().ok_or_else(|| exec_datafusion_err!("{} has no table", location::display(output.url())))
+    output.table().ok_or_else(|| exec_datafusion_err!("{} has no table", location::display(&output.url)))
 }
 
 fn rejects_that_count(output: &Output) -> Result<Vec<(&Log, &LiveFile)>> {
-    let settled = Settled::of(table(output)?.state(), output.ledger().generation);
+    let settled = Settled::of(&table(output)?.state, output.ledger.generation);
     let Some(log) = output.rejects() else { return Ok(vec![]) };
-    let counts = log.state().files.values().filter(|shard| settled.standing(shard) == Standing::Valid);
+    let counts = log.state.files.values().filter(|shard| settled.standing(shard) == Standing::Valid);
     Ok(counts.map(|shard| (log, shard)).collect())
 }
 
 /// The rows of a shard with some columns, or with all if none is named. Only the needed part of the object is read.
 async fn read(log: &Log, shard: &LiveFile, columns: &[&str]) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    let reader = ShardReader { store: Arc::clone(log.store()), path: shard.location()?, size: shard.size };
+    let reader = ShardReader { store: Arc::clone(&log.store), path: shard.location()?, size: shard.size };
     let mut builder = ParquetRecordBatchStreamBuilder::new(reader).await?;
     if !columns.is_empty() {
         let indices = columns.iter().map(|column| builder.schema().index_of(column));
@@ -86,8 +71,15 @@ async fn read(log: &Log, shard: &LiveFile, columns: &[&str]) -> Result<BoxStream
     Ok(builder.build()?.map_err(DataFusionError::from).boxed())
 }
 
-fn texts(column: &ArrayRef) -> Result<ArrayRef> {
-    Ok(cast(column, &DataType::Utf8)?)
+fn texts(column: &ArrayRef) -> Result<StringArray> {
+    Ok(cast(column, &DataType::Utf8)?.as_string::<i32>().clone())
+}
+
+/// The fields `file` and `row` of the column `source`, if it has them.
+fn sources(batch: &RecordBatch) -> Option<(StringArray, Int64Array)> {
+    let source = batch.column_by_name("source")?.as_struct_opt()?;
+    let rows = source.column_by_name("row")?.as_primitive_opt::<Int64Type>()?;
+    Some((texts(source.column_by_name("file")?).ok()?, rows.clone()))
 }
 
 async fn rejects_by_status(output: &Output) -> Result<BTreeMap<String, u64>> {
@@ -95,7 +87,7 @@ async fn rejects_by_status(output: &Output) -> Result<BTreeMap<String, u64>> {
     for (log, shard) in rejects_that_count(output)? {
         let mut rows = read(log, shard, &["status"]).await?;
         while let Some(batch) = rows.try_next().await? {
-            for status in texts(batch.column(0))?.as_string::<i32>() {
+            for status in &texts(batch.column(0))? {
                 *found.entry(status.unwrap_or_default().to_string()).or_default() += 1;
             }
         }

@@ -26,8 +26,8 @@ pub struct Optimized {
 /// If there is no output, if the store fails, or if a run deletes rows of these shards at the same time.
 pub async fn optimize(location: &str, target: NonZeroU64) -> Result<Optimized> {
     let output = open(location).await?;
-    let url = table(&output)?.url().clone();
-    let said = json!({ "run": output.attempt().to_string() });
+    let url = table(&output)?.url.clone();
+    let said = json!({ "run": output.attempt.to_string() });
     let properties =
         CommitProperties::default().with_metadata([("asap".to_string(), said)]).with_cleanup_expired_logs(Some(false));
     let held = deltalake_core::open_table(url).await?;

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use datafusion::arrow::array::AsArray;
-use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::{Result, exec_datafusion_err};
 use futures::TryStreamExt;
 use serde::Serialize;
 
-use crate::outputs::{open, read, rejects_that_count, texts};
+use crate::outputs::{open, read, rejects_that_count, sources, texts};
 
 /// The rejects of one status.
 #[derive(Debug, Serialize)]
@@ -29,9 +27,6 @@ pub struct RejectedRow {
 }
 
 /// Reads the rejects of an output, by status, with up to `sample` rows of each.
-///
-/// # Errors
-/// If there is no output, or if its rejects cannot be read.
 pub async fn rejects(location: &str, sample: usize) -> Result<Vec<RejectsOfStatus>> {
     let output = open(location).await?;
     let mut found: BTreeMap<String, RejectsOfStatus> = BTreeMap::new();
@@ -40,13 +35,9 @@ pub async fn rejects(location: &str, sample: usize) -> Result<Vec<RejectsOfStatu
         while let Some(batch) = batches.try_next().await? {
             let wrong = || exec_datafusion_err!("shard {} does not have the columns of rejects", shard.path);
             let text = |name: &str| texts(batch.column_by_name(name).ok_or_else(wrong)?);
-            let source = batch.column_by_name("source").and_then(|column| column.as_struct_opt()).ok_or_else(wrong)?;
-            let files = texts(source.column_by_name("file").ok_or_else(wrong)?)?;
-            let rows = source.column_by_name("row").and_then(|rows| rows.as_primitive_opt::<Int64Type>());
-            let rows = rows.ok_or_else(wrong)?;
+            let (files, rows) = sources(&batch).ok_or_else(wrong)?;
             let (statuses, errors) = (text("status")?, text("error")?);
-            let (files, errors) = (files.as_string::<i32>(), errors.as_string::<i32>());
-            for (index, status) in statuses.as_string::<i32>().iter().enumerate() {
+            for (index, status) in statuses.iter().enumerate() {
                 let status = status.unwrap_or_default();
                 let new = || RejectsOfStatus { status: status.to_string(), rows: 0, sample: vec![] };
                 let of_status = found.entry(status.to_string()).or_insert_with(new);

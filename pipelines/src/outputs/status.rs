@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use datafusion::common::Result;
 use serde::Serialize;
 
-use crate::answers;
-use crate::answers::Totals;
+use crate::answers::{self, Totals};
 use crate::location;
 use crate::outputs::{open, rejects_by_status, table};
 use crate::run::output::provenance::Provenance;
+use crate::run::says_finished;
 
 #[derive(Debug, Serialize)]
 pub struct Status {
@@ -46,20 +46,17 @@ pub struct InPart {
 }
 
 /// Returns the status of the output at a location.
-///
-/// # Errors
-/// If there is no output, or if it cannot be read.
 pub async fn status(location: &str) -> Result<Status> {
     let output = open(location).await?;
-    let state = table(&output)?.state();
-    let ledger = output.ledger();
+    let state = &table(&output)?.state;
+    let ledger = &output.ledger;
     let in_part = ledger.files().filter(|(_, held)| held.rows_done() < held.rows);
     let mut files_in_part: Vec<_> =
         in_part.map(|(file, held)| InPart { file: file.clone(), done: held.rows_done(), rows: held.rows }).collect();
     files_in_part.sort_by(|one, other| one.file.cmp(&other.file));
-    let answers = answers::survey(&answers::of_output(output.url())?).await?;
+    let answers = answers::survey(&answers::of_output(&output.url)?).await?;
     Ok(Status {
-        output: location::display(output.url()),
+        output: location::display(&output.url),
         made_by: output.provenance(),
         pipeline: output.identity().map(|identity| identity.parts().clone()).unwrap_or_default(),
         generation: ledger.generation,
@@ -71,7 +68,7 @@ pub async fn status(location: &str) -> Result<Status> {
         rows_done: ledger.rows,
         files_done: ledger.files().count() as u64 - files_in_part.len() as u64,
         files_in_part,
-        finished: output.is_finished(),
+        finished: says_finished(state),
         finished_at: output.finished_at(),
         rows_beyond_limit: output.rows_beyond_limit(),
         answers: Totals::of(&answers),

@@ -10,18 +10,17 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, Utc};
 use datafusion::common::{Result, exec_datafusion_err};
 use deltalake_core::checkpoints::cleanup_metadata;
-use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
 use crate::answers;
-use crate::delta;
-use crate::delta::{Log, store_of};
+use crate::delta::{self, Log, store_of};
 use crate::location;
+use crate::objects::{self, existing};
 use crate::outputs::{inside, open};
 use crate::run::output::ledger::ATTEMPT;
-use crate::run::output::staged;
+use crate::run::output::written_shards::STAGED;
 
 /// The removed objects, or those that a dry run would remove.
 #[derive(Debug, Default, Serialize)]
@@ -49,36 +48,30 @@ pub async fn vacuum(location: &str, retain: Duration, dry_run: bool) -> Result<V
     }
     let mut done = Vacuumed { dry_run, ..Vacuumed::default() };
     for (root, log, prefix) in
-        [(output.url().clone(), output.table(), ""), (output.rejects_url()?, output.rejects(), "rejects/")]
+        [(output.url.clone(), output.table(), ""), (output.rejects_url()?, output.rejects(), "rejects/")]
     {
         let store = store_of(&root)?;
         for object in expired(store.as_ref(), log, before).await? {
             if !dry_run {
-                match store.delete(&object.location).await {
-                    Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
+                objects::delete(store.as_ref(), &object.location).await?;
             }
             done.add(prefix, object.location.as_ref(), object.size);
         }
         if let (Some(log), false) = (log, dry_run) {
-            let table = deltalake_core::open_table(log.url().clone()).await?;
+            let table = deltalake_core::open_table(log.url.clone()).await?;
             done.log_entries += cleanup_metadata(&table, None).await? as u64;
         }
     }
-    let beside = store_of(output.beside())?;
+    let beside = store_of(&output.beside)?;
     let mut others = probes(beside.as_ref(), &Path::from(answers::CACHE)).await?;
-    match beside.list(Some(&Path::from(staged::FOLDER))).try_collect::<Vec<_>>().await {
-        Err(object_store::Error::NotFound { .. }) => {}
-        staged => others.extend(staged?),
-    }
+    others.extend(objects::list(beside.as_ref(), &Path::from(STAGED)).await?);
     for other in others.iter().filter(|other| before >= other.last_modified.into()) {
         if !dry_run {
             beside.delete(&other.location).await?;
         }
         done.add("", other.location.as_ref(), other.size);
     }
-    if let Some(root) = location::local_path(output.url()) {
+    if let Some(root) = location::local_path(&output.url) {
         let mut found = Vec::new();
         unfinished(&root, before, &mut found)?;
         for (path, bytes) in found {
@@ -105,8 +98,8 @@ async fn expired(store: &dyn ObjectStore, log: Option<&Log>, before: SystemTime)
     let mut needed = HashSet::new();
     let mut gone = Vec::new();
     if let Some(log) = log {
-        needed.extend(log.state().files.keys().filter_map(|path| inside(path)));
-        for (path, removed) in &log.state().removed {
+        needed.extend(log.state.files.keys().filter_map(|path| inside(path)));
+        for (path, removed) in &log.state.removed {
             let Some(path) = inside(path) else { continue };
             if removed.deletion_timestamp.unwrap_or(0) > before.timestamp_millis() {
                 needed.insert(path);
@@ -117,12 +110,9 @@ async fn expired(store: &dyn ObjectStore, log: Option<&Log>, before: SystemTime)
     }
     let mut found = left_by_the_killed(store).await?;
     for path in gone.iter().filter(|path| !is_ours(path)) {
-        match store.head(path).await {
-            // A store with a prefix returns the full path.
-            Ok(object) => found.push(ObjectMeta { location: path.clone(), ..object }),
-            Err(object_store::Error::NotFound { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
+        // A store with a prefix returns the full path.
+        let object = existing(store.head(path).await)?;
+        found.extend(object.map(|object| ObjectMeta { location: path.clone(), ..object }));
     }
     found.retain(|object| !needed.contains(&object.location) && object.last_modified <= before);
     Ok(found)
@@ -133,16 +123,13 @@ async fn left_by_the_killed(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>> 
     let mut found = Vec::new();
     let mut folders = vec![Path::default()];
     while let Some(folder) = folders.pop() {
-        let listed = match store.list_with_delimiter(Some(&folder)).await {
-            Err(object_store::Error::NotFound { .. }) => continue,
-            listed => listed?,
-        };
+        let Some(listed) = existing(store.list_with_delimiter(Some(&folder)).await)? else { continue };
         found.extend(listed.objects.into_iter().filter(|object| is_ours(&object.location)));
         // Skips the folders next to the table, which may have many answers.
         let is_hidden = |folder: &Path| folder.filename().is_some_and(|name| name.starts_with(['_', '.']));
         for folder in listed.common_prefixes {
             if folder.as_ref().starts_with(ATTEMPT) {
-                found.extend(store.list(Some(&folder)).try_collect::<Vec<_>>().await?);
+                found.extend(objects::list(store, &folder).await?);
             } else if folder.as_ref() == delta::FOLDER {
                 found.extend(probes(store, &folder).await?);
             } else if !is_hidden(&folder) {
@@ -154,11 +141,9 @@ async fn left_by_the_killed(store: &dyn ObjectStore) -> Result<Vec<ObjectMeta>> 
 }
 
 async fn probes(store: &dyn ObjectStore, folder: &Path) -> Result<Vec<ObjectMeta>> {
-    let listed = store.list(Some(folder));
-    match listed.try_filter(|object| std::future::ready(is_ours(&object.location))).try_collect().await {
-        Err(object_store::Error::NotFound { .. }) => Ok(vec![]),
-        listed => Ok(listed?),
-    }
+    let mut listed = objects::list(store, folder).await?;
+    listed.retain(|object| is_ours(&object.location));
+    Ok(listed)
 }
 
 /// Whether asap named an object: shards of attempts, merged shards, and probes.

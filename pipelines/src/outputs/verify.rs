@@ -1,22 +1,22 @@
 //! Verifies an output: every shard in its logs can be read, every row exists once and belongs to a done slice, and the
 //! number of rows matches the commits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::Int64Type;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::stream;
 use object_store::ObjectStoreExt;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::corpus::{guarded, guarded_next};
 use crate::delta::{LiveFile, Log};
-use crate::outputs::counted::{Rows, expected};
-use crate::outputs::{levels, open, read, rejects_that_count, table, texts};
-use crate::run::output::ledger::{ATTEMPT, Ledger};
+use crate::outputs::{levels, open, read, rejects_that_count, sources, table};
+use crate::run::output::finished_slice::SliceRecord;
+use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
+use crate::run::output::missing::{Lacked, lacked};
 
-const LOOKS_AT_ONCE: usize = 16;
 const NAMED: u64 = 5;
 
 #[derive(Debug, Default, Serialize)]
@@ -51,40 +51,32 @@ pub struct Verified {
 pub async fn verify(location: &str, is_quick: bool) -> Result<Verified> {
     let output = open(location).await?;
     let log = table(&output)?;
-    let mut found = Verified { table_version: log.state().version, ..Verified::default() };
+    let mut found = Verified { table_version: log.state.version, ..Verified::default() };
     for log in [output.table(), output.rejects()].into_iter().flatten() {
-        found.shards += log.state().files.len() as u64;
+        found.shards += log.state.files.len() as u64;
         found.faults.extend(missing(log).await?);
     }
-    let of_others = output.rejects().into_iter().flat_map(|rejects| rejects.state().files.keys());
+    let of_others = output.rejects().into_iter().flat_map(|rejects| rejects.state.files.keys());
     let of_others = of_others.filter(|path| !path.starts_with(ATTEMPT));
     found.faults.extend(of_others.map(|path| format!("shard {path} of the rejects was not written by a run of asap")));
-    let mut seen = Seen { ledger: output.ledger(), files: HashMap::new(), is_quick, is_whole: true };
-    for shard in log.state().files.values() {
+    let mut seen = Seen { ledger: &output.ledger, files: HashMap::new(), is_quick, is_whole: true };
+    for shard in log.state.files.values() {
         found.rows += seen.take(log, shard, |rows| &mut rows.output, &mut found).await;
     }
     for (log, shard) in rejects_that_count(&output)? {
         found.rejects += seen.take(log, shard, |rows| &mut rows.rejected, &mut found).await;
     }
-    seen.compare(&expected(log, output.ledger()).await?, &mut found);
+    seen.compare(&expected(log, &output.ledger).await?, &mut found);
     Ok(found)
 }
 
 /// Messages for the shards of a log that are missing or have another size.
 async fn missing(log: &Log) -> Result<Vec<String>> {
-    let look = async |shard: &LiveFile| {
-        let path = &shard.path;
-        match log.store().head(&shard.location()?).await {
-            Ok(object) if object.size == shard.size => Ok(None),
-            Ok(object) => {
-                Ok(Some(format!("shard {path} has {} bytes, but its log records {}", object.size, shard.size)))
-            }
-            Err(object_store::Error::NotFound { .. }) => Ok(Some(format!("shard {path} is missing"))),
-            Err(error) => Err(error.into()),
-        }
+    let fault = |Lacked { shard, found }: Lacked| match found {
+        Some(bytes) => format!("shard {} has {bytes} bytes, but its log records {}", shard.path, shard.size),
+        None => format!("shard {} is missing", shard.path),
     };
-    let looked = futures::stream::iter(log.state().files.values()).map(look).buffered(LOOKS_AT_ONCE);
-    looked.try_filter_map(async |fault| Ok(fault)).try_collect().await
+    Ok(lacked(log).await?.into_iter().map(fault).collect())
 }
 
 struct Seen<'a> {
@@ -106,7 +98,7 @@ impl Seen<'_> {
         let columns: &[&str] = if self.is_quick { &["source"] } else { &[] };
         let read = async {
             if !self.is_quick {
-                let bytes = log.store().get(&shard.location()?).await?.bytes().await?;
+                let bytes = log.store.get(&shard.location()?).await?.bytes().await?;
                 guarded(|| levels::check(bytes)).map_err(|panicked| exec_datafusion_err!("{panicked}"))??;
             }
             let mut opening = Box::pin(stream::once(read(log, shard, columns)));
@@ -143,12 +135,9 @@ impl Seen<'_> {
         found: &mut Verified,
     ) -> Result<()> {
         let wrong = || exec_datafusion_err!("its column source must have the fields file and row");
-        let source = batch.column_by_name("source").and_then(|column| column.as_struct_opt()).ok_or_else(wrong)?;
-        let files = texts(source.column_by_name("file").ok_or_else(wrong)?)?;
-        let rows = source.column_by_name("row").and_then(|rows| rows.as_primitive_opt::<Int64Type>());
-        let rows = rows.ok_or_else(wrong)?;
-        for (index, file) in files.as_string::<i32>().iter().enumerate() {
-            let (file, row) = (file.unwrap_or_default(), rows.value(index));
+        let (files, rows) = sources(batch).ok_or_else(wrong)?;
+        for (file, row) in files.iter().zip(rows.values()) {
+            let (file, row) = (file.unwrap_or_default(), *row);
             match self.see(file, row, of) {
                 Some(true) => {}
                 Some(false) => {
@@ -206,4 +195,58 @@ impl Seen<'_> {
         }
         found.filtered = self.ledger.rows.saturating_sub(once + found.lost);
     }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Rows {
+    output: u64,
+    rejected: u64,
+}
+
+/// A slice and its attempt: the commit that records them has the counts.
+type Done = (SliceName, Attempt);
+
+/// The expected rows of every file of a ledger, according to the commits. A file has no entry if commits of its slices
+/// are no longer in the log.
+async fn expected(log: &Log, ledger: &Ledger) -> Result<HashMap<String, Rows>> {
+    let mut wanted: HashSet<Done> = ledger.files().flat_map(|(path, _)| ledger.slices(path)).collect();
+    // Attempts whose rejects were retried: of their slices only the output rows remain.
+    let mut retried: HashSet<Done> = HashSet::new();
+    let mut rows: HashMap<String, Rows> = HashMap::new();
+    for version in (0..=log.state.version).rev() {
+        if wanted.is_empty() && retried.is_empty() {
+            break;
+        }
+        // A checkpoint replaces the older commits.
+        let Some(bytes) = log.read(version).await? else { break };
+        for record in records(&bytes, version)? {
+            let done: Done = (record.slice.parse()?, record.attempt.parse()?);
+            let is_last = wanted.remove(&done);
+            if !is_last && !retried.remove(&done) {
+                continue;
+            }
+            let of_file = rows.entry(done.0.path.clone()).or_default();
+            of_file.output += record.rows_out;
+            of_file.rejected += if is_last { record.rows_rejected } else { 0 };
+            if let Some(before) = record.retried_from {
+                retried.insert((done.0, before.parse()?));
+            }
+        }
+    }
+    for (slice, _) in wanted.iter().chain(&retried) {
+        rows.remove(&slice.path);
+    }
+    Ok(rows)
+}
+
+fn records(bytes: &[u8], version: u64) -> Result<Vec<SliceRecord>> {
+    let unreadable =
+        |error: serde_json::Error| exec_datafusion_err!("version {version} of the log cannot be read: {error}");
+    for line in serde_json::Deserializer::from_slice(bytes).into_iter::<Value>() {
+        let mut line = line.map_err(unreadable)?;
+        let Some(info) = line.get_mut("commitInfo").and_then(|info| info.get_mut("asap")) else { continue };
+        let slices = info["slices"].take();
+        return if slices.is_array() { serde_json::from_value(slices).map_err(unreadable) } else { Ok(vec![]) };
+    }
+    Ok(vec![])
 }

@@ -9,9 +9,8 @@ use serde::Serialize;
 use asap_udfs::llm::Usage;
 use asap_udfs::plan::{asked, calling_part};
 
-use super::job::{Effort, Job, read_slices};
-use super::{Observer, Request};
-use crate::location;
+use super::job::{Effort, Job, read_slice};
+use super::{Observer, Request, Summary};
 
 /// The cost of a run. The estimate calls no model, pays nothing and writes nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -43,15 +42,6 @@ pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Futu
     let rows = job.slices.iter().map(|slice| slice.slice.rows()).sum();
     let pipeline = job.pipeline(&request).await?;
     let reads_by_scores = asked(&pipeline)?.reads_by_scores;
-    let estimate = |anchor: Usage, scored_tokens| Estimate {
-        pipeline: request.name.clone(),
-        from: request.from.clone(),
-        to: location::display(job.output.url()),
-        rows,
-        scored_is_estimate: reads_by_scores || anchor.calls > 0,
-        anchor,
-        scored_tokens,
-    };
     let state = job.context.state();
     let mut slices = job.slices.as_slice();
     tokio::pin!(stop);
@@ -63,7 +53,7 @@ pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Futu
         let Some(part) = part else { break };
         let template = state.query_planner().create_physical_plan(&part, &state).await?;
         for slice in same {
-            let plan = read_slices(&template, std::slice::from_ref(slice))?;
+            let plan = read_slice(&template, slice)?;
             let mut stream = plan.execute(0, job.context.task_ctx())?;
             while let Some(batch) = tokio::select! {
                 batch = stream.next() => batch,
@@ -73,5 +63,7 @@ pub async fn estimate(request: Request, observer: &dyn Observer, stop: impl Futu
             }
         }
     }
-    Ok(estimate(job.llm.usage(), job.models.counted()))
+    let (Summary { pipeline, from, to, .. }, anchor) = (job.summary, job.llm.usage());
+    let scored_is_estimate = reads_by_scores || anchor.calls > 0;
+    Ok(Estimate { pipeline, from, to, rows, anchor, scored_tokens: job.models.counted(), scored_is_estimate })
 }

@@ -4,12 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, config_err, exec_err};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::prelude::SessionContext;
 use object_store::ObjectStore;
 use serde_json::json;
@@ -23,27 +21,25 @@ use asap_udfs::settings::{OnError, Provider};
 
 use super::output::Output;
 use super::plan;
+use super::progress::Progress;
 use super::request::{OnChange, OnSchemaChange, Originals, Request};
 use super::retry;
 use super::slice_rows::of_cost;
-use crate::answers;
-use crate::answers::AnswerFolder;
-use crate::corpus::scan::slices_table::source_of;
-use crate::corpus::{self, Corpus, FileFailure, Files, Fit, ReadSlices, Source};
+use super::summary::Summary;
+use crate::answers::{self, AnswerFolder};
+use crate::corpus::{self, Corpus, CorpusFile, Fit, ReadSlices, Source};
 use crate::delta::store_of;
 use crate::location;
 use crate::run::input::content_hashes::Contents;
 use crate::run::input::delta_inputs::{Gone, Inputs, Pins};
-use crate::run::input::files;
-use crate::run::input::files::{Divided, OpenSlice, Slices};
+use crate::run::input::files::{self, OpenSlice, Slices};
 use crate::run::output::finished_slice::Finished;
 use crate::run::output::identity::Identity;
-use crate::run::output::ledger::Ledger;
+use crate::run::output::ledger::{Ledger, RetriedSlice};
 use crate::run::output::outcomes::Rows;
 use crate::run::output::provenance::Provenance;
-use crate::run::output::shards::Layout;
 use crate::run::output::table_properties::{Design, HeldOriginals, slice_rows};
-use crate::run::output::write_shards::{WriteShards, Writing, Written};
+use crate::run::output::write_shards::Writing;
 use crate::session::session_of;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,28 +57,45 @@ pub struct Job {
     pub output: Output,
     /// Whether to rebuild the output in a new table generation.
     pub anew: bool,
+    /// The result so far, which collects notes, failures and what is left.
+    pub summary: Summary,
     /// The slices that this run does.
     pub slices: Vec<OpenSlice>,
     /// Slices that earlier runs wrote but did not commit.
     pub staged: Vec<Finished>,
-    /// Open slices of other parts.
-    pub left: u64,
-    /// Open rows beyond the limit.
-    pub beyond: u64,
-    /// Files that cannot be read.
-    pub failures: Vec<FileFailure>,
-    /// Changed files whose old rows stay in the output.
-    pub ignored: Vec<String>,
     /// Files whose rows must be deleted from the output.
     pub gone: Vec<Gone>,
     /// Whether partly done files are missing from the input.
     pub lacks_half_done_files: bool,
-    pub notes: Vec<String>,
     corpus: Corpus,
     pipeline: Option<LogicalPlan>,
     slice_rows: u64,
     identity: Identity,
     contents: Contents,
+}
+
+/// An output, and the session that fills it.
+struct Opened {
+    context: SessionContext,
+    llm: Llm,
+    models: Models,
+    output: Output,
+    anew: bool,
+    summary: Summary,
+    /// What the output has, without the rows that it lost.
+    ledger: Ledger,
+    identity: Identity,
+    contents: Contents,
+}
+
+/// An opened output with the files of its input, before they are read.
+struct Listed {
+    opened: Opened,
+    files: Vec<CorpusFile>,
+    /// Rejected rows to retry.
+    again: Vec<RetriedSlice>,
+    gone: Vec<Gone>,
+    lacks_half_done_files: bool,
 }
 
 /// Opens the paid answers of an output, if the pipeline uses a language model.
@@ -124,6 +137,13 @@ fn locations(request: &Request) -> Result<(Vec<Source>, Url)> {
     Ok((sources, to))
 }
 
+/// Runs that fill one output at the same time start at different slices and skip those that others have committed. With
+/// a local output they claim each call instead.
+fn starts_anywhere(request: &Request, output: &Output) -> bool {
+    let is_asked = request.settings.anchor_provider == Provider::Openai;
+    is_asked && output.url.scheme() != "file" && request.part.is_none()
+}
+
 async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -> Result<LogicalPlan> {
     context.register_table(plan::CORPUS, Arc::new(plan::CorpusTable(corpus.schema())))?;
     let pipeline = context.state().create_logical_plan(&request.sql).await?;
@@ -133,17 +153,17 @@ async fn planned(context: &SessionContext, corpus: &Corpus, request: &Request) -
 
 fn lost_of_tables(output: &Output, on_change: OnChange) -> Result<bool> {
     let is_of_table = |path: &&String| {
-        output.ledger().file(path).is_some_and(|held| held.version.fingerprint.starts_with(corpus::FINGERPRINT))
+        output.ledger.file(path).is_some_and(|held| held.version.fingerprint.starts_with(corpus::FINGERPRINT))
     };
-    let Some(path) = output.missing().files.iter().find(is_of_table) else { return Ok(false) };
+    let Some(path) = output.missing.files.iter().find(is_of_table) else { return Ok(false) };
     if on_change == OnChange::Reprocess {
         return Ok(true);
     }
     exec_err!(
         "{} shards of {} are missing or damaged; they had rows of {path}, a file of a Delta table: --on-change reprocess deletes the \
          remaining rows of the affected files and processes the files again",
-        output.missing().shards.len(),
-        location::display(output.url())
+        output.missing.shards.len(),
+        location::display(&output.url)
     )
 }
 
@@ -166,16 +186,10 @@ fn check_partition_by(output: &Output, request: &Request) -> Result<()> {
     }
 }
 
-impl Job {
-    /// Opens input and output, and finds the open slices.
-    ///
-    /// # Errors
-    /// Wrong settings, locations or pipelines, a table of another pipeline, failures of stores. Files that cannot be
-    /// read are in [`Self::failures`]; if there is nothing else to do, the first of them is the error.
-    pub async fn open(request: &Request, effort: Effort) -> Result<Self> {
-        let (sources, to) = locations(request)?;
+impl Opened {
+    async fn new(request: &Request, to: &Url, effort: Effort) -> Result<Self> {
         let mut output = Output::open(to.clone()).await?;
-        let paid = open_answers(request, &to).await?;
+        let paid = open_answers(request, to).await?;
         let (llm, models) = match effort {
             Effort::Run => (Llm::new(paid), Models::default()),
             Effort::Estimate => (Llm::estimate(paid), Models::counting()),
@@ -183,109 +197,137 @@ impl Job {
         let context = session_of(request.settings.clone(), &llm, &models)?;
         // Each partition of the plan must stay one slice.
         context.state_ref().write().config_mut().options_mut().execution.target_partitions = 1;
-        let mut contents = Contents::load(store_of(output.beside())?.as_ref()).await;
+        let mut contents = Contents::load(store_of(&output.beside)?.as_ref()).await;
         let identity =
             Identity::of(&request.sql, request.columns.as_ref(), &request.originals, &request.settings, &mut contents)?;
         let anew = request.new_generation && output.table().is_some();
         let ledger = match anew {
-            true => Ledger::of_generation(output.ledger().generation + 1),
+            true => Ledger::of_generation(output.ledger.generation + 1),
             false => {
                 output.check_identity(&identity)?;
                 check_partition_by(&output, request)?;
-                let mut ledger = output.ledger().clone();
+                let mut ledger = output.ledger.clone();
                 output.find_missing().await?.files.iter().for_each(|path| ledger.forget(path));
                 ledger
             }
         };
+        let summary = Summary {
+            pipeline: request.name.clone(),
+            from: request.from.clone(),
+            to: location::display(to),
+            table_version: output.table().map(|log| log.state.version),
+            began_empty: anew || output.ledger.rows == 0,
+            ..Summary::default()
+        };
+        Ok(Self { context, llm, models, output, anew, summary, ledger, identity, contents })
+    }
+
+    async fn list(mut self, request: &Request, sources: &[Source]) -> Result<Listed> {
+        let Self { context, output, anew, ledger, contents, summary: Summary { notes, .. }, .. } = &mut self;
         let state = context.state();
-        let pins = Pins::of(output.table().map(|log| log.state()), ledger.generation);
-        let Files { mut files, tables, mut notes } =
-            corpus::list(&state, &sources, |source| pins.since(source)).await?;
+        let pins = Pins::of(output.table().map(|log| &log.state), ledger.generation);
+        let listed = corpus::list(&state, sources, |source| pins.since(source)).await?;
+        let (mut files, tables) = (listed.files, listed.tables);
+        notes.extend(listed.notes);
         let mut again = match &request.retry_rejects {
-            Some(statuses) if !anew => retry::find(&output, statuses).await?,
+            Some(statuses) if !*anew => retry::find(output, statuses).await?,
             _ => vec![],
         };
         again.retain(|again| ledger.file(&again.slice.path).is_some());
         if let Some(statuses) = request.retry_rejects.as_ref().filter(|asked| again.is_empty() && !asked.is_empty()) {
             notes.push(format!("no reject of the output has the status {}", statuses.join(" or ")));
         }
-        let lacks = lost_of_tables(&output, request.on_change)?;
-        let inputs = Inputs::read(&tables, &sources, &pins, &ledger, &again, request.on_change, lacks).await?;
+        let lacks = lost_of_tables(output, request.on_change)?;
+        let inputs = Inputs::read(&tables, sources, &pins, ledger, &again, request.on_change, lacks).await?;
         files.extend(inputs.files);
         corpus::check_paths(&mut files)?;
-        notes.extend(files::keep_old_names(&mut files, &ledger, &mut contents, &state).await);
-        output.begin_inputs(inputs.marks);
+        notes.extend(files::keep_old_names(&mut files, ledger, contents, &state).await);
+        output.marks = inputs.marks;
         let here: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        let half_done = files::half_done_and_gone(&ledger, &here, request.limit.is_some());
-        notes.extend(half_done.clone());
+        let half_done = files::half_done_and_gone(ledger, &here, request.limit.is_some());
+        let lacks_half_done_files = half_done.is_some();
+        notes.extend(half_done);
         notes.extend(again.iter().filter(|again| !here.contains(again.slice.path.as_str())).map(|again| {
             format!("{} rejects of {} cannot be retried: the file no longer exists", again.rows.len(), again.slice.path)
         }));
+        self.summary.files_failed.extend(inputs.failures);
+        self.summary.files_ignored.extend(inputs.ignored);
+        Ok(Listed { opened: self, files, again, gone: inputs.gone, lacks_half_done_files })
+    }
+}
+
+impl Listed {
+    async fn divide(self, request: &Request) -> Result<Job> {
+        let Self { opened, files, again, mut gone, lacks_half_done_files } = self;
+        let Opened { context, llm, models, output, anew, mut summary, ledger, identity, mut contents } = opened;
         let mut divided = files::divide(files, &ledger, &again, &mut contents, request.on_change)?;
         let HeldOriginals { held, left_out } = if anew { HeldOriginals::default() } else { output.originals()? };
-        let open = std::mem::take(&mut divided.open);
         let may_grow = request.on_schema_change == OnSchemaChange::Add || output.table().is_none() || anew;
         let fit = Fit::Table { held: &held, left_out: &left_out, may_grow };
-        let mut corpus = Corpus::recognise(&state, open, request.columns.as_ref(), fit).await?;
+        let open = std::mem::take(&mut divided.open);
+        let mut corpus = Corpus::recognise(&context.state(), open, request.columns.as_ref(), fit).await?;
         corpus.set_batch_rows(&context);
-        let held = output.table().filter(|_| !anew).and_then(|log| slice_rows(log.state()));
-        let mut pipeline = None;
-        let slice_rows = match request.slice_rows.or(held) {
-            Some(rows) => rows,
+        let held = output.table().filter(|_| !anew).and_then(|log| slice_rows(&log.state));
+        let (slice_rows, pipeline) = match request.slice_rows.or(held) {
+            Some(rows) => (rows, None),
             None => {
-                let planned = pipeline.insert(planned(&context, &corpus, request).await?);
-                of_cost(asked(planned)?, &request.settings, &corpus)
+                let planned = planned(&context, &corpus, request).await?;
+                (of_cost(asked(&planned)?, &request.settings, &corpus), Some(planned))
             }
         };
         let staged = files::staged(&corpus, &divided, &ledger, &output, request).await?;
-        let Slices { open: slices, left, beyond } =
+        let Slices { open: mut slices, left, beyond } =
             files::slices(&corpus, &divided, &ledger, &again, request, slice_rows, &staged);
-        let mut slices = slices;
-        // Runs that fill one output at the same time start at different slices and skip those that others have
-        // committed. With a local output they claim each call instead.
-        if request.settings.anchor_provider == Provider::Openai && to.scheme() != "file" && request.part.is_none() {
-            let first = output.attempt().spread(slices.len());
+        if starts_anywhere(request, &output) {
+            let first = output.attempt.spread(slices.len());
             slices.rotate_left(first);
         }
-        let mut gone = inputs.gone;
-        gone.extend(files::lost(output.missing()));
-        gone.extend(files::emptied(&corpus, &divided));
-        let Divided { mut failures, mut ignored, .. } = divided;
-        failures.extend(inputs.failures);
-        ignored.extend(inputs.ignored);
-        failures.append(&mut corpus.failures);
-        notes.append(&mut corpus.notes);
+        gone.extend([files::lost(&output.missing), files::emptied(&corpus, &divided)].concat());
+        // Failures of listed files come before those of tables.
+        summary.files_failed.splice(0..0, divided.failures);
+        summary.files_ignored.splice(0..0, divided.ignored);
+        summary.files_failed.append(&mut corpus.failures);
+        summary.notes.append(&mut corpus.notes);
+        (summary.slices_left, summary.rows_beyond_limit) = (left, beyond);
         let is_hopeless = slices.is_empty() && (output.table().is_none() || anew);
-        if let (true, Some(first)) = (is_hopeless, failures.first()) {
+        if let (true, Some(first)) = (is_hopeless, summary.files_failed.first()) {
             return Err(first.clone().into());
         }
         if anew && corpus.groups() == 0 {
             return exec_err!(
                 "--new-generation would leave {} empty, since the input has no files: choose another input",
-                location::display(output.url())
+                location::display(&output.url)
             );
         }
-        Ok(Self {
+        Ok(Job {
             context,
             llm,
             models,
             output,
             anew,
+            summary,
             slices,
             staged,
-            left,
-            beyond,
-            failures,
-            ignored,
             gone,
-            lacks_half_done_files: half_done.is_some(),
-            notes,
+            lacks_half_done_files,
             corpus,
             pipeline,
             slice_rows,
             identity,
             contents,
         })
+    }
+}
+
+impl Job {
+    /// Opens input and output, and finds the open slices.
+    ///
+    /// # Errors
+    /// Wrong settings, locations or pipelines, a table of another pipeline, failures of stores. Files that cannot be
+    /// read are in [`Self::summary`]; if there is nothing else to do, the first of them is the error.
+    pub async fn open(request: &Request, effort: Effort) -> Result<Self> {
+        let (sources, to) = locations(request)?;
+        Opened::new(request, &to, effort).await?.list(request, &sources).await?.divide(request).await
     }
 
     pub async fn pipeline(&self, request: &Request) -> Result<LogicalPlan> {
@@ -296,7 +338,7 @@ impl Job {
     }
 
     pub(crate) fn over_group(&self, pipeline: &LogicalPlan, group: usize) -> Result<LogicalPlan> {
-        let files = self.corpus.view_of_slices(&self.context.state(), group, self.corpus.slices_table(group))?;
+        let files = self.corpus.view_of_slices(&self.context.state(), group)?;
         plan::over_files(pipeline.clone(), &files, &self.corpus.original_columns())
     }
 
@@ -307,19 +349,19 @@ impl Job {
     }
 
     /// The design of the tables, and how rows are written to them.
-    pub(crate) fn design(
+    pub(crate) fn writing(
         &mut self,
         pipeline: &LogicalPlan,
         template: &dyn ExecutionPlan,
         request: &Request,
-    ) -> Result<(Design, Writing)> {
+    ) -> Result<Writing> {
         let (held_output, held_rejects) = self.output.schemas()?;
         let held_output = held_output.filter(|_| !self.anew);
         let schema = template.schema();
         let originals = self.kept_originals(pipeline, &request.originals)?;
         let rows = Rows::new(&schema, &originals, held_output.as_ref(), held_rejects.as_ref())?;
-        self.notes.extend(plan::without_status(&schema));
-        self.notes.extend(self.corpus.delta_notes());
+        self.summary.notes.extend(plan::without_status(&schema));
+        self.summary.notes.extend(self.corpus.delta_notes());
         let partition_by = match self.output.partition_by().filter(|_| !self.anew) {
             Some(held) => held.to_vec(),
             None => request.partition_by.clone(),
@@ -331,27 +373,20 @@ impl Job {
                 names.join(", ")
             );
         }
-        let layout = |schema: &SchemaRef, partition_by: &[String]| Layout {
-            schema: Arc::clone(schema),
-            partition_by: partition_by.to_vec(),
-            shard_bytes: request.shard_bytes,
-        };
-        let writing = Writing {
-            output: self.output.url().clone(),
-            rejects: self.output.rejects_url()?,
-            attempt: self.output.attempt(),
-            output_layout: layout(&rows.output, &partition_by),
-            rejects_layout: layout(&rows.rejects, &[]),
-            fail_on_reject: request.settings.on_error == OnError::Fail,
-            rows: rows.clone(),
-        };
         let (identity, provenance) = (self.identity.clone(), Provenance::of(request, asked(pipeline)?));
-        self.notes.extend(provenance.warning());
-        let (output, rejects) = (Arc::clone(&rows.output), Arc::clone(&rows.rejects));
-        let slice_rows = self.slice_rows;
-        let design =
-            Design { output, rejects, partition_by, identity, provenance, originals: rows.originals, slice_rows };
-        Ok((design, writing))
+        self.summary.notes.extend(provenance.warning());
+        self.summary.anchored_by.clone_from(&provenance.anchored_by);
+        self.summary.scored_by.clone_from(&provenance.scored_by);
+        Ok(Writing {
+            output: self.output.url.clone(),
+            rejects: self.output.rejects_url()?,
+            attempt: self.output.attempt,
+            shard_bytes: request.shard_bytes,
+            fail_on_reject: request.settings.on_error == OnError::Fail,
+            design: Design { rows, partition_by, identity, provenance, slice_rows: self.slice_rows },
+            progress: Progress::default(),
+            stopping: Arc::default(),
+        })
     }
 
     fn kept_originals(&mut self, pipeline: &LogicalPlan, asked: &Originals) -> Result<Vec<(String, bool)>> {
@@ -384,7 +419,7 @@ impl Job {
         let left_out = kept.iter().filter(|(_, is_kept)| !is_kept).map(|(name, _)| name.as_str());
         let left_out: Vec<&str> = left_out.filter(|name| is_missed(name)).collect();
         if *asked == Originals::Needed && !left_out.is_empty() && self.output.table().is_none() {
-            self.notes.push(format!(
+            self.summary.notes.push(format!(
                 "{} became question, cot, answer or system of the output; --originals all also keeps them unchanged",
                 left_out.join(", ")
             ));
@@ -394,7 +429,7 @@ impl Job {
 
     /// Deletes the rows of [`Self::gone`] files. Returns whether there are any.
     pub(crate) async fn take_gone_back(&mut self, request: &Request) -> Result<bool> {
-        let info = json!({ "run": self.output.attempt().to_string(), "pipeline": request.name });
+        let info = json!({ "run": self.output.attempt.to_string(), "pipeline": request.name });
         let paths: Vec<&str> = self.gone.iter().map(|gone| gone.path.as_str()).collect();
         self.output.take_back(&paths, &info).await?;
         let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -407,7 +442,7 @@ impl Job {
                 [path, other] => format!("{path} and {other}"),
                 paths => format!("{} and {} other files", paths[0], paths.len() - 1),
             };
-            self.notes.push(format!("the rows of {files} are deleted from the output: {why}"));
+            self.summary.notes.push(format!("the rows of {files} are deleted from the output: {why}"));
         }
         Ok(!self.gone.is_empty())
     }
@@ -417,33 +452,17 @@ impl Job {
         if self.output.table().is_none() {
             return Ok(());
         }
-        let beside: Arc<dyn ObjectStore> = store_of(self.output.beside())?;
+        let beside: Arc<dyn ObjectStore> = store_of(&self.output.beside)?;
         self.contents.save(beside.as_ref()).await;
         Ok(())
     }
 }
 
-/// Applies a template to slices: one partition each, whose only row is the receipt.
-pub(crate) fn over_slices(
-    template: &Arc<dyn ExecutionPlan>,
-    slices: &[OpenSlice],
-    writing: &Arc<Writing>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let written = slices.iter().map(|open| Written {
-        slice: open.name.clone(),
-        only: open.slice.only.clone(),
-        before: open.before.clone(),
-    });
-    Ok(Arc::new(WriteShards::new(read_slices(template, slices)?, Arc::clone(writing), written.collect())))
-}
-
-pub(crate) fn read_slices(template: &Arc<dyn ExecutionPlan>, slices: &[OpenSlice]) -> Result<Arc<dyn ExecutionPlan>> {
-    let read: Vec<_> = slices.iter().map(|open| open.slice.clone()).collect();
-    let filled = Arc::clone(template).transform_up(|node| {
-        if node.downcast_ref::<ReadSlices>().is_none() {
-            return Ok(Transformed::no(node));
-        }
-        Ok(Transformed::yes(replace_children_if_necessary(node, vec![source_of(&read)?])?))
+/// Applies a template to a slice, the only partition of the plan.
+pub(crate) fn read_slice(template: &Arc<dyn ExecutionPlan>, open: &OpenSlice) -> Result<Arc<dyn ExecutionPlan>> {
+    let filled = Arc::clone(template).transform_up(|node| match node.downcast_ref::<ReadSlices>() {
+        Some(reader) => Ok(Transformed::yes(Arc::new(reader.over(open.slice.clone())?) as _)),
+        None => Ok(Transformed::no(node)),
     })?;
     Ok(filled.data)
 }

@@ -1,7 +1,7 @@
 //! A run: one pipeline over one corpus, slice by slice into one table.
 //!
 //! ```text
-//!   list ── rows of the output ── open slices ── plan, check ──▶ slices ▶ ReadSlices ▶ pipeline ▶ WriteShards
+//!   list ── rows of the output ── open slices ── plan, check ──▶ slices ▶ ReadSlices ▶ pipeline ▶ write
 //!   (files)  (from its log)        (footers of    (before any                                      │ receipts
 //!                                   open files)    row is read)                                    ▼
 //!                                     rejects: stale ones out ◀── output: slices done ◀── rejects: add
@@ -21,8 +21,10 @@
 //! | [`output`] | rows become shards, slices become receipts, and commits |
 //! | [`work`], [`progress`], [`summary`] | slices in progress, how far they are, the result of the run |
 //! | [`retry`] | rejected rows that are retried |
+//! | [`errors`] | reasons for the end of a run that have exit codes of their own |
 //! | [`estimate`] | the cost of a run (`--dry-run`) |
 
+pub mod errors;
 pub mod estimate;
 pub mod input;
 pub mod job;
@@ -39,28 +41,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::logical_expr::LogicalPlan;
 
 use asap_udfs::llm::{Llm, Usage};
 
 use crate::answers::spent::Spent;
-use crate::location;
-pub use crate::run::input::delta_inputs::OtherSnapshot;
+pub use errors::RunError;
 pub use estimate::{Estimate, estimate};
 use job::{Effort, Job};
-pub use output::{Superseded, is_finished, says_finished};
+use output::receipt::Counts;
+pub use output::{is_finished, says_finished};
 pub use request::{MaxRejects, OnChange, OnSchemaChange, Originals, Part, Request};
 pub use summary::Summary;
-pub use work::{AllRejected, TooManyRejects};
-use work::{Ended, Work};
+use work::Work;
 
 /// How long a failed run waits for the answers to calls already sent.
 const LANDING: Duration = Duration::from_secs(60);
 /// The share of the grace period for answers to calls already sent.
 const LANDING_IN_GRACE: f64 = 0.3;
-
-#[derive(Debug, thiserror::Error)]
-#[error("interrupted before a row was read; run the same command to start again")]
-pub struct Interrupted;
 
 /// Receives the progress of a run.
 pub trait Observer: Sync {
@@ -71,7 +69,7 @@ pub trait Observer: Sync {
     /// The numbers of running and waiting slices, and the usage of calls so far.
     fn slices(&self, running: u64, waiting: u64, usage: Usage);
     /// Slices were committed. The summary covers the run so far.
-    fn committed(&self, summary: &Summary);
+    fn committed(&self, _: &Summary) {}
     /// The run failed after it started. The summary covers the run until then.
     fn failed(&self, _: &Summary) {}
 }
@@ -81,121 +79,102 @@ pub trait Observer: Sync {
 ///
 /// # Errors
 /// Wrong settings, locations, tables or pipelines before any row is read. Afterwards, failures of stores, a spent
-/// budget, an endpoint that is down, [`TooManyRejects`], [`AllRejected`], [`crate::delta::OutcomeUnknown`],
-/// [`OtherSnapshot`]. Committed slices stay, and paid answers are kept. Files that cannot be read are not an error: the
-/// summary lists them.
+/// budget, an endpoint that is down, [`RunError`], [`crate::delta::OutcomeUnknown`]. Committed slices stay, and paid
+/// answers are kept. Files that cannot be read are not an error: the summary lists them.
 pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Output = ()>) -> Result<Summary> {
     let started = Instant::now();
     tokio::pin!(stop);
     let mut job = tokio::select! {
         job = Job::open(&request, Effort::Run) => job?,
-        () = &mut stop => return Err(DataFusionError::External(Box::new(Interrupted))),
+        () = &mut stop => return Err(RunError::Interrupted.into()),
     };
-    let mut summary = Summary {
-        pipeline: request.name.clone(),
-        from: request.from.clone(),
-        to: location::display(job.output.url()),
-        slices_left: job.left,
-        rows_beyond_limit: job.beyond,
-        files_failed: std::mem::take(&mut job.failures),
-        files_ignored: std::mem::take(&mut job.ignored),
-        notes: std::mem::take(&mut job.notes),
-        table_version: job.output.table().map(|log| log.state().version),
-        began_empty: job.anew || job.output.ledger().rows == 0,
-        ..Summary::default()
-    };
-    let has_slices = !job.slices.is_empty() || !job.staged.is_empty() || job.anew;
-    if !has_slices && !job.gone.is_empty() {
-        job.output.check_writable().await?;
+    if job.slices.is_empty() && job.staged.is_empty() && !job.anew {
+        return without_slices(job, &request).await;
     }
-    summary.nothing_to_do = !has_slices && !job.take_gone_back(&request).await?;
     job.output.tidy_rejects().await?;
-    if !has_slices {
-        summary.notes.append(&mut job.notes);
-        job.remember().await?;
-        // The run that did the last slice may have died before it marked the output as complete.
-        say_finished(&mut job, &request, &summary).await?;
-        summary.table_version = job.output.table().map(|log| log.state().version);
-        return Ok(summary);
-    }
-
     let pipeline = job.pipeline(&request).await?;
-    let first = job.slices.first().map_or(0, |slice| slice.group);
-    let template = job.template(&pipeline, first).await?;
-    let (design, writing) = job.design(&pipeline, template.as_ref(), &request)?;
-    summary.notes.append(&mut job.notes);
-    summary.anchored_by.clone_from(&design.provenance.anchored_by);
-    summary.scored_by.clone_from(&design.provenance.scored_by);
-    job.output.check_writable().await?;
-    job.llm.spend_from(Arc::new(Spent::today(job.output.beside())?));
-    let (rows, slices) = (job.slices.iter().map(|slice| slice.slice.rows()).sum(), job.slices.len() as u64);
-    tracing::info!(run = %job.output.attempt(), pipeline = request.name, to = summary.to, rows, slices, "run begins");
-    observer.begin(rows, slices);
-    if job.anew {
-        job.output.begin_generation(&design).await?;
-    }
-    job.take_gone_back(&request).await?;
-    summary.notes.append(&mut job.notes);
-
-    let work = Work::new(&mut job, &request, pipeline, template, &design, writing);
-    let ended = work.run(&mut summary, observer, stop).await;
-    if !matches!(ended, Ended::Through) {
+    let work = begin(&mut job, &request, pipeline, observer).await?;
+    let ended = work.run(&mut stop).await;
+    if !matches!(ended, Ok(false)) {
         // In-flight requests are paid for, so the run waits for their answers, but not forever.
-        let patience = match ended {
-            Ended::Stopped => request.grace.mul_f64(LANDING_IN_GRACE),
-            _ => LANDING,
-        };
+        let patience = if ended.is_ok() { request.grace.mul_f64(LANDING_IN_GRACE) } else { LANDING };
         tokio::select! {
             () = job.llm.landed() => {}
             () = tokio::time::sleep(patience) => {}
         }
     }
-    summary.interrupted = matches!(ended, Ended::Stopped);
+    job.summary.interrupted = matches!(ended, Ok(true));
     let settled = job.llm.settle().await.map_err(DataFusionError::from);
     // A failure here comes after the work and must not hide why the work ended.
     let mut tidied = job.output.sweep().await;
     tidied = tidied.and(job.output.tidy_rejects().await).and(job.remember().await).and(settled);
-    summary.anchor = job.llm.usage();
-    summary.seconds = started.elapsed().as_secs_f64();
-    let failure = match ended {
-        Ended::Failed(error) => Some(error),
-        _ => tidied.err(),
-    };
-    if let Some(error) = failure {
+    job.summary.anchor = job.llm.usage();
+    job.summary.seconds = started.elapsed().as_secs_f64();
+    if let Err(error) = ended.and(tidied) {
         if let Err(error) = job.output.withdraw_finished().await {
             tracing::warn!(%error, "the output may still be marked as finished");
         }
-        observer.failed(&summary);
+        observer.failed(&job.summary);
         return Err(error);
     }
-    say_finished(&mut job, &request, &summary).await?;
-    summary.table_version = job.output.table().map(|log| log.state().version);
+    let summary = end(job, &request).await?;
     let Summary { counts, slices, slices_left, seconds, .. } = &summary;
-    tracing::info!(
-        rows_in = counts.rows_in,
-        rows_out = counts.rows_out,
-        rows_rejected = counts.rows_rejected,
-        rows_filtered = counts.rows_filtered,
-        slices,
-        slices_left,
-        seconds,
-        "run ends"
-    );
+    let Counts { rows_in, rows_out, rows_rejected, rows_filtered, .. } = counts;
+    tracing::info!(rows_in, rows_out, rows_rejected, rows_filtered, slices, slices_left, seconds, "run ends");
     Ok(summary)
 }
 
-async fn say_finished(job: &mut Job, request: &Request, summary: &Summary) -> Result<()> {
-    if summary.slices_left > 0 || !summary.files_failed.is_empty() || job.lacks_half_done_files {
-        return job.output.withdraw_finished().await;
+/// A run that has no rows to read, and only deletes those of files that are gone.
+async fn without_slices(mut job: Job, request: &Request) -> Result<Summary> {
+    if !job.gone.is_empty() {
+        job.output.check_writable().await?;
     }
-    // With a limit, more rows remain. If another run did slices first, that may not be all of the input.
-    if request.limit.is_none() && summary.slices_lost == 0 {
-        job.output.say_inputs_done().await?;
+    job.summary.nothing_to_do = !job.take_gone_back(request).await?;
+    job.output.tidy_rejects().await?;
+    job.remember().await?;
+    // The run that did the last slice may have died before it marked the output as complete.
+    end(job, request).await
+}
+
+/// Plans the work, and checks everything that can be checked before a row is read.
+async fn begin<'a>(
+    job: &'a mut Job,
+    request: &'a Request,
+    pipeline: LogicalPlan,
+    observer: &'a dyn Observer,
+) -> Result<Work<'a>> {
+    let first = job.slices.first().map_or(0, |slice| slice.group);
+    let template = job.template(&pipeline, first).await?;
+    let writing = job.writing(&pipeline, template.as_ref(), request)?;
+    job.output.check_writable().await?;
+    job.llm.spend_from(Arc::new(Spent::today(&job.output.beside)?));
+    let (rows, slices) = (job.slices.iter().map(|slice| slice.slice.rows()).sum(), job.slices.len() as u64);
+    let (run, to) = (job.output.attempt, &job.summary.to);
+    tracing::info!(%run, pipeline = request.name, to, rows, slices, "run begins");
+    observer.begin(rows, slices);
+    if job.anew {
+        job.output.begin_generation(&writing.design).await?;
     }
-    match request.says_finished {
-        true => job.output.say_finished(summary.rows_beyond_limit, &summary.of_run()).await,
-        false => Ok(()),
+    job.take_gone_back(request).await?;
+    Ok(Work::new(job, request, pipeline, template, writing, observer))
+}
+
+/// Marks the output as complete if it is, and as incomplete if not.
+async fn end(mut job: Job, request: &Request) -> Result<Summary> {
+    let Job { output, summary, lacks_half_done_files, .. } = &mut job;
+    if summary.slices_left > 0 || !summary.files_failed.is_empty() || *lacks_half_done_files {
+        output.withdraw_finished().await?;
+    } else {
+        // With a limit, more rows remain. If another run did slices first, that may not be all of the input.
+        if request.limit.is_none() && summary.slices_lost == 0 {
+            output.say_inputs_done().await?;
+        }
+        if request.says_finished {
+            output.say_finished(summary.rows_beyond_limit, &summary.of_run()).await?;
+        }
     }
+    summary.table_version = output.table().map(|log| log.state.version);
+    Ok(job.summary)
 }
 
 /// Checks that failed rows may be committed as rejects. They may not if no call of the run was answered, or if the

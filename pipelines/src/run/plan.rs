@@ -52,9 +52,6 @@ impl TableProvider for CorpusTable {
 }
 
 /// Checks that a pipeline maps rows to rows: one SELECT over `corpus` that keeps the column `source`.
-///
-/// # Errors
-/// A planning error that names what is not allowed.
 pub fn check(plan: &LogicalPlan) -> Result<()> {
     plan.apply(|node| {
         check_node(node)?;

@@ -1,6 +1,5 @@
 //! The progress of a run, counted while its rows are written.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use datafusion::arrow::array::{AsArray, RecordBatch};
@@ -11,12 +10,10 @@ use crate::corpus::Repeats;
 const ANSWERS: usize = 8;
 const SHARE: u64 = 20;
 
-/// Counts of the slices in progress or done. Operators find it in the session and update it.
+/// Counts of the slices in progress or done.
 #[derive(Debug, Default)]
 pub struct Progress {
-    rows: AtomicU64,
-    rejected: AtomicU64,
-    tokens: AtomicU64,
+    reached: Mutex<Reached>,
     repeats: Mutex<Repeats>,
 }
 
@@ -30,9 +27,10 @@ pub struct Reached {
 
 impl Progress {
     pub fn advance(&self, rows: u64, rejected: u64, tokens: u64) {
-        self.rows.fetch_add(rows, Ordering::Relaxed);
-        self.rejected.fetch_add(rejected, Ordering::Relaxed);
-        self.tokens.fetch_add(tokens, Ordering::Relaxed);
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        reached.rows += rows;
+        reached.rejected += rejected;
+        reached.tokens += tokens;
     }
 
     pub(crate) fn count_questions(&self, output: &RecordBatch) {
@@ -51,10 +49,6 @@ impl Progress {
     }
 
     pub fn reached(&self) -> Reached {
-        Reached {
-            rows: self.rows.load(Ordering::Relaxed),
-            rejected: self.rejected.load(Ordering::Relaxed),
-            tokens: self.tokens.load(Ordering::Relaxed),
-        }
+        *self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

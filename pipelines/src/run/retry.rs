@@ -10,30 +10,29 @@ use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
 use datafusion::arrow::compute::filter_record_batch;
 use datafusion::arrow::datatypes::Int64Type;
 use datafusion::common::{Result, exec_datafusion_err};
-use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use deltalake_core::kernel::Add;
-use object_store::ObjectStoreExt;
 
 use super::output::Output;
-use crate::delta::{LiveFile, Log};
+use crate::delta::LiveFile;
 use crate::run::output::ledger::{Attempt, Before, RetriedSlice, SliceName};
+use crate::run::output::outcomes::with_columns;
 use crate::run::output::rejects::{Settled, ShardPath, Standing};
 use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
 
 /// The rejected rows of an output with one of these statuses, or all if `statuses` is empty.
 pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSlice>> {
     let (Some(table), Some(rejects)) = (output.table(), output.rejects()) else { return Ok(vec![]) };
-    let settled = Settled::of(table.state(), output.ledger().generation);
-    let slices = output.ledger().files().flat_map(|(path, _)| output.ledger().slices(path));
+    let settled = Settled::of(&table.state, output.ledger.generation);
+    let slices = output.ledger.files().flat_map(|(path, _)| output.ledger.slices(path));
     let key = |slice: &SliceName| (slice.file_key(), slice.start);
     let slices: HashMap<_, (SliceName, Attempt)> = slices.map(|(slice, by)| (key(&slice), (slice, by))).collect();
     let mut found: BTreeMap<(String, u64), Vec<u64>> = BTreeMap::new();
-    for shard in rejects.state().files.values().filter(|shard| settled.standing(shard) == Standing::Valid) {
-        if output.missing().shards.contains(&shard.path) {
+    for shard in rejects.state.files.values().filter(|shard| settled.standing(shard) == Standing::Valid) {
+        if output.missing.shards.contains(&shard.path) {
             continue;
         }
         let Some(path) = ShardPath::parse(&shard.path) else { continue };
-        for batch in read(rejects, shard).await? {
+        for batch in rejects.rows_of(shard).await?.build()? {
             let batch = batch?;
             let status = batch.column_by_name("status").and_then(|column| column.as_string_opt::<i32>().cloned());
             let status = status.ok_or_else(|| exec_datafusion_err!("the rejects {} have no status", shard.path))?;
@@ -57,27 +56,20 @@ pub async fn find(output: &Output, statuses: &[String]) -> Result<Vec<RetriedSli
 pub async fn carry(output: &Output, slice: &SliceName, before: Attempt, tried: &[u64]) -> Result<Vec<Add>> {
     let Some(rejects) = output.rejects() else { return Ok(vec![]) };
     let tried: HashSet<u64> = tried.iter().copied().collect();
-    let folder = ShardPath::folder(output.attempt(), slice, &Before::Done(before));
-    let schema = Arc::new(rejects.state().schema()?);
+    let folder = ShardPath::folder(output.attempt, slice, &Before::Done(before));
+    let schema = Arc::new(rejects.state.schema()?);
     let layout = Layout { schema: Arc::clone(&schema), partition_by: vec![], shard_bytes: SHARD_BYTES };
-    let mut shards = Shards::begin(Arc::clone(rejects.store()), folder, layout)?;
+    let mut shards = Shards::begin(Arc::clone(&rejects.store), folder, layout)?;
     let is_theirs = |shard: &&LiveFile| ShardPath::parse(&shard.path).is_some_and(|path| path.is_of(slice, before));
-    for shard in rejects.state().files.values().filter(is_theirs) {
-        for batch in read(rejects, shard).await? {
+    for shard in rejects.state.files.values().filter(is_theirs) {
+        for batch in rejects.rows_of(shard).await?.build()? {
             let batch = batch?;
             let others: BooleanArray = numbers(&batch)?.iter().map(|row| Some(!tried.contains(row))).collect();
             let others = filter_record_batch(&batch, &others)?;
-            shards.write(&crate::run::output::outcomes::with_columns(&others, &schema)?).await?;
+            shards.write(&with_columns(&others, &schema)?).await?;
         }
     }
     shards.finish().await
-}
-
-type Batches = datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReader;
-
-async fn read(rejects: &Log, shard: &LiveFile) -> Result<Batches> {
-    let bytes = rejects.store().get(&shard.location()?).await?.bytes().await?;
-    Ok(ParquetRecordBatchReaderBuilder::try_new(bytes)?.build()?)
 }
 
 fn numbers(batch: &RecordBatch) -> Result<Vec<u64>> {

@@ -6,30 +6,27 @@ use std::time::{Duration, Instant};
 
 use asap_udfs::llm::Statement;
 use asap_udfs::settings::Provider;
-use datafusion::arrow::array::AsArray;
-use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
-use futures::StreamExt;
 use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::Observer;
-use super::job::{Job, over_slices};
-use super::progress::{Progress, Reached};
-use super::request::{MaxRejects, Request};
+use super::errors::RunError;
+use super::job::{Job, read_slice};
+use super::progress::Reached;
+use super::request::Request;
 use super::retry;
-use super::summary::Summary;
 use crate::corpus::FileFailure;
 use crate::run::input::files::OpenSlice;
 use crate::run::output::delete_files::TakeBack;
 use crate::run::output::finished_slice::{Finished, Written};
 use crate::run::output::ledger::{Before, SliceName};
-use crate::run::output::receipt::Receipt;
-use crate::run::output::table_properties::Design;
+use crate::run::output::receipt::{Counts, Receipt};
 use crate::run::output::write_shards::Writing;
-use crate::stopping::Stopping;
+use tracing::Instrument;
 
 const TICK: Duration = Duration::from_millis(200);
 /// Slices younger than this are committed without checking that their shards still exist.
@@ -39,50 +36,20 @@ const DRAINING: f64 = 0.5;
 /// The share for writing the finished rows. The rest is for commits and for answers to calls already sent.
 const CUTTING: f64 = 0.2;
 
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "{rejected} of {rows} rows were rejected, more than --max-rejects {most} allows ({reasons}); work since the \
-     last commit is not committed"
-)]
-pub struct TooManyRejects {
-    rejected: u64,
-    rows: u64,
-    most: MaxRejects,
-    reasons: String,
-}
-
 /// A run with a language model stops when its first rows, this many, are all rejected.
 const ALL_REJECTED: u64 = 200;
-
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the first {rows} rows are all rejected ({reasons}), so the answers of the language model are unusable. None of these rows \
-     is committed, and the answers are kept: change asap.anchor.model or its prompts (asap.anchor.prompt_dir), or try --limit 20 first"
-)]
-pub struct AllRejected {
-    rows: u64,
-    reasons: String,
-}
-
-pub enum Ended {
-    Through,
-    Stopped,
-    /// An error other than a failed file.
-    Failed(DataFusionError),
-}
 
 pub struct Work<'a> {
     job: &'a mut Job,
     request: &'a Request,
     pipeline: LogicalPlan,
-    design: &'a Design,
     writing: Arc<Writing>,
+    observer: &'a dyn Observer,
     context: Arc<TaskContext>,
     _statement: Arc<Statement>,
-    progress: Arc<Progress>,
-    stopping: Arc<Stopping>,
     waiting: Vec<OpenSlice>,
-    template: Option<(usize, Arc<dyn ExecutionPlan>)>,
+    /// The plan over the files of a group, and the number of the group.
+    template: (usize, Arc<dyn ExecutionPlan>),
     running: JoinSet<(OpenSlice, Instant, Result<Receipt>)>,
     rows_running: u64,
     finished: Vec<Finished>,
@@ -101,8 +68,8 @@ impl<'a> Work<'a> {
         request: &'a Request,
         pipeline: LogicalPlan,
         template: Arc<dyn ExecutionPlan>,
-        design: &'a Design,
         writing: Writing,
+        observer: &'a dyn Observer,
     ) -> Self {
         let mut waiting = std::mem::take(&mut job.slices);
         waiting.reverse();
@@ -115,9 +82,7 @@ impl<'a> Work<'a> {
         for staged in &finished {
             replaced.entry(staged.slice.path.clone()).or_default();
         }
-        let (progress, stopping) = (Arc::new(Progress::default()), Arc::new(Stopping::default()));
-        job.context.state_ref().write().config_mut().set_extension(Arc::clone(&progress));
-        job.context.state_ref().write().config_mut().set_extension(Arc::clone(&stopping));
+        job.context.state_ref().write().config_mut().set_extension(Arc::clone(&writing.stopping));
         let context = job.context.task_ctx();
         Self {
             _statement: job.llm.statement(&context),
@@ -125,12 +90,10 @@ impl<'a> Work<'a> {
             job,
             request,
             pipeline,
-            design,
             writing: Arc::new(writing),
-            progress,
-            stopping,
+            observer,
             waiting,
-            template: Some((first, template)),
+            template: (first, template),
             running: JoinSet::new(),
             rows_running: 0,
             finished,
@@ -143,39 +106,27 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Works until every slice was tried, the run is stopped, or it fails. Commits the finished slices.
-    pub async fn run(
-        mut self,
-        summary: &mut Summary,
-        observer: &dyn Observer,
-        mut stop: impl Future<Output = ()> + Unpin,
-    ) -> Ended {
-        let mut ended = match self.drive(summary, observer, &mut stop).await {
-            Ok(false) => Ended::Through,
-            Ok(true) => Ended::Stopped,
-            Err(error) => Ended::Failed(error),
-        };
+    /// Works until every slice was tried, the run is stopped, or it fails. Commits the finished slices. Returns whether
+    /// the run was stopped; failed files are no error.
+    pub async fn run(mut self, mut stop: impl Future<Output = ()> + Unpin) -> Result<bool> {
+        let mut ended = self.drive(&mut stop).await;
         self.running.shutdown().await;
-        if let Ended::Failed(error) = &ended {
+        if let Err(error) = &ended {
             self.leave_out_what_is_in_doubt(error);
         }
-        if let Err(error) = self.commit(summary, observer, true).await
-            && !matches!(ended, Ended::Failed(_))
+        if let Err(error) = self.commit(true).await
+            && ended.is_ok()
         {
-            ended = Ended::Failed(error);
+            ended = Err(error);
         }
-        summary.slices_left += self.waiting.len() as u64;
-        summary.slices_lost += self.done_by_others;
-        summary.notes.extend(self.progress.repeated_question());
+        self.job.summary.slices_left += self.waiting.len() as u64;
+        self.job.summary.slices_lost += self.done_by_others;
+        self.job.summary.notes.extend(self.writing.progress.repeated_question());
         ended
     }
 
-    async fn drive(
-        &mut self,
-        summary: &mut Summary,
-        observer: &dyn Observer,
-        stop: &mut (impl Future<Output = ()> + Unpin),
-    ) -> Result<bool> {
+    /// Returns whether the run was stopped.
+    async fn drive(&mut self, stop: &mut (impl Future<Output = ()> + Unpin)) -> Result<bool> {
         let mut tick = tokio::time::interval(TICK);
         let grace = self.request.grace;
         let mut deadline: Option<tokio::time::Instant> = None;
@@ -196,26 +147,26 @@ impl<'a> Work<'a> {
             tokio::select! {
                 Some(done) = self.running.join_next() => {
                     let (slice, begun_at, receipt) = done.map_err(|error| DataFusionError::External(Box::new(error)))?;
-                    self.take(slice, begun_at, receipt, summary).await?;
+                    self.take(slice, begun_at, receipt).await?;
                 }
-                _ = tick.tick() => self.look(observer)?,
+                _ = tick.tick() => self.look()?,
                 () = &mut *stop, if deadline.is_none() => {
-                    self.stopping.drain();
+                    self.writing.stopping.drain();
                     deadline = Some(tokio::time::Instant::now() + grace.mul_f64(DRAINING));
                 }
                 () = at_deadline => {
                     if is_cut {
-                        summary.slices_left += self.running.len() as u64;
+                        self.job.summary.slices_left += self.running.len() as u64;
                         return Ok(true);
                     }
                     is_cut = true;
-                    self.stopping.cut();
+                    self.writing.stopping.cut();
                     deadline = Some(tokio::time::Instant::now() + grace.mul_f64(CUTTING));
                 }
             }
-            self.look(observer)?;
+            self.look()?;
             if self.committed_at.elapsed() >= self.request.commit_every {
-                self.commit(summary, observer, false).await?;
+                self.commit(false).await?;
             }
         }
     }
@@ -234,7 +185,7 @@ impl<'a> Work<'a> {
     /// Whether another run has committed rows of a slice, as of the last commit.
     fn is_done_by_another(&self, slice: &OpenSlice) -> bool {
         let SliceName { path, version, start, end, .. } = &slice.name;
-        let held = self.job.output.ledger().file(path).filter(|held| held.version == *version);
+        let held = self.job.output.ledger.file(path).filter(|held| held.version == *version);
         slice.before == Before::Open && held.is_some_and(|held| held.overlaps(*start, *end))
     }
 
@@ -247,53 +198,28 @@ impl<'a> Work<'a> {
             self.done_by_others += 1;
             return Ok(());
         }
-        let template = match &self.template {
-            Some((group, template)) if *group == slice.group => Arc::clone(template),
-            _ => {
-                let made = self.job.template(&self.pipeline, slice.group).await?;
-                self.template = Some((slice.group, Arc::clone(&made)));
-                made
-            }
-        };
-        let plan = over_slices(&template, std::slice::from_ref(&slice), &self.writing)?;
+        if self.template.0 != slice.group {
+            self.template = (slice.group, self.job.template(&self.pipeline, slice.group).await?);
+        }
+        let plan = read_slice(&self.template.1, &slice)?;
         self.rows_running += slice.slice.rows();
-        // Started here and not in its task, so that slices of one row group are announced in order.
-        let mut receipts = plan.execute(0, Arc::clone(&self.context))?;
-        let begun_at = Instant::now();
+        // Started here and not in its task, so that slices of one row group are claimed in order.
+        let rows = plan.execute(0, Arc::clone(&self.context))?;
+        let (writing, begun_at) = (Arc::clone(&self.writing), Instant::now());
         self.running.spawn(async move {
-            let receipt = match receipts.next().await {
-                Some(Ok(batch)) => Receipt::decode(batch.column(0).as_string::<i32>().value(0)),
-                Some(Err(error)) => Err(error),
-                None => exec_err!("the slice {} returned no receipt", slice.name),
-            };
+            let span = tracing::info_span!("slice", slice = %slice.name);
+            let receipt = writing.write(plan.as_ref(), rows, &slice).instrument(span).await;
             (slice, begun_at, receipt)
         });
         Ok(())
     }
 
-    async fn take(
-        &mut self,
-        open: OpenSlice,
-        begun_at: Instant,
-        receipt: Result<Receipt>,
-        summary: &mut Summary,
-    ) -> Result<()> {
+    async fn take(&mut self, open: OpenSlice, begun_at: Instant, receipt: Result<Receipt>) -> Result<()> {
         self.rows_running -= open.slice.rows();
         let path = open.name.path.clone();
         let mut receipt = match receipt {
             Ok(receipt) => receipt,
-            Err(error) => {
-                let Some(failure) = FileFailure::of(&error) else { return Err(error) };
-                summary.slices_left += 1;
-                if self.failed.insert(path.clone()) {
-                    tracing::info!(file = path, error = failure.error, "file failed");
-                    summary.files_failed.push(failure.clone());
-                }
-                if open.replaces() {
-                    self.finished.retain(|finished| finished.slice.path != path);
-                }
-                return Ok(());
-            }
+            Err(error) => return self.take_failure(&open, error),
         };
         // A refused call may not be visible in the rows, so check the budget itself.
         if let Some(error) = self.job.llm.budget_refusal() {
@@ -306,18 +232,11 @@ impl<'a> Work<'a> {
         {
             receipt.rejects.extend(retry::carry(&self.job.output, &slice, before, tried).await?);
         }
-        let Receipt { counts, .. } = &receipt;
-        tracing::info!(
-            %slice,
-            rows_in = counts.rows_in,
-            rows_out = counts.rows_out,
-            rows_rejected = counts.rows_rejected,
-            rows_filtered = counts.rows_filtered,
-            "slice is written"
-        );
+        let Counts { rows_in, rows_out, rows_rejected, rows_filtered, .. } = receipt.counts;
+        tracing::info!(%slice, rows_in, rows_out, rows_rejected, rows_filtered, "slice is written");
         if !is_whole {
             // The run is stopping, and the remaining rows stay open.
-            summary.slices_left += 1;
+            self.job.summary.slices_left += 1;
             if slice.rows() == 0 || matches!(open.before, Before::Done(_)) {
                 return Ok(());
             }
@@ -325,43 +244,51 @@ impl<'a> Work<'a> {
             *left -= 1;
         }
         if !(open.replaces() && self.failed.contains(&path)) {
-            self.finished.push(Finished {
-                slice,
-                before: open.before,
-                attempt: self.job.output.attempt(),
-                receipt,
-                written: Written::Begun(begun_at),
-            });
+            let (attempt, written) = (self.job.output.attempt, Written::Begun(begun_at));
+            self.finished.push(Finished { slice, before: open.before, attempt, receipt, written });
+        }
+        Ok(())
+    }
+
+    /// Leaves out a file that cannot be read; other errors end the run.
+    fn take_failure(&mut self, open: &OpenSlice, error: DataFusionError) -> Result<()> {
+        let Some(failure) = FileFailure::of(&error) else { return Err(error) };
+        let path = &open.name.path;
+        self.job.summary.slices_left += 1;
+        if self.failed.insert(path.clone()) {
+            tracing::info!(file = path, error = failure.error, "file failed");
+            self.job.summary.files_failed.push(failure.clone());
+        }
+        if open.replaces() {
+            self.finished.retain(|finished| finished.slice.path != *path);
         }
         Ok(())
     }
 
     /// Reports the progress, and ends the run if too many rows are rejected.
-    fn look(&mut self, observer: &dyn Observer) -> Result<()> {
-        let reached = self.progress.reached();
-        observer.advance(reached.rows - self.reached.rows, reached.tokens - self.reached.tokens);
+    fn look(&mut self) -> Result<()> {
+        let reached = self.writing.progress.reached();
+        self.observer.advance(reached.rows - self.reached.rows, reached.tokens - self.reached.tokens);
         self.reached = reached;
-        observer.slices(self.running.len() as u64, self.waiting.len() as u64, self.job.llm.usage());
+        self.observer.slices(self.running.len() as u64, self.waiting.len() as u64, self.job.llm.usage());
         let is_last = self.running.is_empty() && self.waiting.is_empty();
-        let (rejected, rows) = (reached.rejected, reached.rows);
-        if rows >= ALL_REJECTED && self.may_be_useless() {
-            let reasons = self.reasons();
-            self.finished.clear();
-            return Err(DataFusionError::External(Box::new(AllRejected { rows, reasons })));
-        }
-        match self.request.max_rejects {
-            Some(most) if most.is_exceeded(rejected, rows, is_last) => {
-                let reasons = self.reasons();
-                self.finished.clear();
-                Err(DataFusionError::External(Box::new(TooManyRejects { rejected, rows, most, reasons })))
+        let Reached { rejected, rows, .. } = reached;
+        let refusal = match self.request.max_rejects {
+            _ if rows >= ALL_REJECTED && self.may_be_useless() => {
+                RunError::AllRejected { rows, reasons: self.reasons() }
             }
-            _ => Ok(()),
-        }
+            Some(most) if most.is_exceeded(rejected, rows, is_last) => {
+                RunError::TooManyRejects { rejected, rows, most, reasons: self.reasons() }
+            }
+            _ => return Ok(()),
+        };
+        self.finished.clear();
+        Err(refusal.into())
     }
 
     /// Whether a language model is called and every row was rejected. Retried rows may all fail again.
     fn may_be_useless(&self) -> bool {
-        let reached = self.progress.reached();
+        let reached = self.writing.progress.reached();
         reached.rejected == reached.rows && self.request.retry_rejects.is_none() && self.job.llm.usage().calls > 0
     }
 
@@ -382,33 +309,33 @@ impl<'a> Work<'a> {
         }
     }
 
-    async fn commit(&mut self, summary: &mut Summary, observer: &dyn Observer, is_last: bool) -> Result<()> {
+    async fn commit(&mut self, is_last: bool) -> Result<()> {
         super::is_answered(&self.job.llm)?;
         // Until the endpoint is judged, it is not known whether a row failed by itself.
         if !is_last && (self.job.llm.is_in_doubt() || self.may_be_useless()) {
             return Ok(());
         }
         self.committed_at = Instant::now();
-        let finished = self.with_their_shards(summary).await?;
+        let finished = self.with_their_shards().await?;
         let (together, alone): (Vec<_>, Vec<_>) =
             finished.into_iter().partition(|finished| !self.replaced.contains_key(&finished.slice.path));
         let mut by_file: HashMap<String, Vec<Finished>> = HashMap::new();
         for finished in alone {
             by_file.entry(finished.slice.path.clone()).or_default().push(finished);
         }
-        self.commit_group(together, &mut TakeBack::default(), summary, observer).await?;
+        self.commit_group(together, &mut TakeBack::default()).await?;
         for (path, mut slices) in by_file {
             if self.replaced.get(&path) == Some(&0) && !self.failed.contains(&path) {
-                let mut take_back = TakeBack::new(self.job.output.ledger(), [path.as_str()]);
+                let mut take_back = TakeBack::new(&self.job.output.ledger, [path.as_str()]);
                 let of_file = slices.first().map(|finished| finished.slice.clone());
-                self.commit_group(slices, &mut take_back, summary, observer).await?;
+                self.commit_group(slices, &mut take_back).await?;
                 if let Some(slice) = of_file {
                     self.job.output.unstage(&slice).await?;
                 }
             } else {
                 self.job.output.stage(&mut slices).await?;
                 if is_last {
-                    summary.slices_left += slices.len() as u64;
+                    self.job.summary.slices_left += slices.len() as u64;
                 } else {
                     self.finished.append(&mut slices);
                 }
@@ -418,7 +345,7 @@ impl<'a> Work<'a> {
     }
 
     /// The finished slices, except those whose shards were deleted before their commit. Those stay open.
-    async fn with_their_shards(&mut self, summary: &mut Summary) -> Result<Vec<Finished>> {
+    async fn with_their_shards(&mut self) -> Result<Vec<Finished>> {
         let finished = std::mem::take(&mut self.finished);
         let age = (2 * self.request.commit_every).max(YOUNG);
         let (mut there, gone) = self.job.output.by_shards(finished, age).await?;
@@ -432,26 +359,21 @@ impl<'a> Work<'a> {
         there.retain(|finished| {
             !self.failed.contains(&finished.slice.path) || !self.replaced.contains_key(&finished.slice.path)
         });
-        summary.slices_deleted += gone.len() as u64;
-        summary.slices_left += (gone.len() + before - there.len()) as u64;
+        self.job.summary.slices_deleted += gone.len() as u64;
+        self.job.summary.slices_left += (gone.len() + before - there.len()) as u64;
         Ok(there)
     }
 
-    async fn commit_group(
-        &mut self,
-        finished: Vec<Finished>,
-        take_back: &mut TakeBack,
-        summary: &mut Summary,
-        observer: &dyn Observer,
-    ) -> Result<()> {
+    async fn commit_group(&mut self, finished: Vec<Finished>, take_back: &mut TakeBack) -> Result<()> {
         if finished.is_empty() {
             return Ok(());
         }
-        summary.anchor = self.job.llm.usage();
+        let Job { summary, output, llm, .. } = &mut *self.job;
+        summary.anchor = llm.usage();
         summary.seconds = self.begun_at.elapsed().as_secs_f64();
-        let run = self.job.output.attempt().to_string();
+        let run = output.attempt.to_string();
         let info = json!({ "run": run, "pipeline": self.request.name, "summary": summary.of_run() });
-        let committed = self.job.output.commit(self.design, finished.clone(), take_back, &info).await?;
+        let committed = output.commit(&self.writing.design, &finished, take_back, &info).await?;
         summary.table_version = committed.version.or(summary.table_version);
         for Finished { slice, receipt, .. } in &finished {
             if committed.lost.contains(slice) {
@@ -466,7 +388,7 @@ impl<'a> Work<'a> {
         }
         let lost = committed.lost.len();
         tracing::info!(version = committed.version, slices = finished.len() - lost, lost, "slices are committed");
-        observer.committed(summary);
+        self.observer.committed(summary);
         Ok(())
     }
 }

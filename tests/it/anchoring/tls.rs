@@ -12,9 +12,9 @@ use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-use super::{corpus, settings};
-use crate::common::{Finished, Workplace};
-use crate::server::{Reply, Server};
+use super::{ask, corpus};
+use crate::common::Finished;
+use asap_test_support::{Reply, Server};
 
 /// `openssl` made these: an authority, and a server's certificate for localhost that it signed.
 fn certificate(name: &str) -> std::path::PathBuf {
@@ -46,25 +46,23 @@ async fn terminate_tls(server: String) -> u16 {
 
 #[test]
 fn an_endpoint_is_called_over_tls_and_only_if_its_certificate_is_trusted() {
-    let workplace = Workplace::new();
-    corpus(&workplace, 3);
+    let workplace = corpus(3);
     let server = Server::start(|_| Reply::text("7"));
+    ask(&workplace, &server);
     let address = server.base_url().trim_start_matches("http://").trim_end_matches("/v1").to_string();
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let port = runtime.block_on(terminate_tls(address));
-    let ask = |authority: &str| {
-        let base_url = format!("anchor.base_url=https://localhost:{port}/v1");
-        let mut arguments: Vec<String> = ["sql", "--from", "in", "-q", "--format", "json"].map(str::to_string).to_vec();
-        arguments.extend(["-c", "SELECT count(ai_complete(question)) AS n FROM corpus"].map(str::to_string));
-        arguments.extend(settings(&server, &[&base_url, "anchor.max_retries=0"]));
-        let mut command = workplace.command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    let base_url = format!("asap.anchor.base_url=https://localhost:{}/v1", runtime.block_on(terminate_tls(address)));
+    let query = |authority: &str| {
+        let arguments = ["sql", "--from", "in", "-q", "--format", "json", "--set", &base_url];
+        let more = ["--set", "asap.anchor.max_retries=0", "-c", "SELECT count(ai_complete(question)) AS n FROM corpus"];
+        let mut command = workplace.command([&arguments[..], &more[..]].concat());
         command.env("SSL_CERT_FILE", certificate(authority)).env_remove("SSL_CERT_DIR");
         Finished::from(command.env("XDG_CACHE_HOME", workplace.path("caches")).output().unwrap())
     };
     // The server's certificate is not an authority.
-    let refused = ask("server.pem");
+    let refused = query("server.pem");
     assert!(refused.stderr.contains("certificate"), "{}", refused.stderr);
     assert_eq!(server.count(), 0);
-    assert_eq!(ask("authority.pem").json(), json!([{ "n": 3 }]));
+    assert_eq!(query("authority.pem").json(), json!([{ "n": 3 }]));
     assert_eq!(server.count(), 3);
 }

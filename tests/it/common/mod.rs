@@ -1,8 +1,13 @@
 //! Helpers of the command-line tests.
-#![allow(dead_code, reason = "each test file uses a part")]
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use asap_test_support::Server;
 
 /// The binary in a separate folder, with the project's data and pipelines and without settings of the machine.
 pub(crate) struct Workplace {
@@ -11,22 +16,34 @@ pub(crate) struct Workplace {
 
 impl Workplace {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let workplace = Self::empty();
         for name in ["data", "pipelines", "tests"] {
-            std::os::unix::fs::symlink(project.join(name), folder.path().join(name)).unwrap();
+            std::os::unix::fs::symlink(root().join(name), workplace.path(name)).unwrap();
         }
-        Self { folder }
+        workplace
+    }
+
+    /// A folder without files of the project.
+    pub(crate) fn empty() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        std::fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        std::fs::write(self.path(name), content).unwrap();
+    }
+
+    pub(crate) fn command(&self, arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_asap"));
         command.args(arguments).current_dir(self.folder.path());
-        command.env_remove("RUST_LOG").env("XDG_CONFIG_HOME", self.folder.path());
+        command.env("HOME", self.folder.path()).env("XDG_CONFIG_HOME", self.folder.path());
+        for name in ["RUST_LOG", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"] {
+            command.env_remove(name);
+        }
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASAP_")) {
             command.env_remove(name);
         }
@@ -35,16 +52,122 @@ impl Workplace {
 
     /// Runs a shell command in which `asap` is the binary.
     pub(crate) fn shell(&self, script: &str) -> Finished {
+        Finished::of(&mut self.shell_command(script))
+    }
+
+    pub(crate) fn shell_command(&self, script: &str) -> Command {
         let binaries = Path::new(env!("CARGO_BIN_EXE_asap")).parent().unwrap();
         let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
         let mut shell = Command::new("sh");
         shell.args(["-c", script]).current_dir(self.folder.path());
-        Finished::from(shell.env("PATH", path).env("XDG_CONFIG_HOME", self.folder.path()).output().unwrap())
+        shell.env("PATH", path).env("XDG_CONFIG_HOME", self.folder.path());
+        shell
     }
 
-    pub(crate) fn run(&self, arguments: &[&str]) -> Finished {
-        Finished::from(self.command(arguments).output().unwrap())
+    /// Runs shell commands, and returns them with what they print and their exit codes.
+    pub(crate) fn transcript(&self, commands: &[&str]) -> String {
+        let shown = |command: &&str| {
+            let Finished { code, stdout, stderr } = self.shell(command);
+            format!("$ {command}\n{stdout}{stderr}[exit {code}]\n\n")
+        };
+        commands.iter().map(shown).collect()
     }
+
+    pub(crate) fn run(&self, arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> Finished {
+        Finished::of(&mut self.command(arguments))
+    }
+
+    /// Runs a pipeline over `in`, with a summary in JSON.
+    pub(crate) fn prune(&self, pipeline: &str, to: &str, more: &[&str]) -> Finished {
+        self.run(["run", pipeline, "--from", "in", "--to", to, "--format", "json"].iter().chain(more))
+    }
+
+    /// Writes `asap.toml`, so that commands call `server` as their language model.
+    pub(crate) fn ask(&self, server: &Server) {
+        let base_url = server.base_url();
+        self.write("asap.toml", format!("[anchor]\nprovider = 'openai'\nmodel = 'm'\nbase_url = '{base_url}'\n"));
+    }
+
+    /// Copies a model of the project, with another number in its configuration.
+    pub(crate) fn copy_model(&self, model: &str, to: &str, key: &str, value: u64) {
+        for file in root().join(model).read_dir().unwrap().map(Result::unwrap) {
+            self.write(&format!("{to}/{}", file.file_name().to_str().unwrap()), std::fs::read(file.path()).unwrap());
+        }
+        let config = self.path(to).join("config.json");
+        let mut settings: Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+        settings[key] = value.into();
+        std::fs::write(config, settings.to_string()).unwrap();
+    }
+
+    /// Puts a model of the project into a folder of the Hugging Face Hub under the name of a repository.
+    pub(crate) fn hub_model(&self, hub: &str, repository: &str, model: &str) {
+        let folder = format!("{hub}/hub/models--{}", repository.replace('/', "--"));
+        self.write(&format!("{folder}/refs/main"), "0123");
+        std::fs::create_dir(self.path(&format!("{folder}/snapshots"))).unwrap();
+        std::os::unix::fs::symlink(root().join(model), self.path(&format!("{folder}/snapshots/0123"))).unwrap();
+    }
+
+    /// Writes the rows of a query to a file.
+    pub(crate) fn copy(&self, query: &str, file: &str) {
+        self.run(["sql", "-q", "-c", &format!("COPY ({query}) TO '{file}'")]).ok();
+    }
+
+    /// Returns the rows of statements as CSV.
+    #[track_caller]
+    pub(crate) fn csv(&self, statements: &[&str]) -> String {
+        self.sql("csv", statements)
+    }
+
+    /// Returns the rows of a query over a Delta table `t` as CSV.
+    #[track_caller]
+    pub(crate) fn csv_of(&self, table: &str, query: &str) -> String {
+        self.sql("csv", &[&delta_table(table), query])
+    }
+
+    /// Returns the rows of a query.
+    #[track_caller]
+    pub(crate) fn rows(&self, query: &str) -> Vec<Value> {
+        json_lines(&self.sql("nd-json", &[query]))
+    }
+
+    /// Returns the rows of a query over a Delta table `t`.
+    #[track_caller]
+    pub(crate) fn rows_of(&self, table: &str, query: &str) -> Vec<Value> {
+        json_lines(&self.sql("nd-json", &[&delta_table(table), query]))
+    }
+
+    /// Returns the rows of statements in a format.
+    #[track_caller]
+    pub(crate) fn sql(&self, format: &str, statements: &[impl AsRef<str>]) -> String {
+        let statements = statements.iter().flat_map(|statement| ["-c", statement.as_ref()]);
+        self.run(["sql", "-q", "--format", format].into_iter().chain(statements)).ok().to_string()
+    }
+}
+
+fn delta_table(location: &str) -> String {
+    format!("CREATE EXTERNAL TABLE t STORED AS DELTATABLE LOCATION '{location}'")
+}
+
+/// The project's folder.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+pub(crate) fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().filter(|line| !line.is_empty()).map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Returns the paths of all files below a folder, relative to it. There are none if the folder does not exist.
+pub(crate) fn files_below(folder: &Path) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        match entry.path().is_dir() {
+            true => found.extend(files_below(&entry.path()).iter().map(|below| format!("{name}/{below}"))),
+            false => drop(found.insert(name)),
+        }
+    }
+    found
 }
 
 #[derive(Debug)]
@@ -65,6 +188,10 @@ impl From<Output> for Finished {
 }
 
 impl Finished {
+    pub(crate) fn of(command: &mut Command) -> Self {
+        Self::from(command.output().unwrap())
+    }
+
     /// Returns standard output. Panics if the run failed.
     #[track_caller]
     pub(crate) fn ok(&self) -> &str {
@@ -73,8 +200,25 @@ impl Finished {
     }
 
     #[track_caller]
-    pub(crate) fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(self.ok().lines().last().unwrap()).unwrap()
+    }
+
+    /// Checks the exit code, and that standard error has each of the texts.
+    #[track_caller]
+    pub(crate) fn ends(self, code: i32, texts: &[&str]) -> Self {
+        self.ends_in(&[code], texts)
+    }
+
+    /// Checks that the exit code is one of `codes`, and that standard error has each of the texts.
+    #[track_caller]
+    pub(crate) fn ends_in(self, codes: &[i32], texts: &[&str]) -> Self {
+        let Self { code, stdout, stderr } = &self;
+        assert!(codes.contains(code), "{code} is not in {codes:?}, stdout:\n{stdout}\nstderr:\n{stderr}");
+        for text in texts {
+            assert!(stderr.contains(text), "no '{text}' in: {stderr}");
+        }
+        self
     }
 }
 
@@ -103,7 +247,7 @@ pub(crate) fn check_numbers(file: &str, name: &str, content: &str, tolerance: f6
 /// Returns the text of a README between `<!-- name … -->` and `<!-- /name -->`, or None if UPDATE is set and it was
 /// written.
 fn update_or_read(file: &str, name: &str, content: &str) -> Option<String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let path = root().join(file);
     let readme = std::fs::read_to_string(&path).unwrap();
     let begin = readme.find(&format!("<!-- {name}")).unwrap();
     let begin = begin + readme[begin..].find("-->\n\n").unwrap() + "-->\n\n".len();

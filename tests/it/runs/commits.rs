@@ -3,18 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::runs::place::{File, Place, Running, had_nothing_to_do, wait_until};
+use crate::runs::place::{A, B, File, Place, Running, had_nothing_to_do, wait_until};
 use crate::support::proxy::{Action, Gate, RequestHead};
 use crate::support::table::{REJECTS, live_files, log};
 
-const A: File = ("a.parquet", 1..=7, "step");
-const B: File = ("b.parquet", 11..=17, "step");
-
 /// A place on S3 whose output holds [`A`]; [`B`] waits.
 fn one_done() -> Place {
-    let place = Place::s3();
-    place.put(A);
-    place.run(&[]).ok();
+    let place = Place::s3().filled(&[A]);
     place.put(B);
     place
 }
@@ -43,7 +38,7 @@ fn a_commit_of_which_nobody_can_know_keeps_its_shards_and_is_found_by_the_next_r
     });
     let unknown = place.run(&[]);
     place.holds(&[A, B]);
-    assert_eq!(unknown.code, 75, "{}", unknown.stderr);
+    unknown.ends(75, &[]);
     place.proxy().calm();
     had_nothing_to_do(&place.run(&[]));
     place.holds(&[A, B]);
@@ -59,7 +54,7 @@ fn a_log_that_cannot_be_listed_for_a_moment_after_a_lost_reply_costs_no_row() {
     });
     let ended = place.run(&[]);
     place.holds(&[A, B]);
-    assert!([0, 75].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
+    ended.ends_in(&[0, 75], &[]);
     place.proxy().calm();
     had_nothing_to_do(&place.run(&[]));
     place.holds(&[A, B]);
@@ -68,28 +63,29 @@ fn a_log_that_cannot_be_listed_for_a_moment_after_a_lost_reply_costs_no_row() {
 #[test]
 fn a_commit_whose_reply_is_lost_is_found_in_the_log() {
     for action in [Action::LoseReply, Action::ReplyAfterLoss(503)] {
-        let place = Place::s3();
-        place.put(A);
+        let place = Place::s3().with(&[A]);
         place.proxy().fault(1, |head| head.commits_rows("out"), action.clone());
-        place.run(&[]).ok();
-        place.holds(&[A]);
+        place.makes(&[], &[A]);
         place.put(B);
         place.proxy().fault(1, |head| head.commits_rows("out"), action.clone());
-        place.run(&[]).ok();
-        place.holds(&[A, B]);
+        place.makes(&[], &[A, B]);
         let version = log(&place.path("out")).len();
         had_nothing_to_do(&place.run(&[]));
         assert_eq!(log(&place.path("out")).len(), version, "a commit without changes");
     }
 }
 
+/// Runs, and checks that the first reply to a request that matches is lost.
+fn run_with_lost_reply(place: &Place, is_meant: fn(&RequestHead) -> bool) {
+    place.proxy().fault(1, is_meant, Action::LoseReply);
+    place.run(&[]).ok();
+    assert!(place.proxy().log().iter().any(|logged| is_meant(&logged.head) && logged.status.is_none()));
+}
+
 #[test]
 fn a_commit_of_rejects_whose_reply_is_lost_is_found_in_the_log() {
     let place = one_done();
-    let is_commit = |head: &RequestHead| head.commits_rows(&format!("out/{REJECTS}"));
-    place.proxy().fault(1, is_commit, Action::LoseReply);
-    place.run(&[]).ok();
-    assert!(place.proxy().log().iter().any(|logged| is_commit(&logged.head) && logged.status.is_none()));
+    run_with_lost_reply(&place, |head| head.commits_rows(&format!("out/{REJECTS}")));
     place.holds(&[A, B]);
 }
 
@@ -100,11 +96,8 @@ fn a_commit_without_rows_whose_reply_is_lost_is_found_in_the_log() {
     // Every row of it is filtered.
     let filtered: File = ("c.parquet", 27..=27, "step");
     place.put(filtered.clone());
-    place.proxy().fault(1, |head| head.commits("out"), Action::LoseReply);
-    place.run(&[]).ok();
-    assert!(place.proxy().log().iter().any(|logged| logged.head.commits("out") && logged.status.is_none()));
-    place.holds(&[A, B, filtered]);
-    had_nothing_to_do(&place.run(&[]));
+    run_with_lost_reply(&place, |head| head.commits("out"));
+    place.is_done(&[A, B, filtered]);
 }
 
 #[test]
@@ -124,8 +117,7 @@ fn a_commit_that_the_store_puts_off_is_made() {
     for (status, code) in [(409, "ConditionalRequestConflict"), (503, "SlowDown"), (429, "SlowDown")] {
         let place = one_done();
         place.proxy().fault(2, |head| head.commits_rows("out"), Action::Status(status, code));
-        place.run(&[]).ok();
-        place.holds(&[A, B]);
+        place.makes(&[], &[A, B]);
     }
 }
 
@@ -133,11 +125,9 @@ fn a_commit_that_the_store_puts_off_is_made() {
 fn a_commit_that_never_arrived_is_made_by_this_run_or_the_next() {
     let place = one_done();
     place.proxy().fault(1, |head| head.commits_rows("out"), Action::Cut);
-    let cut = place.run(&[]);
-    assert!([0, 1, 75].contains(&cut.code), "{}: {}", cut.code, cut.stderr);
+    place.run(&[]).ends_in(&[0, 1, 75], &[]);
     place.is_whole();
-    place.run(&[]).ok();
-    place.holds(&[A, B]);
+    place.makes(&[], &[A, B]);
 }
 
 /// Longer than the time between two commits of a run.
@@ -146,13 +136,8 @@ const ALONE: Duration = Duration::from_secs(2);
 /// Starts two runs with synchronized commits: each commit waits until the other run has one too, ends, or has had none
 /// for a while.
 fn race(place: &Place) {
-    let gate = Gate::new();
-    let held = gate.clone();
     let rejects = format!("out/{REJECTS}");
-    place.proxy().follow(move |head| match head.commits("out") || head.commits(&rejects) {
-        true => Action::Hold(held.clone()),
-        false => Action::Pass,
-    });
+    let gate = place.proxy().hold(move |head| head.commits("out") || head.commits(&rejects));
     let mut runs = [place.start(&[]), place.start(&[])];
     let mut alone_since = Instant::now();
     wait_until("the end of both runs", || {
@@ -164,21 +149,15 @@ fn race(place: &Place) {
         }
         over == 2
     });
-    let ended = runs.map(|run| run.finish());
-    for ended in &ended {
-        assert!([0, 4].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
-    }
+    let ended = runs.map(|run| run.finish().ends_in(&[0, 4], &[]));
     assert!(ended.iter().any(|ended| ended.code == 0), "both runs report that the other one did it");
 }
 
 #[test]
 fn two_first_runs_at_once_make_each_row_once() {
-    let place = Place::s3();
-    place.put(A);
-    place.put(B);
+    let place = Place::s3().with(&[A, B]);
     race(&place);
-    place.holds(&[A, B]);
-    had_nothing_to_do(&place.run(&[]));
+    place.is_done(&[A, B]);
 }
 
 #[test]
@@ -194,20 +173,13 @@ fn two_first_runs_at_once_without_rejects_make_each_row_once() {
 fn two_later_runs_at_once_make_each_row_once() {
     let place = one_done();
     race(&place);
-    place.holds(&[A, B]);
-    had_nothing_to_do(&place.run(&[]));
+    place.is_done(&[A, B]);
 }
 
 #[test]
 fn a_run_that_loses_a_part_of_its_work_does_the_rest() {
-    let place = Place::s3();
-    place.put(A);
-    let gate = Gate::new();
-    let held = gate.clone();
-    place.proxy().follow(move |head| match head.commits("out") {
-        true => Action::Hold(held.clone()),
-        false => Action::Pass,
-    });
+    let place = Place::s3().with(&[A]);
+    let gate = place.proxy().hold(move |head| head.commits("out"));
     let mut first = place.start(&[]);
     first.wait_until("its commit", || gate.held() == 1);
     place.put(B);
@@ -221,12 +193,7 @@ fn a_run_that_loses_a_part_of_its_work_does_the_rest() {
 
 /// Starts a run and overtakes it by another while it is about to read a file. It resumes when the gate opens.
 fn overtake(place: &Place, file: &'static str) -> (Running, Gate) {
-    let gate = Gate::new();
-    let held = gate.clone();
-    place.proxy().follow(move |head| match head.gets(file) {
-        true => Action::Hold(held.clone()),
-        false => Action::Pass,
-    });
+    let gate = place.proxy().hold(move |head| head.gets(file));
     let mut late = place.start(&[]);
     late.wait_until("its reading", || gate.held() > 0);
     place.proxy().calm();
@@ -236,15 +203,12 @@ fn overtake(place: &Place, file: &'static str) -> (Running, Gate) {
 
 #[test]
 fn rejects_of_a_run_that_was_overtaken_do_not_stay() {
-    let place = Place::s3();
-    place.put(A);
+    let place = Place::s3().with(&[A]);
     for (file, files) in [("in/a.parquet", &[A][..]), ("in/b.parquet", &[A, B])] {
         let (late, gate) = overtake(&place, file);
         gate.open();
-        let late = late.finish();
-        assert!([0, 4].contains(&late.code), "{}: {}", late.code, late.stderr);
-        place.holds(files);
-        had_nothing_to_do(&place.run(&[]));
+        late.finish().ends_in(&[0, 4], &[]);
+        place.is_done(files);
         place.put(B);
     }
 }
@@ -253,12 +217,7 @@ fn rejects_of_a_run_that_was_overtaken_do_not_stay() {
 fn rejects_of_a_run_that_was_overtaken_and_died_are_taken_out_by_the_next_one() {
     let place = one_done();
     let (mut late, reading) = overtake(&place, "in/b.parquet");
-    let committing = Gate::new();
-    let held = committing.clone();
-    place.proxy().follow(move |head| match head.commits("out") {
-        true => Action::Hold(held.clone()),
-        false => Action::Pass,
-    });
+    let committing = place.proxy().hold(|head| head.commits("out"));
     reading.open();
     wait_until("its commit", || committing.held() > 0 || late.is_over());
     late.kill();
@@ -271,93 +230,68 @@ fn rejects_of_a_run_that_was_overtaken_and_died_are_taken_out_by_the_next_one() 
 #[test]
 fn rejects_are_there_once_though_the_commit_of_the_output_failed() {
     let place = one_done();
-    place.proxy().follow(|head| match head.commits("out") {
-        true => Action::Status(403, "AccessDenied"),
-        false => Action::Pass,
-    });
+    place.proxy().faults(|head| head.commits("out"), Action::Status(403, "AccessDenied"));
     for _ in 0..2 {
-        let failed = place.run(&[]);
-        assert!([1, 75].contains(&failed.code), "{}: {}", failed.code, failed.stderr);
+        place.run(&[]).ends_in(&[1, 75], &[]);
         place.is_whole();
     }
-    place.proxy().calm();
-    place.run(&[]).ok();
-    place.holds(&[A, B]);
+    place.recovers(&[A, B]);
 }
 
-/// Kills a run during its commit of the output, after that of its rejects. Does `then` before the next run and
-/// `at_last` after it.
-fn die_between(place: &Place, then: impl FnOnce(&Gate), at_last: impl FnOnce(&Gate)) {
-    let gate = Gate::new();
-    let held = gate.clone();
-    place.proxy().follow(move |head| match head.commits_rows("out") {
-        true => Action::Hold(held.clone()),
-        false => Action::Pass,
-    });
-    let rejects = place.path("out").join(REJECTS);
-    let before = log(&rejects).len();
+/// Kills a run during its commit of the output, which the gate holds.
+fn die_at_commit(place: &Place) -> Gate {
+    let gate = place.proxy().hold(|head| head.commits_rows("out"));
     let mut run = place.start(&[]);
     run.wait_until("the commit of the output", || gate.held() == 1);
-    assert_eq!(log(&rejects).len(), before + 1, "the rejects are committed first");
     run.kill();
-    then(&gate);
-    place.proxy().calm();
-    place.run(&[]).ok();
-    at_last(&gate);
+    gate
+}
+
+/// Like [`die_at_commit`], after the commit of the rejects.
+fn die_between(place: &Place) -> Gate {
+    let rejects = place.path("out").join(REJECTS);
+    let before = log(&rejects).len();
+    let gate = die_at_commit(place);
+    assert_eq!(log(&rejects).len(), before + 1, "the rejects are committed first");
+    gate
 }
 
 #[test]
 fn rejects_are_there_once_though_the_run_died_before_the_commit_of_the_output() {
     let place = one_done();
-    die_between(&place, Gate::cut, |_| {});
-    place.holds(&[A, B]);
-    had_nothing_to_do(&place.run(&[]));
+    die_between(&place).cut();
+    place.proxy().calm();
+    place.run(&[]).ok();
+    place.is_done(&[A, B]);
 }
 
 #[test]
 fn a_commit_that_lands_after_its_run_died_is_found_by_the_next_one() {
     let place = one_done();
-    let landed = |gate: &Gate| {
-        let before = log(&place.path("out")).len();
-        gate.open();
-        wait_until("the commit", || log(&place.path("out")).len() > before);
-    };
-    die_between(&place, landed, |_| {});
-    place.holds(&[A, B]);
+    let gate = die_between(&place);
+    let before = log(&place.path("out")).len();
+    gate.open();
+    wait_until("the commit", || log(&place.path("out")).len() > before);
+    place.recovers(&[A, B]);
 }
 
 #[test]
 fn a_commit_that_lands_after_the_next_run_is_refused_by_the_store() {
     let place = one_done();
-    die_between(
-        &place,
-        |_| {},
-        |gate| {
-            place.proxy().calm();
-            gate.open();
-            wait_until("the reply to the late commit", || place.proxy().count_of(|head| head.commits_rows("out")) == 1);
-        },
-    );
+    let gate = die_between(&place);
+    place.proxy().calm();
+    place.run(&[]).ok();
+    place.proxy().calm();
+    gate.open();
+    wait_until("the reply to the late commit", || place.proxy().count_of(|head| head.commits_rows("out")) == 1);
     place.holds(&[A, B]);
 }
 
 #[test]
 fn a_first_run_that_died_before_the_commit_of_its_output_leaves_nothing_that_counts() {
-    let place = Place::s3();
-    place.put(A);
-    let gate = Gate::new();
-    let held = gate.clone();
-    place.proxy().follow(move |head| match head.commits_rows("out") {
-        true => Action::Hold(held.clone()),
-        false => Action::Pass,
-    });
-    let mut run = place.start(&[]);
-    run.wait_until("the commit of the output", || gate.held() == 1);
-    run.kill();
-    gate.cut();
-    place.proxy().calm();
-    place.run(&[]).ok();
-    place.holds(&[A]);
+    let place = Place::s3().with(&[A]);
+    die_at_commit(&place).cut();
+    place.recovers(&[A]);
 }
 
 /// The pipeline of [`Place`], with chains in capitals.
@@ -368,8 +302,7 @@ const SLICES: [&str; 4] = ["--slice-rows", "3", "--commit-every", "0s"];
 #[test]
 fn a_run_that_meets_a_new_table_generation_commits_nothing_to_it() {
     for replaces in [false, true] {
-        let place = Place::s3();
-        place.put(A);
+        let place = Place::s3().with(&[A]);
         if replaces {
             place.run(&[]).ok();
         }
@@ -389,12 +322,11 @@ fn a_run_that_meets_a_new_table_generation_commits_nothing_to_it() {
         let more = if replaces { &["--new-generation"][..] } else { &[] };
         let mut old = place.start(&[&SLICES[..], more].concat());
         old.wait_until("a look at its own commit", || gate.held() == 1);
-        std::fs::write(place.workplace.path("mine.sql"), NEW).unwrap();
+        place.pipeline(NEW);
         place.run(&[&SLICES[..], &["--new-generation"]].concat()).ok();
         gate.open();
-        let old = old.finish();
-        assert!(old.code == 4 && old.stderr.contains("another run replaces all rows"), "{}: {}", old.code, old.stderr);
-        place.holds_chains(&["STEP 1", "STEP 2", "STEP 3", "STEP 4", "STEP 6"]);
+        old.finish().ends(4, &["another run replaces all rows"]);
+        assert_eq!(place.rows().texts("cot"), ["STEP 1", "STEP 2", "STEP 3", "STEP 4", "STEP 6"]);
         had_nothing_to_do(&place.run(&[]));
         place.execute(&["verify", &place.location("out")]).ok();
     }
@@ -402,40 +334,32 @@ fn a_run_that_meets_a_new_table_generation_commits_nothing_to_it() {
 
 #[test]
 fn a_new_table_generation_that_was_planned_for_an_older_one_is_refused() {
-    let place = Place::s3();
-    place.put(A);
-    place.run(&[]).ok();
-    let gate = Gate::new();
-    place.proxy().fault(1, |head| head.lists("in"), Action::Hold(gate.clone()));
+    let place = Place::s3().filled(&[A]);
+    let gate = place.proxy().hold_first(|head| head.lists("in"));
     let mut late = place.start(&["--new-generation"]);
     late.wait_until("its listing of the input", || gate.held() == 1);
     place.run(&["--new-generation"]).ok();
     gate.open();
-    let late = late.finish();
-    assert!(late.code == 4 && late.stderr.contains("this run was planned for 0"), "{}: {}", late.code, late.stderr);
+    late.finish().ends(4, &["this run was planned for 0"]);
     had_nothing_to_do(&place.run(&[]));
     place.holds(&[A]);
 }
 
 #[test]
 fn rejects_of_an_attempt_that_was_never_committed_go_when_its_file_is_replaced() {
-    let place = Place::s3();
-    place.put(A);
+    let place = Place::s3().with(&[A]);
     place.proxy().fault(9, |head| head.commits_rows("out"), Action::Status(403, "AccessDenied"));
     assert_eq!(place.run(&[]).code, 1);
     place.proxy().calm();
     let replaced: File = ("a.parquet", 3..=9, "other");
     place.put(replaced.clone());
-    place.run(&["--on-change", "reprocess"]).ok();
-    place.holds(&[replaced]);
+    place.makes(&["--on-change", "reprocess"], &[replaced]);
 }
 
 #[test]
 fn a_run_that_loses_a_race_leaves_no_shard() {
-    let place = Place::s3();
-    place.put(A);
-    let gate = Gate::new();
-    place.proxy().fault(1, |head| head.commits_rows("out"), Action::Hold(gate.clone()));
+    let place = Place::s3().with(&[A]);
+    let gate = place.proxy().hold_first(|head| head.commits_rows("out"));
     let mut late = place.start(&[]);
     late.wait_until("its commit", || gate.held() == 1);
     place.run(&[]).ok();

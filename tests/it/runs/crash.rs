@@ -6,16 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use crate::common::files_below;
 use crate::runs::place::{File, Place, had_nothing_to_do, wait_until};
 use crate::runs::seeded::Dice;
-use crate::server::{Call, Reply, Server};
 use crate::support::proxy::{Action, Gate, RequestHead};
 use crate::support::table::{REJECTS, live_files};
+use asap_test_support::{Call, Reply, Server};
 
 /// Calls a language model for each kept row.
 const PIPELINE: &str = "SELECT source, id, cot_anchor(question, answer)['thought'] AS thought, status, error \
                         FROM corpus WHERE id NOT LIKE '%7'";
-const SLICED: [&str; 4] = ["--slice-rows", "1", "--commit-every", "0s"];
+const MORE: [&str; 6] = ["--slice-rows", "1", "--commit-every", "0s", "--set", "asap.anchor.max_concurrent_requests=4"];
 /// Requests in flight, which is also the maximum of answers that are not yet cached.
 const CALLS: usize = 4;
 
@@ -44,47 +45,37 @@ const REJECTS_TABLE: &str = "out/.asap/rejects";
 
 fn place(files: &[File]) -> (Place, Server) {
     let place = Place::s3();
-    std::fs::write(place.workplace.path("mine.sql"), PIPELINE).unwrap();
+    place.pipeline(PIPELINE);
     place.put_all(files);
-    (place, Server::start(|call: &Call| Reply::Text(format!("Think of {}.", call.between("problem")))))
-}
-
-fn arguments(server: &Server) -> Vec<String> {
-    let base_url = format!("asap.anchor.base_url={}", server.base_url());
-    let calls = format!("asap.anchor.max_concurrent_requests={CALLS}");
-    let settings = ["asap.anchor.provider=openai", "asap.anchor.model=m", &base_url, &calls];
-    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
-    SLICED.into_iter().chain(settings).map(str::to_string).collect()
+    let server = Server::start(|call: &Call| Reply::Text(format!("Think of {}.", call.between("problem"))));
+    place.ask(&server);
+    (place, server)
 }
 
 /// Starts a run and kills it at a request, before or after the server sees it, depending on `action`. Returns whether
 /// the request came.
 fn crash(
     place: &Place,
-    arguments: &[&str],
     action: Action,
     gate: &Gate,
     is_point: impl Fn(&RequestHead) -> bool + Send + Sync + 'static,
 ) -> bool {
     place.proxy().fault(1, is_point, action);
-    let mut run = place.start(arguments);
+    let mut run = place.start(&MORE);
     wait_until("the point or the end", || gate.held() == 1 || run.is_over());
     let came = gate.held() == 1;
-    run.kill();
-    gate.cut();
-    place.proxy().calm();
+    place.kill(run, gate);
     place.is_whole();
     came
 }
 
 /// Checks that the output equals an undisturbed one, that vacuuming leaves no object without a log entry, and that each
 /// death cost at most the requests in flight.
-fn ends_as_undisturbed(place: &Place, server: &Server, arguments: &[&str], files: &[File], deaths: usize) {
-    place.run(arguments).ok();
-    had_nothing_to_do(&place.run(arguments));
+fn ends_as_undisturbed(place: &Place, server: &Server, files: &[File], deaths: usize) {
+    place.run(&MORE).ok();
+    had_nothing_to_do(&place.run(&MORE));
     let (whole, other) = self::place(files);
-    let more = self::arguments(&other);
-    whole.run(&more.iter().map(String::as_str).collect::<Vec<_>>()).ok();
+    whole.run(&MORE).ok();
     assert_eq!(place.rows(), whole.rows());
     place.execute(&["vacuum", &place.location("out"), "--retain", "0s", "--now"]).ok();
     assert_eq!(orphans(&place.path("out")), BTreeSet::new(), "objects that no log names");
@@ -95,8 +86,7 @@ fn ends_as_undisturbed(place: &Place, server: &Server, arguments: &[&str], files
 
 /// Returns the paths of an output's shards that no log names.
 fn orphans(out: &Path) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    walk(out, out, &mut found);
+    let mut found = files_below(out);
     for table in [out.to_path_buf(), out.join(REJECTS)] {
         for live in live_files(&table) {
             found.remove(&table.join(live).strip_prefix(out).unwrap().display().to_string());
@@ -112,17 +102,6 @@ fn orphans(out: &Path) -> BTreeSet<String> {
     found.into_iter().filter(|path| !is_kept(path)).collect()
 }
 
-fn walk(root: &Path, folder: &Path, found: &mut BTreeSet<String>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            walk(root, &path, found);
-        } else {
-            found.insert(path.strip_prefix(root).unwrap().display().to_string());
-        }
-    }
-}
-
 #[test]
 fn a_run_goes_on_after_a_death_at_each_point() {
     // More calls than all deaths can lose, so that some remain for each point.
@@ -133,15 +112,13 @@ fn a_run_goes_on_after_a_death_at_each_point() {
         ("d.parquet", 405..=405, "step"),
     ];
     let (place, server) = place(&files);
-    let more = arguments(&server);
-    let more: Vec<&str> = more.iter().map(String::as_str).collect();
     let mut reached: BTreeMap<&str, usize> = BTreeMap::new();
     let mut deaths = 0;
     for (name, is_point) in POINTS {
         for is_seen in [false, true] {
             let gate = Gate::new();
             let action = if is_seen { Action::HoldReply(gate.clone()) } else { Action::Hold(gate.clone()) };
-            if crash(&place, &more, action, &gate, is_point) {
+            if crash(&place, action, &gate, is_point) {
                 *reached.entry(name).or_default() += 1;
                 deaths += 1;
             }
@@ -149,7 +126,7 @@ fn a_run_goes_on_after_a_death_at_each_point() {
     }
     let expected: BTreeMap<&str, usize> = POINTS.iter().map(|(name, _)| (*name, 2)).collect();
     assert_eq!(reached, expected, "number of times each point was reached");
-    ends_as_undisturbed(&place, &server, &more, &files, deaths);
+    ends_as_undisturbed(&place, &server, &files, deaths);
 }
 
 #[test]
@@ -163,14 +140,12 @@ fn runs_that_die_again_and_again_make_what_one_makes() {
         ("d.parquet", 401..=400 + rows, "step"),
     ];
     let (place, server) = place(&files);
-    let more = arguments(&server);
-    let more: Vec<&str> = more.iter().map(String::as_str).collect();
     let mut dice = Dice::new(7, 0);
     let mut deaths = 0;
     for _ in 0..crashes {
         let (gate, at) = (Gate::new(), dice.below(60) as usize);
         let action = dice.one_of(&[Action::Hold(gate.clone()), Action::HoldReply(gate.clone())]);
-        deaths += usize::from(crash(&place, &more, action, &gate, move |head| head.number == at));
+        deaths += usize::from(crash(&place, action, &gate, move |head| head.number == at));
     }
-    ends_as_undisturbed(&place, &server, &more, &files, deaths);
+    ends_as_undisturbed(&place, &server, &files, deaths);
 }

@@ -4,41 +4,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::json;
 
-use crate::runs::delta_table::{Table, without_change};
-use crate::runs::place::{File, PIPELINE, Place, Running, failed, had_nothing_to_do, summary, wait_until};
-use crate::support::proxy::{Action, Gate};
+use crate::runs::delta_table::Table;
+use crate::runs::place::{A, B, C, D, File, PIPELINE, Place, Running, failed, had_nothing_to_do, summary, wait_until};
 use crate::support::table::log;
-
-const A: File = ("a.parquet", 1..=7, "step");
-const B: File = ("b.parquet", 11..=17, "step");
-const C: File = ("c.parquet", 21..=27, "step");
-const D: File = ("d.parquet", 31..=37, "step");
 
 /// Runs a test with a place on this machine and with one in a bucket.
 fn everywhere(test: impl Fn(&Place)) {
-    [Place::local(), Place::s3()].iter().for_each(test);
+    Place::both().iter().for_each(test);
 }
 
 #[test]
 fn a_table_is_read_as_a_snapshot_and_then_version_by_version() {
     everywhere(|place| {
         let table = Table::new(place);
-        let empty = place.run(&[]);
-        had_nothing_to_do(&empty);
-        assert!(empty.stderr.contains("has no files"), "{}", empty.stderr);
+        had_nothing_to_do(&place.run(&[]).ends(0, &["has no files"]));
         table.append(&[A]);
         table.append(&[B]);
         // The table does not contain it.
         place.put(D);
-        assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 14);
-        place.holds(&[A, B]);
+        place.reads(&[], 14, &[A, B]);
         had_nothing_to_do(&place.run(&[]));
         let version = log(&place.path("out")).len();
         had_nothing_to_do(&place.run(&[]));
         assert_eq!(log(&place.path("out")).len(), version, "a run with nothing to do commits");
         table.append(&[C]);
-        assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 7);
-        place.holds(&[A, B, C]);
+        place.reads(&[], 7, &[A, B, C]);
         had_nothing_to_do(&place.run(&[]));
     });
 }
@@ -49,9 +39,7 @@ fn files_that_are_done_are_not_read_again() {
     let table = Table::new(&place);
     table.append(&[A, B]);
     place.run(&["--limit", "7"]).ok();
-    place.proxy().calm();
-    place.run(&[]).ok();
-    place.holds(&[A, B]);
+    place.recovers(&[A, B]);
     assert_eq!(place.proxy().count_of(|head| head.path.ends_with("in/a.parquet")), 0);
     place.proxy().calm();
     had_nothing_to_do(&place.run(&[]));
@@ -64,32 +52,19 @@ fn files_that_are_done_are_not_read_again() {
 #[test]
 fn a_version_that_only_rewrites_files_changes_nothing() {
     everywhere(|place| {
-        let table = Table::new(place);
-        table.append(&[A, B]);
-        place.run(&[]).ok();
-        place.put(("ab.parquet", 1..=14, "step"));
-        table.commit(&[
-            without_change(table.remove("a.parquet")),
-            without_change(table.remove("b.parquet")),
-            without_change(table.add("ab.parquet")),
-        ]);
+        let table = Table::filled(place, &[A, B]);
+        table.merge(&["a.parquet", "b.parquet"], ("ab.parquet", 1..=14, "step"));
         had_nothing_to_do(&place.run(&[]));
         table.append(&[C]);
-        assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 7);
-        place.holds(&[A, B, C]);
+        place.reads(&[], 7, &[A, B, C]);
         // The output has the rows of the rewritten file under their original files.
         table.commit(&[table.remove("ab.parquet")]);
-        let refused = place.run(&[]);
+        let refused = place.run(&[]).ends(3, &["OPTIMIZE", "--on-change reprocess", "--on-change ignore"]);
         assert_eq!(failed(&summary(&refused, 3)), ["ab.parquet"]);
-        for text in ["OPTIMIZE", "--on-change reprocess", "--on-change ignore"] {
-            assert!(refused.stderr.contains(text), "no {text}: {}", refused.stderr);
-        }
         place.holds(&[A, B, C]);
-        let reprocessed = place.run(&["--on-change=reprocess"]);
+        let reprocessed = place.run(&["--on-change=reprocess"]).ends(0, &["a.parquet and b.parquet are deleted"]);
         assert_eq!(summary(&reprocessed, 0)["rows_in"], 0);
-        assert!(reprocessed.stderr.contains("a.parquet and b.parquet are deleted"), "{}", reprocessed.stderr);
-        place.holds(&[C]);
-        had_nothing_to_do(&place.run(&[]));
+        place.is_done(&[C]);
     });
 }
 
@@ -100,9 +75,7 @@ fn merged_and_changed(place: &Place) -> Table<'_> {
     table.append(&[A, B]);
     table.append(&[D]);
     place.run(&["--slice-rows", "3"]).ok();
-    place.put(("ab.parquet", 1..=14, "step"));
-    let merged = ["a.parquet", "b.parquet"].map(|name| without_change(table.remove(name)));
-    table.commit(&[&merged[..], &[without_change(table.add("ab.parquet"))]].concat());
+    table.merge(&["a.parquet", "b.parquet"], ("ab.parquet", 1..=14, "step"));
     had_nothing_to_do(&place.run(&[]));
     place.put(("rest.parquet", 2..=14, "stop"));
     table.commit(&[table.remove("ab.parquet"), table.add("rest.parquet")]);
@@ -117,15 +90,12 @@ const REST: [File; 3] = [("rest.parquet", 2..=14, "stop"), C, D];
 fn a_version_that_changes_a_merged_file_replaces_all_that_was_merged() {
     everywhere(|place| {
         let table = merged_and_changed(place);
-        assert_eq!(failed(&summary(&place.run(&[]), 3)), ["ab.parquet"]);
-        place.holds(&[A, B, D]);
-        assert_eq!(summary(&place.run(&["--on-change=reprocess"]), 0)["rows_in"], 20);
-        place.holds(&REST);
+        place.fails_for("ab.parquet", &[A, B, D]);
+        place.reads(&["--on-change=reprocess"], 20, &REST);
         had_nothing_to_do(&place.run(&[]));
         // From now on the file has its own name.
         table.commit(&[table.remove("rest.parquet")]);
-        place.run(&["--on-change=reprocess"]).ok();
-        place.holds(&[C, D]);
+        place.makes(&["--on-change=reprocess"], &[C, D]);
         had_nothing_to_do(&place.run(&["--on-change=reprocess"]));
         place.execute(&["verify", &place.location("out")]).ok();
     });
@@ -135,27 +105,20 @@ fn a_version_that_changes_a_merged_file_replaces_all_that_was_merged() {
 fn a_merged_file_is_passed_over_where_that_is_asked() {
     let place = Place::local();
     merged_and_changed(&place);
-    assert_eq!(summary(&place.run(&["--on-change=ignore"]), 0)["rows_in"], 7);
-    place.holds(&[A, B, C, D]);
+    place.reads(&["--on-change=ignore"], 7, &[A, B, C, D]);
     had_nothing_to_do(&place.run(&[]));
 }
 
 #[test]
 fn rows_of_a_merged_file_that_a_deletion_vector_marks_are_gone() {
     let place = Place::local();
-    let table = Table::new(&place);
-    table.append(&[A, B]);
-    place.run(&[]).ok();
-    place.put(("ab.parquet", 1..=14, "step"));
-    let merged = ["a.parquet", "b.parquet"].map(|name| without_change(table.remove(name)));
-    table.commit(&[&merged[..], &[without_change(table.add("ab.parquet"))]].concat());
+    let table = Table::filled(&place, &[A, B]);
+    table.merge(&["a.parquet", "b.parquet"], ("ab.parquet", 1..=14, "step"));
     let vector = &table.vectors(&[&[0]])[0];
     table.commit(&[table.remove("ab.parquet"), table.add_with("ab.parquet", vector)]);
     place.run(&["--on-change=reprocess"]).ok();
     let rows = place.rows();
-    let mut ids: Vec<u32> = rows.texts("id").iter().map(|id| id.parse().unwrap()).collect();
-    ids.sort_unstable();
-    assert_eq!(ids, [2, 3, 4, 6, 8, 9, 11, 12, 13, 14]);
+    assert_eq!(rows.ids(), [2, 3, 4, 6, 8, 9, 11, 12, 13, 14]);
     assert!(rows.sources().iter().all(|source| source.starts_with("ab.parquet:")), "{:?}", rows.sources());
     had_nothing_to_do(&place.run(&[]));
 }
@@ -164,36 +127,24 @@ fn rows_of_a_merged_file_that_a_deletion_vector_marks_are_gone() {
 fn two_runs_and_dead_ones_replace_what_was_merged_once() {
     let place = Place::s3();
     merged_and_changed(&place);
-    let runs = [(); 2].map(|()| place.start(&["--on-change=reprocess", "--slice-rows", "2", "--commit-every", "0s"]));
-    for run in runs {
-        let ended = run.finish();
-        assert!([0, 4].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
-    }
-    place.run(&["--on-change=reprocess"]).ok();
-    place.holds(&REST);
+    place.run_twice_at_once(&["--on-change=reprocess", "--slice-rows", "2", "--commit-every", "0s"]);
+    place.makes(&["--on-change=reprocess"], &REST);
     for deaths in 0..4 {
         let place = Place::s3();
         merged_and_changed(&place);
         die_at_commit(&place, deaths);
         place.run(&["--on-change=reprocess"]).ok();
-        place.holds(&REST);
-        had_nothing_to_do(&place.run(&[]));
+        place.is_done(&REST);
     }
 }
 
 /// Runs with `--on-change reprocess`, and kills the run during the commit after `commits` commits.
 fn die_at_commit(place: &Place, commits: usize) {
-    let (gate, seen) = (Gate::new(), AtomicUsize::new(0));
-    let held = gate.clone();
-    place.proxy().follow(move |head| {
-        let is_late = head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) >= commits;
-        if is_late { Action::Hold(held.clone()) } else { Action::Pass }
-    });
+    let seen = AtomicUsize::new(0);
+    let gate = place.proxy().hold(move |head| head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) >= commits);
     let mut run = place.start(&["--on-change=reprocess", "--commit-every", "0s"]);
     wait_until("a commit", || gate.held() > 0 || run.is_over());
-    run.kill();
-    gate.cut();
-    place.proxy().calm();
+    place.kill(run, &gate);
 }
 
 #[test]
@@ -201,30 +152,20 @@ fn open_files_are_read_from_where_they_were_before_they_were_rewritten() {
     let place = Place::local();
     let table = Table::new(&place);
     table.append(&[A, B, C]);
-    place.run(&["--limit", "7"]).ok();
-    place.holds(&[A]);
-    place.put(("abc.parquet", 1..=21, "step"));
-    let removed = ["a.parquet", "b.parquet", "c.parquet"].map(|name| without_change(table.remove(name)));
-    table.commit(&[&removed[..], &[without_change(table.add("abc.parquet"))]].concat());
+    place.makes(&["--limit", "7"], &[A]);
+    table.merge(&["a.parquet", "b.parquet", "c.parquet"], ("abc.parquet", 1..=21, "step"));
     std::fs::remove_file(place.path("in/c.parquet")).unwrap();
-    let vacuumed = place.run(&[]);
+    let vacuumed = place.run(&[]).ends(3, &["version 2", "vacuumed", "--new-generation"]);
     assert_eq!(failed(&summary(&vacuumed, 3)), ["c.parquet"]);
-    for text in ["version 2", "vacuumed", "--new-generation"] {
-        assert!(vacuumed.stderr.contains(text), "no {text}: {}", vacuumed.stderr);
-    }
     place.holds(&[A, B]);
-    place.put(C);
-    place.run(&[]).ok();
-    place.holds(&[A, B, C]);
-    had_nothing_to_do(&place.run(&[]));
+    place.fill(&[C]);
+    place.is_done(&[A, B, C]);
 }
 
 /// A table with a version that deletes all of one file and rewrites another, between versions that only add. The output
 /// contains the earlier rows.
 fn changed(place: &Place) {
-    let table = Table::new(place);
-    table.append(&[A, B, C]);
-    place.run(&[]).ok();
+    let table = Table::filled(place, &[A, B, C]);
     place.put(("b2.parquet", 12..=16, "stop"));
     table.commit(&[table.remove("a.parquet"), table.remove("b.parquet"), table.add("b2.parquet")]);
     table.append(&[D]);
@@ -235,12 +176,9 @@ fn a_version_that_removes_rows_fails_by_name_and_ends_what_is_followed() {
     everywhere(|place| {
         changed(place);
         for _ in 0..2 {
-            let refused = place.run(&[]);
-            let summary = summary(&refused, 3);
+            let texts = ["version 2", "in removed", "1 other file", "--on-change reprocess"];
+            let summary = summary(&place.run(&[]).ends(3, &texts), 3);
             assert_eq!((failed(&summary), &summary["rows_in"]), (vec!["a.parquet"], &json!(0)));
-            for text in ["version 2", "in removed", "1 other file", "--on-change reprocess"] {
-                assert!(refused.stderr.contains(text), "no {text}: {}", refused.stderr);
-            }
             place.holds(&[A, B, C]);
         }
     });
@@ -262,22 +200,18 @@ fn a_version_that_removes_rows_is_passed_over_where_that_is_asked() {
 fn rows_that_a_version_removed_are_taken_back_where_that_is_asked() {
     everywhere(|place| {
         changed(place);
-        let reprocessed = place.run(&["--on-change=reprocess"]);
+        let reprocessed = place.run(&["--on-change=reprocess"]).ends(0, &["version 2"]);
         assert_eq!(summary(&reprocessed, 0)["rows_in"], 12);
-        assert!(reprocessed.stderr.contains("version 2"), "{}", reprocessed.stderr);
         let now: [File; 3] = [("b2.parquet", 12..=16, "stop"), C, D];
-        place.holds(&now);
-        had_nothing_to_do(&place.run(&[]));
+        place.is_done(&now);
         let table = Table::at(place, "in");
         table.commit_as(4, &[table.remove("d.parquet")]);
         let taken = summary(&place.run(&["--on-change=reprocess"]), 0);
         assert_eq!((&taken["nothing_to_do"], &taken["rows_in"]), (&json!(false), &json!(0)));
-        place.holds(&now[..2]);
-        had_nothing_to_do(&place.run(&[]));
+        place.is_done(&now[..2]);
         // It comes back, as after a restore.
         table.commit_as(5, &[table.add("d.parquet")]);
-        place.run(&[]).ok();
-        place.holds(&now);
+        place.makes(&[], &now);
     });
 }
 
@@ -289,8 +223,7 @@ fn a_run_that_dies_while_it_takes_rows_back_is_finished_by_the_next() {
         changed(&place);
         die_at_commit(&place, deaths);
         place.run(&["--on-change=reprocess"]).ok();
-        place.holds(&[("b2.parquet", 12..=16, "stop"), C, D]);
-        had_nothing_to_do(&place.run(&[]));
+        place.is_done(&[("b2.parquet", 12..=16, "stop"), C, D]);
     }
 }
 
@@ -300,29 +233,20 @@ fn a_snapshot_that_was_begun_is_completed_before_what_came_after() {
     let table = Table::new(&place);
     table.append(&[A, B]);
     table.append(&[C]);
-    let (gate, seen) = (Gate::new(), AtomicUsize::new(0));
-    let held = gate.clone();
+    let seen = AtomicUsize::new(0);
     // The first commit makes the table.
-    place.proxy().follow(move |head| {
-        let is_late = head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) > 1;
-        if is_late { Action::Hold(held.clone()) } else { Action::Pass }
-    });
+    let gate = place.proxy().hold(move |head| head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) > 1);
     let mut run = place.start(&["--slice-rows", "2", "--commit-every", "0s"]);
     run.wait_until("its third commit", || gate.held() == 1);
-    run.kill();
-    gate.cut();
-    place.proxy().calm();
+    place.kill(run, &gate);
     let before = place.rows().output.len();
     assert!(before > 0 && before < 15, "{before}");
     // The table changes: open rows are removed, and others are added.
     table.commit(&[table.remove("c.parquet")]);
     table.append(&[D]);
-    let later = place.run(&[]);
-    assert_eq!(failed(&summary(&later, 3)), ["c.parquet"]);
-    place.holds(&[A, B, C]);
+    place.fails_for("c.parquet", &[A, B, C]);
     place.run(&["--on-change=reprocess"]).ok();
-    place.holds(&[A, B, D]);
-    had_nothing_to_do(&place.run(&[]));
+    place.is_done(&[A, B, D]);
 }
 
 #[test]
@@ -333,26 +257,19 @@ fn a_run_of_parts_and_limits_is_as_that_of_a_folder() {
     place.run(&["--part", "1/2", "--slice-rows", "2"]).ok();
     table.append(&[C]);
     place.run(&["--part", "2/2", "--slice-rows", "2"]).ok();
-    place.run(&["--part", "1/2", "--slice-rows", "2"]).ok();
-    place.holds(&[A, B, C]);
+    place.makes(&["--part", "1/2", "--slice-rows", "2"], &[A, B, C]);
     table.append(&[D]);
     place.run(&["--limit", "25"]).ok();
     had_nothing_to_do(&place.run(&["--limit", "25"]));
-    assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 3);
-    place.holds(&[A, B, C, D]);
+    place.reads(&[], 3, &[A, B, C, D]);
 }
 
 #[test]
 fn two_first_runs_at_once_make_each_row_once() {
     everywhere(|place| {
         Table::new(place).append(&[A, B, C, D]);
-        let runs = [(); 2].map(|()| place.start(&["--slice-rows", "3", "--commit-every", "0s"]));
-        for run in runs {
-            let ended = run.finish();
-            assert!([0, 4].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
-        }
-        place.holds(&[A, B, C, D]);
-        had_nothing_to_do(&place.run(&[]));
+        place.run_twice_at_once(&["--slice-rows", "3", "--commit-every", "0s"]);
+        place.is_done(&[A, B, C, D]);
     });
 }
 
@@ -361,42 +278,29 @@ fn two_first_runs_of_other_versions_are_not_mixed() {
     let place = Place::s3();
     let table = Table::new(&place);
     table.append(&[("a.parquet", 1..=4, "step")]);
-    let (gate, seen) = (Gate::new(), AtomicUsize::new(0));
-    let held = gate.clone();
+    let seen = AtomicUsize::new(0);
     // The first commit makes the table.
-    place.proxy().follow(move |head| match head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) == 1 {
-        true => Action::Hold(held.clone()),
-        false => Action::Pass,
-    });
+    let gate = place.proxy().hold(move |head| head.commits("out") && seen.fetch_add(1, Ordering::SeqCst) == 1);
     let mut late = place.start(&["--slice-rows", "2"]);
     late.wait_until("its first rows", || gate.held() == 1);
     place.put(("a2.parquet", 1..=4, "stop"));
     table.commit(&[table.remove("a.parquet"), table.add("a2.parquet")]);
     place.run(&["--slice-rows", "2", "--limit", "2"]).ok();
     gate.open();
-    let mixed = late.finish();
-    assert_eq!(mixed.code, 75, "{}", mixed.stderr);
-    assert!(mixed.stderr.contains("version 2 of"), "{}", mixed.stderr);
-    place.run(&[]).ok();
-    place.holds(&[("a2.parquet", 1..=4, "stop")]);
+    late.finish().ends(75, &["version 2 of"]);
+    place.makes(&[], &[("a2.parquet", 1..=4, "stop")]);
 }
 
 #[test]
 fn rejects_are_tried_again_from_files_that_have_left_their_table() {
     everywhere(|place| {
-        let table = Table::new(place);
-        table.append(&[A, B]);
-        place.run(&[]).ok();
+        let table = Table::filled(place, &[A, B]);
         had_nothing_to_do(&place.run(&[]));
-        place.put(("ab.parquet", 1..=14, "step"));
-        let removed = ["a.parquet", "b.parquet"].map(|name| without_change(table.remove(name)));
-        table.commit(&[&removed[..], &[without_change(table.add("ab.parquet"))]].concat());
-        assert_eq!(summary(&place.run(&["--retry-rejects"]), 0)["rows_in"], 2);
-        place.holds(&[A, B]);
+        table.merge(&["a.parquet", "b.parquet"], ("ab.parquet", 1..=14, "step"));
+        place.reads(&["--retry-rejects"], 2, &[A, B]);
         std::fs::remove_file(place.path("in/a.parquet")).unwrap();
-        let vacuumed = place.run(&["--retry-rejects"]);
+        let vacuumed = place.run(&["--retry-rejects"]).ends(0, &["a.parquet cannot be retried"]);
         assert_eq!(summary(&vacuumed, 0)["rows_in"], 1);
-        assert!(vacuumed.stderr.contains("a.parquet cannot be retried"), "{}", vacuumed.stderr);
         place.holds(&[A, B]);
     });
 }
@@ -441,18 +345,13 @@ fn tables_and_folders_are_read_together_by_their_names() {
 
 #[test]
 fn what_comes_after_a_version_that_failed_is_not_read() {
-    let place = Place::local();
-    place.put_all(&[("a.parquet", 1..=4, "step")]);
-    place.run(&[]).ok();
-    let follow = |more: &[&str]| {
-        let base = ["run", "mine.sql", "--from", "out", "--to", "next", "--format", "json"];
-        place.execute(&[&base[..], more].concat())
-    };
+    let place = Place::local().filled(&[("a.parquet", 1..=4, "step")]);
+    let follow = |more: &[&str]| place.run_between("out", "next", more);
     assert_eq!(summary(&follow(&[]), 0)["rows_out"], 4);
     // A new table generation deletes all rows in one version, and adds the new ones in later versions.
-    std::fs::write(place.workplace.path("mine.sql"), format!("{PIPELINE} AND id <> '3'")).unwrap();
+    place.pipeline(&format!("{PIPELINE} AND id <> '3'"));
     place.run(&["--new-generation"]).ok();
-    std::fs::write(place.workplace.path("mine.sql"), PIPELINE).unwrap();
+    place.pipeline(PIPELINE);
     let failed = follow(&[]);
     assert_eq!(summary(&failed, 3)["rows_in"], 0, "{}", failed.stderr);
     assert_eq!(summary(&follow(&["--on-change", "reprocess"]), 0)["rows_out"], 3);

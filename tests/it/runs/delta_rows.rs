@@ -6,6 +6,7 @@ use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringArray, S
 use datafusion::arrow::datatypes::{DataType, Field, Fields};
 use serde_json::{Value, json};
 
+use crate::common::json_lines;
 use crate::runs::delta_table::{Table, VECTORS_FILE, column, columns, metadata, protocol};
 use crate::runs::place::{File, Place, failed, had_nothing_to_do, summary};
 
@@ -16,7 +17,7 @@ const B: File = ("b.parquet", 11..=20, "step");
 fn query(place: &Place, sql: &str) -> Vec<Value> {
     let from = place.location("in");
     let found = place.execute(&["sql", "-q", "--from", &from, "--format", "nd-json", "-c", sql]);
-    found.ok().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    json_lines(found.ok())
 }
 
 /// Returns the rows of the corpus in SQL as `file:row`.
@@ -66,8 +67,7 @@ fn a_file_of_which_all_rows_are_deleted_is_done() {
     assert_eq!(status["files_in_part"], json!([]));
     assert!(sources(&place).is_empty());
     table.commit(&[table.add("b.parquet")]);
-    place.run(&[]).ok();
-    place.holds(&[B]);
+    place.makes(&[], &[B]);
 }
 
 /// The example of the protocol, whose deleted rows are in the log itself.
@@ -106,28 +106,22 @@ fn a_deletion_vector_that_is_damaged_fails_by_its_file() {
         let mut vectors = table.vectors(&[&[1, 2], &[3]]);
         damage(&place, &mut vectors[0]);
         table.commit(&[table.add_with("a.parquet", &vectors[0]), table.add_with("b.parquet", &vectors[1])]);
-        let damaged = place.run(&[]);
-        assert_eq!(failed(&summary(&damaged, 3)), ["a.parquet"], "{}", damaged.stderr);
-        assert!(damaged.stderr.contains("deletion vector"), "{}", damaged.stderr);
+        let damaged = place.run(&[]).ends(3, &["deletion vector"]);
+        assert_eq!(failed(&summary(&damaged, 3)), ["a.parquet"]);
         assert_eq!(place.rows().sources(), of("b.parquet", &[0, 1, 2, 5, 7, 8]));
     }
 }
 
 #[test]
 fn rows_that_are_deleted_later_are_taken_back_where_that_is_asked() {
-    for place in [Place::local(), Place::s3()] {
-        let table = Table::new(&place);
-        table.append(&[A, B]);
-        place.run(&[]).ok();
+    for place in Place::both() {
+        let table = Table::filled(&place, &[A, B]);
         let vectors = table.vectors(&[&[0, 1], &[0, 1, 9]]);
         table.commit(&[table.remove("a.parquet"), table.add_with("a.parquet", &vectors[0])]);
-        assert_eq!(failed(&summary(&place.run(&[]), 3)), ["a.parquet"]);
-        place.holds(&[A, B]);
+        place.fails_for("a.parquet", &[A, B]);
         assert_eq!(summary(&place.run(&["--on-change=reprocess"]), 0)["rows_in"], 8);
-        assert_eq!(
-            place.rows().sources()[..6],
-            of("a.parquet", &[2, 3, 5, 7, 8])[..].iter().cloned().chain(of("b.parquet", &[0])).collect::<Vec<_>>()
-        );
+        let first = [of("a.parquet", &[2, 3, 5, 7, 8]), of("b.parquet", &[0])].concat();
+        assert_eq!(place.rows().sources()[..6], first);
         had_nothing_to_do(&place.run(&[]));
         // From one vector to another, and back to no vector.
         let mut removed = table.remove("a.parquet");
@@ -137,8 +131,7 @@ fn rows_that_are_deleted_later_are_taken_back_where_that_is_asked() {
         assert_eq!(place.rows().rejected(), [of("a.parquet", &[4]), of("b.parquet", &[4, 9])].concat());
         removed["remove"]["deletionVector"] = vectors[1].clone();
         table.commit(&[removed, table.add("a.parquet")]);
-        assert_eq!(summary(&place.run(&["--on-change=reprocess"]), 0)["rows_in"], 10);
-        place.holds(&[A, B]);
+        place.reads(&["--on-change=reprocess"], 10, &[A, B]);
     }
 }
 
@@ -176,7 +169,7 @@ fn divided(place: &Place) {
 
 #[test]
 fn partitions_and_columns_are_those_that_the_log_says() {
-    for place in [Place::local(), Place::s3()] {
+    for place in Place::both() {
         divided(&place);
         place.run(&[]).ok();
         let rows = place.rows();
@@ -218,7 +211,5 @@ fn a_partition_that_is_not_of_its_type_fails_by_its_name() {
     let mut add = table.add("b.parquet");
     add["add"]["partitionValues"] = json!({ "day": "tomorrow", "level": "1" });
     table.commit_as(3, &[add]);
-    let wrong = place.run(&[]);
-    assert!([1, 3].contains(&wrong.code), "{}", wrong.code);
-    assert!(wrong.stderr.contains("day=tomorrow"), "{}", wrong.stderr);
+    place.run(&[]).ends_in(&[1, 3], &["day=tomorrow"]);
 }

@@ -44,6 +44,15 @@ impl<'a> Table<'a> {
         table
     }
 
+    /// Like [`Self::new`], with files, after a run.
+    #[track_caller]
+    pub(super) fn filled(place: &'a Place, files: &[File]) -> Self {
+        let table = Self::new(place);
+        table.append(files);
+        place.run(&[]).ok();
+        table
+    }
+
     pub(super) fn at(place: &'a Place, folder: &'a str) -> Self {
         Self { place, folder, next: Cell::new(0) }
     }
@@ -61,6 +70,14 @@ impl<'a> Table<'a> {
     pub(super) fn append(&self, files: &[File]) {
         self.place.put_all(files);
         self.commit(&files.iter().map(|(name, ..)| self.add(name)).collect::<Vec<_>>());
+    }
+
+    /// Replaces files by one with the same rows in a version that changes none of them.
+    pub(super) fn merge(&self, names: &[&str], whole: File) {
+        let removed = names.iter().map(|name| self.remove(name));
+        self.place.put(whole.clone());
+        let actions: Vec<_> = removed.chain([self.add(whole.0)]).map(without_change).collect();
+        self.commit(&actions);
     }
 
     pub(super) fn add(&self, name: &str) -> Value {
@@ -95,7 +112,7 @@ impl<'a> Table<'a> {
     }
 }
 
-pub(super) fn without_change(mut action: Value) -> Value {
+fn without_change(mut action: Value) -> Value {
     for kind in ["add", "remove"] {
         if action.get(kind).is_some() {
             action[kind]["dataChange"] = json!(false);

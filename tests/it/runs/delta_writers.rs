@@ -11,12 +11,7 @@ use url::Url;
 
 use crate::common::Finished;
 use crate::runs::delta_table::{Table, columns, metadata, protocol};
-use crate::runs::place::{File, Place, had_nothing_to_do, summary};
-
-const A: File = ("a.parquet", 1..=7, "step");
-const B: File = ("b.parquet", 11..=17, "step");
-const C: File = ("c.parquet", 21..=27, "step");
-const D: File = ("d.parquet", 31..=37, "step");
+use crate::runs::place::{A, B, C, D, Place, had_nothing_to_do, summary};
 
 fn now<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Runtime::new().unwrap().block_on(work)
@@ -36,11 +31,8 @@ fn clean(place: &Place, version: u64) {
 
 /// Checks that a run was refused before it wrote, with these texts in its message.
 #[track_caller]
-fn refused(place: &Place, finished: &Finished, texts: &[&str]) {
-    assert!([1, 2].contains(&finished.code), "{}: {}{}", finished.code, finished.stdout, finished.stderr);
-    for text in texts {
-        assert!(finished.stderr.contains(text), "no '{text}' in: {}", finished.stderr);
-    }
+fn refused(place: &Place, finished: Finished, texts: &[&str]) {
+    finished.ends_in(&[1, 2], texts);
     assert!(!place.path("out").exists(), "something was written");
 }
 
@@ -58,17 +50,15 @@ fn what_is_not_kept_to_is_refused_by_its_name() {
         let table = Table::at(&place, "in");
         table.commit(&[protocol(features), metadata(&columns(), &[], configuration)]);
         table.append(&[A]);
-        refused(&place, &place.run(&[]), &["in uses", named]);
-        let sql = place.execute(&["sql", "--from", "in", "-c", "SELECT count(*) FROM corpus"]);
-        assert!(sql.code == 1 && sql.stderr.contains(named), "{}", sql.stderr);
+        refused(&place, place.run(&[]), &["in uses", named]);
+        place.execute(&["sql", "--from", "in", "-c", "SELECT count(*) FROM corpus"]).ends(1, &[named]);
     }
     // A supported feature that is not used.
     let place = Place::local();
     let table = Table::at(&place, "in");
     table.commit(&[protocol(&["columnMapping"]), metadata(&columns(), &[], mapping("none"))]);
     table.append(&[A]);
-    place.run(&[]).ok();
-    place.holds(&[A]);
+    place.makes(&[], &[A]);
 }
 
 #[test]
@@ -80,7 +70,7 @@ fn a_file_outside_of_the_tables_folder_is_refused() {
         let mut add = table.add("a.parquet");
         add["add"]["path"] = json!(path);
         table.commit(&[add]);
-        refused(&place, &place.run(&[]), &["outside of its folder", path, "clone"]);
+        refused(&place, place.run(&[]), &["outside of its folder", path, "clone"]);
     }
 }
 
@@ -88,8 +78,8 @@ fn a_file_outside_of_the_tables_folder_is_refused() {
 fn a_pattern_over_a_table_is_refused() {
     let place = Place::local();
     Table::new(&place).append(&[A]);
-    refused(&place, &place.run_from("in/*.parquet", &[]), &["the Delta table", "name the table's own folder"]);
-    refused(&place, &place.run_from("in/a.parquet", &[]), &["the Delta table", "name the table's own folder"]);
+    refused(&place, place.run_from("in/*.parquet", &[]), &["the Delta table", "name the table's own folder"]);
+    refused(&place, place.run_from("in/a.parquet", &[]), &["the Delta table", "name the table's own folder"]);
 }
 
 #[test]
@@ -106,28 +96,21 @@ fn a_log_may_be_cleaned_when_everything_is_done() {
     clean(&place, 2);
     had_nothing_to_do(&place.run(&[]));
     table.append(&[D]);
-    assert_eq!(summary(&place.run(&[]), 0)["rows_in"], 7);
-    place.holds(&[A, B, C, D]);
+    place.reads(&[], 7, &[A, B, C, D]);
     clean(&place, 3);
     // The file is known from the checkpoint.
     let mut removed = table.remove("b.parquet");
     removed["remove"]["deletionVector"] = vectors[0].clone();
     table.commit(&[removed]);
-    place.run(&["--on-change=reprocess"]).ok();
-    place.holds(&[A, C, D]);
-    place.run(&["--new-generation"]).ok();
-    place.holds(&[A, C, D]);
+    place.makes(&["--on-change=reprocess"], &[A, C, D]);
+    place.makes(&["--new-generation"], &[A, C, D]);
 }
 
 #[test]
 fn a_version_that_is_gone_from_the_log_is_an_error() {
     let gone = |place: &Place, named: &[&str]| {
         let before = place.rows();
-        let refused = place.run(&[]);
-        assert_eq!(refused.code, 1, "{}", refused.stderr);
-        for text in ["the log of in", "--new-generation"].iter().chain(named) {
-            assert!(refused.stderr.contains(text), "no '{text}' in: {}", refused.stderr);
-        }
+        place.run(&[]).ends(1, &["the log of in", "--new-generation"]).ends(1, named);
         assert_eq!(place.rows(), before);
     };
     // The snapshot is only partly done.
@@ -138,15 +121,13 @@ fn a_version_that_is_gone_from_the_log_is_an_error() {
     table.append(&[C]);
     clean(&place, 2);
     gone(&place, &["version 1 is needed", "oldest remaining version is 2"]);
-    place.run(&["--new-generation"]).ok();
-    place.holds(&[A, B, C]);
+    place.makes(&["--new-generation"], &[A, B, C]);
     // The run did not read one version.
     table.append(&[D]);
     table.commit(&[]);
     clean(&place, 4);
     gone(&place, &["version 3 is needed", "oldest remaining version is 4"]);
-    place.run(&["--new-generation"]).ok();
-    place.holds(&[A, B, C, D]);
+    place.makes(&["--new-generation"], &[A, B, C, D]);
 }
 
 #[test]
@@ -160,64 +141,44 @@ fn another_table_in_the_same_place_is_an_error() {
     other["metaData"]["id"] = json!("another-table");
     table.commit(&[protocol(&[]), other]);
     table.append(&[B]);
-    let refused = place.run(&[]);
-    assert_eq!(refused.code, 1, "{}", refused.stderr);
-    assert!(refused.stderr.contains("another table (id another-table)"), "{}", refused.stderr);
+    place.run(&[]).ends(1, &["another table (id another-table)"]);
     place.holds(&[A]);
-    place.run(&["--new-generation"]).ok();
-    place.holds(&[B]);
+    place.makes(&["--new-generation"], &[B]);
     // The table was recreated with fewer versions.
     std::fs::remove_file(place.path("in/_delta_log/00000000000000000001.json")).unwrap();
-    let refused = place.run(&[]);
-    assert!(refused.code == 1 && refused.stderr.contains("newest version is 0"), "{}", refused.stderr);
+    place.run(&[]).ends(1, &["newest version is 0"]);
 }
 
 #[test]
 fn an_output_is_an_input_without_its_rejects() {
-    for place in [Place::local(), Place::s3()] {
-        let step = |from: &str, to: &str| {
-            let (from, to) = (place.location(from), place.location(to));
-            place.execute(&["run", "mine.sql", "--from", &from, "--to", &to, "--format", "json"])
-        };
+    for place in Place::both() {
+        let step = |from: &str, to: &str| place.run_between(from, to, &[]);
+        let reprocess = |from: &str, to: &str| place.run_between(from, to, &["--on-change", "reprocess"]);
         let pipeline = "SELECT source, id, question, cot, answer, status, error FROM corpus WHERE id NOT LIKE '%7'";
-        std::fs::write(place.workplace.path("mine.sql"), pipeline).unwrap();
+        place.pipeline(pipeline);
         place.put_all(&[A, B]);
         assert_eq!(summary(&step("in", "first"), 0)["rows_rejected"], 2);
         assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 10);
-        let rows = place.rows();
-        let ids = ["1", "2", "3", "4", "6", "11", "12", "13", "14", "16"];
-        let found = |rows: &crate::support::table::Rows| {
-            let mut found: Vec<String> = rows.texts("id").iter().map(|id| id.to_string()).collect();
-            found.sort_by_key(|id| id.parse::<u32>().unwrap());
-            found
-        };
-        assert_eq!(found(&rows), ids);
+        assert_eq!(place.rows().ids(), [1, 2, 3, 4, 6, 11, 12, 13, 14, 16]);
         had_nothing_to_do(&step("first", "out"));
         place.put(C);
         step("in", "first").ok();
         place.execute(&["optimize", &place.location("first")]).ok();
         assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 5);
-        assert_eq!(found(&place.rows()).len(), 15);
+        assert_eq!(place.rows().ids().len(), 15);
         had_nothing_to_do(&step("first", "out"));
         // A changed file splits the merged shard, whose rows have the names of the earlier shards here.
         place.put(("a.parquet", 2..=6, "walk"));
-        place.execute(&reprocess(&place, "in", "first").each_ref().map(String::as_str)).ok();
+        reprocess("in", "first").ok();
         assert_eq!(summary(&step("first", "out"), 3)["rows_in"], 0);
-        place.execute(&reprocess(&place, "first", "out").each_ref().map(String::as_str)).ok();
-        let ids = ["2", "3", "4", "6", "11", "12", "13", "14", "16", "21", "22", "23", "24", "26"];
-        assert_eq!(found(&place.rows()), ids);
+        reprocess("first", "out").ok();
+        assert_eq!(place.rows().ids(), [2, 3, 4, 6, 11, 12, 13, 14, 16, 21, 22, 23, 24, 26]);
         had_nothing_to_do(&step("first", "out"));
         place.put(("d.parquet", 31..=32, "step"));
         step("in", "first").ok();
         assert_eq!(summary(&step("first", "out"), 0)["rows_in"], 2);
         place.execute(&["verify", &place.location("out")]).ok();
     }
-}
-
-/// Arguments that run `mine.sql` between two locations and replace changed files.
-fn reprocess(place: &Place, from: &str, to: &str) -> [String; 8] {
-    let (from, to) = (place.location(from), place.location(to));
-    ["run", "mine.sql", "--from", &from, "--to", &to, "--on-change", "reprocess"].map(str::to_string)
 }
 
 fn batch(ids: std::ops::RangeInclusive<u32>) -> RecordBatch {
@@ -231,7 +192,7 @@ fn batch(ids: std::ops::RangeInclusive<u32>) -> RecordBatch {
 #[test]
 fn what_another_engine_writes_is_followed() {
     let place = Place::local();
-    std::fs::write(place.path("mine.sql"), "SELECT source, id, cot, status, error FROM corpus").unwrap();
+    place.pipeline("SELECT source, id, cot, status, error FROM corpus");
     let write = |ids| {
         now(async {
             let table = DeltaTable::try_from_url(url(&place)).await.unwrap();
@@ -239,11 +200,7 @@ fn what_another_engine_writes_is_followed() {
         });
     };
     let open = async || open_table(url(&place)).await.unwrap();
-    let ids = || {
-        let mut ids: Vec<u32> = place.rows().texts("id").iter().map(|id| id.parse().unwrap()).collect();
-        ids.sort_unstable();
-        ids
-    };
+    let ids = || place.rows().ids();
     write(1..=3);
     write(4..=6);
     place.run(&[]).ok();

@@ -5,43 +5,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-use crate::common::Finished;
-use crate::runs::place::{File, PIPELINE, Place, Running, failed, had_nothing_to_do, summary};
-use crate::server::{Reply, Server};
-use crate::support::proxy::{Action, Gate};
+use crate::runs::place::{A, B, C, D, File, PIPELINE, Place, failed, had_nothing_to_do, summary};
 use crate::support::table::REJECTS;
-
-const A: File = ("a.parquet", 1..=7, "step");
-const B: File = ("b.parquet", 11..=17, "step");
+use asap_test_support::{Reply, Server};
 
 #[test]
 fn parts_that_run_at_once_make_each_row_once() {
-    for place in [Place::local(), Place::s3()] {
-        let files: [File; 6] = [
-            A,
-            B,
-            ("c.parquet", 21..=27, "step"),
-            ("d.parquet", 31..=37, "step"),
-            ("e.parquet", 41..=47, "step"),
-            ("f.parquet", 51..=57, "step"),
-        ];
+    for place in Place::both() {
+        let files = [A, B, C, D, ("e.parquet", 41..=47, "step"), ("f.parquet", 51..=57, "step")];
         place.put_all(&files);
         let parts = ["1/3", "2/3", "3/3"].map(|part| place.start(&["--part", part, "--slice-rows", "2"]));
         for part in parts {
             part.finish().ok();
         }
-        place.holds(&files);
-        had_nothing_to_do(&place.run(&[]));
+        place.is_done(&files);
     }
 }
 
 #[test]
 fn a_part_leaves_the_others_their_rows() {
-    let place = Place::local();
-    place.put_all(&[A, B, ("c.parquet", 21..=27, "step"), ("d.parquet", 31..=37, "step")]);
-    let first = summary(&place.run(&["--part", "1/2", "--slice-rows", "2"]), 0)["rows_in"].as_u64().unwrap();
-    had_nothing_to_do(&place.run(&["--part", "1/2", "--slice-rows", "2"]));
-    let second = summary(&place.run(&["--part", "2/2", "--slice-rows", "2"]), 0)["rows_in"].as_u64().unwrap();
+    let place = Place::local().with(&[A, B, C, D]);
+    let part = |part: &str| place.run(&["--part", part, "--slice-rows", "2"]);
+    let first = summary(&part("1/2"), 0)["rows_in"].as_u64().unwrap();
+    had_nothing_to_do(&part("1/2"));
+    let second = summary(&part("2/2"), 0)["rows_in"].as_u64().unwrap();
     assert!(first > 0 && second > 0 && first + second == 28, "{first} and {second}");
     for wrong in ["0/2", "3/2", "1/0", "one"] {
         assert_eq!(place.run(&["--part", wrong]).code, 2, "{wrong}");
@@ -50,8 +37,7 @@ fn a_part_leaves_the_others_their_rows() {
 
 #[test]
 fn inputs_with_names_are_told_apart() {
-    let place = Place::local();
-    place.put(A);
+    let place = Place::local().with(&[A]);
     place.put_bytes("other/a.parquet", &std::fs::read(place.path("in/a.parquet")).unwrap());
     place.put_bytes("single.parquet", &std::fs::read(place.path("in/a.parquet")).unwrap());
     let run = |from: &[&str]| {
@@ -64,27 +50,21 @@ fn inputs_with_names_are_told_apart() {
     place.holds(&named.map(|name| (name, 1..=7, "step")));
     had_nothing_to_do(&run(&["one=single.parquet", "first=in/", "more=other/a.parquet"]));
     had_nothing_to_do(&run(&["more=other"]));
-    let twice = run(&["more=other", "more=single.parquet"]);
-    assert!(twice.code == 2 && twice.stderr.contains("more"), "{}: {}", twice.code, twice.stderr);
+    run(&["more=other", "more=single.parquet"]).ends(2, &["more"]);
 }
 
 #[test]
 fn more_rejects_than_are_allowed_end_in_a_code_of_their_own() {
-    let place = Place::local();
-    place.put_all(&[A, B]);
-    place.run(&["--max-rejects", "2"]).ok();
-    place.holds(&[A, B]);
+    let place = Place::local().with(&[A, B]);
+    place.makes(&["--max-rejects", "2"], &[A, B]);
     for limit in ["1", "0", "5%"] {
-        let place = Place::local();
-        place.put_all(&[A, B]);
-        let refused = place.run(&["--max-rejects", limit]);
-        assert!(refused.code == 3 && refused.stderr.contains("--max-rejects"), "{}: {}", refused.code, refused.stderr);
+        let place = Place::local().with(&[A, B]);
+        let refused = place.run(&["--max-rejects", limit]).ends(3, &["--max-rejects"]);
         let told: Value = serde_json::from_str(refused.stdout.trim()).unwrap();
         assert!(told["error"].as_str().unwrap().contains("--max-rejects") && told["slices"].is_u64(), "{told}");
         place.is_whole();
         // Committed rows stay, and the rest is added.
-        place.run(&["--max-rejects", "50%"]).ok();
-        place.holds(&[A, B]);
+        place.makes(&["--max-rejects", "50%"], &[A, B]);
     }
 }
 
@@ -92,23 +72,16 @@ fn more_rejects_than_are_allowed_end_in_a_code_of_their_own() {
 const ASKING: &str = "SELECT source, id, ai_complete(question) AS cot, \
     CASE WHEN status IS NULL AND ai_complete(question) IS NULL THEN 'unanswered' ELSE status END AS status, error FROM corpus";
 
-/// Runs [`ASKING`] with a server that refuses ids ending in 3, until `is_mended`.
-fn ask(place: &Place, is_mended: &Arc<AtomicBool>, more: &[&str]) -> (Server, Running) {
-    std::fs::write(place.workplace.path("mine.sql"), ASKING).unwrap();
+/// Sets up [`ASKING`] with a server that refuses ids ending in 3, until `is_mended`.
+fn ask(place: &Place, is_mended: &Arc<AtomicBool>) -> Server {
+    place.pipeline(ASKING);
     let is_mended = Arc::clone(is_mended);
     let server = Server::start(move |call| match call.prompt().ends_with('3') && !is_mended.load(Ordering::SeqCst) {
         true => Reply::error(400, "not this one"),
         false => Reply::text(&call.prompt().replace("question", "step")),
     });
-    let base_url = format!("asap.anchor.base_url={}", server.base_url());
-    let sets = ["--set", "asap.anchor.provider=openai", "--set", "asap.anchor.model=m", "--set", &base_url];
-    let run = place.start(&[&sets[..], more].concat());
-    (server, run)
-}
-
-fn ask_to_the_end(place: &Place, is_mended: &Arc<AtomicBool>, more: &[&str]) -> Finished {
-    let (_server, run) = ask(place, is_mended, more);
-    run.finish()
+    place.ask(&server);
+    server
 }
 
 /// No id ends in 7, so that [`ASKING`] and the pipeline of the other tests give the same rows.
@@ -117,24 +90,23 @@ const LATER: File = ("b.parquet", 11..=16, "step");
 
 #[test]
 fn rejects_that_are_tried_again_move_to_the_output() {
-    for place in [Place::local(), Place::s3()] {
+    for place in Place::both() {
         let is_mended = Arc::default();
+        let _server = ask(&place, &is_mended);
         place.put_all(&[FIRST, LATER]);
-        summary(&ask_to_the_end(&place, &is_mended, &[]), 0);
+        summary(&place.run(&[]), 0);
         assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
-        had_nothing_to_do(&ask_to_the_end(&place, &is_mended, &[]));
+        had_nothing_to_do(&place.run(&[]));
         // Those that fail again stay, once.
-        ask_to_the_end(&place, &is_mended, &["--retry-rejects"]).ok();
+        place.run(&["--retry-rejects"]).ok();
         assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
         place.execute(&["verify", &place.location("out")]).ok();
         is_mended.store(true, Ordering::SeqCst);
-        ask_to_the_end(&place, &is_mended, &["--retry-rejects=empty_chain,too_long"]).ok();
+        place.run(&["--retry-rejects=empty_chain,too_long"]).ok();
         assert_eq!(place.rows().rejected(), ["a.parquet:2", "a.parquet:4", "b.parquet:2", "b.parquet:4"]);
-        ask_to_the_end(&place, &is_mended, &["--retry-rejects=unanswered"]).ok();
-        place.holds(&[FIRST, LATER]);
+        place.makes(&["--retry-rejects=unanswered"], &[FIRST, LATER]);
         place.execute(&["verify", &place.location("out")]).ok();
-        ask_to_the_end(&place, &is_mended, &["--retry-rejects"]).ok();
-        place.holds(&[FIRST, LATER]);
+        place.makes(&["--retry-rejects"], &[FIRST, LATER]);
     }
 }
 
@@ -145,25 +117,19 @@ fn rejects_that_are_tried_again_are_there_once_though_the_run_died() {
         for retries_again in [true, false] {
             let place = Place::s3();
             let is_mended = Arc::default();
-            place.put_all(&[FIRST, LATER]);
-            ask_to_the_end(&place, &is_mended, &[]).ok();
+            let _server = ask(&place, &is_mended);
+            place.fill(&[FIRST, LATER]);
             is_mended.store(true, Ordering::SeqCst);
-            let gate = Gate::new();
-            let (held, dies_at) = (gate.clone(), table.clone());
-            place.proxy().follow(move |head| match head.commits(&dies_at) {
-                true => Action::Hold(held.clone()),
-                false => Action::Pass,
-            });
-            let (_server, mut run) = ask(&place, &is_mended, &["--retry-rejects"]);
+            let dies_at = table.clone();
+            let gate = place.proxy().hold(move |head| head.commits(&dies_at));
+            let mut run = place.start(&["--retry-rejects"]);
             run.wait_until("its commit", || gate.held() == 1);
-            run.kill();
-            gate.cut();
-            place.proxy().calm();
+            place.kill(run, &gate);
             // A run without --retry-rejects cannot know whether the killed one is dead, and leaves its files.
             let more: &[&str] = if retries_again { &["--retry-rejects"] } else { &[] };
-            ask_to_the_end(&place, &is_mended, more).ok();
+            place.run(more).ok();
             if !retries_again {
-                ask_to_the_end(&place, &is_mended, &["--retry-rejects"]).ok();
+                place.run(&["--retry-rejects"]).ok();
             }
             place.holds(&[FIRST, LATER]);
         }
@@ -172,23 +138,20 @@ fn rejects_that_are_tried_again_are_there_once_though_the_run_died() {
 
 #[test]
 fn a_new_generation_replaces_what_another_pipeline_made() {
-    for place in [Place::local(), Place::s3()] {
+    for place in Place::both() {
         place.put_all(&[A, B]);
-        std::fs::write(place.workplace.path("mine.sql"), "SELECT source, id, upper(cot) AS cot FROM corpus").unwrap();
+        place.pipeline("SELECT source, id, upper(cot) AS cot FROM corpus");
         place.run(&[]).ok();
-        std::fs::write(place.workplace.path("mine.sql"), crate::runs::place::PIPELINE).unwrap();
-        let refused = place.run(&[]);
-        assert!(refused.code == 1 && refused.stderr.contains("--new-generation"), "{}", refused.stderr);
+        place.pipeline(PIPELINE);
+        place.run(&[]).ends(1, &["--new-generation"]);
         place.run(&["--new-generation"]).ok();
-        place.holds(&[A, B]);
-        had_nothing_to_do(&place.run(&[]));
+        place.is_done(&[A, B]);
     }
 }
 
 #[test]
 fn a_file_that_failed_does_not_hide_what_the_others_became() {
-    let place = Place::local();
-    place.put_all(&[A, B]);
+    let place = Place::local().with(&[A, B]);
     place.put_bytes("in/c.parquet", b"not a table");
     let summary = summary(&place.run(&[]), 3);
     assert_eq!(failed(&summary), ["c.parquet"]);
@@ -198,10 +161,10 @@ fn a_file_that_failed_does_not_hide_what_the_others_became() {
 
 #[test]
 fn rows_are_divided_by_any_text() {
-    for place in [Place::local(), Place::s3()] {
+    for place in Place::both() {
         let file: File = ("a.parquet", 1..=9, "a b/ü=%:#?*2F");
         place.put(file.clone());
-        std::fs::write(place.workplace.path("mine.sql"), format!("{PIPELINE} AND id NOT LIKE '%3'")).unwrap();
+        place.pipeline(&format!("{PIPELINE} AND id NOT LIKE '%3'"));
         let summary = summary(&place.run(&["--partition-by", "cot", "--slice-rows", "4"]), 0);
         assert_eq!(summary["rows_out"], 6, "{summary}");
         let marks: Vec<String> = [1, 2, 4, 6, 8, 9].map(|id| format!("{} {id}", file.2)).to_vec();
@@ -243,44 +206,32 @@ fn files_of_one_schema_fit_the_table_that_the_first_of_them_made() {
 
 #[test]
 fn a_new_generation_of_no_rows_is_refused_and_takes_nothing_back() {
-    let place = Place::local();
-    place.put(A);
-    place.run(&[]).ok();
+    let place = Place::local().filled(&[A]);
     std::fs::remove_file(place.path("in/a.parquet")).unwrap();
-    let empty = place.run(&["--new-generation"]);
-    assert!(empty.code == 1 && empty.stderr.contains("the input has no files"), "{}", empty.stderr);
+    place.run(&["--new-generation"]).ends(1, &["the input has no files"]);
     place.put_bytes("in/b.parquet", b"no Parquet");
-    let broken = place.run(&["--new-generation"]);
-    assert!(broken.code == 1 && broken.stderr.contains("b.parquet is not a Parquet file"), "{}", broken.stderr);
+    place.run(&["--new-generation"]).ends(1, &["b.parquet is not a Parquet file"]);
     place.holds(&[A]);
 }
 
 #[test]
 fn a_renamed_file_keeps_its_rows_and_its_old_name() {
-    for place in [Place::local(), Place::s3()] {
+    for place in Place::both() {
         place.put(A);
         place.run(&["--limit", "3", "--slice-rows", "3"]).ok();
         std::fs::rename(place.path("in/a.parquet"), place.path("in/z.parquet")).unwrap();
         let renamed = place.run(&["--slice-rows", "3"]);
+        let renamed = renamed.ends(0, &["z.parquet has the content of a.parquet, which no longer exists"]);
         assert_eq!(summary(&renamed, 0)["rows_in"], 4);
-        assert!(
-            renamed.stderr.contains("z.parquet has the content of a.parquet, which no longer exists"),
-            "{}",
-            renamed.stderr
-        );
-        place.holds(&[A]);
-        had_nothing_to_do(&place.run(&[]));
+        place.is_done(&[A]);
     }
 }
 
 #[test]
 fn a_copied_file_is_read_as_another_file() {
-    let place = Place::local();
-    place.put(A);
-    place.run(&[]).ok();
+    let place = Place::local().filled(&[A]);
     std::fs::copy(place.path("in/a.parquet"), place.path("in/z.parquet")).unwrap();
     // Also with a pattern that lists only the copy.
     place.run_from("in/z*.parquet", &[]).ok();
-    place.holds(&[A, ("z.parquet", A.1, A.2)]);
-    had_nothing_to_do(&place.run(&[]));
+    place.is_done(&[A, ("z.parquet", A.1, A.2)]);
 }

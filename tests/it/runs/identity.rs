@@ -1,67 +1,50 @@
 //! The identity of a row: its file's path below the input, and the file's content.
 
-use crate::runs::place::{File, Place, failed, had_nothing_to_do, summary};
+use crate::runs::place::{A, B, C, File, Place, failed, had_nothing_to_do, summary};
 
-const A: File = ("a.parquet", 1..=7, "step");
-const B: File = ("b.parquet", 11..=17, "step");
-const C: File = ("c.parquet", 21..=27, "step");
 /// The next content of [`A`]: more rows, other rejects.
 const A_NEXT: File = ("a.parquet", 2..=13, "later");
 
-fn places() -> [Place; 2] {
-    [Place::local(), Place::s3()]
-}
-
 #[test]
 fn a_changed_file_fails_by_name_and_the_others_are_processed() {
-    for place in places() {
-        place.put(A);
-        place.put(B);
-        place.run(&[]).ok();
-        place.put(A_NEXT);
-        place.put(C);
-        let changed = place.run(&[]);
+    for place in Place::both() {
+        place.fill(&[A, B]);
+        place.put_all(&[A_NEXT, C]);
+        let changed = place.run(&[]).ends(3, &["a.parquet", "--on-change"]);
         assert_eq!(failed(&summary(&changed, 3)), ["a.parquet"]);
-        assert!(changed.stderr.contains("a.parquet") && changed.stderr.contains("--on-change"), "{}", changed.stderr);
         place.holds(&[A, B, C]);
     }
 }
 
 #[test]
 fn a_changed_file_replaces_its_rows_and_rejects_where_that_is_asked() {
-    for place in places() {
-        place.put(A);
-        place.put(B);
+    for place in Place::both() {
+        place.put_all(&[A, B]);
         place.run(&["--slice-rows", "3", "--commit-every", "0s"]).ok();
         let reprocess = ["--on-change=reprocess", "--slice-rows", "3", "--commit-every", "0s"];
         // An earlier content that returns is processed again.
         for file in [A_NEXT, A, ("a.parquet", 3..=4, "short"), A_NEXT] {
             place.put(file.clone());
             place.run(&reprocess).ok();
-            place.holds(&[file, B]);
-            had_nothing_to_do(&place.run(&[]));
+            place.is_done(&[file, B]);
         }
     }
 }
 
 #[test]
 fn a_changed_file_stays_as_it_was_where_that_is_asked() {
-    for place in places() {
-        place.put(A);
-        place.run(&[]).ok();
-        place.put(A_NEXT);
-        place.put(B);
-        place.run(&["--on-change=ignore"]).ok();
-        place.holds(&[A, B]);
-        place.run(&["--on-change=ignore"]).ok();
-        place.holds(&[A, B]);
+    for place in Place::both() {
+        place.fill(&[A]);
+        place.put_all(&[A_NEXT, B]);
+        place.makes(&["--on-change=ignore"], &[A, B]);
+        place.makes(&["--on-change=ignore"], &[A, B]);
     }
 }
 
 /// The size, the footer and every statistic are unchanged. Only the content differs.
 #[test]
 fn a_change_of_equal_length_in_a_middle_row_is_a_change() {
-    for place in places() {
+    for place in Place::both() {
         place.put(("a.parquet", 1..=4, "step"));
         let before = std::fs::read(place.path("in/a.parquet")).unwrap();
         place.run(&[]).ok();
@@ -69,35 +52,26 @@ fn a_change_of_equal_length_in_a_middle_row_is_a_change() {
         let mut after = before.clone();
         after[at..at + 6].copy_from_slice(b"stop 3");
         place.put_bytes("in/a.parquet", &after);
-        assert_eq!(failed(&summary(&place.run(&[]), 3)), ["a.parquet"]);
-        place.holds(&[("a.parquet", 1..=4, "step")]);
+        place.fails_for("a.parquet", &[("a.parquet", 1..=4, "step")]);
         place.run(&["--on-change=reprocess"]).ok();
         assert_eq!(place.rows().texts("cot"), ["step 1", "step 2", "stop 3", "step 4"]);
         place.put_bytes("in/a.parquet", &before);
-        place.run(&["--on-change=reprocess"]).ok();
-        place.holds(&[("a.parquet", 1..=4, "step")]);
+        place.makes(&["--on-change=reprocess"], &[("a.parquet", 1..=4, "step")]);
     }
 }
 
 #[test]
 fn a_file_that_was_taken_away_leaves_its_rows() {
-    let place = Place::local();
-    place.put(A);
-    place.put(B);
-    place.run(&[]).ok();
+    let place = Place::local().filled(&[A, B]);
     std::fs::remove_file(place.path("in/a.parquet")).unwrap();
     had_nothing_to_do(&place.run(&[]));
     place.put(C);
-    place.run(&[]).ok();
-    place.holds(&[A, B, C]);
+    place.makes(&[], &[A, B, C]);
 }
 
 #[test]
 fn the_same_files_elsewhere_on_this_machine_are_done() {
-    let place = Place::local();
-    place.put(A);
-    place.put(("deep/b.parquet", 11..=17, "step"));
-    place.run(&[]).ok();
+    let place = Place::local().filled(&[A, ("deep/b.parquet", 11..=17, "step")]);
     let here = place.path("").canonicalize().unwrap();
     std::os::unix::fs::symlink("in", place.path("link")).unwrap();
     std::fs::create_dir_all(place.path("mount/copy/deep")).unwrap();
@@ -116,10 +90,7 @@ fn the_same_files_elsewhere_on_this_machine_are_done() {
 
 #[test]
 fn the_same_objects_under_another_url_are_done() {
-    let place = Place::s3();
-    place.put(A);
-    place.put(B);
-    place.run(&[]).ok();
+    let place = Place::s3().filled(&[A, B]);
     for name in ["a.parquet", "b.parquet"] {
         place.put_bytes(&format!("copy/{name}"), &std::fs::read(place.path("in").join(name)).unwrap());
     }
@@ -137,7 +108,7 @@ const LATER: File = ("b.parquet", 11..=14, "step");
 
 #[test]
 fn a_limit_holds_for_the_output_and_raising_it_goes_on() {
-    for place in places() {
+    for place in Place::both() {
         place.put(LATER);
         place.run(&["--limit", "2"]).ok();
         assert_eq!(place.rows().sources(), ["b.parquet:0", "b.parquet:1"]);
@@ -153,8 +124,7 @@ fn a_limit_holds_for_the_output_and_raising_it_goes_on() {
         }
         place.run(&["--limit", "3"]).ok();
         assert_eq!(place.rows(), rows);
-        place.run(&[]).ok();
-        place.holds(&[FIRST, LATER]);
+        place.makes(&[], &[FIRST, LATER]);
         had_nothing_to_do(&place.run(&["--limit", "2"]));
         had_nothing_to_do(&place.run(&["--limit", "100"]));
     }
@@ -162,15 +132,12 @@ fn a_limit_holds_for_the_output_and_raising_it_goes_on() {
 
 #[test]
 fn a_limit_that_ends_in_a_slice_goes_on_where_it_ended() {
-    let place = Place::local();
-    place.put(A);
-    place.put(B);
+    let place = Place::local().with(&[A, B]);
     for limit in ["1", "2", "5", "6", "9"] {
         place.run(&["--limit", limit, "--slice-rows", "3"]).ok();
         let rows = place.rows();
         assert!(rows.output.len() + rows.rejects.len() <= limit.parse().unwrap(), "{limit}: {rows:?}");
     }
-    place.run(&["--slice-rows", "4"]).ok();
-    place.holds(&[A, B]);
+    place.makes(&["--slice-rows", "4"], &[A, B]);
     had_nothing_to_do(&place.run(&["--slice-rows", "2"]));
 }

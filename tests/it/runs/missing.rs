@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::support::proxy::{Action, Gate};
 use crate::support::table::REJECTS;
 
 use super::delta_table::Table;
@@ -23,12 +22,9 @@ fn live(place: &Place, table: &str) -> Vec<String> {
 
 #[test]
 fn a_short_retention_is_confirmed() {
-    let place = Place::local();
-    place.put(A);
-    place.run(&[]).ok();
+    let place = Place::local().filled(&[A]);
     for retain in ["0s", "1s", "23h"] {
-        let refused = place.execute(&["vacuum", "out", "--retain", retain]);
-        assert!(refused.code == 2 && refused.stderr.contains("--now"), "{}", refused.stderr);
+        place.execute(&["vacuum", "out", "--retain", retain]).ends(2, &["--now"]);
         place.execute(&["vacuum", "out", "--retain", retain, "--now"]).ok();
         place.execute(&["vacuum", "out", "--retain", retain, "--dry-run"]).ok();
     }
@@ -42,18 +38,13 @@ fn shards_that_are_gone_before_their_commit_are_not_committed() {
     for replaces in [false, true] {
         let place = Place::s3();
         if replaces {
-            place.put(("a.parquet", 1..=9, "walk"));
-            place.run(&[]).ok();
+            place.fill(&[("a.parquet", 1..=9, "walk")]);
         }
         place.put(A);
         let before = if replaces { place.shards() } else { BTreeSet::new() };
         // The rejects of a slice are written after its rows.
-        let gate = Gate::new();
-        let (held, rejects) = (gate.clone(), format!("out/{REJECTS}"));
-        place.proxy().follow(move |head| match head.puts(&rejects) && head.path.ends_with(".parquet") {
-            true => Action::Hold(held.clone()),
-            false => Action::Pass,
-        });
+        let rejects = format!("out/{REJECTS}");
+        let gate = place.proxy().hold(move |head| head.puts(&rejects) && head.path.ends_with(".parquet"));
         let mut run = place.start(&["--on-change", "reprocess", "--commit-every", "0s"]);
         run.wait_until("rejects that wait", || gate.held() > 0);
         let written: Vec<String> = place.shards().difference(&before).cloned().collect();
@@ -62,13 +53,10 @@ fn shards_that_are_gone_before_their_commit_are_not_committed() {
         // Slices younger than a second are committed without a check.
         std::thread::sleep(Duration::from_millis(1100));
         gate.open();
-        let ended = run.finish();
-        assert_eq!(ended.code, 75, "{}", ended.stderr);
-        assert!(summary(&ended, 75)["slices_deleted"].as_u64().unwrap() > 0);
+        assert!(summary(&run.finish(), 75)["slices_deleted"].as_u64().unwrap() > 0);
         place.is_whole();
         place.proxy().calm();
-        place.run(&["--on-change", "reprocess"]).ok();
-        place.holds(&[A]);
+        place.makes(&["--on-change", "reprocess"], &[A]);
     }
 }
 
@@ -77,8 +65,7 @@ fn rows_of_lost_shards_are_made_again() {
     let rejects = format!("out/{REJECTS}");
     let cases = [("out", false, false), ("out", true, false), ("out", false, true), (&*rejects, false, false)];
     for (table, is_merged, is_cut) in cases {
-        let place = Place::local();
-        place.put_all(&[A, B, C]);
+        let place = Place::local().with(&[A, B, C]);
         place.run(&["--slice-rows", "4"]).ok();
         if is_merged {
             place.execute(&["optimize", "out"]).ok();
@@ -90,12 +77,9 @@ fn rows_of_lost_shards_are_made_again() {
             false => std::fs::remove_file(lost).unwrap(),
         }
         let status = place.execute(&["verify", "out", "--format", "json"]);
-        assert_eq!(status.code, 1, "{}", status.stdout);
-        let found = summary(&status, 1);
+        let found = summary(&status.ends(1, &["the same asap run command"]), 1);
         assert!(found["lost"].as_u64().unwrap() > 0, "{found}");
-        assert!(status.stderr.contains("the same asap run command"), "{}", status.stderr);
-        let again = place.run(&[]);
-        assert!(again.stderr.contains("is missing or damaged"), "{}", again.stderr);
+        let again = place.run(&[]).ends(0, &["is missing or damaged"]);
         // Only the files that had rows in the shard are read again.
         let rows = if is_merged { 27 } else { 9 };
         assert_eq!(summary(&again, 0)["rows_in"], rows, "{}", again.stderr);
@@ -109,16 +93,12 @@ fn rows_of_lost_shards_are_made_again() {
 #[test]
 fn lost_rows_of_a_table_are_made_again_where_rows_may_be_replaced() {
     let place = Place::local();
-    let table = Table::new(&place);
-    table.append(&[A, B]);
-    place.run(&[]).ok();
+    let table = Table::filled(&place, &[A, B]);
     table.append(&[C]);
     place.run(&[]).ok();
     let lost = live(&place, "out").remove(0);
     std::fs::remove_file(lost.strip_prefix("file://").unwrap_or(&lost)).unwrap();
-    let refused = place.run(&[]);
-    assert!(refused.code == 1 && refused.stderr.contains("--on-change reprocess"), "{}", refused.stderr);
+    place.run(&[]).ends(1, &["--on-change reprocess"]);
     place.run(&["--on-change", "reprocess"]).ok();
-    place.holds(&[A, B, C]);
-    had_nothing_to_do(&place.run(&[]));
+    place.is_done(&[A, B, C]);
 }

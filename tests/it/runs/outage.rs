@@ -19,12 +19,10 @@ const RUN: [&str; 6] = ["run", "mine.sql", "--from", "s3://lake/in", "--to", "s3
 
 #[test]
 fn an_outage_of_a_few_seconds_costs_no_run() {
-    let place = Place::s3();
-    place.put_all(&[A, B]);
+    let place = Place::s3().with(&[A, B]);
     // More than the ten retries that clients of object stores make by default.
     place.proxy().fault(12, |head| head.gets("in/b.parquet"), Action::Status(503, "SlowDown"));
-    place.run(&[]).ok();
-    place.holds(&[A, B]);
+    place.makes(&[], &[A, B]);
 }
 
 #[test]
@@ -42,12 +40,9 @@ fn a_store_that_stays_unavailable_ends_in_try_later() {
         (commits, Action::Status(503, "SlowDown")),
         (reads, Action::Status(503, "SlowDown")),
     ] {
-        let place = Place::s3();
-        place.put_all(&[A, B]);
-        let told = action.clone();
-        place.proxy().follow(move |head| if is_meant(head) { action.clone() } else { Action::Pass });
-        let ended = impatient(&place, &RUN);
-        assert_eq!(ended.code, 75, "{told:?}: {}", ended.stderr);
+        let place = Place::s3().with(&[A, B]);
+        place.proxy().faults(is_meant, action);
+        impatient(&place, &RUN).ends(75, &[]);
         place.proxy().calm();
         impatient(&place, &RUN).ok();
         place.holds(&[A, B]);
@@ -56,20 +51,17 @@ fn a_store_that_stays_unavailable_ends_in_try_later() {
 
 #[test]
 fn a_store_that_refuses_connections_or_a_query_ends_in_try_later() {
-    let place = Place::s3();
-    place.put(A);
+    let place = Place::s3().with(&[A]);
     place.proxy().follow(|_| Action::Status(503, "SlowDown"));
     let query = ["sql", "--from", "s3://lake/in", "-c", "SELECT count(*) FROM corpus"];
-    let ended = impatient(&place, &query);
-    assert!(ended.code == 75 && ended.stderr.contains("The store is unavailable"), "{}", ended.stderr);
+    impatient(&place, &query).ends(75, &["The store is unavailable"]);
 
     let mut command = place.command(&RUN);
     // Nothing listens on this port: it is free again.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     s3::point(&mut command, free);
     command.env("ASAP_STORE_RETRY_TIMEOUT", "1");
-    let ended = Running::start(command).finish();
-    assert!(ended.code == 75 && ended.stderr.contains("The store is unavailable"), "{}", ended.stderr);
+    Running::start(command).finish().ends(75, &["The store is unavailable"]);
 
     // A permanent error is not an outage.
     place.proxy().follow(|_| Action::Status(403, "AccessDenied"));

@@ -1,12 +1,12 @@
 //! The setting of these tests: input and output on this machine, or in a bucket behind a proxy.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::ffi::OsStr;
+use std::io::{Read, Seek};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Output};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -14,12 +14,19 @@ use datafusion::parquet::arrow::ArrowWriter;
 use serde_json::Value;
 
 use crate::common::{Finished, Workplace};
-use crate::support::proxy::Proxy;
+use crate::support::proxy::{Gate, Proxy};
 use crate::support::s3;
 use crate::support::table::{REJECTS, Rows, check_objects};
+use asap_test_support::Server;
 
 /// The pipeline of most tests. It leaves out rows whose id ends in 7. Rows whose id ends in 5 or 0 are rejects.
 pub(crate) const PIPELINE: &str = "SELECT source, id, cot, status, error FROM corpus WHERE id NOT LIKE '%7'";
+
+/// Files of seven rows: the fifth is a reject, the last is filtered.
+pub(crate) const A: File = ("a.parquet", 1..=7, "step");
+pub(crate) const B: File = ("b.parquet", 11..=17, "step");
+pub(crate) const C: File = ("c.parquet", 21..=27, "step");
+pub(crate) const D: File = ("d.parquet", 31..=37, "step");
 
 /// Longer than any run of these tests takes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -37,7 +44,7 @@ impl Place {
     pub(crate) fn local() -> Self {
         let workplace = Workplace::new();
         std::fs::create_dir(workplace.path("in")).unwrap();
-        std::fs::write(workplace.path("mine.sql"), PIPELINE).unwrap();
+        workplace.write("mine.sql", PIPELINE);
         Self { workplace, proxy: None }
     }
 
@@ -47,6 +54,11 @@ impl Place {
         std::fs::create_dir_all(workplace.path("s3/lake")).unwrap();
         let proxy = Proxy::start(s3::serve(&workplace.path("s3")));
         Self { workplace, proxy: Some(proxy) }
+    }
+
+    /// A place on this machine and one in a bucket.
+    pub(crate) fn both() -> [Self; 2] {
+        [Self::local(), Self::s3()]
     }
 
     pub(crate) fn proxy(&self) -> &Proxy {
@@ -88,20 +100,17 @@ impl Place {
 
     /// Writes any rows to a Parquet file atomically.
     pub(crate) fn put_batch(&self, key: &str, batch: &RecordBatch) {
-        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
-        writer.write(batch).unwrap();
-        self.put_bytes(key, &writer.into_inner().unwrap());
+        self.put_bytes(key, &parquet_file(batch));
     }
 
     pub(crate) fn put_bytes(&self, key: &str, bytes: &[u8]) {
         let path = self.path(key);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let whole = self.workplace.path("whole");
-        std::fs::write(&whole, bytes).unwrap();
-        std::fs::rename(whole, path).unwrap();
+        self.workplace.write("whole", bytes);
+        std::fs::rename(self.workplace.path("whole"), path).unwrap();
     }
 
-    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: impl IntoIterator<Item: AsRef<OsStr>>) -> Command {
         let mut command = self.workplace.command(arguments);
         if let Some(proxy) = &self.proxy {
             s3::point(&mut command, proxy.address);
@@ -114,9 +123,17 @@ impl Place {
     }
 
     pub(crate) fn run_command(&self, more: &[&str]) -> Command {
-        let (from, to) = (self.location("in"), self.location("out"));
-        let base = ["run", "mine.sql", "--from", &from, "--to", &to, "--format", "json"];
-        self.command(&[&base[..], more].concat())
+        self.command_between("in", "out", more)
+    }
+
+    fn command_between(&self, from: &str, to: &str, more: &[&str]) -> Command {
+        let (from, to) = (self.location(from), self.location(to));
+        self.command(["run", "mine.sql", "--from", &from, "--to", &to, "--format", "json"].iter().chain(more))
+    }
+
+    /// Runs the pipeline between two locations.
+    pub(crate) fn run_between(&self, from: &str, to: &str, more: &[&str]) -> Finished {
+        Running::start(self.command_between(from, to, more)).finish()
     }
 
     pub(crate) fn run(&self, more: &[&str]) -> Finished {
@@ -130,6 +147,21 @@ impl Place {
 
     pub(crate) fn start(&self, more: &[&str]) -> Running {
         Running::start(self.run_command(more))
+    }
+
+    /// Starts two runs at once. Waits for both, of which one may find that the other was faster.
+    #[track_caller]
+    pub(crate) fn run_twice_at_once(&self, more: &[&str]) {
+        for run in [self.start(more), self.start(more)] {
+            run.finish().ends_in(&[0, 4], &[]);
+        }
+    }
+
+    /// Kills a run, one of whose requests waits at a gate and never arrives. There are no faults from now on.
+    pub(crate) fn kill(&self, run: Running, gate: &Gate) {
+        run.kill();
+        gate.cut();
+        self.proxy().calm();
     }
 
     #[track_caller]
@@ -162,10 +194,68 @@ impl Place {
         assert_eq!(rejected, rejects, "the rejects");
     }
 
-    /// Checks that the output contains these chains, once each.
+    /// With these files in its input.
+    pub(crate) fn with(self, files: &[File]) -> Self {
+        self.put_all(files);
+        self
+    }
+
+    /// With these files in its input, after a run.
     #[track_caller]
-    pub(crate) fn holds_chains(&self, chains: &[&str]) {
-        assert_eq!(self.rows().texts("cot"), chains);
+    pub(crate) fn filled(self, files: &[File]) -> Self {
+        self.fill(files);
+        self
+    }
+
+    /// Writes files of the input, and runs.
+    #[track_caller]
+    pub(crate) fn fill(&self, files: &[File]) {
+        self.put_all(files);
+        self.run(&[]).ok();
+    }
+
+    /// Runs, and checks the output as [`Self::holds`] does.
+    #[track_caller]
+    pub(crate) fn makes(&self, more: &[&str], files: &[File]) {
+        self.run(more).ok();
+        self.holds(files);
+    }
+
+    /// Like [`Self::makes`], of a run that reads this number of rows.
+    #[track_caller]
+    pub(crate) fn reads(&self, more: &[&str], rows: u64, files: &[File]) {
+        assert_eq!(summary(&self.run(more), 0)["rows_in"], rows);
+        self.holds(files);
+    }
+
+    /// Runs without faults from now on, and checks the output as [`Self::holds`] does.
+    #[track_caller]
+    pub(crate) fn recovers(&self, files: &[File]) {
+        self.proxy().calm();
+        self.makes(&[], files);
+    }
+
+    /// Runs, and checks that one file fails and that the output is as [`Self::holds`] says.
+    #[track_caller]
+    pub(crate) fn fails_for(&self, file: &str, files: &[File]) {
+        assert_eq!(failed(&summary(&self.run(&[]), 3)), [file]);
+        self.holds(files);
+    }
+
+    /// Checks the output as [`Self::holds`] does, and that a run has nothing to add.
+    #[track_caller]
+    pub(crate) fn is_done(&self, files: &[File]) {
+        self.holds(files);
+        had_nothing_to_do(&self.run(&[]));
+    }
+
+    /// Calls `server` for `ai_complete` and anchors from now on.
+    pub(crate) fn ask(&self, server: &Server) {
+        self.workplace.ask(server);
+    }
+
+    pub(crate) fn pipeline(&self, sql: &str) {
+        self.workplace.write("mine.sql", sql);
     }
 
     /// Returns the paths of all shards below the output, even those that no log names.
@@ -184,6 +274,12 @@ impl Place {
     }
 }
 
+pub(crate) fn parquet_file(batch: &RecordBatch) -> Vec<u8> {
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+    writer.write(batch).unwrap();
+    writer.into_inner().unwrap()
+}
+
 /// Returns the chain of a row. It is empty, which makes a reject, if the id ends in 5 or 0.
 fn chain(id: u32, mark: &str) -> String {
     if id.is_multiple_of(5) { String::new() } else { format!("{mark} {id}") }
@@ -192,15 +288,15 @@ fn chain(id: u32, mark: &str) -> String {
 /// A running process. Dropping it kills the process.
 pub(crate) struct Running {
     child: Child,
-    stdout: Option<JoinHandle<Vec<u8>>>,
-    stderr: Option<JoinHandle<Vec<u8>>>,
+    stdout: std::fs::File,
+    stderr: std::fs::File,
 }
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (stdout, stderr) = (read(child.stdout.take()), read(child.stderr.take()));
-        Self { child, stdout, stderr }
+        let [stdout, stderr] = [(); 2].map(|()| tempfile::tempfile().unwrap());
+        command.stdout(stdout.try_clone().unwrap()).stderr(stderr.try_clone().unwrap());
+        Self { child: command.spawn().unwrap(), stdout, stderr }
     }
 
     pub(crate) fn is_over(&mut self) -> bool {
@@ -237,8 +333,13 @@ impl Running {
     fn outcome(&mut self) -> Finished {
         wait_until("the end of the process", || self.is_over());
         let status = self.child.wait().unwrap();
-        let text = |reading: &mut Option<JoinHandle<Vec<u8>>>| reading.take().unwrap().join().unwrap();
-        Finished::from(Output { status, stdout: text(&mut self.stdout), stderr: text(&mut self.stderr) })
+        let [stdout, stderr] = [&mut self.stdout, &mut self.stderr].map(|written| {
+            let mut bytes = Vec::new();
+            written.rewind().unwrap();
+            written.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        Finished::from(Output { status, stdout, stderr })
     }
 }
 
@@ -247,15 +348,6 @@ impl Drop for Running {
         drop(self.child.kill());
         drop(self.child.wait());
     }
-}
-
-fn read(stream: Option<impl Read + Send + 'static>) -> Option<JoinHandle<Vec<u8>>> {
-    let mut stream = stream?;
-    Some(std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        drop(stream.read_to_end(&mut bytes));
-        bytes
-    }))
 }
 
 /// Waits until something is true; panics after [`PATIENCE`].

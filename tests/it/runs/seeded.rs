@@ -116,10 +116,8 @@ fn run_among_faults(place: &Place, seed: u64, first_start: u64, arguments: &[&st
 
 /// Returns the result of an undisturbed run on this machine.
 fn undisturbed(files: &[File]) -> Place {
-    let place = Place::local();
-    place.put_all(files);
-    place.run(&[]).ok();
-    place.holds(files);
+    let place = Place::local().with(files);
+    place.makes(&[], files);
     place
 }
 
@@ -130,8 +128,7 @@ fn faults_of_the_store_lose_and_double_no_row() {
     changed[0] = A_NEXT;
     let expected_after = undisturbed(&changed).rows();
     try_seeds("ASAP_SEEDS", 4, |seed| {
-        let place = Place::s3();
-        place.put_all(&FILES);
+        let place = Place::s3().with(&FILES);
         run_among_faults(&place, seed, 1, &SLICED);
         assert_eq!(place.rows(), expected);
         place.put(A_NEXT);
@@ -157,10 +154,7 @@ fn runs_that_start_at_once_on_an_empty_output_make_each_row_once() {
         let arguments: &[&str] = if dice.below(2) == 0 { &SLICED } else { &[] };
         let first = place.start(arguments);
         std::thread::sleep(Duration::from_millis(dice.one_of(&[0, 0, 20, 100])));
-        let ended = [place.start(arguments), first].map(|run| run.finish());
-        for ended in &ended {
-            assert!([0, 4].contains(&ended.code), "{}: {}", ended.code, ended.stderr);
-        }
+        let ended = [place.start(arguments), first].map(|run| run.finish().ends_in(&[0, 4], &[]));
         assert!(ended.iter().any(|ended| ended.code == 0), "both runs report that the other one did it");
         place.holds(&FILES);
         had_nothing_to_do(&place.run(arguments));
@@ -196,8 +190,7 @@ fn runs_that_are_killed_lose_and_double_no_row() {
     let started = Instant::now();
     drop(undisturbed(&FILES));
     let within = started.elapsed();
-    let place = Place::s3();
-    place.put_all(&FILES);
+    let place = Place::s3().with(&FILES);
     place.run(&SLICED).ok();
     let requests = place.proxy().count() as u64;
     try_seeds("ASAP_KILLS", 4, |seed| {
@@ -223,8 +216,7 @@ fn runs_that_are_killed_lose_and_double_no_row() {
         if !is_local {
             place.proxy().calm();
         }
-        place.run(arguments).ok();
-        place.holds(&files);
+        place.makes(arguments, &files);
         // The late requests arrive now.
         late.iter().for_each(Gate::open);
         had_nothing_to_do(&place.run(arguments));

@@ -20,11 +20,9 @@ fn texts<'a>(events: &'a [Value], message: &str, field: &str) -> Vec<&'a Value> 
 
 #[test]
 fn a_log_tells_of_slices_and_commits() {
-    let place = Place::local();
-    place.put_all(&FILES);
+    let place = Place::local().with(&FILES);
     place.put_bytes("in/c.parquet", b"no Parquet");
-    let finished = place.run(&["--log", "json", "--slice-rows", "5"]);
-    assert_eq!(finished.code, 3, "{}", finished.stderr);
+    let finished = place.run(&["--log", "json", "--slice-rows", "5"]).ends(3, &[]);
     let told = events(&finished.stderr);
     assert_eq!(texts(&told, "run begins", "slices"), [4]);
     assert_eq!(texts(&told, "slice is written", "rows_in").len(), 4);
@@ -49,8 +47,7 @@ fn get(port: u16, path: &str) -> String {
 
 #[test]
 fn figures_are_served_to_this_machine_alone() {
-    let place = Place::local();
-    place.put_all(&FILES[..1]);
+    let place = Place::local().with(&FILES[..1]);
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
     let run = place.start(&["--watch=1s", "--metrics-addr", &address]);
@@ -64,14 +61,12 @@ fn figures_are_served_to_this_machine_alone() {
     run.terminate();
     run.finish().ok();
 
-    let open = place.run(&["--metrics-addr", "0.0.0.0:9400"]);
-    assert!(open.code == 2 && open.stderr.contains("open to other machines"), "{}", open.stderr);
+    place.run(&["--metrics-addr", "0.0.0.0:9400"]).ends(2, &["open to other machines"]);
 }
 
 #[test]
 fn commits_say_what_they_hold_and_of_which_run() {
-    let place = Place::local();
-    place.put_all(&FILES);
+    let place = Place::local().with(&FILES);
     let said = summary(&place.run(&["--slice-rows", "5", "--commit-every", "0s"]), 0);
     let infos: Vec<Value> = log(&place.path("out"))
         .into_iter()

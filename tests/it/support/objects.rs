@@ -12,7 +12,10 @@ use hyper::service::{HttpService, service_fn};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use s3s::Body;
+#[cfg(feature = "hf")]
 use serde_json::json;
+
+use super::listen;
 
 /// The behavior of a server without conditional writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,7 +31,7 @@ pub(crate) fn serve_memory(condition: Condition, objects: &[(&str, Vec<u8>)]) ->
     let held: BTreeMap<String, Vec<u8>> =
         objects.iter().map(|(path, bytes)| (path.to_string(), bytes.clone())).collect();
     let held = Arc::new(Mutex::new(held));
-    listen(service_fn(move |request| answer(request, condition, held.clone())))
+    listen_http(service_fn(move |request| answer(request, condition, held.clone())))
 }
 
 async fn answer(
@@ -85,12 +88,14 @@ fn file(head: &Parts, bytes: Option<&Vec<u8>>) -> Response<Body> {
 }
 
 /// Serves the revision `1d0c4eb` of the dataset `org/name` like the Hugging Face Hub: its files by their paths.
+#[cfg(feature = "hf")]
 pub(crate) fn serve_hub(files: &[(&str, Vec<u8>)]) -> SocketAddr {
     let held: BTreeMap<String, Vec<u8>> = files.iter().map(|(path, bytes)| (path.to_string(), bytes.clone())).collect();
     let held = Arc::new(held);
-    listen(service_fn(move |request| answer_as_hub(request, held.clone())))
+    listen_http(service_fn(move |request| answer_as_hub(request, held.clone())))
 }
 
+#[cfg(feature = "hf")]
 async fn answer_as_hub(
     request: Request<Incoming>,
     held: Arc<BTreeMap<String, Vec<u8>>>,
@@ -115,24 +120,12 @@ async fn answer_as_hub(
     })
 }
 
-pub(crate) fn listen<S>(service: S) -> SocketAddr
+pub(crate) fn listen_http<S>(service: S) -> SocketAddr
 where
     S: HttpService<Incoming, ResBody = Body> + Clone + Send + 'static,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (started, address) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(tokio::task::LocalSet::new().run_until(async move {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            started.send(listener.local_addr().unwrap()).unwrap();
-            loop {
-                let (connection, _) = listener.accept().await.unwrap();
-                let connection = TokioIo::new(connection);
-                let serving = hyper::server::conn::http1::Builder::new().serve_connection(connection, service.clone());
-                tokio::task::spawn_local(serving);
-            }
-        }));
-    });
-    address.recv().unwrap()
+    listen(move |connection| {
+        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(connection), service.clone())
+    })
 }

@@ -9,9 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use asap_test_support::{header, read_request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
+
+use super::listen;
 
 /// The request as a script sees it.
 #[derive(Debug, Clone)]
@@ -181,19 +184,10 @@ impl Proxy {
             count: AtomicUsize::new(0),
             log: Mutex::default(),
         });
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let address = listener.local_addr().unwrap();
         let serving = Arc::clone(&shared);
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let listener = TcpListener::from_std(listener).unwrap();
-                while let Ok((stream, _)) = listener.accept().await {
-                    let shared = Arc::clone(&serving);
-                    tokio::spawn(async move { drop(serve(stream, &shared).await) });
-                }
-            });
+        let address = listen(move |client| {
+            let shared = Arc::clone(&serving);
+            async move { drop(serve(client, &shared).await) }
         });
         Self { address, shared }
     }
@@ -224,6 +218,25 @@ impl Proxy {
         });
     }
 
+    /// Applies an action to all requests that match a test, and forwards the rest.
+    pub(crate) fn faults(&self, is_meant: impl Fn(&RequestHead) -> bool + Send + Sync + 'static, action: Action) {
+        self.fault(usize::MAX, is_meant, action);
+    }
+
+    /// Holds all requests that match a test, and forwards the rest.
+    pub(crate) fn hold(&self, is_meant: impl Fn(&RequestHead) -> bool + Send + Sync + 'static) -> Gate {
+        let gate = Gate::new();
+        self.faults(is_meant, Action::Hold(gate.clone()));
+        gate
+    }
+
+    /// Holds the first request that matches a test, and forwards the rest.
+    pub(crate) fn hold_first(&self, is_meant: impl Fn(&RequestHead) -> bool + Send + Sync + 'static) -> Gate {
+        let gate = Gate::new();
+        self.fault(1, is_meant, Action::Hold(gate.clone()));
+        gate
+    }
+
     pub(crate) fn log(&self) -> Vec<Logged> {
         self.shared.log.lock().unwrap().clone()
     }
@@ -240,7 +253,8 @@ impl Proxy {
 
 async fn serve(mut client: TcpStream, shared: &Shared) -> Result<()> {
     client.set_nodelay(true)?;
-    let Some((head, body)) = read_request(&mut client).await? else { return Ok(()) };
+    let (head, body) = read_request(&mut client, &mut Vec::new()).await?;
+    assert!(header(&head, "transfer-encoding").is_none(), "the proxy only reads bodies with a content length");
     let script = Arc::clone(&shared.script.lock().unwrap());
     let head = parse(&head, &body, shared.count.fetch_add(1, Ordering::SeqCst));
     let replied = perform(&mut client, &head, &body, script(&head), shared.upstream).await;
@@ -271,7 +285,7 @@ async fn perform(
             return Ok(Some(status));
         }
         Action::CutBody => {
-            let body = position(&reply, b"\r\n\r\n").map_or(0, |end| end + 4);
+            let body = reply.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |end| end + 4);
             client.write_all(&reply[..body + (reply.len() - body) / 2]).await?;
         }
         Action::Slow(pause) => {
@@ -310,37 +324,6 @@ async fn forward(head: &RequestHead, body: &[u8], upstream: SocketAddr) -> Resul
     let mut reply = Vec::new();
     server.read_to_end(&mut reply).await?;
     Ok(reply)
-}
-
-/// Reads the head of a request, including its final line end, and its body. None if the client only connected.
-async fn read_request(client: &mut TcpStream) -> Result<Option<(String, Vec<u8>)>> {
-    let mut bytes = Vec::new();
-    let end = loop {
-        if let Some(end) = position(&bytes, b"\r\n\r\n") {
-            break end + 4;
-        }
-        if client.read_buf(&mut bytes).await? == 0 {
-            return Ok(None);
-        }
-    };
-    let head = String::from_utf8_lossy(&bytes[..end - 2]).into_owned();
-    let length = header(&head, "content-length").and_then(|value| value.parse().ok()).unwrap_or(0);
-    assert!(header(&head, "transfer-encoding").is_none(), "the proxy only reads bodies with a content length");
-    while bytes.len() < end + length {
-        if client.read_buf(&mut bytes).await? == 0 {
-            return Err(ErrorKind::UnexpectedEof.into());
-        }
-    }
-    Ok(Some((head, bytes.split_off(end))))
-}
-
-fn position(bytes: &[u8], sought: &[u8]) -> Option<usize> {
-    bytes.windows(sought.len()).position(|window| window == sought)
-}
-
-fn header<'a>(head: &'a str, sought: &str) -> Option<&'a str> {
-    let found = head.lines().skip(1).filter_map(|line| line.split_once(':'));
-    found.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(sought)).map(|(_, value)| value.trim())
 }
 
 fn parse(head: &str, body: &[u8], number: usize) -> RequestHead {

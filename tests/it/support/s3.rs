@@ -15,7 +15,7 @@ use s3s::{S3, S3Request, S3Response, S3Result, s3_error};
 use s3s_fs::FileSystem;
 use tokio::sync::Mutex;
 
-use super::objects::listen;
+use super::objects::listen_http;
 
 /// The key that the server requires, and its secret.
 pub(crate) const KEY: (&str, &str) = ("test-key", "test-secret-0123456789");
@@ -26,7 +26,7 @@ pub(crate) fn serve(folder: &Path) -> SocketAddr {
     let buckets = Buckets { folder: folder.to_path_buf(), files, creating: Mutex::default() };
     let mut service = S3ServiceBuilder::new(buckets);
     service.set_auth(SimpleAuth::from_single(KEY.0, KEY.1));
-    listen(service.build())
+    listen_http(service.build())
 }
 
 /// Sets the variables of a command for the server, or for a proxy in front of it.

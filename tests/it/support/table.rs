@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::Workplace;
+use crate::common::{Workplace, json_lines};
 
 pub(crate) const REJECTS: &str = ".asap/rejects";
 
@@ -38,7 +38,8 @@ impl Rows {
             }
         }
         let mut tables = [BTreeMap::new(), BTreeMap::new()];
-        for mut row in query(workplace, &commands) {
+        let rows = if commands.is_empty() { String::new() } else { workplace.sql("nd-json", &commands) };
+        for mut row in json_lines(&rows) {
             let columns = row.as_object_mut().unwrap();
             let number = columns.remove("of_table").unwrap().as_u64().unwrap() as usize;
             let source = columns.remove("source").unwrap();
@@ -57,6 +58,13 @@ impl Rows {
         self.output.values().map(|row| row[column].as_str().unwrap_or("NULL")).collect()
     }
 
+    /// Returns the ids of the output, sorted.
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        let mut ids: Vec<u32> = self.texts("id").iter().map(|id| id.parse().unwrap()).collect();
+        ids.sort_unstable();
+        ids
+    }
+
     pub(crate) fn sources(&self) -> Vec<String> {
         self.output.keys().map(shown).collect()
     }
@@ -68,19 +76,6 @@ impl Rows {
 
 fn shown((file, row): &Source) -> String {
     format!("{file}:{row}")
-}
-
-/// Returns the rows of commands. Empty without commands.
-#[track_caller]
-fn query(workplace: &Workplace, commands: &[String]) -> Vec<Value> {
-    if commands.is_empty() {
-        return Vec::new();
-    }
-    let commands = commands.iter().flat_map(|command| ["-c", command]);
-    let arguments: Vec<&str> = ["sql", "-q", "--format", "nd-json"].into_iter().chain(commands).collect();
-    let finished = workplace.run(&arguments);
-    let lines = finished.ok().lines().filter(|line| !line.is_empty());
-    lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// Checks that the log of the table in a folder has no gap and that every object it names exists.
@@ -120,8 +115,7 @@ pub(crate) fn log(table: &Path) -> Vec<(u64, Vec<Value>)> {
         let path = file.unwrap().path();
         let stem = path.file_stem().unwrap().to_string_lossy().parse::<u64>();
         if let (Ok(version), Some("json")) = (stem, path.extension().and_then(|ending| ending.to_str())) {
-            let text = std::fs::read_to_string(&path).unwrap();
-            versions.push((version, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()));
+            versions.push((version, json_lines(&std::fs::read_to_string(&path).unwrap())));
         }
     }
     versions.sort_by_key(|(version, _)| *version);

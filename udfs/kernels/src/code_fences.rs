@@ -23,9 +23,9 @@ impl<'a> Fence<'a> {
         is_fence.then(|| Self { mark, length, info: info.trim() })
     }
 
-    /// Whether this line can close the block of `opening`, or open one inside it.
-    fn is_like(&self, opening: &Fence<'_>) -> bool {
-        self.mark == opening.mark && self.length >= opening.length
+    /// Whether this line can close a block opened with these marks, or open one inside it.
+    fn is_like(&self, (mark, length): (char, usize)) -> bool {
+        self.mark == mark && self.length >= length
     }
 }
 
@@ -48,7 +48,7 @@ impl Blocks {
     pub fn read<'a>(&mut self, line: &'a str) -> Option<Turn<'a>> {
         let fence = Fence::of(line)?;
         match self.open {
-            Some((mark, length)) if mark != fence.mark || fence.length < length => None,
+            Some(opening) if !fence.is_like(opening) => None,
             Some(_) if fence.info.is_empty() => {
                 self.open = None;
                 Some(Turn::Closes)
@@ -82,7 +82,7 @@ pub fn unfenced(answer: &str) -> &str {
     let Some(opening) = Fence::of(first) else { return answer };
     let (mut depth, mut at) = (1, 0);
     for line in rest.split_inclusive('\n') {
-        if let Some(fence) = Fence::of(line).filter(|fence| fence.is_like(&opening)) {
+        if let Some(fence) = Fence::of(line).filter(|fence| fence.is_like((opening.mark, opening.length))) {
             depth = if fence.info.is_empty() { depth - 1 } else { depth + 1 };
             if depth == 0 {
                 return if at + line.len() == rest.len() { &rest[..at] } else { answer };

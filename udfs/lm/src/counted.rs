@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Result;
 use super::layer::IsWanted;
 use super::output::{Target, TokenScore};
+use super::pass::Packed;
 use super::row::Fork;
 use super::thread::Model;
 
@@ -16,8 +17,8 @@ pub(super) struct Counted(pub Arc<AtomicU64>);
 const ZERO: TokenScore = TokenScore { surprisal: 0.0, entropy: 0.0 };
 
 impl Model for Counted {
-    fn score(&mut self, ids: &[u32], _: &[usize], targets: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
-        self.0.fetch_add(ids.len() as u64, Ordering::Relaxed);
+    fn score(&mut self, chains: Packed, targets: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
+        self.0.fetch_add(chains.ids.len() as u64, Ordering::Relaxed);
         Ok(vec![ZERO; targets.len()])
     }
 

@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::path::Path;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
 use super::Result;
 use super::config::ModelConfig;
 use super::layer::{IsWanted, Run};
-use super::ops::{self, Projection, RopeTable, Sequence, matrix};
-use super::pass::{Before, Chunk, KvCache, TOKENS_PER_PASS, chunked, pass};
+use super::ops::{self, Projection, RopeTable, Sequence};
+use super::pass::{Before, Chunk, KvCache, Packed, TOKENS_PER_PASS, chunked, pass};
 use super::rope::Rope;
 use super::row::Fork;
 use super::weights::Weights;
@@ -28,16 +28,14 @@ impl<M: Projection> Decoder<M> {
         Self { config, weights, rope }
     }
 
-    /// Computes the hidden states after the final norm, [rows, hidden], of chains concatenated in `ids`, `lengths`
-    /// tokens each. Chains do not attend to each other. Calls `each` once per pass with a range and the rows of that
-    /// range. The range indexes `asked`, which must ascend, or all tokens if `asked` is None.
+    /// Computes the hidden states after the final norm, [rows, hidden]. Calls `each` once per pass with a range and the
+    /// rows of that range. The range indexes `asked`, which must ascend, or all tokens if `asked` is None.
     ///
     /// # Errors
     /// If a token is not in the vocabulary, any error of `each`, [`LmError::Abandoned`] once `is_wanted` returns false.
     pub fn hidden_by_pass(
         &self,
-        ids: &[u32],
-        lengths: &[usize],
+        Packed { ids, lengths }: Packed,
         asked: Option<&[u32]>,
         is_wanted: &IsWanted,
         mut each: impl FnMut(Range<usize>, Tensor) -> Result<()>,
@@ -71,24 +69,12 @@ impl<M: Projection> Decoder<M> {
         let table = self.rope.table(ids.len());
         let mut before = self.empty_kv_cache(ids.len());
         let parts = ids.chunks(TOKENS_PER_PASS).map(|part| {
-            let (_, rows) = asked_in(Some(asked), &(before.tokens..before.tokens + part.len()));
-            self.extend(part, &mut before, &table, rows.as_deref(), is_wanted)
+            let chain = Sequence { earlier: before.tokens, tokens: part.len() };
+            let (_, rows) = asked_in(Some(asked), &(chain.earlier..chain.earlier + chain.tokens));
+            self.pass(part, &[chain], &table, Before::Own(&mut [&mut before]), rows.as_deref(), is_wanted)
         });
         let hidden = Tensor::cat(&parts.collect::<Result<Vec<_>>>()?, 0)?;
         Ok((hidden, before))
-    }
-
-    /// Returns the final hidden states of the tokens in `asked`, [rows, hidden]. `table` must cover their positions.
-    fn extend(
-        &self,
-        ids: &[u32],
-        before: &mut KvCache,
-        table: &RopeTable,
-        asked: Option<&[u32]>,
-        is_wanted: &IsWanted,
-    ) -> Result<Tensor> {
-        let chain = Sequence { earlier: before.tokens, tokens: ids.len() };
-        self.pass(ids, &[chain], table, Before::Own(&mut [before]), asked, is_wanted)
     }
 
     /// Returns the final hidden states of one more token per chain, [chains, hidden]. `table` must cover its position.
@@ -98,19 +84,13 @@ impl<M: Projection> Decoder<M> {
         self.pass(ids, &chains, table, Before::Own(before), None, &|| true)
     }
 
-    /// Returns the final hidden states of the texts' own tokens in `asked`, [rows, hidden]. Texts continue `before`.
-    pub(super) fn forks(
-        &self,
-        texts: &[Fork],
-        before: &KvCache,
-        asked: &[u32],
-        is_wanted: &IsWanted,
-    ) -> Result<Tensor> {
+    /// Returns the final hidden states of the texts' own tokens in `asked`, [rows, hidden]. Texts continue `begun`.
+    pub(super) fn forks(&self, texts: &[Fork], begun: &KvCache, asked: &[u32], is_wanted: &IsWanted) -> Result<Tensor> {
         let chains: Vec<Sequence> =
             texts.iter().map(|text| Sequence { earlier: text.from, tokens: text.ids.len() }).collect();
         let longest = chains.iter().map(|chain| chain.earlier + chain.tokens).max().unwrap_or(0);
         let ids: Vec<u32> = texts.iter().flat_map(|text| text.ids.iter().copied()).collect();
-        self.pass(&ids, &chains, &self.rope.table(longest), Before::Shared(before), Some(asked), is_wanted)
+        self.pass(&ids, &chains, &self.rope.table(longest), Before::Shared(begun), Some(asked), is_wanted)
     }
 
     fn pass(
@@ -125,7 +105,7 @@ impl<M: Projection> Decoder<M> {
         let mut x = Vec::new();
         self.embed(ids, &mut x)?;
         pass(Run::new(&self.config, chains, table, is_wanted), &self.weights, &mut x, before, asked)?;
-        Ok(matrix(x, self.config.hidden_size)?)
+        Ok(Tensor::from_vec(x, ((), self.config.hidden_size), &Device::Cpu)?)
     }
 
     pub(crate) fn embed(&self, ids: &[u32], x: &mut Vec<f32>) -> Result<()> {
@@ -151,9 +131,6 @@ fn asked_in(asked: Option<&[u32]>, tokens: &Range<usize>) -> (Range<usize>, Opti
 
 impl Decoder {
     /// Loads a folder in Hugging Face's layout, in f32.
-    ///
-    /// # Errors
-    /// As [`ModelConfig::load`] and [`Weights::load`].
     pub fn load(folder: &Path) -> Result<Self> {
         let config = ModelConfig::load(folder)?;
         let weights = Weights::load(folder, &config)?;
@@ -163,14 +140,11 @@ impl Decoder {
     /// Returns the hidden states of [`Decoder::hidden_by_pass`] in one tensor.
     pub fn hidden(&self, ids: &[u32], lengths: &[usize]) -> Result<Tensor> {
         let mut passes = Vec::new();
-        self.hidden_by_pass(ids, lengths, None, &|| true, |_, hidden| {
+        self.hidden_by_pass(Packed { ids, lengths }, None, &|| true, |_, hidden| {
             passes.push(hidden);
             Ok(())
         })?;
-        match passes.as_slice() {
-            [whole] => Ok(whole.clone()),
-            _ => Ok(Tensor::cat(&passes, 0)?),
-        }
+        Ok(Tensor::cat(&passes, 0)?)
     }
 }
 
@@ -234,7 +208,7 @@ mod tests {
                 passes.push((rows, hidden.dim(0)?));
                 Ok(())
             };
-            decoder.hidden_by_pass(&ids, lengths, None, &|| true, each).unwrap();
+            decoder.hidden_by_pass(Packed { ids: &ids, lengths }, None, &|| true, each).unwrap();
             passes
         };
         assert_eq!(passes(&[100; 64]), [(0..6400, 6400)]);
@@ -252,9 +226,10 @@ mod tests {
             let mut before = decoder.empty_kv_cache(ids.len());
             let mut rows = Vec::new();
             for part in [&ids[..1], &ids[1..310], &ids[310..311], &ids[311..]] {
-                rows.extend(
-                    decoder.extend(part, &mut before, &table, None, &|| true).unwrap().to_vec2::<f32>().unwrap(),
-                );
+                let chain = Sequence { earlier: before.tokens, tokens: part.len() };
+                let own = Before::Own(&mut [&mut before]);
+                let hidden = decoder.pass(part, &[chain], &table, own, None, &|| true).unwrap();
+                rows.extend(hidden.to_vec2::<f32>().unwrap());
             }
             let furthest = rows.concat().iter().zip(whole.concat()).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(furthest < 1e-5, "{model}: {furthest}");
@@ -269,7 +244,7 @@ mod tests {
         let ids: Vec<u32> = (0..8570).map(|i| i * 31 % 380).collect();
         let asked = [8192, 8300, 8301, 8499, 8539, 8540];
         let all = decoder.hidden(&ids, &lengths).unwrap();
-        let expected = all.index_select(&Tensor::new(&asked, &candle_core::Device::Cpu).unwrap(), 0).unwrap();
+        let expected = all.index_select(&Tensor::new(&asked, &Device::Cpu).unwrap(), 0).unwrap();
         let expected = expected.to_vec2::<f32>().unwrap().concat();
         let close = |found: &[f32], expected: &[f32]| {
             assert_eq!(found.len(), expected.len());
@@ -281,7 +256,8 @@ mod tests {
             found.extend(hidden.to_vec2::<f32>()?.concat());
             Ok(())
         };
-        decoder.hidden_by_pass(&ids, &lengths, Some(&asked), &|| true, each).unwrap();
+        let chains = Packed { ids: &ids, lengths: &lengths };
+        decoder.hidden_by_pass(chains, Some(&asked), &|| true, each).unwrap();
         assert_eq!(places, [0, 1, 2, 3, 4, 5]);
         close(&found, &expected);
         let (hidden, before) = decoder.prefill(&ids[..8500], &asked[..4], &|| true).unwrap();

@@ -1,15 +1,16 @@
 //! The error type of this crate.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// An error of a model, with the file or setting that caused it.
 #[derive(Debug, thiserror::Error)]
 pub enum LmError {
     #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
+    Read { path: PathBuf, source: io::Error },
     #[error("cannot write {}: {source}", path.display())]
-    Write { path: PathBuf, source: std::io::Error },
+    Write { path: PathBuf, source: io::Error },
     /// A file of the model folder has unsupported content, or does not match the other files.
     #[error("{}: {found}", path.display())]
     Unsupported {
@@ -45,6 +46,26 @@ pub enum LmError {
     Diverged { steps: usize },
     #[error("the model failed: {0}")]
     Compute(#[from] candle_core::Error),
+}
+
+impl LmError {
+    pub(crate) fn reading(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Read { path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn writing(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Write { path: path.to_path_buf(), source }
+    }
+
+    pub(crate) fn unsupported(path: &Path, found: impl Into<String>) -> Self {
+        Self::Unsupported { path: path.to_path_buf(), found: found.into() }
+    }
+}
+
+impl From<tokenizers::Error> for LmError {
+    fn from(error: tokenizers::Error) -> Self {
+        Self::Tokenize(error.to_string())
+    }
 }
 
 pub type Result<T> = std::result::Result<T, LmError>;

@@ -1,14 +1,13 @@
 //! Turns rows into training examples.
 
-use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 use std::str::FromStr;
 
 use asap_kernels::tags;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::prompt::{Asked, Message, PromptTemplate, read_json, special_token};
+use crate::prompt::{Asked, Message, PromptTemplate, named_token, read_json};
 use crate::{LmError, Result, Tokenizer};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,11 +48,8 @@ impl FromStr for Long {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        match text {
-            "drop" => Ok(Self::Drop),
-            "cut" => Ok(Self::Cut),
-            _ => Err("expected drop or cut".to_string()),
-        }
+        let named = [Self::Drop, Self::Cut].into_iter().find(|long| long.to_string() == text);
+        named.ok_or_else(|| "expected drop or cut".to_string())
     }
 }
 
@@ -84,7 +80,8 @@ pub enum Encoded {
 #[derive(Debug)]
 pub struct ExampleTemplate {
     prompt: PromptTemplate,
-    end: u32,
+    /// The token that ends an example.
+    pub end: u32,
     before_answer: String,
 }
 
@@ -97,9 +94,6 @@ const CLOSING: &str = "</think>";
 impl ExampleTemplate {
     /// Reads the chat template of the model in `folder`, or a plain one, as [`PromptTemplate::load`]. The end token is
     /// the first special token that the template writes after an assistant's turn, otherwise the model's `eos_token`.
-    ///
-    /// # Errors
-    /// If a file cannot be read, the template is not valid, or the model names no end token.
     pub fn load(folder: &Path, setting: Option<&str>, tokenizer: &Tokenizer) -> Result<Self> {
         let prompt = PromptTemplate::load(folder, setting)?;
         let behind = behind_a_turn(&prompt, tokenizer)?;
@@ -111,14 +105,7 @@ impl ExampleTemplate {
         Ok(Self { prompt, end, before_answer })
     }
 
-    pub fn end(&self) -> u32 {
-        self.end
-    }
-
     /// Encodes a row to at most `max_length` tokens.
-    ///
-    /// # Errors
-    /// If the chat template fails on the question, or a text cannot be tokenized.
     pub fn encode(
         &self,
         tokenizer: &Tokenizer,
@@ -165,10 +152,8 @@ fn behind_a_turn(prompt: &PromptTemplate, tokenizer: &Tokenizer) -> Result<Optio
 /// The text that a chat template writes between the closing tag and the answer; None if it writes no thought.
 fn before_answer(prompt: &PromptTemplate) -> Result<Option<String>> {
     let PromptTemplate::Chat { .. } = prompt else { return Ok(None) };
-    let turn = |role: &'static str| [("role", role), ("content", if role == "user" { "?" } else { SAID })];
-    let assistant = turn("assistant").into_iter().chain([("reasoning_content", THOUGHT)]);
-    let messages: [BTreeMap<&str, &str>; 2] = [turn("user").into_iter().collect(), assistant.collect()];
-    let rendered = match prompt.render_turns(&messages) {
+    let assistant = json!({ "role": "assistant", "content": SAID, "reasoning_content": THOUGHT });
+    let rendered = match prompt.render_turns(&[json!({ "role": "user", "content": "?" }), assistant]) {
         Ok(rendered) => rendered,
         // The template does not support reasoning.
         Err(LmError::Prompt(_)) => return Ok(None),
@@ -180,8 +165,7 @@ fn before_answer(prompt: &PromptTemplate) -> Result<Option<String>> {
 }
 
 fn end_of_text(folder: &Path, tokenizer: &Tokenizer) -> Result<u32> {
-    let named = special_token(&read_json(&folder.join("tokenizer_config.json"))?["eos_token"]);
-    if let Some(id) = named.and_then(|token| tokenizer.id(&token)) {
+    if let Some(id) = named_token(folder, tokenizer, "eos_token")? {
         return Ok(id);
     }
     let path = folder.join("config.json");
@@ -189,19 +173,15 @@ fn end_of_text(folder: &Path, tokenizer: &Tokenizer) -> Result<u32> {
         Value::Array(ids) => ids.first().and_then(Value::as_u64),
         id => id.as_u64(),
     };
-    numbered.and_then(|id| u32::try_from(id).ok()).ok_or_else(|| LmError::Unsupported {
-        path,
-        found: "found no end-of-text token: expected eos_token_id, or eos_token in tokenizer_config.json, or a chat \
-                template that writes a special token after an assistant's turn"
-            .to_string(),
-    })
+    let none = "found no end-of-text token: expected eos_token_id, or eos_token in tokenizer_config.json, or a chat \
+                template that writes a special token after an assistant's turn";
+    numbered.and_then(|id| u32::try_from(id).ok()).ok_or_else(|| LmError::unsupported(&path, none))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::golden;
-    use serde_json::json;
 
     /// Like R1-Distill: the generation prompt opens the chain, and an assistant's turn loses its own.
     const OPENS: &str = "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}<|im_start|>\
@@ -222,20 +202,31 @@ mod tests {
         folder
     }
 
-    fn encode(template: &ExampleTemplate, tokenizer: &Tokenizer, row: [&str; 3], most: usize, long: Long) -> Encoded {
-        let [question, cot, answer] = row;
-        template.encode(tokenizer, question.into(), [cot, answer], most, long).unwrap()
-    }
-
-    fn texts(tokenizer_config: &Value, row: [&str; 3]) -> (String, String, u32) {
+    /// The tokenizer and the template of a model with this config.
+    fn load(tokenizer_config: &Value) -> (Tokenizer, ExampleTemplate) {
         let folder = folder(tokenizer_config, &json!({ "eos_token_id": [1700, 1702] }));
         let tokenizer = Tokenizer::load(folder.path()).unwrap();
         let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
-        let Encoded::Whole(example) = encode(&template, &tokenizer, row, 1_000, Long::Drop) else { panic!() };
+        (tokenizer, template)
+    }
+
+    fn whole((tokenizer, template): &(Tokenizer, ExampleTemplate), asked: Asked, texts: [&str; 2]) -> Example {
+        match template.encode(tokenizer, asked, texts, 1_000, Long::Drop).unwrap() {
+            Encoded::Whole(example) => example,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn plain(tokenizer: &Tokenizer, ids: &[u32]) -> String {
+        ids.iter().map(|id| tokenizer.decode(&[*id]).unwrap()).collect()
+    }
+
+    fn texts(tokenizer_config: &Value, [question, cot, answer]: [&str; 3]) -> (String, String, u32) {
+        let loaded = load(tokenizer_config);
+        let example = whole(&loaded, question.into(), [cot, answer]);
         let (end, learned) = example.response().split_last().unwrap();
-        assert_eq!(*end, template.end());
-        let plain = |ids: &[u32]| ids.iter().map(|id| tokenizer.decode(&[*id]).unwrap()).collect::<String>();
-        (plain(&example.ids[..example.prompt]), plain(learned), *end)
+        assert_eq!(*end, loaded.1.end);
+        (plain(&loaded.0, &example.ids[..example.prompt]), plain(&loaded.0, learned), *end)
     }
 
     #[test]
@@ -324,43 +315,30 @@ mod tests {
             (json!({ "chat_template": LEAVES_OPEN }), "system\nBe brief.\nuser\n2?\nassistant\n"),
             (json!({ "eos_token": "<|im_end|>" }), "Be brief.\n\n2?\n<think>\n"),
         ] {
-            let folder = folder(&config, &json!({}));
-            let tokenizer = Tokenizer::load(folder.path()).unwrap();
-            let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
-            let asked = Asked { system: Some("Be brief."), question: "2?" };
-            let Encoded::Whole(example) = template.encode(&tokenizer, asked, ["a", "4"], 1_000, Long::Drop).unwrap()
-            else {
-                panic!()
-            };
-            let prompt: String =
-                example.ids[..example.prompt].iter().map(|id| tokenizer.decode(&[*id]).unwrap()).collect();
-            assert_eq!(prompt, expected);
+            let loaded = load(&config);
+            let example = whole(&loaded, Asked { system: Some("Be brief."), question: "2?" }, ["a", "4"]);
+            assert_eq!(plain(&loaded.0, &example.ids[..example.prompt]), expected);
         }
     }
 
     #[test]
     fn no_token_reaches_from_the_prompt_into_the_response() {
-        let folder = folder(&json!({ "chat_template": OPENS }), &json!({}));
-        let tokenizer = Tokenizer::load(folder.path()).unwrap();
-        let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
+        let loaded = load(&json!({ "chat_template": OPENS }));
         // An empty chain: tokenized together, the two line ends would be one token, which generation never sees.
-        let Encoded::Whole(example) = template.encode(&tokenizer, "2?".into(), ["", "4"], 1_000, Long::Drop).unwrap()
-        else {
-            panic!()
-        };
+        let example = whole(&loaded, "2?".into(), ["", "4"]);
+        let (tokenizer, template) = loaded;
         let prompt = tokenizer.encode("<|im_start|>2?[bot]<think>\n", false).unwrap().ids;
         let response = tokenizer.encode("\n</think>\n\n4", false).unwrap().ids;
-        assert_eq!(example.ids, [prompt.clone(), response, vec![template.end()]].concat());
+        assert_eq!(example.ids, [prompt.clone(), response, vec![template.end]].concat());
         assert_eq!(example.prompt, prompt.len());
     }
 
     #[test]
     fn what_is_too_long_is_left_out_or_cut_but_never_to_nothing() {
-        let folder = folder(&json!({ "chat_template": OPENS }), &json!({}));
-        let tokenizer = Tokenizer::load(folder.path()).unwrap();
-        let template = ExampleTemplate::load(folder.path(), None, &tokenizer).unwrap();
-        let encode = |most, long| encode(&template, &tokenizer, ROW, most, long);
-        let Encoded::Whole(whole) = encode(1_000, Long::Drop) else { panic!() };
+        let loaded = load(&json!({ "chat_template": OPENS }));
+        let [question, cot, answer] = ROW;
+        let encode = |most, long| loaded.1.encode(&loaded.0, question.into(), [cot, answer], most, long).unwrap();
+        let whole = whole(&loaded, question.into(), [cot, answer]);
         let (all, prompt) = (whole.ids.len(), whole.prompt);
         assert_eq!(encode(all, Long::Drop), Encoded::Whole(whole.clone()));
         assert_eq!(encode(all - 1, Long::Drop), Encoded::TooLong(all));

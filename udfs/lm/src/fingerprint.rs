@@ -1,7 +1,7 @@
 //! Identifies a model by its content, independent of the folder's name.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -12,11 +12,8 @@ const MODEL_FILES: [&str; 3] = [".json", ".jinja", ".safetensors"];
 const BLOCK_BYTES: usize = 1 << 20;
 
 /// Lists the files of a model that affect its results, sorted by name.
-///
-/// # Errors
-/// If the folder cannot be read.
 pub fn model_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let failed = |source| LmError::Read { path: folder.to_path_buf(), source };
+    let failed = LmError::reading(folder);
     let entries = folder.read_dir().map_err(failed)?.collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
     let names = entries.iter().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = names.filter(|name| MODEL_FILES.iter().any(|ending| name.ends_with(ending))).collect();
@@ -25,23 +22,13 @@ pub fn model_files(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns the SHA-256 of a model's files, by name and content, as 64 hexadecimal digits; the same for a copy.
-///
-/// # Errors
-/// If the folder or a file cannot be read.
 pub fn fingerprint(folder: &Path) -> Result<String> {
     let mut hash = Sha256::new();
-    let mut block = vec![0; BLOCK_BYTES];
     for path in model_files(folder)? {
         hash.update(path.file_name().map(|name| name.as_encoded_bytes()).unwrap_or_default());
-        let failed = |source| LmError::Read { path: path.clone(), source };
-        let mut file = File::open(&path).map_err(failed)?;
-        loop {
-            let read = file.read(&mut block).map_err(failed)?;
-            if read == 0 {
-                break;
-            }
-            hash.update(&block[..read]);
-        }
+        let copied = File::open(&path)
+            .and_then(|file| std::io::copy(&mut BufReader::with_capacity(BLOCK_BYTES, file), &mut hash));
+        copied.map_err(LmError::reading(&path))?;
     }
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -35,7 +35,7 @@ pub struct Generated {
     pub finish: Finish,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// Index of the question, from 0.
     pub question: u64,
@@ -84,9 +84,6 @@ impl Text {
 
 impl Generator {
     /// Loads a folder in Hugging Face's layout. The KV caches of prompts are kept within `memory`.
-    ///
-    /// # Errors
-    /// If a file is missing or invalid.
     pub fn load(folder: &Path, memory: &Arc<Memory>) -> Result<Self> {
         let config = ModelConfig::load(folder)?;
         let weights = Weights::load(folder, &config)?;
@@ -118,9 +115,6 @@ impl Generator {
     /// Answers questions, `samples` times each, in batches of [`TEXTS`]. Each question is prefilled once. `each`
     /// receives every finished answer, or its error, and returns whether to continue. The random numbers of an answer
     /// depend only on the seed and its place.
-    ///
-    /// # Errors
-    /// If the model fails.
     pub fn answer_all(
         &mut self,
         questions: impl Iterator<Item = String>,
@@ -160,8 +154,7 @@ impl Generator {
 
     /// Generates the text after `prompt`; None as soon as `is_wanted` returns false.
     fn continue_prompt(&mut self, prompt: &[u32], sampling: Sampling, is_wanted: &IsWanted) -> Result<Option<Text>> {
-        let held = self.read.get(&prompt.to_vec());
-        let read = match held {
+        let read = match self.read.get(&prompt.to_vec()) {
             Some(held) => held.as_ref().clone(),
             None => match self.read_prompt(prompt, is_wanted) {
                 Err(LmError::Abandoned) => return Ok(None),
@@ -279,9 +272,14 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::testing::{chains, golden};
+    use crate::testing::{chains, golden, lines};
 
     const GREEDY: Sampling = Sampling { temperature: 0.0, top_p: 1.0, seed: 0, max_tokens: 24 };
+    const QUESTION: [Message; 1] = [Message { role: "user", content: "What is 17 + 25?" }];
+
+    fn generator(model: &str) -> Generator {
+        Generator::load(&golden(model), &Arc::default()).unwrap()
+    }
 
     fn answer(generator: &mut Generator, messages: &[Message], sampling: Sampling) -> Generated {
         generator.answer(messages, sampling, &|| true).unwrap().unwrap()
@@ -319,9 +317,7 @@ mod tests {
     }
 
     fn assert_follows(generator: &mut Generator, file: &str, max_tokens: usize) {
-        let goldens = std::fs::read_to_string(golden(file)).unwrap();
-        for line in goldens.lines() {
-            let greedy: Greedy = serde_json::from_str(line).unwrap();
+        for greedy in lines::<Greedy>(golden(file)) {
             let prompt = generator.tokenizer.encode(&greedy.prompt, true).unwrap().ids;
             let sampling = Sampling { max_tokens, ..GREEDY };
             let text = generator.continue_prompt(&prompt, sampling, &|| true).unwrap().unwrap();
@@ -332,7 +328,7 @@ mod tests {
     #[test]
     fn greedy_answers_agree_with_transformers() {
         for model in ["qwen2", "llama"] {
-            let mut generator = Generator::load(&golden(model), &Arc::default()).unwrap();
+            let mut generator = generator(model);
             assert_follows(&mut generator, &format!("greedy_{model}.jsonl"), 32);
             generator.config.repetition_penalty = 1.3;
             generator.config.length_penalty = Some((12, 1.2));
@@ -342,30 +338,27 @@ mod tests {
 
     #[test]
     fn a_seed_fixes_what_is_drawn() {
-        let mut generator = Generator::load(&golden("qwen2"), &Arc::default()).unwrap();
-        let messages = [Message { role: "user", content: "What is 17 + 25?" }];
+        let mut generator = generator("qwen2");
         let mut drawn = |seed, temperature, top_p| {
             let sampling = Sampling { temperature, top_p, seed, ..GREEDY };
-            answer(&mut generator, &messages, sampling)
+            answer(&mut generator, &QUESTION, sampling)
         };
         assert_eq!(drawn(1, 1.0, 1.0), drawn(1, 1.0, 1.0));
         assert_ne!(drawn(1, 1.0, 1.0), drawn(2, 1.0, 1.0));
         // The most likely token is the whole nucleus if `top_p` is 0.
         let nearly_greedy = drawn(3, 1.0, 0.0);
-        let greedy = answer(&mut generator, &messages, GREEDY);
+        let greedy = answer(&mut generator, &QUESTION, GREEDY);
         assert_eq!(nearly_greedy, greedy);
         assert!(greedy.tokens_out <= 24 && greedy.tokens_in > 0);
     }
 
     #[test]
     fn a_prompt_is_read_once_for_all_its_samples() {
-        let messages = [Message { role: "user", content: "What is 17 + 25?" }];
         let sampling = |seed| Sampling { temperature: 1.0, seed, ..GREEDY };
-        let fresh =
-            |seed| answer(&mut Generator::load(&golden("qwen2"), &Arc::default()).unwrap(), &messages, sampling(seed));
-        let mut generator = Generator::load(&golden("qwen2"), &Arc::default()).unwrap();
+        let fresh = |seed| answer(&mut self::generator("qwen2"), &QUESTION, sampling(seed));
+        let mut generator = generator("qwen2");
         for seed in 1..4 {
-            assert_eq!(answer(&mut generator, &messages, sampling(seed)), fresh(seed));
+            assert_eq!(answer(&mut generator, &QUESTION, sampling(seed)), fresh(seed));
         }
         // One row of the output layer per token, and one for the prompt, which is read once.
         let tokens = (1..4).map(|seed| fresh(seed).tokens_out as u64 - 1).sum::<u64>();
@@ -374,38 +367,36 @@ mod tests {
 
     #[test]
     fn an_answer_that_nobody_waits_for_is_not_finished() {
-        let mut generator = Generator::load(&golden("qwen2"), &Arc::default()).unwrap();
-        let messages = [Message { role: "user", content: "What is 17 + 25?" }];
+        let mut generator = generator("qwen2");
         // The prompt is read in two blocks per layer; then `is_wanted` is called before each token.
         let blocks = 2 * generator.decoder.config.num_hidden_layers;
         for enough in [blocks - 1, blocks + 2] {
             let asked = AtomicUsize::new(0);
             let is_wanted = || asked.fetch_add(1, Ordering::Relaxed) < enough;
-            assert_eq!(generator.answer(&messages, GREEDY, &is_wanted).unwrap(), None);
+            assert_eq!(generator.answer(&QUESTION, GREEDY, &is_wanted).unwrap(), None);
             assert_eq!(asked.into_inner(), enough + 1);
         }
     }
 
     #[test]
     fn the_end_token_ends_an_answer_and_is_not_in_its_text() {
-        let mut generator = Generator::load(&golden("llama"), &Arc::default()).unwrap();
+        let mut generator = generator("llama");
         assert_eq!(generator.config.ends, [1999]);
-        let messages = [Message { role: "user", content: "What is 17 + 25?" }];
-        let text = generator.prompt.render_messages(&messages).unwrap();
+        let text = generator.prompt.render_messages(&QUESTION).unwrap();
         let prompt = generator.tokenizer.encode(&text, true).unwrap().ids;
         let ids = generator.continue_prompt(&prompt, GREEDY, &|| true).unwrap().unwrap().ids;
         generator.config.ends = vec![ids[5]];
         let length = ids.iter().position(|id| *id == ids[5]).unwrap() + 1;
-        let whole = answer(&mut generator, &messages, GREEDY);
+        let whole = answer(&mut generator, &QUESTION, GREEDY);
         assert_eq!((whole.tokens_out, whole.finish), (length, Finish::Stop));
         assert_eq!(whole.text, generator.tokenizer.decode(&ids[..length - 1]).unwrap());
-        let cut = answer(&mut generator, &messages, Sampling { max_tokens: 1, ..GREEDY });
+        let cut = answer(&mut generator, &QUESTION, Sampling { max_tokens: 1, ..GREEDY });
         assert_eq!((cut.tokens_out, cut.finish == Finish::Length), (1, length > 1));
     }
 
     #[test]
     fn a_conversation_that_fills_the_window_says_so_in_numbers() {
-        let mut generator = Generator::load(&golden("qwen2"), &Arc::default()).unwrap();
+        let mut generator = generator("qwen2");
         let long = "7 ".repeat(5000);
         let messages = [Message { role: "user", content: &long }];
         let error = generator.answer(&messages, GREEDY, &|| true).unwrap_err().to_string();
@@ -414,7 +405,7 @@ mod tests {
 
     #[test]
     fn texts_that_go_on_together_are_those_that_go_on_alone() {
-        let mut generator = Generator::load(&golden("llama"), &Arc::default()).unwrap();
+        let mut generator = generator("llama");
         let question = |i: usize| format!("What is {i} + {}?{}", i * i, " Say why.".repeat(i % 7));
         let sampling = Sampling { temperature: 1.0, max_tokens: 40, ..GREEDY };
         // Answers end at different times: more texts than fit a batch, of several lengths.
@@ -438,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_question_that_does_not_fit_is_said_and_the_others_are_answered() {
-        let mut generator = Generator::load(&golden("qwen2"), &Arc::default()).unwrap();
+        let mut generator = generator("qwen2");
         let questions = ["What is 17 + 25?".to_string(), "7 ".repeat(5000), "2?".to_string()];
         let mut found = Vec::new();
         let each = |place: Place, answer: Result<Generated>| {

@@ -35,8 +35,6 @@ struct Inner {
 }
 
 impl<'a> Joined<'a> {
-    /// # Errors
-    /// If the tokenizer fails.
     pub fn new(tokenizer: &'a Tokenizer, steps: &'a [&'a str]) -> Result<Self> {
         let start = steps.len();
         let text = join(steps.iter().copied());
@@ -73,9 +71,6 @@ impl<'a> Joined<'a> {
     }
 
     /// The number of tokens of a step as a separate text.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
     pub fn tokens_alone(&self, step: usize) -> Result<usize> {
         let text = self.steps[step];
         let Some(inner) = self.inner[step] else { return self.tokenizer.count(text) };
@@ -85,16 +80,11 @@ impl<'a> Joined<'a> {
 
     /// The remaining steps in ascending order, from 0.
     pub fn kept(&self) -> Vec<usize> {
-        let first = self.next[self.steps.len()];
-        std::iter::successors(Some(first), |step| Some(self.next[*step]))
-            .take_while(|s| *s < self.steps.len())
-            .collect()
+        let next = |step: &usize| Some(self.next[*step]).filter(|next| *next < self.steps.len());
+        std::iter::successors(next(&self.steps.len()), next).collect()
     }
 
     /// Removes steps in the given order until at most `max_tokens` tokens remain. Caches the length of the result.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
     pub fn prune(mut self, order: impl IntoIterator<Item = usize>, max_tokens: usize) -> Result<Vec<usize>> {
         for step in order {
             if self.tokens <= max_tokens {

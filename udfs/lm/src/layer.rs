@@ -10,7 +10,7 @@ use std::ops::Range;
 use candle_core::Tensor;
 
 use super::config::ModelConfig;
-use super::ops::{self, Cores, Direction, Linear, Pool, Projection, RopeTable, Sequence, Softmax, Update};
+use super::ops::{self, Cores, Direction, Pool, Projection, RopeTable, Sequence, Softmax, Update};
 use super::weights::LayerWeights;
 use super::{LmError, Result};
 
@@ -38,19 +38,18 @@ struct Scratch {
     up: Vec<f32>,
 }
 
-/// Activations of the MLP to keep for all tokens; empty slices keep nothing.
-#[derive(Debug, Default)]
-pub(crate) struct LeftByMlp<'a> {
-    pub half: &'a mut [f32],
-    pub gate: &'a mut [f32],
-    pub up: &'a mut [f32],
-}
+/// Activations of the MLP to keep for all tokens: its input, gate and up; empty slices keep nothing.
+pub(crate) type LeftByMlp<'a> = [&'a mut [f32]; 3];
 
 /// The number of rows per block that gives all cores equally many blocks of equal size.
 fn shared(rows: usize) -> usize {
     let blocks = rows.div_ceil(BLOCK).max(1).next_multiple_of(rayon::current_num_threads());
     // Smaller blocks are not worth a core.
     rows.div_ceil(blocks).max(32)
+}
+
+fn rows_of<'a>(x: &'a [f32], rows: &Range<usize>, width: usize) -> &'a [f32] {
+    &x[rows.start * width..rows.end * width]
 }
 
 fn cores_of(rows: usize, block: usize) -> Cores {
@@ -65,8 +64,17 @@ impl<'a> Run<'a> {
         table: &'a RopeTable,
         is_wanted: &'a IsWanted<'a>,
     ) -> Self {
-        let tokens: usize = chains.iter().map(|chain| chain.tokens).sum();
-        Self::in_blocks(config, chains, table, is_wanted, shared(tokens))
+        let positions: Vec<usize> =
+            chains.iter().flat_map(|chain| chain.earlier..chain.earlier + chain.tokens).collect();
+        let (block, cores) = (shared(positions.len()), Cores::One);
+        let (scratch, softmax) = (Pool::default(), Pool::default());
+        Self { config, chains, positions, table, block, cores, is_wanted, scratch, softmax }.in_blocks(block)
+    }
+
+    /// Uses blocks of a fixed size, whatever the number of cores.
+    pub(crate) fn in_blocks(self, block: usize) -> Self {
+        let cores = cores_of(self.positions.len(), block);
+        Self { block, cores, ..self }
     }
 
     pub(crate) fn share_rows(&mut self, rows: usize) {
@@ -74,36 +82,17 @@ impl<'a> Run<'a> {
         self.cores = cores_of(rows, self.block);
     }
 
-    /// [`Run::new`] with a fixed block size, whatever the number of cores.
-    pub(crate) fn in_blocks(
-        config: &'a ModelConfig,
-        chains: &'a [Sequence],
-        table: &'a RopeTable,
-        is_wanted: &'a IsWanted<'a>,
-        block: usize,
-    ) -> Self {
-        let positions: Vec<usize> =
-            chains.iter().flat_map(|chain| chain.earlier..chain.earlier + chain.tokens).collect();
-        let cores = cores_of(positions.len(), block);
-        let (scratch, softmax) = (Pool::default(), Pool::default());
-        Self { config, chains, positions, table, block, cores, is_wanted, scratch, softmax }
-    }
-
-    pub(crate) fn project<M: Projection>(
-        &self,
-        layer: &LayerWeights<M>,
-        x: &[f32],
-        [q, k, v]: [&mut [f32]; 3],
-    ) -> Result<()> {
-        let heads = self.config.heads();
+    /// Computes the queries, keys and values of a layer's input, with their norms and positions.
+    pub(crate) fn project<M: Projection>(&self, layer: &LayerWeights<M>, x: &[f32], to: [&mut [f32]; 3]) -> Result<()> {
+        let ([q, k, v], heads) = (to, self.config.heads());
         let arrays = [(q, heads.query_width()), (k, heads.key_width()), (v, heads.key_width())];
         ops::on_blocks(self.block, arrays, |tokens, [q, k, v]| {
             self.go_on()?;
             self.scratch.with(|Scratch { normed, .. }| {
                 self.norm_into(normed, self.hidden_of(x, &tokens), &layer.input_norm)?;
-                self.linear(&layer.q, normed, q, Update::Replace)?;
-                self.linear(&layer.k, normed, k, Update::Replace)?;
-                self.linear(&layer.v, normed, v, Update::Replace)?;
+                for (linear, to) in [(&layer.q, &mut *q), (&layer.k, &mut *k), (&layer.v, v)] {
+                    linear.multiply(normed, to, Update::Replace, self.cores)?;
+                }
                 if let (Some(q_norm), Some(k_norm)) = (&layer.q_norm, &layer.k_norm) {
                     self.norm(q, q_norm)?;
                     self.norm(k, k_norm)?;
@@ -132,10 +121,10 @@ impl<'a> Run<'a> {
         layer: &LayerWeights<M>,
         x: &mut [f32],
         gathered: &[f32],
-        left: LeftByMlp,
+        [half, gate, up]: LeftByMlp,
     ) -> Result<()> {
         let (hidden, wide) = (self.config.hidden_size, self.config.intermediate_size);
-        let arrays = [(x, hidden), (left.half, hidden), (left.gate, wide), (left.up, wide)];
+        let arrays = [(x, hidden), (half, hidden), (gate, wide), (up, wide)];
         ops::on_blocks(self.block, arrays, |tokens, [x, half, gate, up]| {
             self.go_on()?;
             self.scratch.with(|scratch| {
@@ -163,11 +152,10 @@ impl<'a> Run<'a> {
         layer: &LayerWeights<M>,
         input: &[f32],
         gathered: &[f32],
-        left: LeftByMlp,
+        [half, gate, up]: LeftByMlp,
     ) -> Result<()> {
         let (hidden, wide) = (self.config.hidden_size, self.config.intermediate_size);
-        ops::on_blocks(self.block, [(left.half, hidden), (left.gate, wide), (left.up, wide)], |tokens, left| {
-            let [half, gate, up] = left;
+        ops::on_blocks(self.block, [(half, hidden), (gate, wide), (up, wide)], |tokens, [half, gate, up]| {
             half.copy_from_slice(self.hidden_of(input, &tokens));
             self.scratch.with(|Scratch { normed, .. }| {
                 self.widen(layer, half, self.queries_of(gathered, &tokens), normed, [gate, up])
@@ -185,7 +173,7 @@ impl<'a> Run<'a> {
         normed: &mut Vec<f32>,
         [gate, up]: [&mut [f32]; 2],
     ) -> Result<()> {
-        self.linear(&layer.o, gathered, x, Update::Add)?;
+        layer.o.multiply(gathered, x, Update::Add, self.cores)?;
         self.norm_into(normed, x, &layer.post_norm)?;
         layer.gate.multiply(normed, gate, Update::Replace, self.cores)?;
         Ok(layer.up.multiply(normed, up, Update::Replace, self.cores)?)
@@ -195,33 +183,21 @@ impl<'a> Run<'a> {
         ops::on_blocks(self.block, [(x, self.config.hidden_size)], |_, [rows]| self.norm(rows, weight)).map(drop)
     }
 
-    pub(crate) fn norm_into(&self, normed: &mut Vec<f32>, rows: &[f32], weight: &Tensor) -> Result<()> {
+    fn norm_into(&self, normed: &mut Vec<f32>, rows: &[f32], weight: &Tensor) -> Result<()> {
         normed.resize(rows.len(), 0.0);
         Ok(ops::read([weight], |[weight]| ops::rms_norm_to(rows, weight, self.config.rms_norm_eps, normed))?)
     }
 
     pub(crate) fn hidden_of<'b>(&self, x: &'b [f32], tokens: &Range<usize>) -> &'b [f32] {
-        let width = self.config.hidden_size;
-        &x[tokens.start * width..tokens.end * width]
+        rows_of(x, tokens, self.config.hidden_size)
     }
 
-    pub(crate) fn queries_of<'b>(&self, x: &'b [f32], tokens: &Range<usize>) -> &'b [f32] {
-        let width = self.config.heads().query_width();
-        &x[tokens.start * width..tokens.end * width]
+    fn queries_of<'b>(&self, x: &'b [f32], tokens: &Range<usize>) -> &'b [f32] {
+        rows_of(x, tokens, self.config.heads().query_width())
     }
 
     pub(crate) fn rotate(&self, rows: &mut [f32], width: usize, tokens: &Range<usize>, direction: Direction) {
         ops::rotate_rows(rows, width, &self.positions[tokens.clone()], self.table, direction);
-    }
-
-    pub(crate) fn linear<M: Projection>(
-        &self,
-        linear: &Linear<M>,
-        x: &[f32],
-        to: &mut [f32],
-        write: Update,
-    ) -> Result<()> {
-        Ok(linear.multiply(x, to, write, self.cores)?)
     }
 
     fn norm(&self, rows: &mut [f32], weight: &Tensor) -> Result<()> {

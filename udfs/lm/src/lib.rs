@@ -57,10 +57,10 @@ pub use fingerprint::{fingerprint, model_files};
 pub use joined::Joined;
 pub use loaded::LoadedModel;
 pub use locate::{SMALL, locate, locate_folder};
-pub use pass::tokens_read;
+pub use pass::{Packed, tokens_read};
 pub use prompt::{Asked, Message, PromptTemplate};
-pub use row::{Over, Scores, Wanted};
-pub use scorer::{Left, Prepared, QuestionAndSteps, Reading, Scored, Scorer};
+pub use row::{Over, QuestionAndSteps, Scores, Wanted};
+pub use scorer::{Left, Prepared, Reading, Scored, Scorer};
 pub use spirit::GreedilyPruned;
 pub use tokenizer::{Encoded, EncodedChain, Tokenizer};
 

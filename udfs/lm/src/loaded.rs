@@ -12,7 +12,7 @@ use super::decoder::Decoder;
 use super::layer::IsWanted;
 use super::ops::{Bf16Matrix, F32Matrix, Projection};
 use super::output::{Output, Target, TokenScore, rows_of, targets_in};
-use super::pass::together;
+use super::pass::{Packed, TOKENS_PER_PASS, together};
 use super::row::Fork;
 use super::thread::{Model, ModelThread};
 use super::weights::Weights;
@@ -30,9 +30,6 @@ pub struct LoadedModel {
 
 impl LoadedModel {
     /// Loads a folder in Hugging Face's layout and starts the model's thread. Scores are cached within `memory`.
-    ///
-    /// # Errors
-    /// If a file is missing, or config, weights and tokenizer do not match.
     pub fn load(folder: &Path, computed: Computed, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
         let config = fitting(folder, tokenizer)?;
         let (vocabulary, notes) = (config.vocab_size, config.notes.clone());
@@ -53,9 +50,6 @@ impl LoadedModel {
     }
 
     /// A stub without weights: adds the tokens that it would read to `tokens`, and scores every token with 0.
-    ///
-    /// # Errors
-    /// If a file is missing, or config and tokenizer do not match.
     pub fn counted(folder: &Path, tokens: Arc<AtomicU64>, tokenizer: &Tokenizer, memory: &Arc<Memory>) -> Result<Self> {
         let config = fitting(folder, tokenizer)?;
         Ok(Self {
@@ -80,13 +74,11 @@ impl LoadedModel {
 /// Loads the config of a folder and checks that its vocabulary covers the tokenizer.
 fn fitting(folder: &Path, tokenizer: &Tokenizer) -> Result<ModelConfig> {
     let config = ModelConfig::load(folder)?;
-    match tokenizer.largest_id().filter(|id| *id as usize >= config.vocab_size) {
-        Some(id) => {
-            let found = format!("found token id {id}, but vocab_size in config.json is {}", config.vocab_size);
-            Err(LmError::Unsupported { path: folder.join("tokenizer.json"), found })
-        }
-        None => Ok(config),
+    if let Some(id) = tokenizer.largest_id().filter(|id| *id as usize >= config.vocab_size) {
+        let found = format!("found token id {id}, but vocab_size in config.json is {}", config.vocab_size);
+        return Err(LmError::unsupported(&folder.join("tokenizer.json"), found));
     }
+    Ok(config)
 }
 
 /// Starts a model whose projections are of type `M`; also returns the counter of its output rows.
@@ -108,19 +100,13 @@ pub(super) struct DecoderWithOutput<M> {
 }
 
 impl<M: Projection> Model for DecoderWithOutput<M> {
-    fn score(
-        &mut self,
-        ids: &[u32],
-        lengths: &[usize],
-        targets: &[Target],
-        is_wanted: &IsWanted,
-    ) -> Result<Vec<TokenScore>> {
+    fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
         let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
         if targets.is_empty() {
             return Ok(scores);
         }
         let (rows, targets) = rows_of(targets.to_vec());
-        self.decoder.hidden_by_pass(ids, lengths, Some(&rows), is_wanted, |rows, hidden| {
+        self.decoder.hidden_by_pass(chains, Some(&rows), is_wanted, |rows, hidden| {
             let (places, own) = targets_in(&rows, &targets);
             places.into_iter().zip(self.output.score(&hidden, &own)?).for_each(|(place, score)| scores[place] = score);
             Ok(())
@@ -136,7 +122,7 @@ impl<M: Projection> Model for DecoderWithOutput<M> {
         let mut scores = self.output.score(&hidden, &targets)?;
         let mut rest = forks;
         while !rest.is_empty() {
-            let (run, later) = rest.split_at(together(rest.iter().map(|fork| fork.ids.len())));
+            let (run, later) = rest.split_at(together(rest.iter().map(|fork| fork.ids.len()), TOKENS_PER_PASS));
             rest = later;
             let mut start = 0;
             let targets = run.iter().flat_map(|fork| {

@@ -22,9 +22,6 @@ const SMALL_FILES: [(&str, &[u8]); 5] = [
 
 /// Returns the folder of a model: `small`, a path, or `org/name` (or `org/name@revision`). The latter is looked up in
 /// the cache of the Hugging Face Hub if no such folder exists.
-///
-/// # Errors
-/// If there is no such model; the message suggests what to do.
 pub fn locate(named: &str) -> Result<PathBuf> {
     match named {
         SMALL => small(&user_folders()?.cache_dir()),
@@ -33,9 +30,6 @@ pub fn locate(named: &str) -> Result<PathBuf> {
 }
 
 /// Like [`locate`], but without `small`: for models other than decoders, such as an encoder.
-///
-/// # Errors
-/// If there is no such model; the message suggests what to do.
 pub fn locate_folder(named: &str) -> Result<PathBuf> {
     folder(named, hub, "or org/name in its cache")
 }
@@ -70,25 +64,16 @@ fn small(caches: &Path) -> Result<PathBuf> {
         LmError::NoModel(format!("cannot write {folder}: {error}; set XDG_CACHE_HOME to a writable folder"))
     };
     std::fs::create_dir_all(&models).map_err(failed)?;
+    let write_files = |to: &Path| SMALL_FILES.iter().try_for_each(|(name, bytes)| std::fs::write(to.join(name), bytes));
     let written = tempfile::Builder::new().prefix(SMALL).tempdir_in(&models).map_err(failed)?;
-    for (name, bytes) in SMALL_FILES {
-        std::fs::write(written.path().join(name), bytes).map_err(failed)?;
+    write_files(written.path()).map_err(failed)?;
+    if std::fs::rename(written.path(), &folder).is_ok() {
+        let _ = written.keep();
+    } else if !is_whole(&folder) {
+        // No other process was faster: the existing folder lacks a file.
+        write_files(&folder).map_err(failed)?;
     }
-    match std::fs::rename(written.path(), &folder) {
-        Ok(()) => {
-            let _ = written.keep();
-            Ok(folder)
-        }
-        // Another process was faster.
-        Err(_) if is_whole(&folder) => Ok(folder),
-        // The existing folder lacks a file.
-        Err(_) => {
-            for (name, bytes) in SMALL_FILES {
-                std::fs::write(folder.join(name), bytes).map_err(failed)?;
-            }
-            Ok(folder)
-        }
-    }
+    Ok(folder)
 }
 
 fn is_whole(folder: &Path) -> bool {
@@ -150,12 +135,7 @@ mod tests {
         assert_eq!(crate::fingerprint(&found).unwrap(), fingerprint);
         assert!(fingerprint.starts_with(SMALL_FINGERPRINT), "{fingerprint}");
         assert_eq!(small(home.path()).unwrap(), found);
-    }
-
-    #[test]
-    fn what_somebody_removed_is_written_again() {
-        let home = tempfile::tempdir().unwrap();
-        let found = small(home.path()).unwrap();
+        // What somebody removed is written again.
         std::fs::remove_file(found.join("tokenizer.json")).unwrap();
         std::fs::write(found.join("model.safetensors"), "cut").unwrap();
         assert_eq!(small(home.path()).unwrap(), found);

@@ -22,6 +22,14 @@ pub(crate) fn count_read(tokens: usize) {
     READ.fetch_add(tokens as u64, Ordering::Relaxed);
 }
 
+/// Concatenated chains, which do not attend to each other.
+#[derive(Debug, Clone, Copy)]
+pub struct Packed<'a> {
+    pub ids: &'a [u32],
+    /// Number of tokens of each chain.
+    pub lengths: &'a [usize],
+}
+
 /// The rotated keys and the values of the tokens of one chain, for every layer.
 #[derive(Debug, Clone)]
 pub struct KvCache {
@@ -35,12 +43,12 @@ impl KvCache {
     }
 }
 
-/// Returns how many of the first texts fit one forward pass, given their token counts; at least one.
-pub(super) fn together(tokens: impl Iterator<Item = usize>) -> usize {
+/// Returns how many of the first texts have at most `most` tokens together, given their token counts; at least one.
+pub(crate) fn together(tokens: impl Iterator<Item = usize>, most: usize) -> usize {
     let mut sum = 0;
     let fits = |tokens: &usize| {
         sum += tokens;
-        sum <= TOKENS_PER_PASS
+        sum <= most
     };
     tokens.take_while(fits).count().max(1)
 }
@@ -130,6 +138,14 @@ fn keep_rows(rows: &mut Vec<f32>, asked: &[u32], width: usize) {
     rows.truncate(asked.len() * width);
 }
 
+fn take<'a>(values: &mut &'a [f32], count: usize) -> &'a [f32] {
+    values.split_off(..count).unwrap_or_default()
+}
+
+fn take_mut<'a>(values: &mut &'a mut [f32], count: usize) -> &'a mut [f32] {
+    values.split_off_mut(..count).unwrap_or_default()
+}
+
 /// Attention of a layer for chains with KV caches; also appends the keys and values of the new tokens.
 fn attend_after(
     run: &Run,
@@ -142,18 +158,13 @@ fn attend_after(
     let mut tasks = Vec::with_capacity(before.len());
     for (before, chain) in before.iter_mut().zip(run.chains) {
         let [keys, values] = &mut before.layers[layer];
-        for (kept, own) in [(&mut *keys, &mut k), (&mut *values, &mut v)] {
-            kept.extend_from_slice(own.split_off(..chain.tokens * heads.key_width()).unwrap_or_default());
-        }
-        let queries = ..chain.tokens * heads.query_width();
-        let own = [
-            gathered.split_off_mut(queries).unwrap_or_default(),
-            log_sums.split_off_mut(..chain.tokens * heads.query).unwrap_or_default(),
-        ];
-        tasks.push((chain, [q.split_off(queries).unwrap_or_default(), keys, values], own));
+        let (queries, own) = (chain.tokens * heads.query_width(), chain.tokens * heads.key_width());
+        keys.extend_from_slice(take(&mut k, own));
+        values.extend_from_slice(take(&mut v, own));
+        let results = [take_mut(&mut gathered, queries), take_mut(&mut log_sums, chain.tokens * heads.query)];
+        tasks.push((chain, [take(&mut q, queries), keys, values], results));
     }
-    let attend = |(chain, qkv, results): (&Sequence, [&[f32]; 3], _)| run.attend_in(chain, qkv, results);
-    ops::on_all_cores(tasks, attend).map(drop)
+    ops::on_all_cores(tasks, |(chain, qkv, results)| run.attend_in(chain, qkv, results)).map(drop)
 }
 
 /// Attention of a layer for chains that continue from one text with these keys and values.
@@ -165,17 +176,9 @@ fn attend_from(
 ) -> Result<()> {
     let heads = run.config.heads();
     let tasks = run.chains.iter().map(|chain| {
-        let (queries, own) = (..chain.tokens * heads.query_width(), ..chain.tokens * heads.key_width());
-        let qkv = [
-            q.split_off(queries).unwrap_or_default(),
-            k.split_off(own).unwrap_or_default(),
-            v.split_off(own).unwrap_or_default(),
-        ];
-        let results = [
-            gathered.split_off_mut(queries).unwrap_or_default(),
-            log_sums.split_off_mut(..chain.tokens * heads.query).unwrap_or_default(),
-        ];
-        (chain, qkv, results)
+        let (queries, own) = (chain.tokens * heads.query_width(), chain.tokens * heads.key_width());
+        let results = [take_mut(&mut gathered, queries), take_mut(&mut log_sums, chain.tokens * heads.query)];
+        (chain, [take(&mut q, queries), take(&mut k, own), take(&mut v, own)], results)
     });
     let attend = |(chain, [q, k, v], results): (&Sequence, [&[f32]; 3], _)| {
         let shared = ..chain.earlier * heads.key_width();

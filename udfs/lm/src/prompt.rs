@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use minijinja::{Environment, Error, ErrorKind};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{LmError, Result, Tokenizer};
@@ -29,7 +30,7 @@ pub enum PromptTemplate {
     Plain(String),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Message<'a> {
     /// The role: `system`, `user` or `assistant`.
     pub role: &'a str,
@@ -56,25 +57,22 @@ impl PromptTemplate {
     /// # Errors
     /// If a file cannot be read, the setting is `chat` without a chat template, or the template is not valid.
     pub fn load(folder: &Path, setting: Option<&str>) -> Result<Self> {
-        match setting {
-            Some(plain) if plain != CHAT => Ok(Self::Plain(plain.replace("\\n", "\n").replace("\\t", "\t"))),
-            _ => {
-                let config = read_json(&folder.join("tokenizer_config.json"))?;
-                match chat_template(folder, &config)? {
-                    Some(template) => Self::compile(folder, template, &config),
-                    None if setting.is_some() => Err(LmError::Unsupported {
-                        path: folder.to_path_buf(),
-                        found: "asap.scorer.prompt is 'chat', and the model has no chat template: expected \
-                            chat_template.jinja, or chat_template in tokenizer_config.json"
-                            .to_string(),
-                    }),
-                    None => Ok(Self::Plain(WITHOUT_TEMPLATE.to_string())),
-                }
-            }
+        if let Some(plain) = setting.filter(|setting| *setting != CHAT) {
+            return Ok(Self::Plain(plain.replace("\\n", "\n").replace("\\t", "\t")));
+        }
+        let config = read_json(&folder.join("tokenizer_config.json"))?;
+        match chat_template(folder, &config)? {
+            Some(template) => Self::compile(folder, &template, &config),
+            None if setting.is_some() => Err(LmError::unsupported(
+                folder,
+                "asap.scorer.prompt is 'chat', and the model has no chat template: expected chat_template.jinja, or \
+                 chat_template in tokenizer_config.json",
+            )),
+            None => Ok(Self::Plain(WITHOUT_TEMPLATE.to_string())),
         }
     }
 
-    fn compile(folder: &Path, template: String, config: &Value) -> Result<Self> {
+    fn compile(folder: &Path, template: &str, config: &Value) -> Result<Self> {
         let mut environment = Environment::new();
         // The same options as transformers.
         environment.set_trim_blocks(true);
@@ -84,17 +82,13 @@ impl PromptTemplate {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
         environment.add_function("strftime_now", |format: String| fixed_date(&format));
-        environment
-            .add_template_owned(CHAT, as_jinja_reads(&template))
-            .map_err(|error| unsupported(folder, "the chat template is not valid", &error))?;
+        let not_valid = |error| LmError::unsupported(folder, format!("the chat template is not valid: {error:#}"));
+        environment.add_template_owned(CHAT, as_jinja_reads(template)).map_err(not_valid)?;
         let special_tokens = ["bos_token", "eos_token"].map(|name| special_token(&config[name]));
         Ok(Self::Chat { environment: Box::new(environment), special_tokens })
     }
 
     /// Renders the text before the first step of a chain.
-    ///
-    /// # Errors
-    /// If the chat template fails.
     pub fn render(&self, asked: Asked) -> Result<String> {
         let mut text = self.render_generation(asked)?;
         if matches!(self, Self::Chat { .. }) {
@@ -131,16 +125,11 @@ impl PromptTemplate {
     }
 
     /// Renders finished turns by the chat template; empty without one.
-    pub(super) fn render_turns(&self, messages: &impl serde::Serialize) -> Result<String> {
+    pub(super) fn render_turns(&self, messages: &impl Serialize) -> Result<String> {
         self.render_chat(messages, false, true)
     }
 
-    fn render_chat(
-        &self,
-        messages: &(impl serde::Serialize + ?Sized),
-        add_generation_prompt: bool,
-        thinks: bool,
-    ) -> Result<String> {
+    fn render_chat(&self, messages: &(impl Serialize + ?Sized), generates: bool, thinks: bool) -> Result<String> {
         let Self::Chat { environment, special_tokens: [bos_token, eos_token] } = self else {
             return Ok(String::new());
         };
@@ -150,7 +139,7 @@ impl PromptTemplate {
         let none = minijinja::Value::from(());
         let mut values: BTreeMap<&str, minijinja::Value> = BTreeMap::from([
             ("messages", minijinja::Value::from_serialize(messages)),
-            ("add_generation_prompt", add_generation_prompt.into()),
+            ("add_generation_prompt", generates.into()),
             ("tools", none.clone()),
             ("documents", none),
         ]);
@@ -196,39 +185,22 @@ fn as_jinja_reads(template: &str) -> String {
 
 /// A fixed date, so that scores do not change from day to day: the default of Llama's own templates.
 fn fixed_date(format: &str) -> String {
-    const DATE: [(&str, &str); 12] = [
-        ("%Y", "2024"),
-        ("%y", "24"),
-        ("%m", "07"),
-        ("%B", "July"),
-        ("%b", "Jul"),
-        ("%d", "26"),
-        ("%-d", "26"),
-        ("%A", "Friday"),
-        ("%a", "Fri"),
-        ("%H", "00"),
-        ("%M", "00"),
-        ("%S", "00"),
-    ];
-    DATE.iter().fold(format.to_string(), |text, (part, value)| text.replace(part, value))
-}
-
-fn unsupported(folder: &Path, what: &str, error: &Error) -> LmError {
-    LmError::Unsupported { path: folder.to_path_buf(), found: format!("{what}: {error:#}") }
+    const DATE: &str = "%Y 2024 %y 24 %m 07 %B July %b Jul %d 26 %-d 26 %A Friday %a Fri %H 00 %M 00 %S 00";
+    let parts: Vec<&str> = DATE.split(' ').collect();
+    parts.as_chunks().0.iter().fold(format.to_string(), |text, [part, value]| text.replace(part, value))
 }
 
 fn read_optional(path: &Path) -> Result<Option<String>> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(LmError::Read { path: path.to_path_buf(), source }),
+        Err(error) => Err(LmError::reading(path)(error)),
     }
 }
 
 pub(super) fn read_json(path: &Path) -> Result<Value> {
     let Some(text) = read_optional(path)? else { return Ok(Value::Null) };
-    serde_json::from_str(&text)
-        .map_err(|error| LmError::Unsupported { path: path.to_path_buf(), found: format!("not JSON: {error}") })
+    serde_json::from_str(&text).map_err(|error| LmError::unsupported(path, format!("not JSON: {error}")))
 }
 
 /// The template in its own file, otherwise the one in the tokenizer's config; of several, the one named `default`.
@@ -236,32 +208,28 @@ fn chat_template(folder: &Path, config: &Value) -> Result<Option<String>> {
     if let Some(template) = read_optional(&folder.join("chat_template.jinja"))? {
         return Ok(Some(template));
     }
-    let named_default = |templates: &Vec<Value>| {
-        let found = templates.iter().find(|template| template["name"] == "default")?;
-        found["template"].as_str().map(str::to_string)
+    let template = match &config["chat_template"] {
+        Value::Array(templates) => templates.iter().find(|one| one["name"] == "default").map(|one| &one["template"]),
+        template => Some(template),
     };
-    Ok(match &config["chat_template"] {
-        Value::String(template) => Some(template.clone()),
-        Value::Array(templates) => named_default(templates),
-        _ => None,
-    })
+    Ok(template.and_then(Value::as_str).map(str::to_string))
 }
 
 /// A special token is a string, or an object with its content.
-pub(super) fn special_token(found: &Value) -> Option<String> {
+fn special_token(found: &Value) -> Option<String> {
     found.as_str().or_else(|| found["content"].as_str()).map(str::to_string)
 }
 
-/// The token that begins a text: the tokenizer's BOS, otherwise `<|endoftext|>`, as in GPT-2 and Qwen.
-pub(super) fn start(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<u32>> {
+/// The id of the token that the tokenizer's config has under a name such as `eos_token`.
+pub(super) fn named_token(folder: &Path, tokenizer: &Tokenizer, name: &str) -> Result<Option<u32>> {
     let config = read_json(&folder.join("tokenizer_config.json"))?;
-    let begins = special_token(&config["bos_token"]).and_then(|token| tokenizer.id(&token));
-    Ok(begins.or_else(|| tokenizer.id("<|endoftext|>")))
+    Ok(special_token(&config[name]).and_then(|token| tokenizer.id(&token)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn folder(config: &Value) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
@@ -288,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_chat_template_is_the_default_where_there_is_one() {
-        let config = serde_json::json!({ "chat_template": CHAT_ML });
+        let config = json!({ "chat_template": CHAT_ML });
         let expected = "<|im_start|>user\n1 + 1 = {{ 2 }}?<|im_end|>\n<|im_start|>assistant\n<think>\n";
         assert_eq!(rendered(&config, None).unwrap(), expected);
         assert_eq!(rendered(&config, Some("chat")).unwrap(), expected);
@@ -298,15 +266,15 @@ mod tests {
     #[test]
     fn a_template_that_opens_the_chain_is_not_opened_twice() {
         let template = "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}<think>\n\n{% if false %}{% endif %}";
-        let config = serde_json::json!({
+        let config = json!({
             "bos_token": { "content": "<s>" }, "eos_token": "</s>",
             "chat_template": [{ "name": "tool", "template": "x" }, { "name": "default", "template": template }],
         });
         let folder = folder(&config);
         let by_config = PromptTemplate::load(folder.path(), None).unwrap().render("q".into()).unwrap();
         assert_eq!(by_config, "<s>q</s><think>\n\n");
-        std::fs::write(folder.path().join("chat_template.jinja"), "{{ messages[0].content }}<think>{{ '\\n' }}")
-            .unwrap();
+        let template = "{{ messages[0].content }}<think>{{ '\\n' }}";
+        std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
         assert_eq!(PromptTemplate::load(folder.path(), None).unwrap().render("q".into()).unwrap(), "q<think>\n");
     }
 
@@ -321,7 +289,7 @@ mod tests {
             ("{{ strftime_now('%d %b %Y') }}", "26 Jul 2024"),
         ];
         for (template, expected) in cases {
-            let config = serde_json::json!({ "bos_token": null, "chat_template": template });
+            let config = json!({ "bos_token": null, "chat_template": template });
             let rendered = PromptTemplate::load(folder(&config).path(), None).unwrap();
             let messages = [Message { role: "user", content: "q" }];
             assert_eq!(rendered.render_messages(&messages).unwrap(), expected, "{template}");
@@ -330,12 +298,13 @@ mod tests {
 
     #[test]
     fn what_cannot_be_rendered_is_an_error_that_says_why() {
-        let error = rendered(&Value::Null, Some("chat")).unwrap_err().to_string();
-        assert!(error.contains("no chat template"), "{error}");
-        let error = rendered(&serde_json::json!({ "chat_template": "{% if" }), None).unwrap_err().to_string();
-        assert!(error.contains("not valid"), "{error}");
-        let raising = serde_json::json!({ "chat_template": "{{ raise_exception('only two turns') }}" });
-        let error = rendered(&raising, None).unwrap_err().to_string();
-        assert!(error.contains("only two turns"), "{error}");
+        for (config, setting, why) in [
+            (Value::Null, Some("chat"), "no chat template"),
+            (json!({ "chat_template": "{% if" }), None, "not valid"),
+            (json!({ "chat_template": "{{ raise_exception('only two turns') }}" }), None, "only two turns"),
+        ] {
+            let error = rendered(&config, setting).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 }

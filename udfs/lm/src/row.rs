@@ -9,6 +9,13 @@ use asap_kernels::steps::{SEPARATOR, join};
 const CLOSING: &str = "\n</think>\n";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuestionAndSteps<'a> {
+    pub question: Asked<'a>,
+    /// The steps; the model reads them joined by blank lines.
+    pub steps: Vec<&'a str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Row {
     pub ids: Vec<u32>,
     steps: Vec<Step>,
@@ -84,14 +91,10 @@ impl Scores {
 }
 
 impl Row {
-    /// Tokenizes the prompt of `question` and the steps, joined by blank lines, as one text.
-    pub(crate) fn encode(
-        tokenizer: &Tokenizer,
-        prompt: &PromptTemplate,
-        question: Asked,
-        steps: &[&str],
-    ) -> Result<Self> {
-        let prompt_text = prompt.render(question)?;
+    /// Tokenizes the prompt of a question and the steps, joined by blank lines, as one text.
+    pub(crate) fn encode(tokenizer: &Tokenizer, prompt: &PromptTemplate, chain: &QuestionAndSteps) -> Result<Self> {
+        let QuestionAndSteps { question, steps } = chain;
+        let prompt_text = prompt.render(*question)?;
         let mut start = prompt_text.len();
         let span = |step: &&str| {
             let span = (start as u32, (start + step.len()) as u32);
@@ -123,9 +126,8 @@ impl Row {
             let span = (from as u32, (before.len() + answer.len()) as u32);
             let scored = locate(&encoded.offsets, &[span]).remove(0).unwrap_or(0..0);
             let scored = scored.start.max(1) as usize..scored.end.max(1) as usize;
-            let common = answers
-                .first()
-                .map_or(0, |whole| whole.ids.iter().zip(&encoded.ids).take_while(|(a, b)| a == b).count());
+            let in_common = |whole: &Fork| whole.ids.iter().zip(&encoded.ids).take_while(|(a, b)| a == b).count();
+            let common = answers.first().map_or(0, in_common);
             answers.push(Fork::new(encoded.ids, common, scored));
         }
         Ok(Self { ids: vec![], steps: vec![], answers })

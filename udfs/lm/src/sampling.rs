@@ -1,12 +1,13 @@
 //! Selects the next token.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
-use super::prompt::{read_json, special_token};
+use super::prompt::{named_token, read_json};
 use super::{LmError, Result, Tokenizer};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,10 +38,7 @@ impl GenerationConfig {
     pub(crate) fn load(folder: &Path, tokenizer: &Tokenizer) -> Result<Self> {
         let path = folder.join("generation_config.json");
         let config = read_json(&path)?;
-        let wrong = |expected: &str, found: &Value| LmError::Unsupported {
-            path: path.clone(),
-            found: format!("{expected}, found {found}"),
-        };
+        let wrong = |expected: &str, found: &Value| LmError::unsupported(&path, format!("{expected}, found {found}"));
         let repetition_penalty = match &config["repetition_penalty"] {
             Value::Null => 1.0,
             found => found
@@ -52,12 +50,9 @@ impl GenerationConfig {
             Value::Null => None,
             found => {
                 let start = found[0].as_u64().and_then(|start| usize::try_from(start).ok());
-                let factor = found[1].as_f64().filter(|factor| *factor > 0.0);
+                let factor = found[1].as_f64().filter(|factor| *factor > 0.0).map(|factor| factor as f32);
                 let expected = "exponential_decay_length_penalty must be a token count and a factor above 0";
-                Some((start, factor))
-                    .and_then(|(start, factor)| Some((start?, factor? as f32)))
-                    .ok_or_else(|| wrong(expected, found))
-                    .map(Some)?
+                Some(start.zip(factor).ok_or_else(|| wrong(expected, found))?)
             }
         };
         let ends = ends(folder, &config, tokenizer)?;
@@ -66,26 +61,23 @@ impl GenerationConfig {
 }
 
 fn ends(folder: &Path, generation: &Value, tokenizer: &Tokenizer) -> Result<Vec<u32>> {
-    let path = folder.join("config.json");
-    let (path, found) = match &generation["eos_token_id"] {
-        Value::Null => (path.clone(), read_json(&path)?["eos_token_id"].clone()),
-        found => (folder.join("generation_config.json"), found.clone()),
-    };
+    let mut path = folder.join("generation_config.json");
+    let mut found = generation["eos_token_id"].clone();
+    if found.is_null() {
+        path = folder.join("config.json");
+        found = read_json(&path)?["eos_token_id"].take();
+    }
     let found = match found {
         Value::Array(ids) => ids,
         Value::Null => vec![],
         one => vec![one],
     };
-    let mut ends = Vec::new();
-    for id in found {
-        let id = id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| LmError::Unsupported {
-            path: path.clone(),
-            found: format!("eos_token_id must be a token id or a list of them, found {id}"),
-        })?;
-        ends.push(id);
-    }
-    let config = read_json(&folder.join("tokenizer_config.json"))?;
-    ends.extend(special_token(&config["eos_token"]).and_then(|token| tokenizer.id(&token)));
+    let wrong = |id: &Value| {
+        LmError::unsupported(&path, format!("eos_token_id must be a token id or a list of them, found {id}"))
+    };
+    let token = |id: &Value| id.as_u64().and_then(|id| u32::try_from(id).ok()).ok_or_else(|| wrong(id));
+    let mut ends = found.iter().map(token).collect::<Result<Vec<u32>>>()?;
+    ends.extend(named_token(folder, tokenizer, "eos_token")?);
     ends.sort_unstable();
     ends.dedup();
     Ok(ends)
@@ -97,15 +89,14 @@ pub(super) struct Sampler {
     config: GenerationConfig,
     random: ChaCha8Rng,
     chosen: usize,
-    /// Distinct tokens of the text so far, and whether each token is one of them.
-    seen: Vec<u32>,
-    is_seen: Vec<bool>,
+    /// Tokens of the text so far; none without a repetition penalty.
+    seen: BTreeSet<u32>,
 }
 
 impl Sampler {
     pub(crate) fn new(sampling: Sampling, config: GenerationConfig, prompt: &[u32]) -> Self {
         let random = ChaCha8Rng::seed_from_u64(sampling.seed);
-        let mut sampler = Self { sampling, config, random, chosen: 0, seen: Vec::new(), is_seen: Vec::new() };
+        let mut sampler = Self { sampling, config, random, chosen: 0, seen: BTreeSet::new() };
         prompt.iter().for_each(|id| sampler.see(*id));
         sampler
     }
@@ -120,13 +111,8 @@ impl Sampler {
     }
 
     fn see(&mut self, id: u32) {
-        if self.config.repetition_penalty == 1.0 {
-            return;
-        }
-        let place = id as usize;
-        self.is_seen.resize(self.is_seen.len().max(place + 1), false);
-        if !std::mem::replace(&mut self.is_seen[place], true) {
-            self.seen.push(id);
+        if self.config.repetition_penalty != 1.0 {
+            self.seen.insert(id);
         }
     }
 

@@ -8,9 +8,10 @@ use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 
 use super::loaded::LoadedModel;
-use super::row::{Over, Row, Scores, Wanted};
+use super::prompt::named_token;
+use super::row::{Over, QuestionAndSteps, Row, Scores, Wanted};
 use super::thread::{Request, RowKey};
-use super::{Asked, LmError, PromptTemplate, Result, Tokenizer, prompt};
+use super::{LmError, PromptTemplate, Result, Tokenizer};
 use crate::memo::{Memo, Memory, share};
 use asap_kernels::steps::join;
 
@@ -22,13 +23,6 @@ pub struct Scorer {
     rows: Memo<RowKey, Tokenized>,
     prompt_key: RowKey,
     start: Option<u32>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QuestionAndSteps<'a> {
-    pub question: Asked<'a>,
-    /// The steps; the model reads them joined by blank lines.
-    pub steps: Vec<&'a str>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,9 +84,6 @@ impl Scored {
 
 impl Scorer {
     /// A scorer with a prompt from `folder` and the setting `asap.scorer.prompt`. Rows are cached within `memory`.
-    ///
-    /// # Errors
-    /// As [`PromptTemplate::load`], and if the prompt cannot be rendered.
     pub fn new(
         folder: &Path,
         setting: Option<&str>,
@@ -104,7 +95,8 @@ impl Scorer {
         // Detects a template that fails on every question before any row is read.
         prompt.render("1 + 1 = ?".into())?;
         let prompt_key = Sha256::digest(format!("{setting:?}")).into();
-        let start = prompt::start(folder, &tokenizer)?;
+        // The tokenizer's BOS, otherwise `<|endoftext|>`, as in GPT-2 and Qwen.
+        let start = named_token(folder, &tokenizer, "bos_token")?.or_else(|| tokenizer.id("<|endoftext|>"));
         Ok(Self { tokenizer, prompt, model, rows: Memo::new(memory, share::ROWS), prompt_key, start })
     }
 
@@ -118,16 +110,10 @@ impl Scorer {
     }
 
     /// Returns the scores of prepared rows, in order. Duplicate rows are computed once.
-    ///
-    /// # Errors
-    /// If the model fails.
     pub async fn score(&self, prepared: Prepared) -> Result<Vec<Scored>> {
         let requests: Vec<Request> = prepared.requests().cloned().collect();
-        let mut answers = match requests.is_empty() {
-            true => vec![],
-            false => self.model.thread.score(requests).await?,
-        }
-        .into_iter();
+        let answers = if requests.is_empty() { vec![] } else { self.model.thread.score(requests).await? };
+        let mut answers = answers.into_iter();
         let finish = |row| match row {
             PreparedRow::Known(scored) => Some(scored),
             PreparedRow::Requested(_) => answers.next().map(Scored::of),
@@ -136,9 +122,6 @@ impl Scorer {
     }
 
     /// Returns a message if a chain, with its answer if given, exceeds the model's window; None if it fits.
-    ///
-    /// # Errors
-    /// If the tokenizer or the prompt fails.
     pub fn too_long(&self, chain: &QuestionAndSteps, answer: Option<&str>) -> Result<Option<String>> {
         let chain = chain.clone();
         let reading = match answer {
@@ -194,7 +177,7 @@ impl Scorer {
             return Ok(tokenized);
         }
         let row = match reading {
-            Reading::Chain(chain) => Row::encode(&self.tokenizer, &self.prompt, chain.question, &chain.steps)?,
+            Reading::Chain(chain) => Row::encode(&self.tokenizer, &self.prompt, chain)?,
             Reading::Alone(step) => Row::alone(&self.tokenizer, self.start()?, step)?,
             Reading::Answer { chain, answer, left, over } => {
                 let chains = left.chains(&chain.steps);
@@ -216,8 +199,7 @@ impl Scorer {
     }
 
     fn start(&self) -> Result<u32> {
-        let none = "found no token that begins a text: expected bos_token in tokenizer_config.json, or \
-                    <|endoftext|>";
+        let none = "found no token that begins a text: expected bos_token in tokenizer_config.json, or <|endoftext|>";
         self.start.ok_or_else(|| LmError::Tokenize(none.to_string()))
     }
 
@@ -285,15 +267,10 @@ impl Prepared {
 }
 
 fn in_thousands(number: usize) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
+    match number {
+        0..1000 => number.to_string(),
+        _ => format!("{},{:03}", in_thousands(number / 1000), number % 1000),
     }
-    text
 }
 
 #[cfg(test)]

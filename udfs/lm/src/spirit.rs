@@ -1,8 +1,8 @@
 //! Greedy pruning of steps: each removal scores the remaining steps again.
 
 use super::joined::Joined;
-use super::row::{Over, Wanted};
-use super::scorer::{Left, QuestionAndSteps, Reading, Scored, Scorer};
+use super::row::{Over, QuestionAndSteps, Wanted};
+use super::scorer::{Left, Reading, Scored, Scorer};
 use super::{Result, Tokenizer};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,9 +22,6 @@ impl Scorer {
     /// each step: K²N/6 tokens in total for a chain of K steps and N tokens.
     ///
     /// The inner `Err` holds the reason why a chain has no scores.
-    ///
-    /// # Errors
-    /// If the tokenizer, the prompt or the model fails.
     pub async fn prune_greedily(
         &self,
         chain: &QuestionAndSteps<'_>,

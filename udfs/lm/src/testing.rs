@@ -8,6 +8,17 @@ use serde_json::{Value, json};
 use super::Tokenizer;
 use super::cuts::Cuts;
 
+/// The values of a file with one in JSON per line.
+pub(crate) fn lines<T: serde::de::DeserializeOwned>(path: impl AsRef<Path>) -> Vec<T> {
+    std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A JSON object with some values replaced.
+pub(crate) fn changed(mut object: Value, changes: &Value) -> Value {
+    object.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+    object
+}
+
 pub(crate) fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/goldens").join(name)
 }
@@ -24,8 +35,7 @@ pub(crate) struct ScoredChain {
 }
 
 pub(crate) fn chains(model: &str) -> Vec<ScoredChain> {
-    let text = std::fs::read_to_string(golden(model).join("cots.jsonl")).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    lines(golden(model).join("cots.jsonl"))
 }
 
 pub(crate) fn golden_tokenizer(model: &str) -> Value {

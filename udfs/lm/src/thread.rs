@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::layer::IsWanted;
 use super::output::{Target, TokenScore};
-use super::pass::{TOKENS_PER_PASS, together};
+use super::pass::{Packed, TOKENS_PER_PASS, together};
 use super::row::{Fork, Row, Scores, Wanted};
 use super::{LmError, Result};
 use crate::memo::{Memo, Memory, share};
@@ -26,15 +26,9 @@ const WAITING_CALLS: usize = 16;
 
 /// The interface of a model to its thread: plain data in, plain data out.
 pub(crate) trait Model: Send {
-    /// Scores `targets`, whose rows index all of `ids`: concatenated chains of these `lengths`, which do not attend to
-    /// each other. Returns [`LmError::Abandoned`] soon after `is_wanted` returns false.
-    fn score(
-        &mut self,
-        ids: &[u32],
-        lengths: &[usize],
-        targets: &[Target],
-        is_wanted: &IsWanted,
-    ) -> Result<Vec<TokenScore>>;
+    /// Scores `targets`, whose rows index all of the ids. Returns [`LmError::Abandoned`] soon after `is_wanted` returns
+    /// false.
+    fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>>;
 
     /// Scores the answers of texts; all except the first continue from a prefix of the first.
     fn score_answers(&mut self, texts: &[Fork], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
@@ -46,7 +40,7 @@ pub(crate) trait Model: Send {
             ids.extend_from_slice(&text.ids);
             lengths.push(ids.len() - start);
         }
-        self.score(&ids, &lengths, &targets, is_wanted)
+        self.score(Packed { ids: &ids, lengths: &lengths }, &targets, is_wanted)
     }
 }
 
@@ -187,8 +181,10 @@ fn compute(model: &mut impl Model, calls: &[Call], known: &Known) -> ScoresByRow
         }
         let run: Vec<Request> = missing.drain(..rows_of_a_run(&missing)).collect();
         let is_wanted = || calls.iter().any(|call| !call.answer.is_closed());
-        match prefill(model, &run, known, &is_wanted) {
+        match prefill(model, &run, &is_wanted) {
             Ok(of_run) => {
+                let texts: usize = run.iter().map(|request| request.row.answers.len().max(1)).sum();
+                known.prefills.fetch_add(texts as u64, Ordering::Relaxed);
                 for (request, scores) in run.iter().zip(of_run) {
                     let scores = Arc::new(scores);
                     known.insert(request.key, request.wanted, &scores);
@@ -211,15 +207,15 @@ fn awaited(calls: &[Call]) -> BTreeSet<RowKey> {
 
 /// Number of the first rows that form one batch: at least one; a row of forked texts is its own batch.
 fn rows_of_a_run(requests: &[Request]) -> usize {
-    together(requests.iter().take_while(|request| request.row.answers.is_empty()).map(|request| request.row.tokens()))
+    let packed = requests.iter().take_while(|request| request.row.answers.is_empty());
+    together(packed.map(|request| request.row.tokens()), TOKENS_PER_PASS)
 }
 
-fn prefill(model: &mut impl Model, run: &[Request], known: &Known, is_wanted: &IsWanted) -> Result<Vec<Scores>> {
+fn prefill(model: &mut impl Model, run: &[Request], is_wanted: &IsWanted) -> Result<Vec<Scores>> {
     if let [Request { row, .. }] = run
         && !row.answers.is_empty()
     {
         let scores = model.score_answers(&row.answers, is_wanted)?;
-        known.prefills.fetch_add(row.answers.len() as u64, Ordering::Relaxed);
         return Ok(vec![row.answer_scores(&scores)]);
     }
     let mut ids = Vec::new();
@@ -229,8 +225,7 @@ fn prefill(model: &mut impl Model, run: &[Request], known: &Known, is_wanted: &I
         ids.extend_from_slice(&row.ids);
     }
     let lengths: Vec<usize> = run.iter().map(|request| request.row.ids.len()).collect();
-    let scores = model.score(&ids, &lengths, &targets.concat(), is_wanted)?;
-    known.prefills.fetch_add(run.len() as u64, Ordering::Relaxed);
+    let scores = model.score(Packed { ids: &ids, lengths: &lengths }, &targets.concat(), is_wanted)?;
     let mut rest = scores.as_slice();
     let of_row = |(request, targets): (&Request, &Vec<Target>)| {
         let (own, later) = rest.split_at(targets.len());
@@ -251,13 +246,8 @@ mod tests {
     struct Stub(Sender<Vec<usize>>);
 
     impl Model for Stub {
-        fn score(
-            &mut self,
-            ids: &[u32],
-            lengths: &[usize],
-            targets: &[Target],
-            _: &IsWanted,
-        ) -> Result<Vec<TokenScore>> {
+        fn score(&mut self, chains: Packed, targets: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
+            let Packed { ids, lengths } = chains;
             self.0.send(lengths.to_vec()).unwrap();
             if ids.contains(&666) {
                 return Err(LmError::Tokenize("unlucky".to_string()));
@@ -278,14 +268,19 @@ mod tests {
         Request { key: [id as u8; 32], row, wanted: Wanted::FirstTokens }
     }
 
+    /// The thread of a [`Stub`], and the lengths of its batches.
+    fn stub() -> (ModelThread, Receiver<Vec<usize>>) {
+        let (sender, runs) = channel();
+        (ModelThread::spawn(Stub(sender), &Arc::default()).unwrap(), runs)
+    }
+
     fn surprisals(answers: &[Arc<Scores>]) -> Vec<f32> {
         answers.iter().map(|scores| scores.first[0].unwrap().surprisal).collect()
     }
 
     #[tokio::test]
     async fn rows_are_packed_by_tokens_and_answered_in_order() {
-        let (sender, runs) = channel();
-        let thread = ModelThread::spawn(Stub(sender), &Arc::default()).unwrap();
+        let (thread, runs) = stub();
         let requests = [(1, 3000), (2, 5000), (3, 9000), (2, 5000), (4, 500), (5, 500)];
         let answers = thread.score(requests.map(|(id, tokens)| request(id, tokens)).to_vec()).await.unwrap();
         assert_eq!(surprisals(&answers), [1.0, 2.0, 3.0, 2.0, 4.0, 5.0]);
@@ -295,20 +290,14 @@ mod tests {
         assert_eq!(thread.prefills(), 5);
         assert!(thread.known([5; 32], Wanted::FirstTokens).is_some());
         assert!(thread.known([5; 32], Wanted::AllTokens).is_none());
-    }
-
-    #[tokio::test]
-    async fn many_short_rows_are_one_run() {
-        let (sender, runs) = channel();
-        let thread = ModelThread::spawn(Stub(sender), &Arc::default()).unwrap();
-        thread.score((0..64).map(|id| request(id, 100)).collect()).await.unwrap();
+        runs.try_iter().for_each(drop);
+        thread.score((10..74).map(|id| request(id, 100)).collect()).await.unwrap();
         assert_eq!(runs.try_iter().collect::<Vec<_>>(), [[100; 64]]);
     }
 
     #[tokio::test]
     async fn callers_share_their_rows() {
-        let (sender, _runs) = channel();
-        let thread = ModelThread::spawn(Stub(sender), &Arc::default()).unwrap();
+        let (thread, _runs) = stub();
         join_all((0..40).map(|caller| {
             let thread = &thread;
             async move {
@@ -324,16 +313,10 @@ mod tests {
     struct Gated(Sender<()>, Receiver<()>, Stub);
 
     impl Model for Gated {
-        fn score(
-            &mut self,
-            ids: &[u32],
-            lengths: &[usize],
-            targets: &[Target],
-            is_wanted: &IsWanted,
-        ) -> Result<Vec<TokenScore>> {
+        fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
             self.0.send(()).unwrap();
             self.1.recv().unwrap();
-            self.2.score(ids, lengths, targets, is_wanted)
+            self.2.score(chains, targets, is_wanted)
         }
     }
 
@@ -368,8 +351,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_that_fails_fails_its_own_rows_only_and_by_its_own_error() {
-        let (sender, _runs) = channel();
-        let thread = ModelThread::spawn(Stub(sender), &Arc::default()).unwrap();
+        let (thread, _runs) = stub();
         // Both wait for the thread and are packed into two batches.
         let calls = [vec![request(1, 5000), request(2, 3000)], vec![request(666, 5000)], vec![request(3, 500)]];
         let answers = join_all(calls.map(|rows| thread.score(rows))).await;
@@ -378,12 +360,14 @@ mod tests {
         let error = answers[1].as_ref().unwrap_err();
         assert!(matches!(error, LmError::Shared(error) if matches!(**error, LmError::Tokenize(_))), "{error:?}");
         assert_eq!(error.to_string(), "the tokenizer failed: unlucky");
+        // The thread goes on.
+        assert_eq!(surprisals(&thread.score(vec![request(7, 10)]).await.unwrap()), [7.0]);
     }
 
     struct Endless(Sender<()>);
 
     impl Model for Endless {
-        fn score(&mut self, _: &[u32], _: &[usize], _: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        fn score(&mut self, _: Packed, _: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
             self.0.send(()).unwrap();
             while is_wanted() {
                 std::thread::yield_now();
@@ -426,7 +410,7 @@ mod tests {
     struct Panics;
 
     impl Model for Panics {
-        fn score(&mut self, _: &[u32], _: &[usize], _: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
+        fn score(&mut self, _: Packed, _: &[Target], _: &IsWanted) -> Result<Vec<TokenScore>> {
             panic!("no such luck");
         }
     }
@@ -440,14 +424,5 @@ mod tests {
             assert!(error.contains("it panicked"), "{error}");
         }
         assert!(thread.is_over());
-    }
-
-    #[tokio::test]
-    async fn a_failure_reaches_the_caller_and_the_thread_goes_on() {
-        let (sender, _runs) = channel();
-        let thread = ModelThread::spawn(Stub(sender), &Arc::default()).unwrap();
-        let error = thread.score(vec![request(666, 10)]).await.unwrap_err().to_string();
-        assert!(error.contains("unlucky"), "{error}");
-        assert_eq!(surprisals(&thread.score(vec![request(7, 10)]).await.unwrap()), [7.0]);
     }
 }

@@ -59,31 +59,15 @@ pub struct Encoded {
 
 impl Tokenizer {
     /// Reads `tokenizer.json` of a model folder.
-    ///
-    /// # Errors
-    /// If the file is missing or is not a tokenizer.
     pub fn load(folder: &Path) -> Result<Self> {
         Self::load_within(folder, &Arc::default())
     }
 
     /// Like [`Tokenizer::load`], with caches within `memory`.
-    ///
-    /// # Errors
-    /// As [`Tokenizer::load`].
     pub fn load_within(folder: &Path, memory: &Arc<Memory>) -> Result<Self> {
         let path = folder.join("tokenizer.json");
-        let bytes = std::fs::read(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
-        let no_tokenizer = |error: &dyn fmt::Display| LmError::Unsupported {
-            path: path.clone(),
-            found: format!("not a tokenizer: {error}"),
-        };
-        let text = String::from_utf8(bytes).map_err(|error| no_tokenizer(&error))?;
-        let json = serde_json::from_str(&text).map_err(|error| no_tokenizer(&error))?;
-        // Not `from_bytes`, which would compile the readers of all kinds of tokenizers here again.
-        let mut inner: tokenizers::Tokenizer = text.parse().map_err(|error| no_tokenizer(&error))?;
-        inner.with_truncation(None).map_err(|error| no_tokenizer(&error))?;
-        inner.with_padding(None);
-
+        let (text, inner) = read(&path)?;
+        let json = serde_json::from_str(&text).map_err(|error| no_tokenizer(&path)(error.into()))?;
         let added = inner.get_added_tokens_decoder();
         let mut is_added = vec![false; added.keys().max().map_or(0, |id| *id as usize + 1)];
         added.keys().for_each(|id| is_added[*id as usize] = true);
@@ -108,32 +92,26 @@ impl Tokenizer {
     }
 
     /// Counts the tokens of a text, without special tokens.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
     pub fn count(&self, text: &str) -> Result<usize> {
         self.note(text);
         if let Some((_, ids)) = self.byte_level_ids(text)? {
             return Ok(ids.len());
         }
-        Ok(self.inner.encode_fast(text, false).map_err(failed)?.len())
+        Ok(self.inner.encode_fast(text, false)?.len())
     }
 
     /// Tokenizes a text, with byte offsets. `special` adds the tokenizer's own tokens around it (a BOS).
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
     pub fn encode(&self, text: &str, special: bool) -> Result<Encoded> {
         self.note(text);
         let Some((byte_level, ids)) = self.byte_level_ids(text)? else {
-            let encoding = self.inner.encode(text, special).map_err(failed)?;
+            let encoding = self.inner.encode(text, special)?;
             let offsets = encoding.get_offsets().iter().map(|(from, to)| (*from as u32, *to as u32)).collect();
             return Ok(Encoded { ids: encoding.get_ids().to_vec(), offsets });
         };
         let offsets = byte_level.offsets(text, &ids).collect();
         let mut encoded = Encoded { ids, offsets };
         if special {
-            let [before, behind] = byte_level.around();
+            let [before, behind] = &byte_level.around;
             encoded.insert(0, before, &vec![(0, 0); before.len()]);
             encoded.insert(encoded.ids.len(), behind, &vec![(0, 0); behind.len()]);
         }
@@ -160,7 +138,7 @@ impl Tokenizer {
 
     /// Decodes tokens to text, without special tokens.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.inner.decode(ids, true).map_err(failed)
+        Ok(self.inner.decode(ids, true)?)
     }
 
     /// Returns whether a token is special, such as the end of a turn.
@@ -173,17 +151,11 @@ impl Tokenizer {
     }
 
     /// Tokenizes a chain without special tokens, cached.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
     pub fn chain(&self, text: &str) -> Result<Arc<EncodedChain>> {
         self.remembered_chain(key(text), text)
     }
 
     /// Counts the tokens of a chain, or of the result of [`Joined`](super::Joined), without special tokens.
-    ///
-    /// # Errors
-    /// If the tokenizer fails.
     pub fn length(&self, text: &str) -> Result<usize> {
         let key = key(text);
         if let Some(length) = self.lengths.get(&key) {
@@ -212,7 +184,7 @@ impl Tokenizer {
     /// Tokenizes with the fast path; None if the text needs the tokenizers crate.
     fn byte_level_ids(&self, text: &str) -> Result<Option<(&ByteLevel, Vec<u32>)>> {
         let Some(byte_level) = &self.byte_level else { return Ok(None) };
-        let ids = byte_level.encode(self.inner.get_model(), text).map_err(failed)?;
+        let ids = byte_level.encode(self.inner.get_model(), text)?;
         Ok(ids.map(|ids| (byte_level, ids)))
     }
 
@@ -239,6 +211,21 @@ impl Tokenizer {
     }
 }
 
+/// Reads a `tokenizer.json` without its truncation and padding; also returns its text.
+pub(super) fn read(path: &Path) -> Result<(String, tokenizers::Tokenizer)> {
+    let bytes = std::fs::read(path).map_err(LmError::reading(path))?;
+    let text = String::from_utf8(bytes).map_err(|error| no_tokenizer(path)(error.into()))?;
+    // Not `from_bytes`, which would compile the readers of all kinds of tokenizers here again.
+    let mut tokenizer: tokenizers::Tokenizer = text.parse().map_err(no_tokenizer(path))?;
+    tokenizer.with_truncation(None).map_err(no_tokenizer(path))?;
+    tokenizer.with_padding(None);
+    Ok((text, tokenizer))
+}
+
+fn no_tokenizer(path: &Path) -> impl Fn(tokenizers::Error) -> LmError {
+    move |error| LmError::unsupported(path, format!("not a tokenizer: {error}"))
+}
+
 impl Encoded {
     fn insert(&mut self, place: usize, ids: &[u32], offsets: &[(u32, u32)]) {
         self.ids.splice(place..place, ids.iter().copied());
@@ -248,10 +235,6 @@ impl Encoded {
 
 fn key(text: &str) -> [u8; 32] {
     Sha256::digest(text).into()
-}
-
-fn failed(error: tokenizers::Error) -> LmError {
-    LmError::Tokenize(error.to_string())
 }
 
 impl fmt::Debug for Tokenizer {

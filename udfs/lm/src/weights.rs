@@ -1,5 +1,6 @@
 //! A model's weights: the tensors that a config needs, and their reading from safetensors.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -15,28 +16,29 @@ use super::ops::{Linear, Weight};
 use super::{LmError, Result};
 
 /// The weights of a model, with Hugging Face's names. Projections are `M`: `Tensor` in f32, `Bf16Matrix` or
-/// `StoredMatrix`. Embedding and output layer have the same data type; norms and biases are f32.
+/// `StoredMatrix`. Embedding and output layer have the same data type; norms and biases are f32. The gradient has the
+/// same fields, all of them slices.
 #[derive(Debug, Clone)]
-pub struct Weights<M = Tensor> {
+pub struct Weights<M = Tensor, V = Tensor> {
     /// `model.embed_tokens.weight`, [vocabulary, hidden].
-    pub embed: Tensor,
-    pub layers: Vec<LayerWeights<M>>,
+    pub embed: V,
+    pub layers: Vec<LayerWeights<M, V>>,
     /// `model.norm.weight`, [hidden].
-    pub norm: Tensor,
+    pub norm: V,
     /// `lm_head.weight`, [vocabulary, hidden]; None if the output layer shares the embedding.
-    pub lm_head: Option<Tensor>,
+    pub lm_head: Option<V>,
 }
 
 #[derive(Debug, Clone)]
-pub struct LayerWeights<M = Tensor> {
-    pub input_norm: Tensor,
-    pub q: Linear<M>,
-    pub k: Linear<M>,
-    pub v: Linear<M>,
-    pub o: Linear<M>,
-    pub q_norm: Option<Tensor>,
-    pub k_norm: Option<Tensor>,
-    pub post_norm: Tensor,
+pub struct LayerWeights<M = Tensor, V = Tensor> {
+    pub input_norm: V,
+    pub q: Linear<M, V>,
+    pub k: Linear<M, V>,
+    pub v: Linear<M, V>,
+    pub o: Linear<M, V>,
+    pub q_norm: Option<V>,
+    pub k_norm: Option<V>,
+    pub post_norm: V,
     pub gate: M,
     pub up: M,
     pub down: M,
@@ -66,36 +68,31 @@ impl<M: Weight> Weights<M> {
     /// If a file is missing or cut short, or a tensor is missing, of another shape or type, or not part of the model.
     pub fn load(folder: &Path, config: &ModelConfig) -> Result<Self> {
         let files = Files::open(folder)?;
-        let mut used = BTreeSet::new();
-        let weights = Self::build(config, |name, shape| {
-            used.insert(name.to_string());
-            match shape.len() {
-                2 => files.read(name, shape, M::dtype(files.dtype(name))),
-                _ => files.read(name, shape, DType::F32),
-            }
+        let weights = Self::build(config, |name, shape| match shape.len() {
+            2 => files.read(name, shape, M::dtype(files.dtype(name))),
+            _ => files.read(name, shape, DType::F32),
         })?;
-        for (name, path) in files.names().filter(|(name, _)| !used.contains(*name)) {
-            weights.check_unused(name, path, config, &files)?;
+        for (name, path) in files.unread() {
+            weights.check_unread(name, path, config, &files)?;
         }
         Ok(weights)
     }
 
     /// Some files have tables that the config implies, or repeat the embedding as the output layer.
-    fn check_unused(&self, name: &str, path: &Path, config: &ModelConfig, files: &Files) -> Result<()> {
+    fn check_unread(&self, name: &str, path: &Path, config: &ModelConfig, files: &Files) -> Result<()> {
         if name.ends_with(".rotary_emb.inv_freq") {
             return Ok(());
         }
         if name == LM_HEAD {
             let repeated = files.read(name, &[config.vocab_size, config.hidden_size], self.embed.dtype())?;
-            let same = repeated.eq(&self.embed)?.min_all()?.to_scalar::<u8>()? == 1;
-            if same {
+            if repeated.eq(&self.embed)?.min_all()?.to_scalar::<u8>()? == 1 {
                 return Ok(());
             }
             let found = format!("{LM_HEAD} differs from {EMBED}, but config.json sets tie_word_embeddings");
-            return Err(LmError::Unsupported { path: path.to_path_buf(), found });
+            return Err(LmError::unsupported(path, found));
         }
         let found = format!("tensor '{name}' is not part of the {:?} model that config.json describes", config.family);
-        Err(LmError::Unsupported { path: path.to_path_buf(), found })
+        Err(LmError::unsupported(path, found))
     }
 
     /// The output layer, [vocabulary, hidden].
@@ -118,15 +115,11 @@ impl Weights {
 }
 
 impl<M: Weight> LayerWeights<M> {
-    fn build(
-        config: &ModelConfig,
-        prefix: &str,
-        make: &mut impl FnMut(&str, &[usize]) -> Result<Tensor>,
-    ) -> Result<Self> {
+    fn build(config: &ModelConfig, at: &str, make: &mut impl FnMut(&str, &[usize]) -> Result<Tensor>) -> Result<Self> {
         let (hidden, intermediate, width) = (config.hidden_size, config.intermediate_size, config.head_dim);
         let queries = config.num_attention_heads * width;
         let keys = config.num_key_value_heads * width;
-        let mut one = |name: &str, shape: &[usize]| make(&format!("{prefix}.{name}"), shape);
+        let mut one = |name: &str, shape: &[usize]| make(&format!("{at}.{name}"), shape);
         let input_norm = one("input_layernorm.weight", &[hidden])?;
         let mut linear = |name: &str, output: usize, input: usize, bias: bool| -> Result<Linear<M>> {
             let weight = M::new(one(&format!("self_attn.{name}.weight"), &[output, input])?)?;
@@ -180,6 +173,7 @@ impl LayerWeights {
 pub(crate) struct Files {
     list: PathBuf,
     tensors: BTreeMap<String, (PathBuf, Place)>,
+    read: RefCell<BTreeSet<String>>,
 }
 
 struct Place {
@@ -203,11 +197,11 @@ impl Files {
             for (name, info) in metadata.tensors() {
                 let place = Place { info: info.clone(), data };
                 if tensors.insert(name.clone(), (path.clone(), place)).is_some() {
-                    return Err(LmError::Unsupported { path, found: format!("tensor '{name}' is in two files") });
+                    return Err(LmError::unsupported(&path, format!("tensor '{name}' is in two files")));
                 }
             }
         }
-        Ok(Self { list, tensors })
+        Ok(Self { list, tensors, read: RefCell::default() })
     }
 
     pub(crate) fn dtype(&self, name: &str) -> DType {
@@ -218,11 +212,15 @@ impl Files {
         }
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &Path)> {
-        self.tensors.iter().map(|(name, (path, _))| (name.as_str(), path.as_path()))
+    /// The tensors that nobody has read so far, each with its file.
+    pub(crate) fn unread(&self) -> Vec<(&str, &Path)> {
+        let read = self.read.borrow();
+        let unread = self.tensors.iter().filter(|(name, _)| !read.contains(*name));
+        unread.map(|(name, (path, _))| (name.as_str(), path.as_path())).collect()
     }
 
     pub(crate) fn read(&self, name: &str, shape: &[usize], dtype: DType) -> Result<Tensor> {
+        self.read.borrow_mut().insert(name.to_string());
         match dtype {
             DType::BF16 => self.read_as(name, shape, bf16::from_f32),
             DType::F16 => self.read_as(name, shape, f16::from_f32),
@@ -233,9 +231,9 @@ impl Files {
     fn read_as<T: WithDType>(&self, name: &str, shape: &[usize], number: fn(f32) -> T) -> Result<Tensor> {
         let Some((path, Place { info, data })) = self.tensors.get(name) else {
             let found = format!("there is no tensor '{name}' of shape {shape:?}, which config.json requires");
-            return Err(LmError::Unsupported { path: self.list.clone(), found });
+            return Err(LmError::unsupported(&self.list, found));
         };
-        let unsupported = |found: String| LmError::Unsupported { path: path.clone(), found };
+        let unsupported = |found: String| LmError::unsupported(path, found);
         if info.shape != shape {
             let found = format!("tensor '{name}' has shape {:?}, config.json requires {shape:?}", info.shape);
             return Err(unsupported(found));
@@ -248,23 +246,12 @@ impl Files {
         };
         let (from, to) = info.data_offsets;
         let mut values = Vec::with_capacity(shape.iter().product());
-        let mut read = || -> std::io::Result<()> {
-            let mut file = File::open(path)?;
-            file.seek(SeekFrom::Start(data + from as u64))?;
-            let mut buffer = vec![0; (to - from).min(1 << 20)];
-            let mut decoded = Vec::new();
-            let mut left = to - from;
-            while left > 0 {
-                let part = left.min(buffer.len());
-                file.read_exact(&mut buffer[..part])?;
-                decoded.clear();
-                decode(&buffer[..part], &mut decoded);
-                values.extend(decoded.iter().map(|x| number(*x)));
-                left -= part;
-            }
-            Ok(())
-        };
-        read().map_err(|source| LmError::Read { path: path.clone(), source })?;
+        let mut decoded = Vec::new();
+        read_parts(path, data + from as u64, to - from, |bytes| {
+            decoded.clear();
+            decode(bytes, &mut decoded);
+            values.extend(decoded.iter().map(|x| number(*x)));
+        })?;
         Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
     }
 }
@@ -274,16 +261,34 @@ fn shards(index: &Path) -> Result<BTreeSet<String>> {
     struct Index {
         weight_map: BTreeMap<String, String>,
     }
-    let text = std::fs::read(index).map_err(|source| LmError::Read { path: index.to_path_buf(), source })?;
-    let index: Index = serde_json::from_slice(&text)
-        .map_err(|error| LmError::Unsupported { path: index.to_path_buf(), found: format!("not an index: {error}") })?;
+    let text = std::fs::read(index).map_err(LmError::reading(index))?;
+    let no_index = |error| LmError::unsupported(index, format!("not an index: {error}"));
+    let index: Index = serde_json::from_slice(&text).map_err(no_index)?;
     Ok(index.weight_map.into_values().collect())
 }
 
+/// Passes the bytes of a file from an offset on to `each`, at most a mebibyte at a time.
+pub(crate) fn read_parts(path: &Path, first: u64, length: usize, mut each: impl FnMut(&[u8])) -> Result<()> {
+    let mut read = || -> std::io::Result<()> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(first))?;
+        let mut buffer = vec![0; length.min(1 << 20)];
+        let mut left = length;
+        while left > 0 {
+            let part = left.min(buffer.len());
+            file.read_exact(&mut buffer[..part])?;
+            each(&buffer[..part]);
+            left -= part;
+        }
+        Ok(())
+    };
+    read().map_err(LmError::reading(path))
+}
+
 /// Reads the header of a file and the offset of its data, and checks that the file is complete.
-fn header(path: &Path) -> Result<(Metadata, u64)> {
-    let failed = |source| LmError::Read { path: path.to_path_buf(), source };
-    let unsupported = |found: String| LmError::Unsupported { path: path.to_path_buf(), found };
+pub(crate) fn header(path: &Path) -> Result<(Metadata, u64)> {
+    let failed = LmError::reading(path);
+    let unsupported = |found: String| LmError::unsupported(path, found);
     let mut file = File::open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     let mut size = [0; 8];
@@ -309,7 +314,6 @@ mod tests {
 
     use super::*;
     use crate::testing::golden;
-    use candle_core::DType;
     use candle_core::safetensors::save;
     use tempfile::TempDir;
 
@@ -320,10 +324,10 @@ mod tests {
         (config, named)
     }
 
-    fn error(config: &ModelConfig, tensors: &HashMap<String, Tensor>) -> String {
+    fn saved(tensors: &HashMap<String, Tensor>, config: &ModelConfig) -> Result<Weights> {
         let folder = TempDir::new().unwrap();
         save(tensors, folder.path().join("model.safetensors")).unwrap();
-        Weights::<Tensor>::load(folder.path(), config).unwrap_err().to_string()
+        Weights::load(folder.path(), config)
     }
 
     #[test]
@@ -354,21 +358,23 @@ mod tests {
     fn tensors_that_do_not_fit_the_config_are_named() {
         let (config, tensors) = model();
         let narrower = ModelConfig { intermediate_size: 96, ..config.clone() };
-        let found = error(&narrower, &tensors);
-        assert!(found.contains("'model.layers.0.mlp.gate_proj.weight' has shape [160, 64]"), "{found}");
-        assert!(found.contains("[96, 64]"), "{found}");
-
         let deeper = ModelConfig { num_hidden_layers: 3, ..config.clone() };
-        assert!(error(&deeper, &tensors).contains("no tensor 'model.layers.2.input_layernorm.weight'"));
         let shallower = ModelConfig { num_hidden_layers: 1, ..config.clone() };
-        assert!(error(&shallower, &tensors).contains("'model.layers.1."));
-
-        let mut other = tensors.clone();
-        other.insert("lm_head.weight".to_string(), (&tensors[EMBED] * 2.0).unwrap());
-        assert!(error(&config, &other).contains("lm_head.weight differs"));
-        let mut integers = tensors;
-        integers.insert("model.norm.weight".to_string(), Tensor::zeros(64, DType::U32, &Device::Cpu).unwrap());
-        assert!(error(&config, &integers).contains("is U32"));
+        let with = |name: &str, tensor| [tensors.clone(), HashMap::from([(name.to_string(), tensor)])];
+        let other = with(LM_HEAD, (&tensors[EMBED] * 2.0).unwrap()).into_iter().flatten().collect();
+        let integers = Tensor::zeros(64, DType::U32, &Device::Cpu).unwrap();
+        let integers = with("model.norm.weight", integers).into_iter().flatten().collect();
+        for (config, tensors, why) in [
+            (&narrower, &tensors, "'model.layers.0.mlp.gate_proj.weight' has shape [160, 64]"),
+            (&narrower, &tensors, "[96, 64]"),
+            (&deeper, &tensors, "no tensor 'model.layers.2.input_layernorm.weight'"),
+            (&shallower, &tensors, "'model.layers.1."),
+            (&config, &other, "lm_head.weight differs"),
+            (&config, &integers, "is U32"),
+        ] {
+            let found = saved(tensors, config).unwrap_err().to_string();
+            assert!(found.contains(why), "{found}");
+        }
     }
 
     #[test]
@@ -377,9 +383,7 @@ mod tests {
         tensors.insert("lm_head.weight".to_string(), tensors[EMBED].clone());
         let implied = Tensor::zeros(8, DType::F32, &Device::Cpu).unwrap();
         tensors.insert("model.layers.0.self_attn.rotary_emb.inv_freq".to_string(), implied);
-        let folder = TempDir::new().unwrap();
-        save(&tensors, folder.path().join("model.safetensors")).unwrap();
-        assert!(Weights::<Tensor>::load(folder.path(), &config).unwrap().lm_head.is_none());
+        assert!(saved(&tensors, &config).unwrap().lm_head.is_none());
     }
 
     #[test]

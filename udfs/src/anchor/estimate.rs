@@ -8,29 +8,21 @@ use asap_lm::Tokenizer;
 use async_trait::async_trait;
 use datafusion::common::{Result, config_datafusion_err};
 
-use super::language_model::{LanguageModel, Way};
-use super::{Anchorer, Pruned, Row, chain_and_thought, question_and_answer};
 use crate::cores;
 use crate::flights::Callers;
+use crate::llm::Llm;
 use crate::llm::chat::{Answer, CallError, Chat, FailureKind, Reply};
 use crate::llm::meter::{Budget, Meter, Prices};
 use crate::llm::request::ChatRequest;
-use crate::llm::{self, Llm, Statement};
 use crate::settings::Settings;
 
 /// Number of requests whose tokens are counted. The tokens of later requests are estimated from these.
 const SAMPLED_REQUESTS: u64 = 200;
 
-/// Answers requests that are not in the cache by rules, and counts them as if the language model had answered. Uses the
-/// tokenizer of the scoring model.
+/// Counts requests that are not in the cache as if the language model had answered. Uses the tokenizer of the scoring
+/// model.
 #[derive(Debug)]
 pub(super) struct Estimate {
-    model: LanguageModel,
-    counter: Arc<Counter>,
-}
-
-#[derive(Debug)]
-struct Counter {
     tokenizer: Tokenizer,
     prices: Prices,
     meter: Arc<Meter>,
@@ -39,8 +31,9 @@ struct Counter {
     sampled_tokens: AtomicU64,
 }
 
+/// A request whose answer is written by rules.
 #[derive(Debug)]
-enum StandIn {
+pub(super) enum StandIn {
     Thought {
         question: String,
         answer: String,
@@ -54,81 +47,46 @@ enum StandIn {
 }
 
 #[derive(Debug)]
-struct Counted {
-    counter: Arc<Counter>,
-    stand_in: Arc<StandIn>,
+pub(super) struct Estimated {
+    pub estimate: Arc<Estimate>,
+    pub stand_in: Arc<StandIn>,
 }
 
 impl Estimate {
-    pub(super) fn new(settings: &Settings, model: LanguageModel, llm: &Llm) -> Result<Self> {
+    pub(super) fn new(settings: &Settings, llm: &Llm) -> Result<Self> {
         let named = &settings.scorer_model;
         let tokenizer = asap_lm::locate(named)
             .and_then(|folder| Tokenizer::load(&folder))
             .map_err(|error| config_datafusion_err!("asap.scorer.model = '{named}': {error}"))?;
-        let counter = Counter {
+        Ok(Self {
             tokenizer,
             prices: Prices::of(settings),
             meter: llm.meter(),
             sampled: AtomicU64::default(),
             sampled_bytes: AtomicU64::default(),
             sampled_tokens: AtomicU64::default(),
-        };
-        Ok(Self { model, counter: Arc::new(counter) })
+        })
     }
 
-    fn chat(&self, stand_in: StandIn) -> Arc<dyn Chat> {
-        Arc::new(Counted { counter: Arc::clone(&self.counter), stand_in: Arc::new(stand_in) })
-    }
-}
-
-#[async_trait]
-impl Anchorer for Estimate {
-    fn window(&self) -> usize {
-        self.model.window()
+    fn of_bytes(&self, bytes: [usize; 2]) -> (u64, u64) {
+        let tokens = self.sampled_tokens.load(Ordering::Relaxed) as f64;
+        let of_bytes = self.sampled_bytes.load(Ordering::Relaxed).max(1) as f64;
+        bytes.map(|bytes| (bytes as f64 * tokens / of_bytes).round() as u64).into()
     }
 
-    fn is_over(&self) -> bool {
-        self.model.is_over()
-    }
-
-    async fn anchor(
-        &self,
-        question: Option<&str>,
-        answer: Option<&str>,
-        statement: Option<&Arc<Statement>>,
-    ) -> llm::Result<Row<String>> {
-        let (question, answer) = match question_and_answer(question, answer) {
-            Ok(given) => given,
-            Err(refusal) => return Ok(Row::unasked(Err(refusal))),
-        };
-        let chat = self.chat(StandIn::Thought { question: question.to_string(), answer: answer.to_string() });
-        self.model.thought(question, answer, Way { chat: &chat, statement }).await
-    }
-
-    async fn coarse(
-        &self,
-        cot: Option<&str>,
-        thought: Option<&str>,
-        statement: Option<&Arc<Statement>>,
-    ) -> llm::Result<Row<Pruned>> {
-        let (cot, original, thought) = match chain_and_thought(cot, thought) {
-            Ok(given) => given,
-            Err(refusal) => return Ok(Row::unasked(Err(refusal))),
-        };
-        let chat = self.chat(StandIn::Pruning { cot: cot.to_string(), thought: thought.to_string() });
-        self.model.pruning(cot, &original, thought, Way { chat: &chat, statement }).await
-    }
-
-    async fn complete(&self, prompt: &str, statement: Option<&Arc<Statement>>) -> llm::Result<Row<String>> {
-        let chat = self.chat(StandIn::Longest);
-        self.model.completion(prompt, Way { chat: &chat, statement }).await
+    fn count(&self, prompt: &str, answer: &str) -> Result<(u64, u64)> {
+        let count = |text: &str| self.tokenizer.count(text).map(|tokens| tokens as u64).map_err(crate::models::failed);
+        let (tokens_in, tokens_out) = (count(prompt)?, count(answer)?);
+        self.sampled_bytes.fetch_add((prompt.len() + answer.len()) as u64, Ordering::Relaxed);
+        self.sampled_tokens.fetch_add(tokens_in + tokens_out, Ordering::Relaxed);
+        Ok((tokens_in, tokens_out))
     }
 }
 
 #[async_trait]
-impl Chat for Counted {
+impl Chat for Estimated {
     async fn chat(&self, request: &ChatRequest, _: &Arc<Callers>) -> Reply {
-        let Counter { meter, prices, .. } = &*self.counter;
+        let Estimate { meter, prices, .. } = &*self.estimate;
         let reservation = match meter.reserve(Budget::default(), 0.0, false).await {
             Ok(reservation) => reservation,
             Err(error) => return Reply::unsent(error),
@@ -143,37 +101,21 @@ impl Chat for Counted {
     }
 }
 
-impl Counted {
+impl Estimated {
     async fn answer(&self, request: &ChatRequest) -> Result<Answer> {
-        let (counter, stand_in) = (Arc::clone(&self.counter), Arc::clone(&self.stand_in));
-        let is_counted = self.counter.sampled.fetch_add(1, Ordering::Relaxed) < SAMPLED_REQUESTS;
+        let (estimate, stand_in) = (Arc::clone(&self.estimate), Arc::clone(&self.stand_in));
+        let is_counted = self.estimate.sampled.fetch_add(1, Ordering::Relaxed) < SAMPLED_REQUESTS;
         let prompt = is_counted.then(|| request.messages.iter().map(|said| said.content.as_str()).collect::<String>());
         let (text, counted) = cores::run(move || {
             let text = stand_in.text();
-            let counted = prompt.map(|prompt| counter.count(&prompt, &text)).transpose();
+            let counted = prompt.map(|prompt| estimate.count(&prompt, &text)).transpose();
             counted.map(|counted| (text, counted))
         })
         .await??;
-        let (tokens_in, tokens_out) = counted.unwrap_or_else(|| self.counter.estimate([request.bytes(), text.len()]));
+        let (tokens_in, tokens_out) = counted.unwrap_or_else(|| self.estimate.of_bytes([request.bytes(), text.len()]));
         let is_longest = matches!(*self.stand_in, StandIn::Longest);
         let tokens_out = if is_longest { u64::from(request.max_tokens) } else { tokens_out };
         Ok(Answer { text, tokens_in, tokens_out })
-    }
-}
-
-impl Counter {
-    fn estimate(&self, bytes: [usize; 2]) -> (u64, u64) {
-        let tokens = self.sampled_tokens.load(Ordering::Relaxed) as f64;
-        let of_bytes = self.sampled_bytes.load(Ordering::Relaxed).max(1) as f64;
-        bytes.map(|bytes| (bytes as f64 * tokens / of_bytes).round() as u64).into()
-    }
-
-    fn count(&self, prompt: &str, answer: &str) -> Result<(u64, u64)> {
-        let count = |text: &str| self.tokenizer.count(text).map(|tokens| tokens as u64).map_err(crate::models::failed);
-        let (tokens_in, tokens_out) = (count(prompt)?, count(answer)?);
-        self.sampled_bytes.fetch_add((prompt.len() + answer.len()) as u64, Ordering::Relaxed);
-        self.sampled_tokens.fetch_add(tokens_in + tokens_out, Ordering::Relaxed);
-        Ok((tokens_in, tokens_out))
     }
 }
 

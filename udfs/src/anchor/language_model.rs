@@ -8,30 +8,27 @@ use asap_kernels::{steps, tags};
 use async_trait::async_trait;
 
 use super::algorithm1::accept;
+use super::estimate::{Estimate, Estimated, StandIn};
 use super::prompts::{Prompts, Template};
-use super::{Anchorer, NO_MATCH, Pruned, Refusal, Row, Spent, chain_and_thought, question_and_answer};
+use super::{Anchorer, InStatement, NO_MATCH, Pruned, Refusal, Row, Spent};
 use crate::llm::answers::Answers;
 use crate::llm::chat::{Chat, FailureKind, Outcome};
 use crate::llm::request::{ChatRequest, Message};
-use crate::llm::{Llm, Result, Statement};
+use crate::llm::{Llm, Result};
 use crate::settings::Settings;
 
 #[derive(Debug)]
 pub(crate) struct LanguageModel {
     name: String,
     chat: Arc<dyn Chat>,
+    /// Takes the place of calls if only their cost is estimated.
+    estimate: Option<Arc<Estimate>>,
     answers: Arc<Answers>,
     prompts: Prompts,
     window: usize,
     max_tokens: u32,
     max_attempts: u32,
     threshold: f64,
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Way<'a> {
-    pub chat: &'a Arc<dyn Chat>,
-    pub statement: Option<&'a Arc<Statement>>,
 }
 
 impl LanguageModel {
@@ -46,66 +43,8 @@ impl LanguageModel {
             max_tokens: settings.anchor_max_tokens.0,
             max_attempts: settings.anchor_max_attempts.0,
             threshold: settings.match_threshold.0,
+            estimate: if llm.only_estimates() { Some(Arc::new(Estimate::new(settings, llm)?)) } else { None },
         })
-    }
-
-    pub(super) async fn thought(&self, question: &str, answer: &str, way: Way<'_>) -> Result<Row<String>> {
-        let fields = [("question", question), ("answer", answer), ("language", language(answer))];
-        let mut spent = Spent::default();
-        let request = self.request(&self.prompts.anchor, &fields, 0.0);
-        let outcome = match &*self.ask(request, way, &mut spent).await? {
-            Ok(said) => match steps::strip(&self.prompts.anchor.restore(reply(&said.text))) {
-                "" => Err(Refusal::of_call(FailureKind::BadResponse, "expected a direct thought, found blank text")),
-                thought => Ok(thought.to_string()),
-            },
-            Err(error) => Err(Refusal::of_call(error.kind, &error.message)),
-        };
-        Ok(Row { outcome, spent })
-    }
-
-    /// Requests the coarse pruning at temperature 1, until Algorithm 1 accepts a sample.
-    pub(super) async fn pruning(
-        &self,
-        cot: &str,
-        original: &[&str],
-        thought: &str,
-        way: Way<'_>,
-    ) -> Result<Row<Pruned>> {
-        let mut request = self.request(&self.prompts.coarse, &[("anchor", thought), ("cot", cot)], 1.0);
-        let mut spent = Spent::default();
-        let mut reason = String::new();
-        for attempt in 1..=self.max_attempts {
-            request.attempt = attempt;
-            match &*self.ask(request.clone(), way, &mut spent).await? {
-                Ok(said) => {
-                    let answer = self.prompts.coarse.restore(reply(&said.text));
-                    match accept(original, &answer, self.threshold) {
-                        Ok(pruned) => return Ok(Row { outcome: Ok(pruned), spent }),
-                        Err(why) => reason = why,
-                    }
-                }
-                // A cut-off answer lacks its last steps; another sample may be shorter.
-                Err(error) if error.is_cut_off() => reason = error.message.clone(),
-                Err(error) => return Ok(Row { outcome: Err(Refusal::of_call(error.kind, &error.message)), spent }),
-            }
-        }
-        let tried = self.max_attempts;
-        let error = format!("none of {tried} answers consists of steps of the chain; the last one: {reason}");
-        Ok(Row { outcome: Err(Refusal::new(NO_MATCH, error)), spent })
-    }
-
-    pub(super) async fn completion(&self, prompt: &str, way: Way<'_>) -> Result<Row<String>> {
-        let mut spent = Spent::default();
-        let request = self.user(prompt.to_string(), String::new(), 0.0);
-        let outcome = match &*self.ask(request, way, &mut spent).await? {
-            Ok(said) => Ok(said.text.clone()),
-            Err(error) => Err(Refusal::of_call(error.kind, &error.message)),
-        };
-        Ok(Row { outcome, spent })
-    }
-
-    fn way<'a>(&'a self, statement: Option<&'a Arc<Statement>>) -> Way<'a> {
-        Way { chat: &self.chat, statement }
     }
 
     fn request(&self, template: &Template, fields: &[(&str, &str)], temperature: f64) -> ChatRequest {
@@ -124,8 +63,19 @@ impl LanguageModel {
         }
     }
 
-    async fn ask(&self, request: ChatRequest, way: Way<'_>, spent: &mut Spent) -> Result<Arc<Outcome>> {
-        let answered = self.answers.ask(way.chat, request, way.statement).await?;
+    /// Requests an answer, in an estimate from `stand_in`.
+    async fn ask(
+        &self,
+        request: ChatRequest,
+        stand_in: impl FnOnce() -> StandIn,
+        statement: InStatement<'_>,
+        spent: &mut Spent,
+    ) -> Result<Arc<Outcome>> {
+        let chat: Arc<dyn Chat> = match &self.estimate {
+            None => Arc::clone(&self.chat),
+            Some(estimate) => Arc::new(Estimated { estimate: Arc::clone(estimate), stand_in: Arc::new(stand_in()) }),
+        };
+        let answered = self.answers.ask(&chat, request, statement).await?;
         let (tokens_in, tokens_out) = match &*answered.outcome {
             Ok(answer) => (answer.tokens_in, answer.tokens_out),
             Err(error) => (error.tokens_in, error.tokens_out),
@@ -148,32 +98,56 @@ impl Anchorer for LanguageModel {
         self.chat.is_over()
     }
 
-    async fn anchor(
-        &self,
-        question: Option<&str>,
-        answer: Option<&str>,
-        statement: Option<&Arc<Statement>>,
-    ) -> Result<Row<String>> {
-        match question_and_answer(question, answer) {
-            Ok((question, answer)) => self.thought(question, answer, self.way(statement)).await,
-            Err(refusal) => Ok(Row::unasked(Err(refusal))),
-        }
+    async fn thought(&self, question: &str, answer: &str, statement: InStatement<'_>) -> Result<Row<String>> {
+        let fields = [("question", question), ("answer", answer), ("language", language(answer))];
+        let mut spent = Spent::default();
+        let request = self.request(&self.prompts.anchor, &fields, 0.0);
+        let stand_in = || StandIn::Thought { question: question.to_string(), answer: answer.to_string() };
+        let outcome = match &*self.ask(request, stand_in, statement, &mut spent).await? {
+            Ok(said) => match steps::strip(&self.prompts.anchor.restore(reply(&said.text))) {
+                "" => Err(Refusal::of_call(FailureKind::BadResponse, "expected a direct thought, found blank text")),
+                thought => Ok(thought.to_string()),
+            },
+            Err(error) => Err(Refusal::of_call(error.kind, &error.message)),
+        };
+        Ok(Row { outcome, spent })
     }
 
-    async fn coarse(
-        &self,
-        cot: Option<&str>,
-        thought: Option<&str>,
-        statement: Option<&Arc<Statement>>,
-    ) -> Result<Row<Pruned>> {
-        match chain_and_thought(cot, thought) {
-            Ok((cot, original, thought)) => self.pruning(cot, &original, thought, self.way(statement)).await,
-            Err(refusal) => Ok(Row::unasked(Err(refusal))),
+    /// Requests the coarse pruning at temperature 1, until Algorithm 1 accepts a sample.
+    async fn pruning(&self, cot: &str, thought: &str, statement: InStatement<'_>) -> Result<Row<Pruned>> {
+        let original = steps::steps(cot);
+        let mut request = self.request(&self.prompts.coarse, &[("anchor", thought), ("cot", cot)], 1.0);
+        let mut spent = Spent::default();
+        let mut reason = String::new();
+        for attempt in 1..=self.max_attempts {
+            request.attempt = attempt;
+            let stand_in = || StandIn::Pruning { cot: cot.to_string(), thought: thought.to_string() };
+            match &*self.ask(request.clone(), stand_in, statement, &mut spent).await? {
+                Ok(said) => {
+                    let answer = self.prompts.coarse.restore(reply(&said.text));
+                    match accept(&original, &answer, self.threshold) {
+                        Ok(pruned) => return Ok(Row { outcome: Ok(pruned), spent }),
+                        Err(why) => reason = why,
+                    }
+                }
+                // A cut-off answer lacks its last steps; another sample may be shorter.
+                Err(error) if error.is_cut_off() => reason = error.message.clone(),
+                Err(error) => return Ok(Row { outcome: Err(Refusal::of_call(error.kind, &error.message)), spent }),
+            }
         }
+        let tried = self.max_attempts;
+        let error = format!("none of {tried} answers consists of steps of the chain; the last one: {reason}");
+        Ok(Row { outcome: Err(Refusal::new(NO_MATCH, error)), spent })
     }
 
-    async fn complete(&self, prompt: &str, statement: Option<&Arc<Statement>>) -> Result<Row<String>> {
-        self.completion(prompt, self.way(statement)).await
+    async fn complete(&self, prompt: &str, statement: InStatement<'_>) -> Result<Row<String>> {
+        let mut spent = Spent::default();
+        let request = self.user(prompt.to_string(), String::new(), 0.0);
+        let outcome = match &*self.ask(request, || StandIn::Longest, statement, &mut spent).await? {
+            Ok(said) => Ok(said.text.clone()),
+            Err(error) => Err(Refusal::of_call(error.kind, &error.message)),
+        };
+        Ok(Row { outcome, spent })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Anchorers. Stage 1 requests the direct thought from a question to its answer, and the chain pruned to what that
 //! thought needs. `ai_complete` requests the answer to a row's own prompt.
 //!
-//! [`Anchorers::of`] chooses rules, a language model or an estimate of one. [`Llm::model`] chooses the language model.
+//! [`Anchorers::of`] chooses rules or a language model. [`Llm::model`] chooses the language model.
 //! To add another kind of answer, implement [`Anchorer`]; to add another place to call a language model, implement
 //! [`Chat`](crate::llm::chat::Chat).
 //!
@@ -10,7 +10,7 @@
 //! | `algorithm1` | the check that an answer is a pruning of the chain |
 //! | [`rules`] | the anchorer without a language model |
 //! | [`language_model`] | the anchorer with one, and [`prompts`]: its prompts |
-//! | `estimate` | the anchorer that only estimates the cost of a run |
+//! | `estimate` | the answers of a language model whose cost is only estimated |
 
 mod algorithm1;
 mod estimate;
@@ -19,16 +19,16 @@ pub mod prompts;
 pub mod rules;
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use asap_kernels::steps;
 use async_trait::async_trait;
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
+use parking_lot::Mutex;
 
 use crate::llm::{self, FailureKind, Llm, Statement, Usage};
 use crate::settings::{Provider, Settings};
-use estimate::Estimate;
 use language_model::LanguageModel;
 use rules::Rules;
 
@@ -48,21 +48,56 @@ pub(crate) trait Anchorer: Debug + Send + Sync {
         false
     }
 
-    async fn anchor(
+    /// Writes the direct thought from a question to an answer that is not blank.
+    async fn thought(&self, question: &str, answer: &str, statement: InStatement<'_>) -> llm::Result<Row<String>>;
+
+    /// Prunes a chain with at least one step by a direct thought.
+    async fn pruning(&self, cot: &str, thought: &str, statement: InStatement<'_>) -> llm::Result<Row<Pruned>>;
+
+    async fn complete(&self, prompt: &str, statement: InStatement<'_>) -> llm::Result<Row<String>>;
+}
+
+/// The statement of the row; None if there is none.
+pub(crate) type InStatement<'a> = Option<&'a Arc<Statement>>;
+
+impl dyn Anchorer + '_ {
+    pub(crate) async fn anchor(
         &self,
         question: Option<&str>,
         answer: Option<&str>,
-        statement: Option<&Arc<Statement>>,
-    ) -> llm::Result<Row<String>>;
+        statement: InStatement<'_>,
+    ) -> llm::Result<Row<String>> {
+        let missing = |found| {
+            let error = format!("a direct thought needs {found}");
+            Ok(Row::unasked(Err(Refusal::new(NO_ANCHOR, error))))
+        };
+        match (question, answer) {
+            (None, _) => missing("a question, found NULL"),
+            (_, None) => missing("an answer, found NULL"),
+            (_, Some(answer)) if steps::strip(answer).is_empty() => missing("an answer, found blank text"),
+            (Some(question), Some(answer)) => self.thought(question, answer, statement).await,
+        }
+    }
 
-    async fn coarse(
+    pub(crate) async fn coarse(
         &self,
         cot: Option<&str>,
         thought: Option<&str>,
-        statement: Option<&Arc<Statement>>,
-    ) -> llm::Result<Row<Pruned>>;
-
-    async fn complete(&self, prompt: &str, statement: Option<&Arc<Statement>>) -> llm::Result<Row<String>>;
+        statement: InStatement<'_>,
+    ) -> llm::Result<Row<Pruned>> {
+        let missing = |status, found| {
+            let error = format!("a coarse pruning needs {found}");
+            Ok(Row::unasked(Err(Refusal::new(status, error))))
+        };
+        match (cot, thought) {
+            (_, None) => missing(NO_ANCHOR, "a direct thought, found NULL"),
+            (None, _) => missing(EMPTY_CHAIN, "a chain of thought, found NULL"),
+            (Some(cot), _) if steps::strip(cot).is_empty() => {
+                missing(EMPTY_CHAIN, "a chain of thought, found one without a step")
+            }
+            (Some(cot), Some(thought)) => self.pruning(cot, thought, statement).await,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -128,33 +163,6 @@ impl Spent {
     }
 }
 
-fn question_and_answer<'a>(
-    question: Option<&'a str>,
-    answer: Option<&'a str>,
-) -> std::result::Result<(&'a str, &'a str), Refusal> {
-    let missing = |error: &str| Refusal::new(NO_ANCHOR, error);
-    let question = question.ok_or_else(|| missing("a direct thought needs a question, found NULL"))?;
-    let answer = answer.ok_or_else(|| missing("a direct thought needs an answer, found NULL"))?;
-    if steps::strip(answer).is_empty() {
-        return Err(missing("a direct thought needs an answer, found blank text"));
-    }
-    Ok((question, answer))
-}
-
-fn chain_and_thought<'a>(
-    cot: Option<&'a str>,
-    thought: Option<&'a str>,
-) -> std::result::Result<(&'a str, Vec<&'a str>, &'a str), Refusal> {
-    let missing = |status, error: &str| Refusal::new(status, error);
-    let thought = thought.ok_or_else(|| missing(NO_ANCHOR, "a coarse pruning needs a direct thought, found NULL"))?;
-    let cot = cot.ok_or_else(|| missing(EMPTY_CHAIN, "a coarse pruning needs a chain of thought, found NULL"))?;
-    let original = steps::steps(cot);
-    if original.is_empty() {
-        return Err(missing(EMPTY_CHAIN, "a coarse pruning needs a chain of thought, found one without a step"));
-    }
-    Ok((cot, original, thought))
-}
-
 type Last = Option<(Settings, Arc<dyn Anchorer>)>;
 
 #[derive(Debug, Clone)]
@@ -176,20 +184,14 @@ impl Anchorers {
     /// prompts from their folder. Returns the same anchorer until a setting changes.
     pub(crate) fn of(&self, config: &ConfigOptions) -> Result<Arc<dyn Anchorer>> {
         let settings = Settings::of(config)?;
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if let Some((_, anchorer)) = last.as_ref().filter(|(known, anchorer)| known == settings && !anchorer.is_over())
         {
             return Ok(Arc::clone(anchorer));
         }
         let anchorer: Arc<dyn Anchorer> = match settings.anchor_provider {
             Provider::Extractive => Arc::new(Rules),
-            Provider::Openai | Provider::Local => {
-                let model = LanguageModel::new(settings, &self.llm)?;
-                match self.llm.only_estimates() {
-                    true => Arc::new(Estimate::new(settings, model, &self.llm)?),
-                    false => Arc::new(model),
-                }
-            }
+            Provider::Openai | Provider::Local => Arc::new(LanguageModel::new(settings, &self.llm)?),
         };
         *last = Some((settings.clone(), Arc::clone(&anchorer)));
         Ok(anchorer)
@@ -202,19 +204,5 @@ impl Anchorers {
             self.llm.model(settings)?;
         }
         self.of(config)
-    }
-}
-
-impl PartialEq for Anchorers {
-    fn eq(&self, other: &Self) -> bool {
-        self.llm == other.llm
-    }
-}
-
-impl Eq for Anchorers {}
-
-impl std::hash::Hash for Anchorers {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.llm.hash(state);
     }
 }

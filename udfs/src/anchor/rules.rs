@@ -1,15 +1,14 @@
 //! Anchoring without a language model (`asap.anchor.provider = 'extractive'`).
 
-use std::sync::Arc;
-
 use asap_kernels::extractive::{core, write};
+use asap_kernels::steps::steps;
 use async_trait::async_trait;
 
 use super::algorithm1::of_steps;
-use super::{Anchorer, NO_ANCHOR, Pruned, Refusal, Row, chain_and_thought, question_and_answer};
+use super::{Anchorer, InStatement, NO_ANCHOR, Pruned, Refusal, Row};
 use crate::cores;
+use crate::llm::Result;
 use crate::llm::chat::FailureKind;
-use crate::llm::{Result, Statement};
 
 const ROWS_IN_FLIGHT: usize = 64;
 
@@ -23,40 +22,23 @@ impl Anchorer for Rules {
         ROWS_IN_FLIGHT
     }
 
-    async fn anchor(
-        &self,
-        question: Option<&str>,
-        answer: Option<&str>,
-        _: Option<&Arc<Statement>>,
-    ) -> Result<Row<String>> {
-        let (question, answer) = match question_and_answer(question, answer) {
-            Ok((question, answer)) => (question.to_string(), answer.to_string()),
-            Err(refusal) => return Ok(Row::unasked(Err(refusal))),
-        };
+    async fn thought(&self, question: &str, answer: &str, _: InStatement<'_>) -> Result<Row<String>> {
+        let [question, answer] = [question, answer].map(str::to_string);
         let thought = cores::run(move || write(&question, &answer)).await?;
         Ok(Row::unasked(thought.ok_or_else(|| Refusal::new(NO_ANCHOR, "expected an answer with a word, found none"))))
     }
 
-    async fn coarse(
-        &self,
-        cot: Option<&str>,
-        thought: Option<&str>,
-        _: Option<&Arc<Statement>>,
-    ) -> Result<Row<Pruned>> {
-        let [cot, thought] = [cot, thought].map(|text| text.map(str::to_string));
-        let outcome = cores::run(move || {
-            let (_, original, thought) = chain_and_thought(cot.as_deref(), thought.as_deref())?;
-            Ok(prune(&original, thought))
+    async fn pruning(&self, cot: &str, thought: &str, _: InStatement<'_>) -> Result<Row<Pruned>> {
+        let [cot, thought] = [cot, thought].map(str::to_string);
+        let pruned = cores::run(move || {
+            let original = steps(&cot);
+            of_steps(&original, &core(&original, &thought))
         });
-        Ok(Row::unasked(outcome.await?))
+        Ok(Row::unasked(Ok(pruned.await?)))
     }
 
-    async fn complete(&self, _: &str, _: Option<&Arc<Statement>>) -> Result<Row<String>> {
+    async fn complete(&self, _: &str, _: InStatement<'_>) -> Result<Row<String>> {
         // Planning refuses such a query.
         Ok(Row::unasked(Err(Refusal::new(FailureKind::Refused.name(), "rules cannot answer prompts"))))
     }
-}
-
-fn prune(original: &[&str], thought: &str) -> Pruned {
-    of_steps(original, &core(original, thought))
 }

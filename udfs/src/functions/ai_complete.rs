@@ -1,15 +1,13 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, StringArray};
-use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
-use futures::future::BoxFuture;
 
-use super::by_anchorer::AskedFunction;
+use super::by_anchorer::{AskedFunction, Asking};
 use crate::anchor::{Anchorer, Row};
 use crate::columns::Args;
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::llm::{self, Statement};
+use crate::llm::Statement;
 
 pub(crate) struct AiComplete;
 
@@ -23,15 +21,7 @@ impl AskedFunction for AiComplete {
     const NEEDS_LANGUAGE_MODEL: bool = true;
     type Answer = Option<String>;
 
-    fn returns() -> DataType {
-        DataType::Utf8
-    }
-
-    fn ask<'a>(
-        anchorer: &'a dyn Anchorer,
-        row: Args<'a>,
-        statement: &'a Arc<Statement>,
-    ) -> BoxFuture<'a, llm::Result<Row<Option<String>>>> {
+    fn ask<'a>(anchorer: &'a dyn Anchorer, row: Args<'a>, statement: &'a Arc<Statement>) -> Asking<'a, Option<String>> {
         Box::pin(async move {
             let Ok(prompt) = row.text(0) else { return Ok(Row::unasked(Ok(None))) };
             let Row { outcome, spent } = anchorer.complete(prompt, Some(statement)).await?;

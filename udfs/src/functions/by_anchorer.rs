@@ -4,35 +4,31 @@ use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, StringArray, StructArray};
-use datafusion::arrow::datatypes::{DataType, Field, Fields};
+use datafusion::arrow::array::{ArrayRef, BooleanArray, Int64Array, StringArray};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::{Result, exec_err};
 use datafusion::execution::TaskContext;
 use futures::future::{BoxFuture, try_join_all};
 
-use super::needs::{SessionModels, equal_by_models};
+use super::needs::SessionModels;
 use crate::anchor::{Anchorer, Row, Spent};
 use crate::call_metrics::CallMetrics;
 use crate::columns::Args;
 use crate::declaration::Declaration;
-use crate::function::{AsyncCall, CallRows, Prepare};
+use crate::function::{AsyncCall, CallRows};
 use crate::llm::{self, Statement, Usage};
+use crate::output;
 use crate::settings::{OnError, Settings};
+
+pub(crate) type Asking<'a, T> = BoxFuture<'a, llm::Result<Row<T>>>;
 
 pub(crate) trait AskedFunction: Send + Sync + 'static {
     const DECLARATION: Declaration;
     const NEEDS_LANGUAGE_MODEL: bool = false;
     type Answer: Send;
 
-    fn returns() -> DataType;
-
     /// Requests one row. An error ends the query; a failure of the row is its outcome.
-    fn ask<'a>(
-        anchorer: &'a dyn Anchorer,
-        row: Args<'a>,
-        statement: &'a Arc<Statement>,
-    ) -> BoxFuture<'a, llm::Result<Row<Self::Answer>>>;
+    fn ask<'a>(anchorer: &'a dyn Anchorer, row: Args<'a>, statement: &'a Arc<Statement>) -> Asking<'a, Self::Answer>;
 
     fn array(rows: &[Row<Self::Answer>]) -> Result<ArrayRef>;
 }
@@ -41,8 +37,6 @@ pub(crate) struct ByAnchorer<F> {
     pub session: SessionModels,
     pub function: std::marker::PhantomData<F>,
 }
-
-equal_by_models!(ByAnchorer<F: AskedFunction>);
 
 impl<F: AskedFunction> ByAnchorer<F> {
     fn anchorer(&self, config: &ConfigOptions) -> Result<Arc<dyn Anchorer>> {
@@ -53,14 +47,12 @@ impl<F: AskedFunction> ByAnchorer<F> {
     }
 }
 
-impl<F: AskedFunction> Prepare for ByAnchorer<F> {
+#[async_trait]
+impl<F: AskedFunction> AsyncCall for ByAnchorer<F> {
     fn prepare(&self, config: &ConfigOptions) -> Result<()> {
         self.anchorer(config).map(drop)
     }
-}
 
-#[async_trait]
-impl<F: AskedFunction> AsyncCall for ByAnchorer<F> {
     fn window(&self, config: &ConfigOptions) -> usize {
         // Without an anchorer, planning already refused the query.
         self.anchorer(config).map_or(1, |anchorer| anchorer.window())
@@ -94,10 +86,10 @@ impl<F: AskedFunction> AsyncCall for ByAnchorer<F> {
 
 fn record<T>(metrics: &CallMetrics, row: &Row<T>) {
     let Usage { calls, cache_hits, retries, tokens_in, tokens_out, .. } = row.spent.own;
-    metrics.add_failed(usize::from(row.outcome.is_err()));
-    metrics.add_calls(calls as usize);
-    metrics.add_cache_hits(cache_hits as usize);
-    metrics.add_retries(retries as usize);
+    metrics.failed.add(usize::from(row.outcome.is_err()));
+    metrics.calls.add(calls as usize);
+    metrics.cache_hits.add(cache_hits as usize);
+    metrics.retries.add(retries as usize);
     metrics.add_tokens(tokens_in as usize, tokens_out as usize);
 }
 
@@ -111,32 +103,17 @@ fn check<T>(function: &str, settings: &Settings, rows: &[Row<T>]) -> Result<()> 
     }
 }
 
-/// The fields of a function's struct: its own, then status, error, tokens_in, tokens_out and cached.
-fn fields(own: &[(&str, DataType)]) -> Fields {
-    let shared = [
-        ("status", DataType::Utf8),
-        ("error", DataType::Utf8),
-        ("tokens_in", DataType::Int64),
-        ("tokens_out", DataType::Int64),
-        ("cached", DataType::Boolean),
-    ];
-    own.iter().chain(&shared).map(|(name, data_type)| Field::new(*name, data_type.clone(), true)).collect()
-}
-
-pub(crate) fn struct_type(own: &[(&str, DataType)]) -> DataType {
-    DataType::Struct(fields(own))
-}
-
-pub(super) fn structs<T>(own: &[(&str, DataType)], columns: Vec<ArrayRef>, rows: &[Row<T>]) -> Result<ArrayRef> {
+/// Returns structs of a function's own columns, then status, error, tokens_in, tokens_out and cached.
+pub(super) fn structs<T>(mut columns: Vec<(&str, ArrayRef)>, rows: &[Row<T>]) -> Result<ArrayRef> {
     let tokens = |tokens: fn(&Spent) -> u64| -> ArrayRef {
         Arc::new(rows.iter().map(|row| i64::try_from(tokens(&row.spent)).ok()).collect::<Int64Array>())
     };
-    let shared: [ArrayRef; 5] = [
-        Arc::new(rows.iter().map(|row| Some(row.status())).collect::<StringArray>()),
-        Arc::new(rows.iter().map(Row::error).collect::<StringArray>()),
-        tokens(|spent| spent.tokens_in),
-        tokens(|spent| spent.tokens_out),
-        Arc::new(rows.iter().map(|row| Some(row.spent.is_cached())).collect::<BooleanArray>()),
-    ];
-    Ok(Arc::new(StructArray::try_new(fields(own), columns.into_iter().chain(shared).collect(), None)?))
+    columns.extend([
+        ("status", Arc::new(rows.iter().map(|row| Some(row.status())).collect::<StringArray>()) as ArrayRef),
+        ("error", Arc::new(rows.iter().map(Row::error).collect::<StringArray>())),
+        ("tokens_in", tokens(|spent| spent.tokens_in)),
+        ("tokens_out", tokens(|spent| spent.tokens_out)),
+        ("cached", Arc::new(rows.iter().map(|row| Some(row.spent.is_cached())).collect::<BooleanArray>())),
+    ]);
+    output::structs(columns, None)
 }

@@ -9,10 +9,10 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::execution::memory_pool::MemoryPool;
 use rayon::prelude::*;
 
-use super::needs::{Needs, SessionModels, equal_by_models};
+use super::needs::{Needs, SessionModels};
 use crate::columns::{Args, Cell, Columns, nullable};
 use crate::declaration::Declaration;
-use crate::function::{Prepare, Rows};
+use crate::function::Rows;
 use crate::output::Output;
 
 pub(crate) trait RowFunction: Send + Sync + 'static {
@@ -28,28 +28,23 @@ pub(crate) struct ByRow<F> {
     pub function: PhantomData<F>,
 }
 
-equal_by_models!(ByRow<F: RowFunction>);
-
-impl<F: RowFunction> Prepare for ByRow<F> {
+impl<F: RowFunction> Rows for ByRow<F> {
     fn prepare(&self, config: &ConfigOptions) -> Result<()> {
         F::Needs::load(&self.session, config).map(drop)
     }
-}
 
-impl<F: RowFunction> Rows for ByRow<F> {
     fn remember_in(&self, pool: &Arc<dyn MemoryPool>) {
         self.session.remember_in(pool);
     }
 
     fn compute(&self, columns: &Columns, config: &ConfigOptions) -> Result<ArrayRef> {
         let mut needs = F::Needs::load(&self.session, config)?;
-        let rows = 0..columns.rows();
         let rows = match F::Needs::ON_ALL_CORES {
             true => {
-                let rows = rows.into_par_iter();
+                let rows = (0..columns.rows()).into_par_iter();
                 rows.map_with(needs, |needs, row| nullable(F::row(needs, columns.row(row)))).collect::<Result<_>>()
             }
-            false => rows.map(|row| nullable(F::row(&mut needs, columns.row(row)))).collect(),
+            false => columns.read(|row| F::row(&mut needs, row)),
         };
         self.session.recount_remembered();
         F::Output::array(rows?)

@@ -1,19 +1,15 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, StringArray};
-use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
-use futures::future::BoxFuture;
 
-use super::by_anchorer::{AskedFunction, struct_type, structs};
+use super::by_anchorer::{AskedFunction, Asking, structs};
 use crate::anchor::{Anchorer, Row};
 use crate::columns::Args;
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::llm::{self, Statement};
+use crate::llm::Statement;
 
 pub(crate) struct CotAnchor;
-
-const OWN: [(&str, DataType); 1] = [("thought", DataType::Utf8)];
 
 impl AskedFunction for CotAnchor {
     const DECLARATION: Declaration = Declaration {
@@ -27,20 +23,12 @@ impl AskedFunction for CotAnchor {
     };
     type Answer = String;
 
-    fn returns() -> DataType {
-        struct_type(&OWN)
-    }
-
-    fn ask<'a>(
-        anchorer: &'a dyn Anchorer,
-        row: Args<'a>,
-        statement: &'a Arc<Statement>,
-    ) -> BoxFuture<'a, llm::Result<Row<String>>> {
-        anchorer.anchor(row.text(0).ok(), row.text(1).ok(), Some(statement))
+    fn ask<'a>(anchorer: &'a dyn Anchorer, row: Args<'a>, statement: &'a Arc<Statement>) -> Asking<'a, String> {
+        Box::pin(anchorer.anchor(row.text(0).ok(), row.text(1).ok(), Some(statement)))
     }
 
     fn array(rows: &[Row<String>]) -> Result<ArrayRef> {
         let thoughts = rows.iter().map(|row| row.outcome.as_deref().ok()).collect::<StringArray>();
-        structs(&OWN, vec![Arc::new(thoughts)], rows)
+        structs(vec![("thought", Arc::new(thoughts))], rows)
     }
 }

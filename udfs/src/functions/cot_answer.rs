@@ -1,8 +1,7 @@
 use std::borrow::Cow;
 
 use super::by_row::RowFunction;
-use crate::columns::NoValue;
-use crate::columns::{Args, Cell};
+use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Arg, Argument, Declaration};
 
 pub(crate) struct CotAnswer;

@@ -1,27 +1,15 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float64Builder, Int64Array, Int64Builder, ListBuilder, StringArray};
-use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
-use futures::future::BoxFuture;
 
-use super::by_anchorer::{AskedFunction, struct_type, structs};
+use super::by_anchorer::{AskedFunction, Asking, structs};
 use crate::anchor::{Anchorer, Pruned, Row};
 use crate::columns::Args;
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::llm::{self, Statement};
-use crate::output::list_of;
+use crate::llm::Statement;
 
 pub(crate) struct CotCoarse;
-
-fn own() -> [(&'static str, DataType); 4] {
-    [
-        ("cot", DataType::Utf8),
-        ("kept", list_of(DataType::Int64)),
-        ("similarity", list_of(DataType::Float64)),
-        ("attempts", DataType::Int64),
-    ]
-}
 
 impl AskedFunction for CotCoarse {
     const DECLARATION: Declaration = Declaration {
@@ -35,16 +23,8 @@ impl AskedFunction for CotCoarse {
     };
     type Answer = Pruned;
 
-    fn returns() -> DataType {
-        struct_type(&own())
-    }
-
-    fn ask<'a>(
-        anchorer: &'a dyn Anchorer,
-        row: Args<'a>,
-        statement: &'a Arc<Statement>,
-    ) -> BoxFuture<'a, llm::Result<Row<Pruned>>> {
-        anchorer.coarse(row.text(0).ok(), row.text(1).ok(), Some(statement))
+    fn ask<'a>(anchorer: &'a dyn Anchorer, row: Args<'a>, statement: &'a Arc<Statement>) -> Asking<'a, Pruned> {
+        Box::pin(anchorer.coarse(row.text(0).ok(), row.text(1).ok(), Some(statement)))
     }
 
     fn array(rows: &[Row<Pruned>]) -> Result<ArrayRef> {
@@ -55,12 +35,14 @@ impl AskedFunction for CotCoarse {
             kept.append_option(pruned.map(|pruned| pruned.kept.iter().copied().map(Some)));
             similarity.append_option(pruned.map(|pruned| pruned.similarity.iter().copied().map(Some)));
         }
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(pruned().map(|pruned| Some(pruned?.cot.as_str())).collect::<StringArray>()),
-            Arc::new(kept.finish()),
-            Arc::new(similarity.finish()),
-            Arc::new(rows.iter().map(|row| i64::from(row.spent.attempts)).collect::<Int64Array>()),
+        let cots = pruned().map(|pruned| Some(pruned?.cot.as_str())).collect::<StringArray>();
+        let attempts = rows.iter().map(|row| i64::from(row.spent.attempts)).collect::<Int64Array>();
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("cot", Arc::new(cots)),
+            ("kept", Arc::new(kept.finish())),
+            ("similarity", Arc::new(similarity.finish())),
+            ("attempts", Arc::new(attempts)),
         ];
-        structs(&own(), columns, rows)
+        structs(columns, rows)
     }
 }

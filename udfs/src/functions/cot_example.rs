@@ -2,15 +2,15 @@ use std::sync::Arc;
 
 use asap_lm::example::{Encoded, Example, ExampleTemplate, Long};
 use asap_lm::{LmError, Tokenizer};
-use datafusion::arrow::array::{ArrayRef, Int32Array, ListArray, StructArray};
-use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
-use datafusion::arrow::datatypes::{DataType, Field, Fields};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::arrow::array::{ArrayRef, Int32Array, ListArray};
+use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::Result;
 
 use super::by_row::RowFunction;
 use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::output::{Output, list_of};
+use crate::output::{Output, structs};
 
 pub(crate) struct CotExample;
 
@@ -53,10 +53,6 @@ impl RowFunction for CotExample {
 }
 
 impl Output for Example {
-    fn data_type() -> DataType {
-        DataType::Struct(fields())
-    }
-
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let lengths = rows.iter().map(|row| row.as_ref().map_or(0, |row| row.ids.len()));
         let offsets = OffsetBuffer::<i32>::from_lengths(lengths);
@@ -64,20 +60,11 @@ impl Output for Example {
         let labels: Vec<i32> = rows.iter().flatten().flat_map(Example::labels).collect();
         let mask = vec![1; ids.len()];
         let item = Arc::new(Field::new_list_field(DataType::Int32, true));
-        let list = |values: Vec<i32>| {
+        let list = |values: Vec<i32>| -> Result<ArrayRef> {
             let values = Arc::new(Int32Array::from(values));
-            let list = ListArray::try_new(Arc::clone(&item), offsets.clone(), values, None)?;
-            Ok::<_, DataFusionError>(Arc::new(list) as ArrayRef)
+            Ok(Arc::new(ListArray::try_new(Arc::clone(&item), offsets.clone(), values, None)?))
         };
-        let columns = vec![list(ids)?, list(mask)?, list(labels)?];
-        let present = NullBuffer::from_iter(rows.iter().map(Option::is_some));
-        Ok(Arc::new(StructArray::try_new(fields(), columns, Some(present))?))
+        let columns = vec![("input_ids", list(ids)?), ("attention_mask", list(mask)?), ("labels", list(labels)?)];
+        structs(columns, Some(rows.iter().map(Option::is_some).collect()))
     }
-}
-
-fn fields() -> Fields {
-    ["input_ids", "attention_mask", "labels"]
-        .map(|name| Field::new(name, list_of(DataType::Int32), true))
-        .into_iter()
-        .collect()
 }

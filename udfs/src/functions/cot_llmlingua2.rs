@@ -1,4 +1,5 @@
 use std::any::Any;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use asap_lm::Tokenizer;
@@ -11,10 +12,9 @@ use datafusion::execution::TaskContext;
 
 use super::needs::SessionModels;
 use crate::call_metrics::CallMetrics;
-use crate::columns::{Args, Cell, nullable};
 use crate::cores;
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::function::{AsyncCall, CallRows, Prepare};
+use crate::function::{AsyncCall, CallRows};
 use crate::models::failed;
 use crate::output::Output;
 use crate::settings::Settings;
@@ -22,7 +22,6 @@ use crate::settings::Settings;
 /// Rows that are compressed together: their chunks keep all cores busy, and a cancelled query ends soon.
 const ROWS_IN_FLIGHT: usize = 16;
 
-#[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CotLlmlingua2 {
     pub session: SessionModels,
 }
@@ -48,18 +47,12 @@ impl CotLlmlingua2 {
     }
 }
 
-fn arguments(row: Args<'_>) -> Cell<(&str, f64)> {
-    Ok((row.text(0)?, row.share(1)?))
-}
-
-impl Prepare for CotLlmlingua2 {
+#[async_trait]
+impl AsyncCall for CotLlmlingua2 {
     fn prepare(&self, config: &ConfigOptions) -> Result<()> {
         self.models(config).map(drop)
     }
-}
 
-#[async_trait]
-impl AsyncCall for CotLlmlingua2 {
     fn window(&self, _: &ConfigOptions) -> usize {
         ROWS_IN_FLIGHT
     }
@@ -75,17 +68,16 @@ impl AsyncCall for CotLlmlingua2 {
         let options = Settings::of(rows.config())?.compression();
         let columns = rows.columns.clone();
         let compressed = cores::run(move || {
-            let asked: Vec<Option<(&str, f64)>> =
-                (0..columns.rows()).map(|row| nullable(arguments(columns.row(row)))).collect::<Result<_>>()?;
+            let asked = columns.read(|row| Ok((row.text(0)?, row.share(1)?)))?;
             let texts: Vec<(&str, f64)> = asked.iter().copied().flatten().collect();
             let compressed =
                 compressor.compress_all(&texts, &options, &|word| tokenizer.count(word)).map_err(failed)?;
             let mut compressed = compressed.into_iter();
-            let rows = asked.iter().map(|asked| asked.and_then(|_| compressed.next()));
-            Ok::<Vec<Option<String>>, DataFusionError>(rows.collect())
+            let rows = asked.iter().map(|asked| asked.and_then(|_| compressed.next()).map(Cow::Owned));
+            Ok::<Vec<Option<Cow<str>>>, DataFusionError>(rows.collect())
         })
         .await??;
-        metrics.add_calls(compressed.iter().flatten().count());
-        String::array(compressed)
+        metrics.calls.add(compressed.iter().flatten().count());
+        Output::array(compressed)
     }
 }

@@ -2,17 +2,14 @@ use std::sync::Arc;
 
 use asap_kernels::matching::{Match, walk};
 use asap_kernels::steps::{steps, strip};
-use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, StructArray};
-use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array};
 use datafusion::common::Result;
 
 use super::by_row::RowFunction;
 use super::needs::{Compared, Threshold};
-use crate::columns::NoValue;
-use crate::columns::{Args, Cell};
+use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::output::Output;
+use crate::output::{Output, lists, structs};
 
 pub(crate) struct CotMatch;
 
@@ -46,26 +43,12 @@ impl RowFunction for CotMatch {
     }
 }
 
-fn match_fields() -> Fields {
-    Fields::from(vec![Field::new("step", DataType::Int64, true), Field::new("similarity", DataType::Float64, true)])
-}
-
-fn match_field() -> FieldRef {
-    Arc::new(Field::new_list_field(DataType::Struct(match_fields()), true))
-}
-
 impl Output for Vec<Match> {
-    fn data_type() -> DataType {
-        DataType::List(match_field())
-    }
-
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let found = || rows.iter().flatten().flatten();
         let steps: Int64Array = found().map(|found| found.step as i64 + 1).collect::<Vec<_>>().into();
         let similarities: Float64Array = found().map(|found| found.similarity).collect::<Vec<_>>().into();
-        let items = StructArray::try_new(match_fields(), vec![Arc::new(steps), Arc::new(similarities)], None)?;
-        let lengths = OffsetBuffer::from_lengths(rows.iter().map(|row| row.as_ref().map_or(0, Vec::len)));
-        let valid = NullBuffer::from_iter(rows.iter().map(Option::is_some));
-        Ok(Arc::new(ListArray::try_new(match_field(), lengths, Arc::new(items), Some(valid))?))
+        let items = structs(vec![("step", Arc::new(steps)), ("similarity", Arc::new(similarities))], None)?;
+        lists(items, &rows.iter().map(|row| row.as_ref().map(Vec::len)).collect::<Vec<_>>())
     }
 }

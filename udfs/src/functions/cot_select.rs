@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use asap_kernels::steps::join;
 
 use super::by_row::RowFunction;
@@ -17,10 +19,10 @@ impl RowFunction for CotSelect {
         example: "select cot_select(['Hm.', '2 + 2 is 4.', 'Done.'], [2, 3]);\n-- 2 + 2 is 4.\\n\\nDone.",
     };
     type Needs = ();
-    type Output<'a> = String;
+    type Output<'a> = Cow<'a, str>;
 
-    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<String> {
+    fn row<'a>(_: &mut (), row: Args<'a>) -> Cell<Cow<'a, str>> {
         let steps = row.texts(0)?;
-        Ok(join(row.indices(1, steps.len())?.into_iter().map(|step| steps[step])))
+        Ok(join(row.indices(1, steps.len())?.into_iter().map(|step| steps[step])).into())
     }
 }

@@ -3,22 +3,41 @@ use super::needs::Compared;
 use crate::columns::{Args, Cell};
 use crate::declaration::{Arg, Argument, Declaration};
 
+const TWO_TEXTS: &[Argument] = &[
+    Argument::new("a", Arg::Text, "The text to compare."),
+    Argument::new("b", Arg::Text, "The text to compare it with. Swapping the two may change the result."),
+];
+
 pub(crate) struct CotSimilarity;
 
 impl RowFunction for CotSimilarity {
     const DECLARATION: Declaration = Declaration {
         name: "cot_similarity",
         about: "The Gestalt (Ratcliff/Obershelp) similarity of two texts, from 0 to 1. It is twice the number of matching characters, divided by the number of characters of both texts. Characters are Unicode scalars, and ties are resolved as in Python's difflib. Every character counts, however often it occurs (`autojunk=False`).",
-        arguments: &[
-            Argument::new("a", Arg::Text, "The text to compare."),
-            Argument::new("b", Arg::Text, "The text to compare it with. Swapping the two may change the result."),
-        ],
+        arguments: TWO_TEXTS,
         example: "select cot_similarity('2 + 2 is 4', '2 + 2 = 4');\n-- 0.8421052631578947",
     };
     type Needs = Compared<false>;
     type Output<'a> = f64;
 
     fn row<'a>(compared: &mut Compared<false>, row: Args<'a>) -> Cell<f64> {
+        Ok(compared.ratio(row.text(0)?, row.text(1)?))
+    }
+}
+
+pub(crate) struct CotSimilarityDifflib;
+
+impl RowFunction for CotSimilarityDifflib {
+    const DECLARATION: Declaration = Declaration {
+        name: "cot_similarity_difflib",
+        about: "The similarity of two texts, from 0 to 1, as `cot_similarity` but with the default of Python's difflib (`autojunk=True`). In a `b` of at least 200 characters, characters that make up more than 1 % of it start no match. The paper's published code computes this value; it is lower for long texts.",
+        arguments: TWO_TEXTS,
+        example: "select cot_similarity_difflib('2 + 2 is 4', '2 + 2 = 4');\n-- 0.8421052631578947",
+    };
+    type Needs = Compared<true>;
+    type Output<'a> = f64;
+
+    fn row<'a>(compared: &mut Compared<true>, row: Args<'a>) -> Cell<f64> {
         Ok(compared.ratio(row.text(0)?, row.text(1)?))
     }
 }

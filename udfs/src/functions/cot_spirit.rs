@@ -4,25 +4,24 @@ use std::sync::Arc;
 use asap_lm::QuestionAndSteps;
 use async_trait::async_trait;
 use datafusion::arrow::array::ArrayRef;
+use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{Result, exec_err};
 use datafusion::execution::TaskContext;
 use futures::future::try_join_all;
 
-use super::by_score::{WHAT_IS_ASKED, why};
+use super::by_score::{WHAT_IS_ASKED, lost};
+use super::cot_refine::MAX_TOKENS;
 use super::needs::{Budget, Needs, SessionModels};
 use crate::call_metrics::CallMetrics;
 use crate::columns::{Args, Cell, nullable};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::function::{AsyncCall, CallRows, Prepare};
+use crate::function::{AsyncCall, CallRows};
 use crate::models::failed;
 use crate::output::{Numbers, Output};
-use crate::settings::{OnError, Settings};
 
 /// Rows that wait for the model at the same time: one is read while another is tokenized.
 const ROWS_IN_FLIGHT: usize = 8;
 
-#[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CotSpirit {
     pub session: SessionModels,
 }
@@ -35,11 +34,7 @@ impl CotSpirit {
             WHAT_IS_ASKED,
             Argument::new("steps", Arg::TextList, "The steps of a chain of thought; a NULL step is an empty one."),
             Argument::new("answer", Arg::Text, "The answer, as it stands after `</think>`."),
-            Argument::optional(
-                "max_tokens",
-                Arg::Int,
-                "The maximum number of tokens of the remaining steps. The default is the setting `asap.refine.max_tokens`.",
-            ),
+            MAX_TOKENS,
         ],
         example: "select cot_spirit('2 + 2?', ['Hm.', '2 + 2 is 4.', 'Done.'], '4', 12);",
     };
@@ -52,14 +47,12 @@ fn arguments<'a>(row: Args<'a>, default: Budget) -> Cell<(QuestionAndSteps<'a>, 
     Ok((chain, row.text(2)?, usize::try_from(max_tokens).unwrap_or(0)))
 }
 
-impl Prepare for CotSpirit {
+#[async_trait]
+impl AsyncCall for CotSpirit {
     fn prepare(&self, config: &ConfigOptions) -> Result<()> {
         self.session.models.scorer(config).map(drop)
     }
-}
 
-#[async_trait]
-impl AsyncCall for CotSpirit {
     fn window(&self, _: &ConfigOptions) -> usize {
         ROWS_IN_FLIGHT
     }
@@ -73,16 +66,13 @@ impl AsyncCall for CotSpirit {
     }
 
     fn hold(&self, context: &Arc<TaskContext>) -> Option<Arc<dyn Any + Send + Sync>> {
-        // If there is no scoring model, the first call reports why.
-        let scorer = self.session.models.scorer(context.session_config().options()).ok()?;
-        Some(scorer)
+        self.session.hold_scorer(context)
     }
 
     async fn call(&self, rows: &CallRows, metrics: &Arc<CallMetrics>) -> Result<ArrayRef> {
         let (scorer, tokenizer) =
             (self.session.models.scorer(rows.config())?, self.session.models.tokenizer(rows.config())?);
         let budget = Budget::load(&self.session, rows.config())?;
-        let fail = Settings::of(rows.config())?.on_error == OnError::Fail;
         let prune = |row| {
             let (scorer, tokenizer) = (&scorer, &tokenizer);
             async move {
@@ -91,14 +81,11 @@ impl AsyncCall for CotSpirit {
                 };
                 match scorer.prune_greedily(&chain, answer, tokenizer, max_tokens).await.map_err(failed)? {
                     Ok(pruned) => {
-                        metrics.add_calls(pruned.rounds);
+                        metrics.calls.add(pruned.rounds);
                         metrics.add_tokens(pruned.tokens, 0);
                         Ok(Some(Numbers(pruned.kept)))
                     }
-                    Err(none) => {
-                        metrics.add_failed(1);
-                        if fail { exec_err!("{}", why(Self::DECLARATION.name, &none)) } else { Ok(None) }
-                    }
+                    Err(none) => lost(Self::DECLARATION.name, &none, rows, metrics),
                 }
             }
         };

@@ -1,11 +1,11 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use asap_lm::{QuestionAndSteps, Scorer};
 
 use super::by_row::RowFunction;
-use super::by_score::WHAT_IS_ASKED;
-use crate::columns::NoValue;
-use crate::columns::{Args, Cell};
+use super::by_score::{STEPS, WHAT_IS_ASKED};
+use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Arg, Argument, Declaration};
 
 pub(crate) struct CotTooLong;
@@ -16,11 +16,7 @@ impl RowFunction for CotTooLong {
         about: "The reason, in words, why the scoring model (`asap.scorer.model`) cannot read a chain, or a chain and its answer; NULL if they fit. It names their length in tokens with the prompt, and the model's window.",
         arguments: &[
             WHAT_IS_ASKED,
-            Argument::new(
-                "steps",
-                Arg::TextList,
-                "The steps of a chain of thought. The model reads them joined by a blank line, a NULL step as an empty one.",
-            ),
+            STEPS,
             Argument::optional(
                 "answer",
                 Arg::Text,
@@ -30,11 +26,11 @@ impl RowFunction for CotTooLong {
         example: "select cot_too_long('2 + 2?', ['2 + 2 is 4.']);\n-- NULL",
     };
     type Needs = Arc<Scorer>;
-    type Output<'a> = String;
+    type Output<'a> = Cow<'a, str>;
 
-    fn row<'a>(scorer: &mut Arc<Scorer>, row: Args<'a>) -> Cell<String> {
+    fn row<'a>(scorer: &mut Arc<Scorer>, row: Args<'a>) -> Cell<Cow<'a, str>> {
         let chain = QuestionAndSteps { question: row.asked(0)?, steps: row.texts(1)? };
         let answer = if row.is_given(2) { Some(row.text(2)?) } else { None };
-        scorer.too_long(&chain, answer)?.ok_or(NoValue::Null)
+        scorer.too_long(&chain, answer)?.map(Cow::Owned).ok_or(NoValue::Null)
     }
 }

@@ -2,16 +2,13 @@ use std::sync::Arc;
 
 use asap_kernels::trace::{Stage, Stages, Traced, trace};
 use asap_lm::{Joined, Tokenizer};
-use datafusion::arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array, ListArray, StringArray, StructArray};
-use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use datafusion::arrow::array::{ArrayRef, Float32Array, Float64Array, Int64Array, StringArray};
 use datafusion::common::Result;
 
 use super::by_row::RowFunction;
-use crate::columns::NoValue;
-use crate::columns::{Args, Cell};
+use crate::columns::{Args, Cell, NoValue};
 use crate::declaration::{Arg, Argument, Declaration};
-use crate::output::Output;
+use crate::output::{Output, lists, structs};
 
 pub(crate) struct CotTrace;
 
@@ -60,25 +57,7 @@ pub(crate) struct Trace<'a> {
     stage: &'a str,
 }
 
-fn step_fields() -> Fields {
-    Fields::from(vec![
-        Field::new("step", DataType::Int64, true),
-        Field::new("tokens", DataType::Int64, true),
-        Field::new("similarity", DataType::Float64, true),
-        Field::new("surprisal", DataType::Float32, true),
-        Field::new("dropped", DataType::Utf8, true),
-    ])
-}
-
-fn step_field() -> FieldRef {
-    Arc::new(Field::new_list_field(DataType::Struct(step_fields()), true))
-}
-
 impl Output for Trace<'_> {
-    fn data_type() -> DataType {
-        DataType::List(step_field())
-    }
-
     fn array(rows: Vec<Option<Self>>) -> Result<ArrayRef> {
         let chains = || rows.iter().flatten();
         let steps = || chains().flat_map(|chain| &chain.traced);
@@ -89,16 +68,17 @@ impl Output for Trace<'_> {
                 None => None,
             })
         });
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(chains().flat_map(|chain| 1..=chain.traced.len() as i64).collect::<Int64Array>()),
-            Arc::new(chains().flat_map(|chain| &chain.tokens).map(|tokens| *tokens as i64).collect::<Int64Array>()),
-            Arc::new(steps().map(|step| step.similarity).collect::<Float64Array>()),
-            Arc::new(steps().map(|step| step.surprisal.map(|nats| nats as f32)).collect::<Float32Array>()),
-            Arc::new(dropped.collect::<StringArray>()),
+        let numbers = chains().flat_map(|chain| 1..=chain.traced.len() as i64).collect::<Int64Array>();
+        let tokens = chains().flat_map(|chain| &chain.tokens).map(|tokens| *tokens as i64).collect::<Int64Array>();
+        let surprisal = steps().map(|step| step.surprisal.map(|nats| nats as f32)).collect::<Float32Array>();
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("step", Arc::new(numbers)),
+            ("tokens", Arc::new(tokens)),
+            ("similarity", Arc::new(steps().map(|step| step.similarity).collect::<Float64Array>())),
+            ("surprisal", Arc::new(surprisal)),
+            ("dropped", Arc::new(dropped.collect::<StringArray>())),
         ];
-        let items = StructArray::try_new(step_fields(), columns, None)?;
-        let lengths = OffsetBuffer::from_lengths(rows.iter().map(|row| row.as_ref().map_or(0, |row| row.traced.len())));
-        let valid = NullBuffer::from_iter(rows.iter().map(Option::is_some));
-        Ok(Arc::new(ListArray::try_new(step_field(), lengths, Arc::new(items), Some(valid))?))
+        let lengths: Vec<_> = rows.iter().map(|row| row.as_ref().map(|chain| chain.traced.len())).collect();
+        lists(structs(columns, None)?, &lengths)
     }
 }

@@ -1,4 +1,4 @@
-//! The SQL functions, one file each: a declaration and the computation for a row.
+//! The SQL functions: a declaration and the computation for a row. Functions that differ in little share a file.
 //!
 //! To add a function, add a file here, a line in [`all`], and a line in the tests' list of calls
 //! (`tests/functions/physical_types.rs`). The README's table is generated. If a change alters the results of rows, also
@@ -7,143 +7,131 @@
 //! | module | holds |
 //! |---|---|
 //! | `by_row` | functions that compute each row in place, without calls |
-//! | `by_score` | functions that score steps by the scoring model |
+//! | `by_score` | functions that score steps by the scoring model; `step_scores` declares them |
 //! | `by_anchorer` | functions that request a direct thought, a pruning or an answer |
 //! | `needs` | what functions need from their session |
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 
 use crate::anchor::Anchorers;
-use crate::function::Function;
+use crate::function::{Body, Function};
 use crate::llm::Llm;
 use crate::models::Models;
-use crate::output::{Numbers, Output};
+use crate::output::{Numbers, Output, list_of};
 use by_anchorer::{AskedFunction, ByAnchorer};
 use by_row::{ByRow, RowFunction};
 use by_score::{ByScore, StepScore};
+use cot_llmlingua2::CotLlmlingua2;
+use cot_spirit::CotSpirit;
 use needs::{Needs, SessionModels};
 
 mod ai_complete;
+mod baselines;
 mod by_anchorer;
 mod by_row;
 mod by_score;
 mod cot_anchor;
 mod cot_answer;
-mod cot_answer_gain;
-mod cot_attribution;
 mod cot_budget;
 mod cot_coarse;
 mod cot_completion;
 mod cot_earliest_correct;
-mod cot_entropy;
 mod cot_example;
-mod cot_fit;
-mod cot_fit_with_headings;
 mod cot_llmlingua2;
 mod cot_match;
-mod cot_perplexity;
 mod cot_prompt;
-mod cot_random;
-mod cot_random_scores;
 mod cot_rank;
 mod cot_refine;
-mod cot_response;
 mod cot_select;
-mod cot_self_information;
 mod cot_similarity;
-mod cot_similarity_difflib;
 mod cot_spirit;
-mod cot_step_entropy;
 mod cot_steps;
-mod cot_surprisal;
 mod cot_think;
 mod cot_tokens;
 mod cot_too_long;
 mod cot_trace;
-mod cot_truncate;
 mod cot_turns;
 mod cot_verify;
 mod needs;
+mod step_scores;
 
 /// Registers every function of asap; they share `models` and `llm`.
 ///
 /// # Errors
 /// If the registry rejects a function.
 pub fn register_all(registry: &mut dyn FunctionRegistry, models: &Models, llm: &Llm) -> Result<()> {
-    for function in all(SessionModels::new(models.clone(), Anchorers::new(llm.clone()))) {
+    for function in all(SessionModels::new(models.clone(), Anchorers::new(llm.clone())))? {
         registry.register_udf(Arc::new(ScalarUDF::from(function)))?;
     }
     Ok(())
 }
 
-fn rows<F: RowFunction>(session: &SessionModels) -> Function {
+fn rows<F: RowFunction>(session: &SessionModels) -> Result<Function> {
     let body = ByRow::<F> { session: session.clone(), function: PhantomData };
-    Function::of_rows(F::DECLARATION, F::Output::data_type(), F::Needs::VOLATILITY, body)
+    Ok(Function::new(F::DECLARATION, F::Output::data_type()?, F::Needs::VOLATILITY, Body::Rows(Arc::new(body))))
 }
 
-fn scored<F: StepScore>(session: &SessionModels) -> Function {
-    let body = ByScore::<F> { session: session.clone(), function: PhantomData };
-    Function::of_calls(F::DECLARATION, by_score::scores_type(), Volatility::Stable, body)
-}
-
-fn anchored<F: AskedFunction>(session: &SessionModels) -> Function {
+fn anchored<F: AskedFunction>(session: &SessionModels) -> Result<Function> {
     let body = ByAnchorer::<F> { session: session.clone(), function: PhantomData };
-    Function::of_calls(F::DECLARATION, F::returns(), Volatility::Volatile, body)
+    let returns = F::array(&[])?.data_type().clone();
+    Ok(Function::new(F::DECLARATION, returns, Volatility::Volatile, Body::Calls(Arc::new(body))))
 }
 
-fn spirit(session: &SessionModels) -> Function {
-    let body = cot_spirit::CotSpirit { session: session.clone() };
-    Function::of_calls(cot_spirit::CotSpirit::DECLARATION, Numbers::data_type(), Volatility::Stable, body)
+fn scored(session: &SessionModels, score: StepScore) -> Function {
+    let body = ByScore { session: session.clone(), score };
+    Function::new(score.declaration, list_of(DataType::Float32), Volatility::Stable, Body::Calls(Arc::new(body)))
 }
 
-fn llmlingua2(session: &SessionModels) -> Function {
-    let body = cot_llmlingua2::CotLlmlingua2 { session: session.clone() };
-    Function::of_calls(cot_llmlingua2::CotLlmlingua2::DECLARATION, String::data_type(), Volatility::Stable, body)
+fn spirit(session: &SessionModels) -> Result<Function> {
+    let body = CotSpirit { session: session.clone() };
+    Ok(Function::new(CotSpirit::DECLARATION, Numbers::data_type()?, Volatility::Stable, Body::Calls(Arc::new(body))))
 }
 
-fn all(session: SessionModels) -> Vec<Function> {
-    vec![
-        anchored::<ai_complete::AiComplete>(&session),
-        anchored::<cot_anchor::CotAnchor>(&session),
-        rows::<cot_answer::CotAnswer>(&session),
-        scored::<cot_answer_gain::CotAnswerGain>(&session),
-        scored::<cot_attribution::CotAttribution>(&session),
-        rows::<cot_budget::CotBudget>(&session),
-        anchored::<cot_coarse::CotCoarse>(&session),
-        rows::<cot_completion::CotCompletion>(&session),
-        rows::<cot_earliest_correct::CotEarliestCorrect>(&session),
-        scored::<cot_entropy::CotEntropy>(&session),
-        rows::<cot_example::CotExample>(&session),
-        rows::<cot_fit::CotFit>(&session),
-        rows::<cot_fit_with_headings::CotFitWithHeadings>(&session),
-        llmlingua2(&session),
-        rows::<cot_match::CotMatch>(&session),
-        scored::<cot_perplexity::CotPerplexity>(&session),
-        rows::<cot_prompt::CotPrompt>(&session),
-        rows::<cot_random::CotRandom>(&session),
-        rows::<cot_random_scores::CotRandomScores>(&session),
-        rows::<cot_rank::CotRank>(&session),
-        rows::<cot_refine::CotRefine>(&session),
-        rows::<cot_response::CotResponse>(&session),
-        rows::<cot_select::CotSelect>(&session),
-        scored::<cot_self_information::CotSelfInformation>(&session),
-        rows::<cot_similarity::CotSimilarity>(&session),
-        rows::<cot_similarity_difflib::CotSimilarityDifflib>(&session),
-        spirit(&session),
-        scored::<cot_step_entropy::CotStepEntropy>(&session),
-        rows::<cot_steps::CotSteps>(&session),
-        scored::<cot_surprisal::CotSurprisal>(&session),
-        rows::<cot_think::CotThink>(&session),
-        rows::<cot_tokens::CotTokens>(&session),
-        rows::<cot_too_long::CotTooLong>(&session),
-        rows::<cot_trace::CotTrace>(&session),
-        rows::<cot_truncate::CotTruncate>(&session),
-        rows::<cot_turns::CotTurns>(&session),
-        rows::<cot_verify::CotVerify>(&session),
-    ]
+fn llmlingua2(session: &SessionModels) -> Result<Function> {
+    let body = CotLlmlingua2 { session: session.clone() };
+    Ok(Function::new(CotLlmlingua2::DECLARATION, Cow::data_type()?, Volatility::Stable, Body::Calls(Arc::new(body))))
+}
+
+fn all(session: SessionModels) -> Result<Vec<Function>> {
+    let scored = step_scores::ALL.into_iter().map(|score| scored(&session, score));
+    let others = [
+        anchored::<ai_complete::AiComplete>(&session)?,
+        anchored::<cot_anchor::CotAnchor>(&session)?,
+        rows::<cot_answer::CotAnswer>(&session)?,
+        rows::<cot_budget::CotBudget>(&session)?,
+        anchored::<cot_coarse::CotCoarse>(&session)?,
+        rows::<cot_completion::CotCompletion>(&session)?,
+        rows::<cot_earliest_correct::CotEarliestCorrect>(&session)?,
+        rows::<cot_example::CotExample>(&session)?,
+        rows::<cot_refine::CotFit>(&session)?,
+        rows::<cot_refine::CotFitWithHeadings>(&session)?,
+        llmlingua2(&session)?,
+        rows::<cot_match::CotMatch>(&session)?,
+        rows::<cot_prompt::CotPrompt>(&session)?,
+        rows::<baselines::CotRandom>(&session)?,
+        rows::<baselines::CotRandomScores>(&session)?,
+        rows::<cot_rank::CotRank>(&session)?,
+        rows::<cot_refine::CotRefine>(&session)?,
+        rows::<cot_think::CotResponse>(&session)?,
+        rows::<cot_select::CotSelect>(&session)?,
+        rows::<cot_similarity::CotSimilarity>(&session)?,
+        rows::<cot_similarity::CotSimilarityDifflib>(&session)?,
+        spirit(&session)?,
+        rows::<cot_steps::CotSteps>(&session)?,
+        rows::<cot_think::CotThink>(&session)?,
+        rows::<cot_tokens::CotTokens>(&session)?,
+        rows::<cot_too_long::CotTooLong>(&session)?,
+        rows::<cot_trace::CotTrace>(&session)?,
+        rows::<baselines::CotTruncate>(&session)?,
+        rows::<cot_turns::CotTurns>(&session)?,
+        rows::<cot_verify::CotVerify>(&session)?,
+    ];
+    Ok(scored.chain(others).collect())
 }

@@ -1,5 +1,6 @@
 //! What functions need: the models of their session, settings, and buffers to compare texts.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -20,7 +21,7 @@ use crate::settings::Settings;
 /// Number of scored steps after which the session judges whether the model fits such text at all.
 const JUDGED: u64 = 200;
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct SessionModels {
     pub models: Models,
     pub anchorers: Anchorers,
@@ -56,6 +57,13 @@ impl SessionModels {
         }
     }
 
+    /// Holds the scoring model for a statement: the same settings then find it again. If there is none, the first call
+    /// reports why.
+    pub(crate) fn hold_scorer(&self, context: &TaskContext) -> Option<Arc<dyn Any + Send + Sync>> {
+        let scorer = self.models.scorer(context.session_config().options()).ok()?;
+        Some(scorer)
+    }
+
     pub(crate) fn count_remembered(&self, context: &TaskContext) {
         self.remember_in(context.memory_pool());
         self.recount_remembered();
@@ -70,46 +78,6 @@ impl SessionModels {
         self.reservation.resize([&**self.models.memory(), &**self.anchorers.llm().memory()]);
     }
 }
-
-/// Sessions are equal if they share models and anchorers: the engine compares functions to merge equal expressions.
-impl PartialEq for SessionModels {
-    fn eq(&self, other: &Self) -> bool {
-        self.models == other.models && self.anchorers == other.anchorers
-    }
-}
-
-impl Eq for SessionModels {}
-
-impl std::hash::Hash for SessionModels {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.models.hash(state);
-    }
-}
-
-macro_rules! equal_by_models {
-    ($type:ident<F: $bound:ident>) => {
-        impl<F: $bound> PartialEq for $type<F> {
-            fn eq(&self, other: &Self) -> bool {
-                self.session == other.session
-            }
-        }
-
-        impl<F: $bound> Eq for $type<F> {}
-
-        impl<F: $bound> std::hash::Hash for $type<F> {
-            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-                self.session.hash(state);
-            }
-        }
-
-        impl<F: $bound> std::fmt::Debug for $type<F> {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(F::DECLARATION.name)
-            }
-        }
-    };
-}
-pub(super) use equal_by_models;
 
 /// What a row function needs. A need that depends on settings or models makes the function stable; others are
 /// immutable.

@@ -1,13 +1,12 @@
 //! Every answer is paid once: equal requests share it, and it is durable before it is used.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use asap_lm::memo::{Memo, Memory, share};
 
 use super::chat::{CallError, Chat, FailureKind, Outcome, Reply};
-use super::meter::{ALIKE, Meter};
+use super::meter::Meter;
 use super::request::ChatRequest;
 use super::statement::Statement;
 use super::store::{AnswerStore, RequestKey};
@@ -29,22 +28,8 @@ struct Shared {
     memo: Memo<RequestKey, Outcome>,
     store: Option<Arc<dyn AnswerStore>>,
     meter: Arc<Meter>,
-    under_way: AtomicUsize,
-}
-
-struct UnderWay<'a>(&'a AtomicUsize);
-
-impl<'a> UnderWay<'a> {
-    fn begin(calls: &'a AtomicUsize) -> Self {
-        calls.fetch_add(1, Ordering::Relaxed);
-        Self(calls)
-    }
-}
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    /// Each call under way holds a clone.
+    under_way: Arc<()>,
 }
 
 #[derive(Debug, Clone)]
@@ -71,10 +56,7 @@ impl Answered {
 impl Answers {
     pub fn new(store: Option<Arc<dyn AnswerStore>>, meter: Arc<Meter>, memory: &Arc<Memory>) -> Self {
         let memo = Memo::new(memory, share::ANSWERS);
-        Self {
-            shared: Arc::new(Shared { memo, store, meter, under_way: AtomicUsize::new(0) }),
-            flights: Flights::default(),
-        }
+        Self { shared: Arc::new(Shared { memo, store, meter, under_way: Arc::default() }), flights: Flights::default() }
     }
 
     /// Returns the answer to a request: from the cache, the store, an equal request in flight, or a call.
@@ -151,7 +133,7 @@ impl Shared {
                 return Ok(Answered::without_call(self.remember(key, outcome), Source::Kept));
             }
         }
-        let (call, denials) = (UnderWay::begin(&self.under_way), self.meter.denials());
+        let (call, denials) = (Arc::clone(&self.under_way), self.meter.health.lock().denials);
         // `paying` keeps a paid answer alive until it is stored.
         let Reply { outcome, mut used, paying } = chat.chat(request, callers).await;
         drop(call);
@@ -162,9 +144,8 @@ impl Shared {
                 Err(LlmError::EndpointDown(message.clone()))
             }
             Err(error) if !is_final(error) => {
-                if let Some(verdict) =
-                    self.meter.turned_down().filter(|(calls, _)| *calls >= ALIKE).and_then(|_| chat.verdict())
-                {
+                let is_turned_down = self.meter.health.lock().is_turned_down();
+                if let Some(verdict) = is_turned_down.then(|| chat.verdict()).flatten() {
                     return Err(LlmError::EndpointDown(verdict));
                 }
                 let outcome = Arc::new(outcome);
@@ -174,7 +155,7 @@ impl Shared {
             }
             _ => {
                 if let Some(store) = &self.store {
-                    let may_wait = self.under_way.load(Ordering::Relaxed) > 0;
+                    let may_wait = Arc::strong_count(&self.under_way) > 1;
                     store.keep(key, outcome.clone(), may_wait).await?;
                 }
                 drop(paying);

@@ -1,8 +1,9 @@
 //! Stops a run whose endpoint is down before all of its rows become rejects.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::chat::{CallError, FailureKind, Outcome};
 
@@ -52,7 +53,7 @@ impl Breaker {
     }
 
     pub(crate) fn check(&self, account: Account, now: Instant) -> Result<(), CallError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         match &state.stop {
             Some(stop) if now < stop.until && stop.denied.is_none_or(|denied| denied == account) => {
                 Err(stop.error.clone())
@@ -71,7 +72,7 @@ impl Breaker {
         if failure.is_some_and(|error| !error.is_answer() && !error.kind.blames_endpoint()) {
             return;
         }
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let failure = failure.filter(|error| !error.is_answer());
         if state.failed.len() == CALLS {
             state.failed.pop_front();
@@ -98,7 +99,7 @@ impl Breaker {
         if allowed < 1.0 {
             let what = self.too_many(CALLS, allowed);
             let error = CallError::new(FailureKind::EndpointDown, down(&what, &last.to_string()));
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.lock();
             state.stop.get_or_insert(Stop { until: now + STOPPED, error, denied: None });
         }
     }

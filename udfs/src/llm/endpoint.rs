@@ -2,10 +2,11 @@
 //! start, and whether it is down.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use datafusion::common::{Result, config_datafusion_err};
+use parking_lot::Mutex;
 use reqwest::{Client, Url, redirect};
 
 use super::breaker::Breaker;
@@ -27,7 +28,7 @@ impl Endpoint {
     pub(super) fn at(base_url: &Url) -> Result<Arc<Self>> {
         static ENDPOINTS: OnceLock<Mutex<HashMap<String, Arc<Endpoint>>>> = OnceLock::new();
         let address = base_url.as_str().trim_end_matches('/');
-        let mut endpoints = ENDPOINTS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut endpoints = ENDPOINTS.get_or_init(Mutex::default).lock();
         if let Some(endpoint) = endpoints.get(address) {
             return Ok(Arc::clone(endpoint));
         }

@@ -201,15 +201,7 @@ mod tests {
     }
 
     fn request() -> ChatRequest {
-        ChatRequest {
-            model: "m".to_string(),
-            messages: Vec::new(),
-            temperature: 0.0,
-            top_p: 1.0,
-            max_tokens: 1,
-            attempt: 1,
-            template_hash: String::new(),
-        }
+        ChatRequest { max_tokens: 1, ..ChatRequest::default() }
     }
 
     #[tokio::test]

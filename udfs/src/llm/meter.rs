@@ -1,18 +1,16 @@
 //! Counts the usage of a session's calls and enforces its limits.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::chat::{CallError, FailureKind, Outcome};
+use super::health::Health;
 use super::purse::{Purse, Taken};
 use super::store::StoreError;
 use super::usage::Usage;
 use crate::settings::Settings;
-
-/// This many requests in a row that are rejected with the same words are a verdict: the key, account, model or a
-/// setting is wrong, not the rows.
-pub(crate) const ALIKE: u64 = 20;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Prices {
@@ -55,6 +53,7 @@ impl Budget {
 #[derive(Debug, Default)]
 pub struct Meter {
     state: Mutex<State>,
+    pub(super) health: Mutex<Health>,
     settled: Notify,
     purse: OnceLock<Arc<dyn Purse>>,
     taking: tokio::sync::Mutex<()>,
@@ -70,102 +69,31 @@ struct State {
     total: Option<f64>,
     in_flight: u64,
     refusal: Option<String>,
-    is_answered: bool,
-    /// The last failure of the endpoint, and the number of such failures since the last answer.
-    last_failure: Option<String>,
-    failed_in_a_row: u64,
-    /// The number of denied requests, and the last denial until a later request is answered.
-    denials: u64,
-    denial: Option<String>,
-    turned_down: Option<TurnedDown>,
-}
-
-#[derive(Debug)]
-struct TurnedDown {
-    words: String,
-    calls: u64,
-    last: String,
-}
-
-/// Returns an endpoint's message without numbers and request ids: every part with a digit.
-fn words(said: &str) -> String {
-    let is_inner = |c: char| c.is_alphanumeric() || c == '-' || c == '_';
-    let parts = said.split_inclusive(|c: char| !is_inner(c));
-    parts.map(|part| if part.contains(|c: char| c.is_ascii_digit()) { "# " } else { part }).collect()
 }
 
 impl Meter {
     pub(crate) fn usage(&self) -> Usage {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).usage
+        self.state.lock().usage
     }
 
     pub(crate) fn count(&self, used: Usage) -> Usage {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).usage += used;
+        self.state.lock().usage += used;
         used
-    }
-
-    pub(crate) fn denials(&self) -> u64 {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).denials
     }
 
     /// Counts the outcome of a row's request that was sent after `denials` denials.
     pub(crate) fn finish(&self, outcome: &Outcome, denials: u64) -> Usage {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let error = outcome.as_ref().err();
-        if error.is_none_or(CallError::is_answer) {
-            (state.is_answered, state.failed_in_a_row, state.turned_down) = (true, 0, None);
-            // A denial is quick: an answer after it to a request from before it does not show that the denial is over.
-            if denials == state.denials {
-                state.denial = None;
-            }
-        }
-        let Some(error) = error else { return Usage::default() };
+        self.health.lock().record(outcome, denials);
+        let Err(error) = outcome else { return Usage::default() };
         if error.kind == FailureKind::Budget {
+            let mut state = self.state.lock();
             state.refusal.get_or_insert_with(|| error.message.clone());
         }
-        let used = Usage { failed: 1, ..Usage::default() };
-        state.usage += used;
-        if !error.is_answer() && error.kind.blames_endpoint() {
-            state.last_failure = Some(error.to_string());
-            state.failed_in_a_row += 1;
-        }
-        if error.kind == FailureKind::Denied {
-            state.denials += 1;
-            state.denial = Some(error.to_string());
-        }
-        if error.is_turned_down {
-            let (words, last) = (words(&error.message), error.to_string());
-            let before = state.turned_down.take().filter(|before| before.words == words);
-            state.turned_down = Some(TurnedDown { words, calls: before.map_or(0, |before| before.calls) + 1, last });
-        }
-        used
-    }
-
-    /// Returns how many requests were rejected with the same words since the last answer, and the last of them.
-    pub(crate) fn turned_down(&self) -> Option<(u64, String)> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.turned_down.as_ref().map(|found| (found.calls, found.last.clone()))
-    }
-
-    pub(crate) fn denial(&self) -> Option<String> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).denial.clone()
-    }
-
-    /// Returns the number of the endpoint's failures since the last answer, and the last of them.
-    pub(crate) fn failed_in_a_row(&self) -> Option<(u64, String)> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Some((state.failed_in_a_row, state.last_failure.clone()?))
+        self.count(Usage { failed: 1, ..Usage::default() })
     }
 
     pub(crate) fn refusal(&self) -> Option<String> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).refusal.clone()
-    }
-
-    /// Returns the last failure of the endpoint if no request of this session has been answered.
-    pub(crate) fn last_of_nothing_but_failures(&self) -> Option<String> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Answers from before this session do not show that the endpoint works.
-        state.last_failure.clone().filter(|_| !state.is_answered)
+        self.state.lock().refusal.clone()
     }
 
     /// Counts a request that is about to be sent, first or as a retry, and that costs at most `most`. If calls in
@@ -191,7 +119,7 @@ impl Meter {
     }
 
     fn try_reserve(&self, budget: Budget, most: f64, used: Usage) -> Result<Tried, CallError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let sent = state.usage.calls;
         if let Some(max_calls) = budget.max_calls.filter(|max_calls| sent >= *max_calls) {
             let message = format!("{sent} requests were sent, and asap.anchor.max_calls is {max_calls}");
@@ -235,7 +163,7 @@ impl Meter {
         let Some(purse) = self.purse.get() else { return Ok(()) };
         let _taking = self.taking.lock().await;
         let short = {
-            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let state = self.state.lock();
             if state.total.is_some() { 0.0 } else { state.spent + state.reserved + most - state.taken }
         };
         if short <= 0.0 {
@@ -245,7 +173,7 @@ impl Meter {
             .take(short, max_cost)
             .await
             .map_err(|error| CallError::new(FailureKind::Budget, error.to_string()))?;
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.taken += amount;
         state.total = (amount == 0.0).then_some(total);
         Ok(())
@@ -255,7 +183,7 @@ impl Meter {
     pub(crate) async fn settle(&self) -> Result<(), StoreError> {
         let Some(purse) = self.purse.get() else { return Ok(()) };
         let left = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state.lock();
             let left = state.taken - state.spent - state.reserved;
             state.taken -= left;
             left
@@ -280,7 +208,7 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     pub(crate) fn give_back(mut self) {
-        let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.meter.state.lock();
         state.usage.calls -= self.used.calls;
         state.usage.retries -= self.used.retries;
         state.reserved -= self.most;
@@ -291,7 +219,7 @@ impl Reservation {
     /// Replaces the reserved amount by the actual cost of the call. Returns its whole usage.
     pub(crate) fn settle(mut self, tokens_in: u64, tokens_out: u64, prices: Prices) -> Usage {
         let took = Usage { tokens_in, tokens_out, cost: prices.cost(tokens_in, tokens_out), ..Usage::default() };
-        let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.meter.state.lock();
         state.usage += took;
         state.reserved += took.cost - self.most;
         drop(state);
@@ -308,7 +236,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut state = self.meter.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.meter.state.lock();
         state.spent += self.most;
         state.in_flight -= 1;
         // The reset keeps rounding errors from adding up over millions of calls.
@@ -321,7 +249,6 @@ impl Drop for Reservation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::llm::chat::Answer;
 
     const PRICES: Prices = Prices { per_token_in: 1.0, per_token_out: 10.0 };
 
@@ -359,40 +286,5 @@ mod tests {
         assert!(error.message.starts_with("90.000000 is spent, this call could cost 60.000000"), "{error}");
         meter.reserve(hundred, 10.0, false).await.unwrap().settle(0, 0, PRICES);
         assert_eq!((meter.usage().calls, meter.usage().cost), (3, 30.0));
-    }
-
-    #[test]
-    fn requests_that_are_turned_down_alike_are_counted_until_one_is_answered() {
-        let meter = Meter::default();
-        let turned_down = |message: &str| {
-            let error = CallError { is_turned_down: true, ..CallError::new(FailureKind::Refused, message) };
-            meter.finish(&Err(error), 0);
-            meter.turned_down().map(|(calls, _)| calls)
-        };
-        assert_eq!(turned_down("400: no (request req_01ab-7f, 17 ms)"), Some(1));
-        assert_eq!(turned_down("400: no (request req_9-02, 4 ms)"), Some(2));
-        meter.finish(&Err(CallError::new(FailureKind::Refused, "the filter held the answer back")), 0);
-        assert_eq!(turned_down("400: no (request req_3, 5 ms)"), Some(3));
-        assert_eq!(turned_down("400: not that"), Some(1));
-        meter.finish(&Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1 }), 0);
-        assert_eq!(meter.turned_down(), None);
-    }
-
-    #[test]
-    fn a_denial_is_over_once_a_later_request_is_answered() {
-        let meter = Meter::default();
-        let answer = Ok(Answer { text: "yes".to_string(), tokens_in: 1, tokens_out: 1 });
-        let failure = |kind| Err(CallError::new(kind, "no"));
-        meter.finish(&answer, 0);
-        assert_eq!(meter.denial(), None);
-        meter.finish(&failure(FailureKind::Denied), 0);
-        for (outcome, denials) in
-            [(&answer, 0), (&failure(FailureKind::Refused), 1), (&failure(FailureKind::Timeout), 1)]
-        {
-            meter.finish(outcome, denials);
-            assert_eq!(meter.denial().as_deref(), Some("denied: no"));
-        }
-        meter.finish(&answer, meter.denials());
-        assert_eq!(meter.denial(), None);
     }
 }

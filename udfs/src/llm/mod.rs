@@ -14,6 +14,7 @@
 //! | [`local`] | a model in a folder |
 //! | `endpoint`, `throttle`, `breaker` | one object per endpoint: when calls may start, and whether it is down |
 //! | [`meter`], [`purse`] | usage and limits |
+//! | `health` | whether a session's failures may be the endpoint's |
 //! | `statement` | the failed requests of a statement |
 //! | `check` | settings that depend on each other |
 
@@ -22,6 +23,7 @@ mod breaker;
 pub mod chat;
 mod check;
 mod endpoint;
+mod health;
 mod json;
 pub mod local;
 pub mod meter;
@@ -36,12 +38,12 @@ pub mod store;
 mod throttle;
 pub mod usage;
 
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use asap_lm::memo::Memory;
 use datafusion::common::{DataFusionError, config_err};
 use datafusion::execution::TaskContext;
+use parking_lot::Mutex;
 
 use crate::flights::Interrupted;
 use crate::settings::{Provider, Settings};
@@ -127,7 +129,7 @@ impl Llm {
     /// # Errors
     /// If a setting is wrong. The error names the setting and the problem.
     pub fn model(&self, settings: &Settings) -> datafusion::common::Result<Arc<Model>> {
-        let mut last = self.session.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.session.model.lock();
         if let Some((_, model)) = last.as_ref().filter(|(known, of)| known == settings && !of.chat.is_over()) {
             return Ok(Arc::clone(model));
         }
@@ -180,7 +182,8 @@ impl Llm {
 
     /// Returns a message with the last failure if calls were made and none of them was answered.
     pub fn unanswered(&self) -> Option<String> {
-        let last = self.session.meter.last_of_nothing_but_failures()?;
+        let health = self.session.meter.health.lock();
+        let last = health.unanswered()?;
         Some(format!("none of {} calls was answered; the last failure: {last}", self.usage().calls))
     }
 
@@ -189,15 +192,15 @@ impl Llm {
         if self.usage().calls == 0 {
             return None;
         }
-        let last = self.session.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.session.model.lock();
         last.as_ref().and_then(|(_, model)| model.chat.verdict())
     }
 
     /// Returns whether the last calls were rejected with the same words. Enough of them are a [`Llm::verdict`].
     pub fn is_in_doubt(&self) -> bool {
-        let last = self.session.model.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.session.model.lock();
         let may_all_fail = last.as_ref().is_some_and(|(settings, _)| settings.anchor_max_error_rate.0 >= 1.0);
-        !may_all_fail && self.session.meter.turned_down().is_some()
+        !may_all_fail && self.session.meter.health.lock().is_in_doubt()
     }
 
     pub fn statement(&self, context: &Arc<TaskContext>) -> Arc<Statement> {
@@ -228,7 +231,7 @@ impl Llm {
     }
 
     fn local(&self, folder: &str) -> datafusion::common::Result<Arc<LocalModel>> {
-        let mut last = self.session.local.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.session.local.lock();
         if let Some((_, model)) = last.as_ref().filter(|(known, model)| known == folder && !model.is_over()) {
             return Ok(Arc::clone(model));
         }
@@ -241,20 +244,6 @@ impl Llm {
 impl Default for Llm {
     fn default() -> Self {
         Self::new(None)
-    }
-}
-
-impl PartialEq for Llm {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.session, &other.session)
-    }
-}
-
-impl Eq for Llm {}
-
-impl Hash for Llm {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.session).hash(state);
     }
 }
 

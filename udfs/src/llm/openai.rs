@@ -11,10 +11,10 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{Response, Url};
 use serde::Serialize;
 
-use super::breaker::{Account, IN_A_ROW, down};
+use super::breaker::Account;
 use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
 use super::endpoint::{CONNECT_TIMEOUT, Endpoint};
-use super::meter::{ALIKE, Budget, Meter, Prices};
+use super::meter::{Budget, Meter, Prices};
 use super::request::{ChatRequest, Message};
 use super::response::{self, Failure};
 use super::retry;
@@ -23,6 +23,7 @@ use super::throttle::{Admitted, Limited, Limits, Pause};
 use super::usage::Usage;
 use crate::flights::{Callers, Paying};
 use crate::settings::Settings;
+use tracing::Instrument;
 
 /// A response is read up to this many bytes per token: more than any token needs, escapes and thinking included.
 const BYTES_PER_TOKEN: usize = 64;
@@ -131,7 +132,7 @@ impl OpenAi {
 
     /// Returns the outcome of a request. The breaker records it before another call may take its place.
     fn end(&self, outcome: Outcome, used: Usage, in_flight: Option<InFlight>) -> Reply {
-        self.record(&outcome);
+        self.endpoint.breaker.record(&outcome, self.account, self.max_error_rate, Instant::now());
         Reply { outcome, used, paying: in_flight.map(|in_flight| in_flight.paying) }
     }
 
@@ -162,7 +163,8 @@ impl OpenAi {
             reservation.give_back();
             return unsent(CallError::new(FailureKind::Unavailable, "no caller waits for the answer any longer"));
         };
-        let (result, tokens) = self.post(request).await;
+        let call = tracing::info_span!("call", endpoint = %self.endpoint.url);
+        let (result, tokens) = self.post(request).instrument(call).await;
         *used += match tokens {
             Some((tokens_in, tokens_out)) => {
                 self.endpoint.throttle.correct(estimate, tokens_in.saturating_add(tokens_out), self.limits);
@@ -182,7 +184,7 @@ impl OpenAi {
 
     fn heed(&self, failure: Failure, admitted: &Admitted) -> Tried {
         let Failure { error, is_passing, after } = &failure;
-        let is_limit = *is_passing && (after.is_some() || failure.is_limit());
+        let is_limit = *is_passing && (after.is_some() || error.kind == FailureKind::RateLimited);
         let limited = is_limit.then(|| admitted.limited(self.made(*after)));
         if !is_limit && error.kind.blames_endpoint() && error.kind != FailureKind::Denied && !error.is_answer() {
             // A server that hangs already receives few requests.
@@ -191,7 +193,7 @@ impl OpenAi {
                 self.endpoint.breaker.give_up(error, self.max_error_rate, Instant::now());
             }
         }
-        if self.endpoint.throttle.is_stuck_anew() {
+        if self.endpoint.throttle.state.lock().is_stuck_anew() {
             let url = &self.endpoint.url;
             tracing::warn!(
                 "{url} accepts no call for now ({error}); calls wait longer after each attempt before they fail"
@@ -206,7 +208,8 @@ impl OpenAi {
 
     /// Warns once of a long pause of all calls, or of one call that waits for `own`.
     fn announce(&self, Failure { error, after, .. }: &Failure, own: Duration) {
-        let Some(Pause { time, is_for_all }) = self.endpoint.throttle.unannounced(own) else { return };
+        let pause = self.endpoint.throttle.state.lock().unannounced(own, tokio::time::Instant::now());
+        let Some(Pause { time, is_for_all }) = pause else { return };
         let who = if is_for_all { "no call starts" } else { "a call waits, others continue," };
         let (seconds, until) = (time.as_secs_f64().ceil(), (Utc::now() + time).format("%Y-%m-%d %H:%M:%S UTC"));
         let cut = match after.filter(|after| *after > self.max_retry_after) {
@@ -217,10 +220,6 @@ impl OpenAi {
             None => String::new(),
         };
         tracing::warn!("{}: {who} for {seconds} s, until {until} ({error}){cut}", self.endpoint.url);
-    }
-
-    fn record(&self, outcome: &Outcome) {
-        self.endpoint.breaker.record(outcome, self.account, self.max_error_rate, Instant::now());
     }
 
     async fn post(&self, request: &ChatRequest) -> (std::result::Result<Answer, Failure>, Option<(u64, u64)>) {
@@ -326,18 +325,7 @@ impl Chat for OpenAi {
         if self.max_error_rate >= 1.0 {
             return None;
         }
-        let url = &self.endpoint.url;
-        // Key, account, address and model are the same for all rows, so a denial is not a row's fault.
-        if let Some(last) = self.meter.denial() {
-            return Some(down(&format!("calls to {url} are denied, and no later call was answered"), &last));
-        }
-        if let Some((calls, last)) = self.meter.turned_down().filter(|(calls, _)| *calls >= ALIKE) {
-            let what =
-                format!("the last {calls} calls to {url} were turned down with the same words, and none was answered");
-            return Some(down(&what, &last));
-        }
-        let (failed, last) = self.meter.failed_in_a_row()?;
-        (failed >= IN_A_ROW as u64).then(|| down(&format!("the last {failed} calls to {url} failed"), &last))
+        self.meter.health.lock().verdict(self.endpoint.url.as_str())
     }
 }
 

@@ -13,7 +13,7 @@ pub struct Message {
 }
 
 /// One request for one answer. Equal requests may share their answer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ChatRequest {
     pub model: String,
     pub messages: Vec<Message>,

@@ -58,10 +58,6 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    pub(crate) fn is_limit(&self) -> bool {
-        self.error.kind == FailureKind::RateLimited
-    }
-
     pub(crate) fn lasting(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { error: CallError::new(kind, message), is_passing: false, after: None }
     }
@@ -250,6 +246,10 @@ mod tests {
         read(StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, &|text| text)
     }
 
+    fn failure(status: u16, body: &str) -> Failure {
+        read(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, 1, &|text| text).unwrap_err()
+    }
+
     fn completion(content: Value, finish: &str) -> Value {
         json!({
             "choices": [{ "message": { "content": content }, "finish_reason": finish }],
@@ -335,13 +335,11 @@ mod tests {
             (418, "", FailureKind::Refused, false),
         ];
         for (status, body, kind, is_passing) in cases {
-            let status = StatusCode::from_u16(status).unwrap();
-            let failure = read(status, &HeaderMap::new(), body, 1, &|text| text).unwrap_err();
+            let failure = failure(status, body);
             assert_eq!((failure.error.kind, failure.is_passing), (kind, is_passing), "{status} {body}");
         }
         let body = json!({ "error": { "message": window } }).to_string();
-        let failure = read(StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, &|text| text).unwrap_err();
-        assert_eq!(failure.error.message, format!("400: {window}"));
+        assert_eq!(failure(400, &body).error.message, format!("400: {window}"));
     }
 
     #[test]
@@ -371,8 +369,7 @@ mod tests {
             ),
         ];
         for (status, body, kind) in cases {
-            let status = StatusCode::from_u16(status).unwrap();
-            let failure = read(status, &HeaderMap::new(), &body.to_string(), 1, &|text| text).unwrap_err();
+            let failure = failure(status, &body.to_string());
             assert_eq!((failure.error.kind, failure.is_passing), (kind, kind == FailureKind::RateLimited), "{body}");
         }
     }
@@ -391,9 +388,7 @@ mod tests {
         ];
         for (status, message, is_turned_down) in cases {
             let body = json!({ "error": { "message": message } }).to_string();
-            let status = StatusCode::from_u16(status).unwrap();
-            let failure = read(status, &HeaderMap::new(), &body, 1, &|text| text).unwrap_err();
-            assert_eq!(failure.error.is_turned_down, is_turned_down, "{status} {message}");
+            assert_eq!(failure(status, &body).error.is_turned_down, is_turned_down, "{status} {message}");
         }
         let refusal = json!({ "choices": [{ "message": { "refusal": "I won't" } }] });
         assert!(!read_ok(&refusal).unwrap_err().error.is_turned_down);

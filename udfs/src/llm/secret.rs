@@ -50,12 +50,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-impl fmt::Display for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(HIDDEN)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,8 +60,7 @@ mod tests {
         let header = secret.bearer().unwrap();
         assert_eq!(header.to_str().unwrap(), "Bearer sk-0123456789");
         assert_eq!(secret.redact("key sk-0123456789!".to_string()), "key [api key]!");
-        for shown in [format!("{secret}"), format!("{secret:?}"), format!("{:?}", Some(&secret)), format!("{header:?}")]
-        {
+        for shown in [format!("{secret:?}"), format!("{:?}", Some(&secret)), format!("{header:?}")] {
             assert!(!shown.contains("0123"), "{shown}");
         }
     }

@@ -1,9 +1,10 @@
 //! Failures within a statement: equal requests of its rows share one, and the statement reports them at its end.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use datafusion::execution::TaskContext;
+use parking_lot::Mutex;
 
 use super::chat::Outcome;
 use super::store::RequestKey;
@@ -24,17 +25,17 @@ struct Lost {
 
 impl Statement {
     pub(super) fn failure(&self, key: &RequestKey) -> Option<Arc<Outcome>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).outcomes.get(key).cloned()
+        self.lost.lock().outcomes.get(key).cloned()
     }
 
     pub(super) fn fail(&self, key: RequestKey, outcome: &Arc<Outcome>) {
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = self.lost.lock();
         lost.outcomes.entry(key).or_insert_with(|| Arc::clone(outcome));
     }
 
     pub(super) fn lose(&self, outcome: &Outcome) {
         let Err(error) = outcome else { return };
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = self.lost.lock();
         lost.requests += 1;
         lost.first.get_or_insert_with(|| error.to_string());
     }
@@ -42,7 +43,7 @@ impl Statement {
 
 impl Drop for Statement {
     fn drop(&mut self) {
-        let lost = self.lost.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let lost = self.lost.get_mut();
         if let Some(first) = &lost.first {
             tracing::warn!("{} requests to the language model have no answer; the first: {first}", lost.requests);
         }
@@ -54,7 +55,7 @@ pub(crate) struct Statements(Mutex<Vec<(Weak<TaskContext>, Weak<Statement>)>>);
 
 impl Statements {
     pub(crate) fn of(&self, context: &Arc<TaskContext>) -> Arc<Statement> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.retain(|(context, statement)| context.strong_count() > 0 && statement.strong_count() > 0);
         let is_its = |(other, _): &&(Weak<TaskContext>, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(context));
         if let Some(statement) = known.iter().find(is_its).and_then(|(_, statement)| statement.upgrade()) {

@@ -14,7 +14,7 @@ async fn after_a_panic_of_a_models_thread_the_next_query_loads_it_anew() {
         ..Settings::default()
     });
     let (llm, fragile) = (Llm::default(), Arc::new(LocalModel::fragile().unwrap()));
-    *llm.session.local.lock().unwrap() = Some((folder, Arc::clone(&fragile)));
+    *llm.session.local.lock() = Some((folder, Arc::clone(&fragile)));
     let anchorers = Anchorers::new(llm);
     let error = anchorers.of(&config).unwrap().complete("a", None).await.unwrap_err();
     assert!(error.to_string().contains("by a panic"), "{error}");

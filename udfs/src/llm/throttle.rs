@@ -10,9 +10,10 @@
 //! - **More than one call in ten** is limited for long: some start at half the pace, which shows whether the pace is
 //!   the reason ([`pace`]).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -38,7 +39,7 @@ pub(crate) struct Limits {
 pub(crate) struct Throttle {
     /// Calls start in the order of their requests; a call that gives up while it waits uses no capacity.
     turn: tokio::sync::Mutex<()>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     changed: Notify,
 }
 
@@ -52,14 +53,14 @@ impl Throttle {
     /// Waits until a call of about `tokens` tokens may start. The call is in flight until the returned guard is
     /// dropped.
     pub(crate) async fn admit(self: &Arc<Self>, limits: Limits, tokens: u64) -> Admitted {
-        let _waiting = Waiting::begin(self);
+        let _waiting = Arc::clone(&self.state.lock().waiting);
         let _turn = self.turn.lock().await;
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
             // From here on no change is missed, even one before the await.
             changed.as_mut().enable();
-            let begun = self.state().begin(limits, tokens, Instant::now());
+            let begun = self.state.lock().begin(limits, tokens, Instant::now());
             match begun {
                 Ok(number) => return Admitted { throttle: Arc::clone(self), number },
                 Err(Some(at)) => tokio::select! {
@@ -73,73 +74,31 @@ impl Throttle {
 
     pub(crate) fn correct(&self, estimated: u64, actual: u64, limits: Limits) {
         let Some(per_minute) = limits.tokens_per_minute else { return };
-        let next = &mut self.state().next[2];
+        let next = &mut self.state.lock().next[2];
         *next = next.and_then(|next| match actual.checked_sub(estimated) {
             Some(more) => Some(next + time(more, per_minute)),
             None => next.checked_sub(time(estimated - actual, per_minute)),
         });
     }
-
-    pub(crate) fn is_stuck_anew(&self) -> bool {
-        self.state().is_stuck_anew()
-    }
-
-    pub(crate) fn unannounced(&self, own: Duration) -> Option<Pause> {
-        self.state().unannounced(own, Instant::now())
-    }
-
-    #[cfg(test)]
-    pub(crate) fn in_flight(&self) -> u32 {
-        self.state().in_flight
-    }
-
-    #[cfg(test)]
-    pub(crate) fn stops(&self) -> u32 {
-        self.state().stops
-    }
-
-    #[cfg(test)]
-    pub(crate) fn trials(&self) -> u32 {
-        self.state().pace.trials
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Admitted {
     pub(crate) fn answered(&self) {
-        self.throttle.state().answered(self.number);
+        self.throttle.state.lock().answered(self.number);
     }
 
     pub(crate) fn limited(&self, after: Duration) -> Limited {
-        self.throttle.state().limited(self.number, after, retry::jitter(), Instant::now())
+        self.throttle.state.lock().limited(self.number, after, retry::jitter(), Instant::now())
     }
 
     pub(crate) fn failed(&self, pauses: bool) -> bool {
-        self.throttle.state().failed(self.number, pauses, retry::jitter(), Instant::now())
-    }
-}
-
-struct Waiting<'a>(&'a Throttle);
-
-impl<'a> Waiting<'a> {
-    fn begin(throttle: &'a Throttle) -> Self {
-        throttle.state().waiting += 1;
-        Self(throttle)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.state().waiting -= 1;
+        self.throttle.state.lock().failed(self.number, pauses, retry::jitter(), Instant::now())
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.throttle.state().end(self.number, Instant::now());
+        self.throttle.state.lock().end(self.number, Instant::now());
         self.throttle.changed.notify_waiters();
     }
 }

@@ -120,7 +120,7 @@ impl InFlight {
         self.rest = (others > 0).then(|| batch.slice(rows, others));
         self.begun.push_back(piece.clone());
         self.rows += rows;
-        self.level.metrics.in_flight(self.rows);
+        self.level.metrics.rows_in_flight.set_max(self.rows);
         let task = SpawnedTask::spawn(call_all(Arc::clone(&self.level), piece, self.memory.new_empty()));
         let finished = task.join_unwind().map(|finished| {
             finished.unwrap_or_else(|_| exec_err!("the calls of a query were stopped: the runtime is shutting down"))
@@ -157,7 +157,7 @@ impl Stream for InFlight {
             return Poll::Pending;
         }
         if let Some(start) = self.waiting_since.take() {
-            self.level.metrics.waited_since(start);
+            self.level.metrics.time_waited.add_elapsed(start);
         }
         if matches!(polled, Poll::Ready(Some(Err(_)))) {
             // A failed query must not pay for more calls.

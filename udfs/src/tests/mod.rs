@@ -4,4 +4,3 @@
 mod fence;
 mod functions;
 pub(crate) mod llm;
-pub(crate) mod server;

@@ -116,8 +116,7 @@ impl Ball {
         let (small, large) = if self.magnitude() < other.magnitude() { (self, other) } else { (other, self) };
         let error = sum(small.error, large.error);
         if small.may_be_zero() && small.magnitude() < large.magnitude() - AGREE as f64 {
-            let size = if small.mantissa.sign() == Sign::NoSign { f64::NEG_INFINITY } else { small.magnitude() };
-            return Some(Self { error: sum(error, size), ..large.clone() });
+            return Some(Self { error: sum(error, small.magnitude()), ..large.clone() });
         }
         if large.magnitude() - small.magnitude() > AGREE as f64 {
             return None;
@@ -163,8 +162,7 @@ impl Ball {
         if self.error > -2.0 || self.magnitude() > limit {
             return None;
         }
-        let shift = self.exponent + FIXED as i64;
-        Some(if shift >= 0 { &self.mantissa << shift } else { &self.mantissa >> -shift })
+        Some(self.to_fixed_exactly())
     }
 
     pub(crate) fn exp(&self) -> Option<Self> {
@@ -213,11 +211,8 @@ impl Ball {
         if self.magnitude() > 1.0 {
             let right = Self::fixed(&*PI >> 1, FUNCTION_ERROR)?;
             let rest = Self::rounded(BigInt::from(1), 0, f64::NEG_INFINITY)?.over(self)?.arctangent()?;
-            return if self.is_negative()? {
-                right.negated().plus(&rest.negated())
-            } else {
-                right.plus(&rest.negated())
-            };
+            let right = if self.is_negative()? { right.negated() } else { right };
+            return right.plus(&rest.negated());
         }
         let number = self.to_fixed(1.0)?;
         let guess = to_f64(&number).atan();

@@ -149,37 +149,13 @@ fn formula<'a>(before: &'a str, behind: &'a str) -> Option<(&'a str, &'a str)> {
 }
 
 fn ends_side(left: &str) -> bool {
-    const ENDS: [&str; 24] = [
-        "=",
-        ":",
-        "&",
-        "\\\\",
-        "\\approx",
-        "\\equiv",
-        "\\in",
-        "\\to",
-        "\\rightarrow",
-        "\\Rightarrow",
-        "\\implies",
-        "\\iff",
-        "\\therefore",
-        "\\quad",
-        "\\qquad",
-        "\\,",
-        "\\;",
-        "\\ ",
-        "\\!",
-        "\\displaystyle",
-        "\\bf",
-        "\\large",
-        "\\Large",
-        "\\huge",
-    ];
+    const ENDS: &str = "= : & \\\\ \\, \\; \\! \\approx \\equiv \\in \\to \\rightarrow \\Rightarrow \\implies \\iff \
+        \\therefore \\quad \\qquad \\displaystyle \\bf \\large \\Large \\huge";
     let left = left.trim_end();
     let opened = left.strip_suffix('{').map(|left| left.is_empty() || left.ends_with("bf") || left.ends_with("text"));
     left.is_empty()
         || opened == Some(true)
-        || ENDS.iter().any(|end| left.ends_with(end))
+        || ENDS.split_whitespace().any(|end| left.ends_with(end))
         || (left.ends_with('}') && left.rfind("\\text").is_some_and(|from| !left[from..left.len() - 1].contains('}')))
 }
 

@@ -24,9 +24,10 @@ pub(crate) fn plain(text: &str) -> Option<String> {
             '\u{2009}' | '\u{202f}' => plain.push_str("\\,"),
             other if other.is_ascii() => plain.push(other),
             other if other.is_whitespace() => plain.push(' '),
-            other => match written(other) {
-                Some(latex) => plain.push_str(latex),
-                None => plain.push(ascii(other)),
+            other => match (command(other), written(other)) {
+                (Some(command), _) => plain.extend([command, " "]),
+                (_, Some(latex)) => plain.push_str(latex),
+                _ => plain.push(ascii(other)),
             },
         }
     }
@@ -61,28 +62,25 @@ fn ascii(character: char) -> char {
     }
 }
 
+/// Characters and their commands.
+const COMMANDS: &str = "\
+    × \\times · \\cdot ⋅ \\cdot ∙ \\cdot • \\cdot ÷ \\div ± \\pm ∓ \\mp √ \\sqrt ∛ \\sqrt[3] ∞ \\infty \
+    ≤ \\le ⩽ \\le ≥ \\ge ⩾ \\ge ≠ \\ne ≈ \\approx ≡ \\equiv ∈ \\in ∪ \\cup ∅ \\emptyset … \\ldots π \\pi α \\alpha \
+    β \\beta γ \\gamma δ \\delta ε \\epsilon θ \\theta λ \\lambda μ \\mu µ \\mu ρ \\rho σ \\sigma τ \\tau φ \\phi \
+    ϕ \\phi ω \\omega ⌊ \\lfloor ⌋ \\rfloor ⌈ \\lceil ⌉ \\rceil ⟨ \\langle 〈 \\langle ⟩ \\rangle 〉 \\rangle";
+
+fn command(character: char) -> Option<&'static str> {
+    let mut words = COMMANDS.split(' ');
+    words.find(|word| word.starts_with(character))?;
+    words.next()
+}
+
 fn written(character: char) -> Option<&'static str> {
     Some(match character {
         '−' | '–' | '—' | '‐' | '‑' | '﹣' => "-",
-        '×' => "\\times ",
-        '·' | '⋅' | '∙' | '•' => "\\cdot ",
-        '÷' => "\\div ",
         '∕' | '⁄' => "/",
-        '±' => "\\pm ",
-        '∓' => "\\mp ",
-        '√' => "\\sqrt ",
         // The angstrom sign.
         '\u{212b}' => "Å",
-        '∛' => "\\sqrt[3] ",
-        '∞' => "\\infty ",
-        '≤' | '⩽' => "\\le ",
-        '≥' | '⩾' => "\\ge ",
-        '≠' => "\\ne ",
-        '≈' => "\\approx ",
-        '≡' => "\\equiv ",
-        '∈' => "\\in ",
-        '∪' => "\\cup ",
-        '∅' => "\\emptyset ",
         'ℝ' => "\\mathbb{R}",
         'ℤ' => "\\mathbb{Z}",
         'ℕ' => "\\mathbb{N}",
@@ -90,32 +88,11 @@ fn written(character: char) -> Option<&'static str> {
         '′' | '’' => "'",
         '‘' => "`",
         '“' | '”' => "\"",
-        '…' => "\\ldots ",
-        'π' => "\\pi ",
-        'α' => "\\alpha ",
-        'β' => "\\beta ",
-        'γ' => "\\gamma ",
-        'δ' => "\\delta ",
-        'ε' => "\\epsilon ",
-        'θ' => "\\theta ",
-        'λ' => "\\lambda ",
-        'μ' | 'µ' => "\\mu ",
-        'ρ' => "\\rho ",
-        'σ' => "\\sigma ",
-        'τ' => "\\tau ",
-        'φ' | 'ϕ' => "\\phi ",
-        'ω' => "\\omega ",
         '½' => "\\frac{1}{2}",
         '⅓' => "\\frac{1}{3}",
         '⅔' => "\\frac{2}{3}",
         '¼' => "\\frac{1}{4}",
         '¾' => "\\frac{3}{4}",
-        '⌊' => "\\lfloor ",
-        '⌋' => "\\rfloor ",
-        '⌈' => "\\lceil ",
-        '⌉' => "\\rceil ",
-        '⟨' | '〈' => "\\langle ",
-        '⟩' | '〉' => "\\rangle ",
         _ => return None,
     })
 }

@@ -17,10 +17,7 @@ pub(crate) fn equals(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
         (Shape::Labelled { letter, content }, other) | (other, Shape::Labelled { letter, content }) => {
             labelled(letter, content, other, work)
         }
-        (Shape::Definition { .. }, Shape::Definition { .. } | Shape::Equation(_)) => defined(gold, answer, work),
-        (Shape::Equation(_), Shape::Definition { .. }) => defined(gold, answer, work),
-        (Shape::Definition { value, .. }, _) => equals(value, answer, work),
-        (_, Shape::Definition { value, .. }) => equals(gold, value, work),
+        (Shape::Definition { .. }, _) | (_, Shape::Definition { .. }) => defined(gold, answer, work),
         (Shape::Value(gold), Shape::Value(answer)) => values(gold, answer, work),
         (Shape::Word(gold), Shape::Word(answer)) => words(gold, answer),
         (Shape::List(gold) | Shape::Set(gold), Shape::List(answer) | Shape::Set(answer)) => lists(gold, answer, work),
@@ -47,7 +44,7 @@ pub(crate) fn equals(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
         }
         (Shape::Interval(gold), Shape::Interval(answer)) => intervals(gold, answer, work),
         (Shape::Matrix(gold), Shape::Matrix(answer)) => {
-            gold.len() == answer.len() && gold.iter().zip(answer).all(|(gold, answer)| in_order(gold, answer, work))
+            pairwise(gold, answer, |gold, answer| in_order(gold, answer, work))
         }
         (Shape::Equation(gold), Shape::Equation(answer)) => gold.is_multiple_of(answer, false, work),
         (
@@ -62,11 +59,10 @@ pub(crate) fn equals(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
             alike && modulus.equals(answer_modulus, work) && is_whole(value, answer, modulus, work)
         }
         (Shape::Ratio(gold), Shape::Ratio(answer)) => ratios(gold, answer, work),
-        (Shape::Ratio(parts), other) | (other, Shape::Ratio(parts)) => {
-            let [above, below] = parts.as_slice() else { return false };
-            let quotient = above.joined(below, Op::Divide);
-            other.as_plain().is_some_and(|other| quotient.equals(other, work))
-        }
+        (Shape::Ratio(parts), other) | (other, Shape::Ratio(parts)) => match (parts.as_slice(), other.as_plain()) {
+            ([above, below], Some(other)) => above.joined(below, Op::Divide).equals(other, work),
+            _ => false,
+        },
         _ => false,
     }
 }
@@ -87,14 +83,18 @@ fn defined(gold: &Shape, answer: &Shape, work: &mut Work) -> bool {
         Shape::Equation(difference) => Some(difference.clone()),
         _ => None,
     };
-    if let (Shape::Definition { name, value, .. }, Shape::Definition { name: other, value: answer, .. }) =
-        (gold, answer)
-        && name == other
-    {
-        return equals(value, answer, work);
-    }
-    match (difference(gold), difference(answer)) {
-        (Some(gold), Some(answer)) => gold.is_multiple_of(&answer, false, work),
+    match (gold, answer) {
+        (Shape::Definition { name, value, .. }, Shape::Definition { name: other, value: answer, .. })
+            if name == other =>
+        {
+            equals(value, answer, work)
+        }
+        (Shape::Definition { .. } | Shape::Equation(_), Shape::Definition { .. } | Shape::Equation(_)) => {
+            let differences = difference(gold).zip(difference(answer));
+            differences.is_some_and(|(gold, answer)| gold.is_multiple_of(&answer, false, work))
+        }
+        (Shape::Definition { value, .. }, _) => equals(value, answer, work),
+        (_, Shape::Definition { value, .. }) => equals(gold, value, work),
         _ => false,
     }
 }
@@ -116,21 +116,16 @@ fn values(gold: &Value, answer: &Value, work: &mut Work) -> bool {
         return false;
     }
     let (expected, found) = (&gold.expression, &answer.expression);
-    let scaled = |of: &Expression, op: Op| of.joined(&Expression::constant(Rational::integer(100)), op);
+    let hundredth = |of: &Expression| of.joined(&Expression::constant(Rational::integer(100)), Op::Divide);
     let in_radians = |of: &Expression| {
         let mut of = of.clone();
         of.ops.push(Op::Degrees);
         of
     };
     match (gold.percent, answer.percent) {
-        (true, false) => {
-            scaled(expected, Op::Divide).equals(found, work)
-                || is_ten_or_more(expected, work) && expected.equals(found, work)
-        }
-        (false, true) => {
-            expected.equals(&scaled(found, Op::Divide), work)
-                || is_ten_or_more(expected, work) && expected.equals(found, work)
-        }
+        (true, false) if hundredth(expected).equals(found, work) => true,
+        (false, true) if expected.equals(&hundredth(found), work) => true,
+        (true, false) | (false, true) => is_ten_or_more(expected, work) && expected.equals(found, work),
         // An angle in terms of π is in radians.
         _ if (degrees.0 == degrees.1 || !expected.ops.contains(&Op::Pi)) && expected.equals(found, work) => true,
         _ => match degrees {
@@ -159,7 +154,11 @@ fn words(gold: &str, answer: &str) -> bool {
 }
 
 fn in_order(gold: &[Shape], answer: &[Shape], work: &mut Work) -> bool {
-    gold.len() == answer.len() && gold.iter().zip(answer).all(|(gold, answer)| equals(gold, answer, work))
+    pairwise(gold, answer, |gold, answer| equals(gold, answer, work))
+}
+
+fn pairwise<T>(gold: &[T], answer: &[T], mut are_equal: impl FnMut(&T, &T) -> bool) -> bool {
+    gold.len() == answer.len() && gold.iter().zip(answer).all(|(gold, answer)| are_equal(gold, answer))
 }
 
 /// Compares lists in any order. Parts with different names or units match by these; a list without them must have the

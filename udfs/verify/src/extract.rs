@@ -11,6 +11,11 @@ const SEARCHED: usize = 65_536;
 /// its last "answer is" or "answer:", else after its last `####`. Adjacent boxes with "and", "or" or a comma between
 /// them are a list. None if no answer is stated, if the chain or the box is cut off, and if the box contains only part
 /// of a formula.
+///
+/// ```
+/// assert_eq!(asap_verify::answer("2 + 2 is 4. The answer is 4.").as_deref(), Some("4"));
+/// assert_eq!(asap_verify::answer("I do not know."), None);
+/// ```
 pub fn answer(response: &str) -> Option<Cow<'_, str>> {
     let behind = tags::behind_chain(response)?;
     if is_cut_off(behind) {
@@ -63,21 +68,8 @@ fn phrase(text: &str) -> Option<Cow<'_, str>> {
 
 const RIGHT: [&str; 8] = ["correct", "right", "valid", "consistent", "reasonable", "verified", "confirmed", "clear"];
 const WRONG: [&str; 4] = ["wrong", "incorrect", "invalid", "inconsistent"];
-const ADVERBS: [&str; 13] = [
-    "indeed",
-    "definitely",
-    "certainly",
-    "clearly",
-    "simply",
-    "therefore",
-    "thus",
-    "hence",
-    "actually",
-    "obviously",
-    "then",
-    "surely",
-    "really",
-];
+const ADVERBS: &str = "indeed definitely certainly clearly simply therefore thus hence actually obviously then surely \
+    really";
 
 fn first_word(text: &str) -> &str {
     &text[..text.find(|c: char| !c.is_alphabetic()).unwrap_or(text.len())]
@@ -88,7 +80,7 @@ fn without_adverbs(text: &str) -> &str {
     loop {
         rest = rest.trim_start_matches(|c: char| c.is_whitespace() || "*:".contains(c));
         let word = first_word(rest);
-        if !ADVERBS.contains(&word) {
+        if !ADVERBS.split_whitespace().any(|adverb| adverb == word) {
             return rest;
         }
         rest = rest[word.len()..].trim_start_matches(',');

@@ -166,17 +166,13 @@ impl<'a> Lexer<'a> {
         self.skip_space();
         for degree in ["\\circ", "{\\circ}", "\\degree", "{\\degree}", "{\\circ }", "{ \\circ}"] {
             if self.skips(degree) {
-                return self.degree();
+                return self.found.push(Token::Degree);
             }
         }
         match ["\\prime", "{\\prime}"].iter().any(|prime| self.skips(prime)) {
             true => self.prime(),
             false => self.found.push(Token::Caret),
         }
-    }
-
-    fn degree(&mut self) {
-        self.found.push(Token::Degree);
     }
 
     fn prime(&mut self) {
@@ -352,15 +348,7 @@ impl<'a> Lexer<'a> {
             name => name,
         };
         match name {
-            "left" | "right" | "bigl" | "bigr" | "Bigl" | "Bigr" | "big" | "Big" | "bigg" | "Bigg" => {
-                self.skip_space();
-                if !self.skips(".") && self.skips("|") {
-                    match name.ends_with(['t', 'l']) && !name.ends_with("right") {
-                        true => self.open(Bracket::Bars),
-                        false => self.close(Bracket::Bars),
-                    }
-                }
-            }
+            "left" | "right" | "bigl" | "bigr" | "Bigl" | "Bigr" | "big" | "Big" | "bigg" | "Bigg" => self.sized(name),
             "text" | "textbf" | "textit" | "textrm" | "textsf" | "texttt" | "mbox" | "textnormal" | "mathrm" | "rm"
             | "operatorname" | "emph" | "textup" | "mathsf" | "mathtt" => {
                 let content = self.raw().unwrap_or("{");
@@ -372,43 +360,62 @@ impl<'a> Lexer<'a> {
             }
             "mathbb" | "Bbb" => {
                 let content = self.raw().unwrap_or("{").trim();
-                match ["Z", "N", "Q", "R", "C"].contains(&content) {
-                    true => self.found.push(Token::Domain(content.to_string())),
-                    false => self.found.push(Token::Opaque(format!("\\mathbb{{{content}}}"))),
-                }
+                self.found.push(match content {
+                    "Z" | "N" | "Q" | "R" | "C" => Token::Domain(content.to_string()),
+                    _ => Token::Opaque(format!("\\mathbb{{{content}}}")),
+                });
             }
             "begin" | "end" => self.environment(name == "begin"),
             "frac" | "dfrac" | "tfrac" | "cfrac" => self.with_arguments(Token::Fraction, 2),
             "binom" | "dbinom" | "tbinom" => self.with_arguments(Token::Binomial, 2),
             "sqrt" => self.root(),
             "mathcal" | "overline" | "bar" | "hat" | "widehat" | "vec" | "overrightarrow" | "overleftrightarrow" => {
-                let content = self.raw().unwrap_or("{").trim();
-                self.is_argument();
-                if ["hat", "vec", "mathcal"].contains(&name)
-                    && matches!(content.as_bytes(), [letter] if letter.is_ascii_alphabetic())
-                {
-                    return self.letter(&format!("\\{name} {content}").replace("\\mathcal ", ""));
-                }
-                let letters = content.bytes().all(|byte| byte.is_ascii_uppercase()) && !content.is_empty();
-                self.found.push(match letters {
-                    true => Token::Word(content.to_string()),
-                    false => Token::Opaque(format!("\\{name}{{{content}}}")),
-                });
+                self.accented(name);
             }
             _ => match words::command(name) {
-                Some(Some(Token::Open(bracket))) => self.open(bracket),
-                Some(Some(Token::Close(bracket))) => self.close(bracket),
-                Some(Some(Token::Letter(letter))) => {
-                    self.is_argument();
-                    self.letter(&letter);
-                }
-                Some(Some(token)) => {
-                    self.is_argument();
-                    self.found.push(token);
-                }
+                Some(Some(token)) => self.symbol(token),
                 Some(None) => {}
                 None => self.found.push(Token::Opaque(format!("\\{name}"))),
             },
+        }
+    }
+
+    /// Reads the bracket after `\left`, `\right` or a command of its size.
+    fn sized(&mut self, name: &str) {
+        self.skip_space();
+        if self.skips(".") || !self.skips("|") {
+            return;
+        }
+        match name.ends_with(['t', 'l']) && name != "right" {
+            true => self.open(Bracket::Bars),
+            false => self.close(Bracket::Bars),
+        }
+    }
+
+    fn accented(&mut self, name: &str) {
+        let content = self.raw().unwrap_or("{").trim();
+        self.is_argument();
+        if ["hat", "vec", "mathcal"].contains(&name)
+            && matches!(content.as_bytes(), [letter] if letter.is_ascii_alphabetic())
+        {
+            return self.letter(&format!("\\{name} {content}").replace("\\mathcal ", ""));
+        }
+        let letters = content.bytes().all(|byte| byte.is_ascii_uppercase()) && !content.is_empty();
+        self.found.push(match letters {
+            true => Token::Word(content.to_string()),
+            false => Token::Opaque(format!("\\{name}{{{content}}}")),
+        });
+    }
+
+    fn symbol(&mut self, token: Token) {
+        match token {
+            Token::Open(bracket) => return self.open(bracket),
+            Token::Close(bracket) => return self.close(bracket),
+            _ => self.is_argument(),
+        };
+        match token {
+            Token::Letter(letter) => self.letter(&letter),
+            token => self.found.push(token),
         }
     }
 

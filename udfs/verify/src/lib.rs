@@ -62,6 +62,11 @@ pub use stated::first_stating;
 
 /// Whether the [`answer`] of a response is the expected one. `gold` is an answer, or a solution that states one like a
 /// response. False for a response without an answer.
+///
+/// ```
+/// assert!(asap_verify::verify(r"\frac{1}{2}", r"So the probability is \boxed{0.5}."));
+/// assert!(!asap_verify::verify("12", r"Hence \boxed{13}."));
+/// ```
 pub fn verify(gold: &str, response: &str) -> bool {
     let Some(found) = answer(response) else { return false };
     let gold = answer(gold).unwrap_or(Cow::Borrowed(gold));

@@ -1,14 +1,12 @@
 //! Lists, separated by commas, semicolons, "and" and "or".
 
-use super::relations;
+use super::relations::{self, Reader};
 use super::shape::Shape;
 use super::span::Span;
 use super::token::Token;
 use super::work::Work;
 
 pub(crate) const MAX_PARTS: usize = 200;
-
-pub(crate) type Reader<'r> = &'r mut dyn FnMut(Span<'_>, &mut Work) -> Shape;
 
 /// Separators, the outermost first: `x = 1, y = 2 or x = 3, y = 4` splits at "or" before the commas.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

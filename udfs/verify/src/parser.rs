@@ -40,7 +40,7 @@ pub(crate) fn expression(tokens: &[Token], work: &mut Work) -> Option<Expression
     while parser.place < tokens.len() {
         parser.operator()?;
     }
-    parser.reduce(0)?;
+    parser.reduce(0);
     parser.stack.is_empty().then_some(parser.expression)
 }
 
@@ -71,37 +71,25 @@ impl Parser<'_, '_> {
             self.work.spend(5)?;
             let token = self.peek(0)?.clone();
             self.place += 1;
-            let is_read = match token {
-                Token::Number { digits, whole, repeated } => {
-                    self.number(&digits, whole, repeated)?;
-                    true
-                }
+            match token {
+                Token::Number { digits, whole, repeated } => self.number(&digits, whole, repeated)?,
                 Token::Letter(name) => {
                     let place = self.expression.place_of(&name);
                     if place >= MAX_NAMES {
                         return None;
                     }
                     self.emit(Op::Variable(place));
-                    true
                 }
-                Token::Pi | Token::E | Token::I => {
-                    self.emit(match token {
-                        Token::Pi => Op::Pi,
-                        Token::E => Op::E,
-                        _ => Op::I,
-                    });
-                    true
-                }
-                Token::Minus if matches!(self.stack.last(), Some(Pending::Exponent)) => {
-                    self.negative_exponent()?;
-                    true
-                }
+                Token::Pi => self.emit(Op::Pi),
+                Token::E => self.emit(Op::E),
+                Token::I => self.emit(Op::I),
+                Token::Minus if matches!(self.stack.last(), Some(Pending::Exponent)) => self.negative_exponent()?,
                 token => {
                     self.prefix(token)?;
-                    false
+                    continue;
                 }
-            };
-            if is_read && self.complete()? {
+            }
+            if self.complete()? {
                 return Some(());
             }
         }
@@ -265,7 +253,7 @@ impl Parser<'_, '_> {
             Token::Minus => self.infix(Op::Subtract, firmness::SUM),
             Token::Times => self.infix(Op::Multiply, firmness::PRODUCT),
             Token::Slash => {
-                self.reduce(firmness::JUXTAPOSED)?;
+                self.reduce(firmness::JUXTAPOSED);
                 // `\sin x/2` is ambiguous.
                 if matches!(self.stack.last(), Some(Pending::Function(..))) {
                     return None;
@@ -305,7 +293,7 @@ impl Parser<'_, '_> {
     }
 
     fn infix(&mut self, op: Op, firm: u8) -> Option<()> {
-        self.reduce(firm)?;
+        self.reduce(firm);
         self.stack.push(Pending::Operator(op, firm));
         self.operand()
     }
@@ -313,7 +301,7 @@ impl Parser<'_, '_> {
     fn juxtaposed(&mut self, next: &Token) -> Option<()> {
         let ends_argument = !matches!(next, Token::Letter(_) | Token::Pi | Token::E | Token::I);
         let firm = if ends_argument { firmness::FUNCTION } else { firmness::JUXTAPOSED };
-        self.reduce(firm)?;
+        self.reduce(firm);
         // `1/2x` is ambiguous.
         if matches!(self.stack.last(), Some(Pending::Operator(Op::Divide, firmness::PRODUCT))) {
             return None;
@@ -322,26 +310,18 @@ impl Parser<'_, '_> {
         self.operand()
     }
 
-    fn reduce(&mut self, firm: u8) -> Option<()> {
-        loop {
-            match self.stack.last() {
-                Some(Pending::Operator(_, of)) if *of >= firm => {
-                    if let Some(Pending::Operator(op, _)) = self.stack.pop() {
-                        self.emit(op);
-                    }
-                }
-                Some(Pending::Function(..)) if firmness::FUNCTION >= firm => {
-                    if let Some(Pending::Function(op, power)) = self.stack.pop() {
-                        self.applied(op, power);
-                    }
-                }
-                _ => return Some(()),
+    fn reduce(&mut self, firm: u8) {
+        while let Some(pending) = self.stack.pop() {
+            match pending {
+                Pending::Operator(op, of) if of >= firm => self.emit(op),
+                Pending::Function(op, power) if firmness::FUNCTION >= firm => self.applied(op, power),
+                other => return self.stack.push(other),
             }
         }
     }
 
     fn close(&mut self, bracket: Bracket) -> Option<()> {
-        self.reduce(0)?;
+        self.reduce(0);
         let Some(Pending::Open(opened)) = self.stack.pop() else { return None };
         if opened != bracket {
             return None;

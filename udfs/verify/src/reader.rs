@@ -3,7 +3,7 @@
 use super::expression::{Expression, Op};
 use super::lists::{self, MAX_PARTS};
 use super::parser;
-use super::relations;
+use super::relations::{self, Reader};
 use super::shape::{Shape, Value};
 use super::span::{Span, Tokens};
 use super::token::{Bracket, Token};
@@ -36,6 +36,7 @@ fn understood(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     {
         return choice(letter, rest.is_empty(), span, depth, work);
     }
+    let read = |span: Span<'_>, work: &mut Work| shape(span, depth, work);
     if let [Token::Word(word)] = span.tokens() {
         return Some(Shape::Word(word.clone()));
     }
@@ -44,19 +45,18 @@ fn understood(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     }
     let separators = span.find(lists::separates);
     if !separators.is_empty() {
-        return lists::list(span, &separators, &mut |span, work| shape(span, depth, work), work);
+        return lists::list(span, &separators, &read, work);
     }
-    if let Some(relation) = relations::relation(span, &|span, work| shape(span, depth, work), work) {
+    if let Some(relation) = relations::relation(span, &read, work) {
         return relation;
     }
     let unions = span.find(|token| matches!(token, Token::Union));
     if !unions.is_empty() {
-        let mut read = |span: Span<'_>, work: &mut Work| shape(span, depth, work);
-        return Some(Shape::Union(lists::flat(&span.split(&unions), &mut read, work)?));
+        return lists::flat(&span.split(&unions), &read, work).map(Shape::Union);
     }
     values::special(span, work)
         .or_else(|| relations::reals(span, work))
-        .or_else(|| bracketed(span, depth, work))
+        .or_else(|| bracketed(span, &read, work))
         .or_else(|| value(span, depth, work))
 }
 
@@ -88,34 +88,26 @@ fn choice(letter: &str, alone: bool, span: Span<'_>, depth: usize, work: &mut Wo
     }
 }
 
-fn bracketed(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
+fn bracketed(span: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Shape> {
     let (opening, inner, closing) = span.within()?;
     match opening {
-        Bracket::Matrix => return matrix(inner, depth, work),
-        Bracket::Curly => {
-            if inner.tokens().is_empty() {
-                return Some(Shape::Set(vec![]));
-            }
-            let places = inner.find(|token| matches!(token, Token::Comma | Token::Semicolon));
-            let is_plain = inner.find(|token| matches!(token, Token::Bar | Token::Colon)).is_empty();
-            let mut read = |span: Span<'_>, work: &mut Work| shape(span, depth, work);
-            return if is_plain {
-                Some(Shape::Set(lists::flat(&inner.split(&places), &mut read, work)?))
-            } else {
-                None
-            };
-        }
-        Bracket::Round | Bracket::Square | Bracket::Angle => {}
+        Bracket::Matrix => return matrix(inner, read, work),
+        Bracket::Curly if inner.tokens().is_empty() => return Some(Shape::Set(vec![])),
+        Bracket::Curly if !inner.find(|token| matches!(token, Token::Bar | Token::Colon)).is_empty() => return None,
+        Bracket::Curly | Bracket::Round | Bracket::Square | Bracket::Angle => {}
         _ => return None,
     }
     let commas = inner.find(|token| matches!(token, Token::Comma | Token::Semicolon));
+    if opening == Bracket::Curly {
+        return lists::flat(&inner.split(&commas), read, work).map(Shape::Set);
+    }
     if commas.is_empty() || commas.len() > MAX_PARTS {
         // `\left(\begin{array}…\right)`
         let mut inner = inner;
         while let Some((Bracket::Round | Bracket::Group, within, _)) = inner.within() {
             inner = within;
         }
-        return matches!(inner.within()?.0, Bracket::Matrix).then(|| shape(inner, depth, work));
+        return matches!(inner.within()?.0, Bracket::Matrix).then(|| read(inner, work));
     }
     let square = (opening == Bracket::Square, closing == Bracket::Square);
     let ends = inner.split(&commas);
@@ -127,11 +119,11 @@ fn bracketed(span: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     if square.0 != square.1 {
         return None;
     }
-    let parts = ends.iter().map(|span| (!span.tokens().is_empty()).then(|| shape(*span, depth, work)));
+    let parts = ends.iter().map(|span| (!span.tokens().is_empty()).then(|| read(*span, work)));
     Some(Shape::Tuple(parts.collect::<Option<_>>()?))
 }
 
-fn matrix(inner: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
+fn matrix(inner: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Shape> {
     let mut rows = inner.split(&inner.find(|token| *token == Token::Row));
     if rows.last().is_some_and(|row| row.tokens().is_empty()) {
         rows.pop();
@@ -139,7 +131,7 @@ fn matrix(inner: Span<'_>, depth: usize, work: &mut Work) -> Option<Shape> {
     let mut matrix = Vec::new();
     for row in rows {
         let cells = row.split(&row.find(|token| *token == Token::Cell));
-        matrix.push(cells.iter().map(|cell| shape(*cell, depth, work)).collect::<Vec<_>>());
+        matrix.push(cells.iter().map(|cell| read(*cell, work)).collect::<Vec<_>>());
     }
     let width = matrix.first()?.len();
     let cells = width * matrix.len();

@@ -42,7 +42,10 @@ fn named(span: Span<'_>) -> Option<String> {
         [Token::E] => return Some("e".to_string()),
         [Token::I] => return Some("i".to_string()),
         [Token::Letter(name), Token::Open(Bracket::Round), ..] if span.behind(1) == span.tokens().len() => {
-            return arguments(&span.tokens()[2..span.tokens().len() - 1]).map(|of| format!("{name}({of})"));
+            let inner = &span.tokens()[2..span.tokens().len() - 1];
+            let number = inner.first().filter(|_| inner.len() == 1).and_then(Token::whole);
+            let of = number.map(str::to_string).or_else(|| letters(inner, false));
+            return of.map(|of| format!("{name}({of})"));
         }
         [Token::Open(Bracket::Round), inner @ .., Token::Close(Bracket::Round)] => {
             return letters(inner, false).map(|of| format!("({of})"));
@@ -50,13 +53,6 @@ fn named(span: Span<'_>) -> Option<String> {
         _ => {}
     }
     letters(span.tokens(), true)
-}
-
-fn arguments(tokens: &[Token]) -> Option<String> {
-    match tokens {
-        [Token::Number { digits, whole, repeated: None }] if *whole == digits.len() => Some(digits.clone()),
-        _ => letters(tokens, false),
-    }
 }
 
 fn letters(tokens: &[Token], capital: bool) -> Option<String> {
@@ -116,26 +112,22 @@ fn equation(sides: &[Span<'_>], read: Reader<'_>, work: &mut Work) -> Option<Sha
 
 fn membership(element: Span<'_>, of: Span<'_>, read: Reader<'_>, work: &mut Work) -> Option<Shape> {
     let name = named(element)?;
-    let everything = |name| Interval { name, low: None, high: None, low_closed: false, high_closed: false };
-    match of.tokens() {
-        [Token::Domain(domain)] => (domain == "R").then(|| Shape::Interval(everything(Some(name)))),
+    let range = match of.tokens() {
+        [Token::Domain(domain)] if domain == "R" => Some(Interval::default()),
+        [Token::Domain(_)] => None,
         _ => match read(of, work) {
-            Shape::Interval(interval) => Some(Shape::Interval(Interval { name: Some(name), ..interval })),
-            Shape::Tuple(ends) => {
-                Interval::open(&ends).map(|open| Shape::Interval(Interval { name: Some(name), ..open }))
-            }
-            shape @ (Shape::Set(_) | Shape::Union(_)) => Some(shape),
+            Shape::Interval(interval) => Some(interval),
+            Shape::Tuple(ends) => Interval::open(&ends),
+            shape @ (Shape::Set(_) | Shape::Union(_)) => return Some(shape),
             _ => None,
         },
-    }
+    };
+    range.map(|range| Shape::Interval(Interval { name: Some(name), ..range }))
 }
 
 pub(crate) fn reals(span: Span<'_>, work: &mut Work) -> Option<Shape> {
     match span.tokens() {
-        [Token::Domain(domain)] if domain == "R" => {
-            let everything = Interval { name: None, low: None, high: None, low_closed: false, high_closed: false };
-            Some(Shape::Interval(everything))
-        }
+        [Token::Domain(domain)] if domain == "R" => Some(Shape::Interval(Interval::default())),
         [Token::Domain(domain), Token::Without, ..] if domain == "R" => {
             let (Bracket::Curly, inner, _) = span.slice(2, span.tokens().len()).within()? else { return None };
             Some(rays(expression(inner, work)?, None))
@@ -150,8 +142,7 @@ fn excluded(left: Span<'_>, right: Span<'_>, work: &mut Work) -> Option<Shape> {
 }
 
 fn rays(end: Expression, name: Option<String>) -> Shape {
-    let ray =
-        |low, high| Shape::Interval(Interval { name: name.clone(), low, high, low_closed: false, high_closed: false });
+    let ray = |low, high| Shape::Interval(Interval { name: name.clone(), low, high, ..Interval::default() });
     Shape::Union(vec![ray(None, Some(end.clone())), ray(Some(end), None)])
 }
 
@@ -200,20 +191,19 @@ fn between(low: Span<'_>, of: Span<'_>, high: Span<'_>, from: bool, to: bool, wo
 
 fn single(small: Span<'_>, large: Span<'_>, closed: bool, work: &mut Work) -> Option<Shape> {
     let constant = |span: Span<'_>, work: &mut Work| expression(span, work).filter(Expression::is_constant);
-    let (low, high) = match (named(small), named(large)) {
+    let (low, name, high) = match (named(small), named(large)) {
         (Some(name), None) => match (constant(large, work), infinity(large)) {
-            (Some(high), _) => ((name, None), Some(high)),
-            (None, Some(false)) => ((name, None), None),
+            (Some(high), _) => (None, name, Some(high)),
+            (None, Some(false)) => (None, name, None),
             _ => return halves(small, large, closed, work),
         },
         (None, Some(name)) => match (constant(small, work), infinity(small)) {
-            (Some(low), _) => ((name, Some(low)), None),
-            (None, Some(true)) => ((name, None), None),
+            (Some(low), _) => (Some(low), name, None),
+            (None, Some(true)) => (None, name, None),
             _ => return halves(small, large, closed, work),
         },
         _ => return halves(small, large, closed, work),
     };
-    let (name, low) = low;
     let (low_closed, high_closed) = (closed && low.is_some(), closed && high.is_some());
     Some(Shape::Interval(Interval { name: Some(name), low, high, low_closed, high_closed }))
 }

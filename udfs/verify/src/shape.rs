@@ -34,7 +34,7 @@ pub(crate) struct Value {
     pub unit: Option<Unit>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Interval {
     pub name: Option<String>,
     pub low: Option<Expression>,
@@ -74,6 +74,6 @@ impl Interval {
     pub(crate) fn open(ends: &[Shape]) -> Option<Self> {
         let [low, high] = ends else { return None };
         let (low, high) = (Some(low.as_plain()?.clone()), Some(high.as_plain()?.clone()));
-        Some(Self { name: None, low, high, low_closed: false, high_closed: false })
+        Some(Self { low, high, ..Self::default() })
     }
 }

@@ -86,10 +86,6 @@ impl<'a> Span<'a> {
         span
     }
 
-    pub(crate) fn find_open(&self) -> Option<usize> {
-        self.tokens().iter().position(|token| *token == Token::Open(Bracket::Round))
-    }
-
     pub(crate) fn behind(&self, place: usize) -> usize {
         self.of.partners[self.from + place] + 1 - self.from
     }

@@ -11,6 +11,10 @@ const COMPARED: usize = 32;
 
 /// Returns the first of `steps` that states the answer: in a box, after "answer is", as a formula or its right side, or
 /// after the last `=` or "is" of a sentence. `gold` is an answer, or a response that states one.
+///
+/// ```
+/// assert_eq!(asap_verify::first_stating("4", &["Let me add.", "2 + 2 = 4.", "Is it? Yes."]), Some(1));
+/// ```
 pub fn first_stating(gold: &str, steps: &[&str]) -> Option<usize> {
     let gold = extract::answer(gold).unwrap_or(Cow::Borrowed(gold));
     let gold = gold.trim();

@@ -1,5 +1,8 @@
 //! Units after numbers.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Unit {
     pub name: String,
@@ -7,72 +10,15 @@ pub(crate) struct Unit {
     pub optional: bool,
 }
 
-/// Units by all their names, the shortest first. Names of one or two letters are case-sensitive: MW is not mW.
-const UNITS: [&[&str]; 63] = [
-    &["nm", "nanometer", "nanometre"],
-    &["Å", "angstrom"],
-    &["mm", "millimeter", "millimetre"],
-    &["cm", "centimeter", "centimetre"],
-    &["dm", "decimeter", "decimetre"],
-    &["m", "meter", "metre"],
-    &["km", "kilometer", "kilometre"],
-    &["in", "inch", "inches"],
-    &["ft", "foot", "feet"],
-    &["yd", "yard"],
-    &["mi", "mile"],
-    &["mg", "milligram"],
-    &["g", "gram"],
-    &["kg", "kilogram"],
-    &["lb", "lbs", "pound"],
-    &["oz", "ounce"],
-    &["ton"],
-    &["ml", "mL", "milliliter", "millilitre"],
-    &["l", "L", "liter", "litre"],
-    &["gal", "gallon"],
-    &["ms", "millisecond"],
-    &["s", "sec", "second"],
-    &["min", "mins", "minute"],
-    &["h", "hr", "hrs", "hour"],
-    &["day"],
-    &["week"],
-    &["month"],
-    &["yr", "yrs", "year"],
-    &["cent"],
-    &["dollar", "usd"],
-    &["euro", "eur", "€"],
-    &["£"],
-    &["¥", "yen"],
-    &["mph", "mi/h"],
-    &["kmh", "kph"],
-    &["rad", "radian"],
-    &["Hz", "hertz"],
-    &["J", "joule"],
-    &["kJ", "kilojoule"],
-    &["W", "watt"],
-    &["kW", "kilowatt"],
-    &["MW", "megawatt"],
-    &["mW", "milliwatt"],
-    &["N", "newton"],
-    &["Pa", "pascal"],
-    &["V", "volt"],
-    &["eV", "electronvolt"],
-    &["keV"],
-    &["MeV"],
-    &["GeV"],
-    &["ampere", "amp"],
-    &["ohm"],
-    &["mol", "mole"],
-    &["bit"],
-    &["byte"],
-    &["celsius"],
-    &["fahrenheit"],
-    &["K", "kelvin"],
-    &["atm", "atmosphere"],
-    &["kcal", "kilocalorie"],
-    &["acre"],
-    &["cal", "calorie"],
-    &["unit"],
-];
+/// The names of each unit, its own first. Those of one or two letters are case-sensitive: MW is not mW.
+const UNITS: &str = "nm nanometer nanometre, Å angstrom, mm millimeter millimetre, cm centimeter centimetre, \
+    dm decimeter decimetre, m meter metre, km kilometer kilometre, in inch inches, ft foot feet, yd yard, \
+    mi mile, mg milligram, g gram, kg kilogram, lb lbs pound, oz ounce, ton, ml mL milliliter millilitre, \
+    l L liter litre, gal gallon, ms millisecond, s sec second, min mins minute, h hr hrs hour, day, week, \
+    month, yr yrs year, cent, dollar usd, euro eur €, £, ¥ yen, mph mi/h, kmh kph, rad radian, Hz hertz, \
+    J joule, kJ kilojoule, W watt, kW kilowatt, MW megawatt, mW milliwatt, N newton, Pa pascal, V volt, \
+    eV electronvolt, keV, MeV, GeV, ampere amp, ohm, mol mole, bit, byte, celsius, fahrenheit, K kelvin, \
+    atm atmosphere, kcal kilocalorie, acre, cal calorie, unit";
 
 const OTHERS: &str = "or and not less more than at least most if for when where mod base over times no none half third \
     quarter quarters to between from about but because since so which is are was as only except with without of either \
@@ -161,7 +107,11 @@ pub(crate) fn canonical(words: &str) -> Option<Unit> {
 }
 
 fn known(word: &str) -> Option<&'static str> {
-    let of = |word: &str| UNITS.iter().find(|names| names.contains(&word)).map(|names| names[0]);
+    static OWN: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
+        let names = UNITS.split(", ").flat_map(|names| names.split(' ').map(move |name| (name, names)));
+        names.map(|(name, names)| (name, names.split(' ').next().unwrap_or(name))).collect()
+    });
+    let of = |word: &str| OWN.get(word).copied();
     let long = || {
         let lower = word.to_lowercase();
         (word.len() >= 3).then(|| of(&lower).or_else(|| of(singular(&lower)))).flatten()

@@ -59,10 +59,7 @@ fn ordinal(span: Span<'_>, work: &mut Work) -> Option<Shape> {
 }
 
 fn based(tokens: &[Token]) -> Option<Shape> {
-    const NAMES: [&str; 15] = [
-        "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
-        "fourteen", "fifteen", "sixteen",
-    ];
+    const NAMES: &str = "two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen";
     let (number, base) = match tokens {
         [number @ .., Token::Letter(last)] => {
             let (letter, base) = last.split_once('_')?;
@@ -80,7 +77,7 @@ fn based(tokens: &[Token]) -> Option<Shape> {
     let base = match base {
         Token::Word(word) => {
             let word = word.to_lowercase();
-            (2 + NAMES.iter().position(|name| *name == word)?).to_string()
+            (2 + NAMES.split(' ').position(|name| name == word)?).to_string()
         }
         base => base.whole()?.to_string(),
     };
@@ -131,7 +128,7 @@ pub(crate) fn congruence(name: Option<String>, span: Span<'_>, work: &mut Work) 
     let (value, modulus) = match span.find(|token| *token == Token::Modulo).as_slice() {
         [place] => (span.slice(0, *place), span.slice(place + 1, tokens.len())),
         _ => {
-            let open = span.find_open()?;
+            let open = tokens.iter().position(|token| *token == Token::Open(Bracket::Round))?;
             if span.behind(open) != tokens.len() || tokens.get(open + 1) != Some(&Token::Modulo) {
                 return None;
             }

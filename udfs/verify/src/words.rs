@@ -56,24 +56,9 @@ pub(crate) fn known(run: &str, in_phrase: bool, counts: bool) -> Option<Token> {
 }
 
 pub(crate) fn deny(words: &str) -> bool {
-    const DENYING: [&str; 15] = [
-        "not",
-        "no",
-        "never",
-        "is",
-        "isn't",
-        "isnt",
-        "are",
-        "was",
-        "cannot",
-        "wrong",
-        "incorrect",
-        "false",
-        "except",
-        "nor",
-        "without",
-    ];
-    words.split_whitespace().any(|word| DENYING.contains(&word.to_lowercase().trim_matches([',', '.', ';', ':'])))
+    const DENYING: &str = "not no never is isn't isnt are was cannot wrong incorrect false except nor without";
+    let denies = |word: &str| DENYING.split(' ').any(|denial| denial == word);
+    words.split_whitespace().any(|word| denies(word.to_lowercase().trim_matches([',', '.', ';', ':'])))
 }
 
 /// Returns the half of the day at the start of a text after a time, such as `p.m.` or `PM`, and its length.
@@ -194,7 +179,6 @@ pub(crate) fn command(name: &str) -> Option<Option<Token>> {
         "lor" | "vee" => Token::Or,
         "log" => Token::Log,
         "colon" => Token::Colon,
-        "lbrac" => return None,
         "AA" => Token::Word("Å".to_string()),
         "angle" | "triangle" | "measuredangle" => Token::Word(name.to_string()),
         _ if is_letter(name) => Token::Letter(format!("\\{}", name.strip_prefix("var").unwrap_or(name))),

@@ -42,33 +42,18 @@ const ASK: [[&str; 2]; 3] = [
     ],
 ];
 
-const NAMES: [[&str; 8]; 2] = [
-    [
-        "the morning batch",
-        "the afternoon batch",
-        "the day's output",
-        "the stock for sale",
-        "the takings",
-        "the wage bill",
-        "the profit",
-        "one share",
-    ],
-    [
-        "the first lot",
-        "the second lot",
-        "everything made",
-        "what can be sold",
-        "the money coming in",
-        "the pay",
-        "what is earned",
-        "the part of each partner",
-    ],
+/// Two ways to name the derived quantities.
+const NAMES: [&str; 2] = [
+    "the morning batch | the afternoon batch | the day's output | the stock for sale | the takings | \
+     the wage bill | the profit | one share",
+    "the first lot | the second lot | everything made | what can be sold | the money coming in | the pay | \
+     what is earned | the part of each partner",
 ];
 
 pub(super) fn draw(mut draft: Draft) -> Option<Problem> {
     let (place, item, container) = SCENES[draft.dice.below(SCENES.len())];
     let owner = names(draft.dice, 1)[0];
-    let said = NAMES[draft.dice.below(NAMES.len())];
+    let said: Vec<_> = NAMES[draft.dice.below(NAMES.len())].split(" | ").collect();
     let asked = draft.dice.weighted(&[2, 4, 4]);
     let range = [(6, 28), (11, 48), (5, 24), (12, 36), (7, 90), (2, 9), (4, 16), (9, 21), (2, 6)];
     let [c1, p1, c2, p2, l, r, h, w, s] = range.map(|(first, last)| draft.dice.between(first, last));

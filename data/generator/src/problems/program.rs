@@ -2,19 +2,12 @@
 
 use super::stages::ListOperation;
 use crate::dice::Dice;
+use crate::trace::capital;
 use crate::voice::{fill, phrases};
 use crate::work::{Say, Work};
 
-const THINGS: [&str; 8] = [
-    "parcel weights",
-    "daily temperatures",
-    "scores of a game",
-    "house numbers",
-    "delays in minutes",
-    "page counts",
-    "ticket prices",
-    "sensor readings",
-];
+const THINGS: &str = "parcel weights | daily temperatures | scores of a game | house numbers | delays in minutes | \
+    page counts | ticket prices | sensor readings";
 
 const TASK: [&str; 3] = [
     "You are given a list `{list}` of {things}. Write a Python function `{name}({list})` that works in these stages:\n{stages}\nReturn the number.\n\nExample: `{name}({example})` returns `{result}`.",
@@ -74,7 +67,7 @@ impl Program {
         let texts = [
             ("list", self.list),
             ("name", self.name),
-            ("things", dice.pick(&THINGS)),
+            ("things", dice.pick(&THINGS.split(" | ").collect::<Vec<_>>())),
             ("stages", &stages),
             ("example", &shown(&self.results[0], false)),
             ("result", &shown(&self.results[self.stages.len()], true)),
@@ -196,10 +189,6 @@ impl Work for Program {
         self.check(place, say)
     }
 
-    fn check(&self, place: usize, say: &mut Say) -> String {
-        self.derive(place, say)
-    }
-
     fn plan(&self, place: usize, say: &mut Say) -> String {
         let name = format!("`{}`", self.identifiers[place]);
         fill(say.dice.pick(&phrases::PLAN), &[("name", &name)])
@@ -272,9 +261,7 @@ fn shown(list: &[i64], as_number: bool) -> String {
 }
 
 fn sentence(text: &str) -> String {
-    let mut scalars = text.chars();
-    let first = scalars.next().into_iter().flat_map(char::to_uppercase);
-    first.chain(scalars).chain(['.']).collect()
+    capital(text) + "."
 }
 
 #[cfg(test)]

@@ -21,11 +21,7 @@ pub(crate) enum ListOperation {
     EverySecond,
     RunningTotals,
     Gaps,
-    Reduce(Reduction),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reduction {
+    // The last stage of a program: a list of one number.
     Sum,
     Largest,
     Smallest,
@@ -35,175 +31,157 @@ pub(crate) enum Reduction {
 }
 
 impl ListOperation {
-    pub(crate) fn draw(dice: &mut Dice) -> ListOperation {
+    pub(crate) fn draw(dice: &mut Dice) -> Self {
         match dice.below(16) {
-            0 => ListOperation::Divisible(dice.between(2, 5)),
-            1 => ListOperation::NotDivisible(dice.between(2, 6)),
-            2 => ListOperation::Above(dice.between(4, 25)),
-            3 => ListOperation::Below(dice.between(40, 90)),
-            4 => ListOperation::AddEach(dice.between(2, 30)),
-            5 => ListOperation::TimesEach(dice.between(2, 9)),
-            6 => ListOperation::ModuloEach(dice.between(11, 60)),
-            7 => ListOperation::SquareEach,
-            8 => ListOperation::Ascending,
-            9 => ListOperation::Descending,
-            10 => ListOperation::Reverse,
-            11 => ListOperation::First(dice.between(3, 6)),
-            12 => ListOperation::Skip(dice.between(1, 3)),
-            13 => ListOperation::EverySecond,
-            14 => ListOperation::RunningTotals,
-            _ => ListOperation::Gaps,
+            0 => Self::Divisible(dice.between(2, 5)),
+            1 => Self::NotDivisible(dice.between(2, 6)),
+            2 => Self::Above(dice.between(4, 25)),
+            3 => Self::Below(dice.between(40, 90)),
+            4 => Self::AddEach(dice.between(2, 30)),
+            5 => Self::TimesEach(dice.between(2, 9)),
+            6 => Self::ModuloEach(dice.between(11, 60)),
+            7 => Self::SquareEach,
+            8 => Self::Ascending,
+            9 => Self::Descending,
+            10 => Self::Reverse,
+            11 => Self::First(dice.between(3, 6)),
+            12 => Self::Skip(dice.between(1, 3)),
+            13 => Self::EverySecond,
+            14 => Self::RunningTotals,
+            _ => Self::Gaps,
         }
     }
 
-    pub(crate) fn draw_last(dice: &mut Dice) -> ListOperation {
-        ListOperation::Reduce(match dice.below(6) {
-            0 => Reduction::Sum,
-            1 => Reduction::Largest,
-            2 => Reduction::Smallest,
-            3 => Reduction::Count,
-            4 => Reduction::SumModulo(dice.between(7, 97)),
-            _ => Reduction::Range,
-        })
+    pub(crate) fn draw_last(dice: &mut Dice) -> Self {
+        match dice.below(6) {
+            0 => Self::Sum,
+            1 => Self::Largest,
+            2 => Self::Smallest,
+            3 => Self::Count,
+            4 => Self::SumModulo(dice.between(7, 97)),
+            _ => Self::Range,
+        }
     }
 
     pub(crate) fn apply(&self, list: &[i64]) -> Vec<i64> {
         let each = |change: &dyn Fn(i64) -> i64| list.iter().map(|x| change(*x)).collect();
         let keep = |test: &dyn Fn(i64) -> bool| list.iter().copied().filter(|x| test(*x)).collect();
+        let sum = || list.iter().sum::<i64>();
+        let largest = || list.iter().max().copied().unwrap_or_default();
+        let smallest = || list.iter().min().copied().unwrap_or_default();
         match *self {
-            ListOperation::Divisible(k) => keep(&|x| x % k == 0),
-            ListOperation::NotDivisible(k) => keep(&|x| x % k != 0),
-            ListOperation::Above(k) => keep(&|x| x > k),
-            ListOperation::Below(k) => keep(&|x| x < k),
-            ListOperation::AddEach(k) => each(&|x| x + k),
-            ListOperation::TimesEach(k) => each(&|x| x * k),
-            ListOperation::ModuloEach(k) => each(&|x| x.rem_euclid(k)),
-            ListOperation::SquareEach => each(&|x| x * x),
-            ListOperation::Ascending => sorted(list),
-            ListOperation::Descending => sorted(list).into_iter().rev().collect(),
-            ListOperation::Reverse => list.iter().rev().copied().collect(),
-            ListOperation::First(n) => list.iter().take(n as usize).copied().collect(),
-            ListOperation::Skip(n) => list.iter().skip(n as usize).copied().collect(),
-            ListOperation::EverySecond => list.iter().step_by(2).copied().collect(),
-            ListOperation::RunningTotals => list
-                .iter()
-                .scan(0, |total, x| {
-                    *total += x;
-                    Some(*total)
-                })
-                .collect(),
-            ListOperation::Gaps => list.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect(),
-            ListOperation::Reduce(reduction) => vec![reduction.apply(list)],
+            Self::Divisible(k) => keep(&|x| x % k == 0),
+            Self::NotDivisible(k) => keep(&|x| x % k != 0),
+            Self::Above(k) => keep(&|x| x > k),
+            Self::Below(k) => keep(&|x| x < k),
+            Self::AddEach(k) => each(&|x| x + k),
+            Self::TimesEach(k) => each(&|x| x * k),
+            Self::ModuloEach(k) => each(&|x| x.rem_euclid(k)),
+            Self::SquareEach => each(&|x| x * x),
+            Self::Ascending => sorted(list),
+            Self::Descending => sorted(list).into_iter().rev().collect(),
+            Self::Reverse => list.iter().rev().copied().collect(),
+            Self::First(n) => list.iter().take(n as usize).copied().collect(),
+            Self::Skip(n) => list.iter().skip(n as usize).copied().collect(),
+            Self::EverySecond => list.iter().step_by(2).copied().collect(),
+            Self::RunningTotals => (1..=list.len()).map(|count| list[..count].iter().sum()).collect(),
+            Self::Gaps => list.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect(),
+            Self::Sum => vec![sum()],
+            Self::Largest => vec![largest()],
+            Self::Smallest => vec![smallest()],
+            Self::Count => vec![list.len() as i64],
+            Self::SumModulo(k) => vec![sum().rem_euclid(k)],
+            Self::Range => vec![largest() - smallest()],
+        }
+    }
+
+    /// The number in its words and its code, if they have one.
+    fn number(&self) -> i64 {
+        match *self {
+            Self::Divisible(k) | Self::NotDivisible(k) | Self::Above(k) | Self::Below(k) => k,
+            Self::AddEach(k) | Self::TimesEach(k) | Self::ModuloEach(k) | Self::SumModulo(k) => k,
+            Self::First(k) | Self::Skip(k) => k,
+            _ => 0,
         }
     }
 
     pub(crate) fn what(&self) -> String {
-        let (words, k) = match *self {
-            ListOperation::Divisible(k) => ("keep only the numbers divisible by {k}", k),
-            ListOperation::NotDivisible(k) => ("remove the multiples of {k}", k),
-            ListOperation::Above(k) => ("keep the numbers above {k}", k),
-            ListOperation::Below(k) => ("keep the numbers below {k}", k),
-            ListOperation::AddEach(k) => ("add {k} to every number", k),
-            ListOperation::TimesEach(k) => ("multiply every number by {k}", k),
-            ListOperation::ModuloEach(k) => ("reduce every number modulo {k}", k),
-            ListOperation::SquareEach => ("square every number", 0),
-            ListOperation::Ascending => ("sort the list upwards", 0),
-            ListOperation::Descending => ("sort the list downwards", 0),
-            ListOperation::Reverse => ("reverse the list", 0),
-            ListOperation::First(k) => ("take the first {k} numbers", k),
-            ListOperation::Skip(k) => ("skip the first {k} of the list", k),
-            ListOperation::EverySecond => ("take every second number, from the first", 0),
-            ListOperation::RunningTotals => ("form the running totals", 0),
-            ListOperation::Gaps => ("form the gaps between neighbours", 0),
-            ListOperation::Reduce(reduction) => reduction.what(),
+        let words = match self {
+            Self::Divisible(_) => "keep only the numbers divisible by {k}",
+            Self::NotDivisible(_) => "remove the multiples of {k}",
+            Self::Above(_) => "keep the numbers above {k}",
+            Self::Below(_) => "keep the numbers below {k}",
+            Self::AddEach(_) => "add {k} to every number",
+            Self::TimesEach(_) => "multiply every number by {k}",
+            Self::ModuloEach(_) => "reduce every number modulo {k}",
+            Self::SquareEach => "square every number",
+            Self::Ascending => "sort the list upwards",
+            Self::Descending => "sort the list downwards",
+            Self::Reverse => "reverse the list",
+            Self::First(_) => "take the first {k} numbers",
+            Self::Skip(_) => "skip the first {k} of the list",
+            Self::EverySecond => "take every second number, from the first",
+            Self::RunningTotals => "form the running totals",
+            Self::Gaps => "form the gaps between neighbours",
+            Self::Sum => "add up what is left",
+            Self::Largest => "find the largest number (0 if there is none)",
+            Self::Smallest => "find the smallest number (0 if there is none)",
+            Self::Count => "count what is left",
+            Self::SumModulo(_) => "add up the rest modulo {k}",
+            Self::Range => "subtract the smallest from the largest (0 for an empty list)",
         };
-        fill(words, &[("k", &k.to_string())])
+        fill(words, &[("k", &self.number().to_string())])
     }
 
+    /// Returns a line that assigns the result to `out`, in style 0 or 1.
     pub(crate) fn code(&self, out: &str, list: &str, x: &str, style: usize) -> String {
-        let (templates, k) = match *self {
-            ListOperation::Divisible(k) => {
-                (["[{x} for {x} in {list} if {x} % {k} == 0]", "list(filter(lambda {x}: {x} % {k} == 0, {list}))"], k)
+        let enclosed = |[first, second]: [&str; 2]| match self {
+            Self::Divisible(_) | Self::NotDivisible(_) | Self::Above(_) | Self::Below(_) => [
+                format!("[{{x}} for {{x}} in {{list}} if {first}]"),
+                format!("list(filter(lambda {{x}}: {second}, {{list}}))"),
+            ],
+            Self::AddEach(_) | Self::TimesEach(_) | Self::ModuloEach(_) => {
+                [format!("[{first} for {{x}} in {{list}}]"), format!("list(map(lambda {{x}}: {second}, {{list}}))")]
             }
-            ListOperation::NotDivisible(k) => {
-                (["[{x} for {x} in {list} if {x} % {k} != 0]", "list(filter(lambda {x}: {x} % {k}, {list}))"], k)
-            }
-            ListOperation::Above(k) => {
-                (["[{x} for {x} in {list} if {x} > {k}]", "list(filter(lambda {x}: {x} > {k}, {list}))"], k)
-            }
-            ListOperation::Below(k) => {
-                (["[{x} for {x} in {list} if {x} < {k}]", "list(filter(lambda {x}: {x} < {k}, {list}))"], k)
-            }
-            ListOperation::AddEach(k) => {
-                (["[{x} + {k} for {x} in {list}]", "list(map(lambda {x}: {x} + {k}, {list}))"], k)
-            }
-            ListOperation::TimesEach(k) => {
-                (["[{k} * {x} for {x} in {list}]", "list(map(lambda {x}: {x} * {k}, {list}))"], k)
-            }
-            ListOperation::ModuloEach(k) => {
-                (["[{x} % {k} for {x} in {list}]", "list(map(lambda {x}: {x} % {k}, {list}))"], k)
-            }
-            ListOperation::SquareEach => (["[{x} * {x} for {x} in {list}]", "[{x} ** 2 for {x} in {list}]"], 0),
-            ListOperation::Ascending => (["sorted({list})", "sorted({list}, key=lambda {x}: {x})"], 0),
-            ListOperation::Descending => (["sorted({list}, reverse=True)", "sorted({list}, key=lambda {x}: -{x})"], 0),
-            ListOperation::Reverse => (["{list}[::-1]", "list(reversed({list}))"], 0),
-            ListOperation::First(k) => (["{list}[:{k}]", "[{x} for i, {x} in enumerate({list}) if i < {k}]"], k),
-            ListOperation::Skip(k) => (["{list}[{k}:]", "[{x} for i, {x} in enumerate({list}) if i >= {k}]"], k),
-            ListOperation::EverySecond => (["{list}[::2]", "[{x} for i, {x} in enumerate({list}) if i % 2 == 0]"], 0),
-            ListOperation::RunningTotals => (
-                [
-                    "[sum({list}[:i + 1]) for i in range(len({list}))]",
-                    "[sum({list}[:i]) for i, _ in enumerate({list}, 1)]",
-                ],
-                0,
-            ),
-            ListOperation::Gaps => (
-                [
-                    "[abs({x} - y) for {x}, y in zip({list}, {list}[1:])]",
-                    "[abs({list}[i + 1] - {list}[i]) for i in range(len({list}) - 1)]",
-                ],
-                0,
-            ),
-            ListOperation::Reduce(reduction) => reduction.code(),
+            _ => [first.to_string(), second.to_string()],
         };
-        let line = fill(templates[style], &[("x", x), ("k", &k.to_string()), ("list", list)]);
+        let template = &enclosed(self.templates())[style];
+        let line = fill(template, &[("x", x), ("k", &self.number().to_string()), ("list", list)]);
         format!("{out} = {line}")
     }
-}
 
-impl Reduction {
-    fn apply(self, list: &[i64]) -> i64 {
-        let (smallest, largest) = (list.iter().min().copied(), list.iter().max().copied());
+    /// The code of both styles. Of a filter, its test; of a change of each number, the changed number.
+    fn templates(&self) -> [&'static str; 2] {
         match self {
-            Reduction::Sum => list.iter().sum(),
-            Reduction::Largest => largest.unwrap_or_default(),
-            Reduction::Smallest => smallest.unwrap_or_default(),
-            Reduction::Count => list.len() as i64,
-            Reduction::SumModulo(k) => list.iter().sum::<i64>().rem_euclid(k),
-            Reduction::Range => largest.unwrap_or_default() - smallest.unwrap_or_default(),
-        }
-    }
-
-    fn what(self) -> (&'static str, i64) {
-        match self {
-            Reduction::Sum => ("add up what is left", 0),
-            Reduction::Largest => ("find the largest number (0 if there is none)", 0),
-            Reduction::Smallest => ("find the smallest number (0 if there is none)", 0),
-            Reduction::Count => ("count what is left", 0),
-            Reduction::SumModulo(k) => ("add up the rest modulo {k}", k),
-            Reduction::Range => ("subtract the smallest from the largest (0 for an empty list)", 0),
-        }
-    }
-
-    fn code(self) -> ([&'static str; 2], i64) {
-        match self {
-            Reduction::Sum => (["sum({list})", "sum({x} for {x} in {list})"], 0),
-            Reduction::Largest => (["max({list}, default=0)", "max({list}) if {list} else 0"], 0),
-            Reduction::Smallest => (["min({list}, default=0)", "min({list}) if {list} else 0"], 0),
-            Reduction::Count => (["len({list})", "sum(1 for _ in {list})"], 0),
-            Reduction::SumModulo(k) => (["sum({list}) % {k}", "sum({x} for {x} in {list}) % {k}"], k),
-            Reduction::Range => {
-                (["max({list}, default=0) - min({list}, default=0)", "max({list}) - min({list}) if {list} else 0"], 0)
+            Self::Divisible(_) => ["{x} % {k} == 0", "{x} % {k} == 0"],
+            Self::NotDivisible(_) => ["{x} % {k} != 0", "{x} % {k}"],
+            Self::Above(_) => ["{x} > {k}", "{x} > {k}"],
+            Self::Below(_) => ["{x} < {k}", "{x} < {k}"],
+            Self::AddEach(_) => ["{x} + {k}", "{x} + {k}"],
+            Self::TimesEach(_) => ["{k} * {x}", "{x} * {k}"],
+            Self::ModuloEach(_) => ["{x} % {k}", "{x} % {k}"],
+            Self::SquareEach => ["[{x} * {x} for {x} in {list}]", "[{x} ** 2 for {x} in {list}]"],
+            Self::Ascending => ["sorted({list})", "sorted({list}, key=lambda {x}: {x})"],
+            Self::Descending => ["sorted({list}, reverse=True)", "sorted({list}, key=lambda {x}: -{x})"],
+            Self::Reverse => ["{list}[::-1]", "list(reversed({list}))"],
+            Self::First(_) => ["{list}[:{k}]", "[{x} for i, {x} in enumerate({list}) if i < {k}]"],
+            Self::Skip(_) => ["{list}[{k}:]", "[{x} for i, {x} in enumerate({list}) if i >= {k}]"],
+            Self::EverySecond => ["{list}[::2]", "[{x} for i, {x} in enumerate({list}) if i % 2 == 0]"],
+            Self::RunningTotals => [
+                "[sum({list}[:i + 1]) for i in range(len({list}))]",
+                "[sum({list}[:i]) for i, _ in enumerate({list}, 1)]",
+            ],
+            Self::Gaps => [
+                "[abs({x} - y) for {x}, y in zip({list}, {list}[1:])]",
+                "[abs({list}[i + 1] - {list}[i]) for i in range(len({list}) - 1)]",
+            ],
+            Self::Sum => ["sum({list})", "sum({x} for {x} in {list})"],
+            Self::Largest => ["max({list}, default=0)", "max({list}) if {list} else 0"],
+            Self::Smallest => ["min({list}, default=0)", "min({list}) if {list} else 0"],
+            Self::Count => ["len({list})", "sum(1 for _ in {list})"],
+            Self::SumModulo(_) => ["sum({list}) % {k}", "sum({x} for {x} in {list}) % {k}"],
+            Self::Range => {
+                ["max({list}, default=0) - min({list}, default=0)", "max({list}) - min({list}) if {list} else 0"]
             }
         }
     }
@@ -239,12 +217,12 @@ mod tests {
             (ListOperation::EverySecond, vec![9, 12, 30], "b = a[::2]"),
             (ListOperation::RunningTotals, vec![9, 13, 25, 32, 62], "b = [sum(a[:i + 1]) for i in range(len(a))]"),
             (ListOperation::Gaps, vec![5, 8, 5, 23], "b = [abs(x - y) for x, y in zip(a, a[1:])]"),
-            (ListOperation::Reduce(Reduction::Sum), vec![62], "b = sum(a)"),
-            (ListOperation::Reduce(Reduction::Largest), vec![30], "b = max(a, default=0)"),
-            (ListOperation::Reduce(Reduction::Smallest), vec![4], "b = min(a, default=0)"),
-            (ListOperation::Reduce(Reduction::Count), vec![5], "b = len(a)"),
-            (ListOperation::Reduce(Reduction::SumModulo(7)), vec![6], "b = sum(a) % 7"),
-            (ListOperation::Reduce(Reduction::Range), vec![26], "b = max(a, default=0) - min(a, default=0)"),
+            (ListOperation::Sum, vec![62], "b = sum(a)"),
+            (ListOperation::Largest, vec![30], "b = max(a, default=0)"),
+            (ListOperation::Smallest, vec![4], "b = min(a, default=0)"),
+            (ListOperation::Count, vec![5], "b = len(a)"),
+            (ListOperation::SumModulo(7), vec![6], "b = sum(a) % 7"),
+            (ListOperation::Range, vec![26], "b = max(a, default=0) - min(a, default=0)"),
         ];
         for (stage, result, code) in results {
             assert_eq!((stage.apply(&list), stage.code("b", "a", "x", 0)), (result, code.to_string()));

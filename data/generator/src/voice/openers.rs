@@ -1,52 +1,22 @@
 //! The openers of steps whose first words are drawn by real shares.
 
-const OPENERS: [(&str, &str); 36] = [
-    ("so", "so"),
-    ("compute", "compute:"),
-    ("therefore", "therefore,"),
-    ("now", "now,"),
-    ("first", "first,"),
-    ("wait", "wait,"),
-    ("let", "let me see:"),
-    ("then", "then"),
-    ("but", "but"),
-    ("in", "in short,"),
-    ("the", "the point is,"),
-    ("alternatively", "alternatively,"),
-    ("i", "I think"),
-    ("-", "-"),
-    ("looking", "looking at it again,"),
-    ("each", "each in turn:"),
-    ("starting", "starting here,"),
-    ("if", "if I see it right,"),
-    ("hmm", "hmm,"),
-    ("this", "this much:"),
-    ("yes", "yes,"),
-    ("adding", "adding to what I have,"),
-    ("which", "which means:"),
-    ("okay", "okay,"),
-    ("alright", "alright,"),
-    ("we", "we can say:"),
-    ("to", "to be clear,"),
-    ("wow", "wow,"),
-    ("final", "final result:"),
-    ("finally", "finally,"),
-    ("thus", "thus"),
-    ("similarly", "similarly,"),
-    ("calculating", "calculating:"),
-    ("next", "next,"),
-    ("assuming", "assuming that I read it right,"),
-    ("that's", "that's it:"),
-];
+use crate::cues::first_word;
 
+const OPENERS: &str = "\
+    so | compute: | therefore, | now, | first, | wait, | let me see: | then | but | in short, | the point is, | alternatively, | \
+    I think | - | looking at it again, | each in turn: | starting here, | if I see it right, | \
+    hmm, | this much: | yes, | adding to what I have, | which means: | okay, | alright, | we can say: | \
+    to be clear, | wow, | final result: | finally, | thus | similarly, | calculating: | next, | \
+    assuming that I read it right, | that's it:";
+
+/// Returns the opener that begins with a word.
 pub(crate) fn opener(word: &str) -> Option<&'static str> {
-    OPENERS.iter().find(|(first, _)| *first == word).map(|(_, opener)| *opener)
+    OPENERS.split(" | ").find(|opener| first_word(opener).as_deref() == Some(word))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cues::first_word;
     use crate::functions::{FORMULA, shares_of_first_words};
 
     #[test]

@@ -9,13 +9,12 @@ use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{ObjectMeta, ObjectStore};
 use sha2::{Digest, Sha256};
-use url::Position;
 
 use crate::corpus::files::file::{CorpusFile, InTable};
 use crate::corpus::files::source::Source;
-use crate::corpus::files::{footer, foreign_tables, is_hidden, listing};
+use crate::corpus::files::{footer, foreign, is_hidden, listing};
 use crate::delta::{DeletionVector, Followed, LiveFile, Since};
 use crate::location;
 
@@ -45,15 +44,13 @@ impl Table {
         if source.is_pattern() || location::local_path(url).is_some_and(|path| !path.is_dir()) {
             return Ok(None);
         }
-        let store_url = ObjectStoreUrl::parse(&url[..Position::BeforePath])?;
-        let store = session.runtime_env().object_store(&store_url)?;
-        let folder = Path::from_url_path(url.path()).map_err(object_store::Error::from)?;
-        if !foreign_tables::is_delta_table(store.as_ref(), &folder).await? {
+        let (store, store_url, folder) = source.in_store(session)?;
+        if !foreign::is_delta_table(store.as_ref(), &folder).await? {
             return Ok(None);
         }
         // A table in a hidden folder of another table is separate: asap keeps the rejects of an output there.
         if !folder.parts().rev().nth(1).is_some_and(|above| is_hidden(above.as_ref())) {
-            foreign_tables::refuse_part_of_table(store.as_ref(), &folder, &location::display(url)).await?;
+            foreign::refuse_part_of_table(store.as_ref(), &folder, &location::display(url)).await?;
         }
         let rooted = PrefixStore::new(Arc::clone(&store), folder.clone());
         let Some(log) = Followed::read(&rooted, url, since).await? else {
@@ -116,10 +113,8 @@ impl Table {
                 continue;
             };
             let file = self.corpus_file(&path, *size, values, self.in_table(fingerprint.to_string()))?;
-            match self.store.head(&file.meta.location).await {
-                Ok(_) => files.push(file),
-                Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => return Err(error.into()),
+            if listing::head(self.store.as_ref(), &file.meta.location).await?.is_some() {
+                files.push(file);
             }
         }
         Ok(files)

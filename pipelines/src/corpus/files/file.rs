@@ -1,17 +1,22 @@
-//! A file of a corpus.
+//! A file of a corpus, and reads of its listed version.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{DataFusionError, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion::execution::object_store::ObjectStoreUrl;
-use object_store::ObjectMeta;
 use object_store::path::Path;
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
 use tempfile::TempPath;
 
 use crate::delta::DeletionVector;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The first and last bytes of a Parquet file.
+pub(crate) const MAGIC: &[u8] = b"PAR1";
+
+#[derive(Debug, Clone)]
 pub struct CorpusFile {
     /// Its name in `source`: the path below the location.
     pub path: String,
@@ -27,7 +32,7 @@ pub struct CorpusFile {
     pub temporary: Option<Temporary>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct InTable {
     pub columns: SchemaRef,
     pub folder: Path,
@@ -52,14 +57,19 @@ impl CorpusFile {
 /// A temporary file, deleted with its last owner.
 #[derive(Debug, Clone)]
 pub struct Temporary {
-    pub(crate) file: Arc<TempPath>,
+    pub(crate) _file: Arc<TempPath>,
     pub(crate) note: Option<String>,
 }
 
-impl PartialEq for Temporary {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.file, &other.file)
-    }
+/// Options for a read that fails if the file is not the listed version any more.
+pub(crate) fn as_listed(file: &ObjectMeta) -> GetOptions {
+    // A weak ETag never matches If-Match: it stands for equivalent content, not for equal bytes.
+    let if_match = file.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
+    GetOptions { if_match, ..GetOptions::default() }
 }
 
-impl Eq for Temporary {}
+/// Reads bytes of a file, if it is still the listed version.
+pub(crate) async fn get_range(store: &dyn ObjectStore, file: &ObjectMeta, range: Range<u64>) -> Result<Bytes> {
+    let options = GetOptions { range: Some(GetRange::Bounded(range)), ..as_listed(file) };
+    Ok(store.get_opts(&file.location, options).await?.bytes().await?)
+}

@@ -1,8 +1,6 @@
-//! The footer of a Parquet file (schema and rows), and errors for files that are not Parquet.
+//! The footer of a Parquet file: its schema and rows.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Read;
-use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
@@ -10,12 +8,12 @@ use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err}
 use datafusion::parquet::arrow::parquet_to_arrow_schema;
 use datafusion::parquet::file::metadata::{FooterTail, ParquetMetaData, ParquetMetaDataReader};
 use datafusion::parquet::schema::types::ColumnDescriptor;
-use flate2::bufread::MultiGzDecoder;
-use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore};
+use object_store::{ObjectMeta, ObjectStore};
 
+use crate::corpus::files::file::{MAGIC, get_range};
+use crate::corpus::files::foreign::refuse_file;
 use crate::corpus::scan::guard::guarded;
 
-const MAGIC: &[u8] = b"PAR1";
 const TAIL_BYTES: u64 = 8;
 /// Size of the first read. Most footers fit into it, so one request is enough.
 const FIRST_READ_BYTES: u64 = 64 * 1024;
@@ -45,12 +43,12 @@ pub(crate) fn plain_schema(schema: &Schema) -> SchemaRef {
 
 pub(crate) async fn metadata(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<ParquetMetaData> {
     if file.size < TAIL_BYTES {
-        return refuse(store, file, name).await;
+        return refuse_file(store, file, name).await;
     }
     let start = file.size.saturating_sub(FIRST_READ_BYTES);
     let end = get_range(store, file, start..file.size).await?;
     let Some(tail) = end.last_chunk::<{ TAIL_BYTES as usize }>().filter(|tail| tail.ends_with(MAGIC)) else {
-        return refuse(store, file, name).await;
+        return refuse_file(store, file, name).await;
     };
     let length = FooterTail::try_new(tail).map_err(|error| damaged(name, error))?.metadata_length() as u64;
     let Some(from) = file.size.checked_sub(length + TAIL_BYTES) else {
@@ -80,83 +78,6 @@ pub(crate) async fn metadata(store: &dyn ObjectStore, file: &ObjectMeta, name: &
 
 pub(crate) fn damaged(name: &str, error: impl std::fmt::Display) -> DataFusionError {
     exec_datafusion_err!("{name} is a damaged Parquet file: {error}")
-}
-
-/// Reads bytes of a file, if it is still the listed version.
-pub(crate) async fn get_range(store: &dyn ObjectStore, file: &ObjectMeta, range: Range<u64>) -> Result<bytes::Bytes> {
-    // A weak ETag never matches If-Match: it stands for equivalent content, not for equal bytes.
-    let if_match = file.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
-    let options = GetOptions { range: Some(GetRange::Bounded(range)), if_match, ..GetOptions::default() };
-    Ok(store.get_opts(&file.location, options).await?.bytes().await?)
-}
-
-pub(crate) async fn refuse<T>(store: &dyn ObjectStore, file: &ObjectMeta, name: &str) -> Result<T> {
-    let start = match file.size {
-        0 => return exec_err!("{name} is not a Parquet file: it is empty"),
-        size => get_range(store, file, 0..size.min(4096)).await?,
-    };
-    if start.starts_with(MAGIC) {
-        return exec_err!("{name} is a Parquet file that was cut short: its last part is missing; fetch it again");
-    }
-    if name.ends_with(".bz2") || name.ends_with(".xz") || name.ends_with(".zst") {
-        return exec_err!("{name} is compressed, but not with gzip: decompress it first");
-    }
-    let is_named = |ending: &str| name.ends_with(ending) || name.ends_with(&format!("{ending}.gz"));
-    let (folder, file) = name.rsplit_once('/').unwrap_or((".", name));
-    if file.ends_with(".arrow") || ["state.json", "dataset_info.json"].contains(&file) {
-        return exec_err!(
-            "{name} is part of a dataset saved with save_to_disk, not Parquet; convert it first: python -c \"from datasets import \
-             load_from_disk; load_from_disk('{folder}').to_parquet('converted.parquet')\""
-        );
-    }
-    match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{' | b'[') => exec_err!(
-            "{name} is JSON, not Parquet: in folders asap reads only *.jsonl, because other JSON files often describe the \
-             data; name the file, or a pattern such as '*.json'"
-        ),
-        _ if is_named(".csv") => refuse_csv(name, &start, "CSV", ""),
-        _ if is_named(".tsv") => refuse_csv(name, &start, "TSV", "'format.delimiter' E'\\t', "),
-        _ => exec_err!("{name} is not a Parquet file: neither its first nor its last bytes are PAR1"),
-    }
-}
-
-/// Refuses CSV with the commands that convert it. Columns become text: types cannot be inferred with multi-line cells.
-fn refuse_csv<T>(name: &str, start: &[u8], format: &str, delimiter: &str) -> Result<T> {
-    let is_compressed = name.ends_with(".gz");
-    let header = if is_compressed { gunzipped(start) } else { start.to_vec() };
-    let columns = header_cells(&String::from_utf8_lossy(&header), if delimiter.is_empty() { ',' } else { '\t' });
-    let columns: Vec<String> =
-        columns.iter().map(|column| format!("\\\"{}\\\" TEXT", column.replace('"', "\\\"\\\""))).collect();
-    let compression = if is_compressed { ", 'format.compression' 'GZIP'" } else { "" };
-    exec_err!(
-        "{name} is {format}, not Parquet; convert it first: asap sql \
-         -c \"CREATE EXTERNAL TABLE t ({}) STORED AS CSV LOCATION '{}' OPTIONS ({delimiter}'format.has_header' 'true', \
-         'format.newlines_in_values' 'true'{compression})\" -c \"COPY t TO 'converted.parquet'\"",
-        columns.join(", "),
-        name.replace('\'', "''")
-    )
-}
-
-fn gunzipped(start: &[u8]) -> Vec<u8> {
-    let mut text = Vec::new();
-    // The input is truncated, so an error at its end is expected.
-    let _ = MultiGzDecoder::new(start).read_to_end(&mut text);
-    text
-}
-
-fn header_cells(text: &str, delimiter: char) -> Vec<String> {
-    let mut cells = vec![String::new()];
-    let mut is_quoted = false;
-    for character in text.trim_start_matches('\u{feff}').chars() {
-        match character {
-            '"' => is_quoted = !is_quoted,
-            '\n' if !is_quoted => break,
-            '\r' if !is_quoted => {}
-            _ if character == delimiter && !is_quoted => cells.push(String::new()),
-            _ => cells.last_mut().into_iter().for_each(|cell| cell.push(character)),
-        }
-    }
-    cells
 }
 
 fn never_null(metadata: &ParquetMetaData) -> HashSet<String> {

@@ -90,7 +90,7 @@ pub(crate) fn group(footers: Vec<(CorpusFile, Result<Read>)>, failures: &mut Vec
         };
         let rows = FileRows { file: Arc::new(file), row_groups: row_groups.into(), deleted };
         let same = groups.iter_mut().find(|group| {
-            group.file_schema == schema
+            group.stored == schema
                 && group.partitions == partitions
                 && group.in_table == in_table
                 && group.files[0].file.store_url == rows.file.store_url
@@ -101,9 +101,7 @@ pub(crate) fn group(footers: Vec<(CorpusFile, Result<Read>)>, failures: &mut Vec
                 group.never_null.retain(|name| never_null.contains(name));
                 items.into_iter().for_each(|(name, items)| *group.items.entry(name).or_default() += items);
             }
-            None => {
-                groups.push(Group { file_schema: schema, partitions, in_table, never_null, items, files: vec![rows] })
-            }
+            None => groups.push(Group { stored: schema, partitions, in_table, never_null, items, files: vec![rows] }),
         }
     }
     groups

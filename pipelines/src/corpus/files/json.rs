@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Read, Seek, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use datafusion::parquet::basic::{Compression, ZstdLevel};
 use datafusion::parquet::file::properties::WriterProperties;
 use flate2::bufread::MultiGzDecoder;
 use futures::StreamExt;
-use object_store::{GetOptions, GetResultPayload, ObjectMeta, ObjectStore};
+use object_store::{GetResultPayload, ObjectMeta, ObjectStore};
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::Value;
 use tempfile::{NamedTempFile, TempPath};
 use tokio::io::AsyncWriteExt;
 
-use crate::corpus::files::file::{CorpusFile, Temporary};
+use crate::corpus::files::file::{CorpusFile, Temporary, as_listed};
 use crate::corpus::shape::rules::{ANSWERS, CHAINS, QUESTIONS};
 
 const ROW_GROUP_ROWS: usize = 1024;
@@ -46,8 +46,7 @@ pub(crate) fn is_json(name: &str) -> bool {
 
 /// Converts a file to Parquet. A line that is not a JSON object becomes a row of NULLs, which is a reject.
 pub(crate) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Result<CorpusFile> {
-    let if_match = file.meta.e_tag.clone().filter(|e_tag| !e_tag.starts_with("W/"));
-    let found = store.get_opts(&file.meta.location, GetOptions { if_match, ..GetOptions::default() }).await?;
+    let found = store.get_opts(&file.meta.location, as_listed(&file.meta)).await?;
     let parquet = temporary()?;
     let mut fetched = None;
     let path = match found.payload {
@@ -81,7 +80,7 @@ pub(crate) async fn convert(store: &dyn ObjectStore, file: &CorpusFile) -> Resul
         e_tag: None,
         version: None,
     };
-    let temporary = Some(Temporary { file: Arc::new(parquet), note });
+    let temporary = Some(Temporary { _file: Arc::new(parquet), note });
     Ok(CorpusFile { store_url: ObjectStoreUrl::local_filesystem(), meta, temporary, ..file.clone() })
 }
 
@@ -97,7 +96,8 @@ struct Json {
 
 impl Json {
     fn write_parquet(mut self, target: &Path) -> Result<Option<String>> {
-        if first_byte(self.open()?)? == Some(b'[') {
+        let is_text = |byte: &io::Result<u8>| !byte.as_ref().is_ok_and(u8::is_ascii_whitespace);
+        if self.open()?.bytes().find(is_text).transpose()? == Some(b'[') {
             self.write_lines()?;
             self.path = self.lines.clone();
         }
@@ -165,25 +165,22 @@ impl Json {
     /// The columns of all lines, in alphabetical order, and the indexes of lines that are not objects.
     fn schema(&self) -> Result<(Schema, Vec<usize>)> {
         let (mut good, mut bad, mut first, mut unread) = (0, Vec::new(), None, None);
-        let objects = self.lines()?.filter_map(|(index, line)| match line {
-            Line::Object(mut value) => {
+        let lines = self.lines()?.map_while(|line| line.map_err(|error| unread = Some(error)).ok());
+        let objects = lines.filter_map(|(index, object)| match object {
+            Ok(mut value) => {
                 good += 1;
                 widen(&mut value);
                 Some(Ok(value))
             }
-            Line::Bad(why) => {
+            Err(why) => {
                 bad.push(index);
                 first.get_or_insert(why);
                 None
             }
-            Line::Unread(why) => {
-                unread = Some(why);
-                None
-            }
         });
         let inferred = infer_json_schema_from_iterator(objects);
-        if let Some(unread) = unread {
-            return exec_err!("{unread}");
+        if let Some(error) = unread {
+            return Err(error);
         }
         if let Some(first) = first.filter(|_| bad.len() >= good) {
             return exec_err!("{first}");
@@ -195,11 +192,8 @@ impl Json {
     }
 
     fn refuse_clash<T>(&self, error: &ArrowError) -> Result<T> {
-        let object = |(_, line)| match line {
-            Line::Object(value) => Some(value),
-            Line::Bad(_) | Line::Unread(_) => None,
-        };
-        let objects = || Ok::<_, DataFusionError>(self.lines()?.filter_map(object));
+        let lines = || Ok::<_, DataFusionError>(self.lines()?.map_while(Result::ok));
+        let objects = || Ok::<_, DataFusionError>(lines()?.filter_map(|(_, object)| object.ok()));
         let mut names = BTreeSet::new();
         for value in objects()? {
             if let Value::Object(fields) = value {
@@ -221,52 +215,23 @@ impl Json {
         exec_err!("{} cannot be read: {error}", self.name)
     }
 
-    /// The object of every non-empty line, or the reason why it has none, each with its index. Ends at a read error.
-    fn lines(&self) -> Result<impl Iterator<Item = (usize, Line)>> {
-        let mut is_over = false;
-        let lines = self.open()?.split(b'\n').enumerate().map_while(move |(index, line)| {
-            // A failed reader would fail forever.
-            let next = (!is_over).then_some((index, line));
-            is_over = next.as_ref().is_some_and(|(_, line)| line.is_err());
-            next
-        });
-        let read = lines.filter_map(|(index, line)| {
+    /// The object of every non-empty line, or the reason why it has none, each with its index. A failed read is an error,
+    /// and would fail forever.
+    fn lines(&self) -> Result<impl Iterator<Item = Result<(usize, Result<Value, String>)>>> {
+        let is_blank = |line: &io::Result<Vec<u8>>| line.as_ref().is_ok_and(|line| line.trim_ascii().is_empty());
+        let lines = self.open()?.split(b'\n').enumerate().filter(move |(_, line)| !is_blank(line));
+        Ok(lines.map(|(index, line)| {
             let at = || format!("line {} of {}", index + 1, self.name);
-            let line = match line {
-                Ok(line) => line,
-                Err(error) => return Some((index, Line::Unread(format!("{} cannot be read: {error}", at())))),
-            };
-            if line.iter().all(u8::is_ascii_whitespace) {
-                return None;
-            }
+            let line = line.map_err(|error| exec_datafusion_err!("{} cannot be read: {error}", at()))?;
             let told = "asap reads one object per line, or an array of objects";
-            Some((
-                index,
-                match serde_json::from_slice(&line) {
-                    Ok(value @ Value::Object(_)) => Line::Object(value),
-                    Ok(_) => Line::Bad(format!("{} is not a JSON object; {told}", at())),
-                    Err(error) => Line::Bad(format!("{} is not a complete JSON object ({error}); {told}", at())),
-                },
-            ))
-        });
-        Ok(read)
+            let object = match serde_json::from_slice(&line) {
+                Ok(value @ Value::Object(_)) => Ok(value),
+                Ok(_) => Err(format!("{} is not a JSON object; {told}", at())),
+                Err(error) => Err(format!("{} is not a complete JSON object ({error}); {told}", at())),
+            };
+            Ok((index, object))
+        }))
     }
-}
-
-enum Line {
-    Object(Value),
-    Bad(String),
-    Unread(String),
-}
-
-fn first_byte(text: impl Read) -> Result<Option<u8>> {
-    for byte in BufReader::new(text).bytes() {
-        let byte = byte?;
-        if !byte.is_ascii_whitespace() {
-            return Ok(Some(byte));
-        }
-    }
-    Ok(None)
 }
 
 struct Lines(BufWriter<File>);

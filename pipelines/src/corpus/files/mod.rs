@@ -3,7 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`source`], [`listing`] | a location, and the files below it |
-//! | [`delta`], [`deletion_vector`], [`foreign_tables`] | Delta tables; refused: other table formats |
+//! | [`delta`], [`deletion_vector`] | Delta tables |
+//! | [`foreign`] | refused: other formats, and files of tables |
 //! | [`file`], [`file_rows`], [`failure`] | one file, its rows, its failure |
 //! | [`json`] | JSON lines, converted to Parquet |
 //! | [`footer`], [`groups`] | footers, and files of one schema |
@@ -14,7 +15,7 @@ pub(crate) mod failure;
 pub(crate) mod file;
 pub(crate) mod file_rows;
 pub(crate) mod footer;
-pub(crate) mod foreign_tables;
+pub(crate) mod foreign;
 pub(crate) mod groups;
 pub(crate) mod json;
 pub(crate) mod listing;

@@ -2,10 +2,15 @@
 
 use std::path::Path as LocalPath;
 use std::str::FromStr;
+use std::sync::Arc;
 
+use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err};
+use datafusion::execution::object_store::ObjectStoreUrl;
 use glob::{MatchOptions, Pattern};
-use url::Url;
+use object_store::ObjectStore;
+use object_store::path::Path;
+use url::{Position, Url};
 
 use crate::location;
 
@@ -54,6 +59,13 @@ impl Source {
 
     pub(crate) fn is_pattern(&self) -> bool {
         self.pattern.is_some()
+    }
+
+    /// The source's store, the URL of that store, and the path there.
+    pub(crate) fn in_store(&self, session: &dyn Session) -> Result<(Arc<dyn ObjectStore>, ObjectStoreUrl, Path)> {
+        let store_url = ObjectStoreUrl::parse(&self.url[..Position::BeforePath])?;
+        let store = session.runtime_env().object_store(&store_url)?;
+        Ok((store, store_url, Path::from_url_path(self.url.path()).map_err(object_store::Error::from)?))
     }
 
     pub(crate) fn path_of(&self, path: &str) -> String {

@@ -3,7 +3,7 @@
 use datafusion::arrow::array::RecordBatch;
 use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, Result};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::execute_stream;
 
 use crate::corpus::files::footer;
@@ -12,15 +12,19 @@ use crate::corpus::scan::table::FilesTable;
 
 pub(crate) const SAMPLE_ROWS: usize = 16;
 
-/// Runs a plan over the first readable file with rows. Skips damaged files, so they do not decide for the others.
+/// Reads columns of the first `limit` rows, of the first readable file with rows. Skips damaged files, so they do not
+/// decide for the others.
 pub(crate) async fn first_rows(
     session: &dyn Session,
     table: &FilesTable,
-    plan: impl Fn(&FilesTable) -> Result<LogicalPlan>,
+    limit: usize,
+    columns: &[Expr],
+    rows: impl Fn(&FilesTable) -> Result<LogicalPlan>,
 ) -> Result<Vec<RecordBatch>> {
     let mut failed = None;
     for file in table.files().iter().filter(|file| file.rows_left() > 0) {
-        let plan = session.create_physical_plan(&plan(&table.only(file))?).await?;
+        let rows = LogicalPlanBuilder::from(rows(&table.only(file))?).limit(0, Some(limit))?;
+        let plan = session.create_physical_plan(&rows.project(columns.to_vec())?.build()?).await?;
         let mut rows = execute_stream(plan, session.task_ctx())?;
         let mut batches = Vec::new();
         loop {

@@ -2,6 +2,7 @@
 //! the number of slices.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{DataFusionError, Result};
@@ -18,8 +19,8 @@ use object_store::{OBJECT_STORE_COALESCE_DEFAULT, ObjectStore, coalesce_ranges};
 use tokio::sync::Notify;
 
 use crate::corpus::CorpusFile;
+use crate::corpus::files::file::get_range;
 use crate::corpus::files::footer;
-use crate::corpus::files::footer::get_range;
 use crate::corpus::scan::guard::guarded_next;
 use crate::corpus::scan::slices::Slice;
 
@@ -99,20 +100,15 @@ impl OpenFiles {
         Claim { open: Arc::clone(self), number, after }
     }
 
-    fn take(&self, number: u64) -> Taken {
-        let mut state = self.lock();
-        let Some(index) = state.readers.iter().position(|entry| entry.number == number) else { return Taken::Gone };
-        match state.readers[index].reader.is_some() {
-            true => state.readers.remove(index).reader.map_or(Taken::Gone, |reader| Taken::Reader(Box::new(reader))),
-            false => Taken::AtWork,
+    /// The reader that a claim left, if any. Pending while the claim is at work.
+    fn take(&self, number: u64) -> Poll<Option<FileReader>> {
+        let readers = &mut self.lock().readers;
+        match readers.iter().position(|entry| entry.number == number) {
+            None => Poll::Ready(None),
+            Some(index) if readers[index].reader.is_none() => Poll::Pending,
+            Some(index) => Poll::Ready(readers.remove(index).reader),
         }
     }
-}
-
-enum Taken {
-    Reader(Box<FileReader>),
-    AtWork,
-    Gone,
 }
 
 impl Claim {
@@ -123,9 +119,8 @@ impl Claim {
             tokio::pin!(changed);
             changed.as_mut().enable();
             match self.open.take(after) {
-                Taken::Reader(reader) => return Some(*reader),
-                Taken::Gone => return None,
-                Taken::AtWork => changed.await,
+                Poll::Ready(reader) => return reader,
+                Poll::Pending => changed.await,
             }
         }
     }
@@ -135,15 +130,11 @@ impl Claim {
         if let Some(entry) = state.readers.iter_mut().find(|entry| entry.number == self.number) {
             entry.reader = Some(reader);
         }
-        let waiting: Vec<usize> = state
-            .readers
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| entry.reader.is_some())
-            .map(|(index, _)| index)
-            .collect();
-        if waiting.len() > WAITING_READERS {
-            state.readers.remove(waiting[0]);
+        let mut waiting = state.readers.iter().enumerate().filter(|(_, entry)| entry.reader.is_some());
+        if let Some((oldest, _)) = waiting.next()
+            && waiting.count() >= WAITING_READERS
+        {
+            state.readers.remove(oldest);
         }
     }
 }

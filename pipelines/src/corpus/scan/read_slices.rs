@@ -1,4 +1,4 @@
-//! Reads the rows of slices: one input partition becomes one output partition.
+//! Reads the rows of a slice.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,70 +14,62 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::parquet::errors::ParquetError;
 use datafusion::parquet::file::metadata::ParquetMetaData;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::coop::make_cooperative;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, Time};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use datafusion::scalar::ScalarValue;
-use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 
 use crate::corpus::files::failure::FileFailure;
 use crate::corpus::scan::open_files::{Claim, FileReader, OpenFiles, Wanted};
-use crate::corpus::scan::slices::{Slice, decode, row_group_start};
+use crate::corpus::scan::slices::{Slice, row_group_start};
 use crate::corpus::scan::table::{FILE_COLUMN, ROW_COLUMN, given_value, with_place};
 use crate::stopping::Stopping;
 
-/// Reads the slices that its input lists as rows. Each output row has its file and row number. A file that cannot be
-/// read, or that was replaced since it was listed, is a [`FileFailure`]. A stopped run ends early: the rows read so far
-/// are the first rows of the slice.
+/// Reads a slice, its only partition. Each output row has its file and row number. A file that cannot be read, or that was
+/// replaced since it was listed, is a [`FileFailure`]. A stopped run ends early: the rows read so far are the first rows
+/// of the slice.
 #[derive(Debug)]
 pub struct ReadSlices {
-    input: Arc<dyn ExecutionPlan>,
+    slice: Option<Slice>,
     file_schema: SchemaRef,
-    projection: Vec<usize>,
+    projection: Arc<[usize]>,
     open: Arc<OpenFiles>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
-}
-
-#[derive(Clone)]
-struct Reading {
-    open: Arc<OpenFiles>,
-    schema: SchemaRef,
-    batch_rows: usize,
-    context: Arc<TaskContext>,
-    stopping: Arc<Stopping>,
-    seconds: Time,
 }
 
 impl ReadSlices {
     pub(crate) const TIME_READING: &'static str = "time_reading";
 
     /// Reads the columns `projection` of files with the columns `file_schema`. The two indexes after them are the
-    /// file's name and the row number in it, from 0.
-    pub(crate) fn try_new(
-        input: Arc<dyn ExecutionPlan>,
-        file_schema: SchemaRef,
-        projection: Vec<usize>,
-    ) -> Result<Self> {
-        Self::with_open_files(input, file_schema, projection, Arc::default())
+    /// file's name and the row number in it, from 0. There is no slice yet.
+    pub(crate) fn try_new(file_schema: SchemaRef, projection: Vec<usize>) -> Result<Self> {
+        Self::build(None, file_schema, projection.into(), Arc::default())
     }
 
-    fn with_open_files(
-        input: Arc<dyn ExecutionPlan>,
+    /// A reader of a slice that shares open files with this one.
+    pub(crate) fn over(&self, slice: Slice) -> Result<Self> {
+        Self::build(Some(slice), Arc::clone(&self.file_schema), Arc::clone(&self.projection), Arc::clone(&self.open))
+    }
+
+    fn build(
+        slice: Option<Slice>,
         file_schema: SchemaRef,
-        projection: Vec<usize>,
+        projection: Arc<[usize]>,
         open: Arc<OpenFiles>,
     ) -> Result<Self> {
         let schema = Arc::new(with_place(&file_schema).project(&projection)?);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
-            input.output_partitioning().clone(),
+            Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        let metrics = ExecutionPlanMetricsSet::new();
-        Ok(Self { input, file_schema, projection, open, properties: Arc::new(properties), metrics })
+        let properties = Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative));
+        Ok(Self { slice, file_schema, projection, open, properties, metrics: ExecutionPlanMetricsSet::new() })
     }
 }
 
@@ -99,11 +91,7 @@ impl ExecutionPlan for ReadSlices {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        vec![false]
+        vec![]
     }
 
     fn apply_expressions(
@@ -113,40 +101,29 @@ impl ExecutionPlan for ReadSlices {
         Ok(TreeNodeRecursion::Continue)
     }
 
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        let input = children.into_iter().next().ok_or_else(|| internal_datafusion_err!("ReadSlices has one input"))?;
-        let (schema, open) = (Arc::clone(&self.file_schema), Arc::clone(&self.open));
-        Ok(Arc::new(Self::with_open_files(input, schema, self.projection.clone(), open)?))
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let mut input = self.input.execute(partition, Arc::clone(&context))?;
-        let reading = Reading {
-            open: Arc::clone(&self.open),
-            schema: self.schema(),
-            batch_rows: context.session_config().batch_size(),
-            stopping: context.session_config().get_extension().unwrap_or_default(),
-            context,
-            seconds: MetricBuilder::new(&self.metrics).subset_time(Self::TIME_READING, partition),
-        };
+        let rows = self.slice.as_ref().map(|slice| {
+            let reading = Reading {
+                slice: slice.clone(),
+                // Claimed now, in the order in which slices start.
+                claim: self.open.claim(slice),
+                open: Arc::clone(&self.open),
+                file_schema: Arc::clone(&self.file_schema),
+                projection: Arc::clone(&self.projection),
+                schema: self.schema(),
+                seconds: MetricBuilder::new(&self.metrics).subset_time(Self::TIME_READING, partition),
+                context,
+            };
+            reading.rows()
+        });
         let baseline = BaselineMetrics::new(&self.metrics, partition);
-        let schema = self.schema();
-        // Available slices are announced now, in the order in which a plan's partitions start.
-        let announced = match input.next().now_or_never() {
-            Some(first) => first.transpose()?.map(|batch| announce(&reading, &batch)).transpose()?.unwrap_or_default(),
-            None => vec![],
-        };
-        let later = reading.clone();
-        let others = input
-            .map(move |batch| announce(&later, &batch?))
-            .map_ok(|some| futures::stream::iter(some).map(Ok::<_, DataFusionError>));
-        let slices = futures::stream::iter(announced).map(Ok).chain(others.try_flatten());
-        let (file_schema, columns) = (Arc::clone(&self.file_schema), Arc::<[usize]>::from(self.projection.as_slice()));
-        let rows = slices
-            .map_ok(move |announced| read(reading.clone(), Arc::clone(&file_schema), Arc::clone(&columns), announced))
-            .try_flatten();
+        let rows = futures::stream::iter(rows).flatten();
         let counted = rows.inspect_ok(move |batch| baseline.record_output(batch.num_rows()));
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, counted)))
+        Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(self.schema(), counted))))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -154,47 +131,43 @@ impl ExecutionPlan for ReadSlices {
     }
 }
 
-struct Announced {
+/// What is needed to read a slice.
+struct Reading {
     slice: Slice,
     claim: Claim,
-}
-
-fn announce(reading: &Reading, batch: &RecordBatch) -> Result<Vec<Announced>> {
-    let announced = decode(batch)?.into_iter().map(|slice| {
-        let claim = reading.open.claim(&slice);
-        Announced { slice, claim }
-    });
-    Ok(announced.collect())
-}
-
-/// Reads the rows of a slice. Any error becomes the failure of its file.
-fn read(
-    reading: Reading,
+    open: Arc<OpenFiles>,
     file_schema: SchemaRef,
     projection: Arc<[usize]>,
-    announced: Announced,
-) -> impl Stream<Item = Result<RecordBatch>> + Send {
-    let path = announced.slice.file.path.clone();
-    let rows = async move {
-        let stopping = Arc::clone(&reading.stopping);
-        let rows = match stopping.is_draining() {
-            true => None,
-            false => Some(SliceRows::open(reading, &file_schema, &projection, announced).await?),
+    schema: SchemaRef,
+    seconds: Time,
+    context: Arc<TaskContext>,
+}
+
+impl Reading {
+    /// The rows of the slice. Any error becomes the failure of its file.
+    fn rows(self) -> impl Stream<Item = Result<RecordBatch>> + Send {
+        let path = self.slice.file.path.clone();
+        let stopping: Arc<Stopping> = self.context.session_config().get_extension().unwrap_or_default();
+        let rows = async move {
+            let rows = match stopping.is_draining() {
+                true => None,
+                false => Some(SliceRows::open(self).await?),
+            };
+            Ok::<_, DataFusionError>(futures::stream::try_unfold((rows, stopping), |(rows, stopping)| async move {
+                let Some(mut rows) = rows.filter(|_| !stopping.is_draining()) else { return Ok(None) };
+                Ok(match rows.next().await? {
+                    Some(batch) => Some((batch, (Some(rows), stopping))),
+                    None => {
+                        rows.close();
+                        None
+                    }
+                })
+            }))
         };
-        Ok::<_, DataFusionError>(futures::stream::try_unfold((rows, stopping), |(rows, stopping)| async move {
-            let Some(mut rows) = rows.filter(|_| !stopping.is_draining()) else { return Ok(None) };
-            Ok(match rows.next().await? {
-                Some(batch) => Some((batch, (Some(rows), stopping))),
-                None => {
-                    rows.close();
-                    None
-                }
-            })
-        }))
-    };
-    futures::stream::once(rows).try_flatten().map_err(move |error: DataFusionError| {
-        DataFusionError::External(Box::new(FileFailure::new(&path, &root(error))))
-    })
+        futures::stream::once(rows).try_flatten().map_err(move |error: DataFusionError| {
+            DataFusionError::External(Box::new(FileFailure::new(&path, &root(error))))
+        })
+    }
 }
 
 fn root(error: DataFusionError) -> DataFusionError {
@@ -213,7 +186,8 @@ fn root(error: DataFusionError) -> DataFusionError {
 
 struct SliceRows {
     reader: FileReader,
-    announced: Announced,
+    slice: Slice,
+    claim: Claim,
     footer: Arc<ParquetMetaData>,
     columns: Columns,
     schema: SchemaRef,
@@ -225,18 +199,12 @@ struct SliceRows {
 }
 
 impl SliceRows {
-    async fn open(
-        reading: Reading,
-        file_schema: &SchemaRef,
-        projection: &[usize],
-        announced: Announced,
-    ) -> Result<Self> {
-        let Reading { open, schema, batch_rows, context, seconds, .. } = reading;
-        let Announced { slice, claim } = &announced;
+    async fn open(reading: Reading) -> Result<Self> {
+        let Reading { slice, claim, open, file_schema, projection, schema, seconds, context } = reading;
         let store = context.runtime_env().object_store(&slice.file.store_url)?;
         let footer = open.footer(store.as_ref(), &slice.file).await?;
-        let columns = Columns::of(&footer, file_schema, projection, slice)?;
-        let picked = slice.only.as_ref().filter(|only| is_few(only, slice));
+        let columns = Columns::of(&footer, &file_schema, &projection, &slice)?;
+        let picked = slice.only.as_ref().filter(|only| is_few(only, &slice));
         let is_picked = picked.is_some();
         let ranges = match picked {
             Some(only) => ranges_of(only),
@@ -247,15 +215,16 @@ impl SliceRows {
         let reader = match left {
             Some(reader) => reader,
             None => {
+                let batch_rows = context.session_config().batch_size();
                 let wanted = Wanted { footer: &footer, ranges: &ranges, columns: &columns.in_file, batch_rows };
                 FileReader::open(store, &slice.file, wanted)?
             }
         };
-        Ok(Self { reader, footer, columns, schema, seconds, is_picked, passed: 0, read: 0, announced })
+        Ok(Self { reader, footer, columns, schema, seconds, is_picked, passed: 0, read: 0, slice, claim })
     }
 
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        let slice = &self.announced.slice;
+        let slice = &self.slice;
         let started = Instant::now();
         let next = match self.is_picked {
             true => self.reader.next_selected().await?,
@@ -292,8 +261,7 @@ impl SliceRows {
 
     /// Leaves the reader to the next slice of the row group, if this slice ends within it.
     fn close(self) {
-        let Self { reader, announced, footer, is_picked, .. } = self;
-        let Announced { slice, claim } = announced;
+        let Self { reader, slice, claim, footer, is_picked, .. } = self;
         let rows: Vec<u64> = footer.row_groups().iter().map(|group| group.num_rows().unsigned_abs()).collect();
         let ends_within = slice.end < rows.iter().sum() && row_group_start(&rows, slice.end) != slice.end;
         if !is_picked && ends_within {

@@ -2,13 +2,6 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, RecordBatch, StringArray, UInt64Array};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
-use datafusion::common::{Result, exec_datafusion_err, internal_datafusion_err};
-use datafusion::execution::object_store::ObjectStoreUrl;
-use object_store::ObjectMeta;
-use object_store::path::Path;
-
 use crate::corpus::{CorpusFile, FileRows};
 
 #[derive(Debug, Clone)]
@@ -83,92 +76,6 @@ fn grid(row_groups: &[u64], most: u64) -> Vec<(u64, u64)> {
         }
     }
     cells
-}
-
-/// The schema of slices in a plan: one row per slice, with everything needed to read it.
-pub(crate) fn schema() -> SchemaRef {
-    let text = |name: &str, nullable| Field::new(name, DataType::Utf8, nullable);
-    let number = |name: &str| Field::new(name, DataType::UInt64, false);
-    let only = Field::new("only", DataType::List(Arc::new(Field::new_list_field(DataType::UInt64, true))), true);
-    Arc::new(Schema::new(vec![
-        text("path", false),
-        text("name", false),
-        text("store", false),
-        text("location", false),
-        text("e_tag", true),
-        number("size"),
-        number("start"),
-        number("end"),
-        number("row_group_start"),
-        only,
-        Field::new("folders", DataType::Utf8, false),
-    ]))
-}
-
-pub(crate) fn encode(slices: &[Slice]) -> Result<RecordBatch> {
-    let text = |of: fn(&CorpusFile) -> Option<String>| -> ArrayRef {
-        Arc::new(StringArray::from_iter(slices.iter().map(|slice| of(&slice.file))))
-    };
-    let number = |of: fn(&Slice) -> u64| -> ArrayRef { Arc::new(UInt64Array::from_iter_values(slices.iter().map(of))) };
-    let only = slices.iter().map(|slice| slice.only.as_ref().map(|only| only.iter().copied().map(Some)));
-    let folders = slices.iter().map(|slice| serde_json::to_string(&slice.file.partitions));
-    let folders = folders.collect::<Result<Vec<_>, _>>().map_err(|error| internal_datafusion_err!("{error}"))?;
-    let columns: Vec<ArrayRef> = vec![
-        text(|file| Some(file.path.clone())),
-        text(|file| Some(file.name.clone())),
-        text(|file| Some(file.store_url.as_str().to_string())),
-        text(|file| Some(file.meta.location.to_string())),
-        text(|file| file.meta.e_tag.clone()),
-        number(|slice| slice.file.meta.size),
-        number(|slice| slice.start),
-        number(|slice| slice.end),
-        number(|slice| slice.row_group_start),
-        Arc::new(ListArray::from_iter_primitive::<UInt64Type, _, _>(only)),
-        Arc::new(StringArray::from(folders)),
-    ];
-    Ok(RecordBatch::try_new(schema(), columns)?)
-}
-
-pub(crate) fn decode(batch: &RecordBatch) -> Result<Vec<Slice>> {
-    let column = |name: &str| {
-        batch
-            .column_by_name(name)
-            .ok_or_else(|| exec_datafusion_err!("a slice has no {name}: another version of asap made it"))
-    };
-    let text = |name: &str, row: usize| column(name).map(|column| column.as_string::<i32>().value(row).to_string());
-    let number = |name: &str, row: usize| column(name).map(|column| column.as_primitive::<UInt64Type>().value(row));
-    let slice = |row: usize| {
-        let e_tag = column("e_tag")?.is_valid(row).then(|| text("e_tag", row)).transpose()?;
-        let only = column("only")?.as_list::<i32>();
-        let only = only.is_valid(row).then(|| only.value(row).as_primitive::<UInt64Type>().values().to_vec().into());
-        let partitions = serde_json::from_str(&text("folders", row)?)
-            .map_err(|error| exec_datafusion_err!("the folders of a slice cannot be read: {error}"))?;
-        let file = CorpusFile {
-            path: text("path", row)?,
-            name: text("name", row)?,
-            store_url: ObjectStoreUrl::parse(text("store", row)?)?,
-            meta: ObjectMeta {
-                location: Path::parse(text("location", row)?).map_err(object_store::Error::from)?,
-                // Not needed after planning.
-                last_modified: Default::default(),
-                size: number("size", row)?,
-                e_tag,
-                version: None,
-            },
-            partitions,
-            // Already resolved to rows and columns.
-            in_table: None,
-            temporary: None,
-        };
-        Ok(Slice {
-            file: Arc::new(file),
-            start: number("start", row)?,
-            end: number("end", row)?,
-            row_group_start: number("row_group_start", row)?,
-            only,
-        })
-    };
-    (0..batch.num_rows()).map(slice).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Slices as a table.
+//! The table of a run's plan, whose scan reads slices.
 
 use std::sync::Arc;
 
@@ -7,17 +7,14 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result;
 use datafusion::datasource::TableType;
-use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::corpus::scan::read_slices::ReadSlices;
-use crate::corpus::scan::slices::{Slice, encode, schema};
 use crate::corpus::scan::table::with_place;
 
-/// The leaf of a run's plan: slices, one per partition, and their reader.
 #[derive(Debug, Clone)]
-pub struct SlicesTable {
+pub(crate) struct SlicesTable {
     file_schema: SchemaRef,
     plain_schema: SchemaRef,
 }
@@ -26,11 +23,6 @@ impl SlicesTable {
     pub(crate) fn new(file_schema: &SchemaRef) -> Self {
         Self { file_schema: Arc::clone(file_schema), plain_schema: with_place(file_schema) }
     }
-}
-
-pub(crate) fn source_of(slices: &[Slice]) -> Result<Arc<dyn ExecutionPlan>> {
-    let partitions = slices.iter().map(|slice| Ok(vec![encode(std::slice::from_ref(slice))?]));
-    Ok(MemorySourceConfig::try_new_exec(&partitions.collect::<Result<Vec<_>>>()?, schema(), None)?)
 }
 
 #[async_trait]
@@ -43,7 +35,7 @@ impl TableProvider for SlicesTable {
         TableType::Base
     }
 
-    /// Returns a plan that reads nothing: a run replaces the empty leaf with its slices.
+    /// Returns a leaf that reads nothing: a run gives it a slice.
     async fn scan(
         &self,
         _: &dyn Session,
@@ -53,7 +45,6 @@ impl TableProvider for SlicesTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let all = || (0..self.plain_schema.fields().len()).collect();
         let projection = projection.cloned().unwrap_or_else(all);
-        let leaf = MemorySourceConfig::try_new_exec(&[vec![]], schema(), None)?;
-        Ok(Arc::new(ReadSlices::try_new(leaf, Arc::clone(&self.file_schema), projection)?))
+        Ok(Arc::new(ReadSlices::try_new(Arc::clone(&self.file_schema), projection)?))
     }
 }

@@ -13,10 +13,11 @@ use datafusion::datasource::TableType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::parquet::{CachedParquetFileReaderFactory, ParquetRowSelection};
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfigBuilder, FileSource, ParquetSource};
+use datafusion::datasource::provider_as_source;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::parquet::arrow::RowNumber;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{CastExpr, Column};
@@ -31,8 +32,11 @@ pub(crate) const FILE_COLUMN: &str = "__corpus_file";
 /// The column of the row number in the file, counted from 0.
 pub(crate) const ROW_COLUMN: &str = "__corpus_row";
 
+/// Files of one schema.
+#[derive(Debug, Clone)]
 pub(crate) struct Group {
-    pub file_schema: SchemaRef,
+    /// The columns in the files, without those of [`Self::partitions`].
+    pub stored: SchemaRef,
     pub partitions: Vec<FieldRef>,
     pub in_table: Option<SchemaRef>,
     pub never_null: HashSet<String>,
@@ -43,7 +47,7 @@ pub(crate) struct Group {
 impl Group {
     pub(crate) fn schema(&self) -> SchemaRef {
         let partitions = self.partitions.iter().cloned();
-        Arc::new(Schema::new(self.file_schema.fields().iter().cloned().chain(partitions).collect::<Fields>()))
+        Arc::new(Schema::new(self.stored.fields().iter().cloned().chain(partitions).collect::<Fields>()))
     }
 
     pub(crate) fn published(&self) -> SchemaRef {
@@ -57,10 +61,7 @@ pub(crate) struct FilesTable {
     schema: TableSchema,
     file_schema: SchemaRef,
     plain_schema: SchemaRef,
-    partitions: Vec<FieldRef>,
-    files: Vec<FileRows>,
-    never_null: HashSet<String>,
-    items: HashMap<String, u64>,
+    group: Group,
 }
 
 pub(crate) fn with_place(file_schema: &Schema) -> SchemaRef {
@@ -71,16 +72,19 @@ pub(crate) fn with_place(file_schema: &Schema) -> SchemaRef {
 impl FilesTable {
     pub(crate) fn new(group: Group) -> Self {
         let (file_schema, store_url) = (group.schema(), group.files[0].file.store_url.clone());
-        let Group { file_schema: stored, partitions, never_null, items, files, .. } = group;
-        let given = partitions.iter().cloned();
+        let given = group.partitions.iter().cloned();
         let file_column = Arc::new(Field::new(FILE_COLUMN, DataType::Utf8, false));
         let row_column = Field::new(ROW_COLUMN, DataType::Int64, false).with_extension_type(RowNumber);
-        let schema = TableSchema::builder(stored)
+        let schema = TableSchema::builder(Arc::clone(&group.stored))
             .with_table_partition_cols(given.chain([file_column]).collect::<Vec<_>>())
             .with_virtual_columns(vec![Arc::new(row_column)])
             .build();
         let plain_schema = with_place(&file_schema);
-        Self { store_url, schema, file_schema, plain_schema, partitions, files, never_null, items }
+        Self { store_url, schema, file_schema, plain_schema, group }
+    }
+
+    pub(crate) fn plan(&self) -> Result<LogicalPlanBuilder> {
+        LogicalPlanBuilder::scan("files", provider_as_source(Arc::new(self.clone())), None)
     }
 
     pub(crate) fn only(&self, file: &FileRows) -> Self {
@@ -88,11 +92,13 @@ impl FilesTable {
     }
 
     pub(crate) fn of(&self, files: Vec<FileRows>) -> Self {
-        Self { files, ..self.clone() }
+        let mut table = self.clone();
+        table.group.files = files;
+        table
     }
 
     pub(crate) fn files(&self) -> &[FileRows] {
-        &self.files
+        &self.group.files
     }
 
     pub(crate) fn file_schema(&self) -> &SchemaRef {
@@ -101,16 +107,17 @@ impl FilesTable {
 
     /// Total items in the lists of a column in all files of the schema; None if it is not a list.
     pub(crate) fn items(&self, column: &str) -> Option<u64> {
-        self.items.get(column).copied()
+        self.group.items.get(column).copied()
     }
 
     pub(crate) fn has_null(&self, column: &str) -> bool {
-        !self.never_null.contains(column)
+        !self.group.never_null.contains(column)
     }
 
     fn partitioned(&self, held: &FileRows) -> Result<PartitionedFile> {
         let file = &held.file;
-        let mut values = self.partitions.iter().map(|field| given_value(file, field)).collect::<Result<Vec<_>>>()?;
+        let mut values =
+            self.group.partitions.iter().map(|field| given_value(file, field)).collect::<Result<Vec<_>>>()?;
         values.push(ScalarValue::Utf8(Some(file.path.clone())));
         let mut partitioned = PartitionedFile::new_from_meta(file.meta.clone()).with_partition_values(values);
         if !held.deleted.is_empty() {
@@ -181,14 +188,14 @@ impl TableProvider for FilesTable {
         let source = source.try_pushdown_projection(&self.projection(projection))?;
         let source = source.ok_or_else(|| internal_datafusion_err!("Parquet files take any projection"))?;
         let mut statistics = Statistics::new_unknown(self.schema.table_schema());
-        statistics.num_rows = Precision::Exact(self.files.iter().map(FileRows::rows_left).sum::<u64>() as usize);
-        let files = self.files.iter().map(|held| self.partitioned(held)).collect::<Result<Vec<_>>>()?;
+        statistics.num_rows = Precision::Exact(self.files().iter().map(FileRows::rows_left).sum::<u64>() as usize);
+        let files = self.files().iter().map(|held| self.partitioned(held)).collect::<Result<Vec<_>>>()?;
         let groups = FileGroup::new(files).split_files(session.config().target_partitions());
         let config = FileScanConfigBuilder::new(self.store_url.clone(), source)
             .with_file_groups(groups)
             .with_statistics(statistics)
             .with_limit(limit)
-            .with_batch_size(Some(file_rows::of_batch(self.files.iter()).min(session.config().batch_size())))
+            .with_batch_size(Some(file_rows::of_batch(self.files().iter()).min(session.config().batch_size())))
             .build();
         Ok(DataSourceExec::from_data_source(config))
     }

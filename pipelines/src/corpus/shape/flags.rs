@@ -1,18 +1,14 @@
 //! The column that marks each row as correct or not.
 
-use std::sync::Arc;
-
-use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
-use datafusion::datasource::provider_as_source;
 use datafusion::functions::string::expr_fn::concat;
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, lit, when};
-use datafusion::physical_plan::execute_stream;
+use datafusion::logical_expr::{Expr, cast, lit, when};
 use futures::StreamExt;
 
-use crate::corpus::scan::guard::guarded_next;
+use crate::corpus::scan::first_rows::first_rows;
 use crate::corpus::scan::table::FilesTable;
 use crate::corpus::shape;
 use crate::corpus::shape::expressions::{column, text};
@@ -71,35 +67,25 @@ pub(crate) fn fault(flag: &str, kind: &DataType) -> Result<Expr> {
         .end()
 }
 
+/// The first value that is neither 0 nor 1.
 async fn other_value(session: &dyn Session, table: &FilesTable, name: &str) -> Result<Option<String>> {
     let value = cast(column(name), DataType::Float64);
-    let searches = table.files().iter().map(|file| {
-        let table = table.only(file);
-        let value = value.clone();
-        async move {
-            let is_other = value.clone().not_eq(lit(0.0)).and(value.not_eq(lit(1.0)));
-            let plan = LogicalPlanBuilder::scan("files", provider_as_source(Arc::new(table)), None)?
-                .filter(is_other)?
-                .project([text(column(name)).alias("value")])?
-                .limit(0, Some(1))?
-                .build()?;
-            let plan = session.create_physical_plan(&plan).await?;
-            let mut rows = execute_stream(plan, session.task_ctx())?;
-            let found =
-                |batch: RecordBatch| batch.column(0).as_string::<i32>().iter().flatten().next().map(str::to_string);
-            while let Some(batch) = guarded_next(&mut rows).await? {
-                if let Some(value) = found(batch) {
-                    return Ok(Some(value));
-                }
+    let is_other = value.clone().not_eq(lit(0.0)).and(value.not_eq(lit(1.0)));
+    let columns = [text(column(name))];
+    let searches =
+        table.files().iter().map(|file| {
+            let table = table.only(file);
+            let (is_other, columns) = (&is_other, &columns);
+            async move {
+                first_rows(session, &table, 1, columns, |table| table.plan()?.filter(is_other.clone())?.build()).await
             }
-            Ok::<_, datafusion::common::DataFusionError>(None)
-        }
-    });
+        });
     let mut searches = futures::stream::iter(searches.collect::<Vec<_>>()).buffered(CONCURRENT);
     while let Some(found) = searches.next().await {
         // Damaged files are reported when their rows are read.
-        if let Ok(Some(value)) = found {
-            return Ok(Some(value));
+        let found = found.unwrap_or_default();
+        if let Some(value) = found.iter().flat_map(|batch| batch.column(0).as_string::<i32>().iter().flatten()).next() {
+            return Ok(Some(value.to_string()));
         }
     }
     Ok(None)

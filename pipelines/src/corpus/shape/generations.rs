@@ -10,47 +10,41 @@ use datafusion::logical_expr::{Expr, cast, lit, when};
 
 use crate::corpus::shape::Generations;
 use crate::corpus::shape::expressions::{column, first_that, length, text};
-use crate::corpus::shape::path::item;
+use crate::corpus::shape::path::{item_fields, items_of};
 use crate::corpus::shape::rules::COMPLETE;
 
-pub(crate) struct Chosen {
-    pub generation: Expr,
-    pub fault: Expr,
-}
-
-pub(crate) fn first_correct(schema: &Schema, generations: &Generations) -> Result<Chosen> {
+/// The chosen generation, and the fault of a row without one.
+pub(crate) fn first_correct(schema: &Schema, generations: &Generations) -> Result<(Expr, Expr)> {
     let place = place(schema, generations)?;
-    let text_of = |generation: Expr| match &generations.item {
-        Some((text, _)) => get_field(generation, text.as_str()),
-        None => generation,
+    let item = array_element(column(&generations.list), place.clone());
+    let generation = match &generations.item {
+        Some((text, _)) => get_field(item, text.as_str()),
+        None => item,
     };
-    let generation = text(text_of(array_element(column(&generations.list), place.clone())));
     let none = concat(vec![
         lit("none of the "),
         text(length(column(&generations.list))),
         lit(format!(" texts of column {} is verified as correct ({})", generations.list, generations.told_flags())),
     ]);
-    Ok(Chosen { generation, fault: when(place.is_null(), none).end()? })
+    Ok((text(generation), when(place.is_null(), none).end()?))
 }
 
 fn place(schema: &Schema, generations: &Generations) -> Result<Expr> {
-    let items_of = |name: &str| schema.field_with_name(name).ok().and_then(|field| item(field.data_type()));
     let is_taken = |at: Expr| {
         let flags = generations.flags.iter().filter_map(|name| {
-            let kind = items_of(name)?;
+            let kind = items_of(schema, name)?;
             let flag = is_true(array_element(column(name), at.clone()), kind);
             // On a scale beyond 1, 1 does not mean correct.
             Some(if kind.is_numeric() { flag.and(array_max(column(name)).lt_eq(lit(1))) } else { flag })
         });
         let in_items = generations.item.iter().filter_map(|(_, flag)| {
             let flag = flag.as_ref()?;
-            let DataType::Struct(fields) = items_of(&generations.list)? else { return None };
-            let (_, kind) = fields.find(flag)?;
+            let (_, kind) = item_fields(schema, &generations.list)?.find(flag)?;
             let item = array_element(column(&generations.list), at.clone());
             Some(is_true(get_field(item, flag.as_str()), kind.data_type()))
         });
         let is_correct = disjunction(flags.chain(in_items)).unwrap_or_else(|| lit(false));
-        let is_ended = match items_of(COMPLETE) {
+        let is_ended = match items_of(schema, COMPLETE) {
             Some(kind) if *kind == DataType::Boolean || kind.is_numeric() => {
                 coalesce(vec![cast(array_element(column(COMPLETE), at.clone()), DataType::Boolean), lit(true)])
             }

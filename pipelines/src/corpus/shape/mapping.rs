@@ -79,11 +79,17 @@ impl FromStr for ColumnMapping {
     }
 }
 
+impl ColumnMapping {
+    /// The names in the order of [`KEYS`].
+    pub(crate) fn names(&self) -> [Option<&String>; KEYS.len()] {
+        let Self { question, input, cot, answer, system, flag } = self;
+        [Some(question), input.as_ref(), Some(cot), answer.as_ref(), system.as_ref(), flag.as_ref()]
+    }
+}
+
 impl fmt::Display for ColumnMapping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { question, input, cot, answer, system, flag } = self;
-        let names = [Some(question), input.as_ref(), Some(cot), answer.as_ref(), system.as_ref(), flag.as_ref()];
-        let written = KEYS.iter().zip(names).filter_map(|(key, name)| Some(format!("{key}={}", name?)));
+        let written = KEYS.iter().zip(self.names()).filter_map(|(key, name)| Some(format!("{key}={}", name?)));
         f.write_str(&written.collect::<Vec<_>>().join(","))
     }
 }

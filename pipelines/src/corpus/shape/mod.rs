@@ -24,7 +24,7 @@ use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use datafusion::common::{DataFusionError, Result, exec_err};
 
 use crate::corpus::shape::mapping::ColumnMapping;
-use crate::corpus::shape::path::{Path, is_text, item};
+use crate::corpus::shape::path::{Path, is_text, item, item_fields};
 use crate::corpus::shape::rules::{
     BY_TAGS, BY_USER, EITHER, FLAGS, Form, ITEM_TEXTS, OWN, QUESTIONS, RULES, Rule, SYSTEMS, TURN_CHAINS,
 };
@@ -213,31 +213,24 @@ fn of_family<T>(schema: &Schema, name: &str, find: impl Fn(&Schema) -> Option<T>
 
 impl Response {
     fn turn(schema: &Schema, turns: String) -> Self {
-        let has_field =
-            |name: &&&str| match schema.field_with_name(&turns).ok().and_then(|field| item(field.data_type())) {
-                Some(DataType::Struct(fields)) => {
-                    fields.find(name).is_some_and(|(_, field)| is_text(field.data_type()))
-                }
-                _ => false,
-            };
-        let chain = TURN_CHAINS.iter().find(has_field).map(ToString::to_string);
+        let fields = item_fields(schema, &turns);
+        let is_field = |name: &str| {
+            fields.and_then(|fields| fields.find(name)).is_some_and(|(_, field)| is_text(field.data_type()))
+        };
+        let chain = TURN_CHAINS.iter().find(|name| is_field(name)).map(ToString::to_string);
         Self::Turn { turns, chain }
     }
 }
 
 impl Generations {
     fn of(schema: &Schema, list: String, flags: &[&str]) -> Self {
-        let items = schema.field_with_name(&list).ok().and_then(|field| item(field.data_type()));
-        let item = match items {
-            Some(DataType::Struct(fields)) => {
-                let named = |names: &[&str], fits: fn(&DataType) -> bool| {
-                    let mut found = names.iter().filter_map(|name| fields.find(name));
-                    found.find(|(_, field)| fits(field.data_type())).map(|(_, field)| field.name().clone())
-                };
-                named(ITEM_TEXTS, is_text).map(|text| (text, named(flags, is_flag)))
-            }
-            _ => None,
-        };
+        let item = item_fields(schema, &list).and_then(|fields| {
+            let named = |names: &[&str], fits: fn(&DataType) -> bool| {
+                let mut found = names.iter().filter_map(|name| fields.find(name));
+                found.find(|(_, field)| fits(field.data_type())).map(|(_, field)| field.name().clone())
+            };
+            named(ITEM_TEXTS, is_text).map(|text| (text, named(flags, is_flag)))
+        });
         let listed = |names| held(schema, names).filter(|name| has_type(schema, name, is_list));
         let mut by = listed(EITHER).collect::<Vec<_>>();
         if by.is_empty() {

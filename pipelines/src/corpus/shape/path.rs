@@ -3,7 +3,7 @@
 use std::fmt;
 
 use asap_kernels::steps::SEPARATOR;
-use datafusion::arrow::datatypes::{DataType, FieldRef, Schema};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Fields, Schema};
 use datafusion::common::Result;
 use datafusion::functions::core::expr_fn::{coalesce, get_field};
 use datafusion::functions_nested::expr_fn::{array_element, array_to_string};
@@ -67,8 +67,7 @@ impl Path {
 
     /// The value as one text: a list of texts is a chain of steps, joined by blank lines.
     pub(crate) fn chain(&self, schema: &Schema) -> Expr {
-        let held = schema.field_with_name(&self.column).ok().map(|field| field.data_type());
-        let is_list = self.is_column() && held.and_then(item).is_some_and(is_text);
+        let is_list = self.is_column() && items_of(schema, &self.column).is_some_and(is_text);
         if is_list { array_to_string(column(&self.column), lit(SEPARATOR)) } else { self.expr(schema) }
     }
 
@@ -82,16 +81,10 @@ impl Path {
     /// Like [`Self::expr`], but takes the first list item for whose value `fits` is not NULL. Falls back to the first
     /// item.
     pub(crate) fn first_that(&self, schema: &Schema, fits: impl Fn(Expr) -> Expr) -> Result<Expr> {
-        let held = schema.field_with_name(&self.column).ok().map(|field| field.data_type());
-        let Some(item) = held.and_then(item) else { return Ok(self.expr(schema)) };
+        let Some(item) = items_of(schema, &self.column) else { return Ok(self.expr(schema)) };
         let is_fit = |held: Expr| fits(text(follow(held, item, &self.fields))).is_not_null();
         let found = expressions::first_that(column(&self.column), item.clone(), is_fit)?;
         Ok(coalesce(vec![follow(found, item, &self.fields), self.expr(schema)]))
-    }
-
-    /// Whether the column is a list, so that the other items of a row are not read.
-    pub(crate) fn is_of_list(&self, schema: &Schema) -> bool {
-        schema.field_with_name(&self.column).is_ok_and(|field| item(field.data_type()).is_some())
     }
 
     pub(crate) fn field(mut self, name: impl Into<String>) -> Self {
@@ -133,6 +126,19 @@ pub(crate) fn is_text(found: &DataType) -> bool {
 pub(crate) fn item(found: &DataType) -> Option<&DataType> {
     match found {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item.data_type()),
+        _ => None,
+    }
+}
+
+/// The type of the items of a list column.
+pub(crate) fn items_of<'a>(schema: &'a Schema, column: &str) -> Option<&'a DataType> {
+    item(schema.field_with_name(column).ok()?.data_type())
+}
+
+/// The fields of the structs of a list column.
+pub(crate) fn item_fields<'a>(schema: &'a Schema, column: &str) -> Option<&'a Fields> {
+    match items_of(schema, column)? {
+        DataType::Struct(fields) => Some(fields),
         _ => None,
     }
 }

@@ -14,12 +14,11 @@ use datafusion::functions_nested::expr_fn::array_element;
 use datafusion::logical_expr::utils::disjunction;
 use datafusion::logical_expr::{Expr, ScalarUDF, cast, lit, not, when};
 
-use crate::corpus::shape::chat_template;
-use crate::corpus::shape::chat_template::RENDERED;
+use crate::corpus::shape::chat_template::{self, RENDERED};
 use crate::corpus::shape::expressions::{column, first_that, length, null_text, text};
 use crate::corpus::shape::flags;
-use crate::corpus::shape::generations::{Chosen, first_correct};
-use crate::corpus::shape::path::item;
+use crate::corpus::shape::generations::first_correct;
+use crate::corpus::shape::path::item_fields;
 use crate::corpus::shape::{Question, Response, Shape};
 
 pub(crate) struct Functions {
@@ -51,11 +50,6 @@ pub(crate) struct Fault {
     pub when: Expr,
     pub status: &'static str,
     pub error: Expr,
-}
-
-pub(crate) struct Tagged {
-    pub cot: Expr,
-    pub answer: Expr,
 }
 
 pub(crate) struct Read {
@@ -130,7 +124,7 @@ impl Reading {
                 self.names[1] = format!("column {generation}");
             }
             Response::Generations(generations) => {
-                let Chosen { generation, fault } = first_correct(schema, generations)?;
+                let (generation, fault) = first_correct(schema, generations)?;
                 self.text = generation;
                 self.faults.push(("unverified", fault));
                 self.names[1] = format!("the chosen text of column {}", generations.list);
@@ -146,6 +140,7 @@ impl Reading {
         Ok(())
     }
 
+    /// The chain and the answer, by the tags of the text.
     pub(crate) fn tagged(
         &self,
         functions: &Functions,
@@ -153,17 +148,17 @@ impl Reading {
         chain: Expr,
         answer: Expr,
         may_lack_answer: bool,
-    ) -> Result<Tagged> {
+    ) -> Result<(Expr, Expr)> {
         let think = functions.think(held.clone());
         let response = functions.response.call(vec![held.clone()]);
         if self.chain.is_some() {
             let cot = when(is_blank(&chain), think).otherwise(chain.clone())?;
             // The content may also contain the chain.
             let answer = coalesce(vec![response, when(is_blank(&chain), null_text()).otherwise(held)?]);
-            return Ok(Tagged { cot: text(cot), answer: text(answer) });
+            return Ok((text(cot), text(answer)));
         }
         if self.answer.is_none() {
-            return Ok(Tagged { cot: text(think), answer: text(response) });
+            return Ok((text(think), text(response)));
         }
         // A chain in a separate column stays unchanged, even if it mentions tags. Only one that begins with a tag is a
         // whole generation.
@@ -177,7 +172,7 @@ impl Reading {
             // Avoids reading the chain for the answer.
             false => answer,
         };
-        Ok(Tagged { cot: text(cot), answer: text(answer) })
+        Ok((text(cot), text(answer)))
     }
 
     /// All conditions that reject a row. The first that applies is its status.
@@ -249,8 +244,7 @@ fn task(instruction: &str, input: &str) -> Result<Expr> {
 }
 
 fn turn_field(schema: &Schema, turns: &str, field: &str) -> Result<Expr> {
-    let Some(DataType::Struct(fields)) = schema.field_with_name(turns).ok().and_then(|field| item(field.data_type()))
-    else {
+    let Some(fields) = item_fields(schema, turns) else {
         return plan_err!("column {turns} is not a list of messages");
     };
     let speaker = if fields.find("role").is_some() { "role" } else { "from" };
@@ -261,35 +255,27 @@ fn turn_field(schema: &Schema, turns: &str, field: &str) -> Result<Expr> {
 }
 
 fn more_than_one_exchange(shape: &Shape, functions: &Functions) -> Result<Option<Expr>> {
-    let count = |turns: &String, role| length(functions.turns_of(turns, role));
-    let user = match &shape.question {
-        Question::Turn(turns) => Some((turns, count(turns, "user"))),
-        _ => None,
-    };
-    let assistant = match &shape.response {
-        Response::Turn { turns, .. } => Some((turns, count(turns, "assistant"))),
-        _ => None,
-    };
-    let (is_long, found) = match (user, assistant) {
-        (None, None) => return Ok(None),
-        (Some((turns, user)), Some((same, assistant))) if turns == same => (
-            user.clone().gt(lit(1_u64)).or(assistant.clone().gt(lit(1_u64))),
-            vec![
-                text(user),
-                lit(" turns of the user and "),
-                text(assistant),
-                lit(format!(" of the assistant in column {turns}, expected one of each")),
-            ],
-        ),
-        (user, assistant) => {
-            let told = [(user, "user"), (assistant, "assistant")].into_iter().filter_map(|(held, role)| {
-                let (turns, count) = held?;
-                let is_long = count.clone().gt(lit(1_u64));
-                let found = vec![text(count), lit(format!(" turns of the {role} in column {turns}, expected one"))];
-                Some((is_long, found))
-            });
-            let (are_long, found): (Vec<_>, Vec<_>) = told.unzip();
-            (disjunction(are_long).unwrap_or_else(|| lit(false)), found.concat())
+    let mut counted = Vec::new();
+    if let Question::Turn(turns) = &shape.question {
+        counted.push((turns, "user"));
+    }
+    if let Response::Turn { turns, .. } = &shape.response {
+        counted.push((turns, "assistant"));
+    }
+    let count = |(turns, role): &(&String, &str)| length(functions.turns_of(turns, role));
+    let Some(is_long) = disjunction(counted.iter().map(|turns| count(turns).gt(lit(1_u64)))) else { return Ok(None) };
+    let found = match counted.as_slice() {
+        [user, assistant] if user.0 == assistant.0 => vec![
+            text(count(user)),
+            lit(" turns of the user and "),
+            text(count(assistant)),
+            lit(format!(" of the assistant in column {}, expected one of each", user.0)),
+        ],
+        counted => {
+            let told = |(turns, role): &(&String, &str)| {
+                [text(count(&(turns, role))), lit(format!(" turns of the {role} in column {turns}, expected one"))]
+            };
+            counted.iter().flat_map(told).collect()
         }
     };
     Ok(Some(when(is_long, concat(found)).end()?))

@@ -1,14 +1,11 @@
 //! Recognizes the shape of a schema by its column names and by the first rows.
 
-use std::sync::Arc;
-
 use asap_kernels::tags;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::Session;
 use datafusion::common::{Result, exec_err};
-use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder, cast, col};
+use datafusion::logical_expr::{Expr, cast, col};
 
 use crate::corpus::scan::first_rows::{SAMPLE_ROWS, first_rows};
 use crate::corpus::scan::table::FilesTable;
@@ -100,11 +97,8 @@ async fn recognised(
 async fn readable(session: &dyn Session, table: &FilesTable, shapes: Vec<Shape>) -> Result<Option<Shape>> {
     if shapes.len() > 1 {
         for shape in &shapes {
-            let batches = first_rows(session, table, |table| {
-                let rows = view::plan(session, Arc::new(table.clone()), table, shape, &[])?;
-                LogicalPlanBuilder::from(rows).limit(0, Some(SAMPLE_ROWS))?.project([col("status")])?.build()
-            });
-            let batches = batches.await?;
+            let rows = |table: &FilesTable| view::of_files(session, table, shape, &[]);
+            let batches = first_rows(session, table, SAMPLE_ROWS, &[col("status")], rows).await?;
             let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
             let fine: usize = batches.iter().map(|batch| batch.column(0).null_count()).sum();
             if fine * 2 > rows {
@@ -131,12 +125,11 @@ async fn by_tags(session: &dyn Session, table: &FilesTable, file: &str, notes: &
     {
         return Ok(shape);
     }
-    let Some(shape) = tagged.first().and_then(|only| shape::with_tags(schema, only.path.clone(), file)) else {
-        return refuse(schema, file, &samples, &tagged);
+    let shape = match tagged.as_slice() {
+        [only] => shape::with_tags(schema, only.path.clone(), file),
+        _ => None,
     };
-    if tagged.len() > 1 {
-        return refuse(schema, file, &samples, &tagged);
-    }
+    let Some(shape) = shape else { return refuse(schema, file, &samples, &tagged) };
     let [question, ..] = shape.told();
     notes.push(format!(
         "column {} of {file} has think tags and is read as the generation; the question is in column {question}",
@@ -157,10 +150,7 @@ async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>
         return Ok(vec![]);
     }
     let functions = Functions::of(session)?;
-    let text = |path: &Path| match schema
-        .field_with_name(path.name())
-        .is_ok_and(|field| shape::are_turns(field.data_type()))
-    {
+    let text = |path: &Path| match shape::has_type(schema, path.name(), shape::are_turns) {
         // In a conversation, the text could be from any speaker.
         true => Ok(path.expr(schema)),
         false => path.first_that(schema, |text| functions.think(text)),
@@ -170,13 +160,7 @@ async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>
         .enumerate()
         .map(|(place, path)| Ok(cast(text(path)?, DataType::Utf8View).alias(format!("text_{place}"))));
     let texts = texts.collect::<Result<Vec<Expr>>>()?;
-    let batches = first_rows(session, table, |table| {
-        LogicalPlanBuilder::scan("files", provider_as_source(Arc::new(table.clone())), None)?
-            .limit(0, Some(SAMPLE_ROWS))?
-            .project(texts.clone())?
-            .build()
-    });
-    let batches = batches.await?;
+    let batches = first_rows(session, table, SAMPLE_ROWS, &texts, |table| table.plan()?.build()).await?;
     let seen = paths.into_iter().enumerate().map(|(place, path)| {
         let mut sample = Sample { path, rows: 0, tagged: 0 };
         for text in batches.iter().flat_map(|batch| batch.column(place).as_string_view().iter().flatten()) {
@@ -188,10 +172,6 @@ async fn sample(session: &dyn Session, table: &FilesTable) -> Result<Vec<Sample>
     Ok(seen.collect())
 }
 
-fn some_tagged(samples: &[Sample]) -> Vec<&Sample> {
-    samples.iter().filter(|sample| sample.tagged > 0).collect()
-}
-
 fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]) -> Result<T> {
     let named = |names: &[&str]| {
         let mut held = names.iter().filter_map(|name| shape::find(schema, name));
@@ -199,8 +179,9 @@ fn refuse<T>(schema: &Schema, file: &str, samples: &[Sample], tagged: &[&Sample]
         held.find(is_text).unwrap_or_else(|| BLANK.to_string())
     };
     let question = named(QUESTIONS);
+    let some_tagged: Vec<&Sample> = samples.iter().filter(|sample| sample.tagged > 0).collect();
     let (why, mapping) = match tagged {
-        [] if let [only] = some_tagged(samples).as_slice() => (
+        [] if let [only] = some_tagged.as_slice() => (
             format!(
                 "{} of the first {} rows of {} have think tags, which is too few to be sure",
                 only.tagged, only.rows, only.path

@@ -1,14 +1,12 @@
 //! Describes a shape: for users, and as the equivalent mapping.
 
-use std::fmt;
-
-use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::arrow::datatypes::Schema;
 
 use crate::corpus::shape::chat_template::RENDERED;
 use crate::corpus::shape::mapping::ColumnMapping;
-use crate::corpus::shape::path::{Path, is_text, item};
-use crate::corpus::shape::rules::{BY_USER, Form, OWN, QUESTIONS, RULES, TURN_CHAINS};
-use crate::corpus::shape::{Generations, Question, Response, Shape, has_type, is_answer, is_text_or_texts};
+use crate::corpus::shape::path::{Path, item_fields, items_of};
+use crate::corpus::shape::rules::TURN_CHAINS;
+use crate::corpus::shape::{Question, Response, Shape};
 
 impl Shape {
     pub(crate) fn told(&self) -> [String; 3] {
@@ -22,7 +20,11 @@ impl Shape {
         let (cot, answer) = match &self.response {
             Response::Columns { cot, answer } => (cot.to_string(), answer.to_string()),
             Response::Generation(path) => tagged(path.to_string()),
-            Response::Generations(generations) => tagged(generations.to_string()),
+            Response::Generations(generations) => {
+                let field = generations.item.as_ref().map_or(String::new(), |(text, _)| format!(".{text}"));
+                let (list, flags) = (&generations.list, generations.told_flags());
+                tagged(format!("{list}{field}: the first that is correct ({flags})"))
+            }
             Response::Turn { turns, chain: None } => tagged(format!("{turns}: the assistant's turn")),
             Response::Turn { turns, chain: Some(chain) } => (
                 format!("{turns}: the assistant's {chain}, else between the think tags of its content"),
@@ -97,7 +99,7 @@ impl Shape {
     /// The list of which one text per row is read, and how that text is chosen.
     pub(crate) fn list(&self, schema: &Schema) -> Option<(&str, &'static str)> {
         match &self.response {
-            Response::Generation(path) if path.is_of_list(schema) => {
+            Response::Generation(path) if items_of(schema, path.name()).is_some() => {
                 Some((path.name(), "the first that has think tags"))
             }
             Response::Generations(generations) if generations.has_flags() => {
@@ -106,52 +108,10 @@ impl Shape {
             _ => None,
         }
     }
-
-    /// Other candidate columns: the part of a row, the column that is read, and the candidate.
-    pub(crate) fn rivals(&self, schema: &Schema) -> Vec<(&'static str, String, String)> {
-        let rule = RULES.iter().find(|rule| rule.name == self.rule);
-        if [OWN, BY_USER].contains(&self.rule) {
-            return vec![];
-        }
-        let ColumnMapping { question, input, cot, answer, system, flag } = self.mapping();
-        let is_read = |name: &String| {
-            let read = [Some(&question), input.as_ref(), Some(&cot), answer.as_ref(), system.as_ref(), flag.as_ref()];
-            read.contains(&Some(name))
-        };
-        let others = |part: &'static str, read: &String, names: &[&str], fits: fn(&_) -> bool| {
-            let is_named = |name: &String| names.iter().any(|known| known.eq_ignore_ascii_case(name));
-            let columns = schema.fields().iter().map(|field| field.name());
-            let rivals = columns.filter(|name| is_named(name) && !is_read(name) && has_type(schema, name, fits));
-            rivals.map(|rival| (part, read.clone(), rival.clone())).collect::<Vec<_>>()
-        };
-        let mut rivals = match &self.question {
-            Question::Turn(_) => vec![],
-            _ => others("question", &question, rule.map_or(QUESTIONS, |rule| rule.question), is_text),
-        };
-        if let (Some(rule), Some(answer)) = (rule.filter(|rule| rule.form == Form::Columns), &answer) {
-            rivals.extend(others("chain", &cot, rule.cot, is_text_or_texts));
-            rivals.extend(others("answer", answer, rule.answer, is_answer));
-        }
-        rivals
-    }
-}
-
-impl fmt::Display for Generations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.item {
-            Some((text, _)) => write!(f, "{}.{text}: the first that is correct ({})", self.list, self.told_flags()),
-            None => write!(f, "{}: the first that is correct ({})", self.list, self.told_flags()),
-        }
-    }
 }
 
 /// Whether a column is a list of turns that have a role and texts, and nothing else.
 fn holds_turns_alone(schema: &Schema, name: &str) -> bool {
-    let Some(DataType::Struct(fields)) = schema.field_with_name(name).ok().and_then(|field| item(field.data_type()))
-    else {
-        return false;
-    };
-    let texts = ["role", "content", "from", "value"].into_iter().chain(TURN_CHAINS.iter().copied());
-    let texts: Vec<&str> = texts.collect();
-    fields.iter().all(|field| texts.contains(&field.name().as_str()))
+    let is_text = |name: &str| ["role", "content", "from", "value"].contains(&name) || TURN_CHAINS.contains(&name);
+    item_fields(schema, name).is_some_and(|fields| fields.iter().all(|field| is_text(field.name())))
 }

@@ -27,7 +27,7 @@ use datafusion::scalar::ScalarValue;
 use crate::corpus::scan::table::{FILE_COLUMN, FilesTable, ROW_COLUMN};
 use crate::corpus::shape;
 use crate::corpus::shape::expressions::{column, null_text, text};
-use crate::corpus::shape::reading::{Fault, Functions, Read, Reading, Tagged};
+use crate::corpus::shape::reading::{Fault, Functions, Read, Reading};
 use crate::corpus::shape::{Response, Shape};
 
 pub(crate) const INNER: &str = "__corpus_";
@@ -42,6 +42,16 @@ pub(crate) struct Original {
     pub is_left_out: bool,
 }
 
+/// The view over the files of a table.
+pub(crate) fn of_files(
+    session: &dyn Session,
+    table: &FilesTable,
+    shape: &Shape,
+    originals: &[Original],
+) -> Result<LogicalPlan> {
+    plan(session, Arc::new(table.clone()), table, shape, originals)
+}
+
 pub(crate) fn plan(
     session: &dyn Session,
     provider: Arc<dyn TableProvider>,
@@ -50,63 +60,74 @@ pub(crate) fn plan(
     originals: &[Original],
 ) -> Result<LogicalPlan> {
     let functions = Functions::of(session)?;
-    let schema = Arc::clone(table.file_schema());
-    let reading = Reading::new(&schema, shape, &functions)?;
+    let reading = Reading::new(table.file_schema(), shape, &functions)?;
+    let (id, has_ids) = published_id(table);
+    let may_lack_answer = match &shape.response {
+        Response::Columns { answer, .. } => !answer.is_column() || table.has_null(answer.name()),
+        _ => false,
+    };
+    LogicalPlanBuilder::scan("files", provider_as_source(provider), None)?
+        .project(chosen(table.file_schema(), &reading, id, originals)?)?
+        .alias("read")?
+        .project(tagged(&reading, &functions, may_lack_answer, originals)?)?
+        .project(said(&reading, has_ids, originals)?)?
+        .build()
+}
+
+fn fault_names(reading: &Reading) -> impl Iterator<Item = String> {
+    (0..reading.faults.len()).map(|index| format!("fault_{index}"))
+}
+
+fn chosen(schema: &Schema, reading: &Reading, id: Option<Expr>, originals: &[Original]) -> Result<Vec<Expr>> {
     let source = named_struct(vec![lit("file"), column(FILE_COLUMN), lit("row"), column(ROW_COLUMN)]);
-    let (published_id, is_whole) = published_id(table);
     let mut chosen = vec![
         named("source", source),
-        named("id", published_id.unwrap_or_else(null_text)),
+        named("id", id.unwrap_or_else(null_text)),
         named("question", reading.question.clone()),
         named("system", reading.system.clone()),
         named("text", reading.text.clone()),
         named("chain_column", reading.chain.clone().unwrap_or_else(null_text)),
         named("answer_column", reading.answer.clone().unwrap_or_else(null_text)),
     ];
-    let fault_names: Vec<String> = (0..reading.faults.len()).map(|index| format!("fault_{index}")).collect();
-    chosen.extend(fault_names.iter().zip(&reading.faults).map(|(name, (_, fault))| named(name, fault.clone())));
+    chosen.extend(fault_names(reading).zip(&reading.faults).map(|(name, (_, fault))| named(&name, fault.clone())));
     for original in originals {
-        chosen.push(named(&inner_name(original), original_column(&schema, original)?));
+        chosen.push(named(&inner_name(original), original_column(schema, original)?));
     }
+    Ok(chosen)
+}
 
-    let may_lack_answer = match &shape.response {
-        Response::Columns { answer, .. } => !answer.is_column() || table.has_null(answer.name()),
-        _ => false,
-    };
+fn tagged(
+    reading: &Reading,
+    functions: &Functions,
+    may_lack_answer: bool,
+    originals: &[Original],
+) -> Result<Vec<Expr>> {
     let [held, chain, answer] = ["text", "chain_column", "answer_column"].map(inner);
-    let Tagged { cot, answer } = reading.tagged(&functions, held, chain, answer, may_lack_answer)?;
+    let (cot, answer) = reading.tagged(functions, held, chain, answer, may_lack_answer)?;
     let mut tagged = ["source", "id", "question", "system", "text"].map(inner).to_vec();
-    tagged.extend(fault_names.iter().map(|name| inner(name)));
+    tagged.extend(fault_names(reading).map(|name| inner(&name)));
     tagged.extend([named("cot", cot), named("answer", answer)]);
     tagged.extend(originals.iter().map(|original| inner(&inner_name(original))));
+    Ok(tagged)
+}
 
+fn said(reading: &Reading, has_ids: bool, originals: &[Original]) -> Result<Vec<Expr>> {
     let faults = reading.faults(&Read {
         question: inner("question"),
         text: inner("text"),
         cot: inner("cot"),
         answer: inner("answer"),
-        faults: fault_names.iter().map(|name| inner(name)).collect(),
+        faults: fault_names(reading).map(|name| inner(&name)).collect(),
     });
     let content_id = text(md5(concat(vec![inner("question"), inner("cot")])));
     // If every row has a published id, no other column needs to be read for it.
-    let id = if is_whole { inner("id") } else { coalesce(vec![inner("id"), content_id]) };
-    let mut said = vec![
-        inner("source").alias("source"),
-        id.alias("id"),
-        inner("question").alias("question"),
-        inner("cot").alias("cot"),
-        inner("answer").alias("answer"),
-        inner("system").alias("system"),
-        first_of(&faults, |fault| lit(fault.status))?.alias("status"),
-        first_of(&faults, |fault| fault.error.clone())?.alias("error"),
-    ];
+    let id = if has_ids { inner("id") } else { coalesce(vec![inner("id"), content_id]) };
+    let mut said = vec![inner("source").alias("source"), id.alias("id")];
+    said.extend(["question", "cot", "answer", "system"].map(|name| inner(name).alias(name)));
+    said.push(first_of(&faults, |fault| lit(fault.status))?.alias("status"));
+    said.push(first_of(&faults, |fault| fault.error.clone())?.alias("error"));
     said.extend(originals.iter().map(|original| inner(&inner_name(original)).alias(&original.column)));
-    LogicalPlanBuilder::scan("files", provider_as_source(provider), None)?
-        .project(chosen)?
-        .alias("read")?
-        .project(tagged)?
-        .project(said)?
-        .build()
+    Ok(said)
 }
 
 fn inner(name: &str) -> Expr {

@@ -1,7 +1,5 @@
 //! Files with flipped bits: an error or other rows, never a panic.
 
-use std::sync::Arc;
-
 use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 use rand_chacha::ChaCha8Rng;
@@ -14,10 +12,9 @@ use crate::corpus::files::footer;
 const FLIPS: u64 = 10_000;
 
 async fn whole() -> Vec<u8> {
-    let folder = tempfile::tempdir().unwrap();
     let rows = "SELECT 'q' || value AS question, 'c' AS cot, value AS answer, [value, 1] AS list, {'a': 'x', 'b': [true]} AS nested \
                 FROM range(50)";
-    write(folder.path(), "a.parquet", rows).await;
+    let folder = folder_of(&[("a.parquet", rows)]).await;
     std::fs::read(folder.path().join("a.parquet")).unwrap()
 }
 
@@ -54,13 +51,12 @@ async fn what_is_left_of_such_files_is_read_or_named() {
     let whole = whole().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.parquet");
-    let context = Arc::new(context());
     let mut failed = 0;
     for seed in 0..FLIPS / 20 {
         std::fs::write(&path, flipped(&whole, seed)).unwrap();
         // A panic would end the test.
         if let Ok(corpus) = open(&path, None).await
-            && let Some(failure) = corpus.damaged(&context.state()).await
+            && let Some(failure) = corpus.damaged(&context().state()).await
         {
             assert!(failure.to_string().contains("a.parquet"), "{seed}: {failure}");
             failed += 1;

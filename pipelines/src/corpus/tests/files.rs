@@ -1,5 +1,4 @@
 use std::os::unix::fs::symlink;
-use std::sync::Arc;
 
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::col;
@@ -7,13 +6,19 @@ use datafusion::prelude::col;
 use super::*;
 use crate::run::plan;
 
-const ROWS: &str =
+const NUMBERED: &str =
     "SELECT 'q' AS question, concat('c', i) AS cot, 'a' AS answer, i AS number FROM generate_series(0, 999) AS t (i)";
 
+const NESTED: &str = "{'a b': 1, 'question': 'n'} AS nested, 'c' AS \"Is.Correct\"";
+
+/// A folder with these rows, and with rows of another shape and the same nested column.
+async fn nested(plain: &str) -> TempDir {
+    let tagged = format!("SELECT 'q' AS prompt, 'c</think>a' AS generation, {NESTED}");
+    folder_of(&[("a.parquet", plain), ("b.parquet", &tagged)]).await
+}
+
 async fn physical_plan(corpus: &Corpus, sql: &str) -> String {
-    let context = context();
-    context.register_table("corpus", Arc::new(corpus.view(&context.state()).unwrap())).unwrap();
-    let plan = context.sql(sql).await.unwrap().create_physical_plan().await.unwrap();
+    let plan = context_of(corpus).sql(sql).await.unwrap().create_physical_plan().await.unwrap();
     displayable(plan.as_ref()).indent(false).to_string()
 }
 
@@ -25,16 +30,15 @@ async fn a_row_is_known_by_its_file_and_its_place_in_it() {
     for name in ["b.parquet", "a/b c%20#ä.parquet"] {
         let path = folder.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let sql = format!("COPY ({ROWS} ORDER BY i) TO '{}' {options}", path.display());
+        let sql = format!("COPY ({NUMBERED} ORDER BY i) TO '{}' {options}", path.display());
         context().sql(&sql).await.unwrap().collect().await.unwrap();
     }
     let corpus = open(folder.path(), None).await.unwrap();
     let paths: Vec<&str> = corpus.files().map(|(_, rows)| rows.file.path.as_str()).collect();
     assert_eq!(paths, ["a/b c%20#ä.parquet", "b.parquet"]);
 
-    let context = context();
+    let context = context_of(&corpus);
     context.state_ref().write().config_mut().options_mut().optimizer.repartition_file_min_size = 1;
-    context.register_table("corpus", Arc::new(corpus.view(&context.state()).unwrap())).unwrap();
     for filter in ["true", "number > 700", "source['row'] > 700 AND cot <> 'c3'"] {
         let sql = format!(
             "SELECT count(*) AS rows, count(DISTINCT source) AS places, sum(CAST(source['row'] <> number AS INT)) AS wrong \
@@ -52,11 +56,9 @@ async fn a_row_is_known_by_its_file_and_its_place_in_it() {
 
 #[tokio::test]
 async fn a_query_reads_only_the_columns_that_it_names() {
-    let folder = tempfile::tempdir().unwrap();
-    let rows = "SELECT 'i' AS id, 'q' AS prompt, 'c</think>a' AS generation, 1 AS number, 'm' AS model";
-    write(folder.path(), "a.parquet", rows).await;
-    write(folder.path(), "b.parquet", "SELECT 'i' AS id, 'q' AS question, 'c' AS cot, 'a' AS answer, 2 AS number")
-        .await;
+    let tagged = "SELECT 'i' AS id, 'q' AS prompt, 'c</think>a' AS generation, 1 AS number, 'm' AS model";
+    let plain = format!("SELECT 'i' AS id, *, 2 AS number FROM ({PLAIN})");
+    let folder = folder_of(&[("a.parquet", tagged), ("b.parquet", &plain)]).await;
     let corpus = open(folder.path(), None).await.unwrap();
     let count = physical_plan(&corpus, "SELECT count(*) FROM corpus").await;
     assert!(!count.contains("DataSourceExec"), "{count}");
@@ -76,11 +78,7 @@ async fn a_query_reads_only_the_columns_that_it_names() {
 /// Field accesses move through projections, filters and unions, past columns of the same name.
 #[tokio::test]
 async fn every_kind_of_query_is_planned() {
-    let folder = tempfile::tempdir().unwrap();
-    let nested = "{'a b': 1, 'question': 'n'} AS nested, 'c' AS \"Is.Correct\"";
-    let plain = format!("SELECT 'i' AS id, 'q' AS question, 'c' AS cot, 'a' AS answer, {nested}");
-    write(folder.path(), "a.parquet", &plain).await;
-    write(folder.path(), "b.parquet", &format!("SELECT 'q' AS prompt, 'c</think>a' AS generation, {nested}")).await;
+    let folder = nested(&format!("SELECT 'i' AS id, *, {NESTED} FROM ({PLAIN})")).await;
     for location in [folder.path().to_path_buf(), folder.path().join("a.parquet")] {
         let corpus = open(&location, None).await.unwrap();
         for sql in [
@@ -111,10 +109,7 @@ async fn every_kind_of_query_is_planned() {
 
 #[tokio::test]
 async fn a_pipeline_carries_the_original_columns() {
-    let folder = tempfile::tempdir().unwrap();
-    let nested = "{'a b': 1, 'question': 'n'} AS nested, 'c' AS \"Is.Correct\"";
-    write(folder.path(), "a.parquet", &format!("SELECT 'q' AS question, 'c' AS cot, 'a' AS answer, {nested}")).await;
-    write(folder.path(), "b.parquet", &format!("SELECT 'q' AS prompt, 'c</think>a' AS generation, {nested}")).await;
+    let folder = nested(&format!("SELECT *, {NESTED} FROM ({PLAIN})")).await;
     let corpus = open(folder.path(), None).await.unwrap();
     let context = context();
     let sql = "WITH t AS (SELECT *, nested['a b'] AS n FROM corpus WHERE status IS NULL) \
@@ -137,7 +132,7 @@ async fn a_pipeline_carries_the_original_columns() {
 async fn hidden_names_are_skipped_and_other_formats_announced() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["a.parquet", "_asap/rejects/b.parquet", ".cache/c.parquet", "sub/_d.parquet", "sub/E.PARQUET"] {
-        write(folder.path(), name, ROWS).await;
+        write(folder.path(), name, NUMBERED).await;
     }
     for name in ["README.md", "more.jsonl", "sub/more.csv.gz", "_SUCCESS"] {
         std::fs::write(folder.path().join(name), "{}").unwrap();
@@ -153,22 +148,21 @@ async fn hidden_names_are_skipped_and_other_formats_announced() {
 
 #[tokio::test]
 async fn a_file_is_known_by_its_path_below_the_location_and_listed_afresh() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", ROWS).await;
+    let folder = folder_of(&[("a.parquet", NUMBERED)]).await;
     let before = open(&folder.path().join("a.parquet"), None).await.unwrap();
     std::fs::copy(folder.path().join("a.parquet"), folder.path().join("b.parquet")).unwrap();
     let after = open(folder.path(), None).await.unwrap();
     assert_eq!(after.files().next().unwrap().1.file.path, before.files().next().unwrap().1.file.path);
     assert_eq!((before.rows(), after.rows()), (1000, 2000));
-    write(folder.path(), "a.parquet", &format!("{ROWS} WHERE i <> 5")).await;
+    write(folder.path(), "a.parquet", &format!("{NUMBERED} WHERE i <> 5")).await;
     let changed = open(folder.path(), None).await.unwrap();
     assert_eq!(query(&changed, "SELECT count(*), count(cot) FROM corpus").await, ["1999 | 1999"]);
 }
 
 #[tokio::test]
 async fn any_location_is_a_table_in_sql() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", "SELECT 'q' AS \"Frage\", 'c' AS \"Kette\", 'a' AS \"Antwort\"").await;
+    let rows = "SELECT 'q' AS \"Frage\", 'c' AS \"Kette\", 'a' AS \"Antwort\"";
+    let folder = folder_of(&[("a.parquet", rows)]).await;
     let context = context();
     let location = folder.path().display();
     let sql = format!("SELECT cot FROM cot_corpus('{location}', 'question=Frage,cot=Kette,answer=Antwort')");
@@ -186,14 +180,11 @@ async fn any_location_is_a_table_in_sql() {
 
 #[tokio::test]
 async fn large_rows_come_in_small_batches_and_the_session_keeps_its_own() {
-    let folder = tempfile::tempdir().unwrap();
     // About one kilobyte per row that does not compress.
     let rows = "SELECT 'q' || a.value AS question, string_agg(md5(a.value || '-' || b.value), ' ') AS cot, 'a' AS answer \
                 FROM generate_series(1, 3000) AS a CROSS JOIN generate_series(1, 64) AS b GROUP BY a.value";
-    write(folder.path(), "a.parquet", rows).await;
-    let corpus = open(folder.path(), None).await.unwrap();
-    let context = context();
-    context.register_table("corpus", Arc::new(corpus.view(&context.state()).unwrap())).unwrap();
+    let (folder, corpus) = opened(rows).await;
+    let context = context_of(&corpus);
     let located = format!("cot_corpus('{}')", folder.path().display());
     for from in ["corpus", &located] {
         for filter in ["true", "cot <> question"] {

@@ -5,7 +5,6 @@ use std::io::Write;
 use super::*;
 
 const ROW: &str = r#"{"question": "two?", "thinking": "2 and 2", "answer": "four"}"#;
-const READ: &str = "two? | 2 and 2 | four | NULL";
 
 fn gzipped(text: &str) -> Vec<u8> {
     let mut writer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -13,21 +12,15 @@ fn gzipped(text: &str) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-async fn read(name: &str, content: &[u8]) -> Vec<String> {
+fn folder_with(name: &str, content: impl AsRef<[u8]>) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join(name);
-    std::fs::write(&path, content).unwrap();
-    let corpus = open(&path, None).await.unwrap();
-    query(&corpus, "SELECT question, cot, answer, status FROM corpus ORDER BY source['row']").await
+    std::fs::write(folder.path().join(name), content).unwrap();
+    folder
 }
 
-async fn refused(content: &str) -> String {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.jsonl");
-    std::fs::write(&path, content).unwrap();
-    let error = refusal(&path, None).await;
-    assert!(error.contains("a.jsonl"), "{error}");
-    error
+async fn read(name: &str, content: &[u8]) -> Vec<String> {
+    let folder = folder_with(name, content);
+    query(&open(&folder.path().join(name), None).await.unwrap(), ROWS).await
 }
 
 #[tokio::test]
@@ -51,8 +44,7 @@ async fn columns_keep_what_json_holds() {
         r#"{"question": "two?", "cot": "2 and 2", "answer": "four", "n": 1, "meta": {"b": [1, 2], "a": null}, "empty": {}, "mixed": 1}"#,
         r#"{"question": "two?", "cot": "2 and 2", "answer": 4.5, "n": 2.5, "later": [{"x": "y"}], "mixed": "z", "hash": [18446744073709551615, 7]}"#
     );
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("a.jsonl"), content).unwrap();
+    let folder = folder_with("a.jsonl", content);
     let corpus = open(folder.path(), None).await.unwrap();
     let found =
         query(&corpus, "SELECT answer, n, meta['b'], later, mixed, hash, source['row'] FROM corpus ORDER BY n").await;
@@ -67,11 +59,10 @@ async fn columns_keep_what_json_holds() {
 
 #[tokio::test]
 async fn many_rows_keep_their_numbers() {
-    let folder = tempfile::tempdir().unwrap();
     let lines: Vec<String> = (0..3000)
         .map(|row| format!(r#"{{"question": "q{row}", "cot": "{}", "answer": "{row}"}}"#, "step ".repeat(row % 50 + 1)))
         .collect();
-    std::fs::write(folder.path().join("a.jsonl"), lines.join("\n")).unwrap();
+    let folder = folder_with("a.jsonl", lines.join("\n"));
     let corpus = open(folder.path(), None).await.unwrap();
     let sql =
         "SELECT count(*), count(DISTINCT source['row']), bool_and(answer = CAST(source['row'] AS VARCHAR)) FROM corpus";
@@ -80,38 +71,40 @@ async fn many_rows_keep_their_numbers() {
 
 #[tokio::test]
 async fn what_is_wrong_is_named_by_its_line_or_column() {
-    assert!(refused(&format!("{ROW}\n{{\"question\": ")).await.contains("line 2"));
-    assert!(refused(&format!("[1]\n{ROW}\n2\n")).await.contains("not a complete array"));
-    assert!(refused(&format!("{ROW}\n[1]\n")).await.contains("line 2"));
-    assert!(refused("[1, 2]").await.contains("line 1"));
-    assert!(refused(&format!("[{ROW},")).await.contains("not a complete array"));
-    let clash = refused(&format!("{ROW}\n{}", ROW.replace("\"four\"", "[\"four\"]"))).await;
-    assert!(clash.contains("field 'answer'"), "{clash}");
-    let clash = refused(&format!("{ROW}\n{}", ROW.replace("\"four\"", "{\"a\": 4}"))).await;
-    assert!(clash.contains("column answer"), "{clash}");
-    assert!(refused("").await.contains("no rows and no columns"));
-    assert!(refused("[]").await.contains("no rows and no columns"));
+    let with_answer = |answer: &str| format!("{ROW}\n{}", ROW.replace("\"four\"", answer));
+    for (content, named) in [
+        (format!("{ROW}\n{{\"question\": "), "line 2"),
+        (format!("[1]\n{ROW}\n2\n"), "not a complete array"),
+        (format!("{ROW}\n[1]\n"), "line 2"),
+        ("[1, 2]".to_string(), "line 1"),
+        (format!("[{ROW},"), "not a complete array"),
+        (with_answer("[\"four\"]"), "field 'answer'"),
+        (with_answer("{\"a\": 4}"), "column answer"),
+        (String::new(), "no rows and no columns"),
+        ("[]".to_string(), "no rows and no columns"),
+    ] {
+        let folder = folder_with("a.jsonl", &content);
+        let error = refusal(&folder.path().join("a.jsonl"), None).await;
+        assert!(error.contains("a.jsonl") && error.contains(named), "{content}: {error}");
+    }
 }
 
 #[tokio::test]
 async fn a_compressed_file_that_was_cut_short_is_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.jsonl.gz");
     let lines: String =
         (0..2000).map(|row| ROW.replace("two", &format!("{row} * {}", row * 7919 % 1009)) + "\n").collect();
     let whole = gzipped(&lines);
     for length in [whole.len() / 2, whole.len() - 4, 3] {
-        std::fs::write(&path, &whole[..length]).unwrap();
-        let error = refusal(&path, None).await;
+        let folder = folder_with("a.jsonl.gz", &whole[..length]);
+        let error = refusal(&folder.path().join("a.jsonl.gz"), None).await;
         assert!(error.contains("a.jsonl.gz"), "{length}: {error}");
     }
 }
 
 #[tokio::test]
 async fn a_line_that_is_no_object_is_a_reject_and_is_told() {
-    let folder = tempfile::tempdir().unwrap();
     let lines = [ROW, "{\"question\": \"tw", ROW, ROW, "NaN", ROW].join("\n");
-    std::fs::write(folder.path().join("a.jsonl"), lines).unwrap();
+    let folder = folder_with("a.jsonl", lines);
     std::fs::write(folder.path().join("empty.jsonl"), "").unwrap();
     let corpus = open(folder.path(), None).await.unwrap();
     let found = query(&corpus, "SELECT source['row'], question, status FROM corpus ORDER BY 1").await;
@@ -133,12 +126,11 @@ async fn columns_that_are_empty_decide_nothing() {
 
 #[tokio::test]
 async fn beside_parquet_it_is_left_out_and_named() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder_with("b.jsonl", ROW);
     write(folder.path(), "a.parquet", "SELECT 'two?' AS question, '2 and 2' AS cot, 'four' AS answer").await;
-    std::fs::write(folder.path().join("b.jsonl"), ROW).unwrap();
     std::fs::write(folder.path().join("c.csv"), "x").unwrap();
     let corpus = open(folder.path(), None).await.unwrap();
-    assert_eq!(query(&corpus, "SELECT question, cot, answer, status FROM corpus").await, [READ]);
+    assert_eq!(query(&corpus, ROWS).await, [READ]);
     assert!(corpus.notes[0].contains("b.jsonl") && corpus.notes[0].contains("c.csv"), "{:?}", corpus.notes);
     let by_pattern = open(&folder.path().join("*.jsonl"), None).await.unwrap();
     assert_eq!(query(&by_pattern, "SELECT source['file'] FROM corpus").await, ["b.jsonl"]);

@@ -11,14 +11,21 @@ mod system_prompts;
 mod types;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use asap_udfs::Settings;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::SessionContext;
+use tempfile::TempDir;
 
 use super::{ColumnMapping, Corpus};
 use crate::session::session;
 use asap_udfs::llm::Llm;
+
+const PLAIN: &str = "SELECT 'q' AS question, 'c' AS cot, 'a' AS answer";
+const TAGGED: &str = "'<think>\n2 and 2\n</think>\nfour'";
+const READ: &str = "two? | 2 and 2 | four | NULL";
+const ROWS: &str = "SELECT question, cot, answer, status FROM corpus ORDER BY source['row']";
 
 fn context() -> SessionContext {
     session(Settings::default(), &Llm::default()).unwrap()
@@ -31,9 +38,29 @@ async fn write(folder: &Path, name: &str, sql: &str) {
     context().sql(&sql).await.unwrap().collect().await.unwrap();
 }
 
+async fn folder_of(files: &[(&str, &str)]) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, sql) in files {
+        write(folder.path(), name, sql).await;
+    }
+    folder
+}
+
+/// A corpus of one file of these rows, in a folder that must be kept.
+async fn opened(sql: &str) -> (TempDir, Corpus) {
+    let folder = folder_of(&[("a.parquet", sql)]).await;
+    let corpus = open(folder.path(), None).await.unwrap();
+    (folder, corpus)
+}
+
 async fn open(location: &Path, mapping: Option<&str>) -> datafusion::common::Result<Corpus> {
     let mapping = mapping.map(|mapping| mapping.parse::<ColumnMapping>().unwrap());
     Corpus::open(&context().state(), &location.display().to_string(), mapping.as_ref()).await
+}
+
+/// The refusal of a file of these rows.
+async fn refused(sql: &str, mapping: Option<&str>) -> String {
+    refusal(folder_of(&[("a.parquet", sql)]).await.path(), mapping).await
 }
 
 async fn refusal(location: &Path, mapping: Option<&str>) -> String {
@@ -43,10 +70,14 @@ async fn refusal(location: &Path, mapping: Option<&str>) -> String {
     }
 }
 
-async fn query(corpus: &Corpus, sql: &str) -> Vec<String> {
+fn context_of(corpus: &Corpus) -> SessionContext {
     let context = context();
-    context.register_table("corpus", std::sync::Arc::new(corpus.view(&context.state()).unwrap())).unwrap();
-    let batches = context.sql(sql).await.unwrap().collect().await.unwrap();
+    context.register_table("corpus", Arc::new(corpus.view(&context.state()).unwrap())).unwrap();
+    context
+}
+
+async fn query(corpus: &Corpus, sql: &str) -> Vec<String> {
+    let batches = context_of(corpus).sql(sql).await.unwrap().collect().await.unwrap();
     let options = FormatOptions::new().with_null("NULL");
     let mut rows = Vec::new();
     for batch in batches {
@@ -61,8 +92,10 @@ async fn query(corpus: &Corpus, sql: &str) -> Vec<String> {
 }
 
 async fn recognised(sql: &str, mapping: Option<&str>) -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", sql).await;
-    let corpus = open(folder.path(), mapping).await.unwrap();
-    query(&corpus, "SELECT question, cot, answer, status FROM corpus ORDER BY source['row']").await
+    let folder = folder_of(&[("a.parquet", sql)]).await;
+    query(&open(folder.path(), mapping).await.unwrap(), ROWS).await
+}
+
+fn turn(role: &str, content: &str) -> String {
+    format!("{{'role': '{role}', 'content': {content}}}")
 }

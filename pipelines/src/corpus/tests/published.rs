@@ -2,88 +2,51 @@
 
 use super::*;
 
-pub(crate) const TAGGED: &str = "'<think>\n2 and 2\n</think>\nfour'";
-pub(super) const READ: &str = "two? | 2 and 2 | four | NULL";
-
-fn recognised_corpora() -> Vec<(&'static str, String)> {
-    let template =
-        "E'<|im_start|>system\\nThink.<|im_end|>\\n<|im_start|>user\\ntwo?<|im_end|>\\n<|im_start|>assistant\\n'";
-    let turn = |role: &str, content: &str| format!("{{'role': '{role}', 'content': {content}}}");
-    let exchange = format!("[{}, {}]", turn("user", "'two?'"), turn("assistant", TAGGED));
-    vec![
-        (
-            "rollouts",
-            format!("SELECT {template} AS prompt, E'<think>\\n2 and 2\\n</think>\\nfour<|im_end|>' AS completion, 1.0 AS reward"),
-        ),
-        (
-            "bangla",
-            "SELECT 'two?' AS formated_question, '2 and 2' AS reason, 'four' AS gen_ans, '4' AS answer, 'x' AS id".to_string(),
-        ),
-        (
-            "chat completions",
-            format!(
-                "SELECT 'two?' AS question, [{{'index': 0, 'message': {{'role': 'assistant', 'content': {TAGGED}}}}}] AS choices, 'm' AS model"
-            ),
-        ),
-        ("agriculture", "SELECT 'two?' AS question, '2 and 2' AS thinking, 'four' AS answer".to_string()),
-        (
-            "agriculture as alpaca",
-            format!("SELECT '' AS instruction, 'two?' AS input, {TAGGED} AS output, 'Think.' AS system"),
-        ),
-        ("medicine", "SELECT 'two?' AS question, '2 and 2' AS think, 'four' AS answer, 1 AS score".to_string()),
-        ("translation", "SELECT 'two?' AS text, '2 and 2' AS thought, 'four' AS trans".to_string()),
-        ("finance", "SELECT 'two?' AS prompt, '2 and 2' AS cot, 'four' AS answer".to_string()),
-        ("huatuo", "SELECT 'two?' AS \"Question\", '2 and 2' AS \"Complex_CoT\", 'four' AS \"Response\"".to_string()),
-        (
-            "marco",
-            "SELECT 'two?' AS instruction, E'<Thought>\\n2 and 2\\n</Thought>\\n<Output>\\nfour\\n</Output>' AS response".to_string(),
-        ),
-        ("code", "SELECT 'two?' AS prompt, '2 and 2' AS reasoning, 'four' AS output".to_string()),
-        (
-            "skythought",
-            format!("SELECT 'two?' AS problem, ['<think>1</think>five', {TAGGED}] AS code, [0.0, 1.0] AS score, '4' AS answer"),
-        ),
-        (
-            "skythought by temperature",
-            format!("SELECT 'two?' AS problem, {{'0.7': {{'content': {TAGGED}, 'correctness': true}}}} AS responses"),
-        ),
-        ("star", format!("SELECT 'two?' AS question, {TAGGED} AS response, 'policy' AS category")),
-        (
-            "steering",
-            format!("SELECT 'two?' AS question, {TAGGED} AS full_response, [{}] AS messages_of_others", turn("user", "'x'")),
-        ),
-        (
-            "thought anchors",
-            format!(
-                "SELECT 'two?' AS problem, [{{'solution': '<think>1</think>five', 'is_correct': false}}, \
-                 {{'solution': {TAGGED}, 'is_correct': true}}] AS solutions"
-            ),
-        ),
-        ("topology", format!("SELECT 'two?' AS prompt, {TAGGED} AS full_response, 3 AS depth")),
-        ("s1", "SELECT 'two?' AS question, ['2 and 2'] AS thinking_trajectories, 'four' AS attempt, '4' AS solution".to_string()),
-        (
-            "prompts as conversations",
-            format!("SELECT [{}, {}] AS input, {TAGGED} AS output", turn("system", "'Think.'"), turn("user", "'two?'")),
-        ),
-        (
-            "conversational prompt and completion",
-            format!("SELECT [{}] AS prompt, [{}] AS completion", turn("user", "'two?'"), turn("assistant", TAGGED)),
-        ),
-        (
-            "reasoning within messages",
-            "SELECT [{'role': 'user', 'content': 'two?', 'reasoning_content': NULL}, \
-             {'role': 'assistant', 'content': 'four', 'reasoning_content': '2 and 2'}] AS messages"
-                .to_string(),
-        ),
-        ("messages", format!("SELECT {exchange} AS messages")),
-    ]
-}
+const REASONING: &str = "[{'role': 'user', 'content': 'two?', 'reasoning_content': NULL}, \
+                         {'role': 'assistant', 'content': 'four', 'reasoning_content': '2 and 2'}] AS messages";
 
 #[tokio::test]
-async fn corpora_as_they_are_published() {
-    for (name, rows) in recognised_corpora() {
-        assert_eq!(recognised(&rows, None).await, [READ], "{name}");
+async fn corpora_as_they_are_published_and_by_the_mapping_of_their_reading() {
+    let template =
+        "E'<|im_start|>system\\nThink.<|im_end|>\\n<|im_start|>user\\ntwo?<|im_end|>\\n<|im_start|>assistant\\n'";
+    let completion = "E'<think>\\n2 and 2\\n</think>\\nfour<|im_end|>' AS completion";
+    let choices = format!("[{{'index': 0, 'message': {}}}] AS choices", turn("assistant", TAGGED));
+    let closed = "E'<Thought>\\n2 and 2\\n</Thought>\\n<Output>\\nfour\\n</Output>'";
+    let by_temperature = format!("{{'0.7': {{'content': {TAGGED}, 'correctness': true}}}} AS responses");
+    let (system, user, assistant) = (turn("system", "'Think.'"), turn("user", "'two?'"), turn("assistant", TAGGED));
+    let corpora = [
+        ("rollouts", format!("{template} AS prompt, {completion}, 1.0 AS reward")),
+        ("chat completions", format!("'two?' AS question, {choices}, 'm' AS model")),
+        (
+            "agriculture as alpaca",
+            format!("'' AS instruction, 'two?' AS input, {TAGGED} AS output, 'Think.' AS system"),
+        ),
+        ("medicine", "'two?' AS question, '2 and 2' AS think, 'four' AS answer, 1 AS score".to_string()),
+        ("marco", format!("'two?' AS instruction, {closed} AS response")),
+        ("skythought by temperature", format!("'two?' AS problem, {by_temperature}")),
+        (
+            "steering",
+            format!("'two?' AS question, {TAGGED} AS full_response, [{}] AS messages_of_others", turn("user", "'x'")),
+        ),
+        (
+            "s1",
+            "'two?' AS question, ['2 and 2'] AS thinking_trajectories, 'four' AS attempt, '4' AS solution".to_string(),
+        ),
+        ("prompts as conversations", format!("[{system}, {user}] AS input, {TAGGED} AS output")),
+        ("conversational prompt and completion", format!("[{user}] AS prompt, [{assistant}] AS completion")),
+        ("reasoning within messages", REASONING.to_string()),
+        ("messages", format!("[{user}, {assistant}] AS messages")),
+    ];
+    for (name, columns) in corpora {
+        let rows = format!("SELECT {columns}");
+        let (_folder, corpus) = opened(&rows).await;
+        assert_eq!(query(&corpus, ROWS).await, [READ], "{name}");
+        let mapping = corpus.inspect(&context(), 2).await.unwrap()[0].mapping.clone();
+        assert_eq!(recognised(&rows, Some(&mapping)).await, [READ], "{name}: {mapping}");
     }
+    let task = format!("SELECT 'Add.' AS instruction, '2, 2' AS input, {TAGGED} AS output");
+    let mapping = "question=instruction,input=input,cot=output";
+    assert_eq!(recognised(&task, Some(mapping)).await, recognised(&task, None).await);
 }
 
 #[tokio::test]
@@ -105,9 +68,7 @@ async fn what_is_not_recognised_comes_with_a_mapping_that_guesses_nothing() {
             "question=?,cot=?,answer=?",
         ),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "a.parquet", rows).await;
-        let error = refusal(folder.path(), None).await;
+        let error = refused(rows, None).await;
         let mapping = error.split("--columns '").nth(1).and_then(|rest| rest.split('\'').next()).unwrap();
         assert_eq!(mapping, expected, "{error}");
         let unchanged = mapping.parse::<ColumnMapping>().unwrap_err().to_string();
@@ -115,33 +76,15 @@ async fn what_is_not_recognised_comes_with_a_mapping_that_guesses_nothing() {
     }
 }
 
-#[tokio::test]
-async fn the_mapping_of_a_reading_reads_the_same() {
-    for (name, rows) in recognised_corpora() {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "a.parquet", &rows).await;
-        let corpus = open(folder.path(), None).await.unwrap();
-        let found = corpus.inspect(&context(), 2).await.unwrap();
-        assert_eq!(recognised(&rows, Some(&found[0].mapping)).await, [READ], "{name}: {}", found[0].mapping);
-    }
-    let task = format!("SELECT 'Add.' AS instruction, '2, 2' AS input, {TAGGED} AS output");
-    let mapping = "question=instruction,input=input,cot=output";
-    assert_eq!(recognised(&task, Some(mapping)).await, recognised(&task, None).await);
-}
-
 /// The engine tests the items of a list in the file scan.
 #[tokio::test]
 async fn lists_are_searched_whatever_else_is_read() {
     for rows in [
         format!("SELECT 'two?' AS question, [{{'response': 'x'}}, {{'response': {TAGGED}}}] AS responses"),
-        "SELECT [{'role': 'user', 'content': 'two?', 'reasoning_content': NULL}, \
-         {'role': 'assistant', 'content': 'four', 'reasoning_content': '2 and 2'}] AS messages"
-            .to_string(),
+        format!("SELECT {REASONING}"),
         format!("SELECT 'two?' AS problem, ['x', {TAGGED}] AS generations, [false, true] AS is_correct"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "a.parquet", &rows).await;
-        let corpus = open(folder.path(), None).await.unwrap();
+        let (_folder, corpus) = opened(&rows).await;
         assert_eq!(query(&corpus, "SELECT cot FROM corpus").await, ["2 and 2"], "{rows}");
     }
 }
@@ -152,19 +95,15 @@ async fn the_question_is_the_problem_and_not_the_template_around_it() {
         "SELECT concat('two', i, '?') AS problem, 'Example: What is 1 + 1? 2' AS prompt, \
          concat({TAGGED}, i) AS response FROM range(16) AS t (i)"
     );
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", &rows).await;
-    let corpus = open(folder.path(), None).await.unwrap();
+    let (_folder, corpus) = opened(&rows).await;
     assert_eq!(query(&corpus, "SELECT count(DISTINCT question) FROM corpus").await, ["16"]);
     let [found, rival] = corpus.notes.as_slice() else { panic!("{:?}", corpus.notes) };
     assert!(found.contains("response of"), "{found}");
     assert!(rival.contains("is read from column problem; column prompt could be it too"), "{rival}");
     // The same texts under two names raise no doubt.
     let twice = "SELECT 'two?' AS question, 'two?' AS prompt, '2 and 2' AS reasoning, 'four' AS answer, '' AS output";
-    write(folder.path(), "a.parquet", twice).await;
-    assert_eq!(open(folder.path(), None).await.unwrap().notes, [""; 0]);
-    write(folder.path(), "a.parquet", &format!("SELECT * EXCEPT (problem) FROM ({rows})")).await;
-    let notes = open(folder.path(), None).await.unwrap().notes;
+    assert_eq!(opened(twice).await.1.notes, [""; 0]);
+    let notes = opened(&format!("SELECT * EXCEPT (problem) FROM ({rows})")).await.1.notes;
     assert!(notes[1].contains("at least 16 of 16 rows have one question, \"Example: What is 1 + 1? 2"), "{notes:?}");
 
     let options =
@@ -180,16 +119,13 @@ async fn columns_that_differ_only_in_case_go_with_their_chain() {
     let small = columns.replace("Complex_CoT", "complex_cot");
     let expected = "Which virus? | 2 and 2 | B19 | NULL";
     assert_eq!(recognised(&format!("SELECT {small}"), None).await, [expected]);
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", &format!("SELECT {columns}")).await;
-    let notes = open(folder.path(), None).await.unwrap().notes.join("\n");
+    let notes = opened(&format!("SELECT {columns}")).await.1.notes.join("\n");
     assert!(notes.contains("read from column Question; column question could be it too"), "{notes}");
     assert!(notes.contains("read from column Response; column answer could be it too"), "{notes}");
 }
 
 #[tokio::test]
 async fn of_a_list_of_structs_the_first_with_tags_is_read_and_the_others_are_counted() {
-    let folder = tempfile::tempdir().unwrap();
     let rows = format!(
         "SELECT 'two?' AS problem, [{{'solution': 'cut off'}}, {{'solution': {TAGGED}}}, {{'solution': {TAGGED}}}] AS solutions \
          UNION ALL SELECT 'two?', [{{'solution': {TAGGED}}}] UNION ALL SELECT 'two?', [{{'solution': 'cut off'}}] \
@@ -201,8 +137,7 @@ async fn of_a_list_of_structs_the_first_with_tags_is_read_and_the_others_are_cou
         let rejects = ["two? | NULL | NULL | no_generation", "two? | NULL | NULL | no_tags"];
         assert_eq!(found, [READ, READ, rejects[0], rejects[1]]);
     }
-    write(folder.path(), "a.parquet", &rows).await;
-    let corpus = open(folder.path(), None).await.unwrap();
+    let (_folder, corpus) = opened(&rows).await;
     let note = corpus.notes.iter().find(|note| note.contains("generations of column solutions")).unwrap();
     assert!(
         note.contains("of the 6 generations of column solutions in 4 rows") && note.contains("2 are left out"),
@@ -219,10 +154,8 @@ async fn a_flag_in_a_column_of_its_own_rejects_wrong_rows() {
     for values in ["(1.0), (0.0), (NULL)", "(1), (0), (NULL)", "(true), (false), (NULL)"] {
         assert_eq!(recognised(&rows("reward", values), None).await, [READ, wrong, READ], "{values}");
     }
-    let folder = tempfile::tempdir().unwrap();
     let notes = async |rows: &str| {
-        write(folder.path(), "a.parquet", rows).await;
-        let corpus = open(folder.path(), None).await.unwrap();
+        let (_folder, corpus) = opened(rows).await;
         let errors = query(&corpus, "SELECT DISTINCT error FROM corpus WHERE error IS NOT NULL").await.join("\n");
         [corpus.notes.join("\n"), errors].concat()
     };
@@ -250,19 +183,10 @@ async fn a_flag_in_a_column_of_its_own_rejects_wrong_rows() {
 #[tokio::test]
 async fn an_instruction_and_its_input_are_one_question() {
     let rows = format!(
-        "SELECT instruction, input, {TAGGED} AS output FROM (VALUES ('Add.', '2, 2'), ('two?', ''), ('two?', NULL)) AS t (instruction, input)"
+        "SELECT *, {TAGGED} AS output FROM (VALUES ('Add.', '2, 2'), ('two?', ''), ('two?', NULL)) AS t (instruction, input)"
     );
     let read = "2 and 2 | four | NULL";
     assert_eq!(recognised(&rows, None).await, [format!("Add.\n\n2, 2 | {read}"), READ.to_string(), READ.to_string()]);
-}
-
-#[tokio::test]
-async fn a_generation_that_was_cut_off_is_not_taken() {
-    let rows = format!(
-        "SELECT 'two?' AS problem, ['<think>cut</think>x', {TAGGED}] AS generations, [true, true] AS correctness_math_verify, \
-         [false, true] AS is_reasoning_complete"
-    );
-    assert_eq!(recognised(&rows, None).await, [READ]);
 }
 
 #[tokio::test]
@@ -274,18 +198,7 @@ async fn a_list_of_steps_is_a_chain() {
 }
 
 #[tokio::test]
-async fn a_mapping_to_generations_minds_their_flags() {
-    let rows = format!(
-        "SELECT 'two?' AS problem, ['<think>1</think>five', {TAGGED}] AS generations, [false, true] AS is_correct"
-    );
-    assert_eq!(recognised(&rows, Some("question=problem,cot=generations")).await, [READ]);
-    let unflagged = format!("SELECT 'two?' AS problem, [{TAGGED}, 'x'] AS generations");
-    assert_eq!(recognised(&unflagged, Some("question=problem,cot=generations")).await, [READ]);
-}
-
-#[tokio::test]
 async fn of_several_shapes_the_one_counts_by_which_rows_can_be_read() {
-    let turn = |role: &str, content: &str| format!("{{'role': '{role}', 'content': {content}}}");
     let messages = |answer: &str| format!("[{}, {}] AS messages", turn("user", "'two?'"), turn("assistant", answer));
     let odd = format!(
         "SELECT CAST(NULL AS VARCHAR) AS question, NULL AS cot, NULL AS answer, {} FROM range(3)",
@@ -300,16 +213,12 @@ async fn of_several_shapes_the_one_counts_by_which_rows_can_be_read() {
 
 #[tokio::test]
 async fn several_texts_with_think_tags_are_named() {
-    let folder = tempfile::tempdir().unwrap();
     let rows = format!("SELECT 'two?' AS prompt, {TAGGED} AS chosen, {TAGGED} AS rejected");
-    write(folder.path(), "a.parquet", &rows).await;
-    let error = refusal(folder.path(), None).await;
+    let error = refused(&rows, None).await;
     assert!(error.contains("several texts have think tags, chosen and rejected"), "{error}");
     assert!(error.contains("--columns 'question=prompt,cot=?'"), "{error}");
     assert_eq!(recognised(&rows, Some("question=prompt,cot=chosen")).await, [READ]);
-    let nameless = format!("SELECT 'two?' AS \"Aufgabe\", {TAGGED} AS text_of_model");
-    write(folder.path(), "a.parquet", &nameless).await;
-    let error = refusal(folder.path(), None).await;
+    let error = refused(&format!("SELECT 'two?' AS \"Aufgabe\", {TAGGED} AS text_of_model"), None).await;
     assert!(error.contains("text_of_model has think tags, but no other column has the name of a question"), "{error}");
     assert!(error.contains("--columns 'question=?,cot=text_of_model'"), "{error}");
 }
@@ -335,9 +244,8 @@ async fn an_answer_that_holds_a_think_tag_is_a_reject() {
     // Words of prose, if the chain has other tags.
     let words = "SELECT 'two?' AS prompt, '<think>a</think>Write <reasoning> first.' AS generation";
     assert_eq!(recognised(words, None).await, ["two? | a | Write <reasoning> first. | NULL"]);
-    let twice = "SELECT [{'role': 'user', 'content': 'two?', 'reasoning_content': NULL}, \
-                 {'role': 'assistant', 'content': '<think>2</think>four', 'reasoning_content': '2 and 2'}] AS messages";
-    assert_eq!(recognised(twice, None).await, [READ]);
+    let twice = REASONING.replace("'four'", "'<think>2</think>four'");
+    assert_eq!(recognised(&format!("SELECT {twice}"), None).await, [READ]);
 }
 
 #[tokio::test]
@@ -363,27 +271,35 @@ async fn prompts_that_templates_rendered() {
 }
 
 #[tokio::test]
-async fn a_mapping_reaches_into_structs_and_lists() {
-    let rows = format!("SELECT {{'text': 'two?'}} AS q, {{'0': {{'0': [{TAGGED}, 'x']}}}} AS responses, 'y' AS other");
-    assert_eq!(recognised(&rows, Some("question=q.text,cot=responses.0.0")).await, [READ]);
-    let conversation =
-        format!("SELECT [{{'from': 'human', 'value': 'two?'}}, {{'from': 'gpt', 'value': {TAGGED}}}] AS turns");
-    assert_eq!(recognised(&conversation, Some("question=turns,cot=turns")).await, [READ]);
+async fn a_mapping_takes_names_as_published_and_reaches_into_structs_and_lists() {
+    let comma =
+        "'two?' AS \"The.Question, please\", '2 and 2' AS \"CoT=steps\", 'four' AS \"Final.Answer\", 'x' AS cot";
+    let nested = format!("{{'text': 'two?'}} AS q, {{'0': {{'0': [{TAGGED}, 'x']}}}} AS responses, 'y' AS other");
+    let turns = format!("[{{'from': 'human', 'value': 'two?'}}, {{'from': 'gpt', 'value': {TAGGED}}}] AS turns");
+    let wrong = "'two?' AS problem, ['<think>1</think>five'";
+    for (columns, mapping) in [
+        (comma.to_string(), "question=The.Question, please,cot=CoT=steps,answer=Final.Answer"),
+        (format!("'two?' AS \"Q\", {TAGGED} AS \"Out.put\", 'wrong' AS answer"), "question=Q,cot=Out.put"),
+        (nested, "question=q.text,cot=responses.0.0"),
+        (turns, "question=turns,cot=turns"),
+        // With and without flags.
+        (format!("{wrong}, {TAGGED}] AS generations, [false, true] AS is_correct"), "question=problem,cot=generations"),
+        (format!("'two?' AS problem, [{TAGGED}, 'x'] AS generations"), "question=problem,cot=generations"),
+    ] {
+        assert_eq!(recognised(&format!("SELECT {columns}"), Some(mapping)).await, [READ], "{mapping}: {columns}");
+    }
 }
 
 #[tokio::test]
 async fn what_is_known_is_a_table() {
-    let corpus_of = context();
-    let rows = corpus_of.sql("SELECT shape, cot FROM corpus_shapes() WHERE shape = 'generation'").await.unwrap();
+    let rows = context().sql("SELECT shape, cot FROM corpus_shapes() WHERE shape = 'generation'").await.unwrap();
     assert_eq!(rows.count().await.unwrap(), 1);
 }
 
 #[tokio::test]
 async fn an_inspection_says_what_is_read_from_where() {
-    let folder = tempfile::tempdir().unwrap();
     let rows = format!("SELECT 'two?' AS input, {TAGGED} AS output, [1] AS n, {{'a': 1}} AS s FROM range(5)");
-    write(folder.path(), "a.parquet", &rows).await;
-    let corpus = open(folder.path(), None).await.unwrap();
+    let (_folder, corpus) = opened(&rows).await;
     let found = corpus.inspect(&context(), 2).await.unwrap();
     let [only] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((only.files, only.rows, only.shape.as_str()), (1, 5, "think tags"));
@@ -399,38 +315,31 @@ async fn an_inspection_says_what_is_read_from_where() {
 }
 
 #[tokio::test]
-async fn the_likeliest_flag_decides_and_a_scale_is_none() {
+async fn the_likeliest_flag_decides_a_scale_is_none_and_what_was_cut_off_is_not_taken() {
     let row =
         |flags: &str| format!("SELECT 'two?' AS problem, ['<think>1</think>five', {TAGGED}] AS generations, {flags}");
-    for flags in
-        ["[false, true] AS is_correct, [1.0, 0.1] AS score", "[0, 1] AS score", "[0.0, 1.0] AS scores, 'x' AS correct"]
-    {
+    for flags in [
+        "[false, true] AS is_correct, [1.0, 0.1] AS score",
+        "[0, 1] AS score",
+        "[0.0, 1.0] AS scores, 'x' AS correct",
+        "[true, true] AS is_correct, [0, 1] AS is_reasoning_complete",
+        "[true, true] AS correctness_math_verify, [false, true] AS is_reasoning_complete",
+    ] {
         assert_eq!(recognised(&row(flags), None).await, [READ], "{flags}");
     }
     assert_eq!(recognised(&row("[1, 5] AS score"), None).await, ["two? | NULL | NULL | unverified"]);
-    let ended = row("[true, true] AS is_correct, [0, 1] AS is_reasoning_complete");
-    assert_eq!(recognised(&ended, None).await, [READ]);
 }
 
 #[tokio::test]
 async fn a_question_that_is_no_text_is_a_failure_of_its_file() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", &format!("SELECT {{'a': 1}} AS input, {TAGGED} AS text_out")).await;
-    let error = refusal(folder.path(), None).await;
+    let error = refused(&format!("SELECT {{'a': 1}} AS input, {TAGGED} AS text_out"), None).await;
     assert!(error.contains("a.parquet fit no shape") && error.contains("text_out has think tags"), "{error}");
 }
 
 #[tokio::test]
 async fn a_damaged_file_decides_nothing_for_others() {
-    let folder = tempfile::tempdir().unwrap();
-    for name in ["a", "b"] {
-        write(
-            folder.path(),
-            &format!("{name}.parquet"),
-            &format!("SELECT 'two?' AS input, {TAGGED} AS text_out FROM range(500)"),
-        )
-        .await;
-    }
+    let rows = format!("SELECT 'two?' AS input, {TAGGED} AS text_out FROM range(500)");
+    let folder = folder_of(&[("a.parquet", &rows), ("b.parquet", &rows)]).await;
     let path = folder.path().join("a.parquet");
     let mut bytes = std::fs::read(&path).unwrap();
     let end = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize + 8;

@@ -2,8 +2,6 @@ use std::path::PathBuf;
 
 use super::*;
 
-const PLAIN: &str = "SELECT 'q' AS question, 'c' AS cot, 'a' AS answer";
-
 fn assert_names(error: &str, names: &[&str]) {
     for name in names {
         assert!(error.contains(name), "{name} is missing: {error}");
@@ -54,20 +52,15 @@ async fn other_formats_come_with_the_way_to_convert_them() {
         }
         let converted = follow(&refusal(&path, None).await, folder.path()).await;
         let corpus = open(&converted, None).await.unwrap();
-        let found = query(
-            &corpus,
-            "SELECT DISTINCT question, replace(cot, '\n\nd', ''), answer, \"n, of 2\", status FROM corpus",
-        )
-        .await;
-        assert_eq!(found, ["q | c | a | 007 | NULL"], "{name}");
+        let sql = "SELECT DISTINCT question, replace(cot, '\n\nd', ''), answer, \"n, of 2\", status FROM corpus";
+        assert_eq!(query(&corpus, sql).await, ["q | c | a | 007 | NULL"], "{name}");
         assert_eq!(corpus.rows(), 30);
     }
 }
 
 #[tokio::test]
 async fn files_that_are_not_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", PLAIN).await;
+    let folder = folder_of(&[("a.parquet", PLAIN)]).await;
     let whole = std::fs::read(folder.path().join("a.parquet")).unwrap();
     let middle = whole.len() / 4;
     let mut long_footer = whole.clone();
@@ -89,9 +82,7 @@ async fn files_that_are_not_whole() {
 
 #[tokio::test]
 async fn columns_that_fit_no_shape() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", "SELECT 'x' AS \"Level.1\", 1 AS n, 'y' AS prompt").await;
-    let error = refusal(folder.path(), None).await;
+    let error = refused("SELECT 'x' AS \"Level.1\", 1 AS n, 'y' AS prompt", None).await;
     assert_names(
         &error,
         &["a.parquet", "Level.1 (text)", "n (Int64)", "prompt (text)", "--columns 'question=prompt,cot=?,answer=?'"],
@@ -100,11 +91,10 @@ async fn columns_that_fit_no_shape() {
 
 #[tokio::test]
 async fn a_mapping_to_a_column_that_is_not_there() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", "SELECT 'x' AS \"Question\", 'y' AS reasoning, 'z' AS final").await;
-    let error = refusal(folder.path(), Some("question=question,cot=reasoning,answer=final")).await;
+    let rows = "SELECT 'x' AS \"Question\", 'y' AS reasoning, 'z' AS final";
+    let error = refused(rows, Some("question=question,cot=reasoning,answer=final")).await;
     assert_names(&error, &["a.parquet", "no column question", "did you mean Question?"]);
-    let error = refusal(folder.path(), Some("question=Question,cot=qqq,answer=final")).await;
+    let error = refused(rows, Some("question=Question,cot=qqq,answer=final")).await;
     assert_names(&error, &["no column qqq", "reasoning", "final"]);
     assert!(!error.contains("did you mean"), "{error}");
 }
@@ -121,13 +111,7 @@ async fn columns_of_the_wrong_type() {
         ("SELECT [{'role': 1, 'content': 'c'}] AS messages", "column messages"),
         ("SELECT [{'who': 'user', 'content': 'c'}] AS messages", "role and content"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "a.parquet", rows).await;
-        let error = match open(folder.path(), None).await {
-            Ok(corpus) => panic!("{rows} was opened: {:?}", corpus.schema()),
-            Err(error) => error.to_string(),
-        };
-        assert!(["a.parquet", named, "must be", "found"].iter().all(|name| error.contains(name)), "{rows}: {error}");
+        assert_names(&refused(rows, None).await, &["a.parquet", named, "must be", "found"]);
     }
 }
 
@@ -146,8 +130,7 @@ async fn a_delta_table_is_more_than_its_files() {
 
 #[tokio::test]
 async fn a_folder_above_is_a_folder_too() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a/b.parquet", PLAIN).await;
+    let folder = folder_of(&[("a/b.parquet", PLAIN)]).await;
     std::fs::create_dir(folder.path().join("c")).unwrap();
     let corpus = open(&folder.path().join("c/../a"), None).await.unwrap();
     assert_eq!(corpus.files().next().unwrap().1.file.name, folder.path().join("a/b.parquet").display().to_string());

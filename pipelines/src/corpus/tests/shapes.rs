@@ -1,8 +1,5 @@
 use super::*;
 
-const TAGGED: &str = "'<think>\n2 and 2\n</think>\nfour'";
-const READ: &str = "two? | 2 and 2 | four | NULL";
-
 #[tokio::test]
 async fn one_generation_beside_a_question() {
     let codeforces = format!(
@@ -30,8 +27,7 @@ async fn the_first_generation_that_is_verified() {
     let both = format!("SELECT 'two?' AS problem, 'four' AS answer, '4' AS solution, 'u' AS uuid, * FROM ({rows})");
     let found = recognised(&both, None).await;
     assert_eq!(found[..4], [READ; 4]);
-    assert_eq!(found[4..6], ["two? | NULL | NULL | unverified"; 2]);
-    assert_eq!(found[6..], ["two? | NULL | NULL | unverified"; 2]);
+    assert_eq!(found[4..], ["two? | NULL | NULL | unverified"; 4]);
 
     let one = format!("SELECT 'two?' AS problem, * EXCEPT (correctness_math_verify) FROM ({rows}) LIMIT 2");
     assert_eq!(recognised(&one, None).await, [READ; 2]);
@@ -44,9 +40,7 @@ async fn the_first_generation_that_is_verified() {
 
 #[tokio::test]
 async fn generations_that_no_column_verifies_are_announced() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", "SELECT 'q' AS problem, ['a</think>b', 'c</think>d'] AS generations").await;
-    let corpus = open(folder.path(), None).await.unwrap();
+    let (_folder, corpus) = opened("SELECT 'q' AS problem, ['a</think>b', 'c</think>d'] AS generations").await;
     assert!(corpus.notes[0].contains("no column says which of its generations are correct"), "{:?}", corpus.notes);
     let error = "none of the 2 texts of column generations is verified as correct (no column says which)";
     assert_eq!(query(&corpus, "SELECT status, error FROM corpus").await, [format!("unverified | {error}")]);
@@ -59,34 +53,26 @@ async fn conversations_in_every_form() {
         let system = turn("system", "'Think.'");
         format!("[{system}, {}, {}]", turn(user, "'two?'"), turn(assistant, TAGGED))
     };
-    let messages = turns("role", "content", "user", "assistant");
-    let conversations = turns("from", "value", "human", "gpt");
-    assert_eq!(recognised(&format!("SELECT {messages} AS messages, 'm' AS domain"), None).await, [READ]);
-    assert_eq!(recognised(&format!("SELECT {conversations} AS conversations"), None).await, [READ]);
-    let lists = format!("{{'from': ['human', 'gpt'], 'value': ['two?', {TAGGED}]}}");
-    assert_eq!(recognised(&format!("SELECT {lists} AS conversations"), None).await, [READ]);
-    let lists = format!("{{'content': ['two?', {TAGGED}], 'role': ['user', 'assistant']}}");
-    assert_eq!(recognised(&format!("SELECT {lists} AS messages"), None).await, [READ]);
+    for rows in [
+        format!("SELECT {} AS messages, 'm' AS domain", turns("role", "content", "user", "assistant")),
+        format!("SELECT {} AS conversations", turns("from", "value", "human", "gpt")),
+        format!("SELECT {{'from': ['human', 'gpt'], 'value': ['two?', {TAGGED}]}} AS conversations"),
+        format!("SELECT {{'content': ['two?', {TAGGED}], 'role': ['user', 'assistant']}} AS messages"),
+    ] {
+        assert_eq!(recognised(&rows, None).await, [READ], "{rows}");
+    }
 }
 
 #[tokio::test]
 async fn a_conversation_of_more_than_one_exchange_is_a_reject() {
-    let folder = tempfile::tempdir().unwrap();
-    let turn = |role: &str, text: &str| format!("{{'role': '{role}', 'content': '{text}'}}");
-    let exchange = [turn("user", "q"), turn("assistant", "a</think>b")].join(", ");
+    let (user, assistant, more) = (turn("user", "'q'"), turn("assistant", "'a</think>b'"), turn("assistant", "'more'"));
     let rows = format!(
-        "SELECT * FROM (VALUES (1, [{exchange}, {exchange}]), (2, [{exchange}, {}]), (3, [{}]), (4, [{}]), (5, NULL)) \
-         AS t (id, messages)",
-        turn("assistant", "more"),
-        turn("user", "q"),
-        turn("assistant", "a</think>b")
+        "SELECT * FROM (VALUES (1, [{user}, {assistant}, {user}, {assistant}]), (2, [{user}, {assistant}, {more}]), \
+         (3, [{user}]), (4, [{assistant}]), (5, NULL)) AS t (id, messages)"
     );
-    write(folder.path(), "a.parquet", &rows).await;
-    let corpus = open(folder.path(), None).await.unwrap();
-    let found = query(&corpus, "SELECT id, question, cot, status, error FROM corpus ORDER BY id").await;
-    let found: Vec<&str> = found.iter().map(String::as_str).collect();
+    let (_folder, corpus) = opened(&rows).await;
     assert_eq!(
-        found,
+        query(&corpus, "SELECT id, question, cot, status, error FROM corpus ORDER BY id").await,
         [
             "1 | q | a | multi_turn | 2 turns of the user and 2 of the assistant in column messages, expected one of each",
             "2 | q | a | multi_turn | 1 turns of the user and 2 of the assistant in column messages, expected one of each",
@@ -100,9 +86,6 @@ async fn a_conversation_of_more_than_one_exchange_is_a_reject() {
 #[tokio::test]
 async fn columns_of_their_own() {
     let plain = "SELECT 'two?' AS question, '2 and 2' AS cot, 'four' AS answer";
-    assert_eq!(recognised(plain, None).await, [READ]);
-    let reasoning = "SELECT 'two?' AS problem, '2 and 2' AS deepseek_reasoning, 'four' AS deepseek_solution";
-    assert_eq!(recognised(reasoning, None).await, [READ]);
     for (question, cot, answer) in [
         ("question", "thinking", "answer"),
         ("question", "think", "answer"),
@@ -117,41 +100,31 @@ async fn columns_of_their_own() {
         );
         assert_eq!(recognised(&rows, None).await, [READ], "{question}, {cot}, {answer}");
     }
-    let in_capitals = "SELECT 'two?' AS \"Question\", '2 and 2' AS \"CoT\", 'four' AS \"ANSWER\"";
-    assert_eq!(recognised(in_capitals, None).await, [READ]);
+    for rows in [
+        plain,
+        "SELECT 'two?' AS problem, '2 and 2' AS deepseek_reasoning, 'four' AS deepseek_solution",
+        "SELECT 'two?' AS \"Question\", '2 and 2' AS \"CoT\", 'four' AS \"ANSWER\"",
+        &format!("SELECT 'two?' AS question, {TAGGED} AS cot, 'four' AS answer"),
+        &format!("SELECT 'two?' AS question, {TAGGED} AS cot"),
+        // asap's own output has messages and the original generation next to the pruned chain.
+        &format!("SELECT *, {TAGGED} AS generation, 'other' AS prompt FROM ({plain})"),
+    ] {
+        assert_eq!(recognised(rows, None).await, [READ], "{rows}");
+    }
     let a_number = "SELECT 'two?' AS question, '2 and 2' AS cot, 4 AS answer";
     assert_eq!(recognised(a_number, None).await, ["two? | 2 and 2 | 4 | NULL"]);
-    let tags_left = format!("SELECT 'two?' AS question, {TAGGED} AS cot, 'four' AS answer");
-    assert_eq!(recognised(&tags_left, None).await, [READ]);
     // A chain that mentions tags is not cut at them.
     for cot in ["one writes </think> here", "in <think> tags, closed by </think>"] {
         let spoken_of = format!("SELECT 'two?' AS question, '{cot}' AS cot, 'four' AS answer");
         assert_eq!(recognised(&spoken_of, None).await, [format!("two? | {cot} | four | NULL")]);
     }
-    let whole_generation = format!("SELECT 'two?' AS question, {TAGGED} AS cot");
-    assert_eq!(recognised(&whole_generation, None).await, [READ]);
-    // asap's own output has messages and the original generation next to the pruned chain.
-    let pruned = format!("SELECT *, {TAGGED} AS generation, 'other' AS prompt FROM ({plain})");
-    assert_eq!(recognised(&pruned, None).await, [READ]);
-}
-
-#[tokio::test]
-async fn names_as_published_by_mapping() {
-    let rows =
-        "SELECT 'two?' AS \"The.Question, please\", '2 and 2' AS \"CoT=steps\", 'four' AS \"Final.Answer\", 'x' AS cot";
-    let mapping = "question=The.Question, please,cot=CoT=steps,answer=Final.Answer";
-    assert_eq!(recognised(rows, Some(mapping)).await, [READ]);
-    let generation = format!("SELECT 'two?' AS \"Q\", {TAGGED} AS \"Out.put\", 'wrong' AS answer");
-    assert_eq!(recognised(&generation, Some("question=Q,cot=Out.put")).await, [READ]);
 }
 
 #[tokio::test]
 async fn a_text_with_think_tags_is_found_by_them() {
-    let folder = tempfile::tempdir().unwrap();
     let rows = format!("SELECT 'two?' AS input, {TAGGED} AS output, 'r1' AS model, 1 AS n");
-    write(folder.path(), "a.parquet", &rows).await;
-    let corpus = open(folder.path(), None).await.unwrap();
-    assert_eq!(query(&corpus, "SELECT question, cot, answer, status FROM corpus").await, [READ]);
+    let (_folder, corpus) = opened(&rows).await;
+    assert_eq!(query(&corpus, ROWS).await, [READ]);
     assert!(corpus.notes[0].contains("column output of"), "{:?}", corpus.notes);
 }
 
@@ -162,17 +135,9 @@ async fn a_row_that_cannot_be_pruned_says_why() {
         ('q', 'a</think>\n'), (NULL, NULL)) AS t (prompt, generation)";
     let found = recognised(rows, None).await;
     let statuses: Vec<&str> = found.iter().filter_map(|row| row.rsplit(" | ").next()).collect();
-    let expected = [
-        "no_tags",
-        "empty_chain",
-        "no_generation",
-        "no_generation",
-        "no_question",
-        "no_question",
-        "no_answer",
-        "no_question",
-    ];
-    assert_eq!(statuses, expected);
+    let expected =
+        "no_tags, empty_chain, no_generation, no_generation, no_question, no_question, no_answer, no_question";
+    assert_eq!(statuses.join(", "), expected);
 
     let rows = "SELECT * FROM (VALUES ('q', NULL, 'a'), ('q', '\n', 'a'), ('q', 'c', NULL), ('q', 'c', ''), (NULL, NULL, NULL)) \
                 AS t (question, cot, answer)";
@@ -191,10 +156,8 @@ async fn a_row_that_cannot_be_pruned_says_why() {
 
 #[tokio::test]
 async fn the_error_names_what_was_found() {
-    let folder = tempfile::tempdir().unwrap();
     let rows = "SELECT * FROM (VALUES ('q', 'no tags'), ('q', '<think></think>a')) AS t (prompt, generation)";
-    write(folder.path(), "a.parquet", rows).await;
-    let corpus = open(folder.path(), None).await.unwrap();
+    let (_folder, corpus) = opened(rows).await;
     assert_eq!(
         query(&corpus, "SELECT error FROM corpus ORDER BY status DESC").await,
         [
@@ -206,17 +169,14 @@ async fn the_error_names_what_was_found() {
 
 #[tokio::test]
 async fn the_id_is_the_published_one_or_made_of_the_content() {
-    let folder = tempfile::tempdir().unwrap();
-    let plain = "SELECT 'q' AS question, 'c' AS cot, 'a' AS answer";
-    for (file, id) in
-        [("a", "7 AS id"), ("b", "'u' AS uuid"), ("c", "NULL AS id, 'v' AS uuid"), ("d", "[1] AS id, 'w' AS uuid")]
-    {
-        write(folder.path(), &format!("{file}/x.parquet"), &format!("SELECT {id}, * FROM ({plain})")).await;
-        let corpus = open(&folder.path().join(file), None).await.unwrap();
-        let found = query(&corpus, "SELECT id FROM corpus").await;
-        assert_eq!(found, [["7", "u", "v", "w"][(file.as_bytes()[0] - b'a') as usize]]);
+    for (columns, expected) in [
+        ("7 AS id, *", "7"),
+        ("'u' AS uuid, *", "u"),
+        ("NULL AS id, 'v' AS uuid, *", "v"),
+        ("[1] AS id, 'w' AS uuid, *", "w"),
+        ("*", "9300c96aaec324987ea5ca6e13a02eda"),
+    ] {
+        let (_folder, corpus) = opened(&format!("SELECT {columns} FROM ({PLAIN})")).await;
+        assert_eq!(query(&corpus, "SELECT id FROM corpus").await, [expected], "{columns}");
     }
-    write(folder.path(), "e/x.parquet", plain).await;
-    let corpus = open(&folder.path().join("e"), None).await.unwrap();
-    assert_eq!(query(&corpus, "SELECT id FROM corpus").await, ["9300c96aaec324987ea5ca6e13a02eda"]);
 }

@@ -1,11 +1,9 @@
 //! Sources of the system prompt.
 
-use super::published::{READ, TAGGED};
 use super::*;
 
 #[tokio::test]
 async fn a_system_prompt_is_read_wherever_it_stands() {
-    let turn = |role: &str, content: &str| format!("{{'role': '{role}', 'content': {content}}}");
     let turns = |system: &str, role: &str| {
         format!("[{}, {}, {}]", turn(role, system), turn("user", "'two?'"), turn("assistant", TAGGED))
     };
@@ -43,9 +41,7 @@ async fn a_system_prompt_is_read_wherever_it_stands() {
         (rendered("<｜begin▁of▁sentence｜><｜User｜>two?<｜Assistant｜>"), "NULL"),
         (rendered("two?"), "NULL"),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "a.parquet", &rows).await;
-        let corpus = open(folder.path(), None).await.unwrap();
+        let (folder, corpus) = opened(&rows).await;
         let found = query(&corpus, "SELECT question, cot, answer, status, system FROM corpus").await;
         assert_eq!(found, [format!("{READ} | {system}")], "{rows}");
         let mapping = corpus.inspect(&context(), 1).await.unwrap()[0].mapping.clone();

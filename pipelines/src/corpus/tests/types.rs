@@ -2,8 +2,6 @@ use datafusion::arrow::datatypes::{DataType, Schema};
 
 use super::*;
 
-const PLAIN: &str = "SELECT 'q' AS question, 'c' AS cot, 'a' AS answer";
-
 #[tokio::test]
 async fn every_physical_type_of_text() {
     for text in ["Utf8", "LargeUtf8", "Utf8View", "Dictionary(Int32, Utf8)", "Dictionary(Int32, LargeUtf8)"] {
@@ -24,38 +22,23 @@ async fn every_physical_type_of_text() {
         let turns = format!("SELECT [{}, {}] AS messages", turn("'user'", "'q'"), turn("'assistant'", "'c</think>a'"));
         assert_eq!(recognised(&turns, None).await, ["q | c | a | NULL"], "{text}");
     }
-    assert_eq!(
-        recognised("SELECT NULL AS question, NULL AS cot, NULL AS answer", None).await,
-        ["NULL | NULL | NULL | no_question"]
-    );
-    assert_eq!(recognised("SELECT NULL AS messages", None).await, ["NULL | NULL | NULL | no_question"]);
+    for untyped in ["SELECT NULL AS question, NULL AS cot, NULL AS answer", "SELECT NULL AS messages"] {
+        assert_eq!(recognised(untyped, None).await, ["NULL | NULL | NULL | no_question"], "{untyped}");
+    }
 }
 
 #[tokio::test]
 async fn the_columns_of_a_corpus_come_first_and_have_one_type_each() {
-    let folder = tempfile::tempdir().unwrap();
     let clashing = "SELECT *, 1 AS id, 2 AS source, 3 AS source_source, 4 AS \"Level 1\", 5 AS \"a.b\", 6 AS __row, 7 AS __file, \
                     8 AS text FROM";
-    write(folder.path(), "a.parquet", &format!("{clashing} ({PLAIN})")).await;
-    let corpus = open(folder.path(), None).await.unwrap();
+    let (_folder, corpus) = opened(&format!("{clashing} ({PLAIN})")).await;
     let schema: &Schema = &corpus.schema();
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
     assert_eq!(names[..8], ["source", "id", "question", "cot", "answer", "system", "status", "error"]);
-    let originals = [
-        "source_question",
-        "source_cot",
-        "source_answer",
-        "source_id",
-        "source_source_source",
-        "source_source",
-        "Level 1",
-        "a.b",
-        "__row",
-        "__file",
-        "text",
-    ];
-    assert_eq!(names[8..], originals);
-    assert_eq!(corpus.original_columns(), originals);
+    let originals = "source_question, source_cot, source_answer, source_id, source_source_source, source_source, Level 1, \
+                     a.b, __row, __file, text";
+    assert_eq!(names[8..].join(", "), originals);
+    assert_eq!(corpus.original_columns().join(", "), originals);
     assert_eq!(corpus.original_names()[3..6], ["id", "source", "source_source"]);
     let types: Vec<&DataType> = schema.fields().iter().take(8).map(|field| field.data_type()).collect();
     assert_eq!(types[1..], [&DataType::Utf8; 7]);
@@ -70,22 +53,15 @@ async fn the_columns_of_a_corpus_come_first_and_have_one_type_each() {
 
 #[tokio::test]
 async fn files_of_different_shapes_are_one_corpus() {
-    let folder = tempfile::tempdir().unwrap();
-    write(
-        folder.path(),
-        "a.parquet",
-        &format!("SELECT *, 1 AS level, NULL AS tag, {{'x': 1, 'y': NULL}} AS s FROM ({PLAIN})"),
-    )
-    .await;
-    let generation = "SELECT 'p' AS prompt, 'd</think>e' AS generation";
+    let plain =
+        |level, x| format!("SELECT *, {level} AS level, NULL AS tag, {{'x': {x}, 'y': NULL}} AS s FROM ({PLAIN})");
     let other = "arrow_cast('t', 'LargeUtf8') AS tag, {'y': 'why', 'x': 2} AS s";
-    write(folder.path(), "b.parquet", &format!("SELECT *, {other} FROM ({generation})")).await;
-    write(folder.path(), "deep/er/c.parquet", "SELECT 'm' AS input, 'f</think>g' AS output, 3 AS level").await;
-    write(
-        folder.path(),
-        "d.parquet",
-        &format!("SELECT *, 4 AS level, NULL AS tag, {{'x': 3, 'y': NULL}} AS s FROM ({PLAIN})"),
-    )
+    let folder = folder_of(&[
+        ("a.parquet", &plain(1, 1)),
+        ("b.parquet", &format!("SELECT 'p' AS prompt, 'd</think>e' AS generation, {other}")),
+        ("deep/er/c.parquet", "SELECT 'm' AS input, 'f</think>g' AS output, 3 AS level"),
+        ("d.parquet", &plain(4, 3)),
+    ])
     .await;
     let corpus = open(folder.path(), None).await.unwrap();
     let sql =
@@ -105,12 +81,13 @@ async fn files_of_different_shapes_are_one_corpus() {
 
 #[tokio::test]
 async fn a_column_of_another_type_is_null_in_its_files_and_costs_no_row() {
-    let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), "a.parquet", &format!("SELECT *, 1 AS \"Level.1\", [true] AS score FROM ({PLAIN})")).await;
-    write(folder.path(), "b.parquet", &format!("SELECT *, 'one' AS \"Level.1\", {{'a': 1}} AS score FROM ({PLAIN})"))
-        .await;
-    // The types of the answer column may differ: it is read as text.
-    write(folder.path(), "c.parquet", "SELECT 'q' AS question, 'c' AS cot, 2.5 AS answer, 3 AS \"Level.1\"").await;
+    let folder = folder_of(&[
+        ("a.parquet", &format!("SELECT *, 1 AS \"Level.1\", [true] AS score FROM ({PLAIN})")),
+        ("b.parquet", &format!("SELECT *, 'one' AS \"Level.1\", {{'a': 1}} AS score FROM ({PLAIN})")),
+        // The types of the answer column may differ: it is read as text.
+        ("c.parquet", "SELECT 'q' AS question, 'c' AS cot, 2.5 AS answer, 3 AS \"Level.1\""),
+    ])
+    .await;
     let corpus = open(folder.path(), None).await.unwrap();
     let sql = "SELECT cot, answer, \"Level.1\", score, source_answer, status FROM corpus ORDER BY source['file']";
     let expected =
@@ -143,11 +120,9 @@ async fn optional_fields_and_whole_numbers_are_one_column() {
 
 #[tokio::test]
 async fn what_a_table_holds_otherwise_is_said() {
-    let folder = tempfile::tempdir().unwrap();
     let odd = "arrow_cast(1, 'UInt64') AS votes, NULL AS nothing, 'x' AS \"is correct\", {'a b': 1} AS nested, \
                arrow_cast('t', 'Dictionary(Int32, Utf8)') AS kind, arrow_cast(['t'], 'LargeList(Utf8View)') AS tags";
-    write(folder.path(), "a.parquet", &format!("SELECT *, {odd} FROM ({PLAIN})")).await;
-    let corpus = open(folder.path(), None).await.unwrap();
+    let (_folder, corpus) = opened(&format!("SELECT *, {odd} FROM ({PLAIN})")).await;
     let notes = corpus.delta_notes();
     assert_eq!(
         notes[..3],

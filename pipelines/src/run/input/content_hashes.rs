@@ -2,7 +2,6 @@
 //! always hashed: it may change again within the same clock tick.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +12,6 @@ use serde::{Deserialize, Serialize};
 const OBJECT: &str = "hashes.json";
 /// The age at which the time of a file identifies its content.
 const SETTLED: Duration = Duration::from_secs(2);
-const READ_BYTES: usize = 1 << 20;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Contents {
@@ -84,15 +82,9 @@ pub(crate) fn hex(hash: &[u8]) -> String {
 }
 
 fn hash_of(path: &Path) -> std::io::Result<String> {
-    let mut file = std::fs::File::open(path)?;
     let mut hash = blake3::Hasher::new();
-    let mut buffer = vec![0; READ_BYTES];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hex(hash.finalize().as_bytes())),
-            read => hash.update(&buffer[..read]),
-        };
-    }
+    hash.update_reader(std::fs::File::open(path)?)?;
+    Ok(hex(hash.finalize().as_bytes()))
 }
 
 #[cfg(test)]

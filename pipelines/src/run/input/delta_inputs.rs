@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use datafusion::common::{DataFusionError, Result, exec_err};
 
 use crate::corpus::{CorpusFile, FINGERPRINT, FileFailure, Former, Source, Table};
-use crate::delta;
-use crate::delta::{LiveFile, Removed, Since, State, Version};
+use crate::delta::{self, LiveFile, Removed, Since, State, Version};
+use crate::run::errors::RunError;
 use crate::run::output::ledger::{Ledger, RetriedSlice};
 use crate::run::request::OnChange;
 
@@ -91,17 +91,6 @@ fn name_of(table: &Table) -> &str {
     table.source().name.as_deref().unwrap_or_default()
 }
 
-/// Two first runs started while the table changed in between: rows could be in both versions, in different files.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "another run started with version {other} of {table}, and this one with version {ours}: run the same command again"
-)]
-pub struct OtherSnapshot {
-    table: String,
-    other: u64,
-    ours: u64,
-}
-
 #[derive(Debug, Clone)]
 pub(crate) struct Mark {
     app_id: String,
@@ -112,24 +101,23 @@ pub(crate) struct Mark {
 
 impl Mark {
     /// The action that records the starting version, in the first commit with rows of the table.
-    pub(crate) fn begin(&self, state: &State, now: i64) -> Result<Option<String>> {
+    pub(crate) fn begin(&self, state: &State) -> Result<Option<String>> {
         let begun = Pin::Begun(self.newest);
         match (self.held, self.said(state)) {
-            (None, None) => Ok(Some(delta::transaction(&self.app_id, begun.number(), now))),
+            (None, None) => Ok(Some(delta::transaction(&self.app_id, begun.number()))),
             (None, Some(Pin::Begun(other))) if other != self.newest => {
-                let other = OtherSnapshot { table: self.shown.clone(), other, ours: self.newest };
-                Err(DataFusionError::External(Box::new(other)))
+                Err(RunError::OtherSnapshot { table: self.shown.clone(), other, ours: self.newest }.into())
             }
             _ => Ok(None),
         }
     }
 
     /// The action that records that everything is done, unless it is already recorded.
-    pub(crate) fn done(&self, state: &State, now: i64) -> Option<String> {
+    pub(crate) fn done(&self, state: &State) -> Option<String> {
         let said = self.said(state);
         let is_ours = said == self.held || said == Some(Pin::Begun(self.newest));
         let done = Pin::Done(self.newest);
-        (is_ours && said != Some(done)).then(|| delta::transaction(&self.app_id, done.number(), now))
+        (is_ours && said != Some(done)).then(|| delta::transaction(&self.app_id, done.number()))
     }
 
     fn said(&self, state: &State) -> Option<Pin> {

@@ -16,7 +16,7 @@ use crate::run::input::content_hashes::{Contents, hex};
 use crate::run::input::delta_inputs::Gone;
 use crate::run::output::Output;
 use crate::run::output::finished_slice::Finished;
-use crate::run::output::ledger::{Before, FileVersion, HeldFile, Ledger, RetriedSlice, SliceName};
+use crate::run::output::ledger::{Before, FileVersion, HeldFile, Ledger, RetriedSlice, SliceName, gaps};
 use crate::run::output::missing::Missing;
 use crate::run::request::{OnChange, Part, Request};
 
@@ -232,17 +232,13 @@ pub fn slices(
         let before = before_of(path, divided, ledger);
         let ranges = match ledger.file(path).filter(|_| before == Before::Open) {
             Some(held) => held.open(),
-            None => without(file.rows(), staged.iter().map(|staged| &staged.slice).filter(|slice| slice.path == *path)),
+            None => {
+                let staged = staged.iter().map(|staged| &staged.slice).filter(|slice| slice.path == *path);
+                gaps(file.rows(), staged.map(|slice| (slice.start, slice.end)))
+            }
         };
         for (cell, slice) in cut(file, &ranges, slice_rows) {
-            let name = SliceName {
-                generation: ledger.generation,
-                version: version.clone(),
-                file_rows: file.rows(),
-                start: slice.start,
-                end: slice.end,
-                path: path.clone(),
-            };
+            let name = ledger.name(path, version, file.rows(), (slice.start, slice.end));
             open.push(OpenSlice { slice, name, cell, group, before: before.clone() });
         }
         for again in again.iter().filter(|again| again.slice.path == *path && again.slice.version == *version) {
@@ -271,19 +267,6 @@ fn before_of(path: &str, divided: &Divided, ledger: &Ledger) -> Before {
     }
 }
 
-/// The rows of a file outside these ascending slices.
-fn without<'a>(rows: u64, slices: impl Iterator<Item = &'a SliceName>) -> Vec<(u64, u64)> {
-    let mut ranges = Vec::new();
-    let mut at = 0;
-    for slice in slices {
-        ranges.push((at, slice.start));
-        at = slice.end;
-    }
-    ranges.push((at, rows));
-    ranges.retain(|(start, end)| start < end);
-    ranges
-}
-
 /// The uncommitted slices of replaced files from earlier runs. With parts, only those of this part.
 pub async fn staged(
     corpus: &Corpus,
@@ -299,15 +282,7 @@ pub async fn staged(
         if request.part.is_some_and(|part| !is_in(part, path)) {
             continue;
         }
-        let (rows, version) = (file.rows(), version.clone());
-        let whole = SliceName {
-            generation: ledger.generation,
-            version,
-            file_rows: rows,
-            start: 0,
-            end: rows,
-            path: path.clone(),
-        };
+        let whole = ledger.name(path, version, file.rows(), (0, file.rows()));
         staged.extend(output.staged(&whole, &before_of(path, divided, ledger)).await?);
     }
     Ok(staged)

@@ -9,13 +9,10 @@ use datafusion::arrow::compute::{cast, filter_record_batch, not};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::parquet::arrow::ProjectionMask;
-use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use deltalake_core::kernel::Add;
-use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
-use crate::delta;
-use crate::delta::{LiveFile, Log, State};
+use crate::delta::{self, LiveFile, Log, State};
 use crate::run::output::ledger::{ATTEMPT, Attempt, Ledger, SliceName};
 use crate::run::output::shards::{Layout, SHARD_BYTES, Shards};
 
@@ -61,16 +58,16 @@ impl TakeBack {
 
     pub(crate) async fn find(&mut self, log: Option<&Log>, attempt: Attempt) -> Result<()> {
         let (Some(first), Some(log)) = (self.files.keys().next(), log) else { return Ok(()) };
-        if self.found.is_some() && !self.is_outdated(log.state()) {
+        if self.found.is_some() && !self.is_outdated(&log.state) {
             return Ok(());
         }
-        if log.state().metadata.configuration.get("delta.appendOnly").is_some_and(|value| value == "true") {
+        if log.state.metadata.configuration.get("delta.appendOnly").is_some_and(|value| value == "true") {
             return exec_err!(
                 "the output is append-only (delta.appendOnly), so the rows of {first} cannot be replaced"
             );
         }
         let mut found = Found { removed: vec![], rewritten: vec![] };
-        for shard in log.state().files.values().filter(|shard| self.may_be_in(shard)) {
+        for shard in log.state.files.values().filter(|shard| self.may_be_in(shard)) {
             if self.missing.contains(&shard.path) {
                 found.removed.push(shard.clone());
                 continue;
@@ -94,11 +91,11 @@ impl TakeBack {
     }
 
     /// The actions of a commit that delete the rows and mark their slices as deleted.
-    pub fn lines(&self, now: i64) -> Vec<String> {
+    pub fn lines(&self) -> Vec<String> {
         let Some(Found { removed, rewritten }) = &self.found else { return vec![] };
-        let removes = removed.iter().map(|shard| delta::remove(shard, now));
+        let removes = removed.iter().map(|shard| delta::remove(shard));
         let slices = self.files.values().flatten();
-        let back = slices.map(|(slice, by)| delta::transaction(&slice.to_string(), by.taken_back(), now));
+        let back = slices.map(|(slice, by)| delta::transaction(&slice.to_string(), by.taken_back()));
         removes.chain(rewritten.iter().map(delta::add)).chain(back).collect()
     }
 
@@ -116,7 +113,7 @@ impl TakeBack {
 
     /// The number of rows of a shard, and how many of them belong to the files.
     async fn count(&self, log: &Log, shard: &LiveFile) -> Result<(u64, u64)> {
-        let builder = open(log, shard).await?;
+        let builder = log.rows_of(shard).await?;
         let column = builder.schema().index_of("source")?;
         let mask = ProjectionMask::roots(builder.parquet_schema(), [column]);
         let mut counts = (0, 0);
@@ -140,9 +137,9 @@ impl TakeBack {
 
     /// Writes the rows of a shard that do not belong to the files as new shards.
     async fn rewrite(&self, log: &Log, shard: &LiveFile, attempt: Attempt) -> Result<Vec<Add>> {
-        let builder = open(log, shard).await?;
+        let builder = log.rows_of(shard).await?;
         let layout = Layout { schema: Arc::clone(builder.schema()), partition_by: vec![], shard_bytes: SHARD_BYTES };
-        let mut shards = Shards::begin(Arc::clone(log.store()), Path::from(format!("{ATTEMPT}{attempt}")), layout)?;
+        let mut shards = Shards::begin(Arc::clone(&log.store), Path::from(format!("{ATTEMPT}{attempt}")), layout)?;
         for batch in builder.build()? {
             let batch = batch?;
             shards.write(&filter_record_batch(&batch, &not(&self.are_of(&batch)?)?)?).await?;
@@ -151,9 +148,4 @@ impl TakeBack {
         adds.iter_mut().for_each(|add| add.partition_values = shard.partition_values.clone());
         Ok(adds)
     }
-}
-
-async fn open(log: &Log, shard: &LiveFile) -> Result<ParquetRecordBatchReaderBuilder<bytes::Bytes>> {
-    let bytes = log.store().get(&shard.location()?).await?.bytes().await?;
-    Ok(ParquetRecordBatchReaderBuilder::try_new(bytes)?)
 }

@@ -1,6 +1,5 @@
 //! Records whether an output has all rows of its input.
 
-use chrono::Utc;
 use datafusion::common::Result;
 use serde_json::{Value, json};
 
@@ -50,10 +49,9 @@ impl Output {
             if said(&name) == Some(rows) && said(&limit).unwrap_or(0) == beyond {
                 return Ok(vec![]);
             }
-            let now = Utc::now().timestamp_millis();
-            let info =
-                delta::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": rows, "summary": summary }));
-            Ok(vec![info, delta::transaction(&name, rows, now), delta::transaction(&limit, beyond, now)])
+            let more = json!({ "run": run, "finished": rows, "summary": summary });
+            let said = vec![delta::transaction(&name, rows), delta::transaction(&limit, beyond)];
+            Ok(delta::commit("WRITE", "Append", more, said))
         })
         .await?;
         Ok(())
@@ -67,9 +65,8 @@ impl Output {
             if generation_of(state) != *generation || !says_finished(state) {
                 return Ok(vec![]);
             }
-            let now = Utc::now().timestamp_millis();
-            let info = delta::commit_info("WRITE", "Append", now, json!({ "run": run, "finished": null }));
-            Ok(vec![info, delta::transaction(&format!("{FINISHED}/{generation}"), WITHDRAWN, now)])
+            let said = vec![delta::transaction(&format!("{FINISHED}/{generation}"), WITHDRAWN)];
+            Ok(delta::commit("WRITE", "Append", json!({ "run": run, "finished": null }), said))
         })
         .await?;
         self.follow();
@@ -78,19 +75,14 @@ impl Output {
 
     /// When a run marked the output as complete, in milliseconds since 1970 (UTC).
     pub fn finished_at(&self) -> Option<i64> {
-        let log = self.table.as_ref().filter(|log| says_finished(log.state()))?;
-        log.state().transactions.get(&format!("{FINISHED}/{}", self.ledger.generation))?.last_updated
-    }
-
-    /// Like [`says_finished`].
-    pub fn is_finished(&self) -> bool {
-        self.table.as_ref().is_some_and(|log| says_finished(log.state()))
+        let log = self.table.as_ref().filter(|log| says_finished(&log.state))?;
+        log.state.transactions.get(&format!("{FINISHED}/{}", self.ledger.generation))?.last_updated
     }
 
     /// The input rows that a complete output leaves out because they are beyond a limit.
     pub fn rows_beyond_limit(&self) -> u64 {
         let limit = format!("{BEYOND_LIMIT}/{}", self.ledger.generation);
-        let said = self.table.as_ref().and_then(|log| log.state().transactions.get(&limit));
+        let said = self.table.as_ref().and_then(|log| log.state.transactions.get(&limit));
         said.map_or(0, |said| said.version.max(0) as u64)
     }
 }

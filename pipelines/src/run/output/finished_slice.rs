@@ -8,6 +8,8 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::{Deserialize, Serialize};
 
+use crate::delta;
+use crate::objects::existing;
 use crate::run::output::ledger::{Attempt, Before, SliceName};
 use crate::run::output::receipt::Receipt;
 
@@ -46,10 +48,8 @@ impl Finished {
             of_output.iter().map(|shard| (output, shard)).chain(of_rejects.iter().map(|shard| (rejects, shard)));
         for (store, shard) in shards {
             let path = Path::from_url_path(&shard.path).map_err(object_store::Error::from)?;
-            match store.head(&path).await {
-                Ok(_) => {}
-                Err(object_store::Error::NotFound { .. }) => return Ok(false),
-                Err(error) => return Err(error.into()),
+            if existing(store.head(&path).await)?.is_none() {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -84,7 +84,5 @@ impl SliceRecord {
 }
 
 fn rows_of(shards: &[Add]) -> u64 {
-    let rows =
-        |shard: &Add| serde_json::from_str::<serde_json::Value>(shard.stats.as_deref()?).ok()?["numRecords"].as_u64();
-    shards.iter().filter_map(rows).sum()
+    shards.iter().filter_map(|shard| delta::rows_of(shard.stats.as_deref())).sum()
 }

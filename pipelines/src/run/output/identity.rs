@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use datafusion::common::{Result, exec_datafusion_err, internal_err, plan_datafusion_err};
+use datafusion::common::{Result, internal_err, plan_datafusion_err};
 use datafusion::sql::parser::DFParserBuilder;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -71,16 +71,6 @@ impl Identity {
         Ok(Self(parts))
     }
 
-    pub(crate) fn encode(&self) -> Result<String> {
-        serde_json::to_string(self)
-            .map_err(|error| exec_datafusion_err!("the parts of a pipeline cannot be written: {error}"))
-    }
-
-    /// Parses the identity from a table property; None if an earlier asap wrote it.
-    pub(crate) fn decode(property: &str) -> Option<Self> {
-        serde_json::from_str(property).ok()
-    }
-
     pub(crate) fn parts(&self) -> &BTreeMap<String, String> {
         &self.0
     }
@@ -142,6 +132,6 @@ mod tests {
             (identity("SELECT source FROM corpus", &settings), identity("SELECT 1 FROM corpus", &short));
         let differences = held.differences(&found);
         assert_eq!(differences, ["its SQL", "asap.refine.max_tokens (not set there, '160' here)"]);
-        assert_eq!(Identity::decode(&held.encode().unwrap()), Some(held));
+        assert_eq!(serde_json::from_str::<Identity>(&serde_json::to_string(&held).unwrap()).unwrap(), held);
     }
 }

@@ -60,12 +60,6 @@ impl Attempt {
     }
 }
 
-impl Default for Attempt {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:012x}", self.0)
@@ -222,23 +216,25 @@ impl HeldFile {
     }
 
     pub(crate) fn open(&self) -> Vec<(u64, u64)> {
-        let mut open = Vec::new();
-        let mut at = 0;
-        for (start, (end, _)) in &self.done {
-            if at < *start {
-                open.push((at, *start));
-            }
-            at = at.max(*end);
-        }
-        if at < self.rows {
-            open.push((at, self.rows));
-        }
-        open
+        gaps(self.rows, self.done.iter().map(|(start, (end, _))| (*start, *end)))
     }
 
     pub(crate) fn rows_done(&self) -> u64 {
         self.done.iter().map(|(start, (end, _))| end - start).sum()
     }
+}
+
+/// The rows of a file outside these ascending ranges.
+pub(crate) fn gaps(rows: u64, ranges: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
+    let mut gaps = Vec::new();
+    let mut at = 0;
+    for (start, end) in ranges {
+        gaps.push((at, start));
+        at = at.max(end);
+    }
+    gaps.push((at, rows));
+    gaps.retain(|(start, end)| start < end);
+    gaps
 }
 
 impl Ledger {
@@ -315,18 +311,17 @@ impl Ledger {
 
     pub(crate) fn slices(&self, path: &str) -> Vec<(SliceName, Attempt)> {
         let Some(held) = self.files.get(path) else { return vec![] };
-        let name = |(start, (end, attempt)): (&u64, &(u64, Attempt))| {
-            let slice = SliceName {
-                generation: self.generation,
-                version: held.version.clone(),
-                file_rows: held.rows,
-                start: *start,
-                end: *end,
-                path: path.to_string(),
-            };
-            (slice, *attempt)
+        let done = held.done.iter();
+        let named = |(start, (end, by)): (&u64, &(u64, Attempt))| {
+            (self.name(path, &held.version, held.rows, (*start, *end)), *by)
         };
-        held.done.iter().map(name).collect()
+        done.map(named).collect()
+    }
+
+    /// The name of a range of rows of a file.
+    pub(crate) fn name(&self, path: &str, version: &FileVersion, file_rows: u64, range: (u64, u64)) -> SliceName {
+        let (generation, (start, end)) = (self.generation, range);
+        SliceName { generation, version: version.clone(), file_rows, start, end, path: path.to_string() }
     }
 }
 

@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, HashSet};
 
 use datafusion::common::Result;
 use futures::TryStreamExt;
+use object_store::ObjectStoreExt;
 use object_store::path::Path;
-use object_store::{Error, ObjectStoreExt};
 
 use crate::delta::{LiveFile, Log};
+use crate::objects::existing;
 use crate::run::output::ledger::{ATTEMPT, Ledger, file_key};
 use crate::run::output::rejects::ShardPath;
 
@@ -24,7 +25,7 @@ impl Missing {
     pub(crate) async fn find(table: Option<&Log>, rejects: Option<&Log>, ledger: &Ledger) -> Result<Self> {
         let mut missing = Self::default();
         if let Some(log) = table {
-            for shard in lacked(log).await? {
+            for Lacked { shard, .. } in lacked(log).await? {
                 let (least, greatest) = bounds(&shard);
                 let is_within = |path: &str| {
                     least.as_deref().is_none_or(|least| least <= path)
@@ -36,7 +37,7 @@ impl Missing {
             }
         }
         if let Some(log) = rejects {
-            for shard in lacked(log).await? {
+            for Lacked { shard, .. } in lacked(log).await? {
                 let key = ShardPath::parse(&shard.path).map(|path| path.file);
                 let held = ledger.files().map(|(path, _)| path).filter(|path| key.as_ref() == Some(&file_key(path)));
                 missing.files.extend(held.cloned());
@@ -53,33 +54,33 @@ fn bounds(shard: &LiveFile) -> (Option<String>, Option<String>) {
     shard.bounds("source", "file").map_or((None, None), |(least, greatest)| (text(least), text(greatest)))
 }
 
-async fn lacked(log: &Log) -> Result<Vec<LiveFile>> {
-    let mut doubtful: HashSet<&String> = log.state().files.keys().collect();
+/// A shard that is missing or has another size than its log says.
+pub(crate) struct Lacked {
+    pub shard: LiveFile,
+    /// Its bytes, if it exists.
+    pub found: Option<u64>,
+}
+
+pub(crate) async fn lacked(log: &Log) -> Result<Vec<Lacked>> {
+    let mut doubtful: HashSet<&String> = log.state.files.keys().collect();
     if doubtful.is_empty() {
         return Ok(vec![]);
     }
     // Runs write all their shards to folders with this prefix, so one listing usually finds them all.
-    let mut listed = log.store().list_with_offset(None, &Path::from(ATTEMPT.trim_end_matches('-')));
-    loop {
-        match listed.try_next().await {
-            Ok(Some(object)) => {
-                let path = object.location.to_string();
-                if log.state().files.get(&path).is_some_and(|shard| shard.size == object.size) {
-                    doubtful.remove(&path);
-                }
-            }
-            Ok(None) | Err(Error::NotFound { .. }) => break,
-            Err(error) => return Err(error.into()),
+    let mut listed = log.store.list_with_offset(None, &Path::from(ATTEMPT.trim_end_matches('-')));
+    while let Some(object) = existing(listed.try_next().await)?.flatten() {
+        let path = object.location.to_string();
+        if log.state.files.get(&path).is_some_and(|shard| shard.size == object.size) {
+            doubtful.remove(&path);
         }
     }
     let mut lacked = Vec::new();
-    for shard in doubtful.into_iter().filter_map(|path| log.state().files.get(path)) {
-        match log.store().head(&shard.location()?).await {
-            Ok(object) if object.size == shard.size => {}
-            Ok(_) | Err(Error::NotFound { .. }) => lacked.push(shard.clone()),
-            Err(error) => return Err(error.into()),
+    for shard in doubtful.into_iter().filter_map(|path| log.state.files.get(path)) {
+        let found = existing(log.store.head(&shard.location()?).await)?.map(|object| object.size);
+        if found != Some(shard.size) {
+            lacked.push(Lacked { shard: shard.clone(), found });
         }
     }
-    lacked.sort_by(|one, other| one.path.cmp(&other.path));
+    lacked.sort_by(|one, other| one.shard.path.cmp(&other.shard.path));
     Ok(lacked)
 }

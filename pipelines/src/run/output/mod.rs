@@ -19,15 +19,13 @@ pub(crate) mod provenance;
 pub(crate) mod receipt;
 pub mod rejects;
 pub mod shards;
-pub mod staged;
 pub(crate) mod table_properties;
 pub mod write_shards;
-mod written_shards;
+pub(crate) mod written_shards;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use chrono::Utc;
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{DataFusionError, Result, exec_err};
 use deltalake_core::kernel::Add;
@@ -35,9 +33,9 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::beside::{beside, join};
-use crate::delta;
-use crate::delta::{Log, State, store_of};
+use crate::delta::{self, Log, State, store_of};
 use crate::location;
+use crate::run::errors::RunError;
 use crate::run::input::delta_inputs::Mark;
 use crate::run::output::delete_files::TakeBack;
 use crate::run::output::finished_slice::{Finished, SliceRecord};
@@ -48,7 +46,7 @@ use crate::run::output::provenance::Provenance;
 use crate::run::output::receipt::Counts;
 use crate::run::output::rejects::{Settled, Standing};
 use crate::run::output::table_properties::{
-    Design, HeldOriginals, PIPELINE, PROVENANCE, check_empty, generation, properties, widen,
+    Design, HeldOriginals, PIPELINE, PROVENANCE, check_empty, decode, generation, properties, widen,
 };
 pub use finished::{is_finished, says_finished};
 
@@ -59,32 +57,23 @@ pub struct Committed {
     pub lost: Vec<SliceName>,
 }
 
-/// Another run began a new table generation while this one was running.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "another run replaces all rows of {table} (table generation {found}; this run was planned for {planned}): this run \
-     commits nothing more. Run the same command again if you still want its rows"
-)]
-pub struct Superseded {
-    table: String,
-    planned: u64,
-    found: u64,
-}
-
 pub struct Output {
-    url: Url,
-    beside: Url,
+    pub(crate) url: Url,
+    /// The folder of asap next to the table.
+    pub(crate) beside: Url,
     table: Option<Log>,
     rejects: Option<Log>,
-    ledger: Ledger,
+    pub(crate) ledger: Ledger,
     /// The table generation that this run was planned for. Every commit compares it with that of the table, so slices
     /// of one generation never enter another.
     generation: u64,
-    attempt: Attempt,
-    marks: Vec<Mark>,
+    pub(crate) attempt: Attempt,
+    /// The versions of input tables that the first commit of slices records.
+    pub(crate) marks: Vec<Mark>,
     /// Whether the outcome of a commit is unknown: it may name shards of this attempt.
     in_doubt: bool,
-    missing: Missing,
+    /// The missing shards, as of [`Self::find_missing`].
+    pub(crate) missing: Missing,
     /// Shards of this attempt that a later run may commit, by their paths in the logs.
     staged: HashSet<String>,
 }
@@ -100,15 +89,15 @@ impl Output {
         let rejects = Log::open(&join(&beside, "rejects/")?).await?;
         match &table {
             None => check_empty(&url, store_of(&url)?.as_ref()).await?,
-            Some(log) => log.state().check_writable(&url)?,
+            Some(log) => log.state.check_writable(&url)?,
         }
-        if table.as_ref().is_some_and(|log| !log.state().metadata.configuration.contains_key(PIPELINE)) {
+        if table.as_ref().is_some_and(|log| !log.state.metadata.configuration.contains_key(PIPELINE)) {
             return exec_err!(
                 "{} is a Delta table that asap did not make: choose another output",
                 location::display(&url)
             );
         }
-        let generation = table.as_ref().map_or(0, |log| generation(log.state()));
+        let generation = table.as_ref().map_or(0, |log| generation(&log.state));
         let mut output = Self {
             url,
             beside,
@@ -128,25 +117,8 @@ impl Output {
 
     fn follow(&mut self) {
         if let Some(log) = &self.table {
-            self.ledger.follow(log.state(), self.generation);
+            self.ledger.follow(&log.state, self.generation);
         }
-    }
-
-    pub fn attempt(&self) -> Attempt {
-        self.attempt
-    }
-
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    pub fn url(&self) -> &Url {
-        &self.url
-    }
-
-    /// The folder of asap next to the table.
-    pub fn beside(&self) -> &Url {
-        &self.beside
     }
 
     pub(crate) fn rejects_url(&self) -> Result<Url> {
@@ -163,23 +135,23 @@ impl Output {
 
     /// The identity of the pipeline that fills the output; None if an earlier asap filled it.
     pub fn identity(&self) -> Option<Identity> {
-        Identity::decode(self.table.as_ref()?.state().metadata.configuration.get(PIPELINE)?)
+        decode(&self.table()?.state, PIPELINE)
     }
 
     /// The columns of the output and of the rejects, if they exist.
     pub fn schemas(&self) -> Result<(Option<Schema>, Option<Schema>)> {
-        let schema = |log: &Option<Log>| log.as_ref().map(|log| log.state().schema()).transpose();
+        let schema = |log: &Option<Log>| log.as_ref().map(|log| log.state.schema()).transpose();
         Ok((schema(&self.table)?, schema(&self.rejects)?))
     }
 
     /// The columns that divide the output into folders, if it exists.
     pub fn partition_by(&self) -> Option<&[String]> {
-        self.table.as_ref().map(|log| log.state().metadata.partition_columns.as_slice())
+        self.table.as_ref().map(|log| log.state.metadata.partition_columns.as_slice())
     }
 
     /// The original columns that the output has, and those that it leaves out.
     pub fn originals(&self) -> Result<HeldOriginals> {
-        self.table.as_ref().map_or(Ok(HeldOriginals::default()), |log| HeldOriginals::of(log.state()))
+        self.table.as_ref().map_or(Ok(HeldOriginals::default()), |log| HeldOriginals::of(&log.state))
     }
 
     pub(crate) fn check_identity(&self, identity: &Identity) -> Result<()> {
@@ -204,14 +176,12 @@ impl Output {
         let (url, held) = (&self.url, self.generation);
         log.commit(|state| {
             check_generation(state, held, url)?;
-            let now = Utc::now().timestamp_millis();
-            let mut metadata = state.with_schema(&design.output)?;
+            let mut metadata = state.with_schema(&design.rows.output)?;
             metadata.partition_columns = design.partition_by.clone();
             metadata.configuration.extend(properties(design, held + 1)?);
-            let more = json!({ "generation": held + 1 });
-            let mut lines = vec![delta::commit_info("WRITE", "Overwrite", now, more), delta::metadata(&metadata)];
-            lines.extend(state.files.values().map(|file| delta::remove(file, now)));
-            Ok(lines)
+            let removes = state.files.values().map(|file| delta::remove(file));
+            let actions = std::iter::once(delta::metadata(&metadata)).chain(removes).collect();
+            Ok(delta::commit("WRITE", "Overwrite", json!({ "generation": held + 1 }), actions))
         })
         .await?;
         self.generation += 1;
@@ -223,7 +193,8 @@ impl Output {
     async fn prepare(&mut self, design: &Design, with_rejects: bool) -> Result<()> {
         if self.table.is_none() {
             let properties = properties(design, 0)?.into_iter().map(|(key, value)| (key, Some(value))).collect();
-            let made = Log::create(&self.url, Arc::clone(&design.output), &design.partition_by, properties).await?;
+            let made =
+                Log::create(&self.url, Arc::clone(&design.rows.output), &design.partition_by, properties).await?;
             self.table = Some(made);
             // Another run may have created it first, with another pipeline.
             self.check_identity(&design.identity)?;
@@ -231,14 +202,15 @@ impl Output {
         }
         if with_rejects && self.rejects.is_none() {
             let url = self.rejects_url()?;
-            self.rejects = Some(Log::create(&url, Arc::clone(&design.rejects), &[], HashMap::new()).await?);
+            self.rejects = Some(Log::create(&url, Arc::clone(&design.rows.rejects), &[], HashMap::new()).await?);
         }
         let (url, planned) = (&self.url, self.generation);
         if let Some(log) = &mut self.table {
-            widen(log, &design.output, &design.originals, |state| check_generation(state, planned, url)).await?;
+            widen(log, &design.rows.output, &design.rows.originals, |state| check_generation(state, planned, url))
+                .await?;
         }
         if let Some(log) = &mut self.rejects {
-            widen(log, &design.rejects, &[], |_| Ok(())).await?;
+            widen(log, &design.rows.rejects, &[], |_| Ok(())).await?;
         }
         Ok(())
     }
@@ -251,17 +223,17 @@ impl Output {
     pub async fn commit(
         &mut self,
         design: &Design,
-        finished: Vec<Finished>,
+        finished: &[Finished],
         take_back: &mut TakeBack,
         info: &Value,
     ) -> Result<Committed> {
         let has_rejects = finished.iter().any(|slice| !slice.receipt.rejects.is_empty());
         self.prepare(design, has_rejects).await?;
         if has_rejects {
-            let committed = self.commit_rejects(&finished, info).await;
+            let committed = self.commit_rejects(finished, info).await;
             self.note(committed)?;
         }
-        let committed = self.commit_slices(&finished, take_back, info).await;
+        let committed = self.commit_slices(finished, take_back, info).await;
         self.note(committed)
     }
 
@@ -308,11 +280,8 @@ impl Output {
                     if ours.is_empty() && !(finished.is_empty() && take_back.is_due(ledger)) {
                         return Ok(vec![]);
                     }
-                    let mut lines = lines(&ours, take_back, info);
-                    for mark in marks.iter() {
-                        lines.extend(mark.begin(state, Utc::now().timestamp_millis())?);
-                    }
-                    Ok(lines)
+                    let begun = marks.iter().filter_map(|mark| mark.begin(state).transpose());
+                    Ok(lines(&ours, take_back, info, begun.collect::<Result<_>>()?))
                 })
                 .await?;
             if !outdated {
@@ -325,17 +294,12 @@ impl Output {
     async fn commit_rejects(&mut self, finished: &[Finished], info: &Value) -> Result<()> {
         let Some(rejects) = &mut self.rejects else { return Ok(()) };
         let shards: Vec<&Add> = finished.iter().flat_map(|slice| &slice.receipt.rejects).collect();
-        let now = Utc::now().timestamp_millis();
         rejects
             .commit(|state| {
                 // A killed run may have committed the rejects of staged slices.
                 let new = shards.iter().filter(|shard| !state.files.contains_key(&shard.path));
-                let adds: Vec<String> = new.map(|shard| delta::add(shard)).collect();
-                if adds.is_empty() {
-                    return Ok(vec![]);
-                }
-                let first = delta::commit_info("WRITE", "Append", now, info.clone());
-                Ok(std::iter::once(first).chain(adds).collect())
+                let adds = new.map(|shard| delta::add(shard)).collect();
+                Ok(delta::commit("WRITE", "Append", info.clone(), adds))
             })
             .await?;
         Ok(())
@@ -345,45 +309,33 @@ impl Output {
     pub(crate) async fn tidy_rejects(&mut self) -> Result<()> {
         let (Some(table), Some(rejects)) = (&mut self.table, &mut self.rejects) else { return Ok(()) };
         rejects.refresh().await?;
-        if rejects.state().files.is_empty() {
+        if rejects.state.files.is_empty() {
             return Ok(());
         }
         // This later state includes every slice that was done before these rejects were listed.
         table.refresh().await?;
-        let settled = Settled::of(table.state(), generation(table.state()));
+        let settled = Settled::of(&table.state, generation(&table.state));
         rejects
             .commit(|state| {
-                let now = Utc::now().timestamp_millis();
                 let stale = state.files.values().filter(|shard| settled.standing(shard) == Standing::Stale);
-                let removes: Vec<String> = stale.map(|shard| delta::remove(shard, now)).collect();
-                if removes.is_empty() {
-                    return Ok(vec![]);
-                }
-                let first =
-                    delta::commit_info("DELETE", "Append", now, json!({ "rejects": "of attempts that do not count" }));
-                Ok(std::iter::once(first).chain(removes).collect())
+                let removes = stale.map(|shard| delta::remove(shard)).collect();
+                let more = json!({ "rejects": "of attempts that do not count" });
+                Ok(delta::commit("DELETE", "Append", more, removes))
             })
             .await?;
         self.follow();
         Ok(())
     }
 
-    /// Sets the versions of tables that the first commit of slices records.
-    pub(crate) fn begin_inputs(&mut self, marks: Vec<Mark>) {
-        self.marks = marks;
-    }
-
     /// Records that everything of the read versions of tables is done, so that their logs may be cleaned.
     pub(crate) async fn say_inputs_done(&mut self) -> Result<()> {
         let Self { table: Some(log), attempt, marks, generation: planned, .. } = self else { return Ok(()) };
         log.commit(|state| {
-            let now = Utc::now().timestamp_millis();
-            let done: Vec<String> = marks.iter().filter_map(|mark| mark.done(state, now)).collect();
-            if done.is_empty() || generation(state) != *planned {
+            if generation(state) != *planned {
                 return Ok(vec![]);
             }
-            let info = delta::commit_info("WRITE", "Append", now, json!({ "run": attempt.to_string() }));
-            Ok(std::iter::once(info).chain(done).collect())
+            let done = marks.iter().filter_map(|mark| mark.done(state)).collect();
+            Ok(delta::commit("WRITE", "Append", json!({ "run": attempt.to_string() }), done))
         })
         .await?;
         self.follow();
@@ -392,8 +344,7 @@ impl Output {
 
     /// The provenance that the creating run stored; None if an earlier asap made the table.
     pub(crate) fn provenance(&self) -> Option<Provenance> {
-        let configuration = &self.table.as_ref()?.state().metadata.configuration;
-        Provenance::decode(configuration.get(PROVENANCE)?)
+        decode(&self.table()?.state, PROVENANCE)
     }
 
     /// Checks, before any work, that the store accepts commits and refuses conflicting ones.
@@ -418,7 +369,7 @@ fn check_generation(state: &State, planned: u64, url: &Url) -> Result<()> {
         found if found == planned => Ok(()),
         found => {
             let table = location::display(url);
-            Err(DataFusionError::External(Box::new(Superseded { table, planned, found })))
+            Err(RunError::Superseded { table, planned, found }.into())
         }
     }
 }
@@ -434,20 +385,18 @@ fn is_open(ledger: &Ledger, take_back: &TakeBack, finished: &Finished) -> bool {
     }
 }
 
-fn lines(finished: &[&Finished], take_back: &TakeBack, info: &Value) -> Vec<String> {
-    let now = Utc::now().timestamp_millis();
+/// The lines of a commit of slices; `begun` are its actions for the tables that the slices are the first of.
+fn lines(finished: &[&Finished], take_back: &TakeBack, info: &Value, begun: Vec<String>) -> Vec<String> {
     let mut info = info.clone();
     info["slices"] = finished.iter().map(|finished| json!(SliceRecord::of(finished))).collect();
     let mut counts = Counts::default();
     finished.iter().for_each(|finished| counts.add(&finished.receipt.counts));
     info["counts"] = json!(counts);
-    let removes = take_back.lines(now);
-    let mode = if removes.is_empty() { "Append" } else { "Overwrite" };
-    let mut lines = vec![delta::commit_info("WRITE", mode, now, info)];
-    lines.extend(removes);
-    let adds: Vec<&Add> = finished.iter().flat_map(|finished| &finished.receipt.output).collect();
-    lines.extend(adds.into_iter().map(delta::add));
-    let done = |finished: &&Finished| delta::transaction(&finished.slice.to_string(), finished.attempt.done(), now);
-    lines.extend(finished.iter().map(done));
-    lines
+    let mut actions = take_back.lines();
+    let mode = if actions.is_empty() { "Append" } else { "Overwrite" };
+    actions.extend(finished.iter().flat_map(|finished| &finished.receipt.output).map(delta::add));
+    let done = |finished: &&Finished| delta::transaction(&finished.slice.to_string(), finished.attempt.done());
+    actions.extend(finished.iter().map(done));
+    actions.extend(begun);
+    delta::commit("WRITE", mode, info, actions)
 }

@@ -229,36 +229,51 @@ mod tests {
         RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(name, array)| (name, array, true))).unwrap()
     }
 
+    fn rows_of(batch: &RecordBatch, originals: [(&str, bool); 2], held: Option<&Schema>) -> Result<Rows> {
+        Rows::new(&batch.schema(), &originals.map(|(name, is_held)| (name.to_string(), is_held)), held, None)
+    }
+
+    fn names(schema: &Schema) -> Vec<&str> {
+        schema.fields().iter().map(|field| field.name().as_str()).collect()
+    }
+
     #[test]
     fn a_row_is_a_reject_if_its_status_is_neither_null_nor_ok() {
         let batch = batch(true);
-        let originals = [("Cot".to_string(), true), ("status".to_string(), true)];
-        let rows = Rows::new(&batch.schema(), &originals, None, None).unwrap();
+        let rows = rows_of(&batch, [("Cot", true), ("status", true)], None).unwrap();
         let divided = rows.divide(&batch).unwrap();
-        let names = |schema: &Schema| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
         assert_eq!(names(&rows.output), ["source", "cot", "source_Cot", "status"]);
         assert_eq!(names(&rows.rejects), ["source", "status", "error", "Cot", "source_status"]);
-        assert_eq!(divided.output.num_rows(), 2);
-        assert_eq!(divided.rejects.num_rows(), 1);
+        assert_eq!((divided.output.num_rows(), divided.rejects.num_rows()), (2, 1));
         assert_eq!(divided.rejects.column(3).as_string::<i32>().value(0), "y");
+        // What is left out of the output is in the rejects.
+        let rows = rows_of(&batch, [("Cot", false), ("status", true)], None).unwrap();
+        assert_eq!(names(&rows.output), ["source", "cot", "status"]);
+        assert_eq!(names(&rows.rejects), ["source", "status", "error", "Cot", "source_status"]);
+        assert_eq!(rows.originals[0], ("Cot".to_string(), String::new()));
+        assert_eq!(rows.divide(&batch).unwrap().output.num_columns(), 3);
+    }
+
+    #[test]
+    fn a_pipeline_without_a_status_rejects_nothing() {
+        let batch = batch(false);
+        let rows = rows_of(&batch, [("Cot", true), ("n", true)], None).unwrap();
+        let divided = rows.divide(&batch).unwrap();
+        assert_eq!((divided.output.num_rows(), divided.rejects.num_rows()), (3, 0));
     }
 
     #[test]
     fn columns_match_those_of_a_table_by_name() {
         let batch = batch(true);
-        let held = Schema::new(vec![
-            Field::new("gone", DataType::Int64, true),
-            Field::new("cot", DataType::Utf8, true),
-            Field::new("source", DataType::Int64, true),
-        ]);
-        let originals = [("Cot".to_string(), true), ("status".to_string(), true)];
-        let rows = Rows::new(&batch.schema(), &originals, Some(&held), None).unwrap();
-        let names: Vec<&String> = rows.output.fields().iter().map(|field| field.name()).collect();
-        assert_eq!(names, ["gone", "cot", "source", "source_Cot", "status"]);
+        let held = ["gone", "cot", "source"].into_iter().zip([DataType::Int64, DataType::Utf8, DataType::Int64]);
+        let held = Schema::new(held.map(|(name, kind)| Field::new(name, kind, true)).collect::<Vec<_>>());
+        let originals = [("Cot", true), ("status", true)];
+        let rows = rows_of(&batch, originals, Some(&held)).unwrap();
+        assert_eq!(names(&rows.output), ["gone", "cot", "source", "source_Cot", "status"]);
         let output = rows.divide(&batch).unwrap().output;
         assert_eq!((output.column(0).null_count(), output.column(1).as_string::<i32>().value(0)), (2, "a"));
         let other = Schema::new(vec![Field::new("cot", DataType::Int64, true)]);
-        let error = Rows::new(&batch.schema(), &originals, Some(&other), None).unwrap_err().to_string();
+        let error = rows_of(&batch, originals, Some(&other)).unwrap_err().to_string();
         assert!(error.contains("column cot is Utf8 now and Int64 in the output"), "{error}");
     }
 
@@ -274,26 +289,5 @@ mod tests {
         assert!(clash.contains("Cot and cot would have one name"), "{clash}");
         let wide = refusal(vec![field("x", DataType::Decimal256(50, 2))]);
         assert!(wide.contains("column x is Decimal256") && wide.contains("cast it"), "{wide}");
-    }
-
-    #[test]
-    fn what_is_left_out_of_the_output_is_in_the_rejects() {
-        let batch = batch(true);
-        let originals = [("Cot".to_string(), false), ("status".to_string(), true)];
-        let rows = Rows::new(&batch.schema(), &originals, None, None).unwrap();
-        let names = |schema: &Schema| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
-        assert_eq!(names(&rows.output), ["source", "cot", "status"]);
-        assert_eq!(names(&rows.rejects), ["source", "status", "error", "Cot", "source_status"]);
-        assert_eq!(rows.originals[0], ("Cot".to_string(), String::new()));
-        assert_eq!(rows.divide(&batch).unwrap().output.num_columns(), 3);
-    }
-
-    #[test]
-    fn a_pipeline_without_a_status_rejects_nothing() {
-        let batch = batch(false);
-        let originals = [("Cot".to_string(), true), ("n".to_string(), true)];
-        let rows = Rows::new(&batch.schema(), &originals, None, None).unwrap();
-        let divided = rows.divide(&batch).unwrap();
-        assert_eq!((divided.output.num_rows(), divided.rejects.num_rows()), (3, 0));
     }
 }

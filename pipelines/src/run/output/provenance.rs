@@ -5,7 +5,6 @@ use asap_lm::SMALL;
 use asap_udfs::Settings;
 use asap_udfs::plan::Asked;
 use asap_udfs::settings::Provider;
-use datafusion::common::{Result, exec_datafusion_err};
 use serde::{Deserialize, Serialize};
 
 use crate::location::redact;
@@ -68,16 +67,6 @@ impl Provenance {
         ))
     }
 
-    pub(crate) fn encode(&self) -> Result<String> {
-        serde_json::to_string(self)
-            .map_err(|error| exec_datafusion_err!("the provenance of a table cannot be written: {error}"))
-    }
-
-    /// Parses it from a table property; None if an earlier asap wrote the table.
-    pub(crate) fn decode(property: &str) -> Option<Self> {
-        serde_json::from_str(property).ok()
-    }
-
     /// Pairs of a label and a value.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         let lines = [
@@ -129,6 +118,6 @@ mod tests {
         let named = Provenance::of(&Request::new("asap", "", &["traces"], "out", named), both);
         assert_eq!(named.warning(), None);
         assert_eq!(named.anchored_by.as_deref(), Some("Qwen/Qwen3-8B (an endpoint)"));
-        assert_eq!(Provenance::decode(&named.encode().unwrap()), Some(named));
+        assert_eq!(serde_json::from_str::<Provenance>(&serde_json::to_string(&named).unwrap()).unwrap(), named);
     }
 }

@@ -6,7 +6,6 @@ use asap_kernels::steps::steps;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
 use datafusion::arrow::compute::{cast, sum};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
-use datafusion::common::{Result, exec_datafusion_err};
 use deltalake_core::kernel::Add;
 use serde::{Deserialize, Serialize};
 
@@ -45,16 +44,6 @@ pub struct Counts {
     pub tokens_before: Option<u64>,
     pub steps_before: Option<u64>,
     pub steps_out: Option<u64>,
-}
-
-impl Receipt {
-    pub(crate) fn encode(&self) -> Result<String> {
-        serde_json::to_string(self).map_err(|error| exec_datafusion_err!("a receipt cannot be written: {error}"))
-    }
-
-    pub(crate) fn decode(text: &str) -> Result<Self> {
-        serde_json::from_str(text).map_err(|error| exec_datafusion_err!("a receipt cannot be read: {error}"))
-    }
 }
 
 impl Counts {
@@ -134,11 +123,6 @@ fn count_kept_steps(batch: &RecordBatch) -> Option<u64> {
 
 fn count_empty(batch: &RecordBatch) -> u64 {
     let Some(chains) = batch.column_by_name("cot") else { return 0 };
-    let empty = match chains.data_type() {
-        DataType::Utf8 => chains.as_string::<i32>().iter().filter(|chain| *chain == Some("")).count(),
-        DataType::LargeUtf8 => chains.as_string::<i64>().iter().filter(|chain| *chain == Some("")).count(),
-        DataType::Utf8View => chains.as_string_view().iter().filter(|chain| *chain == Some("")).count(),
-        _ => 0,
-    };
-    empty as u64
+    let Ok(chains) = cast(chains, &DataType::Utf8View) else { return 0 };
+    chains.as_string_view().iter().filter(|chain| *chain == Some("")).count() as u64
 }

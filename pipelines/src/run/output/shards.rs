@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{RecordBatch, UInt32Array};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take_record_batch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use datafusion::parquet::basic::{Compression, ZstdLevel};
-use datafusion::parquet::file::properties::WriterProperties;
+use datafusion::parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use delta_kernel::expressions::Scalar;
+use delta_kernel::schema::PrimitiveType;
 use delta_kernel::table_properties::DataSkippingNumIndexedCols;
 use deltalake_core::datafile::writer::{PartitionWriter, PartitionWriterConfig};
 use deltalake_core::kernel::Add;
@@ -82,8 +83,8 @@ impl Shards {
         }
         let mut rows: BTreeMap<Vec<Option<String>>, Vec<u32>> = BTreeMap::new();
         for row in 0..batch.num_rows() {
-            let value = |(column, format): &(&_, ArrayFormatter)| {
-                datafusion::arrow::array::Array::is_valid(*column, row).then(|| format.value(row).to_string())
+            let value = |(column, format): &(&ArrayRef, ArrayFormatter)| {
+                column.is_valid(row).then(|| format.value(row).to_string())
             };
             rows.entry(columns.iter().map(value).collect()).or_default().push(row as u32);
         }
@@ -91,12 +92,48 @@ impl Shards {
     }
 
     fn writer(&mut self, values: Vec<Option<String>>) -> Result<&mut PartitionWriter> {
-        let Self { store, folder, layout, file_schema, writers } = self;
-        if !writers.contains_key(&values) {
-            let writer = open(store, folder, layout, file_schema, &values)?;
-            writers.insert(values.clone(), writer);
+        if !self.writers.contains_key(&values) {
+            let writer = self.open(&values)?;
+            self.writers.insert(values.clone(), writer);
         }
-        writers.get_mut(&values).ok_or_else(|| exec_datafusion_err!("a writer vanished"))
+        self.writers.get_mut(&values).ok_or_else(|| exec_datafusion_err!("a writer vanished"))
+    }
+
+    fn open(&self, values: &[Option<String>]) -> Result<PartitionWriter> {
+        let layout = &self.layout;
+        let properties =
+            writer_properties()?.set_created_by(concat!("asap ", env!("ASAP_VERSION")).to_string()).build();
+        let mut folder = self.folder.clone();
+        let mut partition: IndexMap<String, Scalar> = IndexMap::new();
+        for (name, value) in layout.partition_by.iter().zip(values) {
+            let kind = match (plain_type(layout.schema.field_with_name(name)?.data_type()), value) {
+                (Some(kind), Some(value)) => {
+                    kind.parse_scalar(value).map_err(|error| exec_datafusion_err!("{error}"))?
+                }
+                (Some(kind), None) => Scalar::Null(delta_kernel::schema::DataType::Primitive(kind)),
+                (None, _) => {
+                    return exec_err!(
+                        "cannot partition by column {name}: its type is not a plain type (text, boolean, integer or date)"
+                    );
+                }
+            };
+            // The format of Delta and Hive. Readers that take values from folder names expect it.
+            let value =
+                if value.is_some() { kind.serialize_encoded() } else { "__HIVE_DEFAULT_PARTITION__".to_string() };
+            folder = Path::parse(format!("{folder}/{name}={value}")).map_err(object_store::Error::from)?;
+            partition.insert(name.clone(), kind);
+        }
+        let config = PartitionWriterConfig::try_new(
+            Arc::clone(&self.file_schema),
+            partition,
+            Some(properties),
+            Some(layout.shard_bytes),
+            None,
+            None,
+            Some(folder),
+        )?;
+        let (indexed, bounds) = (DataSkippingNumIndexedCols::NumColumns(0), Some(vec![BOUNDS.to_string()]));
+        Ok(PartitionWriter::try_with_config(Arc::clone(&self.store), config, indexed, bounds)?)
     }
 
     /// Closes all shards and returns the actions for a commit.
@@ -109,71 +146,22 @@ impl Shards {
     }
 }
 
-fn open(
-    store: &Arc<dyn ObjectStore>,
-    folder: &Path,
-    layout: &Layout,
-    file_schema: &SchemaRef,
-    values: &[Option<String>],
-) -> Result<PartitionWriter> {
-    let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?))
-        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
-        .set_created_by(concat!("asap ", env!("ASAP_VERSION")).to_string())
-        .build();
-    let mut folder = folder.clone();
-    let mut partition: IndexMap<String, Scalar> = IndexMap::new();
-    for (name, value) in layout.partition_by.iter().zip(values) {
-        let kind = match (layout.schema.field_with_name(name)?.data_type().try_into_kernel_primitive(), value) {
-            (Some(kind), Some(value)) => kind.parse_scalar(value).map_err(|error| exec_datafusion_err!("{error}"))?,
-            (Some(kind), None) => Scalar::Null(delta_kernel::schema::DataType::Primitive(kind)),
-            (None, _) => {
-                return Err(exec_datafusion_err!(
-                    "cannot partition by column {name}: its type is not a plain type (text, boolean, integer or date)"
-                ));
-            }
-        };
-        // The format of Delta and Hive. Readers that take values from folder names expect it.
-        let value = if value.is_some() { kind.serialize_encoded() } else { "__HIVE_DEFAULT_PARTITION__".to_string() };
-        folder = Path::parse(format!("{folder}/{name}={value}")).map_err(object_store::Error::from)?;
-        partition.insert(name.clone(), kind);
-    }
-    let config = PartitionWriterConfig::try_new(
-        Arc::clone(file_schema),
-        partition,
-        Some(properties),
-        Some(layout.shard_bytes),
-        None,
-        None,
-        Some(folder),
-    )?;
-    let bounds = vec![BOUNDS.to_string()];
-    Ok(PartitionWriter::try_with_config(
-        Arc::clone(store),
-        config,
-        DataSkippingNumIndexedCols::NumColumns(0),
-        Some(bounds),
-    )?)
+/// The compression and the row groups of the files that asap writes.
+pub(crate) fn writer_properties() -> Result<WriterPropertiesBuilder> {
+    let builder = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::try_new(3)?));
+    Ok(builder.set_max_row_group_bytes(Some(ROW_GROUP_BYTES)))
 }
 
 /// The primitive type of a column, which parses the value in a folder name.
-trait PlainType {
-    fn try_into_kernel_primitive(&self) -> Option<delta_kernel::schema::PrimitiveType>;
-}
-
-impl PlainType for datafusion::arrow::datatypes::DataType {
-    fn try_into_kernel_primitive(&self) -> Option<delta_kernel::schema::PrimitiveType> {
-        use datafusion::arrow::datatypes::DataType as Arrow;
-        use delta_kernel::schema::PrimitiveType as Plain;
-        Some(match self {
-            Arrow::Utf8 => Plain::String,
-            Arrow::Boolean => Plain::Boolean,
-            Arrow::Int8 => Plain::Byte,
-            Arrow::Int16 => Plain::Short,
-            Arrow::Int32 => Plain::Integer,
-            Arrow::Int64 => Plain::Long,
-            Arrow::Date32 => Plain::Date,
-            _ => return None,
-        })
-    }
+fn plain_type(data_type: &DataType) -> Option<PrimitiveType> {
+    Some(match data_type {
+        DataType::Utf8 => PrimitiveType::String,
+        DataType::Boolean => PrimitiveType::Boolean,
+        DataType::Int8 => PrimitiveType::Byte,
+        DataType::Int16 => PrimitiveType::Short,
+        DataType::Int32 => PrimitiveType::Integer,
+        DataType::Int64 => PrimitiveType::Long,
+        DataType::Date32 => PrimitiveType::Date,
+        _ => return None,
+    })
 }

@@ -3,21 +3,22 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chrono::Utc;
-use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema};
 use datafusion::common::{Result, exec_datafusion_err, exec_err};
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use url::Url;
 
 use crate::beside::FOLDER;
-use crate::delta;
-use crate::delta::{Log, State};
+use crate::delta::{self, Log, State};
 use crate::location;
 use crate::run::output::identity::Identity;
 use crate::run::output::ledger::ATTEMPT;
+use crate::run::output::outcomes::Rows;
 use crate::run::output::provenance::Provenance;
 use crate::run::output::shards::BOUNDS;
 
@@ -25,17 +26,15 @@ pub(crate) const PIPELINE: &str = "asap.pipeline";
 pub(crate) const PROVENANCE: &str = "asap.provenance";
 pub(crate) const GENERATION: &str = "asap.generation";
 const SLICE_ROWS: &str = "asap.sliceRows";
-/// The property with [`Design::originals`].
+/// The property with [`Rows::originals`].
 const ORIGINALS: &str = "asap.originals";
 
+#[derive(Debug)]
 pub struct Design {
-    pub output: SchemaRef,
-    pub rejects: SchemaRef,
+    pub rows: Rows,
     pub partition_by: Vec<String>,
     pub identity: Identity,
     pub provenance: Provenance,
-    /// As in [`Rows::originals`](crate::run::output::outcomes::Rows::originals).
-    pub originals: Vec<(String, String)>,
     pub slice_rows: u64,
 }
 
@@ -48,9 +47,7 @@ pub struct HeldOriginals {
 
 impl HeldOriginals {
     pub(crate) fn of(state: &State) -> Result<Self> {
-        let property = state.metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
-        let originals: Vec<(String, String)> = serde_json::from_str(property)
-            .map_err(|error| exec_datafusion_err!("the property {ORIGINALS} of the output cannot be read: {error}"))?;
+        let originals = originals_of(state)?;
         let schema = state.schema()?;
         let mut known = Self::default();
         for (name, column) in originals {
@@ -65,6 +62,22 @@ impl HeldOriginals {
     }
 }
 
+fn originals_of(state: &State) -> Result<Vec<(String, String)>> {
+    let property = state.metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
+    serde_json::from_str(property)
+        .map_err(|error| exec_datafusion_err!("the property {ORIGINALS} of the output cannot be read: {error}"))
+}
+
+/// A property of a table as JSON text.
+fn encode(property: &impl Serialize) -> Result<String> {
+    serde_json::to_string(property).map_err(|error| exec_datafusion_err!("a property cannot be written: {error}"))
+}
+
+/// A property that an earlier run encoded; None if an earlier asap wrote the table.
+pub(crate) fn decode<T: DeserializeOwned>(state: &State, property: &str) -> Option<T> {
+    serde_json::from_str(state.metadata.configuration.get(property)?).ok()
+}
+
 pub(crate) fn generation(state: &State) -> u64 {
     state.metadata.configuration.get(GENERATION).and_then(|generation| generation.parse().ok()).unwrap_or(0)
 }
@@ -76,11 +89,11 @@ pub(crate) fn slice_rows(state: &State) -> Option<u64> {
 
 pub(crate) fn properties(design: &Design, generation: u64) -> Result<HashMap<String, String>> {
     Ok(HashMap::from([
-        (PIPELINE.to_string(), design.identity.encode()?),
-        (PROVENANCE.to_string(), design.provenance.encode()?),
+        (PIPELINE.to_string(), encode(&design.identity)?),
+        (PROVENANCE.to_string(), encode(&design.provenance)?),
         (GENERATION.to_string(), generation.to_string()),
         (SLICE_ROWS.to_string(), design.slice_rows.to_string()),
-        (ORIGINALS.to_string(), json!(design.originals).to_string()),
+        (ORIGINALS.to_string(), json!(design.rows.originals).to_string()),
         // Other writers that rewrite shards keep the bounds by which the rows of a file are found.
         ("delta.dataSkippingStatsColumns".to_string(), format!("source.{BOUNDS}")),
     ]))
@@ -98,9 +111,7 @@ pub(crate) async fn widen(
         let held = state.schema()?;
         let new: Vec<FieldRef> =
             schema.fields().iter().filter(|field| held.field_with_name(field.name()).is_err()).cloned().collect();
-        let property = state.metadata.configuration.get(ORIGINALS).map_or("[]", String::as_str);
-        let mut known: Vec<(String, String)> = serde_json::from_str(property)
-            .map_err(|error| exec_datafusion_err!("the property {ORIGINALS} of the output cannot be read: {error}"))?;
+        let mut known = originals_of(state)?;
         let before = known.len();
         for (name, column) in originals {
             if !known.iter().any(|(held, _)| held == name) {
@@ -111,14 +122,13 @@ pub(crate) async fn widen(
             return Ok(vec![]);
         }
         let names: Vec<&String> = new.iter().map(|field| field.name()).collect();
-        let info =
-            delta::commit_info("ADD COLUMN", "Append", Utc::now().timestamp_millis(), json!({ "columns": names }));
         let all = Schema::new(held.fields().iter().cloned().chain(new.iter().cloned()).collect::<Vec<_>>());
         let mut metadata = state.with_schema(&all)?;
         if !originals.is_empty() {
             metadata.configuration.insert(ORIGINALS.to_string(), json!(known).to_string());
         }
-        Ok(vec![info, delta::metadata(&metadata)])
+        let actions = vec![delta::metadata(&metadata)];
+        Ok(delta::commit("ADD COLUMN", "Append", json!({ "columns": names }), actions))
     })
     .await?;
     Ok(())

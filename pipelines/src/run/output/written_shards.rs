@@ -3,20 +3,37 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use futures::{StreamExt, TryStreamExt, stream};
-use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutPayload};
+use serde::{Deserialize, Serialize};
 
 use super::Output;
 use crate::beside::join;
 use crate::delta::store_of;
-use crate::run::output::finished_slice::Finished;
+use crate::objects;
+use crate::run::output::finished_slice::{Finished, Written};
 use crate::run::output::ledger::{ATTEMPT, Before, SliceName};
 use crate::run::output::missing::Missing;
-use crate::run::output::staged;
+use crate::run::output::receipt::Receipt;
 
 const LOOKS_AT_ONCE: usize = 16;
+
+/// The folder of staged receipts, in the folder of asap next to a table.
+pub(crate) const STAGED: &str = "staged";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Staged {
+    attempt: String,
+    before: String,
+    receipt: Receipt,
+}
+
+fn staged_folder(slice: &SliceName) -> Path {
+    let content = format!("{}-{}.{}", slice.generation, slice.file_key(), slice.content_key());
+    Path::from_iter([STAGED, &content])
+}
 
 impl Output {
     /// Divides finished slices into those that still have their shards and those that do not. Only slices older than
@@ -41,34 +58,68 @@ impl Output {
         Ok((slices(there), slices(gone)))
     }
 
-    /// Stores the receipts of slices that wait for others of their file, for the run that commits them.
+    /// Stores the receipts of written slices of replaced files, next to the output. They wait for the other slices of
+    /// their file, to be committed together, so that a killed run can resume.
     pub async fn stage(&mut self, finished: &mut [Finished]) -> Result<()> {
-        staged::keep(store_of(&self.beside)?.as_ref(), finished).await?;
+        let store = store_of(&self.beside)?;
+        for finished in finished.iter_mut().filter(|finished| finished.written != Written::Staged) {
+            let SliceName { start, end, .. } = finished.slice;
+            let staged = Staged {
+                attempt: finished.attempt.to_string(),
+                before: finished.before.to_string(),
+                receipt: finished.receipt.clone(),
+            };
+            let text = serde_json::to_vec(&staged).map_err(|error| {
+                exec_datafusion_err!("the receipt of {} cannot be written: {error}", finished.slice)
+            })?;
+            let name = format!("{start:012}-{end:012}-{}.json", finished.attempt);
+            store.put(&staged_folder(&finished.slice).join(name), PutPayload::from(text)).await?;
+            finished.written = Written::Staged;
+        }
         let shards =
             finished.iter().flat_map(|finished| finished.receipt.output.iter().chain(&finished.receipt.rejects));
         self.staged.extend(shards.map(|shard| shard.path.clone()));
         Ok(())
     }
 
-    /// The slices of a replaced file that earlier runs staged and whose shards still exist.
+    /// The staged slices of a content that replace `before`, without overlaps, whose shards still exist.
     pub async fn staged(&self, whole: &SliceName, before: &Before) -> Result<Vec<Finished>> {
-        let found = staged::find(store_of(&self.beside)?.as_ref(), whole, &before.to_string()).await?;
+        let store = store_of(&self.beside)?;
+        let mut listed = objects::list(store.as_ref(), &staged_folder(whole)).await?;
+        listed.sort_by(|one, other| one.location.cmp(&other.location));
+        let mut found: Vec<Finished> = Vec::new();
+        for object in listed {
+            // Unless another run has committed the file.
+            let Some(bytes) = objects::read(store.as_ref(), &object.location).await? else { continue };
+            let staged: Staged = serde_json::from_slice(&bytes)
+                .map_err(|error| exec_datafusion_err!("the receipt {} cannot be read: {error}", object.location))?;
+            let slice: SliceName = staged.receipt.slice.parse()?;
+            let end = found.last().map_or(0, |last| last.slice.end);
+            if slice.is_of_content_of(whole) && staged.before == before.to_string() && slice.start >= end {
+                found.push(Finished {
+                    slice,
+                    before: before.clone(),
+                    attempt: staged.attempt.parse()?,
+                    receipt: staged.receipt,
+                    written: Written::Staged,
+                });
+            }
+        }
         Ok(self.by_shards(found, Duration::ZERO).await?.0)
     }
 
-    /// Removes the staged slices of a file whose slices are committed, here or by another run.
+    /// Removes the staged receipts of a file whose slices are committed, here or by another run.
     pub(crate) async fn unstage(&self, slice: &SliceName) -> Result<()> {
-        staged::remove(store_of(&self.beside)?.as_ref(), slice).await
+        let store = store_of(&self.beside)?;
+        for object in objects::list(store.as_ref(), &staged_folder(slice)).await? {
+            objects::delete(store.as_ref(), &object.location).await?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn find_missing(&mut self) -> Result<&Missing> {
         self.missing = Missing::find(self.table.as_ref(), self.rejects.as_ref(), &self.ledger).await?;
         Ok(&self.missing)
-    }
-
-    /// The missing shards, as of [`Self::find_missing`].
-    pub fn missing(&self) -> &Missing {
-        &self.missing
     }
 
     /// Deletes the shards of this attempt that the logs do not name: those of failed slices, and of slices that another
@@ -80,10 +131,7 @@ impl Output {
         let folder = Path::from(format!("{ATTEMPT}{}", self.attempt));
         for (root, log) in [(self.url.clone(), &mut self.table), (join(&self.beside, "rejects/")?, &mut self.rejects)] {
             let store = store_of(&root)?;
-            let listed: Vec<_> = match store.list(Some(&folder)).try_collect().await {
-                Err(object_store::Error::NotFound { .. }) => continue,
-                listed => listed?,
-            };
+            let listed = objects::list(store.as_ref(), &folder).await?;
             if listed.is_empty() {
                 continue;
             }
@@ -91,7 +139,7 @@ impl Output {
             if let Some(log) = log {
                 log.refresh().await?;
                 // Paths are URL-encoded only in the log.
-                let paths = log.state().files.keys().chain(log.state().removed.keys());
+                let paths = log.state.files.keys().chain(log.state.removed.keys());
                 named.extend(paths.filter_map(|path| Path::from_url_path(path).ok()));
             }
             named.extend(self.staged.iter().filter_map(|path| Path::from_url_path(path).ok()));

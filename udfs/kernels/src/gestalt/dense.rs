@@ -10,29 +10,15 @@ const OTHERS: u8 = 128;
 /// The symbol of a scalar of `a` that is not in `b`. The next symbol, `u8::MAX`, is never used for a scalar.
 const ABSENT: u8 = u8::MAX - 1;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Dense {
     others: Vec<char>,
     a: Vec<u8>,
     b: Vec<u8>,
-    b_counts: [u32; 256],
+    b_counts: Vec<u32>,
     columns: Columns,
     diagonals: Diagonals,
     small: Small,
-}
-
-impl Default for Dense {
-    fn default() -> Self {
-        Self {
-            others: Vec::new(),
-            a: Vec::new(),
-            b: Vec::new(),
-            b_counts: [0; 256],
-            columns: Columns::default(),
-            diagonals: Diagonals::default(),
-            small: Small::default(),
-        }
-    }
 }
 
 impl Dense {
@@ -48,7 +34,7 @@ impl Dense {
             return false;
         }
         to_symbols(b, &self.others, &mut self.b);
-        self.b_counts = counts(&self.b);
+        self.b_counts = counts(&self.b).to_vec();
         true
     }
 

@@ -55,6 +55,14 @@ impl Gap {
     fn capacity(&self) -> usize {
         (self.a.1 - self.a.0).min(self.b.1 - self.b.0)
     }
+
+    /// Returns the parts to the left and to the right of a block that was extended from a run of `run`.
+    #[inline]
+    fn around(&self, block: Block, run: usize) -> [Self; 2] {
+        let left = Self { a: (self.a.0, block.a), b: (self.b.0, block.b), bound: run.saturating_sub(1) };
+        let right = Self { a: (block.a + block.size, self.a.1), b: (block.b + block.size, self.b.1), bound: run };
+        [left, right]
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -157,12 +165,10 @@ fn matched(texts: &mut impl Texts, parts: &mut Vec<Gap>, reaches: impl Fn(usize)
         } else {
             let Found { block, run } = texts.longest(&part);
             if block.size > 0 {
-                let left = Gap { a: (part.a.0, block.a), b: (part.b.0, block.b), bound: run.saturating_sub(1) };
-                let right =
-                    Gap { a: (block.a + block.size, part.a.1), b: (block.b + block.size, part.b.1), bound: run };
+                let around = part.around(block, run);
                 matched += block.size;
-                possible += block.size + left.capacity() + right.capacity();
-                parts.extend([left, right].into_iter().filter(|part| part.capacity() > 0));
+                possible += block.size + around[0].capacity() + around[1].capacity();
+                parts.extend(around.into_iter().filter(|part| part.capacity() > 0));
             }
         }
         if !reaches(possible) {

@@ -1,6 +1,6 @@
 //! All blocks of two short texts, found in a bit matrix.
 
-use super::Block;
+use super::{Block, Gap};
 use crate::vectorized::vectorized;
 
 pub(super) const SIDE: usize = 64;
@@ -20,12 +20,6 @@ impl Default for Small {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Window {
-    a: (usize, usize),
-    b: (usize, usize),
-}
-
 impl Small {
     /// Returns the total size of the matching blocks. No block is larger than `bound`.
     pub(super) fn matched(&mut self, a: &[u8], b: &[u8], bound: usize) -> usize {
@@ -43,7 +37,7 @@ impl Small {
             #[inline(always)]
             || self.find_ends(&equal, bound),
         );
-        self.matched_in(Window { a: (0, a.len()), b: (0, b.len()) }, self.ends.len())
+        self.matched_in(&Gap { a: (0, a.len()), b: (0, b.len()), bound: self.ends.len() })
     }
 
     #[inline(always)]
@@ -60,26 +54,16 @@ impl Small {
         }
     }
 
-    fn matched_in(&self, window: Window, bound: usize) -> usize {
-        let Some(block) = self.longest(&window, bound) else { return 0 };
-        let mut matched = block.size;
-        if block.a > window.a.0 && block.b > window.b.0 {
-            let left = Window { a: (window.a.0, block.a), b: (window.b.0, block.b) };
-            matched += self.matched_in(left, block.size - 1);
-        }
-        let (a, b) = (block.a + block.size, block.b + block.size);
-        if a < window.a.1 && b < window.b.1 {
-            matched += self.matched_in(Window { a: (a, window.a.1), b: (b, window.b.1) }, block.size);
-        }
-        matched
+    fn matched_in(&self, part: &Gap) -> usize {
+        let Some(block) = self.longest(part) else { return 0 };
+        part.around(block, block.size).iter().fold(block.size, |matched, part| matched + self.matched_in(part))
     }
 
-    fn longest(&self, window: &Window, bound: usize) -> Option<Block> {
-        let capacity = (window.a.1 - window.a.0).min(window.b.1 - window.b.0);
-        (1..=bound.min(capacity)).rev().find_map(|size| {
-            let columns = (u64::MAX >> (SIDE - window.b.1)) & (u64::MAX << (window.b.0 + size - 1));
-            let first = window.a.0 + size - 1;
-            let rows = &self.ends[size - 1][first..window.a.1];
+    fn longest(&self, part: &Gap) -> Option<Block> {
+        (1..=part.bound.min(part.capacity())).rev().find_map(|size| {
+            let columns = (u64::MAX >> (SIDE - part.b.1)) & (u64::MAX << (part.b.0 + size - 1));
+            let first = part.a.0 + size - 1;
+            let rows = &self.ends[size - 1][first..part.a.1];
             let row = rows.iter().position(|row| row & columns != 0)?;
             let column = (rows[row] & columns).trailing_zeros() as usize;
             Some(Block { a: first + row + 1 - size, b: column + 1 - size, size })

@@ -1,5 +1,6 @@
 //! Bidirectional attention, for encoders: every token of a text attends to every other.
 
+use super::attention::head_of;
 use super::exp::{exp_in_place, max};
 use super::{Cores, Matrix, Update, multiply};
 use asap_kernels::vectorized::vectorized;
@@ -19,7 +20,7 @@ pub fn attend_all(qkv: [&[f32]; 3], heads: usize, width: usize, room: &mut Score
     let tokens = output.len() / all;
     let Scores { weights, gathered } = room;
     for head in 0..heads {
-        let of_head = |x, first: usize, rows: usize| rows_of_head(x, first * all + head * width, (rows, width), all);
+        let of_head = |x, first, rows| head_of(x, first, rows, (head, heads, width));
         let [keys, values] = [qkv[1], qkv[2]].map(|x| of_head(x, 0, tokens));
         for first in (0..tokens).step_by(QUERIES) {
             let rows = QUERIES.min(tokens - first);
@@ -33,10 +34,6 @@ pub fn attend_all(qkv: [&[f32]; 3], heads: usize, width: usize, room: &mut Score
             output.zip(gathered.chunks_exact(width)).for_each(|(to, x)| to[head * width..][..width].copy_from_slice(x));
         }
     }
-}
-
-fn rows_of_head(x: &[f32], from: usize, shape: (usize, usize), stride: usize) -> Matrix<'_> {
-    Matrix::new(&x[from..], shape, (stride, 1))
 }
 
 fn softmax_rows(rows: &mut [f32], width: usize) {
@@ -57,13 +54,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn plain(
-        qkv: [&[f32]; 3],
-        tokens: usize,
-        at: impl Fn(usize, usize) -> usize,
-        token: usize,
-        width: usize,
-    ) -> Vec<f64> {
+    /// The output for a token at the head whose values are at `at(token, i)`.
+    fn plain(qkv: [&[f32]; 3], at: impl Fn(usize, usize) -> usize, [tokens, token, width]: [usize; 3]) -> Vec<f64> {
         let value = |x: &[f32], token, i| f64::from(x[at(token, i)]);
         let score = |other| {
             (0..width).map(|i| value(qkv[0], token, i) * value(qkv[1], other, i)).sum::<f64>() / (width as f64).sqrt()
@@ -84,7 +76,7 @@ mod tests {
             attend_all([&q, &k, &v], heads, width, &mut Scores::default(), &mut output, Cores::One);
             for (token, head) in (0..tokens).flat_map(|token| (0..heads).map(move |head| (token, head))) {
                 let at = |token: usize, i: usize| (token * heads + head) * width + i;
-                let expected = plain([&q, &k, &v], tokens, at, token, width);
+                let expected = plain([&q, &k, &v], at, [tokens, token, width]);
                 for (i, expected) in expected.into_iter().enumerate() {
                     prop_assert!((f64::from(output[at(token, i)]) - expected).abs() < 1e-5);
                 }

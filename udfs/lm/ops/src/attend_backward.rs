@@ -8,7 +8,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::gradients::{add, dot};
+use super::attention::head_of;
+use super::gradients::add;
+use super::sums::dot;
 use super::{Cores, Heads, Matrix, Pool, Sequence, Update, exp, multiply};
 use asap_kernels::vectorized::vectorized;
 
@@ -127,8 +129,7 @@ impl KeyBlock {
             queries.extend_from_slice(&q[own.clone()]);
             gradient.extend_from_slice(&given.gradient[own]);
         }
-        let own = ((self.chain + self.first) * key + self.head) * width;
-        let [keys, values] = [k, v].map(|x| Matrix::new(&x[own..], (count, width), (key * width, 1)));
+        let [keys, values] = [k, v].map(|x| head_of(x, self.chain + self.first, count, (self.head, key, width)));
         let (queries, gradients) = (Matrix::dense(queries, rows, width), Matrix::dense(gradient, rows, width));
         probabilities.resize(rows * count, 0.0);
         by_scores.resize(rows * count, 0.0);

@@ -1,9 +1,8 @@
 //! Causal attention in blocks of queries and keys: memory never holds tokens × tokens.
 
-use pulp::{Arch, Simd, WithSimd};
-
 use super::exp::{exp, exp_in_place, max};
 use super::{Cores, Matrix, Pool, Result, Update, multiply, on_all_cores};
+use asap_kernels::vectorized::vectorized;
 
 /// Queries per product: enough rows for a matrix product, few enough to split a short chain between cores.
 const QUERIES: usize = 256;
@@ -47,7 +46,7 @@ pub fn attend(
     pool: &Pool<Softmax>,
     [output, log_sums]: [&mut [f32]; 2],
 ) -> Result<()> {
-    let mut blocks = blocks(output, log_sums, heads, chains);
+    let mut blocks = blocks([output, log_sums], heads, chains);
     // Longest first, so that no core waits at the end.
     blocks.sort_by_key(|block| std::cmp::Reverse(block.from));
     on_all_cores(blocks, |mut block| {
@@ -66,12 +65,8 @@ struct Block<'a> {
     log_sums: &'a mut [f32],
 }
 
-fn blocks<'a>(
-    mut output: &'a mut [f32],
-    mut log_sums: &'a mut [f32],
-    heads: Heads,
-    chains: &[Sequence],
-) -> Vec<Block<'a>> {
+fn blocks<'a>([output, log_sums]: [&'a mut [f32]; 2], heads: Heads, chains: &[Sequence]) -> Vec<Block<'a>> {
+    let (mut output, mut log_sums) = (output, log_sums);
     let rows_at_most = (QUERIES / (heads.query / heads.key)).max(1);
     let mut blocks = Vec::new();
     let (mut chain, mut query) = (0, 0);
@@ -80,10 +75,9 @@ fn blocks<'a>(
         let rows_each = tokens.div_ceil(tokens.div_ceil(rows_at_most).max(1)).max(1);
         for from in (0..*tokens).step_by(rows_each) {
             let rows = rows_each.min(tokens - from);
-            let (own_output, rest_output) = output.split_at_mut(rows * heads.query * heads.width);
-            let (own_sums, rest_sums) = log_sums.split_at_mut(rows * heads.query);
-            (output, log_sums) = (rest_output, rest_sums);
-            blocks.push(Block { chain, query, from: earlier + from, rows, output: own_output, log_sums: own_sums });
+            let output = output.split_off_mut(..rows * heads.query_width()).unwrap_or_default();
+            let log_sums = log_sums.split_off_mut(..rows * heads.query).unwrap_or_default();
+            blocks.push(Block { chain, query, from: earlier + from, rows, output, log_sums });
             query += rows;
         }
         chain += earlier + tokens;
@@ -124,7 +118,14 @@ impl Softmax {
             let keys = head_of(k, block.chain + first, count, (key_head, key, width));
             multiply(queries, keys.t(), (width as f32).sqrt().recip(), &mut self.scores, Update::Replace, Cores::One);
             let seen = |row: usize| (from + 1 + row / shared).saturating_sub(first).min(count);
-            Arch::new().dispatch(Weigh { softmax: self, count, seen });
+            vectorized(
+                #[inline(always)]
+                || {
+                    for row in 0..rows {
+                        self.weigh(row, count, seen(row));
+                    }
+                },
+            );
             let weights = Matrix::dense(&self.scores, rows, count);
             let values = head_of(v, block.chain + first, count, (key_head, key, width));
             multiply(weights, values, 1.0, &mut self.gathered, Update::Add, Cores::One);
@@ -159,31 +160,19 @@ impl Softmax {
     }
 }
 
-fn head_of(x: &[f32], first: usize, count: usize, (head, heads, width): (usize, usize, usize)) -> Matrix<'_> {
+/// The rows of one head, `count` of them from row `first` on; `x` has rows of all heads.
+pub(super) fn head_of(
+    x: &[f32],
+    first: usize,
+    count: usize,
+    (head, heads, width): (usize, usize, usize),
+) -> Matrix<'_> {
     Matrix::new(&x[(first * heads + head) * width..], (count, width), (heads * width, 1))
 }
 
 fn reset(values: &mut Vec<f32>, length: usize, value: f32) {
     values.clear();
     values.resize(length, value);
-}
-
-/// Weighs all rows of a block; compiled per SIMD level and selected at run time.
-struct Weigh<'a, F> {
-    softmax: &'a mut Softmax,
-    count: usize,
-    seen: F,
-}
-
-impl<F: Fn(usize) -> usize> WithSimd for Weigh<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for row in 0..self.softmax.max.len() {
-            self.softmax.weigh(row, self.count, (self.seen)(row));
-        }
-    }
 }
 
 #[cfg(test)]

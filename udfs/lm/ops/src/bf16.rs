@@ -5,6 +5,7 @@
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
+use candle_core::{DType, Tensor};
 use half::bf16;
 
 use super::arithmetic::Arithmetic;
@@ -12,7 +13,9 @@ use super::gemm::{Cores, multiply_right};
 use super::lines::{Line, PAIRS_AT_ONCE, PANEL};
 use super::matrix::{Matrix, Update};
 use super::panels::{Panels, panel_width};
+use super::projection::{Projection, Weight};
 use super::tiles::Right;
+use super::{Result, read};
 #[cfg(target_arch = "x86_64")]
 use super::{amx, dots};
 use asap_kernels::vectorized::vectorized;
@@ -65,12 +68,6 @@ impl Bf16Matrix {
     pub(super) fn block(&self, output: usize) -> (&[Line], usize) {
         let lines = padded_pairs(self.inputs) * (PANEL / 16);
         (&self.lines[output / PANEL * lines..][..lines], output % PANEL / amx::BLOCK)
-    }
-
-    /// Computes x · Wᵀ for rows of `inputs` numbers into `to`, `outputs` numbers per row. `write` adds or replaces.
-    /// Where the CPU multiplies bf16 faster than f32, the rows are rounded to bf16.
-    pub fn multiply(&self, x: &[f32], to: &mut [f32], write: Update) {
-        self.multiply_by(Arithmetic::fastest(Self::time), x, to, write);
     }
 
     pub(super) fn multiply_by(&self, arithmetic: Arithmetic, x: &[f32], to: &mut [f32], write: Update) {
@@ -162,6 +159,25 @@ impl Bf16Matrix {
                 }
             }
         }
+    }
+}
+
+impl Weight for Bf16Matrix {
+    fn dtype(_: DType) -> DType {
+        DType::BF16
+    }
+
+    fn new(weight: Tensor) -> Result<Self> {
+        let (outputs, inputs) = weight.dims2()?;
+        read::<bf16, 1, _>([&weight], |[numbers]| Self::pack(numbers, outputs, inputs))
+    }
+}
+
+impl Projection for Bf16Matrix {
+    /// Where the CPU multiplies bf16 faster than f32, the rows are rounded to bf16.
+    fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, _: Cores) -> Result<()> {
+        self.multiply_by(Arithmetic::fastest(Self::time), x, to, write);
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::sums::sum;
 use super::{exp, max};
 use asap_kernels::vectorized::vectorized;
 
@@ -30,14 +31,4 @@ pub fn surprisals(logits: &mut [f32], targets: &[u32], scale: f32) -> f64 {
     // Collect before summing: the order of additions must not depend on the number of threads.
     let all: Vec<f64> = logits.par_chunks_exact_mut(vocabulary).zip(targets).map(surprisal).collect();
     all.iter().sum()
-}
-
-#[inline(always)]
-fn sum(row: &[f32]) -> f32 {
-    let (sixteens, rest) = row.as_chunks::<16>();
-    let mut sums = [0.0; 16];
-    for chunk in sixteens {
-        sums.iter_mut().zip(chunk).for_each(|(sum, x)| *sum += x);
-    }
-    sums.iter().sum::<f32>() + rest.iter().sum::<f32>()
 }

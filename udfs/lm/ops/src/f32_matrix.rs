@@ -1,10 +1,13 @@
 //! Products with f32 weights that are packed into panels once.
 
-use super::Result;
+use candle_core::Tensor;
+
 use super::gemm::{Cores, multiply_right};
 use super::matrix::{Matrix, Update};
 use super::panels::{Panels, order, panel_width};
+use super::projection::{Projection, Weight};
 use super::tiles::Right;
+use super::{Result, read};
 
 /// An f32 weight, [outputs, inputs], packed once: packing for each product costs a share of its time.
 #[derive(Debug, Clone)]
@@ -24,9 +27,17 @@ impl F32Matrix {
         let first = (first.addr() - panels.as_ptr().addr()) / size_of::<f32>();
         Self { outputs, inputs, values: panels, first }
     }
+}
 
-    /// Computes x · Wᵀ for rows of `inputs` numbers into `to`, `outputs` numbers per row. `write` adds or replaces.
-    pub fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
+impl Weight for F32Matrix {
+    fn new(weight: Tensor) -> Result<Self> {
+        let (outputs, inputs) = weight.dims2()?;
+        read([&weight], |[numbers]| Self::pack(numbers, outputs, inputs))
+    }
+}
+
+impl Projection for F32Matrix {
+    fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
         let rows = x.len() / self.inputs;
         assert_eq!((x.len(), to.len()), (rows * self.inputs, rows * self.outputs), "x and to differ in rows");
         let width = panel_width();

@@ -4,6 +4,8 @@
 //! bit for bit on any number of cores.
 
 use super::exp;
+use super::norm::inverse_root_mean_square;
+use super::sums::dot;
 use asap_kernels::vectorized::vectorized;
 
 /// Rows per partial sum. Blocks of a multiple of this many rows give the same sums as all rows together.
@@ -32,7 +34,7 @@ pub fn add_parts(sum: &mut [f32], parts: &[f32]) {
 fn rms_norm_part(gradient: &mut [f32], x: &[f32], weight: &[f32], epsilon: f64, by_weight: &mut [f32]) {
     let width = weight.len();
     for (gradient, x) in gradient.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
-        let inverse = (f64::from(dot(x, x)) / width as f64 + epsilon).sqrt().recip() as f32;
+        let inverse = inverse_root_mean_square(x, epsilon);
         for ((gradient, x), (weight, by_weight)) in gradient.iter_mut().zip(x).zip(weight.iter().zip(&mut *by_weight)) {
             *by_weight += *gradient * x * inverse;
             *gradient *= weight;
@@ -75,18 +77,6 @@ pub fn sum_of_squares(numbers: &[f32]) -> f32 {
         #[inline(always)]
         || dot(numbers, numbers),
     )
-}
-
-/// Returns the dot product, with 16 independent partial sums.
-#[inline(always)]
-pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let (a_chunks, a_rest) = a.as_chunks::<16>();
-    let (b_chunks, b_rest) = b.as_chunks::<16>();
-    let mut sums = [0.0; 16];
-    for (a, b) in a_chunks.iter().zip(b_chunks) {
-        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
-    }
-    sums.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum::<f32>()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! | `bf16`, `f32_matrix`, `stored`, `projection` | products with weights, by data type and memory layout |
 //! | `arithmetic`, `amx`, `dots`, `lines` | instructions for bf16 products, and their memory layout |
 //! | `attention`, `attend_all`, `attend_backward` | causal attention, encoder attention, causal attention backward |
-//! | `norm`, `rotate`, `swiglu`, `gelu`, `exp` | RMSNorm, layer norm, RoPE and activations |
+//! | `norm`, `rotate`, `swiglu`, `gelu`, `exp`, `sums` | RMSNorm, layer norm, RoPE and activations |
 //! | `pool` | reusable scratch memory of tasks |
 //! | [`gradients`], [`cross_entropy`], [`adamw`] | operations of training only |
 
@@ -37,13 +37,14 @@ mod pool;
 mod projection;
 mod rotate;
 mod stored;
+mod sums;
 mod swiglu;
 mod tiles;
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use candle_core::{DType, Device, Error, Storage, Tensor, WithDType};
+use candle_core::{DType, Error, Storage, Tensor, WithDType};
 use rayon::prelude::*;
 
 use asap_kernels::vectorized::vectorized;
@@ -67,14 +68,13 @@ pub use swiglu::{swiglu_rows, swiglu_to};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Passes the values of contiguous CPU tensors of one type to `reader`.
-///
-/// # Errors
-/// If a tensor is not contiguous, not on the CPU or not of type `T`.
 pub fn read<T: WithDType, const N: usize, R>(tensors: [&Tensor; N], reader: impl FnOnce([&[T]; N]) -> R) -> Result<R> {
     let guards = tensors.map(Tensor::storage_and_layout);
     let mut slices: [&[T]; N] = [&[]; N];
     for ((storage, layout), slice) in guards.iter().zip(&mut slices) {
-        let Storage::Cpu(storage) = &**storage else { return Err(outside()) };
+        let Storage::Cpu(storage) = &**storage else {
+            return Err(Error::msg("expected a tensor in the CPU's memory"));
+        };
         let (from, to) = layout.contiguous_offsets().ok_or_else(|| Error::msg("expected a contiguous tensor"))?;
         *slice = &storage.as_slice::<T>()?[from..to];
     }
@@ -82,9 +82,6 @@ pub fn read<T: WithDType, const N: usize, R>(tensors: [&Tensor; N], reader: impl
 }
 
 /// Passes rows of an f32 or bf16 table, [rows, width], to `reader` as f32. `widened` is the buffer for bf16 rows.
-///
-/// # Errors
-/// If the tensor is not such a table, or has fewer rows.
 pub fn read_rows<R>(
     table: &Tensor,
     rows: Range<usize>,
@@ -99,25 +96,19 @@ pub fn read_rows<R>(
     if table.dtype() == DType::F32 {
         return read([table], |[table]| reader(&table[values]));
     }
-    read::<half::bf16, 1, _>([table], |[table]| reader(widen_rows(&table[values], widened)))
-}
-
-fn widen_rows<'a>(numbers: &[half::bf16], room: &'a mut Vec<f32>) -> &'a [f32] {
-    let widened = at_least(room, numbers.len());
-    vectorized(
-        #[inline(always)]
-        || widen(numbers, widened),
-    );
-    widened
+    read::<half::bf16, 1, _>([table], |[table]| {
+        let (numbers, widened) = (&table[values], at_least(widened, rows.len() * width));
+        vectorized(
+            #[inline(always)]
+            || widen(numbers, widened),
+        );
+        reader(widened)
+    })
 }
 
 #[inline(always)]
 fn widen(numbers: &[half::bf16], to: &mut [f32]) {
     to.iter_mut().zip(numbers).for_each(|(to, x)| *to = f32::from_bits(u32::from(x.to_bits()) << 16));
-}
-
-fn outside() -> Error {
-    Error::msg("expected a tensor in the CPU's memory")
 }
 
 /// The first `length` numbers of an array, with arbitrary contents; grows a shorter array.
@@ -128,48 +119,22 @@ pub fn at_least(array: &mut Vec<f32>, length: usize) -> &mut [f32] {
     &mut array[..length]
 }
 
-/// Builds a [rows, width] tensor.
-///
-/// # Errors
-/// If the number of values is not a multiple of `width`.
-pub fn matrix(values: Vec<f32>, width: usize) -> Result<Tensor> {
-    let rows = values.len() / width;
-    Tensor::from_vec(values, (rows, width), &Device::Cpu)
-}
-
-pub(crate) fn add_to_rows(rows: &mut [f32], addends: &[f32]) {
-    for row in rows.chunks_exact_mut(addends.len()) {
-        row.iter_mut().zip(addends).for_each(|(x, addend)| *x += addend);
-    }
-}
-
-/// Runs tasks on all cores, or a single one on this thread. Results are in the order of the tasks.
-///
-/// # Errors
-/// The first error of a task.
-pub fn on_all_cores<T: Send, R: Send, E: Send>(
+/// Runs tasks on all cores, or a single one on this thread. Results are in the order of the tasks, or the first error.
+pub fn on_all_cores<T: Send, R: Send + Sync, E: Send + Sync>(
     tasks: Vec<T>,
     task: impl Fn(T) -> Result<R, E> + Send + Sync,
 ) -> Result<Vec<R>, E> {
     if tasks.len() < 2 {
         return tasks.into_iter().map(task).collect();
     }
-    let results = in_places(tasks.iter().map(|_| None));
-    let tasks = in_places(tasks.into_iter().map(Some));
+    let results: Vec<OnceLock<_>> = tasks.iter().map(|_| OnceLock::new()).collect();
+    let tasks: Vec<_> = tasks.into_iter().map(|own| Mutex::new(Some(own))).collect();
     each_on_all_cores(results.len(), &|place| {
-        if let Some(own) = hold(&tasks[place]).take() {
-            *hold(&results[place]) = Some(task(own));
+        if let Some(own) = tasks[place].lock().unwrap_or_else(PoisonError::into_inner).take() {
+            drop(results[place].set(task(own)));
         }
     });
-    results.into_iter().filter_map(|result| result.into_inner().unwrap_or_else(PoisonError::into_inner)).collect()
-}
-
-fn in_places<T>(values: impl Iterator<Item = Option<T>>) -> Vec<Mutex<Option<T>>> {
-    values.map(Mutex::new).collect()
-}
-
-fn hold<T>(place: &Mutex<T>) -> MutexGuard<'_, T> {
-    place.lock().unwrap_or_else(PoisonError::into_inner)
+    results.into_iter().filter_map(OnceLock::into_inner).collect()
 }
 
 /// Compiled once for all kinds of tasks: rayon's part takes longer to compile than most tasks.
@@ -180,10 +145,7 @@ fn each_on_all_cores(tasks: usize, task: &(dyn Fn(usize) + Sync)) {
 
 /// Splits arrays, each with its width, into blocks of `block` rows, and runs a task per block on all cores. The task
 /// receives the range of its rows and its part of each array; the part of an empty array is empty.
-///
-/// # Errors
-/// The first error of a task.
-pub fn on_blocks<const N: usize, R: Send, E: Send>(
+pub fn on_blocks<const N: usize, R: Send + Sync, E: Send + Sync>(
     block: usize,
     mut arrays: [(&mut [f32], usize); N],
     task: impl Fn(Range<usize>, [&mut [f32]; N]) -> Result<R, E> + Send + Sync,

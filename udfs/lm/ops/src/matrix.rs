@@ -30,10 +30,6 @@ impl<'a> Matrix<'a> {
         Self::new(values, (rows, columns), (columns, 1))
     }
 
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
     pub(super) fn part(self, (row, rows): (usize, usize), (column, columns): (usize, usize)) -> Self {
         let from = row * self.row_stride + column * self.column_stride;
         Self::new(self.values.get(from..).unwrap_or_default(), (rows, columns), (self.row_stride, self.column_stride))

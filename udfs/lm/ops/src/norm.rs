@@ -1,5 +1,6 @@
 //! RMSNorm and layer norm of rows.
 
+use super::sums::{dot, sum};
 use asap_kernels::vectorized::vectorized;
 
 /// Applies RMSNorm to each group of `weight.len()` values: a whole row, or a head of queries or keys.
@@ -30,13 +31,7 @@ pub fn rms_norm_to(rows: &[f32], weight: &[f32], epsilon: f64, to: &mut [f32]) {
 
 #[inline(always)]
 pub(crate) fn inverse_root_mean_square(values: &[f32], epsilon: f64) -> f32 {
-    let (chunks, rest) = values.as_chunks::<16>();
-    let mut lanes = [0.0_f32; 16];
-    for chunk in chunks {
-        lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += x * x);
-    }
-    let squares = lanes.iter().sum::<f32>() + rest.iter().map(|x| x * x).sum::<f32>();
-    (f64::from(squares) / values.len() as f64 + epsilon).sqrt().recip() as f32
+    (f64::from(dot(values, values)) / values.len() as f64 + epsilon).sqrt().recip() as f32
 }
 
 /// Normalizes each row of `weight.len()` values to mean 0 and variance 1, then multiplies by `weight` and adds `bias`.
@@ -52,16 +47,6 @@ pub fn layer_norm_rows(rows: &mut [f32], weight: &[f32], bias: &[f32], epsilon: 
             }
         },
     );
-}
-
-#[inline(always)]
-fn sum(values: &[f32]) -> f32 {
-    let (chunks, rest) = values.as_chunks::<16>();
-    let mut lanes = [0.0_f32; 16];
-    for chunk in chunks {
-        lanes.iter_mut().zip(chunk).for_each(|(lane, x)| *lane += x);
-    }
-    lanes.iter().sum::<f32>() + rest.iter().sum::<f32>()
 }
 
 #[cfg(test)]

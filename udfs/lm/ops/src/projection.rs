@@ -3,27 +3,27 @@
 use std::fmt::Debug;
 
 use candle_core::{DType, Tensor};
-use half::bf16;
 
-use super::{Bf16Matrix, Cores, F32Matrix, Matrix, Result, Update, add_to_rows, multiply, read};
+use super::{Cores, Matrix, Result, Update, multiply, read};
+use crate::gradients::add;
 
 /// A weight of a projection, [outputs, inputs].
 pub trait Weight: Sized {
-    /// The data type of the weight, if the file has `stored`.
-    fn dtype(stored: DType) -> DType;
+    /// The data type of the weight, if the file has this one: f32, unless the type says otherwise.
+    fn dtype(_: DType) -> DType {
+        DType::F32
+    }
 
     /// Converts a tensor, [outputs, inputs] of type [`Weight::dtype`].
-    ///
-    /// # Errors
-    /// If the tensor is not such a matrix in CPU memory.
     fn new(weight: Tensor) -> Result<Self>;
 }
 
+/// A projection's weight and bias, of types `M` and `V`.
 #[derive(Debug, Clone)]
-pub struct Linear<M = Tensor> {
+pub struct Linear<M = Tensor, V = Tensor> {
     /// [outputs, inputs]
     pub weight: M,
-    pub bias: Option<Tensor>,
+    pub bias: Option<V>,
 }
 
 impl<M: Projection> Linear<M> {
@@ -31,7 +31,7 @@ impl<M: Projection> Linear<M> {
     pub fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
         self.weight.multiply(x, to, write, cores)?;
         match &self.bias {
-            Some(bias) => read([bias], |[bias]| add_to_rows(to, bias)),
+            Some(bias) => read([bias], |[bias]| to.chunks_exact_mut(bias.len()).for_each(|row| add(row, bias))),
             None => Ok(()),
         }
     }
@@ -43,10 +43,6 @@ pub trait Projection: Weight + Clone + Debug + Send + Sync {
 }
 
 impl Weight for Tensor {
-    fn dtype(_: DType) -> DType {
-        DType::F32
-    }
-
     fn new(weight: Tensor) -> Result<Self> {
         Ok(weight)
     }
@@ -57,40 +53,5 @@ impl Projection for Tensor {
         let (outputs, inputs) = self.dims2()?;
         let x = Matrix::dense(x, x.len() / inputs, inputs);
         read([self], |[weight]| multiply(x, Matrix::dense(weight, outputs, inputs).t(), 1.0, to, write, cores))
-    }
-}
-
-impl Weight for F32Matrix {
-    fn dtype(_: DType) -> DType {
-        DType::F32
-    }
-
-    fn new(weight: Tensor) -> Result<Self> {
-        let (outputs, inputs) = weight.dims2()?;
-        read([&weight], |[numbers]| Self::pack(numbers, outputs, inputs))
-    }
-}
-
-impl Projection for F32Matrix {
-    fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
-        Self::multiply(self, x, to, write, cores)
-    }
-}
-
-impl Weight for Bf16Matrix {
-    fn dtype(_: DType) -> DType {
-        DType::BF16
-    }
-
-    fn new(weight: Tensor) -> Result<Self> {
-        let (outputs, inputs) = weight.dims2()?;
-        read::<bf16, 1, _>([&weight], |[numbers]| Self::pack(numbers, outputs, inputs))
-    }
-}
-
-impl Projection for Bf16Matrix {
-    fn multiply(&self, x: &[f32], to: &mut [f32], write: Update, _: Cores) -> Result<()> {
-        Self::multiply(self, x, to, write);
-        Ok(())
     }
 }

@@ -56,9 +56,6 @@ impl Projection for StoredMatrix {
 /// adds or replaces. A row's result is identical bit for bit whatever other rows are in the batch. With AMX and a bf16
 /// weight, the inputs are rounded to bf16.
 ///
-/// # Errors
-/// If the tensor is not such a weight.
-///
 /// # Panics
 /// If `x` and `to` do not have the same number of whole rows.
 pub fn multiply_stored(weight: &Tensor, x: &[f32], to: &mut [f32], write: Update, cores: Cores) -> Result<()> {
@@ -256,46 +253,28 @@ impl Group<'_> {
         let weights = &self.weights[output * self.weights_stride..][..(O - 1) * self.weights_stride + count];
         let sums = &mut self.sums[output * self.sums_stride..][..(O - 1) * self.sums_stride + V * LANES];
         assert!(self.x.len() == count * V * LANES && self.sums_stride >= V * LANES, "whole vectors of x and of sums");
-        let mut tile = Tile::<O, V> {
-            weights,
-            weights_stride: self.weights_stride,
-            x: self.x,
-            sums,
-            sums_stride: self.sums_stride,
-            adds: self.adds,
-        };
+        let mut tile = Group { weights, sums, outputs: O, ..*self };
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx512f") {
             // SAFETY: the CPU has AVX-512F, and the slices' lengths cover all that a tile reads and writes.
-            unsafe { x86::multiply(&mut tile) };
+            unsafe { x86::multiply::<O, V>(&mut tile) };
             return O;
         }
-        tile.multiply();
+        tile.by_loops::<O, V>();
         O
     }
-}
 
-struct Tile<'a, const O: usize, const V: usize> {
-    weights: &'a [f32],
-    weights_stride: usize,
-    x: &'a [f32],
-    sums: &'a mut [f32],
-    sums_stride: usize,
-    adds: bool,
-}
-
-impl<const O: usize, const V: usize> Tile<'_, O, V> {
-    fn multiply(&mut self) {
+    fn by_loops<const O: usize, const V: usize>(&mut self) {
         vectorized(
             #[inline(always)]
             || {
                 // Loops, not `for_each`, which is not always inlined: otherwise only SSE2 instructions are used.
                 for vector in 0..V {
                     for output in (0..O - O % 4).step_by(4) {
-                        self.vector::<4>(output, vector);
+                        self.vector::<4, V>(output, vector);
                     }
                     for output in O - O % 4..O {
-                        self.vector::<1>(output, vector);
+                        self.vector::<1, V>(output, vector);
                     }
                 }
             },
@@ -303,7 +282,7 @@ impl<const O: usize, const V: usize> Tile<'_, O, V> {
     }
 
     #[inline(always)]
-    fn vector<const P: usize>(&mut self, output: usize, vector: usize) {
+    fn vector<const P: usize, const V: usize>(&mut self, output: usize, vector: usize) {
         let count = self.x.len() / (V * LANES);
         let weights: [&[f32]; P] =
             std::array::from_fn(|i| &self.weights[(output + i) * self.weights_stride..][..count]);
@@ -336,7 +315,7 @@ mod x86 {
         _mm512_storeu_ps,
     };
 
-    use super::{LANES, Tile};
+    use super::{Group, LANES};
 
     /// Keeps all sums in registers, at most 24 of 32.
     ///
@@ -345,7 +324,7 @@ mod x86 {
     /// room for V vectors of sums.
     #[target_feature(enable = "avx512f")]
     #[expect(clippy::needless_range_loop, reason = "sums that iterators lend would not stay in registers")]
-    pub(super) unsafe fn multiply<const O: usize, const V: usize>(tile: &mut Tile<O, V>) {
+    pub(super) unsafe fn multiply<const O: usize, const V: usize>(tile: &mut Group) {
         let count = tile.x.len() / (V * LANES);
         let (weights, x, to) = (tile.weights.as_ptr(), tile.x.as_ptr(), tile.sums.as_mut_ptr());
         let mut sums = [[_mm512_setzero_ps(); V]; O];
@@ -429,18 +408,13 @@ mod tests {
         const ROWS: usize = 2 * LANES;
         let inputs = 37;
         let (x, weights) = (numbers(ROWS * inputs, 1), numbers(6 * inputs, 4));
-        let tiles = columns(&x, inputs);
+        let Columns { values: x_of_tile, .. } = &columns(&x, inputs)[0];
         let mut sums = vec![1.0; 6 * ROWS];
-        let (x_of_tile, sums_stride) = (&tiles[0].values, ROWS);
-        Tile::<6, 2> {
-            weights: &weights,
-            weights_stride: inputs,
-            x: x_of_tile,
-            sums: &mut sums,
-            sums_stride,
-            adds: true,
-        }
-        .multiply();
+        let (weights_stride, sums_stride, sums) = (inputs, ROWS, sums.as_mut_slice());
+        let mut tile =
+            Group { weights: &weights, weights_stride, outputs: 6, x: x_of_tile, sums, sums_stride, adds: true };
+        tile.by_loops::<6, 2>();
+        let sums = tile.sums.to_vec();
         for (place, sum) in sums.into_iter().enumerate() {
             let (output, row) = (place / ROWS, place % ROWS);
             let exact: f32 = (0..inputs).map(|i| x[row * inputs + i] * weights[output * inputs + i]).sum();

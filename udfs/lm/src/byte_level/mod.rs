@@ -29,7 +29,8 @@ pub(crate) struct ByteLevel {
     added: Vec<Option<u32>>,
     alphabet: [char; 256],
     lengths: Vec<u32>,
-    around: [Vec<u32>; 2],
+    /// The ids before and after those of a text if special tokens are added.
+    pub around: [Vec<u32>; 2],
     words: ThreadLocal<RefCell<Words>>,
 }
 
@@ -112,11 +113,6 @@ impl ByteLevel {
             let (from, to) = (text.floor_char_boundary(start as usize), text.ceil_char_boundary(end as usize));
             (from as u32, to as u32)
         })
-    }
-
-    /// The ids before and after those of a text if special tokens are added.
-    pub(crate) fn around(&self) -> &[Vec<u32>; 2] {
-        &self.around
     }
 }
 

@@ -1,6 +1,5 @@
 //! The encoder of [`Compressor`](super::Compressor): XLM-RoBERTa or BERT with a head for two labels per token.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use candle_core::{DType, Tensor};
@@ -60,54 +59,44 @@ struct Room {
     scores: Scores,
 }
 
-struct Named {
-    files: Files,
-    used: BTreeSet<String>,
-}
+/// The files of a model, to read its tensors by name.
+struct Named(Files);
 
 impl Named {
-    fn tensor(&mut self, name: String, shape: &[usize]) -> Result<Tensor> {
-        let tensor = self.files.read(&name, shape, DType::F32)?;
-        self.used.insert(name);
-        Ok(tensor)
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Tensor> {
+        self.0.read(name, shape, DType::F32)
     }
 
-    fn linear(&mut self, name: String, outputs: usize, inputs: usize) -> Result<Linear<F32Matrix>> {
-        let weight = F32Matrix::new(self.tensor(format!("{name}.weight"), &[outputs, inputs])?)?;
-        Ok(Linear { weight, bias: Some(self.tensor(format!("{name}.bias"), &[outputs])?) })
+    fn linear(&self, name: &str, outputs: usize, inputs: usize) -> Result<Linear<F32Matrix>> {
+        let weight = F32Matrix::new(self.tensor(&format!("{name}.weight"), &[outputs, inputs])?)?;
+        Ok(Linear { weight, bias: Some(self.tensor(&format!("{name}.bias"), &[outputs])?) })
     }
 
-    fn norm(&mut self, name: String, width: usize) -> Result<Norm> {
-        let weight = self.tensor(format!("{name}.weight"), &[width])?;
-        Ok(Norm { weight, bias: self.tensor(format!("{name}.bias"), &[width])? })
+    fn norm(&self, name: &str, width: usize) -> Result<Norm> {
+        let weight = self.tensor(&format!("{name}.weight"), &[width])?;
+        Ok(Norm { weight, bias: self.tensor(&format!("{name}.bias"), &[width])? })
     }
 
-    fn layer(&mut self, prefix: &str, config: &EncoderConfig) -> Result<Layer> {
+    fn layer(&self, prefix: &str, config: &EncoderConfig) -> Result<Layer> {
         let (hidden, wide) = (config.hidden_size, config.intermediate_size);
-        let mut own = |name: &str| self.linear(format!("{prefix}.attention.self.{name}"), hidden, hidden);
+        let own = |name: &str| self.linear(&format!("{prefix}.attention.self.{name}"), hidden, hidden);
         Ok(Layer {
             qkv: [own("query")?, own("key")?, own("value")?],
-            gathered: self.linear(format!("{prefix}.attention.output.dense"), hidden, hidden)?,
-            gathered_norm: self.norm(format!("{prefix}.attention.output.LayerNorm"), hidden)?,
-            wide: self.linear(format!("{prefix}.intermediate.dense"), wide, hidden)?,
-            narrow: self.linear(format!("{prefix}.output.dense"), hidden, wide)?,
-            narrow_norm: self.norm(format!("{prefix}.output.LayerNorm"), hidden)?,
+            gathered: self.linear(&format!("{prefix}.attention.output.dense"), hidden, hidden)?,
+            gathered_norm: self.norm(&format!("{prefix}.attention.output.LayerNorm"), hidden)?,
+            wide: self.linear(&format!("{prefix}.intermediate.dense"), wide, hidden)?,
+            narrow: self.linear(&format!("{prefix}.output.dense"), hidden, wide)?,
+            narrow_norm: self.norm(&format!("{prefix}.output.LayerNorm"), hidden)?,
         })
     }
 
     /// An unread tensor could be a layer that the config does not describe.
     fn refuse_others(&self, config: &EncoderConfig) -> Result<()> {
-        let is_other = |name: &str| !self.used.contains(name) && !UNUSED.iter().any(|unused| name.ends_with(unused));
-        match self.files.names().find(|(name, _)| is_other(name)) {
-            None => Ok(()),
-            Some((name, path)) => {
-                let found = format!(
-                    "tensor '{name}' is not part of the {:?} classifier that config.json describes",
-                    config.family
-                );
-                Err(LmError::Unsupported { path: path.to_path_buf(), found })
-            }
-        }
+        let is_other = |name: &str| !UNUSED.iter().any(|unused| name.ends_with(unused));
+        let Some((name, path)) = self.0.unread().into_iter().find(|(name, _)| is_other(name)) else { return Ok(()) };
+        let family = config.family;
+        let found = format!("tensor '{name}' is not part of the {family:?} classifier that config.json describes");
+        Err(LmError::unsupported(path, found))
     }
 }
 
@@ -117,16 +106,16 @@ impl Encoder {
             EncoderFamily::XlmRoberta => "roberta",
             EncoderFamily::Bert => "bert",
         };
-        let mut named = Named { files: Files::open(folder)?, used: BTreeSet::new() };
+        let named = Named(Files::open(folder)?);
         let hidden = config.hidden_size;
-        let mut table = |name, rows| named.tensor(format!("{base}.embeddings.{name}.weight"), &[rows, hidden]);
+        let table = |name, rows| named.tensor(&format!("{base}.embeddings.{name}.weight"), &[rows, hidden]);
         let words = table("word_embeddings", config.vocab_size)?;
         let positions = table("position_embeddings", config.max_position_embeddings)?;
         let types = table("token_type_embeddings", config.type_vocab_size)?;
-        let norm = named.norm(format!("{base}.embeddings.LayerNorm"), hidden)?;
+        let norm = named.norm(&format!("{base}.embeddings.LayerNorm"), hidden)?;
         let layer = |layer| named.layer(&format!("{base}.encoder.layer.{layer}"), &config);
         let layers = (0..config.num_hidden_layers).map(layer).collect::<Result<_>>()?;
-        let classifier = named.linear("classifier".to_string(), 2, hidden)?;
+        let classifier = named.linear("classifier", 2, hidden)?;
         named.refuse_others(&config)?;
         let mean_word = words.mean(0)?.to_vec1()?;
         let rooms = Pool::default();
@@ -141,12 +130,10 @@ impl Encoder {
             let mut logits = vec![0.0; 2 * tokens.len()];
             self.classifier.multiply(&room.x, &mut logits, Update::Replace, cores)?;
             let keep: Vec<f32> = logits.as_chunks().0.iter().map(softmax_of_keep).collect();
+            let why = "the encoder produced NaN or infinite values: expected a trained model with finite weights";
             match keep.iter().all(|keep| keep.is_finite()) {
                 true => Ok(keep),
-                false => Err(LmError::Compression(
-                    "the encoder produced NaN or infinite values: expected a trained model with finite weights"
-                        .to_string(),
-                )),
+                false => Err(LmError::Compression(why.to_string())),
             }
         })
     }

@@ -54,14 +54,11 @@ pub struct Compressor {
 impl Compressor {
     /// Loads a folder in Hugging Face's layout: config.json, tokenizer.json and model.safetensors of an XLM-RoBERTa or
     /// BERT token classifier with two labels, the second of which means to keep the token. Computes in f32.
-    ///
-    /// # Errors
-    /// If a file is missing, the folder has another kind of model, or config, weights and tokenizer do not match.
     pub fn load(folder: &Path) -> Result<Self> {
         let config = EncoderConfig::load(folder)?;
         if config.window() < WINDOW {
             let found = format!("expected a window of at least {WINDOW} tokens, found {}", config.window());
-            return Err(LmError::Unsupported { path: folder.join("config.json"), found });
+            return Err(LmError::unsupported(&folder.join("config.json"), found));
         }
         let tokens = Tokens::load(folder, &config)?;
         Ok(Self { encoder: Encoder::load(folder, config)?, tokens })
@@ -73,18 +70,13 @@ impl Compressor {
 
     /// Returns the words that the model keeps, about `rate` of the text's tokens (0 < `rate` ≤ 1; at 1 the text
     /// itself).
-    ///
-    /// # Errors
-    /// If the rate or an option is invalid, the tokenizer fails, or `weigh` does.
     pub fn compress(&self, text: &str, rate: f64, options: &Options, weigh: &Weigh) -> Result<String> {
         self.compress_all(&[(text, rate)], options, weigh).map(|texts| texts.concat())
     }
 
     /// [`Compressor::compress`] of each text at its rate. Processes one chunk per core, or one chunk on all cores if
     /// there are fewer chunks than cores. The result of a text does not depend on the other texts.
-    ///
-    /// # Errors
-    /// As [`Compressor::compress`], for the first text that fails. Invalid rates fail before any text is read.
+    /// Invalid rates fail before any text is read.
     pub fn compress_all(&self, texts: &[(&str, f64)], options: &Options, weigh: &Weigh) -> Result<Vec<String>> {
         let rules = Rules::new(options, &self.tokens, self.encoder.config.family)?;
         texts.iter().try_for_each(|(_, rate)| check(*rate))?;

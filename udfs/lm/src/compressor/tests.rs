@@ -1,7 +1,7 @@
 //! Compares texts with the published code, and tests invalid options, rates and models.
 
 use super::*;
-use crate::testing::golden;
+use crate::testing::{golden, lines};
 use candle_core::{DType, Device, Tensor, safetensors};
 use regex::Regex;
 use serde_json::Value;
@@ -45,8 +45,7 @@ impl Golden {
 }
 
 fn goldens(model: &str, file: &str) -> Vec<Golden> {
-    let text = std::fs::read_to_string(golden("llmlingua2").join(model).join(file)).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    lines(golden("llmlingua2").join(model).join(file))
 }
 
 fn compressor(model: &str) -> Compressor {
@@ -207,19 +206,20 @@ fn what_is_no_compressor_is_refused_before_any_text_is_read() {
     assert!(decoder.contains("expected a token classifier with 2 labels") && decoder.contains("'qwen2'"), "{decoder}");
     assert!(error(Path::new("nowhere")).contains("cannot read nowhere/config.json"));
 
-    let found = |change: &dyn Fn(&mut Value, &mut Tensors, &mut Value)| error(changed(MODELS[1], change).path());
-    let headless = found(&|_, tensors, _| {
-        tensors.remove("classifier.weight");
-    });
-    assert!(headless.contains("no tensor 'classifier.weight' of shape [2, 64]"), "{headless}");
-    let deeper = found(&|config, _, _| config["num_hidden_layers"] = 1.into());
-    assert!(deeper.contains("'bert.encoder.layer.1.attention"), "{deeper}");
-    let short = found(&|config, _, _| config["max_position_embeddings"] = 128.into());
-    assert!(short.contains("expected a window of at least 512 tokens, found 128"), "{short}");
-    let small = found(&|config, _, _| config["vocab_size"] = 1400.into());
-    assert!(small.contains("found token id 1599, but vocab_size in config.json is 1400"), "{small}");
-    let other = found(&|_, _, tokenizer| *tokenizer = crate::testing::golden_tokenizer("qwen2"));
-    assert!(other.contains("tokenizer.json"), "{other}");
+    let cases: [(&dyn Fn(&mut Value, &mut Tensors, &mut Value), &str); 5] = [
+        (&|_, tensors, _| drop(tensors.remove("classifier.weight")), "no tensor 'classifier.weight' of shape [2, 64]"),
+        (&|config, _, _| config["num_hidden_layers"] = 1.into(), "'bert.encoder.layer.1.attention"),
+        (&|config, _, _| config["max_position_embeddings"] = 128.into(), "window of at least 512 tokens, found 128"),
+        (
+            &|config, _, _| config["vocab_size"] = 1400.into(),
+            "found token id 1599, but vocab_size in config.json is 1400",
+        ),
+        (&|_, _, tokenizer| *tokenizer = crate::testing::golden_tokenizer("qwen2"), "tokenizer.json"),
+    ];
+    for (change, why) in cases {
+        let found = error(changed(MODELS[1], change).path());
+        assert!(found.contains(why), "{found}");
+    }
     let broken = changed(MODELS[1], |_, tensors, _| {
         let infinite = Tensor::full(f32::INFINITY, 2, &Device::Cpu).unwrap();
         tensors.insert("classifier.bias".to_string(), infinite);

@@ -7,7 +7,7 @@ use std::path::Path;
 use tokenizers::{AddedToken, Decoder, Tokenizer};
 
 use super::super::config::{EncoderConfig, EncoderFamily};
-use super::super::{LmError, Result};
+use super::super::{LmError, Result, tokenizer};
 use super::encoder::Placed;
 
 pub(super) const WINDOW: usize = 512;
@@ -36,13 +36,8 @@ impl Tokens {
     /// Reads `tokenizer.json` of a model folder and adds missing placeholder tokens.
     pub(super) fn load(folder: &Path, config: &EncoderConfig) -> Result<Self> {
         let path = folder.join("tokenizer.json");
-        let bytes = std::fs::read(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
-        let unsupported = |found: String| LmError::Unsupported { path: path.clone(), found };
-        let no_tokenizer = |error: tokenizers::Error| unsupported(format!("not a tokenizer: {error}"));
-        let text = String::from_utf8(bytes).map_err(|error| no_tokenizer(error.into()))?;
-        let mut inner: Tokenizer = text.parse().map_err(no_tokenizer)?;
-        inner.with_truncation(None).map_err(no_tokenizer)?;
-        inner.with_padding(None);
+        let unsupported = |found: String| LmError::unsupported(&path, found);
+        let (_, mut inner) = tokenizer::read(&path)?;
         if let Some(id) = inner.get_vocab(true).into_values().max().filter(|id| *id as usize >= config.vocab_size) {
             return Err(unsupported(format!(
                 "found token id {id}, but vocab_size in config.json is {}: expected this model's tokenizer",
@@ -54,7 +49,7 @@ impl Tokens {
             return Err(unsupported(format!("found no token {unknown}: expected a {:?} tokenizer", config.family)));
         };
         let stand_ins: Vec<_> = (0..STAND_INS).map(|i| AddedToken::from(stand_in(i), true)).collect();
-        inner.add_special_tokens(stand_ins).map_err(no_tokenizer)?;
+        inner.add_special_tokens(stand_ins).map_err(|error| unsupported(format!("not a tokenizer: {error}")))?;
         let around = ["[CLS]", "[SEP]"].map(|name| inner.token_to_id(name).unwrap_or(unknown));
         let unseen = inner.token_to_id("[PAD]");
         Ok(Self { inner, family: config.family, around, unseen, pad: config.pad_token_id })
@@ -62,18 +57,18 @@ impl Tokens {
 
     /// Returns a text's tokens as the tokenizer writes them. An unknown text stays as it is, if the tokenizer keeps it.
     pub(super) fn of(&self, text: &str) -> Result<Vec<String>> {
-        Ok(self.inner.encode(text, false).map_err(failed)?.get_tokens().to_vec())
+        Ok(self.inner.encode(text, false)?.get_tokens().to_vec())
     }
 
     pub(super) fn join(&self, tokens: Vec<String>) -> Result<String> {
         match self.inner.get_decoder() {
-            Some(decoder) => decoder.decode(tokens).map_err(failed),
+            Some(decoder) => Ok(decoder.decode(tokens)?),
             None => Ok(tokens.join(" ")),
         }
     }
 
     pub(super) fn placed(&self, chunk: &str) -> Result<Vec<Placed>> {
-        let encoding = self.inner.encode_fast(chunk, false).map_err(failed)?;
+        let encoding = self.inner.encode_fast(chunk, false)?;
         let [before, behind] = self.around;
         let ids = [&[before], encoding.get_ids(), &[behind]].concat();
         let mut next = 0;
@@ -122,8 +117,4 @@ pub(super) fn chunks(tokens: &[String], ends: &[&str]) -> Vec<RangeInclusive<usi
 
 pub(super) fn stand_in(place: usize) -> String {
     format!("[NEW{place}]")
-}
-
-fn failed(error: tokenizers::Error) -> LmError {
-    LmError::Tokenize(error.to_string())
 }

@@ -1,13 +1,12 @@
 //! Parses `config.json` of an encoder for token classification.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
 use super::HARMLESS;
-use super::fields::{Fields, json};
-use crate::{LmError, Result};
+use super::fields::{Fields, Parsed, json};
+use crate::Result;
 
 /// Encoder architectures. They share one forward pass and differ in the first position and in their word marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,56 +41,26 @@ pub struct EncoderConfig {
     pub notes: Vec<String>,
 }
 
-const READ: &[&str] = &[
-    "add_cross_attention",
-    "architectures",
-    "dtype",
-    "hidden_act",
-    "hidden_size",
-    "id2label",
-    "intermediate_size",
-    "is_decoder",
-    "layer_norm_eps",
-    "max_position_embeddings",
-    "model_type",
-    "num_attention_heads",
-    "num_hidden_layers",
-    "pad_token_id",
-    "position_embedding_type",
-    "tie_word_embeddings",
-    "torch_dtype",
-    "type_vocab_size",
-    "vocab_size",
-];
+const READ: &str = "
+    add_cross_attention architectures dtype hidden_act hidden_size id2label intermediate_size is_decoder
+    layer_norm_eps max_position_embeddings model_type num_attention_heads num_hidden_layers pad_token_id
+    position_embedding_type tie_word_embeddings torch_dtype type_vocab_size vocab_size";
 
 /// Additional keys that do not affect a trained encoder.
-const HARMLESS_TO_ENCODERS: &[&str] = &[
-    "attention_probs_dropout_prob",
-    "classifier_dropout",
-    "directionality",
-    "gradient_checkpointing",
-    "hidden_dropout_prob",
-    "output_past",
-    "pooler_fc_size",
-    "pooler_num_attention_heads",
-    "pooler_num_fc_layers",
-    "pooler_size_per_head",
-    "pooler_type",
-];
+const HARMLESS_TO_ENCODERS: &str = "
+    attention_probs_dropout_prob classifier_dropout directionality gradient_checkpointing hidden_dropout_prob
+    output_past pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type";
 
 impl EncoderConfig {
     pub(crate) fn load(folder: &Path) -> Result<Self> {
-        let path = folder.join("config.json");
-        let text = fs::read_to_string(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
-        Self::parse(&text).map_err(|found| LmError::Unsupported { path, found })
+        super::load(folder, Self::parse)
     }
 
-    pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
-        let value = json(text).map_err(|error| format!("not JSON: {error}"))?;
-        let fields = Fields::new(value.as_object().ok_or("expected a JSON object")?, "");
+    pub(crate) fn parse(text: &str) -> Parsed<Self> {
+        let config = json(text)?;
+        let fields = Fields::of(&config)?;
         let family = family(&fields)?;
-        let is_known = |key: &str| [READ, HARMLESS, HARMLESS_TO_ENCODERS].iter().any(|keys| keys.contains(&key));
-        let notes = fields.unknown(|key| is_known(key) || key.starts_with('_'))?;
+        let notes = fields.unknown(&[READ, HARMLESS, HARMLESS_TO_ENCODERS].concat())?;
         refuse_unsupported(&fields)?;
         let config = Self {
             family,
@@ -126,7 +95,7 @@ impl EncoderConfig {
 }
 
 /// Both `model_type` and the architecture must match: the first names the model, the second its task.
-fn family(fields: &Fields) -> std::result::Result<EncoderFamily, String> {
+fn family(fields: &Fields) -> Parsed<EncoderFamily> {
     let model_type = fields.text("model_type")?.unwrap_or_default();
     let named = fields.texts("architectures")?.unwrap_or_default();
     let known = EncoderFamily::ALL
@@ -144,7 +113,7 @@ fn family(fields: &Fields) -> std::result::Result<EncoderFamily, String> {
     }
 }
 
-fn refuse_unsupported(fields: &Fields) -> std::result::Result<(), String> {
+fn refuse_unsupported(fields: &Fields) -> Parsed<()> {
     for (key, expected) in [("hidden_act", "gelu"), ("position_embedding_type", "absolute")] {
         if let Some(found) = fields.text(key)?.filter(|found| *found != expected) {
             return Err(format!("{key} '{found}' is not supported: expected {expected}"));
@@ -158,7 +127,7 @@ fn refuse_unsupported(fields: &Fields) -> std::result::Result<(), String> {
     Ok(())
 }
 
-fn pad_token_id(fields: &Fields, family: EncoderFamily) -> std::result::Result<u32, String> {
+fn pad_token_id(fields: &Fields, family: EncoderFamily) -> Parsed<u32> {
     match fields.get("pad_token_id").map(|id| (id, id.as_u64().and_then(|id| u32::try_from(id).ok()))) {
         Some((_, Some(id))) => Ok(id),
         Some((found, None)) => Err(format!("pad_token_id must be a token's id, found {found}")),
@@ -170,19 +139,17 @@ fn pad_token_id(fields: &Fields, family: EncoderFamily) -> std::result::Result<u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::changed;
     use serde_json::json;
 
-    fn with(changes: Value) -> std::result::Result<EncoderConfig, String> {
-        let mut config = json!({
+    fn with(changes: Value) -> Parsed<EncoderConfig> {
+        let config = json!({
             "architectures": ["XLMRobertaForTokenClassification"], "model_type": "xlm-roberta", "hidden_act": "gelu",
             "hidden_size": 64, "intermediate_size": 128, "max_position_embeddings": 514, "num_attention_heads": 4,
             "num_hidden_layers": 2, "layer_norm_eps": 1e-5, "type_vocab_size": 1, "vocab_size": 1600, "pad_token_id": 1,
             "output_past": true, "position_embedding_type": "absolute", "attention_probs_dropout_prob": 0.1,
         });
-        for (key, value) in changes.as_object().unwrap() {
-            config[key] = value.clone();
-        }
-        EncoderConfig::parse(&config.to_string())
+        EncoderConfig::parse(&changed(config, &changes).to_string())
     }
 
     #[test]

@@ -2,50 +2,17 @@
 
 use serde_json::{Map, Value};
 
+pub(super) type Parsed<T> = Result<T, String>;
+
 /// Parts of a key's name that suggest an effect on the computation. An unknown key with such a part is an error.
-const MATTERS: &[&str] = &[
-    "act",
-    "attention",
-    "attn",
-    "auto_map",
-    "bias",
-    "dim",
-    "dtype",
-    "embed",
-    "expert",
-    "factor",
-    "gate",
-    "head",
-    "hidden",
-    "kernel",
-    "layer",
-    "logit",
-    "mlp",
-    "moe",
-    "mrope",
-    "multiplier",
-    "norm",
-    "position",
-    "quant",
-    "residual",
-    "rope",
-    "rotary",
-    "router",
-    "scal",
-    "shared",
-    "sink",
-    "size",
-    "sliding",
-    "soft",
-    "state",
-    "tie",
-    "vocab",
-    "window",
-];
+const MATTERS: &str = "
+    act attention attn auto_map bias dim dtype embed expert factor gate head hidden kernel layer logit mlp moe mrope
+    multiplier norm position quant residual rope rotary router scal shared sink size sliding soft state tie vocab
+    window";
 
 /// Parses JSON, also as Python writes it: with infinite or NaN numbers, which count as absent.
-pub(super) fn json(text: &str) -> serde_json::Result<Value> {
-    serde_json::from_str(text).or_else(|error| {
+pub(super) fn json(text: &str) -> Parsed<Value> {
+    let parsed = serde_json::from_str(text).or_else(|error| {
         // Text between quotation marks is a string; none of these files has escaped quotation marks.
         let parts = text.split('"').enumerate().map(|(place, part)| match place % 2 {
             0 => {
@@ -54,7 +21,12 @@ pub(super) fn json(text: &str) -> serde_json::Result<Value> {
             _ => part.to_string(),
         });
         serde_json::from_str(&parts.collect::<Vec<_>>().join("\"")).map_err(|_| error)
-    })
+    });
+    parsed.map_err(|error| format!("not JSON: {error}"))
+}
+
+fn is_among(words: &str, key: &str) -> bool {
+    words.split_whitespace().any(|word| word == key)
 }
 
 /// A JSON object to read field by field; null counts as absent.
@@ -64,69 +36,52 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(values: &'a Map<String, Value>, place: &'static str) -> Self {
-        Self { values, place }
+    pub(super) fn of(config: &'a Value) -> Parsed<Self> {
+        Ok(Self { values: config.as_object().ok_or("expected a JSON object")?, place: "" })
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
         self.values.get(key).filter(|value| !value.is_null())
     }
 
-    fn read<T>(
-        &self,
-        key: &str,
-        expected: &str,
-        as_type: impl Fn(&'a Value) -> Option<T>,
-    ) -> std::result::Result<Option<T>, String> {
-        match self.get(key) {
-            None => Ok(None),
-            Some(value) => match as_type(value) {
-                Some(read) => Ok(Some(read)),
-                None => Err(format!("{}{key} must be {expected}, found {value}", self.place)),
-            },
-        }
+    fn read<T>(&self, key: &str, expected: &str, as_type: impl Fn(&'a Value) -> Option<T>) -> Parsed<Option<T>> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let wrong = || format!("{}{key} must be {expected}, found {value}", self.place);
+        as_type(value).ok_or_else(wrong).map(Some)
     }
 
-    pub(super) fn count(&self, key: &str) -> std::result::Result<Option<usize>, String> {
+    pub(super) fn count(&self, key: &str) -> Parsed<Option<usize>> {
         let count = |value: &Value| value.as_u64().filter(|n| *n > 0).and_then(|n| usize::try_from(n).ok());
         self.read(key, "a whole number above 0", count)
     }
 
-    pub(super) fn number(&self, key: &str) -> std::result::Result<Option<f64>, String> {
+    pub(super) fn number(&self, key: &str) -> Parsed<Option<f64>> {
         self.read(key, "a number above 0", |value| value.as_f64().filter(|n| *n > 0.0))
     }
 
-    pub(super) fn flag(&self, key: &str) -> std::result::Result<Option<bool>, String> {
+    pub(super) fn flag(&self, key: &str) -> Parsed<Option<bool>> {
         self.read(key, "true or false", Value::as_bool)
     }
 
-    pub(super) fn text(&self, key: &str) -> std::result::Result<Option<&'a str>, String> {
+    pub(super) fn text(&self, key: &str) -> Parsed<Option<&'a str>> {
         self.read(key, "a string", Value::as_str)
     }
 
-    pub(super) fn texts(&self, key: &str) -> std::result::Result<Option<Vec<&'a str>>, String> {
+    pub(super) fn texts(&self, key: &str) -> Parsed<Option<Vec<&'a str>>> {
         let texts = |value: &'a Value| value.as_array()?.iter().map(Value::as_str).collect();
         self.read(key, "a list of strings", texts)
     }
 
-    pub(super) fn object(
-        &self,
-        key: &'static str,
-        place: &'static str,
-    ) -> std::result::Result<Option<Fields<'a>>, String> {
-        self.read(key, "an object", |value| value.as_object().map(|values| Fields::new(values, place)))
+    pub(super) fn object(&self, key: &'static str, place: &'static str) -> Parsed<Option<Fields<'a>>> {
+        self.read(key, "an object", |value| value.as_object().map(|values| Fields { values, place }))
     }
 
-    pub(super) fn required<T>(
-        &self,
-        key: &str,
-        read: impl Fn(&Self, &str) -> std::result::Result<Option<T>, String>,
-    ) -> std::result::Result<T, String> {
+    pub(super) fn required<T>(&self, key: &str, read: impl Fn(&Self, &str) -> Parsed<Option<T>>) -> Parsed<T> {
         read(self, key)?.ok_or_else(|| format!("{}{key} is missing", self.place))
     }
 
-    /// The unknown keys, except those whose value disables the feature.
-    fn others(&self, known: impl Fn(&str) -> bool) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    /// The keys that are not among these words, except those whose value disables the feature.
+    fn others(&self, known: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
         let is_off = |value: &Value| match value {
             Value::Null | Value::Bool(false) => true,
             Value::Number(number) => number.as_f64() == Some(0.0),
@@ -134,27 +89,28 @@ impl<'a> Fields<'a> {
             Value::Object(entries) => entries.is_empty(),
             Value::Bool(true) | Value::String(_) => false,
         };
-        self.values.iter().filter(move |(key, value)| !known(key) && !is_off(value))
+        self.values.iter().filter(move |(key, value)| !is_among(known, key) && !is_off(value))
     }
 
-    pub(crate) fn refuse_unknown(&self, known: impl Fn(&str) -> bool) -> std::result::Result<(), String> {
+    pub(super) fn refuse_unknown(&self, known: &str) -> Parsed<()> {
         match self.others(known).next() {
             Some((key, value)) => Err(format!("{}{key} = {value} is not supported", self.place)),
             None => Ok(()),
         }
     }
 
-    /// Returns a note for each unknown key. A key that may change the result is an error.
-    pub(super) fn unknown(&self, known: impl Fn(&str) -> bool) -> std::result::Result<Vec<String>, String> {
+    /// Returns a note for each unknown key. A key that may change the result is an error. Private keys of transformers
+    /// begin with an underscore.
+    pub(super) fn unknown(&self, known: &str) -> Parsed<Vec<String>> {
         let note = |(key, value): (&String, &Value)| {
             let name = key.to_ascii_lowercase();
-            match MATTERS.iter().find(|part| name.contains(**part)) {
+            match MATTERS.split_whitespace().find(|part| name.contains(part)) {
                 Some(part) => Err(format!(
                     "{key} = {value} is not supported: a key with '{part}' in its name may change the result"
                 )),
                 None => Ok(format!("{key} is unknown and ignored")),
             }
         };
-        self.others(known).map(note).collect()
+        self.others(known).filter(|(key, _)| !key.starts_with('_')).map(note).collect()
     }
 }

@@ -6,13 +6,12 @@ mod encoder;
 mod fields;
 mod rope;
 
-use std::fs;
 use std::path::Path;
 
 use crate::ops::Heads;
 use crate::{LmError, Result};
 pub use encoder::{EncoderConfig, EncoderFamily};
-use fields::{Fields, json};
+use fields::{Fields, Parsed, json};
 pub use rope::{RopeConfig, RopeScaling};
 
 /// Decoder architectures. They share one forward pass and differ in biases and in the norms of queries and keys.
@@ -65,72 +64,28 @@ pub struct ModelConfig {
     pub notes: Vec<String>,
 }
 
-/// Keys that do not affect the computation. Private keys of transformers begin with an underscore.
-const HARMLESS: &[&str] = &[
-    "attention_dropout",
-    "attn_implementation",
-    "bos_token_id",
-    "eos_token_id",
-    "initializer_range",
-    "internal_version",
-    "is_llama_config",
-    "max_sequence_length",
-    "max_window_layers",
-    "pad_token_id",
-    "pretraining_tp",
-    "transformers.js_config",
-    "transformers_version",
-    "unsloth_fixed",
-    "unsloth_version",
-    "use_cache",
-    // Generic defaults of transformers, and defaults for generation.
-    "chunk_size_feed_forward",
-    "diversity_penalty",
-    "encoder_no_repeat_ngram_size",
-    "id2label",
-    "label2id",
-    "length_penalty",
-    "max_length",
-    "min_length",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_return_sequences",
-    "repetition_penalty",
-    "return_dict",
-    "temperature",
-    "top_k",
-    "top_p",
-    "typical_p",
-];
+/// Keys that do not affect the computation; the last ones, from `chunk_size_feed_forward` on, are generic defaults of
+/// transformers and defaults for generation.
+const HARMLESS: &str = "
+    attention_dropout attn_implementation bos_token_id eos_token_id initializer_range internal_version is_llama_config
+    max_sequence_length max_window_layers pad_token_id pretraining_tp transformers.js_config transformers_version
+    unsloth_fixed unsloth_version use_cache
+    chunk_size_feed_forward diversity_penalty encoder_no_repeat_ngram_size id2label label2id length_penalty max_length
+    min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences repetition_penalty return_dict
+    temperature top_k top_p typical_p";
 
-const READ: &[&str] = &[
-    "activation",
-    "architectures",
-    "attention_bias",
-    "dtype",
-    "dual_chunk_attention_config",
-    "head_dim",
-    "hidden_act",
-    "hidden_size",
-    "intermediate_size",
-    "layer_types",
-    "max_position_embeddings",
-    "mlp_bias",
-    "model_type",
-    "num_attention_heads",
-    "num_hidden_layers",
-    "num_key_value_heads",
-    "rms_norm_eps",
-    "rope_parameters",
-    "rope_scaling",
-    "rope_theta",
-    "sliding_window",
-    "tie_word_embeddings",
-    "torch_dtype",
-    "use_sliding_window",
-    "vocab_size",
-];
+const READ: &str = "
+    activation architectures attention_bias dtype dual_chunk_attention_config head_dim hidden_act hidden_size
+    intermediate_size layer_types max_position_embeddings mlp_bias model_type num_attention_heads num_hidden_layers
+    num_key_value_heads rms_norm_eps rope_parameters rope_scaling rope_theta sliding_window tie_word_embeddings
+    torch_dtype use_sliding_window vocab_size";
+
+/// Reads the `config.json` of a model folder.
+fn load<C>(folder: &Path, parse: impl FnOnce(&str) -> Parsed<C>) -> Result<C> {
+    let path = folder.join("config.json");
+    let text = std::fs::read_to_string(&path).map_err(LmError::reading(&path))?;
+    parse(&text).map_err(|found| LmError::Unsupported { path, found })
+}
 
 impl ModelConfig {
     /// Returns the number of parameters: embedding, layers, final norm, and the output layer unless it is tied.
@@ -153,17 +108,15 @@ impl ModelConfig {
     /// # Errors
     /// If the file is missing, is not JSON, lacks a field, or asks for something that the decoder does not support.
     pub fn load(folder: &Path) -> Result<Self> {
-        let path = folder.join("config.json");
-        let text = fs::read_to_string(&path).map_err(|source| LmError::Read { path: path.clone(), source })?;
-        Self::parse(&text).map_err(|found| LmError::Unsupported { path, found })
+        load(folder, Self::parse)
     }
 
     /// Parses a `config.json`. The error names the wrong field and the supported values.
     pub fn parse(text: &str) -> std::result::Result<Self, String> {
-        let value = json(text).map_err(|error| format!("not JSON: {error}"))?;
-        let fields = Fields::new(value.as_object().ok_or("expected a JSON object")?, "");
+        let config = json(text)?;
+        let fields = Fields::of(&config)?;
         let family = family(&fields)?;
-        let mut notes = fields.unknown(|key| READ.contains(&key) || HARMLESS.contains(&key) || key.starts_with('_'))?;
+        let mut notes = fields.unknown(&[READ, HARMLESS].concat())?;
         refuse_unsupported(&fields, family)?;
 
         let heads = fields.required("num_attention_heads", Fields::count)?;
@@ -202,7 +155,7 @@ impl ModelConfig {
         Ok(config)
     }
 
-    fn check_heads(&self) -> std::result::Result<(), String> {
+    fn check_heads(&self) -> Parsed<()> {
         let (heads, key_heads) = (self.num_attention_heads, self.num_key_value_heads);
         if !heads.is_multiple_of(key_heads) {
             return Err(format!("num_key_value_heads {key_heads} does not divide num_attention_heads {heads}"));
@@ -214,7 +167,7 @@ impl ModelConfig {
     }
 }
 
-fn family(fields: &Fields) -> std::result::Result<Family, String> {
+fn family(fields: &Fields) -> Parsed<Family> {
     let model_type = fields.required("model_type", Fields::text)?;
     let known = Family::ALL.iter().find(|(_, name, _)| *name == model_type);
     let Some((family, _, architecture)) = known else {
@@ -227,7 +180,7 @@ fn family(fields: &Fields) -> std::result::Result<Family, String> {
     Ok(*family)
 }
 
-fn refuse_unsupported(fields: &Fields, family: Family) -> std::result::Result<(), String> {
+fn refuse_unsupported(fields: &Fields, family: Family) -> Parsed<()> {
     let activation = fields.required("hidden_act", Fields::text)?;
     if activation != "silu" {
         return Err(format!("hidden_act '{activation}' is not supported: expected silu"));
@@ -261,12 +214,7 @@ fn refuse_unsupported(fields: &Fields, family: Family) -> std::result::Result<()
 }
 
 /// Returns the length up to which attention is plain: a sliding window and chunks have no effect until they are full.
-fn plain_window(
-    fields: &Fields,
-    family: Family,
-    window: usize,
-    notes: &mut Vec<String>,
-) -> std::result::Result<usize, String> {
+fn plain_window(fields: &Fields, family: Family, window: usize, notes: &mut Vec<String>) -> Parsed<usize> {
     let slides = fields.texts("layer_types")?.is_some_and(|kinds| kinds.contains(&"sliding_attention"));
     let in_use = match family {
         Family::Qwen2 | Family::Qwen3 => slides || fields.flag("use_sliding_window")? == Some(true),
@@ -293,7 +241,7 @@ fn plain_window(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::RopeScaling;
+    use crate::testing::{changed, golden, lines};
     use serde_json::{Value, json};
 
     fn qwen2() -> Value {
@@ -306,12 +254,8 @@ mod tests {
         })
     }
 
-    fn with(changes: Value) -> std::result::Result<ModelConfig, String> {
-        let mut config = qwen2();
-        for (key, value) in changes.as_object().unwrap() {
-            config[key] = value.clone();
-        }
-        ModelConfig::parse(&config.to_string())
+    fn with(changes: Value) -> Parsed<ModelConfig> {
+        ModelConfig::parse(&changed(qwen2(), &changes).to_string())
     }
 
     #[test]
@@ -332,6 +276,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused_by_name() {
+        let linear = json!({"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6});
         let cases = [
             (json!({"model_type": "gemma3"}), "'gemma3'"),
             (json!({"architectures": ["Qwen2ForRewardModel"]}), "Qwen2ForRewardModel"),
@@ -351,6 +296,11 @@ mod tests {
             (json!({"head_dim": 15}), "head_dim"),
             (json!({"hidden_size": "64"}), "hidden_size"),
             (json!({"vocab_size": null}), "vocab_size is missing"),
+            // A file that contradicts itself.
+            (json!({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}), "disagree"),
+            (json!({"rope_scaling": {"type": "linear", "factor": 4.0}, "rope_parameters": linear}), "disagree"),
+            (json!({"rope_scaling": {"type": "yarn", "rope_type": "linear", "factor": 4.0}}), "disagree"),
+            (json!({"dtype": "bfloat16"}), "disagree"),
         ];
         for (changes, named) in cases {
             let error = with(changes.clone()).expect_err(&changes.to_string());
@@ -385,9 +335,8 @@ mod tests {
     #[test]
     fn yarn_is_corrected_as_servers_do() {
         let yarn = |more: Value| {
-            let mut scaling = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024});
-            scaling.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            match with(json!({"rope_scaling": scaling})).unwrap().rope.scaling {
+            let scaling = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024});
+            match with(json!({"rope_scaling": changed(scaling, &more)})).unwrap().rope.scaling {
                 RopeScaling::Yarn { attention_factor, .. } => attention_factor,
                 other => panic!("{other:?}"),
             }
@@ -408,9 +357,7 @@ mod tests {
 
     #[test]
     fn published_configs_of_our_families_load_and_others_are_refused_by_what_they_need() {
-        let goldens = std::fs::read_to_string(crate::testing::golden("configs.jsonl")).unwrap();
-        for line in goldens.lines() {
-            let Published { name, refused, config } = serde_json::from_str(line).unwrap();
+        for Published { name, refused, config } in lines(golden("configs.jsonl")) {
             match (ModelConfig::parse(&config), refused) {
                 (Ok(_), None) => {}
                 (Err(error), Some(why)) => assert!(error.contains(&why), "{name}: {error}"),
@@ -421,8 +368,7 @@ mod tests {
 
     #[test]
     fn parameters_are_as_many_as_the_published_weights_have() {
-        let goldens = std::fs::read_to_string(crate::testing::golden("configs.jsonl")).unwrap();
-        let published: Vec<Published> = goldens.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let published: Vec<Published> = lines(golden("configs.jsonl"));
         for (name, parameters) in [
             ("SmolLM2-135M", 134_515_008),
             ("Qwen2.5-0.5B", 494_032_768),
@@ -434,21 +380,6 @@ mod tests {
         ] {
             let found = published.iter().find(|config| config.name == name).unwrap();
             assert_eq!(ModelConfig::parse(&found.config).unwrap().parameters(), parameters, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_file_that_contradicts_itself_is_refused() {
-        let linear = json!({"rope_type": "linear", "factor": 2.0, "rope_theta": 1e6});
-        let cases = [
-            json!({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
-            json!({"rope_scaling": {"type": "linear", "factor": 4.0}, "rope_parameters": linear}),
-            json!({"rope_scaling": {"type": "yarn", "rope_type": "linear", "factor": 4.0}}),
-            json!({"dtype": "bfloat16"}),
-        ];
-        for changes in cases {
-            let error = with(changes.clone()).expect_err(&changes.to_string());
-            assert!(error.contains("disagree"), "{changes}: {error}");
         }
     }
 

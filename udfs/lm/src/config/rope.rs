@@ -72,25 +72,28 @@ impl RopeScaling {
             (Some(kind), _) | (None, Some(kind)) => kind,
             (None, None) => "default",
         };
-        let own: &[&str] = match kind {
-            "default" => &[],
-            "linear" => &["factor"],
-            "llama3" => &["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"],
-            "yarn" => YARN,
+        let own = match kind {
+            "default" => "",
+            "linear" => "factor",
+            "llama3" => "factor low_freq_factor high_freq_factor original_max_position_embeddings",
+            "yarn" => {
+                "factor original_max_position_embeddings beta_fast beta_slow truncate attention_factor attn_factor \
+                 mscale mscale_all_dim"
+            }
             _ => {
                 let supported = "expected default, linear, llama3 or yarn";
                 return Err(format!("rope_type '{kind}' is not supported: {supported}"));
             }
         };
-        fields.refuse_unknown(|key| ["type", "rope_type", "rope_theta"].contains(&key) || own.contains(&key))?;
+        fields.refuse_unknown(&format!("type rope_type rope_theta {own}"))?;
+        let number = |key| fields.required(key, Fields::number);
         match kind {
-            "linear" => Ok(Self::Linear { factor: fields.required("factor", Fields::number)? }),
+            "linear" => Ok(Self::Linear { factor: number("factor")? }),
             "llama3" => Ok(Self::Llama3 {
-                factor: fields.required("factor", Fields::number)?,
-                low_freq_factor: fields.required("low_freq_factor", Fields::number)?,
-                high_freq_factor: fields.required("high_freq_factor", Fields::number)?,
-                original_max_position_embeddings: fields
-                    .required("original_max_position_embeddings", Fields::number)?,
+                factor: number("factor")?,
+                low_freq_factor: number("low_freq_factor")?,
+                high_freq_factor: number("high_freq_factor")?,
+                original_max_position_embeddings: number("original_max_position_embeddings")?,
             }),
             "yarn" => Self::yarn(fields, window),
             _ => Ok(Self::Default),
@@ -120,15 +123,3 @@ impl RopeScaling {
         })
     }
 }
-
-const YARN: &[&str] = &[
-    "factor",
-    "original_max_position_embeddings",
-    "beta_fast",
-    "beta_slow",
-    "truncate",
-    "attention_factor",
-    "attn_factor",
-    "mscale",
-    "mscale_all_dim",
-];

@@ -28,7 +28,8 @@ pub(crate) struct Gpu {
     stream: Arc<CudaStream>,
     blas: CudaBlas,
     kernels: Kernels,
-    left: usize,
+    /// Bytes of memory beside the model.
+    pub left: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -98,10 +99,6 @@ impl Gpu {
         Ok(Self { stream, blas, kernels, left })
     }
 
-    pub(crate) fn left(&self) -> usize {
-        self.left
-    }
-
     pub(crate) fn enter(&self) -> Result<()> {
         self.stream.context().bind_to_thread().map_err(failed)
     }
@@ -129,26 +126,17 @@ impl Gpu {
         values.map_or(0, |values| values.device_ptr(&self.stream).0)
     }
 
+    /// Multiplies rows by a weight, or by these of its outputs.
     pub(crate) fn product<T: Number>(
         &self,
         x: &CudaSlice<f16>,
         rows: usize,
         weight: &GpuMatrix,
+        outputs: Option<Range<usize>>,
         to: &mut CudaSlice<T>,
         write: Update,
     ) -> Result<()> {
-        self.product_with(x, rows, weight, 0..weight.outputs, to, write)
-    }
-
-    pub(crate) fn product_with<T: Number>(
-        &self,
-        x: &CudaSlice<f16>,
-        rows: usize,
-        weight: &GpuMatrix,
-        outputs: Range<usize>,
-        to: &mut CudaSlice<T>,
-        write: Update,
-    ) -> Result<()> {
+        let outputs = outputs.unwrap_or(0..weight.outputs);
         let (inputs, first, outputs) = (weight.inputs, outputs.start, outputs.len());
         if x.len() < rows * inputs || to.len() < rows * outputs {
             return Err(LmError::Gpu(format!("buffers too small for [{rows}, {inputs}] · [{inputs}, {outputs}]")));

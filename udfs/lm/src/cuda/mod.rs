@@ -29,7 +29,7 @@ use half::f16;
 use super::config::ModelConfig;
 use super::layer::IsWanted;
 use super::output::{Target, TokenScore, targets_in};
-use super::pass::{TOKENS_PER_PASS, chunked};
+use super::pass::{Packed, TOKENS_PER_PASS, chunked};
 use super::rope::Rope;
 use super::thread::Model;
 use super::{LmError, Result};
@@ -79,9 +79,6 @@ struct Angles {
 
 impl CudaModel {
     /// Loads a folder in Hugging Face's layout onto the first visible GPU.
-    ///
-    /// # Errors
-    /// As [`CudaModel::new`] and [`super::weights::Weights::load`].
     pub fn load(folder: &Path, config: ModelConfig) -> Result<Self> {
         let gpu = Gpu::open(&config)?;
         let weights = Weights::load(folder, &config)?;
@@ -105,19 +102,13 @@ impl CudaModel {
         Ok(Self { config, gpu, weights, buffers, rope, angles, output_rows: Arc::default() })
     }
 
-    /// Scores `targets`; a score is NaN if f16 overflows on the way. Rows index all of `ids`: concatenated chains of
-    /// these `lengths`, which do not attend to each other.
+    /// Scores `targets`, whose rows index all of the ids; a score is NaN if f16 overflows on the way.
     ///
     /// # Errors
     /// If a token is not in the model's vocabulary, or the GPU fails: its memory has no room for the KV cache of chains
     /// of more than [`CudaModel::longest`] tokens. [`LmError::Abandoned`] soon after `is_wanted` returns false.
-    pub fn score(
-        &mut self,
-        ids: &[u32],
-        lengths: &[usize],
-        targets: &[Target],
-        is_wanted: &IsWanted,
-    ) -> Result<Vec<TokenScore>> {
+    pub fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        let Packed { ids, lengths } = chains;
         let mut scores = vec![TokenScore { surprisal: f32::NAN, entropy: f32::NAN }; targets.len()];
         if targets.is_empty() {
             return Ok(scores);
@@ -166,7 +157,7 @@ impl CudaModel {
     pub fn longest(&self) -> usize {
         let heads = self.config.heads();
         let token = 2 * size_of::<f16>() * self.config.num_hidden_layers * heads.key * heads.width;
-        TOKENS_PER_PASS.max(self.gpu.left() / token)
+        TOKENS_PER_PASS.max(self.gpu.left / token)
     }
 
     fn reach(&mut self, positions: usize) -> Result<()> {
@@ -213,14 +204,8 @@ impl Buffers {
 }
 
 impl Model for CudaModel {
-    fn score(
-        &mut self,
-        ids: &[u32],
-        lengths: &[usize],
-        targets: &[Target],
-        is_wanted: &IsWanted,
-    ) -> Result<Vec<TokenScore>> {
-        Self::score(self, ids, lengths, targets, is_wanted)
+    fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        Self::score(self, chains, targets, is_wanted)
     }
 }
 

@@ -31,7 +31,7 @@ impl CudaModel {
         gpu.rms_norm(&buffers.x, &weights.norm, Some(&rows), &mut buffers.normed, [count, hidden], epsilon)?;
         for first in (0..output.outputs).step_by(VOCABULARY) {
             let part = first..output.outputs.min(first + VOCABULARY);
-            gpu.product_with(&buffers.normed, count, output, part.clone(), &mut buffers.logits, Update::Replace)?;
+            gpu.product(&buffers.normed, count, output, Some(part.clone()), &mut buffers.logits, Update::Replace)?;
             gpu.sum_exponentials(&buffers.logits, &ids, &mut sums, count, part)?;
         }
         gpu.read(&sums)

@@ -24,7 +24,7 @@ impl CudaModel {
                 None => &mut buffers.own,
             };
             gpu.rms_norm(&buffers.x, &layer.input_norm, None, &mut buffers.normed, [tokens, hidden], epsilon)?;
-            gpu.product(&buffers.normed, tokens, &layer.joined, &mut buffers.joined, Update::Replace)?;
+            gpu.product(&buffers.normed, tokens, &layer.joined, None, &mut buffers.joined, Update::Replace)?;
             gpu.split_heads(
                 &buffers.joined,
                 layer,
@@ -36,14 +36,14 @@ impl CudaModel {
                 epsilon,
             )?;
             gpu.attend([&buffers.queries, keys, values], &mut buffers.gathered, &tiles, heads)?;
-            gpu.product(&buffers.gathered, tokens, &layer.o, &mut buffers.x, Update::Add(1.0))?;
+            gpu.product(&buffers.gathered, tokens, &layer.o, None, &mut buffers.x, Update::Add(1.0))?;
             if let Some(bias) = &layer.o_bias {
                 gpu.add_to_rows(&mut buffers.x, bias, tokens, hidden)?;
             }
             gpu.rms_norm(&buffers.x, &layer.post_norm, None, &mut buffers.normed, [tokens, hidden], epsilon)?;
-            gpu.product(&buffers.normed, tokens, &layer.gate_and_up, &mut buffers.gate_and_up, Update::Replace)?;
+            gpu.product(&buffers.normed, tokens, &layer.gate_and_up, None, &mut buffers.gate_and_up, Update::Replace)?;
             gpu.swiglu(&buffers.gate_and_up, &mut buffers.activated, tokens, config.intermediate_size)?;
-            gpu.product(&buffers.activated, tokens, &layer.down, &mut buffers.x, Update::Add(SHRUNK))?;
+            gpu.product(&buffers.activated, tokens, &layer.down, None, &mut buffers.x, Update::Add(SHRUNK))?;
         }
         Ok(())
     }

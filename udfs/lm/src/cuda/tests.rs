@@ -19,10 +19,9 @@ fn on_gpu(folder: &Path) -> CudaModel {
     CudaModel::load(folder, ModelConfig::load(folder).unwrap()).unwrap()
 }
 
-fn on_cpu(folder: &Path, ids: &[u32], lengths: &[usize], targets: &[Target]) -> Vec<TokenScore> {
-    let decoder = Decoder::load(folder).unwrap();
+fn on_cpu(decoder: &Decoder, chains: Packed, targets: &[Target]) -> Vec<TokenScore> {
     let output = Output::new(decoder.weights.output().clone());
-    output.score(&decoder.hidden(ids, lengths).unwrap(), targets).unwrap()
+    output.score(&decoder.hidden(chains.ids, chains.lengths).unwrap(), targets).unwrap()
 }
 
 fn furthest(found: &[TokenScore], expected: &[TokenScore]) -> f32 {
@@ -53,15 +52,16 @@ fn packed_chains_score_as_on_the_cpu_and_as_alone() {
         let texts = if name.contains('/') { "qwen3" } else { name };
         let (ids, lengths, targets) = encoded(name, texts);
         let mut model = on_gpu(&golden(name));
-        let packed = model.score(&ids, &lengths, &targets, &|| true).unwrap();
+        let all = Packed { ids: &ids, lengths: &lengths };
+        let packed = model.score(all, &targets, &|| true).unwrap();
         assert_eq!(model.output_rows().load(Ordering::Relaxed), targets.len() as u64);
-        let apart = furthest(&packed, &on_cpu(&golden(name), &ids, &lengths, &targets));
+        let apart = furthest(&packed, &on_cpu(&Decoder::load(&golden(name)).unwrap(), all, &targets));
         assert!(apart < 2e-2, "{name}: {apart} nats");
         let mut first = 0;
-        for length in lengths {
+        for length in lengths.iter().copied() {
             let rows = first..first + length;
             let (places, own) = targets_in(&rows, &targets);
-            let alone = model.score(&ids[rows], &[length], &own, &|| true).unwrap();
+            let alone = model.score(Packed { ids: &ids[rows], lengths: &[length] }, &own, &|| true).unwrap();
             let packed: Vec<TokenScore> = places.iter().map(|place| packed[*place]).collect();
             // A GPU may add up products of other sizes in another order.
             assert!(furthest(&packed, &alone) < 5e-3, "{name}");
@@ -77,22 +77,19 @@ fn a_chain_longer_than_a_pass_scores_as_on_the_cpu() {
     let ids: Vec<u32> = (0..length as u32 + 20).map(|i| i * 31 % 380).collect();
     let rows = [0, 63, 64, 1000, TOKENS_PER_PASS - 1, TOKENS_PER_PASS, length - 2, length + 10];
     let targets = rows.map(|row| Target { row: row as u32, id: ids[row + 1] });
-    let found = on_gpu(&folder).score(&ids, &[length, 20], &targets, &|| true).unwrap();
-    let apart = furthest(&found, &on_cpu(&folder, &ids, &[length, 20], &targets));
+    let chains = Packed { ids: &ids, lengths: &[length, 20] };
+    let found = on_gpu(&folder).score(chains, &targets, &|| true).unwrap();
+    let apart = furthest(&found, &on_cpu(&Decoder::load(&folder).unwrap(), chains, &targets));
     assert!(apart < 2e-2, "{apart} nats");
 }
 
 #[test]
 fn the_heads_of_a_large_model_score_as_on_the_cpu() {
-    let config = ModelConfig::parse(
-        r#"{
-            "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 256,
-            "intermediate_size": 512, "max_position_embeddings": 4096, "num_attention_heads": 7, "num_key_value_heads": 1,
-            "head_dim": 128, "num_hidden_layers": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "tie_word_embeddings": false,
-            "vocab_size": 9000
-        }"#,
-    )
-    .unwrap();
+    let config = r#"{"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 256,
+        "intermediate_size": 512, "max_position_embeddings": 4096, "num_attention_heads": 7, "num_key_value_heads": 1,
+        "head_dim": 128, "num_hidden_layers": 2, "rms_norm_eps": 1e-6, "rope_theta": 1e4, "tie_word_embeddings": false,
+        "vocab_size": 9000}"#;
+    let config = ModelConfig::parse(config).unwrap();
     let mut random = ChaCha8Rng::seed_from_u64(1);
     let mut drawn = BTreeMap::new();
     let half = Weights::build(&config, |name, shape| {
@@ -106,10 +103,9 @@ fn the_heads_of_a_large_model_score_as_on_the_cpu() {
     let ids: Vec<u32> = (0..420).map(|i| i * 7919 % 9000).collect();
     let targets: Vec<Target> = (0..419).map(|row| Target { row, id: ids[row as usize + 1] }).collect();
     let mut model = CudaModel::new(config.clone(), half.unwrap()).unwrap();
-    let found = model.score(&ids, &[300, 120], &targets, &|| true).unwrap();
-    let decoder = Decoder::new(config, whole);
-    let output = Output::new(decoder.weights.output().clone());
-    let apart = furthest(&found, &output.score(&decoder.hidden(&ids, &[300, 120]).unwrap(), &targets).unwrap());
+    let chains = Packed { ids: &ids, lengths: &[300, 120] };
+    let found = model.score(chains, &targets, &|| true).unwrap();
+    let apart = furthest(&found, &on_cpu(&Decoder::new(config, whole), chains, &targets));
     assert!(apart < 2e-2, "{apart} nats");
 }
 
@@ -119,10 +115,9 @@ fn numbers_beyond_f16_give_no_score() {
     let config = ModelConfig::load(&folder).unwrap();
     let mut weights = Weights::load(&folder, &config).unwrap();
     weights.norm = (weights.norm * 1e8).unwrap();
-    let found = CudaModel::new(config, weights)
-        .unwrap()
-        .score(&[1, 2, 3], &[3], &[Target { row: 1, id: 3 }], &|| true)
-        .unwrap();
+    let mut model = CudaModel::new(config, weights).unwrap();
+    let chains = Packed { ids: &[1, 2, 3], lengths: &[3] };
+    let found = model.score(chains, &[Target { row: 1, id: 3 }], &|| true).unwrap();
     assert!(!found[0].surprisal.is_finite());
 }
 
@@ -131,7 +126,7 @@ fn tokens_outside_the_vocabulary_are_an_error() {
     let mut model = on_gpu(&golden("llama"));
     let target = Target { row: 0, id: 2 };
     for (ids, target) in [([1, 2000], target), ([1, 2], Target { id: 2000, ..target })] {
-        let error = model.score(&ids, &[2], &[target], &|| true).unwrap_err().to_string();
+        let error = model.score(Packed { ids: &ids, lengths: &[2] }, &[target], &|| true).unwrap_err().to_string();
         assert!(error.contains("below 2000, found 2000"), "{error}");
     }
 }

@@ -1,14 +1,15 @@
 //! Compares scores with transformers, and tests how rows are read.
 
 use super::*;
+use crate::Asked;
 use crate::GreedilyPruned;
 use crate::decoder::Decoder;
 use crate::layer::IsWanted;
 use crate::loaded::DecoderWithOutput;
 use crate::output::{Output, Target, TokenScore};
-use crate::pass::TOKENS_PER_PASS;
+use crate::pass::{Packed, TOKENS_PER_PASS};
 use crate::row::Fork;
-use crate::testing::{ScoredChain, chains, golden};
+use crate::testing::{ScoredChain, chains, golden, lines};
 use crate::thread::Model;
 use crate::{Computed, Dtype};
 
@@ -23,9 +24,25 @@ fn scorer_in(computed: Computed, name: &str, setting: &str) -> Scorer {
     Scorer::new(&folder, Some(setting), tokenizer, model, &memory).unwrap()
 }
 
+fn read(scorer: &Scorer, readings: &[Reading], wanted: Wanted) -> Vec<Scored> {
+    futures::executor::block_on(scorer.score(scorer.prepare(readings, wanted).unwrap())).unwrap()
+}
+
 fn score(scorer: &Scorer, chains: &[QuestionAndSteps], wanted: Wanted) -> Vec<Scored> {
-    let readings: Vec<Reading> = chains.iter().cloned().map(Reading::Chain).collect();
-    futures::executor::block_on(scorer.score(scorer.prepare(&readings, wanted).unwrap())).unwrap()
+    read(scorer, &chains.iter().cloned().map(Reading::Chain).collect::<Vec<_>>(), wanted)
+}
+
+/// The logarithm of the perplexity of each text alone.
+fn self_information(scorer: &Scorer, texts: &[String]) -> Vec<Option<f64>> {
+    let alone: Vec<Reading> = texts.iter().map(|text| Reading::Alone(text)).collect();
+    let scored = read(scorer, &alone, Wanted::AllTokens).into_iter();
+    scored.map(|alone| steps(alone).perplexity[0].map(|perplexity| f64::from(perplexity).ln())).collect()
+}
+
+fn model(name: &str) -> DecoderWithOutput<candle_core::Tensor> {
+    let decoder = Decoder::load(&golden(name)).unwrap();
+    let output = Output::new(decoder.weights.output().clone());
+    DecoderWithOutput { decoder, output }
 }
 
 fn question_and_steps(chain: &ScoredChain) -> QuestionAndSteps<'_> {
@@ -81,39 +98,29 @@ struct BaselineScores {
 fn baselines_agree_with_transformers() {
     for name in ["qwen2", "llama"] {
         let (scorer, chains) = (scorer(name, "{question}"), chains(name));
-        let goldens = std::fs::read_to_string(golden(&format!("scores_{name}.jsonl"))).unwrap();
-        for line in goldens.lines() {
-            let expected: BaselineScores = serde_json::from_str(line).unwrap();
-            let chain = &chains[expected.id];
-            let (expected_answer, nll) = (expected.answer.clone(), expected.answer_nll);
-            let found = steps(score(&scorer, &[question_and_steps(chain)], Wanted::AllTokens).remove(0));
-            let alone: Vec<Reading> = chain.steps.iter().map(|step| Reading::Alone(step)).collect();
-            let alone = scorer.prepare(&alone, Wanted::AllTokens).unwrap();
-            let alone = futures::executor::block_on(scorer.score(alone)).unwrap();
-            let alone: Vec<_> = alone.into_iter().map(|scored| steps(scored).perplexity[0].map(f32::ln)).collect();
-            for (left, expected) in
+        for expected in lines::<BaselineScores>(golden(&format!("scores_{name}.jsonl"))) {
+            let texts = &chains[expected.id].steps;
+            let chain = question_and_steps(&chains[expected.id]);
+            for (left, without) in
                 [(Left::AllButOne, &expected.answer_nll_without), (Left::First, &expected.answer_nll_after)]
             {
-                let reading = Reading::Answer {
-                    chain: question_and_steps(chain),
-                    answer: &expected_answer,
-                    left,
-                    over: Over::Answer,
-                };
-                let prepared = scorer.prepare(&[reading], Wanted::AllTokens).unwrap();
-                let found = steps(futures::executor::block_on(scorer.score(prepared)).unwrap().remove(0));
-                let expected = std::iter::once(&nll).chain(&expected[..chain.steps.len()]);
-                assert_eq!(found.answers.len(), chain.steps.len() + 1);
-                for (found, expected) in found.answers.iter().zip(expected) {
+                let (chain, answer) = (chain.clone(), expected.answer.as_str());
+                let reading = Reading::Answer { chain, answer, left, over: Over::Answer };
+                let found = steps(read(&scorer, &[reading], Wanted::AllTokens).remove(0));
+                assert_eq!(found.answers.len(), texts.len() + 1);
+                let nats = std::iter::once(&expected.answer_nll).chain(&without[..texts.len()]);
+                for (found, expected) in found.answers.iter().zip(nats) {
                     assert!((found - expected).abs() < 1e-4, "{name} {left:?} {found} {expected}");
                 }
             }
-            for (found, expected) in [(&found.entropy, expected.step_entropy_sum), (&alone, expected.self_information)]
-            {
-                assert_eq!(found.len(), expected.len());
-                for (found, expected) in found.iter().zip(expected) {
-                    let close = |(a, b): (f32, f64)| (f64::from(a) - b).abs() < 1e-4 * b.max(1.0);
-                    assert!(found.zip(expected).map_or(found.is_none() && expected.is_none(), close), "{name} {line}");
+            let found = steps(score(&scorer, &[chain], Wanted::AllTokens).remove(0));
+            let entropy = found.entropy.iter().map(|entropy| entropy.map(f64::from)).collect();
+            let alone = self_information(&scorer, texts);
+            for (found, sums) in [(entropy, expected.step_entropy_sum), (alone, expected.self_information)] {
+                assert_eq!(found.len(), sums.len());
+                for (found, sum) in found.iter().zip(sums) {
+                    let close = |(a, b): (f64, f64)| (a - b).abs() < 1e-4 * b.max(1.0);
+                    assert!(found.zip(sum).map_or(found.is_none() && sum.is_none(), close), "{name} {}", expected.id);
                 }
             }
         }
@@ -131,20 +138,16 @@ struct SelfInformed {
 #[test]
 fn selective_context_keeps_the_sentences_that_its_own_code_keeps() {
     let scorer = scorer("qwen2", "{question}");
-    let goldens = std::fs::read_to_string(golden("selective_context.jsonl")).unwrap();
-    for line in goldens.lines() {
-        let expected: SelfInformed = serde_json::from_str(line).unwrap();
-        let readings: Vec<Reading> = expected.sentences.iter().map(|sentence| Reading::Alone(sentence)).collect();
-        let scored = scorer.prepare(&readings, Wanted::AllTokens).unwrap();
-        let scored = futures::executor::block_on(scorer.score(scored)).unwrap().into_iter();
-        let found: Vec<f64> = scored.map(|alone| f64::from(steps(alone).perplexity[0].unwrap()).ln()).collect();
-        for (found, expected) in found.iter().zip(&expected.self_info) {
-            assert!((found - expected).abs() < 1e-4, "{found} {line}");
+    for expected in lines::<SelfInformed>(golden("selective_context.jsonl")) {
+        let found = self_information(&scorer, &expected.sentences);
+        let found: Vec<f64> = found.into_iter().map(Option::unwrap).collect();
+        for (found, info) in found.iter().zip(&expected.self_info) {
+            assert!((found - info).abs() < 1e-4, "{found} {info}");
         }
         for (ratio, expected) in [(0.35, expected.kept_035), (0.5, expected.kept_05)] {
             let least = percentile(&found, ratio);
             let kept: Vec<usize> = (0..found.len()).filter(|&sentence| found[sentence] >= least).collect();
-            assert_eq!(kept, expected, "{ratio} {line}");
+            assert_eq!(kept, expected, "{ratio} {found:?}");
         }
     }
 }
@@ -170,12 +173,9 @@ struct GreedyOrder {
 fn greedy_orders_agree_with_transformers() {
     for name in ["qwen2", "llama"] {
         let (scorer, chains) = (scorer(name, "{question}"), chains(name));
-        let answers = std::fs::read_to_string(golden(&format!("scores_{name}.jsonl"))).unwrap();
-        let answers: Vec<BaselineScores> = answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let goldens = std::fs::read_to_string(golden(&format!("spirit_{name}.jsonl"))).unwrap();
+        let answers: Vec<BaselineScores> = lines(golden(&format!("scores_{name}.jsonl")));
         let mut rounds = 0;
-        for line in goldens.lines() {
-            let GreedyOrder { id, order, lens, least_margins } = serde_json::from_str(line).unwrap();
+        for GreedyOrder { id, order, lens, least_margins } in lines(golden(&format!("spirit_{name}.jsonl"))) {
             // The cost grows with the cube of their number; the omitted ones were compared once.
             if order.len() > 16 {
                 continue;
@@ -195,7 +195,7 @@ fn greedy_orders_agree_with_transformers() {
             let mut kept: Vec<usize> = (0..order.len()).filter(|step| !order[..gone].contains(step)).collect();
             kept.sort_unstable();
             let pruned = prune(tokens);
-            assert_eq!((pruned.kept, pruned.rounds), (kept, gone), "{name} {line}");
+            assert_eq!((pruned.kept, pruned.rounds), (kept, gone), "{name} {id}");
             rounds += gone;
         }
         assert!(rounds > 100, "{name}: {rounds} rounds");
@@ -222,21 +222,16 @@ fn bf16_moves_scores_by_little() {
 #[test]
 fn a_row_longer_than_a_pass_is_scored_in_order() {
     let (scorer, chains) = (scorer("llama", "{question}"), chains("llama"));
-    let rows: Vec<Row> = chains
-        .iter()
-        .map(question_and_steps)
-        .map(|chain| Row::encode(&scorer.tokenizer, &scorer.prompt, chain.question, &chain.steps).unwrap())
-        .collect();
-    let ids: Vec<u32> = rows.iter().cycle().flat_map(|row| row.ids.clone()).take(TOKENS_PER_PASS + 700).collect();
-    let folder = golden("llama");
-    let decoder = Decoder::load(&folder).unwrap();
-    let output = Output::new(decoder.weights.output().clone());
-    let mut model = DecoderWithOutput { decoder, output };
+    let row = |chain| Row::encode(&scorer.tokenizer, &scorer.prompt, &question_and_steps(chain)).unwrap();
+    let ids = chains.iter().flat_map(|chain| row(chain).ids).collect::<Vec<u32>>();
+    let ids: Vec<u32> = ids.into_iter().cycle().take(TOKENS_PER_PASS + 700).collect();
+    let mut model = model("llama");
     let rows = [TOKENS_PER_PASS + 500, 3, TOKENS_PER_PASS - 1, TOKENS_PER_PASS, 3];
     let targets = rows.map(|row| Target { row: row as u32, id: ids[row + 1] });
-    let found = model.score(&ids, &[ids.len()], &targets, &|| true).unwrap();
+    let chain = Packed { ids: &ids, lengths: &[ids.len()] };
+    let found = model.score(chain, &targets, &|| true).unwrap();
     for (target, found) in targets.iter().zip(&found) {
-        let alone = model.score(&ids, &[ids.len()], std::slice::from_ref(target), &|| true).unwrap();
+        let alone = model.score(chain, std::slice::from_ref(target), &|| true).unwrap();
         assert!((alone[0].surprisal - found.surprisal).abs() < 1e-5);
     }
     assert!((found[1].surprisal - found[4].surprisal).abs() < 1e-5);
@@ -279,15 +274,9 @@ fn a_batch_gives_what_single_rows_give_and_each_row_is_computed_once() {
 
 #[test]
 fn prompts_are_part_of_a_row() {
-    let folder = golden("qwen2");
     let short = scorer("qwen2", "{question}");
-    let long = Scorer::new(
-        &folder,
-        Some("{question} So: "),
-        Arc::clone(&short.tokenizer),
-        Arc::clone(&short.model),
-        &Arc::default(),
-    );
+    let (tokenizer, model) = (Arc::clone(&short.tokenizer), Arc::clone(&short.model));
+    let long = Scorer::new(&golden("qwen2"), Some("{question} So: "), tokenizer, model, &Arc::default());
     let chain = QuestionAndSteps { question: "2 + 2?\n".into(), steps: vec!["It is 4.", "", "Done."] };
     let first = |scorer: &Scorer| steps(score(scorer, std::slice::from_ref(&chain), Wanted::FirstTokens).remove(0));
     let (short, long) = (first(&short), first(&long.unwrap()));
@@ -321,23 +310,14 @@ fn a_chain_beyond_the_window_says_so_in_numbers() {
 struct Unshared(DecoderWithOutput<candle_core::Tensor>);
 
 impl Model for Unshared {
-    fn score(
-        &mut self,
-        ids: &[u32],
-        lengths: &[usize],
-        targets: &[Target],
-        is_wanted: &IsWanted,
-    ) -> Result<Vec<TokenScore>> {
-        self.0.score(ids, lengths, targets, is_wanted)
+    fn score(&mut self, chains: Packed, targets: &[Target], is_wanted: &IsWanted) -> Result<Vec<TokenScore>> {
+        self.0.score(chains, targets, is_wanted)
     }
 }
 
 #[test]
 fn texts_that_share_their_beginning_have_the_scores_that_each_has_alone() {
-    let folder = golden("qwen2");
-    let decoder = Decoder::load(&folder).unwrap();
-    let output = Output::new(decoder.weights.output().clone());
-    let mut model = DecoderWithOutput { decoder, output };
+    let mut model = model("qwen2");
     let tokens = |count: usize, seed: u32| (0..count as u32).map(|i| (i * 31 + seed) % 1700).collect::<Vec<_>>();
     let fork =
         |from, count: usize, seed| Fork { from, ids: tokens(count, seed), scored_there: 0, scored: count - 3..count };

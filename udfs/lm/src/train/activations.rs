@@ -3,7 +3,7 @@
 use super::backward::{self, Room};
 use super::gradient::{Gradient, ModelGradient};
 use super::keep::{Kept, room};
-use super::loss::{ChunkRoom, Head};
+use super::loss::{ChunkRoom, Head, chunk_rows};
 use super::{Batch, Keep};
 use crate::Result;
 use crate::decoder::Decoder;
@@ -48,10 +48,10 @@ impl Activations {
         is_wanted: &IsWanted,
     ) -> Result<f64> {
         let (config, weights) = (&decoder.config, &decoder.weights);
-        let chains: Vec<Sequence> =
-            batch.lengths.iter().map(|length| Sequence { earlier: 0, tokens: *length }).collect();
+        let chain = |length: &usize| Sequence { earlier: 0, tokens: *length };
+        let chains: Vec<Sequence> = batch.lengths.iter().map(chain).collect();
         let table = decoder.rope_table(batch.lengths.iter().copied().max().unwrap_or(0));
-        let run = Run::in_blocks(config, &chains, &table, is_wanted, block(batch.ids.len()));
+        let run = Run::new(config, &chains, &table, is_wanted).in_blocks(block(batch.ids.len()));
         room(&mut self.x, batch.ids.len() * config.hidden_size);
         decoder.embed(&batch.ids, &mut self.x)?;
         self.kept.reserve(config, batch.ids.len());
@@ -60,7 +60,7 @@ impl Activations {
         let mut by = sum.by_weights(weights);
         let learned = (batch.rows.as_slice(), batch.targets.as_slice());
         let nats = read([&weights.norm, weights.output()], |[norm, output]| {
-            let head = Head { norm, epsilon: config.rms_norm_eps, output };
+            let head = Head { norm, epsilon: config.rms_norm_eps, output, chunk_rows: chunk_rows(config.vocab_size) };
             head.backward(&mut self.x, learned, scale, by.head(), &mut self.chunk)
         })??;
         self.backward(&run, decoder, &mut by)?;

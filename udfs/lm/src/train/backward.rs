@@ -5,12 +5,16 @@
 //!     └──▶ block: rotate ─ q, k, v ─ norm                                  all cores: by each weight
 //! ```
 
-use super::gradient::{LayerGradient, LinearGradient};
+use std::ops::Range;
+
+use candle_core::Tensor;
+
+use super::gradient::LayerGradient;
 use super::keep::{Attended, Mlp, room};
 use crate::Result;
 use crate::layer::Run;
 use crate::ops::gradients::{add, add_parts, rms_norm, sum_rows, swiglu};
-use crate::ops::{self, BackwardScratch, Cores, Direction, Gathered, Matrix, Pool, Update, multiply, read};
+use crate::ops::{self, BackwardScratch, Cores, Direction, Gathered, Linear, Matrix, Pool, Update, multiply, read};
 use crate::weights::LayerWeights;
 
 #[derive(Debug, Default)]
@@ -77,6 +81,7 @@ fn through_mlp(
     })?
 }
 
+/// Turns the gradient of the output of the attention half into that of the layer's input.
 fn through_attention(
     run: &Run,
     weights: &LayerWeights,
@@ -86,57 +91,49 @@ fn through_attention(
     Room { normed, by_gathered, attention: scratch, rows, .. }: &mut Room,
 ) -> Result<()> {
     let (hidden, heads) = (run.config.hidden_size, run.config.heads());
-    let (query_width, key_width) = (heads.query_width(), heads.key_width());
     room(by_gathered, attended.gathered.len());
-    read([&weights.o.weight, &weights.input_norm], |[w_o, norm]| -> Result<()> {
-        ops::on_blocks(
-            run.block,
-            [(by_gathered, query_width), (normed, hidden)],
-            |tokens, [by_gathered, normed]| -> Result<_> {
-                through(tokens.len(), run.hidden_of(gradient, &tokens), w_o, by_gathered, Update::Replace, run.cores);
-                ops::rms_norm_to(run.hidden_of(input, &tokens), norm, run.config.rms_norm_eps, normed);
-                Ok(())
-            },
-        )
-        .map(drop)
+    let arrays = [(&mut **by_gathered, heads.query_width()), (&mut **normed, hidden)];
+    read([&weights.o.weight, &weights.input_norm], |[w_o, norm]| {
+        ops::on_blocks(run.block, arrays, |tokens, [by_gathered, normed]| -> Result<_> {
+            through(tokens.len(), run.hidden_of(gradient, &tokens), w_o, by_gathered, Update::Replace, run.cores);
+            ops::rms_norm_to(run.hidden_of(input, &tokens), norm, run.config.rms_norm_eps, normed);
+            Ok(())
+        })
     })??;
-    by_weight(gradient, &attended.gathered, hidden, sum.o.weight);
-    if let Some(bias) = &mut sum.o.bias {
-        sum_rows(gradient, bias);
-    }
+    by_linear(gradient, &attended.gathered, hidden, &mut sum.o);
     let Attended { q, k, v, gathered, log_sums } = attended;
     let given = Gathered { gathered, gradient: by_gathered, log_sums };
     ops::attend_backward([q, k, v], given, heads, run.chains, scratch);
+    through_projections(run, weights, (input, normed), [q, k, v], gradient, sum, rows)
+}
 
-    let arrays = [(gradient, hidden), (q, query_width), (k, key_width), (v, key_width)];
+/// Turns the gradients of queries, keys and values into that of the layer's input, and adds it to `gradient`.
+fn through_projections(
+    run: &Run,
+    weights: &LayerWeights,
+    (input, normed): (&[f32], &[f32]),
+    [q, k, v]: [&mut [f32]; 3],
+    gradient: &mut [f32],
+    sum: &mut LayerGradient,
+    rows: &Pool<Vec<f32>>,
+) -> Result<()> {
+    let (queries, keys) = (run.config.heads().query_width(), run.config.heads().key_width());
+    let arrays = [(gradient, run.config.hidden_size), (&mut *q, queries), (&mut *k, keys), (&mut *v, keys)];
     let parts = ops::on_blocks(run.block, arrays, |tokens, [gradient, q, k, v]| -> Result<_> {
+        let own = run.hidden_of(normed, &tokens);
+        let by_q_norm = through_heads(run, &tokens, (q, queries), own, (&weights.q, &weights.q_norm))?;
+        let by_k_norm = through_heads(run, &tokens, (k, keys), own, (&weights.k, &weights.k_norm))?;
+        let projections = [&weights.q.weight, &weights.k.weight, &weights.v.weight, &weights.input_norm];
         rows.with(|by_normed| {
             let by_normed = ops::at_least(by_normed, gradient.len());
-            let normed = run.hidden_of(normed, &tokens);
-            let mut by_head_norms = [vec![], vec![]];
-            let projections = [
-                (&mut *q, query_width, &weights.q, &weights.q_norm),
-                (&mut *k, key_width, &weights.k, &weights.k_norm),
-            ];
-            for ((by, width, linear, norm), by_norm) in projections.into_iter().zip(&mut by_head_norms) {
-                run.rotate(by, width, &tokens, Direction::Backward);
-                if let Some(norm) = norm {
-                    let mut projected = vec![0.0; by.len()];
-                    run.linear(linear, normed, &mut projected, Update::Replace)?;
-                    *by_norm = read([norm], |[norm]| rms_norm(by, &projected, norm, run.config.rms_norm_eps))?;
-                }
-            }
-            let by_norm = read(
-                [&weights.q.weight, &weights.k.weight, &weights.v.weight, &weights.input_norm],
-                |[w_q, w_k, w_v, norm]| {
-                    through(tokens.len(), q, w_q, by_normed, Update::Replace, run.cores);
-                    through(tokens.len(), k, w_k, by_normed, Update::Add, run.cores);
-                    through(tokens.len(), v, w_v, by_normed, Update::Add, run.cores);
-                    rms_norm(by_normed, run.hidden_of(input, &tokens), norm, run.config.rms_norm_eps)
-                },
-            )?;
+            let by_norm = read(projections, |[w_q, w_k, w_v, norm]| {
+                through(tokens.len(), q, w_q, by_normed, Update::Replace, run.cores);
+                through(tokens.len(), k, w_k, by_normed, Update::Add, run.cores);
+                through(tokens.len(), v, w_v, by_normed, Update::Add, run.cores);
+                rms_norm(by_normed, run.hidden_of(input, &tokens), norm, run.config.rms_norm_eps)
+            })?;
             add(gradient, by_normed);
-            Ok((by_norm, by_head_norms))
+            Ok((by_norm, [by_q_norm, by_k_norm]))
         })
     })?;
     for (by_norm, [by_q_norm, by_k_norm]) in &parts {
@@ -147,15 +144,34 @@ fn through_attention(
             }
         }
     }
-    for (by, width, LinearGradient { weight, bias }) in
-        [(q, query_width, &mut sum.q), (k, key_width, &mut sum.k), (v, key_width, &mut sum.v)]
-    {
-        by_weight(by, normed, width, weight);
-        if let Some(bias) = bias {
-            sum_rows(by, bias);
-        }
+    for (by, width, sum) in [(q, queries, &mut sum.q), (k, keys, &mut sum.k), (v, keys, &mut sum.v)] {
+        by_linear(by, normed, width, sum);
     }
     Ok(())
+}
+
+/// Turns the gradient of rotated queries or keys into that of their projection. Returns the partial sums of the
+/// gradient of the weight of their norm, if they have one.
+fn through_heads(
+    run: &Run,
+    tokens: &Range<usize>,
+    (by, width): (&mut [f32], usize),
+    normed: &[f32],
+    (linear, norm): (&Linear, &Option<Tensor>),
+) -> Result<Vec<f32>> {
+    run.rotate(by, width, tokens, Direction::Backward);
+    let Some(norm) = norm else { return Ok(vec![]) };
+    let mut projected = vec![0.0; by.len()];
+    linear.multiply(normed, &mut projected, Update::Replace, run.cores)?;
+    Ok(read([norm], |[norm]| rms_norm(by, &projected, norm, run.config.rms_norm_eps))?)
+}
+
+/// Adds the gradients of a projection's weight and bias over all tokens.
+fn by_linear(gradient: &[f32], x: &[f32], outputs: usize, sum: &mut Linear<&mut [f32], &mut [f32]>) {
+    by_weight(gradient, x, outputs, sum.weight);
+    if let Some(bias) = &mut sum.bias {
+        sum_rows(gradient, bias);
+    }
 }
 
 /// Computes the gradient of a projection's input rows from that of its output.

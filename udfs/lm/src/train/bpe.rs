@@ -22,21 +22,17 @@ pub const END: &str = "<|im_end|>";
 
 /// Learns at most `vocabulary` tokens, including the special ones, and writes `tokenizer.json` to a folder. Returns the
 /// number of tokens. The same texts give the same file.
-///
-/// # Errors
-/// If `vocabulary` is too small for the 256 bytes and the special tokens, or the file cannot be written.
 pub fn train_tokenizer(texts: &[&str], vocabulary: usize, folder: &Path) -> Result<usize> {
     let path = folder.join("tokenizer.json");
     let smallest = ByteLevel::alphabet().len() + SPECIAL.len();
     if vocabulary < smallest {
         let found = format!("expected a vocab_size of at least {smallest} in config.json, found {vocabulary}");
-        return Err(LmError::Unsupported { path, found });
+        return Err(LmError::unsupported(&path, found));
     }
-    let failed = |error: tokenizers::Error| LmError::Tokenize(error.to_string());
     let split = Split::new(SplitPattern::Regex(QWEN2.to_string()), SplitDelimiterBehavior::Isolated, false);
     let bytes = ByteLevel::new(false, false, false);
     let mut tokenizer = tokenizers::Tokenizer::new(BPE::default());
-    tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![split.map_err(failed)?.into(), bytes.into()])));
+    tokenizer.with_pre_tokenizer(Some(Sequence::new(vec![split?.into(), bytes.into()])));
     tokenizer.with_decoder(Some(bytes));
     let special = SPECIAL.map(|token| AddedToken::from(token, true).normalized(false));
     let trainer = BpeTrainer::builder()
@@ -46,9 +42,8 @@ pub fn train_tokenizer(texts: &[&str], vocabulary: usize, folder: &Path) -> Resu
         .initial_alphabet(ByteLevel::alphabet().into_iter().collect())
         .special_tokens(special.to_vec())
         .build();
-    tokenizer.train(&mut TrainerWrapper::from(trainer), texts.iter()).map_err(failed)?;
-    let text = tokenizer.to_string(true).map_err(failed)?;
-    std::fs::write(&path, text).map_err(|source| LmError::Write { path, source })?;
+    tokenizer.train(&mut TrainerWrapper::from(trainer), texts.iter())?;
+    std::fs::write(&path, tokenizer.to_string(true)?).map_err(LmError::writing(&path))?;
     Ok(tokenizer.get_vocab_size(true))
 }
 

@@ -17,9 +17,6 @@ fn chat_template() -> String {
 /// Writes `config.json`, `generation_config.json` and `tokenizer_config.json` next to the `tokenizer.json` of
 /// [`train_tokenizer`](super::train_tokenizer): the passed config with the ids of the special tokens, ChatML as chat
 /// template, and the end of a turn as the end of a text.
-///
-/// # Errors
-/// If `tokenizer.json` cannot be read, or a file cannot be written.
 pub fn write_configs(config: &Value, folder: &Path) -> Result<()> {
     let tokenizer = Tokenizer::load(folder)?;
     let end = tokenizer.encode(END, false)?.ids;
@@ -41,7 +38,7 @@ pub fn write_configs(config: &Value, folder: &Path) -> Result<()> {
     let files = [("config.json", config), ("generation_config.json", generation), ("tokenizer_config.json", tokenizer)];
     for (name, value) in files {
         let path = folder.join(name);
-        std::fs::write(&path, format!("{value:#}\n")).map_err(|source| LmError::Write { path, source })?;
+        std::fs::write(&path, format!("{value:#}\n")).map_err(LmError::writing(&path))?;
     }
     Ok(())
 }

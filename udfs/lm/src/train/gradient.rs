@@ -13,50 +13,23 @@ const PART: usize = 1 << 10;
 /// The gradient of every weight tensor, in the order of [`Weights::named`].
 #[derive(Debug, Clone)]
 pub struct Gradient {
-    tensors: Vec<Vec<f32>>,
+    pub(super) tensors: Vec<Vec<f32>>,
 }
 
-#[derive(Debug)]
-pub(crate) struct LinearGradient<'a> {
-    pub weight: &'a mut [f32],
-    pub bias: Option<&'a mut [f32]>,
-}
-
-#[derive(Debug)]
-pub(crate) struct LayerGradient<'a> {
-    pub input_norm: &'a mut [f32],
-    pub q: LinearGradient<'a>,
-    pub k: LinearGradient<'a>,
-    pub v: LinearGradient<'a>,
-    pub o: LinearGradient<'a>,
-    pub q_norm: Option<&'a mut [f32]>,
-    pub k_norm: Option<&'a mut [f32]>,
-    pub post_norm: &'a mut [f32],
-    pub gate: &'a mut [f32],
-    pub up: &'a mut [f32],
-    pub down: &'a mut [f32],
-}
-
-#[derive(Debug)]
-pub(crate) struct ModelGradient<'a> {
-    pub embed: &'a mut [f32],
-    pub layers: Vec<LayerGradient<'a>>,
-    norm: &'a mut [f32],
-    lm_head: Option<&'a mut [f32]>,
-}
+pub(super) type ModelGradient<'a> = Weights<&'a mut [f32], &'a mut [f32]>;
+pub(super) type LayerGradient<'a> = LayerWeights<&'a mut [f32], &'a mut [f32]>;
 
 impl ModelGradient<'_> {
-    pub(crate) fn head(&mut self) -> HeadGradient<'_> {
+    pub(super) fn head(&mut self) -> HeadGradient<'_> {
         HeadGradient { norm: self.norm, output: self.lm_head.as_deref_mut().unwrap_or(self.embed) }
     }
 }
 
 impl<'a> LayerGradient<'a> {
     /// `next` returns the tensors in the order of [`LayerWeights::named`].
-    fn of(layer: &LayerWeights, mut next: impl FnMut() -> &'a mut [f32]) -> Self {
+    fn slices(layer: &LayerWeights, mut next: impl FnMut() -> &'a mut [f32]) -> Self {
         let input_norm = next();
-        let mut linear =
-            |linear: &Linear| LinearGradient { weight: next(), bias: linear.bias.as_ref().map(|_| next()) };
+        let mut linear = |linear: &Linear| Linear { weight: next(), bias: linear.bias.as_ref().map(|_| next()) };
         let (q, k, v, o) = (linear(&layer.q), linear(&layer.k), linear(&layer.v), linear(&layer.o));
         let (q_norm, k_norm) = (layer.q_norm.as_ref().map(|_| next()), layer.k_norm.as_ref().map(|_| next()));
         let (post_norm, gate, up, down) = (next(), next(), next(), next());
@@ -82,16 +55,12 @@ impl Gradient {
         self.tensors.iter().map(tensor).sum::<f64>().sqrt()
     }
 
-    pub fn tensors(&self) -> &[Vec<f32>] {
-        &self.tensors
-    }
-
     /// Borrows the gradients by name, to add to them. `weights` must be those passed to [`Gradient::zeros`].
-    pub(crate) fn by_weights(&mut self, weights: &Weights) -> ModelGradient<'_> {
+    pub(super) fn by_weights(&mut self, weights: &Weights) -> ModelGradient<'_> {
         let mut tensors = self.tensors.iter_mut();
         let mut next = || tensors.next().map(Vec::as_mut_slice).unwrap_or_default();
         let embed = next();
-        let layers = weights.layers.iter().map(|layer| LayerGradient::of(layer, &mut next)).collect();
+        let layers = weights.layers.iter().map(|layer| LayerGradient::slices(layer, &mut next)).collect();
         ModelGradient { embed, layers, norm: next(), lm_head: weights.lm_head.as_ref().map(|_| next()) }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Head<'a> {
     pub norm: &'a [f32],
     pub epsilon: f64,
     pub output: &'a [f32],
+    /// Rows per pass through the output layer.
+    pub chunk_rows: usize,
 }
 
 #[derive(Debug)]
@@ -46,19 +48,6 @@ impl Head<'_> {
         by: HeadGradient,
         room: &mut ChunkRoom,
     ) -> Result<f64> {
-        let chunk_rows = chunk_rows(self.output.len() / self.norm.len());
-        self.in_chunks(x, (rows, targets), scale, by, room, chunk_rows)
-    }
-
-    fn in_chunks(
-        &self,
-        x: &mut [f32],
-        (rows, targets): (&[u32], &[u32]),
-        scale: f32,
-        by: HeadGradient,
-        room: &mut ChunkRoom,
-        chunk_rows: usize,
-    ) -> Result<f64> {
         let width = self.norm.len();
         let vocabulary = self.output.len() / width;
         if let Some(target) = targets.iter().find(|target| **target as usize >= vocabulary) {
@@ -67,7 +56,7 @@ impl Head<'_> {
         let output = Matrix::dense(self.output, vocabulary, width);
         let mut nats = 0.0;
         let mut behind = 0;
-        for (places, targets) in rows.chunks(chunk_rows).zip(targets.chunks(chunk_rows)) {
+        for (places, targets) in rows.chunks(self.chunk_rows).zip(targets.chunks(self.chunk_rows)) {
             let ChunkRoom { rows, normed, logits } = room;
             rows.clear();
             places.iter().for_each(|place| rows.extend_from_slice(&x[*place as usize * width..][..width]));
@@ -116,12 +105,12 @@ mod tests {
         let gradients = (&expected * 0.5).unwrap().backward().unwrap();
         let expected = f64::from(expected.to_scalar::<f32>().unwrap());
         let weights = (numbers(&norm), numbers(&output));
-        let head = Head { norm: &weights.0, epsilon: 1e-6, output: &weights.1 };
         for chunk_rows in [1, 4, 9, 100] {
+            let head = Head { norm: &weights.0, epsilon: 1e-6, output: &weights.1, chunk_rows };
             let (mut by_x, mut by_norm, mut by_output) = (numbers(&x), vec![0.0; 5], vec![0.0; 350]);
             let by = HeadGradient { norm: &mut by_norm, output: &mut by_output };
             let room = &mut ChunkRoom::default();
-            let nats = head.in_chunks(&mut by_x, (&rows, &targets), 0.5, by, room, chunk_rows).unwrap();
+            let nats = head.backward(&mut by_x, (&rows, &targets), 0.5, by, room).unwrap();
             assert!((nats - expected).abs() < 1e-4, "{nats} against {expected}");
             for (found, variable) in [(by_x, &x), (by_output, &output), (by_norm, &norm)] {
                 for (found, expected) in found.iter().zip(numbers(gradients.get(variable).unwrap())) {
@@ -129,7 +118,7 @@ mod tests {
                 }
             }
             let by = HeadGradient { norm: &mut [0.0; 5], output: &mut [0.0; 350] };
-            let refused = head.in_chunks(&mut numbers(&x), (&[0], &[70]), 0.5, by, room, chunk_rows);
+            let refused = head.backward(&mut numbers(&x), (&[0], &[70]), 0.5, by, room);
             assert!(refused.unwrap_err().to_string().contains("below 70, found 70"));
         }
     }

@@ -18,8 +18,6 @@ pub struct Measured {
     pub unigram_entropy: f64,
 }
 
-/// # Errors
-/// If a token is not in the model's vocabulary.
 pub fn measure(decoder: &Decoder, examples: &[Example]) -> Result<Measured> {
     let output = Output::new(decoder.weights.output().clone());
     let mut nats = 0.0;

@@ -25,14 +25,15 @@ pub struct AdamWConfig {
 #[derive(Debug)]
 pub struct AdamW {
     config: AdamWConfig,
-    moments: Vec<Moments>,
-    steps: u64,
+    /// Per tensor, in the order of [`Weights::named`].
+    pub(super) moments: Vec<Moments>,
+    pub(super) steps: u64,
 }
 
 #[derive(Debug)]
-struct Moments {
-    first: Vec<f32>,
-    second: Vec<f32>,
+pub(super) struct Moments {
+    pub(super) first: Vec<f32>,
+    pub(super) second: Vec<f32>,
     decays: bool,
 }
 
@@ -47,27 +48,7 @@ impl AdamW {
         Self { config, moments: weights.named().into_iter().map(moments).collect(), steps: 0 }
     }
 
-    pub fn steps(&self) -> u64 {
-        self.steps
-    }
-
-    /// First and second moments per tensor, in the order of [`Weights::named`].
-    pub fn moments(&self) -> impl Iterator<Item = [&[f32]; 2]> {
-        self.moments.iter().map(|moments| [moments.first.as_slice(), moments.second.as_slice()])
-    }
-
-    pub(super) fn moments_mut(&mut self) -> impl Iterator<Item = [&mut [f32]; 2]> {
-        self.moments.iter_mut().map(|moments| [moments.first.as_mut_slice(), moments.second.as_mut_slice()])
-    }
-
-    pub(super) fn go_on_after(&mut self, steps: u64) {
-        self.steps = steps;
-    }
-
     /// Updates the weights in place by one step. `norm` is the [`Gradient::norm`] of `gradient`.
-    ///
-    /// # Errors
-    /// If a tensor is not contiguous f32 on the CPU.
     pub fn step(&mut self, weights: &Weights, gradient: &Gradient, norm: f64, learning_rate: f64) -> Result<()> {
         let AdamWConfig { beta1, beta2, epsilon, weight_decay, clip } = self.config;
         self.steps += 1;
@@ -82,7 +63,7 @@ impl AdamW {
             towards_second: (1.0 - beta2) as f32,
             epsilon: epsilon as f32,
         };
-        let tensors = weights.named().into_iter().zip(gradient.tensors());
+        let tensors = weights.named().into_iter().zip(&gradient.tensors);
         for (((_, tensor), gradient), Moments { first, second, decays }) in tensors.zip(&mut self.moments) {
             let keep = if *decays { (1.0 - learning_rate * weight_decay) as f32 } else { 1.0 };
             change(tensor, |values| {

@@ -13,9 +13,6 @@ const EMBEDDING: f64 = 0.02;
 /// Draws initial weights: norms are 1, biases 0, and matrices normal with a variance that preserves that of their
 /// input. Matrices that add to the residual stream are scaled down by the root of the number of additions, so that the
 /// stream's variance does not grow with depth.
-///
-/// # Errors
-/// If candle fails.
 pub fn weights(config: &ModelConfig, seed: u64) -> Result<Weights> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let additions = 2.0 * config.num_hidden_layers as f64;

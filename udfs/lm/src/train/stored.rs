@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Tensor};
@@ -12,7 +10,7 @@ use safetensors::tensor::{Dtype, Metadata, TensorInfo, View};
 use serde_json::{Value, json};
 
 use crate::ops::read;
-use crate::weights::{Files, Weights};
+use crate::weights::{Files, Weights, header, read_parts};
 use crate::{LmError, Result};
 
 /// Bytes per shard, as readers expect; a larger tensor has its own shard.
@@ -29,9 +27,6 @@ pub enum Precision {
 
 impl Precision {
     /// Returns the precision in a model's config ([`Precision::of`]), or that of its token embedding.
-    ///
-    /// # Errors
-    /// If the config names another dtype, or the weights cannot be read.
     pub fn of_model(folder: &Path, config: &Value) -> Result<Self> {
         if config.get("dtype").or_else(|| config.get("torch_dtype")).is_none_or(Value::is_null) {
             return Ok(match Files::open(folder)?.dtype("model.embed_tokens.weight") {
@@ -40,13 +35,10 @@ impl Precision {
                 _ => Self::F32,
             });
         }
-        Self::of(config).map_err(|found| LmError::Unsupported { path: folder.join("config.json"), found })
+        Self::of(config).map_err(|found| LmError::unsupported(&folder.join("config.json"), found))
     }
 
     /// Returns the precision that `dtype` (or `torch_dtype` in older files) of a config.json names; f32 if absent.
-    ///
-    /// # Errors
-    /// If it names another dtype.
     pub fn of(config: &Value) -> std::result::Result<Self, String> {
         match config.get("dtype").or_else(|| config.get("torch_dtype")).and_then(Value::as_str) {
             None | Some("float32") => Ok(Self::F32),
@@ -62,10 +54,6 @@ impl Precision {
             Self::F16 => Dtype::F16,
             Self::Bf16 => Dtype::BF16,
         }
-    }
-
-    fn width(self) -> usize {
-        if self == Self::F32 { 4 } else { 2 }
     }
 
     fn bytes(self, values: &[f32]) -> Vec<u8> {
@@ -119,7 +107,7 @@ impl View for &TensorData<'_> {
     }
 
     fn data_len(&self) -> usize {
-        self.shape.iter().product::<usize>() * self.precision.width()
+        self.shape.iter().product::<usize>() * self.precision.dtype().bitsize() / 8
     }
 }
 
@@ -132,14 +120,11 @@ pub(super) fn write<'a>(parts: impl IntoIterator<Item = &'a TensorData<'a>>, pat
             safetensors::SafeTensorError::IoError(source) => source,
             other => std::io::Error::other(other.to_string()),
         };
-        LmError::Write { path: path.to_path_buf(), source }
+        LmError::writing(path)(source)
     })
 }
 
 /// Writes a model's weights to a folder: `model.safetensors`, or shards of 5 GB and their index.
-///
-/// # Errors
-/// If a file cannot be written.
 pub fn write_weights(weights: &Weights, precision: Precision, folder: &Path) -> Result<()> {
     write_shards(weights, precision, folder, SHARD_BYTES)
 }
@@ -171,7 +156,7 @@ fn write_shards(weights: &Weights, precision: Precision, folder: &Path, most: us
     let total: usize = shards.iter().map(|(bytes, _)| bytes).sum();
     let index = json!({ "metadata": { "total_size": total }, "weight_map": places });
     let path = folder.join("model.safetensors.index.json");
-    std::fs::write(&path, format!("{index:#}\n")).map_err(|source| LmError::Write { path, source })
+    std::fs::write(&path, format!("{index:#}\n")).map_err(LmError::writing(&path))
 }
 
 pub(super) struct Numbers {
@@ -182,40 +167,25 @@ pub(super) struct Numbers {
 
 impl Numbers {
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let failed = |source| LmError::Read { path: path.to_path_buf(), source };
-        let mut file = File::open(path).map_err(failed)?;
-        let mut length = [0; 8];
-        file.read_exact(&mut length).map_err(failed)?;
-        let length = u64::from_le_bytes(length);
-        let mut header = Vec::new();
-        file.take(length).read_to_end(&mut header).map_err(failed)?;
-        let unsupported = |found: String| LmError::Unsupported { path: path.to_path_buf(), found };
-        let metadata = serde_json::from_slice(&header).map_err(|error| unsupported(error.to_string()))?;
-        Ok(Self { path: path.to_path_buf(), metadata, first: 8 + length })
+        let (metadata, first) = header(path)?;
+        Ok(Self { path: path.to_path_buf(), metadata, first })
     }
 
     pub(crate) fn read(&self, name: &str, values: &mut [f32]) -> Result<()> {
-        let unsupported = |found: String| LmError::Unsupported { path: self.path.clone(), found };
         let found = self.metadata.info(name);
         let Some(TensorInfo { dtype: Dtype::F32, data_offsets: (from, to), .. }) = found else {
-            return Err(unsupported(format!("found no f32 tensor '{name}': the file belongs to another model")));
+            let found = format!("found no f32 tensor '{name}': the file belongs to another model");
+            return Err(LmError::unsupported(&self.path, found));
         };
         if to - from != size_of_val(values) {
             let (found, expected) = ((to - from) / 4, values.len());
-            return Err(unsupported(format!(
-                "'{name}': expected {expected} numbers, found {found}: another model's file"
-            )));
+            let found = format!("'{name}': expected {expected} numbers, found {found}: another model's file");
+            return Err(LmError::unsupported(&self.path, found));
         }
-        let failed = |source| LmError::Read { path: self.path.clone(), source };
-        let mut file = File::open(&self.path).map_err(failed)?;
-        file.seek(SeekFrom::Start(self.first + *from as u64)).map_err(failed)?;
-        let mut file = BufReader::with_capacity(1 << 20, file);
-        let mut number = [0; 4];
-        for value in values {
-            file.read_exact(&mut number).map_err(failed)?;
-            *value = f32::from_le_bytes(number);
-        }
-        Ok(())
+        let mut values = values.iter_mut();
+        read_parts(&self.path, self.first + *from as u64, to - from, |bytes| {
+            bytes.as_chunks().0.iter().zip(&mut values).for_each(|(bytes, value)| *value = f32::from_le_bytes(*bytes));
+        })
     }
 }
 

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use super::flops::Flops;
+use super::optimizer::{Moments, change};
 use super::stored::{self, TensorData};
 use super::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, Precision, measure};
 use crate::decoder::Decoder;
 use crate::layer::IsWanted;
+use crate::pass::together;
 use crate::{LmError, Result};
 
 const STATE_FILES: [&str; 2] = ["weights.safetensors", "moments.safetensors"];
@@ -58,7 +60,7 @@ impl Trainer {
     }
 
     pub fn steps(&self) -> u64 {
-        self.optimizer.steps()
+        self.optimizer.steps
     }
 
     /// Runs one optimizer step with gradient accumulation. The loss is the mean over all tokens to learn of the step.
@@ -84,10 +86,7 @@ impl Trainer {
         Ok(Step { loss: nats / learned as f64, norm, tokens, learned, flops })
     }
 
-    /// Checks that the current weights give this example a finite loss.
-    ///
-    /// # Errors
-    /// [`LmError::Diverged`] if they do not.
+    /// Returns [`LmError::Diverged`] unless the current weights give this example a finite loss.
     pub fn check(&self, example: &Example) -> Result<()> {
         match measure(&self.decoder, std::slice::from_ref(example))?.surprisal.is_finite() {
             true => Ok(()),
@@ -101,17 +100,13 @@ impl Trainer {
     }
 
     /// Writes weights and moments to a folder. Training resumes from them bit for bit.
-    ///
-    /// # Errors
-    /// If a file cannot be written.
     pub fn save(&self, folder: &Path) -> Result<()> {
         let [weights, moments] = STATE_FILES.map(|name| folder.join(name));
         let named = self.decoder.weights.named();
         let parts: Vec<TensorData> =
             named.iter().map(|(name, tensor)| TensorData::of_tensor(name, tensor, Precision::F32)).collect();
         stored::write(&parts, &weights)?;
-        let moments_of = self.optimizer.moments();
-        let parts = named.iter().zip(moments_of).flat_map(|((name, _), [first, second])| {
+        let parts = named.iter().zip(&self.optimizer.moments).flat_map(|((name, _), Moments { first, second, .. })| {
             [("first", first), ("second", second)]
                 .map(|(which, values)| TensorData::of_numbers(&format!("{which}.{name}"), values))
         });
@@ -119,22 +114,19 @@ impl Trainer {
     }
 
     /// Restores what [`Trainer::save`] wrote after `steps` steps.
-    ///
-    /// # Errors
-    /// If a file is missing or belongs to another model.
     pub fn restore(&mut self, folder: &Path, steps: u64) -> Result<()> {
         let [weights, moments] = STATE_FILES.map(|name| folder.join(name));
         let names: Vec<String> = self.decoder.weights.named().into_iter().map(|(name, _)| name).collect();
         let read = stored::Numbers::open(&weights)?;
         for ((_, tensor), name) in self.decoder.weights.named().into_iter().zip(&names) {
-            super::optimizer::change(tensor, |values| read.read(name, values))??;
+            change(tensor, |values| read.read(name, values))??;
         }
         let read = stored::Numbers::open(&moments)?;
-        for (name, [first, second]) in names.iter().zip(self.optimizer.moments_mut()) {
+        for (name, Moments { first, second, .. }) in names.iter().zip(&mut self.optimizer.moments) {
             read.read(&format!("first.{name}"), first)?;
             read.read(&format!("second.{name}"), second)?;
         }
-        self.optimizer.go_on_after(steps);
+        self.optimizer.steps = steps;
         Ok(())
     }
 }
@@ -143,15 +135,8 @@ impl Trainer {
 fn passes(examples: &[Example], most: usize) -> impl Iterator<Item = &[Example]> {
     let mut rest = examples;
     std::iter::from_fn(move || {
-        let mut tokens = 0;
-        let fits = |example: &&Example| {
-            tokens += example.ids.len();
-            tokens <= most
-        };
-        let count = rest.iter().take_while(fits).count().max(1);
-        let (pass, behind) = rest.split_at(count.min(rest.len()));
-        rest = behind;
-        (!pass.is_empty()).then_some(pass)
+        let count = together(rest.iter().map(|example| example.ids.len()), most);
+        rest.split_off(..count)
     })
 }
 
@@ -160,9 +145,9 @@ mod tests {
     use super::*;
     use crate::testing::golden;
 
-    fn config(pass_tokens: usize, keep: Keep) -> TrainerConfig {
+    fn trainer(model: &str, pass_tokens: usize, keep: Keep) -> Trainer {
         let optimizer = AdamWConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0, clip: 1.0 };
-        TrainerConfig { optimizer, pass_tokens, keep }
+        Trainer::new(Decoder::load(&golden(model)).unwrap(), TrainerConfig { optimizer, pass_tokens, keep })
     }
 
     fn examples() -> Vec<Example> {
@@ -178,7 +163,7 @@ mod tests {
     fn trained(threads: usize, keep: Keep) -> (Vec<Step>, Vec<Vec<f32>>) {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let mut trainer = Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, keep));
+            let mut trainer = trainer("qwen2", 400, keep);
             let examples = examples();
             let steps =
                 (0..6).map(|step| trainer.step(&examples[step % 2 * 3..][..3], 3e-3, &|| true).unwrap()).collect();
@@ -200,8 +185,8 @@ mod tests {
         let examples = examples();
         let lengths = |most| passes(&examples, most).map(<[Example]>::len).collect::<Vec<_>>();
         assert_eq!((lengths(1), lengths(220), lengths(10_000)), (vec![1; 6], vec![2, 1, 1, 1, 1], vec![6]));
-        let mut alone = Trainer::new(Decoder::load(&golden("llama")).unwrap(), config(1, Keep::All));
-        let mut together = Trainer::new(Decoder::load(&golden("llama")).unwrap(), config(10_000, Keep::All));
+        let mut alone = trainer("llama", 1, Keep::All);
+        let mut together = trainer("llama", 10_000, Keep::All);
         let (a, b) =
             (alone.step(&examples, 1e-3, &|| true).unwrap(), together.step(&examples, 1e-3, &|| true).unwrap());
         assert!((a.loss - b.loss).abs() < 1e-6 && (a.norm - b.norm).abs() < 1e-5 * b.norm, "{a:?} {b:?}");
@@ -212,21 +197,21 @@ mod tests {
     fn what_is_restored_goes_on_to_the_same_bits() {
         let folder = tempfile::tempdir().unwrap();
         let examples = examples();
-        let mut whole = Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, Keep::Inputs));
+        let mut whole = trainer("qwen2", 400, Keep::Inputs);
         for step in 0..4 {
             if step == 2 {
                 whole.save(folder.path()).unwrap();
             }
             whole.step(&examples, 1e-3, &|| true).unwrap();
         }
-        let mut again = Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, Keep::All));
+        let mut again = trainer("qwen2", 400, Keep::All);
         again.restore(folder.path(), 2).unwrap();
         assert_eq!(again.steps(), 2);
         for _ in 0..2 {
             again.step(&examples, 1e-3, &|| true).unwrap();
         }
         assert_eq!(numbers(&again), numbers(&whole));
-        let mut other = Trainer::new(Decoder::load(&golden("llama")).unwrap(), config(400, Keep::All));
+        let mut other = trainer("llama", 400, Keep::All);
         assert!(other.restore(folder.path(), 2).unwrap_err().to_string().contains("weights.safetensors"));
     }
 
@@ -234,19 +219,15 @@ mod tests {
     #[test]
     fn a_step_that_nobody_waits_for_changes_nothing() {
         use std::sync::atomic::{AtomicUsize, Ordering};
-        let trainer = || Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, Keep::All));
+        let fresh = || trainer("qwen2", 400, Keep::All);
         let asked = AtomicUsize::new(0);
-        let mut whole = trainer();
-        whole
-            .step(&examples(), 1e-3, &|| {
-                asked.fetch_add(1, Ordering::Relaxed);
-                true
-            })
-            .unwrap();
+        let mut whole = fresh();
+        let count = || asked.fetch_add(1, Ordering::Relaxed) < usize::MAX;
+        whole.step(&examples(), 1e-3, &count).unwrap();
         let times = asked.into_inner();
         assert!(times > 8, "asked {times} times");
         for left in [0, times / 2, times - 1] {
-            let (mut abandoned, left) = (trainer(), AtomicUsize::new(left));
+            let (mut abandoned, left) = (fresh(), AtomicUsize::new(left));
             let before = numbers(&abandoned);
             let is_wanted =
                 || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
@@ -259,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_loss_that_is_no_number_changes_nothing() {
-        let mut trainer = Trainer::new(Decoder::load(&golden("qwen2")).unwrap(), config(400, Keep::All));
+        let mut trainer = trainer("qwen2", 400, Keep::All);
         trainer.check(&examples()[0]).unwrap();
         trainer.step(&examples(), 1e30, &|| true).unwrap();
         assert!(matches!(trainer.check(&examples()[0]), Err(LmError::Diverged { steps: 1 })));

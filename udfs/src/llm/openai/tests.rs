@@ -5,7 +5,7 @@ use futures::future::join_all;
 use super::*;
 use crate::flights::Flights;
 use crate::tests::llm::setup;
-use crate::tests::server::{Reply as Served, Server};
+use asap_test_support::{Reply as Served, Server};
 
 /// Much longer than a busy machine needs, and much shorter than the requested pause.
 const SOON: Duration = Duration::from_secs(40);
@@ -16,15 +16,7 @@ fn chat(server: &Server, changes: &[(&str, &str)]) -> Arc<OpenAi> {
 }
 
 fn request() -> ChatRequest {
-    ChatRequest {
-        model: "m".to_string(),
-        messages: Vec::new(),
-        temperature: 0.0,
-        top_p: 1.0,
-        max_tokens: 1,
-        attempt: 1,
-        template_hash: String::new(),
-    }
+    ChatRequest { max_tokens: 1, ..ChatRequest::default() }
 }
 
 async fn ask(chat: &Arc<OpenAi>, calls: usize) -> Vec<Outcome> {
@@ -57,7 +49,7 @@ async fn who_waits_through_a_pause_holds_no_slot_and_is_gone_when_nobody_waits_f
     let asking = |callers| async move { drop(chat.chat(&request(), &callers).await) };
     let mut waiting = Box::pin(flights.join(0, asking));
     assert!(futures::poll!(&mut waiting).is_pending());
-    until(|| server.answered() > 0 && throttle.in_flight() == 0).await;
+    until(|| server.answered() > 0 && throttle.state.lock().in_flight == 0).await;
     assert!(futures::poll!(&mut waiting).is_pending());
     drop(waiting);
     until(|| !flights.any()).await;
@@ -98,8 +90,8 @@ async fn limits_at_random_slow_nothing() {
         let outcomes = ask(&chat, 600).await;
         assert!(outcomes.iter().all(Result::is_ok));
         assert!(server.count() <= 800, "{} requests", server.count());
-        let throttle = &chat.endpoint.throttle;
-        assert!(throttle.stops() == 0 && throttle.trials() <= 1, "{} trials", throttle.trials());
+        let state = chat.endpoint.throttle.state.lock();
+        assert!(state.stops == 0 && state.pace.trials <= 1, "{} trials", state.pace.trials);
     }
 }
 
@@ -148,7 +140,7 @@ async fn a_server_that_breaks_all_answers_is_asked_one_by_one() {
         let chat = chat(&server, &[("max_concurrent_requests", "64"), ("max_retries", "6")]);
         let throttle = Arc::clone(&chat.endpoint.throttle);
         let asking = tokio::spawn(async move { ask(&chat, 200).await });
-        until(|| throttle.stops() == 3).await;
+        until(|| throttle.state.lock().stops == 3).await;
         // Ten in a row, those in flight, and one after each of two stops.
         assert!(server.count() <= 10 + 8 + 2, "{} requests", server.count());
         asking.abort();

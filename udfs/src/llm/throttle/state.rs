@@ -1,5 +1,6 @@
 //! Decides when the next call may start. Time and random numbers are passed in.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,8 +28,9 @@ const ANNOUNCED: Duration = Duration::from_secs(30);
 const ANOTHER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct State {
-    pub waiting: u32,
+pub(crate) struct State {
+    /// Each call that waits for its start holds a clone.
+    pub waiting: Arc<()>,
     pub in_flight: u32,
     fresh: u32,
     window: u32,
@@ -49,7 +51,7 @@ pub(super) struct State {
 impl Default for State {
     fn default() -> Self {
         Self {
-            waiting: 0,
+            waiting: Arc::default(),
             in_flight: 0,
             fresh: 0,
             window: FIRST_WINDOW,
@@ -143,7 +145,10 @@ impl State {
             self.paused_until = self.paused_until.max(Some(now + after));
         }
         let others = self.in_flight > 1;
-        Limited { stops: if others { 0 } else { self.stops }, is_alone: !others && self.waiting == 0 }
+        Limited {
+            stops: if others { 0 } else { self.stops },
+            is_alone: !others && Arc::strong_count(&self.waiting) == 1,
+        }
     }
 
     /// Records that a call failed. If `pauses`, all calls stop when none is accepted. Returns whether the endpoint is

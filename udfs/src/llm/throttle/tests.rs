@@ -330,7 +330,7 @@ async fn who_gives_up_takes_nothing_from_the_others() {
         }
     }
     drop(throttle.admit(limits, 1).await);
-    let next = throttle.state().next[1].unwrap();
+    let next = throttle.state.lock().next[1].unwrap();
     assert_eq!(next.duration_since(begin).as_millis() / 100, 2);
 }
 
@@ -345,12 +345,12 @@ fn starts_keep_the_pace_of_the_settings_and_tokens_are_corrected() {
 
     let throttle = Throttle::default();
     let limits = Limits { tokens_per_minute: Some(120), ..FREE };
-    assert!(throttle.state().begin(limits, 1, now).is_ok());
+    assert!(throttle.state.lock().begin(limits, 1, now).is_ok());
     throttle.correct(1, 11, limits);
     throttle.correct(1, 1000, FREE);
-    assert_eq!(throttle.state().begin(limits, 1, now), Err(Some(now + Duration::from_millis(5500))));
+    assert_eq!(throttle.state.lock().begin(limits, 1, now), Err(Some(now + Duration::from_millis(5500))));
     throttle.correct(11, 1, limits);
-    assert_eq!(throttle.state().begin(limits, 1, now), Err(Some(now + Duration::from_millis(500))));
+    assert_eq!(throttle.state.lock().begin(limits, 1, now), Err(Some(now + Duration::from_millis(500))));
 }
 
 #[tokio::test]
@@ -369,19 +369,19 @@ async fn another_number_of_calls_at_once_counts_those_that_run() {
 fn that_nothing_is_answered_is_told_once_until_something_is() {
     let throttle = Arc::new(Throttle::default());
     let limited = || {
-        let mut state = throttle.state();
+        let mut state = throttle.state.lock();
         let now = Instant::now();
         (state.next, state.paused_until) = ([None; 3], None);
         let number = state.begin(FREE, 1, now).unwrap();
         state.limited(number, Duration::ZERO, 1.0, now);
         state.end(number, now);
         drop(state);
-        throttle.is_stuck_anew()
+        throttle.state.lock().is_stuck_anew()
     };
     // Ten in a row stop all calls, and then each single try.
     let told = |calls: usize| (0..calls).map(|_| limited()).collect::<Vec<_>>();
     assert_eq!(told(13).iter().position(|is_told| *is_told), Some(11));
-    let mut state = throttle.state();
+    let mut state = throttle.state.lock();
     state.paused_until = None;
     let number = state.begin(FREE, 1, Instant::now()).unwrap();
     state.answered(number);

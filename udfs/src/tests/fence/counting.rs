@@ -1,7 +1,6 @@
 //! Functions that count what they compute, and sessions with them.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +8,7 @@ use asap_udfs::Settings;
 use asap_udfs::call_metrics::CallMetrics;
 use asap_udfs::declaration::{Arg, Argument, Declaration};
 use asap_udfs::flights::Flights;
-use asap_udfs::function::{AsyncCall, CallRows, Function, Prepare};
+use asap_udfs::function::{AsyncCall, Body, CallRows, Function};
 use asap_udfs::plan;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, StructArray};
@@ -91,7 +90,8 @@ impl Counting {
     fn function(&self) -> ScalarUDF {
         const ARGUMENTS: &[Argument] = &[Argument::new("x", Arg::Int, "A number.")];
         let declaration = Declaration { name: self.name, about: "", arguments: ARGUMENTS, example: "" };
-        ScalarUDF::from(Function::of_calls(declaration, self.value.data_type(), self.volatility, self.clone()))
+        let body = Body::Calls(Arc::new(self.clone()));
+        ScalarUDF::from(Function::new(declaration, self.value.data_type(), self.volatility, body))
     }
 
     fn plain(&self) -> ScalarUDF {
@@ -113,7 +113,7 @@ impl Counting {
             self.flights.join(x, move |_| async move { this.known_or_computed(x, &counter).await }).await.unwrap();
         let (value, known) = asked.map_err(DataFusionError::Shared)?;
         if known || joined {
-            metrics.add_cache_hits(1);
+            metrics.cache_hits.add(1);
         }
         Ok(value)
     }
@@ -130,7 +130,7 @@ impl Counting {
 
     async fn compute(&self, x: i64, metrics: &CallMetrics) -> Result<i64> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        metrics.add_calls(1);
+        metrics.calls.add(1);
         metrics.add_tokens(10, 2);
         // Later rows often finish before earlier ones.
         for _ in 0..(x * 7) % 13 {
@@ -139,22 +139,6 @@ impl Counting {
         self.value.number(x)
     }
 }
-
-impl PartialEq for Counting {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Counting {}
-
-impl Hash for Counting {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
-impl Prepare for Counting {}
 
 #[async_trait]
 impl AsyncCall for Counting {

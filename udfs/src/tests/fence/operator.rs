@@ -1,12 +1,11 @@
 //! The operator: rows in flight, the cost of a query with a limit, and the effects of a dropped query.
 
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use asap_udfs::call_metrics::CallMetrics;
 use asap_udfs::declaration::{Arg, Argument, Declaration};
-use asap_udfs::function::{AsyncCall, CallRows, Function, Prepare};
+use asap_udfs::function::{AsyncCall, Body, CallRows, Function};
 use async_trait::async_trait;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Int64Type};
@@ -25,7 +24,6 @@ use tokio::sync::Semaphore;
 use crate::tests::fence::counting::{Functions, WINDOW, rows, session};
 
 /// A function whose calls wait until the test lets them through; it counts the rows that wait.
-#[derive(Debug)]
 struct Held {
     begun: AtomicUsize,
     waiting: AtomicUsize,
@@ -69,24 +67,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-#[derive(Debug)]
 struct Call(Arc<Held>);
-
-impl PartialEq for Call {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Call {}
-
-impl Hash for Call {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.0).hash(state);
-    }
-}
-
-impl Prepare for Call {}
 
 #[async_trait]
 impl AsyncCall for Call {
@@ -116,7 +97,8 @@ async fn held_session(held: &Arc<Held>, batch: usize, pool: Option<Arc<dyn Memor
     }
     let context = session(config(batch), runtime);
     let declaration = Declaration { name: "held", about: "", arguments: ARGUMENTS, example: "" };
-    let function = Function::of_calls(declaration, DataType::Utf8, Volatility::Volatile, Call(Arc::clone(held)));
+    let body = Body::Calls(Arc::new(Call(Arc::clone(held))));
+    let function = Function::new(declaration, DataType::Utf8, Volatility::Volatile, body);
     context.register_udf(ScalarUDF::from(function));
     rows(&context, "CREATE TABLE t AS SELECT value AS x FROM generate_series(1, 1000)").await;
     context

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::tests::llm::setup::anchoring;
-use crate::tests::server::{Reply, Server};
+use asap_test_support::{Reply, Server};
 
 /// A time limit for replies that never end, and one for other replies that even a busy machine meets.
 fn timeout(reply: &Reply) -> (&'static str, &'static str) {
@@ -17,7 +17,7 @@ async fn always(reply: Reply) -> (&'static str, String, usize) {
     let timeout = timeout(&reply);
     let server = Server::start(move |_| reply.clone());
     let (_, anchoring) = anchoring(&server, &[timeout]);
-    let anchor = anchoring.anchor(Some("1 + 1?"), Some("2")).await.unwrap();
+    let anchor = anchoring.anchor(Some("1 + 1?"), Some("2"), None).await.unwrap();
     (anchor.status(), anchor.error().unwrap_or_default().to_string(), server.count())
 }
 
@@ -26,7 +26,7 @@ async fn once(reply: Reply) -> (&'static str, usize) {
     let timeout = timeout(&reply);
     let server = Server::start(move |call| if call.number == 0 { reply.clone() } else { Reply::text("add") });
     let (llm, anchoring) = anchoring(&server, &[timeout]);
-    let anchor = anchoring.anchor(Some("1 + 1?"), Some("2")).await.unwrap();
+    let anchor = anchoring.anchor(Some("1 + 1?"), Some("2"), None).await.unwrap();
     assert_eq!(anchor.outcome.is_ok(), anchor.status() == "ok");
     assert_eq!(llm.usage().retries as usize, server.count() - 1);
     (anchor.status(), server.count())
@@ -38,7 +38,7 @@ async fn a_response_that_comes_twice_answers_one_call() {
     let server = Server::start(move |call| Reply::Twice(format!("about {}", prompt(&call.body))));
     let (_, anchoring) = anchoring(&server, &[("max_concurrent_requests", "1")]);
     for asked in ["a", "b", "c", "d", "e", "f"] {
-        let answered = anchoring.complete(asked).await.unwrap();
+        let answered = anchoring.complete(asked, None).await.unwrap();
         assert_eq!(answered.outcome.ok(), Some(format!("about {asked}")));
     }
     assert_eq!(server.count(), 6);
@@ -122,7 +122,7 @@ async fn a_pause_that_the_endpoint_asks_for_is_made() {
     });
     let (_, anchoring) = anchoring(&server, &[]);
     let begin = Instant::now();
-    assert_eq!(anchoring.anchor(Some("1 + 1?"), Some("2")).await.unwrap().status(), "ok");
+    assert_eq!(anchoring.anchor(Some("1 + 1?"), Some("2"), None).await.unwrap().status(), "ok");
     assert!(begin.elapsed() >= Duration::from_secs(1));
 }
 
@@ -131,7 +131,7 @@ async fn nobody_at_the_address_is_a_status() {
     let server = Server::start(|_| Reply::Hang);
     let (_, anchoring) = anchoring(&server, &[]);
     drop(server);
-    let anchor = anchoring.anchor(Some("1 + 1?"), Some("2")).await.unwrap();
+    let anchor = anchoring.anchor(Some("1 + 1?"), Some("2"), None).await.unwrap();
     assert_eq!(anchor.status(), "unavailable");
     assert!(anchor.error().unwrap().contains("cannot connect"));
 }
@@ -142,7 +142,7 @@ async fn a_dead_endpoint_ends_the_query() {
     let (_, anchoring) = anchoring(&server, &[("max_retries", "0"), ("max_concurrent_requests", "4")]);
     let (mut rejects, mut ends) = (0, Vec::new());
     for number in 0..40 {
-        match anchoring.anchor(Some("1 + 1?"), Some(&number.to_string())).await {
+        match anchoring.anchor(Some("1 + 1?"), Some(&number.to_string()), None).await {
             Ok(row) => rejects += usize::from(row.status() == "unavailable"),
             Err(error) => ends.push(error.to_string()),
         }
@@ -157,7 +157,7 @@ async fn what_waits_for_its_turn_is_not_sent_to_an_endpoint_that_denies() {
     let server = Server::start(|_| Reply::error(402, "pay first"));
     let (llm, anchoring) = anchoring(&server, &[("max_concurrent_requests", "64")]);
     let prompts: Vec<String> = (0..400).map(|number| number.to_string()).collect();
-    let rows = futures::future::join_all(prompts.iter().map(|prompt| anchoring.complete(prompt))).await;
+    let rows = futures::future::join_all(prompts.iter().map(|prompt| anchoring.complete(prompt, None))).await;
     // Eight are in flight at first. Two more start before the third is denied.
     let sent = server.count();
     assert!((3..=10).contains(&sent) && llm.usage().calls == sent as u64, "{sent} requests");
@@ -176,13 +176,13 @@ async fn one_denial_is_a_verdict_until_a_later_call_is_answered_and_what_a_row_i
     });
     let (llm, anchoring) = anchoring(&server, &[]);
     for prompt in ["a", "flagged", "refused"] {
-        anchoring.complete(prompt).await.unwrap();
+        anchoring.complete(prompt, None).await.unwrap();
         assert_eq!(llm.verdict(), None);
     }
-    let (slow, denied) = tokio::join!(anchoring.complete("slow"), anchoring.complete("denied"));
+    let (slow, denied) = tokio::join!(anchoring.complete("slow", None), anchoring.complete("denied", None));
     assert_eq!((slow.unwrap().status(), denied.unwrap().status()), ("ok", "denied"));
     let verdict = llm.verdict().unwrap();
     assert!(verdict.contains("are denied") && verdict.contains("402: pay first"), "{verdict}");
-    anchoring.complete("b").await.unwrap();
+    anchoring.complete("b", None).await.unwrap();
     assert_eq!(llm.verdict(), None);
 }

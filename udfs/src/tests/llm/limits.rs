@@ -7,8 +7,8 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::tests::functions::session::{golden_path, session_asking};
-use crate::tests::llm::setup::{Asking, anchoring, settings};
-use crate::tests::server::{Reply, Server};
+use crate::tests::llm::setup::{anchoring, asking, settings};
+use asap_test_support::{Reply, Server};
 
 fn slow_server(milliseconds: u64) -> Server {
     Server::start(move |_| Reply::After(Duration::from_millis(milliseconds), Box::new(Reply::text("add"))))
@@ -20,7 +20,7 @@ async fn as_many_calls_as_allowed_run_at_once() {
         let server = slow_server(milliseconds);
         let (_, anchoring) = anchoring(&server, &[("max_concurrent_requests", allowed)]);
         let prompts: Vec<String> = (0..200).map(|number| number.to_string()).collect();
-        let rows = join_all(prompts.iter().map(|prompt| anchoring.complete(prompt))).await;
+        let rows = join_all(prompts.iter().map(|prompt| anchoring.complete(prompt, None))).await;
         assert!(rows.into_iter().all(|row| row.unwrap().status() == "ok"));
         assert_eq!((server.count(), server.most_at_once()), (200, allowed.parse().unwrap()));
     }
@@ -31,7 +31,7 @@ async fn sessions_share_the_limits_of_an_endpoint() {
     let server = slow_server(50);
     let sessions = [0, 1, 2].map(|_| anchoring(&server, &[("max_concurrent_requests", "2")]).1);
     let rows = join_all(sessions.iter().flat_map(|anchoring| {
-        ["a", "b", "c"].map(|prompt| async move { anchoring.complete(prompt).await.unwrap().status() })
+        ["a", "b", "c"].map(|prompt| async move { anchoring.complete(prompt, None).await.unwrap().status() })
     }));
     assert_eq!(rows.await, ["ok"; 9]);
     assert_eq!((server.count(), server.most_at_once()), (9, 2));
@@ -44,7 +44,7 @@ async fn requests_and_tokens_keep_their_pace() {
         let (_, anchoring) = anchoring(&server, &[limit]);
         let begin = Instant::now();
         for prompt in ["a", "b", "c", "d", "e"] {
-            anchoring.complete(prompt).await.unwrap();
+            anchoring.complete(prompt, None).await.unwrap();
         }
         // Four pauses of 50 ms: 1200 requests per minute, or 132000 tokens, 110 each.
         assert!(begin.elapsed() >= Duration::from_millis(195), "{limit:?}: {:?}", begin.elapsed());
@@ -57,7 +57,7 @@ async fn a_number_of_calls_is_not_exceeded() {
     let (llm, anchoring) = anchoring(&server, &[("max_calls", "4"), ("max_retries", "2")]);
     let mut statuses = Vec::new();
     for prompt in ["a", "b", "c", "a"] {
-        statuses.push(anchoring.complete(prompt).await.unwrap().status());
+        statuses.push(anchoring.complete(prompt, None).await.unwrap().status());
     }
     assert_eq!(statuses, ["ok", "ok", "budget", "ok"]);
     let usage = llm.usage();
@@ -76,7 +76,7 @@ async fn money_is_counted_and_not_exceeded() {
     ];
     let (llm, anchoring) = anchoring(&server, &prices);
     let prompts: Vec<String> = (0..10).map(|number| format!("{number:040}")).collect();
-    let rows = join_all(prompts.iter().map(|prompt| anchoring.complete(prompt))).await;
+    let rows = join_all(prompts.iter().map(|prompt| anchoring.complete(prompt, None))).await;
     let rows: Vec<_> = rows.into_iter().map(Result::unwrap).collect();
     // 100 tokens in and 10 out cost 2. A call reserves at most 104 in and 10 out, 2.04, so a fourth does not fit.
     assert_eq!(rows.iter().filter(|row| row.status() == "ok").count(), 3);
@@ -102,7 +102,7 @@ async fn what_rows_used_is_what_their_session_used() {
     let (llm, anchoring) = anchoring(&server, &[prices, limits].concat());
     let mut used = Usage::default();
     for prompts in [["a"; 2], ["refused", "a"], ["endless"; 2], ["b", "endless"], ["c", "d"]] {
-        for row in join_all(prompts.map(|prompt| anchoring.complete(prompt))).await {
+        for row in join_all(prompts.map(|prompt| anchoring.complete(prompt, None))).await {
             used += row.unwrap().spent.own;
         }
     }
@@ -132,12 +132,12 @@ async fn an_estimate_counts_the_same_for_rows_and_session() {
     let mut settings = settings(&server, &[("price_per_million_output_tokens", "1000000")]);
     settings.scorer_model = golden_path("qwen2");
     let llm = Llm::estimate(None);
-    let asking = Asking::of(&llm, &settings);
+    let asking = asking(&llm, &settings);
     let mut used = Usage::default();
     for answer in ["2", "2", "two"] {
-        used += asking.anchor(Some("1 + 1?"), Some(answer)).await.unwrap().spent.own;
+        used += asking.anchor(Some("1 + 1?"), Some(answer), None).await.unwrap().spent.own;
     }
-    used += asking.coarse(Some("1 + 1.\n\nThat is 2."), Some("add")).await.unwrap().spent.own;
+    used += asking.coarse(Some("1 + 1.\n\nThat is 2."), Some("add"), None).await.unwrap().spent.own;
     assert_eq!((used, used.calls, used.cache_hits, server.count()), (llm.usage(), 3, 1, 0));
     assert!(used.tokens_in > 0 && used.cost > 0.0, "{used:?}");
 }

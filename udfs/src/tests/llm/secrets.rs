@@ -6,9 +6,9 @@ use asap_udfs::llm::Llm;
 use asap_udfs::llm::store::AnswerStore;
 use datafusion::error::DataFusionError;
 
-use crate::tests::llm::setup::{Asking, settings};
+use crate::tests::llm::setup::{asking, settings};
 use crate::tests::llm::shared_answers::MemoryStore;
-use crate::tests::server::{Call, Reply, Server};
+use asap_test_support::{Call, Reply, Server};
 
 const VARIABLE: &str = "CARGO_MANIFEST_DIR";
 
@@ -40,16 +40,16 @@ async fn the_key_is_in_no_error_answer_or_debug_output() {
     let llm = Llm::new(Some(Arc::clone(&store) as Arc<dyn AnswerStore>));
     let with_timeout =
         |timeout| settings(&server, &[("api_key_env", VARIABLE), ("max_retries", "0"), ("timeout", timeout)]);
-    let hanging = Asking::of(&llm, &with_timeout("1")).complete("hang").await.unwrap();
+    let hanging = asking(&llm, &with_timeout("1")).complete("hang", None).await.unwrap();
     assert_eq!(hanging.status(), "timeout");
     let settings = with_timeout("30");
-    let anchoring = Asking::of(&llm, &settings);
+    let anchoring = asking(&llm, &settings);
     let mut shown = vec![format!("{llm:?} {anchoring:?} {settings:?} {hanging:?}")];
     for prompt in ["text", "escaped", "json", "no json", "location", "refused", "cut"] {
-        shown.push(format!("{:?}", anchoring.complete(prompt).await.unwrap()));
+        shown.push(format!("{:?}", anchoring.complete(prompt, None).await.unwrap()));
     }
     let error = loop {
-        match anchoring.complete(&format!("denied {}", shown.len())).await {
+        match anchoring.complete(&format!("denied {}", shown.len()), None).await {
             Ok(row) => shown.push(format!("{row:?}")),
             Err(error) => break error,
         }

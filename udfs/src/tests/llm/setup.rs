@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use asap_udfs::Settings;
-use asap_udfs::anchor::{Anchorer, Anchorers, Pruned, Row};
-use asap_udfs::llm::{self, Llm};
+use asap_udfs::anchor::{Anchorer, Anchorers};
+use asap_udfs::llm::Llm;
 use asap_udfs::settings::{Provider, Seconds};
 use datafusion::common::config::{ConfigOptions, ExtensionOptions};
 
-use crate::tests::server::Server;
+use asap_test_support::Server;
 
 pub(crate) fn settings(server: &Server, changes: &[(&str, &str)]) -> Settings {
     let mut settings = Settings {
@@ -26,31 +26,14 @@ pub(crate) fn settings(server: &Server, changes: &[(&str, &str)]) -> Settings {
     settings
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct Asking(Arc<dyn Anchorer>);
-
-impl Asking {
-    pub(crate) fn of(llm: &Llm, settings: &Settings) -> Self {
-        let mut config = ConfigOptions::new();
-        config.extensions.insert(settings.clone());
-        Self(Anchorers::new(llm.clone()).of(&config).unwrap())
-    }
-
-    pub(crate) async fn anchor(&self, question: Option<&str>, answer: Option<&str>) -> llm::Result<Row<String>> {
-        self.0.anchor(question, answer, None).await
-    }
-
-    pub(crate) async fn coarse(&self, cot: Option<&str>, thought: Option<&str>) -> llm::Result<Row<Pruned>> {
-        self.0.coarse(cot, thought, None).await
-    }
-
-    pub(crate) async fn complete(&self, prompt: &str) -> llm::Result<Row<String>> {
-        self.0.complete(prompt, None).await
-    }
+pub(crate) fn asking(llm: &Llm, settings: &Settings) -> Arc<dyn Anchorer> {
+    let mut config = ConfigOptions::new();
+    config.extensions.insert(settings.clone());
+    Anchorers::new(llm.clone()).of(&config).unwrap()
 }
 
-pub(crate) fn anchoring(server: &Server, changes: &[(&str, &str)]) -> (Llm, Asking) {
+pub(crate) fn anchoring(server: &Server, changes: &[(&str, &str)]) -> (Llm, Arc<dyn Anchorer>) {
     let llm = Llm::default();
-    let asking = Asking::of(&llm, &settings(server, changes));
-    (llm, asking)
+    let anchorer = asking(&llm, &settings(server, changes));
+    (llm, anchorer)
 }

@@ -11,8 +11,8 @@ use asap_udfs::llm::store::{AnswerStore, RequestKey, StoreError};
 use async_trait::async_trait;
 use futures::future::join_all;
 
-use crate::tests::llm::setup::{Asking, anchoring, settings};
-use crate::tests::server::{Reply, Server};
+use crate::tests::llm::setup::{anchoring, asking, settings};
+use asap_test_support::{Reply, Server};
 
 #[derive(Debug, Default)]
 pub(crate) struct MemoryStore {
@@ -46,12 +46,12 @@ async fn equal_requests_of_a_session_are_one_call() {
     let (llm, anchoring) = anchoring(&server, &[]);
     let rows = join_all((0..30).map(|number| {
         let anchoring = anchoring.clone();
-        async move { anchoring.anchor(Some("1 + 1?"), Some(["2", "two"][number % 2])).await.unwrap() }
+        async move { anchoring.anchor(Some("1 + 1?"), Some(["2", "two"][number % 2]), None).await.unwrap() }
     }));
     let rows = rows.await;
     assert!(rows.iter().all(|row| row.status() == "ok" && row.spent.tokens_in == 100));
     assert_eq!(rows.iter().filter(|row| !row.spent.is_cached()).count(), 2);
-    assert!(anchoring.anchor(Some("1 + 1?"), Some("2")).await.unwrap().spent.is_cached());
+    assert!(anchoring.anchor(Some("1 + 1?"), Some("2"), None).await.unwrap().spent.is_cached());
     assert_eq!((server.count(), llm.usage().calls, llm.usage().cache_hits), (2, 2, 29));
     assert_eq!(llm.usage().tokens_in, 200);
 }
@@ -70,10 +70,10 @@ async fn another_session_finds_what_was_kept() {
     let mut sessions = Vec::new();
     for _ in 0..2 {
         let llm = Llm::new(Some(Arc::clone(&store) as Arc<dyn AnswerStore>));
-        let anchoring = Asking::of(&llm, &settings(&server, &[]));
+        let anchoring = asking(&llm, &settings(&server, &[]));
         let mut rows = Vec::new();
         for prompt in ["right", "long", "wrong"] {
-            let row = anchoring.complete(prompt).await.unwrap();
+            let row = anchoring.complete(prompt, None).await.unwrap();
             rows.push(row.spent.is_cached());
             sessions.push((row.outcome, row.spent.tokens_in, row.spent.tokens_out));
         }
@@ -93,11 +93,11 @@ async fn an_answer_that_cannot_be_kept_is_not_used() {
     let store = Arc::new(MemoryStore::default());
     store.is_broken.store(true, Ordering::SeqCst);
     let llm = Llm::new(Some(Arc::clone(&store) as Arc<dyn AnswerStore>));
-    let anchoring = Asking::of(&llm, &settings(&server, &[]));
-    let error = anchoring.complete("x").await.unwrap_err().to_string();
+    let anchoring = asking(&llm, &settings(&server, &[]));
+    let error = anchoring.complete("x", None).await.unwrap_err().to_string();
     assert_eq!(error, "the store of answers: the disk is full");
     store.is_broken.store(false, Ordering::SeqCst);
-    assert_eq!(anchoring.complete("x").await.unwrap().status(), "ok");
+    assert_eq!(anchoring.complete("x", None).await.unwrap().status(), "ok");
     assert_eq!((server.count(), store.kept.lock().unwrap().len()), (2, 1));
 }
 
@@ -105,7 +105,7 @@ async fn an_answer_that_cannot_be_kept_is_not_used() {
 async fn a_dropped_row_stops_its_call() {
     let server = Server::start(|_| Reply::Hang);
     let (llm, anchoring) = anchoring(&server, &[("timeout", "1"), ("max_retries", "9")]);
-    let mut row = Box::pin(anchoring.complete("x"));
+    let mut row = Box::pin(anchoring.complete("x", None));
     while server.count() == 0 {
         assert!(tokio::time::timeout(Duration::from_millis(10), &mut row).await.is_err());
     }

@@ -12,19 +12,17 @@ use crate::config::ModelConfig;
 use crate::decoder::Decoder;
 use crate::ops::Linear;
 use crate::rope::Rope;
+use crate::testing::changed;
 use crate::train::{Batch, Example};
 use crate::weights::{LayerWeights, Weights};
 
 fn config(family: &str, architecture: &str, more: serde_json::Value) -> ModelConfig {
-    let mut config = json!({
+    let config = json!({
         "model_type": family, "architectures": [architecture], "hidden_act": "silu", "hidden_size": 24,
         "intermediate_size": 40, "max_position_embeddings": 1024, "num_attention_heads": 6, "num_hidden_layers": 2,
         "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 1e4, "vocab_size": 31,
     });
-    for (key, value) in more.as_object().unwrap() {
-        config[key] = value.clone();
-    }
-    ModelConfig::parse(&config.to_string()).unwrap()
+    ModelConfig::parse(&changed(config, &more).to_string()).unwrap()
 }
 
 fn variables(config: &ModelConfig) -> (Weights, HashMap<String, Var>) {
@@ -123,25 +121,16 @@ fn assert_as_autograd(config: ModelConfig) {
 }
 
 #[test]
-fn qwen2_has_the_gradients_of_autograd() {
-    assert_as_autograd(config("qwen2", "Qwen2ForCausalLM", json!({"tie_word_embeddings": true})));
-}
-
-#[test]
-fn qwen3_has_the_gradients_of_autograd() {
-    assert_as_autograd(config("qwen3", "Qwen3ForCausalLM", json!({"head_dim": 8})));
-}
-
-#[test]
-fn llama_has_the_gradients_of_autograd() {
-    let scaling = json!({"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+fn all_families_have_the_gradients_of_autograd() {
+    let llama3 = json!({"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
         "original_max_position_embeddings": 64});
-    let more = json!({"attention_bias": true, "rope_scaling": scaling});
-    assert_as_autograd(config("llama", "LlamaForCausalLM", more));
-}
-
-#[test]
-fn mistral_has_the_gradients_of_autograd() {
-    let scaling = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64});
-    assert_as_autograd(config("mistral", "MistralForCausalLM", json!({"rope_scaling": scaling})));
+    let yarn = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64});
+    for (family, architecture, more) in [
+        ("qwen2", "Qwen2ForCausalLM", json!({"tie_word_embeddings": true})),
+        ("qwen3", "Qwen3ForCausalLM", json!({"head_dim": 8})),
+        ("llama", "LlamaForCausalLM", json!({"attention_bias": true, "rope_scaling": llama3})),
+        ("mistral", "MistralForCausalLM", json!({"rope_scaling": yarn})),
+    ] {
+        assert_as_autograd(config(family, architecture, more));
+    }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{assert_gradients, distance, gradient};
 use crate::decoder::Decoder;
-use crate::testing::golden;
+use crate::testing::{golden, lines};
 use crate::train::{Activations, AdamW, AdamWConfig, Batch, Example, Gradient, Keep, Schedule};
 
 struct Golden {
@@ -13,17 +13,20 @@ struct Golden {
     trace: Value,
 }
 
+#[derive(serde::Deserialize)]
+struct Tokens {
+    prompt_ids: Vec<u32>,
+    response_ids: Vec<u32>,
+}
+
 fn read(name: &str) -> Golden {
     let decoder = Decoder::load(&golden(name)).unwrap();
     let folder = golden(&format!("train_{name}"));
-    let examples = std::fs::read_to_string(folder.join("examples.jsonl")).unwrap();
-    let examples = examples.lines().map(|line| {
-        let example: Value = serde_json::from_str(line).unwrap();
-        let ids = |key: &str| -> Vec<u32> { serde_json::from_value(example[key].clone()).unwrap() };
-        let (prompt, response) = (ids("prompt_ids"), ids("response_ids"));
-        Example { prompt: prompt.len(), ids: [prompt, response].concat() }
-    });
-    let examples = examples.collect();
+    let example = |Tokens { prompt_ids, response_ids }| Example {
+        prompt: prompt_ids.len(),
+        ids: [prompt_ids, response_ids].concat(),
+    };
+    let examples = lines(folder.join("examples.jsonl")).into_iter().map(example).collect();
     let trace = serde_json::from_str(&std::fs::read_to_string(folder.join("trace.json")).unwrap()).unwrap();
     Golden { decoder, examples, trace }
 }
@@ -50,13 +53,8 @@ fn one_batch(name: &str) {
 }
 
 #[test]
-fn one_batch_of_qwen2_is_as_torch_computes_it() {
-    one_batch("qwen2");
-}
-
-#[test]
-fn one_batch_of_llama_is_as_torch_computes_it() {
-    one_batch("llama");
+fn one_batch_is_as_torch_computes_it() {
+    ["qwen2", "llama"].into_iter().for_each(one_batch);
 }
 
 /// 24 steps: learning rates exact, losses within 1e-6 and norms within 1e-5 relative, final weights within 5e-5. (Where
@@ -64,16 +62,14 @@ fn one_batch_of_llama_is_as_torch_computes_it() {
 fn steps(name: &str) {
     let Golden { decoder, examples, trace } = read(name);
     let constants = &trace["optimizer"];
-    let mut optimizer = AdamW::new(
-        AdamWConfig {
-            beta1: constants["betas"][0].as_f64().unwrap(),
-            beta2: constants["betas"][1].as_f64().unwrap(),
-            epsilon: number(constants, "eps"),
-            weight_decay: number(constants, "weight_decay"),
-            clip: number(constants, "clip"),
-        },
-        &decoder.weights,
-    );
+    let config = AdamWConfig {
+        beta1: constants["betas"][0].as_f64().unwrap(),
+        beta2: constants["betas"][1].as_f64().unwrap(),
+        epsilon: number(constants, "eps"),
+        weight_decay: number(constants, "weight_decay"),
+        clip: number(constants, "clip"),
+    };
+    let mut optimizer = AdamW::new(config, &decoder.weights);
     let mut activations = Activations::new(Keep::Inputs);
     let schedule = Schedule {
         peak: number(constants, "peak_lr"),
@@ -105,11 +101,6 @@ fn steps(name: &str) {
 }
 
 #[test]
-fn steps_of_qwen2_are_as_torch_makes_them() {
-    steps("qwen2");
-}
-
-#[test]
-fn steps_of_llama_are_as_torch_makes_them() {
-    steps("llama");
+fn steps_are_as_torch_makes_them() {
+    ["qwen2", "llama"].into_iter().for_each(steps);
 }

@@ -1,5 +1,7 @@
-//! A scripted server of OpenAI's chat completions, which can misbehave. It runs on its own thread for tests, benches
-//! and the command line, and counts its requests.
+//! A scripted server of OpenAI's chat completions for tests and benches, which can misbehave. It runs on its own thread
+//! and counts its requests. It writes to sockets itself, since no HTTP library sends half a reply or one too many.
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![allow(dead_code, reason = "each test that includes this file uses a part of it")]
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,22 +14,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
 #[derive(Debug, Clone)]
-#[allow(dead_code, reason = "each test that includes this file uses a part of it")]
-pub(crate) struct Call {
+pub struct Call {
     pub number: usize,
     pub head: String,
     pub body: Value,
 }
 
-#[allow(dead_code, reason = "each test that includes this file uses a part of it")]
 impl Call {
-    pub(crate) fn prompt(&self) -> &str {
+    pub fn prompt(&self) -> &str {
         let messages = self.body["messages"].as_array();
         messages.and_then(|messages| messages.last()?["content"].as_str()).unwrap_or_default()
     }
 
     /// Returns the text between a pair of tags in the prompt, without the line ends around it.
-    pub(crate) fn between(&self, tag: &str) -> &str {
+    pub fn between(&self, tag: &str) -> &str {
         let (open, close) = (format!("<{tag}>\n"), format!("\n</{tag}>"));
         let after = self.prompt().split_once(&open).map_or("", |(_, after)| after);
         after.split_once(&close).map_or("", |(inner, _)| inner)
@@ -35,8 +35,7 @@ impl Call {
 }
 
 #[derive(Debug, Clone)]
-#[allow(dead_code, reason = "each test that includes this file uses a part of it")]
-pub(crate) enum Reply {
+pub enum Reply {
     Text(String),
     Status(u16, Vec<(&'static str, String)>, String),
     Json(Value),
@@ -49,19 +48,18 @@ pub(crate) enum Reply {
     Close,
 }
 
-#[allow(dead_code, reason = "each test that includes this file uses a part of it")]
 impl Reply {
-    pub(crate) fn text(text: &str) -> Self {
+    pub fn text(text: &str) -> Self {
         Self::Text(text.to_string())
     }
 
-    pub(crate) fn error(status: u16, message: &str) -> Self {
+    pub fn error(status: u16, message: &str) -> Self {
         Self::Status(status, Vec::new(), json!({ "error": { "message": message } }).to_string())
     }
 }
 
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     address: String,
     counts: Arc<Counts>,
     stop: Option<oneshot::Sender<()>>,
@@ -78,10 +76,9 @@ struct Counts {
 
 type Script = Arc<dyn Fn(&Call) -> Reply + Send + Sync>;
 
-#[allow(dead_code, reason = "each test that includes this file uses a part of it")]
 impl Server {
     /// Starts a server on a free local port that replies to each request as in `script`.
-    pub(crate) fn start(script: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn start(script: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
         let script: Script = Arc::new(script);
         let counts = Arc::new(Counts::default());
         let (stop, stopped) = oneshot::channel();
@@ -102,23 +99,23 @@ impl Server {
         Self { address, counts, stop: Some(stop), thread: Some(thread) }
     }
 
-    pub(crate) fn base_url(&self) -> String {
+    pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    pub(crate) fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<Call> {
         self.counts.calls.lock().unwrap().clone()
     }
 
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.counts.calls.lock().unwrap().len()
     }
 
-    pub(crate) fn answered(&self) -> usize {
+    pub fn answered(&self) -> usize {
         self.counts.answered.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn most_at_once(&self) -> usize {
+    pub fn most_at_once(&self) -> usize {
         self.counts.most_at_once.load(Ordering::SeqCst)
     }
 }
@@ -160,16 +157,13 @@ async fn serve(mut stream: TcpStream, script: &Script, counts: &Counts) -> std::
     }
 }
 
-async fn read_request(stream: &mut TcpStream, pending: &mut Vec<u8>) -> std::io::Result<(String, Vec<u8>)> {
-    let mut head_end = None;
+/// Reads the head of a request, without its last line end, and its body, whose length the head says. Bytes of the next
+/// request stay in `pending`.
+pub async fn read_request(stream: &mut TcpStream, pending: &mut Vec<u8>) -> std::io::Result<(String, Vec<u8>)> {
     loop {
-        head_end = head_end.or_else(|| pending.windows(4).position(|bytes| bytes == b"\r\n\r\n"));
-        if let Some(end) = head_end {
+        if let Some(end) = pending.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             let head = String::from_utf8_lossy(&pending[..end]).into_owned();
-            let length = head.lines().find_map(|line| {
-                let (name, value) = line.split_once(':')?;
-                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
-            });
+            let length = header(&head, "content-length").and_then(|value| value.parse().ok());
             let total = end + 4 + length.unwrap_or(0);
             if pending.len() >= total {
                 let body = pending[end + 4..total].to_vec();
@@ -181,6 +175,12 @@ async fn read_request(stream: &mut TcpStream, pending: &mut Vec<u8>) -> std::io:
             return Err(ErrorKind::UnexpectedEof.into());
         }
     }
+}
+
+/// Returns a header of a request's head.
+pub fn header<'a>(head: &'a str, sought: &str) -> Option<&'a str> {
+    let mut headers = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+    headers.find(|(name, _)| name.eq_ignore_ascii_case(sought)).map(|(_, value)| value.trim())
 }
 
 async fn reply(stream: &mut TcpStream, mut reply: Reply) -> std::io::Result<()> {

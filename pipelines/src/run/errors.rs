@@ -1,0 +1,38 @@
+//! Reasons for the end of a run that have exit codes of their own.
+
+use datafusion::common::DataFusionError;
+
+use super::request::MaxRejects;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("interrupted before a row was read; run the same command to start again")]
+    Interrupted,
+    /// Two first runs started while the table changed in between: rows could be in both versions, in different files.
+    #[error(
+        "another run started with version {other} of {table}, and this one with version {ours}: run the same command again"
+    )]
+    OtherSnapshot { table: String, other: u64, ours: u64 },
+    /// Another run began a new table generation while this one was running.
+    #[error(
+        "another run replaces all rows of {table} (table generation {found}; this run was planned for {planned}): this run \
+         commits nothing more. Run the same command again if you still want its rows"
+    )]
+    Superseded { table: String, planned: u64, found: u64 },
+    #[error(
+        "{rejected} of {rows} rows were rejected, more than --max-rejects {most} allows ({reasons}); work since the \
+         last commit is not committed"
+    )]
+    TooManyRejects { rejected: u64, rows: u64, most: MaxRejects, reasons: String },
+    #[error(
+        "the first {rows} rows are all rejected ({reasons}), so the answers of the language model are unusable. None of these rows \
+         is committed, and the answers are kept: change asap.anchor.model or its prompts (asap.anchor.prompt_dir), or try --limit 20 first"
+    )]
+    AllRejected { rows: u64, reasons: String },
+}
+
+impl From<RunError> for DataFusionError {
+    fn from(error: RunError) -> Self {
+        Self::External(Box::new(error))
+    }
+}
