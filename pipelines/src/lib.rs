@@ -1,7 +1,7 @@
 //! Pipelines of asap: how rows reach the SQL functions, and where the results go.
 
 pub mod answers;
-pub mod beside;
+pub mod asap_folder;
 pub mod builtin;
 pub mod corpus;
 pub mod delta;

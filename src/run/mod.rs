@@ -79,17 +79,17 @@ pub struct RunArgs {
     /// Commit finished slices after at most this time
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     commit_every: Duration,
-    /// Handle a file that changed, or left its table, after its rows were read. The file fails and its old rows stay
-    /// (fail), its new rows replace the old ones in one commit (reprocess), or its old rows stay (ignore)
+    /// Choose what happens if a file changes or leaves its table after its rows were read: the file fails and its old
+    /// rows stay (fail), new rows replace the old ones in one commit (reprocess), or the old rows stay (ignore)
     #[arg(long, value_name = "fail|reprocess|ignore", default_value = "fail", value_parser = parsed::<OnChange>)]
     on_change: OnChange,
-    /// Handle a file with a column that the output does not have: add the column to the output, or fail the file
+    /// Choose what happens if a file has a column that the output does not have: add the column, or fail the file
     #[arg(long, value_name = "add|fail", default_value = "add", value_parser = parsed::<OnSchemaChange>)]
     on_schema_change: OnSchemaChange,
     /// Replace the whole output: delete all rows in one commit, then refill it with this pipeline. Readers see it fill
     #[arg(long)]
     new_generation: bool,
-    /// Keep running: start again this long after each run, until interrupted [default without TIME: 30s]
+    /// Keep running: start the next run this long after each run ends, until interrupted [default without TIME: 30s]
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "30s", require_equals = true,
         value_parser = humantime::parse_duration, conflicts_with = "dry_run")]
     watch: Option<Duration>,

@@ -24,9 +24,9 @@ impl Flags {
         Self { command }
     }
 
-    /// The arguments of `asap run` for a job's table. The keys `beside` are not flags.
-    pub(super) fn arguments(&self, job: &Table, beside: &[&str]) -> Result<Vec<String>, Vec<(String, String)>> {
-        let mut faults = self.unknown(job, beside);
+    /// The arguments of `asap run` for a job's table. The keys `other_keys` are not flags.
+    pub(super) fn arguments(&self, job: &Table, other_keys: &[&str]) -> Result<Vec<String>, Vec<(String, String)>> {
+        let mut faults = self.unknown(job, other_keys);
         let mut given = Vec::new();
         // In the parser's order, which positional arguments need.
         for flag in self.command.get_arguments() {
@@ -45,8 +45,8 @@ impl Flags {
         Ok(arguments)
     }
 
-    fn unknown(&self, job: &Table, beside: &[&str]) -> Vec<(String, String)> {
-        let known: Vec<_> = self.command.get_arguments().map(key).chain(beside.iter().copied()).collect();
+    fn unknown(&self, job: &Table, other_keys: &[&str]) -> Vec<(String, String)> {
+        let known: Vec<_> = self.command.get_arguments().map(key).chain(other_keys.iter().copied()).collect();
         let fault = |found: &String| match found.as_str() {
             FORMAT => Some("json for every job; leave it out".to_string()),
             found if known.contains(&found) => None,

@@ -220,7 +220,7 @@ pub async fn run(args: TrainArgs) -> Result<(), Failure> {
         Some(held) => held.difference(&context, &args, &settings).await,
         None => None,
     };
-    // A training without checkpoint and model has nothing to lose.
+    // Without checkpoint and model, there is nothing to overwrite.
     if let (Some(difference), true) = (&difference, checkpoint.is_some() || whole.is_some()) {
         return Err(Failure::Usage(format!(
             "{} holds another training ({difference}): use a new folder, or the same settings",

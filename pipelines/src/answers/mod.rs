@@ -58,7 +58,7 @@ use crate::answers::index::{Index, Indexed, Place};
 use crate::answers::segment::{GROUP_ANSWERS, Record};
 pub use crate::answers::shared::SharedAnswers;
 pub use crate::answers::survey::{SegmentSummary, State, Totals, survey};
-use crate::{beside, location};
+use crate::{asap_folder, location};
 
 /// The folder of the answers, in the folder of asap next to an output.
 pub(crate) const CACHE: &str = "cache/";
@@ -275,7 +275,7 @@ impl AnswerStore for AnswerFolder {
 
 /// The folder of the answers of an output.
 pub(crate) fn of_output(output: &Url) -> Result<Url> {
-    beside::join(&beside::beside(output)?, CACHE)
+    asap_folder::join(&asap_folder::asap_folder(output)?, CACHE)
 }
 
 /// The folder of answers that belong to no output: `asap.cache.dir`, or else the cache folder of the user.
@@ -295,7 +295,7 @@ pub async fn find(text: &str) -> Result<Url> {
         url.set_path(&format!("{}/", url.path()));
     }
     let folder = Folder::new(&url)?;
-    if folder.holds_folder(beside::FOLDER).await.map_err(external)? {
+    if folder.holds_folder(asap_folder::FOLDER).await.map_err(external)? {
         return of_output(&url);
     }
     if folder.list().await.map_err(external)?.is_empty() {

@@ -38,11 +38,11 @@ struct Entry {
 }
 
 impl Spent {
-    /// The spending of today for an output; `beside` is the folder of asap next to it.
-    pub fn today(beside: &Url) -> Result<Self> {
+    /// The spending of today for an output; `asap_folder` is the folder of asap next to it.
+    pub fn today(asap_folder: &Url) -> Result<Self> {
         let day = Path::from_iter([FOLDER, &Utc::now().format("%Y-%m-%d").to_string()]);
-        let shown = format!("{}/{day}", location::display(beside).trim_end_matches('/'));
-        Ok(Self { store: store_of(beside)?, day, shown })
+        let shown = format!("{}/{day}", location::display(asap_folder).trim_end_matches('/'));
+        Ok(Self { store: store_of(asap_folder)?, day, shown })
     }
 
     fn entry(&self, number: u64) -> Path {

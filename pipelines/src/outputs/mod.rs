@@ -99,5 +99,5 @@ async fn rejects_by_status(output: &Output) -> Result<BTreeMap<String, u64>> {
 fn inside(path: &str) -> Option<Path> {
     let path = (!path.contains("://")).then(|| Path::from_url_path(path).ok()).flatten()?;
     let first = path.parts().next()?.as_ref().to_string();
-    (first != crate::delta::FOLDER && first != crate::beside::FOLDER).then_some(path)
+    (first != crate::delta::FOLDER && first != crate::asap_folder::FOLDER).then_some(path)
 }

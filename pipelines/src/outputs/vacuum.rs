@@ -62,12 +62,12 @@ pub async fn vacuum(location: &str, retain: Duration, dry_run: bool) -> Result<V
             done.log_entries += cleanup_metadata(&table, None).await? as u64;
         }
     }
-    let beside = store_of(&output.beside)?;
-    let mut others = probes(beside.as_ref(), &Path::from(answers::CACHE)).await?;
-    others.extend(objects::list(beside.as_ref(), &Path::from(STAGED)).await?);
+    let asap_folder = store_of(&output.asap_folder)?;
+    let mut others = probes(asap_folder.as_ref(), &Path::from(answers::CACHE)).await?;
+    others.extend(objects::list(asap_folder.as_ref(), &Path::from(STAGED)).await?);
     for other in others.iter().filter(|other| before >= other.last_modified.into()) {
         if !dry_run {
-            beside.delete(&other.location).await?;
+            asap_folder.delete(&other.location).await?;
         }
         done.add("", other.location.as_ref(), other.size);
     }

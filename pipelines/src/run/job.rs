@@ -56,7 +56,7 @@ pub struct Job {
     pub models: Models,
     pub output: Output,
     /// Whether to rebuild the output in a new table generation.
-    pub anew: bool,
+    pub new_generation: bool,
     /// The result so far, which collects notes, failures and what is left.
     pub summary: Summary,
     /// The slices that this run does.
@@ -80,7 +80,7 @@ struct Opened {
     llm: Llm,
     models: Models,
     output: Output,
-    anew: bool,
+    new_generation: bool,
     summary: Summary,
     /// What the output has, without the rows that it lost.
     ledger: Ledger,
@@ -197,11 +197,11 @@ impl Opened {
         let context = session_of(request.settings.clone(), &llm, &models)?;
         // Each partition of the plan must stay one slice.
         context.state_ref().write().config_mut().options_mut().execution.target_partitions = 1;
-        let mut contents = Contents::load(store_of(&output.beside)?.as_ref()).await;
+        let mut contents = Contents::load(store_of(&output.asap_folder)?.as_ref()).await;
         let identity =
             Identity::of(&request.sql, request.columns.as_ref(), &request.originals, &request.settings, &mut contents)?;
-        let anew = request.new_generation && output.table().is_some();
-        let ledger = match anew {
+        let new_generation = request.new_generation && output.table().is_some();
+        let ledger = match new_generation {
             true => Ledger::of_generation(output.ledger.generation + 1),
             false => {
                 output.check_identity(&identity)?;
@@ -216,21 +216,21 @@ impl Opened {
             from: request.from.clone(),
             to: location::display(to),
             table_version: output.table().map(|log| log.state.version),
-            began_empty: anew || output.ledger.rows == 0,
+            began_empty: new_generation || output.ledger.rows == 0,
             ..Summary::default()
         };
-        Ok(Self { context, llm, models, output, anew, summary, ledger, identity, contents })
+        Ok(Self { context, llm, models, output, new_generation, summary, ledger, identity, contents })
     }
 
     async fn list(mut self, request: &Request, sources: &[Source]) -> Result<Listed> {
-        let Self { context, output, anew, ledger, contents, summary: Summary { notes, .. }, .. } = &mut self;
+        let Self { context, output, new_generation, ledger, contents, summary: Summary { notes, .. }, .. } = &mut self;
         let state = context.state();
         let pins = Pins::of(output.table().map(|log| &log.state), ledger.generation);
         let listed = corpus::list(&state, sources, |source| pins.since(source)).await?;
         let (mut files, tables) = (listed.files, listed.tables);
         notes.extend(listed.notes);
         let mut again = match &request.retry_rejects {
-            Some(statuses) if !*anew => retry::find(output, statuses).await?,
+            Some(statuses) if !*new_generation => retry::find(output, statuses).await?,
             _ => vec![],
         };
         again.retain(|again| ledger.file(&again.slice.path).is_some());
@@ -259,15 +259,17 @@ impl Opened {
 impl Listed {
     async fn divide(self, request: &Request) -> Result<Job> {
         let Self { opened, files, again, mut gone, lacks_half_done_files } = self;
-        let Opened { context, llm, models, output, anew, mut summary, ledger, identity, mut contents } = opened;
+        let Opened { context, llm, models, output, new_generation, mut summary, ledger, identity, mut contents } =
+            opened;
         let mut divided = files::divide(files, &ledger, &again, &mut contents, request.on_change)?;
-        let HeldOriginals { held, left_out } = if anew { HeldOriginals::default() } else { output.originals()? };
-        let may_grow = request.on_schema_change == OnSchemaChange::Add || output.table().is_none() || anew;
+        let HeldOriginals { held, left_out } =
+            if new_generation { HeldOriginals::default() } else { output.originals()? };
+        let may_grow = request.on_schema_change == OnSchemaChange::Add || output.table().is_none() || new_generation;
         let fit = Fit::Table { held: &held, left_out: &left_out, may_grow };
         let open = std::mem::take(&mut divided.open);
         let mut corpus = Corpus::recognise(&context.state(), open, request.columns.as_ref(), fit).await?;
         corpus.set_batch_rows(&context);
-        let held = output.table().filter(|_| !anew).and_then(|log| slice_rows(&log.state));
+        let held = output.table().filter(|_| !new_generation).and_then(|log| slice_rows(&log.state));
         let (slice_rows, pipeline) = match request.slice_rows.or(held) {
             Some(rows) => (rows, None),
             None => {
@@ -289,11 +291,11 @@ impl Listed {
         summary.files_failed.append(&mut corpus.failures);
         summary.notes.append(&mut corpus.notes);
         (summary.slices_left, summary.rows_beyond_limit) = (left, beyond);
-        let is_hopeless = slices.is_empty() && (output.table().is_none() || anew);
+        let is_hopeless = slices.is_empty() && (output.table().is_none() || new_generation);
         if let (true, Some(first)) = (is_hopeless, summary.files_failed.first()) {
             return Err(first.clone().into());
         }
-        if anew && corpus.groups() == 0 {
+        if new_generation && corpus.groups() == 0 {
             return exec_err!(
                 "--new-generation would leave {} empty, since the input has no files: choose another input",
                 location::display(&output.url)
@@ -304,7 +306,7 @@ impl Listed {
             llm,
             models,
             output,
-            anew,
+            new_generation,
             summary,
             slices,
             staged,
@@ -356,13 +358,13 @@ impl Job {
         request: &Request,
     ) -> Result<Writing> {
         let (held_output, held_rejects) = self.output.schemas()?;
-        let held_output = held_output.filter(|_| !self.anew);
+        let held_output = held_output.filter(|_| !self.new_generation);
         let schema = template.schema();
         let originals = self.kept_originals(pipeline, &request.originals)?;
         let rows = Rows::new(&schema, &originals, held_output.as_ref(), held_rejects.as_ref())?;
         self.summary.notes.extend(plan::without_status(&schema));
         self.summary.notes.extend(self.corpus.delta_notes());
-        let partition_by = match self.output.partition_by().filter(|_| !self.anew) {
+        let partition_by = match self.output.partition_by().filter(|_| !self.new_generation) {
             Some(held) => held.to_vec(),
             None => request.partition_by.clone(),
         };
@@ -391,7 +393,7 @@ impl Job {
 
     fn kept_originals(&mut self, pipeline: &LogicalPlan, asked: &Originals) -> Result<Vec<(String, bool)>> {
         let names = self.corpus.original_names();
-        let known = if self.anew { HeldOriginals::default() } else { self.output.originals()? };
+        let known = if self.new_generation { HeldOriginals::default() } else { self.output.originals()? };
         let is_held = |name: &String| known.held.iter().any(|field| field.name() == name);
         if let Originals::Named(asked) = asked
             && let Some(missing) = asked.iter().find(|asked| !names.contains(asked))
@@ -452,8 +454,8 @@ impl Job {
         if self.output.table().is_none() {
             return Ok(());
         }
-        let beside: Arc<dyn ObjectStore> = store_of(&self.output.beside)?;
-        self.contents.save(beside.as_ref()).await;
+        let asap_folder: Arc<dyn ObjectStore> = store_of(&self.output.asap_folder)?;
+        self.contents.save(asap_folder.as_ref()).await;
         Ok(())
     }
 }

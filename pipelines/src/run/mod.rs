@@ -88,7 +88,7 @@ pub async fn run(request: Request, observer: &dyn Observer, stop: impl Future<Ou
         job = Job::open(&request, Effort::Run) => job?,
         () = &mut stop => return Err(RunError::Interrupted.into()),
     };
-    if job.slices.is_empty() && job.staged.is_empty() && !job.anew {
+    if job.slices.is_empty() && job.staged.is_empty() && !job.new_generation {
         return without_slices(job, &request).await;
     }
     job.output.tidy_rejects().await?;
@@ -147,12 +147,12 @@ async fn begin<'a>(
     let template = job.template(&pipeline, first).await?;
     let writing = job.writing(&pipeline, template.as_ref(), request)?;
     job.output.check_writable().await?;
-    job.llm.spend_from(Arc::new(Spent::today(&job.output.beside)?));
+    job.llm.spend_from(Arc::new(Spent::today(&job.output.asap_folder)?));
     let (rows, slices) = (job.slices.iter().map(|slice| slice.slice.rows()).sum(), job.slices.len() as u64);
     let (run, to) = (job.output.attempt, &job.summary.to);
     tracing::info!(%run, pipeline = request.name, to, rows, slices, "run begins");
     observer.begin(rows, slices);
-    if job.anew {
+    if job.new_generation {
         job.output.begin_generation(&writing.design).await?;
     }
     job.take_gone_back(request).await?;

@@ -36,7 +36,7 @@ const DRAINING: f64 = 0.5;
 /// The share for writing the finished rows. The rest is for commits and for answers to calls already sent.
 const CUTTING: f64 = 0.2;
 
-/// A run with a language model stops when its first rows, this many, are all rejected.
+/// A run with a language model stops if its first N rows are all rejected.
 const ALL_REJECTED: u64 = 200;
 
 pub struct Work<'a> {
@@ -311,7 +311,7 @@ impl<'a> Work<'a> {
 
     async fn commit(&mut self, is_last: bool) -> Result<()> {
         super::is_answered(&self.job.llm)?;
-        // Until the endpoint is judged, it is not known whether a row failed by itself.
+        // Until the breaker has judged the endpoint, a failed row may be the fault of the endpoint.
         if !is_last && (self.job.llm.is_in_doubt() || self.may_be_useless()) {
             return Ok(());
         }

@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(crate::fingerprint(&found).unwrap(), fingerprint);
         assert!(fingerprint.starts_with(SMALL_FINGERPRINT), "{fingerprint}");
         assert_eq!(small(home.path()).unwrap(), found);
-        // What somebody removed is written again.
+        // A removed file is written again.
         std::fs::remove_file(found.join("tokenizer.json")).unwrap();
         std::fs::write(found.join("model.safetensors"), "cut").unwrap();
         assert_eq!(small(home.path()).unwrap(), found);

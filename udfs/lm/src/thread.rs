@@ -360,7 +360,7 @@ mod tests {
         let error = answers[1].as_ref().unwrap_err();
         assert!(matches!(error, LmError::Shared(error) if matches!(**error, LmError::Tokenize(_))), "{error:?}");
         assert_eq!(error.to_string(), "the tokenizer failed: unlucky");
-        // The thread goes on.
+        // The thread continues.
         assert_eq!(surprisals(&thread.score(vec![request(7, 10)]).await.unwrap()), [7.0]);
     }
 

@@ -70,7 +70,7 @@ fn letters(tokens: &[Token], capital: bool) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Returns the difference of both sides. None if it is a number: `1 < 2` and `3 < 7` are both true, but not the same.
+/// Returns left minus right. None if that is constant: `1 < 2` and `3 < 7` are both true, but not the same.
 fn difference(left: Span<'_>, right: Span<'_>, work: &mut Work) -> Option<Expression> {
     let difference = expression(left, work)?.joined(&expression(right, work)?, Op::Subtract);
     (!difference.is_constant()).then_some(difference)

@@ -29,15 +29,15 @@ struct Known {
 
 impl Contents {
     /// Loads the hashes stored next to a table. They are only a cache: without them everything is hashed again.
-    pub(crate) async fn load(beside: &dyn ObjectStore) -> Self {
-        let Ok(found) = beside.get(&OBJECT.into()).await else { return Self::default() };
+    pub(crate) async fn load(asap_folder: &dyn ObjectStore) -> Self {
+        let Ok(found) = asap_folder.get(&OBJECT.into()).await else { return Self::default() };
         let bytes = found.bytes().await.unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    pub(crate) async fn save(&self, beside: &dyn ObjectStore) {
+    pub(crate) async fn save(&self, asap_folder: &dyn ObjectStore) {
         let Some(bytes) = serde_json::to_vec(self).ok().filter(|_| self.changed) else { return };
-        if let Err(error) = beside.put(&OBJECT.into(), PutPayload::from(bytes)).await {
+        if let Err(error) = asap_folder.put(&OBJECT.into(), PutPayload::from(bytes)).await {
             tracing::warn!(%error, "the hashes of the input files were not saved: the next run reads these files again");
         }
     }

@@ -32,7 +32,7 @@ use deltalake_core::kernel::Add;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::beside::{beside, join};
+use crate::asap_folder::{asap_folder, join};
 use crate::delta::{self, Log, State, store_of};
 use crate::location;
 use crate::run::errors::RunError;
@@ -60,7 +60,7 @@ pub struct Committed {
 pub struct Output {
     pub(crate) url: Url,
     /// The folder of asap next to the table.
-    pub(crate) beside: Url,
+    pub(crate) asap_folder: Url,
     table: Option<Log>,
     rejects: Option<Log>,
     pub(crate) ledger: Ledger,
@@ -84,9 +84,9 @@ impl Output {
     /// # Errors
     /// If something other than a table of asap is there, or a table whose requirements a run cannot meet.
     pub async fn open(url: Url) -> Result<Self> {
-        let beside = beside(&url)?;
+        let asap_folder = asap_folder(&url)?;
         let table = Log::open(&url).await?;
-        let rejects = Log::open(&join(&beside, "rejects/")?).await?;
+        let rejects = Log::open(&join(&asap_folder, "rejects/")?).await?;
         match &table {
             None => check_empty(&url, store_of(&url)?.as_ref()).await?,
             Some(log) => log.state.check_writable(&url)?,
@@ -100,7 +100,7 @@ impl Output {
         let generation = table.as_ref().map_or(0, |log| generation(&log.state));
         let mut output = Self {
             url,
-            beside,
+            asap_folder,
             table,
             rejects,
             ledger: Ledger::default(),
@@ -122,7 +122,7 @@ impl Output {
     }
 
     pub(crate) fn rejects_url(&self) -> Result<Url> {
-        join(&self.beside, "rejects/")
+        join(&self.asap_folder, "rejects/")
     }
 
     pub fn table(&self) -> Option<&Log> {

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use url::Url;
 
-use crate::beside::FOLDER;
+use crate::asap_folder::FOLDER;
 use crate::delta::{self, Log, State};
 use crate::location;
 use crate::run::output::identity::Identity;

@@ -10,7 +10,7 @@ use object_store::{ObjectStoreExt, PutPayload};
 use serde::{Deserialize, Serialize};
 
 use super::Output;
-use crate::beside::join;
+use crate::asap_folder::join;
 use crate::delta::store_of;
 use crate::objects;
 use crate::run::output::finished_slice::{Finished, Written};
@@ -61,7 +61,7 @@ impl Output {
     /// Stores the receipts of written slices of replaced files, next to the output. They wait for the other slices of
     /// their file, to be committed together, so that a killed run can resume.
     pub async fn stage(&mut self, finished: &mut [Finished]) -> Result<()> {
-        let store = store_of(&self.beside)?;
+        let store = store_of(&self.asap_folder)?;
         for finished in finished.iter_mut().filter(|finished| finished.written != Written::Staged) {
             let SliceName { start, end, .. } = finished.slice;
             let staged = Staged {
@@ -84,7 +84,7 @@ impl Output {
 
     /// The staged slices of a content that replace `before`, without overlaps, whose shards still exist.
     pub async fn staged(&self, whole: &SliceName, before: &Before) -> Result<Vec<Finished>> {
-        let store = store_of(&self.beside)?;
+        let store = store_of(&self.asap_folder)?;
         let mut listed = objects::list(store.as_ref(), &staged_folder(whole)).await?;
         listed.sort_by(|one, other| one.location.cmp(&other.location));
         let mut found: Vec<Finished> = Vec::new();
@@ -110,7 +110,7 @@ impl Output {
 
     /// Removes the staged receipts of a file whose slices are committed, here or by another run.
     pub(crate) async fn unstage(&self, slice: &SliceName) -> Result<()> {
-        let store = store_of(&self.beside)?;
+        let store = store_of(&self.asap_folder)?;
         for object in objects::list(store.as_ref(), &staged_folder(slice)).await? {
             objects::delete(store.as_ref(), &object.location).await?;
         }
@@ -129,7 +129,9 @@ impl Output {
             return Ok(());
         }
         let folder = Path::from(format!("{ATTEMPT}{}", self.attempt));
-        for (root, log) in [(self.url.clone(), &mut self.table), (join(&self.beside, "rejects/")?, &mut self.rejects)] {
+        for (root, log) in
+            [(self.url.clone(), &mut self.table), (join(&self.asap_folder, "rejects/")?, &mut self.rejects)]
+        {
             let store = store_of(&root)?;
             let listed = objects::list(store.as_ref(), &folder).await?;
             if listed.is_empty() {

@@ -56,7 +56,7 @@ impl Gap {
         (self.a.1 - self.a.0).min(self.b.1 - self.b.0)
     }
 
-    /// Returns the parts to the left and to the right of a block that was extended from a run of `run`.
+    /// Returns the parts to the left and to the right of a block that grew from `run` equal scalars.
     #[inline]
     fn around(&self, block: Block, run: usize) -> [Self; 2] {
         let left = Self { a: (self.a.0, block.a), b: (self.b.0, block.b), bound: run.saturating_sub(1) };

@@ -6,7 +6,7 @@ use url::Url;
 /// The leading dot hides it from Delta readers, from Delta's vacuum and from file patterns.
 pub const FOLDER: &str = ".asap";
 
-pub fn beside(table: &Url) -> Result<Url> {
+pub fn asap_folder(table: &Url) -> Result<Url> {
     join(table, &format!("{FOLDER}/"))
 }
 
