@@ -57,7 +57,7 @@ impl Figures {
             ("tokens_out", "Paid tokens of answers.", usage.tokens_out as f64),
             ("cost", "Cost of the paid tokens, in the currency of the prices.", usage.cost),
         ];
-        counters.iter_mut().zip(self.before).for_each(|((.., value), before)| *value = before + *value);
+        counters.iter_mut().zip(self.before).for_each(|((.., value), before)| *value += before);
         counters
     }
 

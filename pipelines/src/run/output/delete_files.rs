@@ -93,7 +93,7 @@ impl TakeBack {
     /// The actions of a commit that delete the rows and mark their slices as deleted.
     pub fn lines(&self) -> Vec<String> {
         let Some(Found { removed, rewritten }) = &self.found else { return vec![] };
-        let removes = removed.iter().map(|shard| delta::remove(shard));
+        let removes = removed.iter().map(delta::remove);
         let slices = self.files.values().flatten();
         let back = slices.map(|(slice, by)| delta::transaction(&slice.to_string(), by.taken_back()));
         removes.chain(rewritten.iter().map(delta::add)).chain(back).collect()

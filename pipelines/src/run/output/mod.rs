@@ -179,7 +179,7 @@ impl Output {
             let mut metadata = state.with_schema(&design.rows.output)?;
             metadata.partition_columns = design.partition_by.clone();
             metadata.configuration.extend(properties(design, held + 1)?);
-            let removes = state.files.values().map(|file| delta::remove(file));
+            let removes = state.files.values().map(delta::remove);
             let actions = std::iter::once(delta::metadata(&metadata)).chain(removes).collect();
             Ok(delta::commit("WRITE", "Overwrite", json!({ "generation": held + 1 }), actions))
         })
@@ -318,7 +318,7 @@ impl Output {
         rejects
             .commit(|state| {
                 let stale = state.files.values().filter(|shard| settled.standing(shard) == Standing::Stale);
-                let removes = stale.map(|shard| delta::remove(shard)).collect();
+                let removes = stale.map(delta::remove).collect();
                 let more = json!({ "rejects": "of attempts that do not count" });
                 Ok(delta::commit("DELETE", "Append", more, removes))
             })

@@ -206,7 +206,8 @@ fn what_is_no_compressor_is_refused_before_any_text_is_read() {
     assert!(decoder.contains("expected a token classifier with 2 labels") && decoder.contains("'qwen2'"), "{decoder}");
     assert!(error(Path::new("nowhere")).contains("cannot read nowhere/config.json"));
 
-    let cases: [(&dyn Fn(&mut Value, &mut Tensors, &mut Value), &str); 5] = [
+    type Change<'a> = &'a dyn Fn(&mut Value, &mut Tensors, &mut Value);
+    let cases: [(Change, &str); 5] = [
         (&|_, tensors, _| drop(tensors.remove("classifier.weight")), "no tensor 'classifier.weight' of shape [2, 64]"),
         (&|config, _, _| config["num_hidden_layers"] = 1.into(), "'bert.encoder.layer.1.attention"),
         (&|config, _, _| config["max_position_embeddings"] = 128.into(), "window of at least 512 tokens, found 128"),
