@@ -35,7 +35,7 @@ const UNFINISHED: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
     place: location::Folder,
-    modified: Arc<Mutex<Option<SystemTime>>>,
+    listed_at: Arc<Mutex<Option<SystemTime>>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,14 +88,14 @@ impl AsyncFileReader for Object {
 
 impl Folder {
     pub(super) fn new(url: &Url) -> datafusion::common::Result<Self> {
-        Ok(Self { place: location::Folder::open(url)?, modified: Arc::default() })
+        Ok(Self { place: location::Folder::open(url)?, listed_at: Arc::default() })
     }
 
     #[cfg(test)]
     pub(crate) fn of_store(store: Arc<dyn ObjectStore>, prefix: &str) -> Self {
         let store = Arc::new(object_store::prefix::PrefixStore::new(store, prefix));
         let place = location::Folder { store, local: None, shown: prefix.to_string() };
-        Self { place, modified: Arc::default() }
+        Self { place, listed_at: Arc::default() }
     }
 
     pub(super) fn shown(&self) -> &str {
@@ -123,15 +123,21 @@ impl Folder {
         opened.inspect_err(|error| tracing::debug!(folder = self.shown(), %error, "answers cannot be claimed")).ok()
     }
 
-    /// Whether segments may have been added since the last call, by the modification time of the folder. A recent time
-    /// is inconclusive, because times are only as precise as the clock that sets them.
-    pub(crate) fn may_have_changed(&self) -> bool {
-        let modified = self.place.local.as_ref().and_then(|folder| folder.metadata().ok()?.modified().ok());
-        let mut seen = self.modified.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_old = modified.and_then(|time| time.elapsed().ok()).is_some_and(|age| age > CLOCK);
-        let is_known = is_old && *seen == modified;
-        *seen = modified.filter(|_| is_old);
-        !is_known
+    /// The modification time of the folder. None for a recent one, which is inconclusive, because times are only as
+    /// precise as the clock that sets them.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        let modified = self.place.local.as_ref()?.metadata().ok()?.modified().ok()?;
+        modified.elapsed().is_ok_and(|age| age > CLOCK).then_some(modified)
+    }
+
+    /// Whether the folder was listed since this modification time.
+    pub(crate) fn was_listed_at(&self, modified: Option<SystemTime>) -> bool {
+        modified.is_some() && *self.listed_at.lock().unwrap_or_else(PoisonError::into_inner) == modified
+    }
+
+    /// Records that a listing that began at this modification time has ended.
+    pub(crate) fn set_listed_at(&self, modified: Option<SystemTime>) {
+        *self.listed_at.lock().unwrap_or_else(PoisonError::into_inner) = modified;
     }
 
     pub(crate) async fn holds_folder(&self, name: &str) -> Result<bool, StoreError> {

@@ -242,8 +242,12 @@ impl AnswerStore for AnswerFolder {
         loop {
             match claims.claim(key) {
                 Ok(Some(claim)) => {
-                    if self.folder.may_have_changed() {
+                    // The time is read before the listing and kept after it, so that no other call relies on a listing
+                    // that has not ended.
+                    let modified = self.folder.modified();
+                    if !self.folder.was_listed_at(modified) {
                         self.look_again(Duration::ZERO).await?;
+                        self.folder.set_listed_at(modified);
                     }
                     return Ok(Some(Box::new(claim)));
                 }
