@@ -239,6 +239,9 @@ pub(crate) fn missing_table(message: &str) -> Option<&str> {
 
 /// The error for a missing table, which hints at the nearest of the `known` ones.
 pub(crate) fn no_table<'a>(table: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    if let Some(output) = table.trim_end_matches('/').strip_suffix("/.asap/rejects") {
+        return format!("{output} has no rejects, or is not an output of asap run");
+    }
     if table.contains(['/', '.']) {
         return format!("there is no table, file or folder '{table}' with rows in it");
     }

@@ -57,6 +57,8 @@ fn rejects_show_the_statuses_that_the_run_gave_them() {
     workplace.run(["run", "truncate", "--from", "in", "--to", "out", "--set", "asap.refine.max_tokens=1"]);
     let found = workplace.run(["inspect", "out/.asap/rejects", "--rows", "1"]);
     assert!(found.ok().starts_with("4 rejects of out\n\nemptied: 4 rows\n  row 0 of "), "{found:?}");
+    workplace.run(["run", "truncate", "--from", "in", "--to", "all"]).ok();
+    workplace.run(["sql", "-c", "SELECT * FROM 'all/.asap/rejects'"]).ends(1, &["all has no rejects"]);
 }
 
 #[test]
@@ -73,6 +75,17 @@ fn a_folder_in_sql_has_the_rows_that_from_reads() {
     assert_eq!(rows("SELECT * FROM 'days'"), "n,day\n1,1\n");
     workplace.write("broken.jsonl", "none\n");
     workplace.run(["sql", "-c", "SELECT * FROM 'broken.jsonl'"]).ends(1, &["line 1 of /"]);
+    workplace.write("half.jsonl", "{\"n\": 1}\nnone\n{\"n\": 2}\n");
+    let half = workplace.run([
+        "sql",
+        "-q",
+        "--format",
+        "csv",
+        "-c",
+        "SELECT sum(n) AS n, count(*) AS lines FROM 'half.jsonl'",
+    ]);
+    assert_eq!(half.ok(), "n,lines\n3,3\n");
+    assert!(half.stderr.contains("line 2 of /"), "{}", half.stderr);
 }
 
 #[test]

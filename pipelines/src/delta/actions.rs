@@ -182,7 +182,7 @@ pub fn commit(operation: &str, mode: &str, more: Value, actions: Vec<String>) ->
         "operationParameters": { "mode": mode },
         "engineInfo": concat!("asap ", env!("ASAP_VERSION")),
         "isBlindAppend": mode == "Append",
-        // Makes each commit unique, so that after a lost reply it can be told apart from another one.
+        // Makes each commit unique, so that it can be found after a lost reply.
         "txnId": uuid::Uuid::new_v4().to_string(),
     });
     info["asap"] = more;

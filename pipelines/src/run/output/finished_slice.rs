@@ -56,7 +56,7 @@ impl Finished {
     }
 }
 
-/// The record of a done slice in a commit, so that lost rows can later be told apart from filtered ones.
+/// The record of a done slice in a commit, which distinguishes lost rows from filtered ones.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SliceRecord {
     pub slice: String,

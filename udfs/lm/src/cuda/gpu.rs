@@ -28,7 +28,7 @@ pub(crate) struct Gpu {
     stream: Arc<CudaStream>,
     blas: CudaBlas,
     kernels: Kernels,
-    /// Bytes of memory beside the model.
+    /// Bytes of memory next to the model.
     pub left: usize,
 }
 
