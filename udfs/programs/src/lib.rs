@@ -1,0 +1,103 @@
+//! Runs generated Python programs with the tests of their problem in a sandbox, and judges them.
+//!
+//! A program runs in a child process that is this program itself, started with a hidden command. The child gives up its
+//! rights ([`enter`]) and then executes the user's Python with a short harness. It needs no root and no container.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `rows`, `problem`, `pickle` | rows of the published benches to problems |
+//! | `extract` | finding the program in a response |
+//! | `sandbox`, `child` | checking the sandbox, running a child, its verdict |
+//! | `entry`, `restrict`, `syscalls` | what the child may do: limits, Landlock, seccomp |
+//! | `harness.py` | the tests, in Python |
+
+use std::fmt;
+
+mod child;
+mod entry;
+mod error;
+mod extract;
+mod pickle;
+mod problem;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod restrict;
+mod rows;
+mod sandbox;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod syscalls;
+
+pub use entry::enter;
+pub use error::SandboxError;
+pub use problem::{Problem, Test, Tests};
+pub use rows::{humaneval_plus, leetcode, livecodebench};
+pub use sandbox::{Limits, Sandbox};
+
+/// The result of a program's tests.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    pub reason: Reason,
+    /// One short line, such as the exception or the failed test. Empty if the program passed.
+    pub detail: String,
+    /// From the start of the program to its last test, without the start of Python.
+    pub seconds: f64,
+}
+
+impl Verdict {
+    pub fn passed(&self) -> bool {
+        self.reason == Reason::Ok
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    Ok,
+    WrongAnswer,
+    RuntimeError,
+    SyntaxError,
+    Timeout,
+    Memory,
+    /// The program left before its tests ended.
+    EarlyExit,
+    /// The response has no code block.
+    NoCode,
+    /// The response ends inside its chain of thought.
+    NoAnswer,
+}
+
+impl Reason {
+    const ALL: [Self; 9] = [
+        Self::Ok,
+        Self::WrongAnswer,
+        Self::RuntimeError,
+        Self::SyntaxError,
+        Self::Timeout,
+        Self::Memory,
+        Self::EarlyExit,
+        Self::NoCode,
+        Self::NoAnswer,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::WrongAnswer => "wrong_answer",
+            Self::RuntimeError => "runtime_error",
+            Self::SyntaxError => "syntax_error",
+            Self::Timeout => "timeout",
+            Self::Memory => "memory",
+            Self::EarlyExit => "early_exit",
+            Self::NoCode => "no_code",
+            Self::NoAnswer => "no_answer",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
