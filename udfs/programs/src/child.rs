@@ -162,13 +162,24 @@ fn forward(mut stdout: impl BufRead, nonce: &str, sender: &SyncSender<Report>) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        // The end, a failure to read, or a longer line than any report: without a result, none is accepted.
-        match stdout.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
-            Ok(read) if read > 0 && line.ends_with(b"\n") => {}
+        // The end, or a failure to read: without a result, none is accepted.
+        match stdout.by_ref().take(nonce.len() as u64).read_until(b'\n', &mut line) {
+            Ok(read) if read > 0 => {}
             _ => return,
         }
-        let Ok(text) = std::str::from_utf8(&line) else { continue };
-        let Some(report) = text.trim_end().strip_prefix(nonce).map(str::trim_start) else { continue };
+        if line != nonce.as_bytes() {
+            if !line.ends_with(b"\n") && stdout.skip_until(b'\n').is_err() {
+                return;
+            }
+            continue;
+        }
+        line.clear();
+        match stdout.by_ref().take(LONGEST).read_until(b'\n', &mut line) {
+            Ok(_) if line.ends_with(b"\n") => {}
+            _ => return,
+        }
+        let Ok(text) = std::str::from_utf8(&line) else { return };
+        let report = text.trim();
         let (kind, detail) = report.split_once(' ').unwrap_or((report, ""));
         let report = match kind {
             "started" | "test" => Report::Begins,

@@ -1,16 +1,23 @@
-//! Right, wrong and hostile programs, each with the verdict that it has to get.
+//! Right, wrong and hostile programs, each with the verdict that it has to get, as this user and as another one.
 
-use std::fs;
-use std::path::PathBuf;
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::{env, fs, thread};
 
 use asap_programs::{Limits, Problem, Sandbox, Test, Tests};
 use serde::Deserialize;
 
 const CASES: &str = include_str!("code_cases.jsonl");
-/// Set for the run as another user.
-const AS_OTHER: &str = "ASAP_PROGRAMS_AS_OTHER";
+const HOSTILE: &str = include_str!("hostile_cases.jsonl");
+/// The copy of the child that another user can start.
+const CHILD: &str = "ASAP_PROGRAMS_CHILD";
 const NOBODY: &str = "65534";
+const OUTSIDE: &str = "/tmp/asap-escape";
 
 #[derive(Deserialize)]
 struct Case {
@@ -51,31 +58,103 @@ impl Case {
             seconds: 3.0,
         }
     }
-}
 
-fn python() -> &'static str {
-    // That of the system, which other users can start too.
-    if PathBuf::from("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }
-}
-
-fn sandbox() -> Sandbox {
-    let limits = Limits { memory_bytes: 1 << 30, ..Limits::default() };
-    Sandbox::new(python(), vec![env!("CARGO_BIN_EXE_sandboxed-python").into()], limits).unwrap()
+    /// Returns what is wrong with the verdict.
+    fn fails(&self, sandbox: &Sandbox) -> Option<String> {
+        let verdict = sandbox.judge(&self.problem(), &self.response).unwrap();
+        let is_reason = verdict.reason.name() == self.reason || self.also.contains(&verdict.reason.to_string());
+        let is_right = is_reason && verdict.passed() == (self.expect == "pass");
+        (!is_right && self.expect != "either").then(|| format!("{}: {verdict:?}", self.name))
+    }
 }
 
 #[test]
 fn every_case_gets_its_verdict() {
-    let sandbox = sandbox();
-    let mut wrong = Vec::new();
-    for line in CASES.lines() {
-        let case: Case = serde_json::from_str(line).unwrap();
-        let verdict = sandbox.judge(&case.problem(), &case.response).unwrap();
-        println!("{:50} {:14} {:.3} {}", case.name, verdict.reason, verdict.seconds, verdict.detail);
-        let is_reason = verdict.reason.name() == case.reason || case.also.contains(&verdict.reason.to_string());
-        let is_right = is_reason && verdict.passed() == (case.expect == "pass");
-        if !is_right && case.expect != "either" {
-            wrong.push(format!("{}: {verdict:?}", case.name));
-        }
+    run_cases(&[]);
+}
+
+#[test]
+fn every_case_gets_its_verdict_as_another_user() {
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    if is_root && Path::new("/usr/bin/setpriv").exists() {
+        run_cases(&["/usr/bin/setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
     }
-    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Judges in a process of its own, and looks for what remains after it.
+fn run_cases(before: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let (temporary, home) = (folder.path().join("temporary"), folder.path().join("home"));
+    let key = home.join(".ssh/id_rsa");
+    fs::create_dir_all(key.parent().unwrap()).unwrap();
+    fs::write(&key, "secret").unwrap();
+    fs::create_dir(&temporary).unwrap();
+    for open in [folder.path(), &temporary, &home] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let copied = |from: &Path, name: &str| -> PathBuf {
+        let to = folder.path().join(name);
+        fs::copy(from, &to).unwrap();
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
+        to
+    };
+    let judge = copied(&env::current_exe().unwrap(), "judge");
+    let child = copied(Path::new(env!("CARGO_BIN_EXE_sandboxed-python")), "child");
+    let state = || [&home, &key.parent().unwrap().to_path_buf(), &key].map(|path| state(path));
+    let untouched = state();
+
+    let words: Vec<_> = before.iter().map(|word| word.into()).chain([judge.into_os_string()]).collect();
+    let output = Command::new(&words[0])
+        .args(&words[1..])
+        .args(["judges_all_cases", "--exact", "--ignored", "--nocapture"])
+        .env("TMPDIR", &temporary)
+        .env("HOME", &home)
+        .env("OPENAI_API_KEY", "secret")
+        .env(CHILD, child)
+        .current_dir(&home)
+        .output()
+        .unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "a folder remains");
+    assert_eq!(state(), untouched, "the home folder has changed");
+    assert!(!Path::new(OUTSIDE).exists(), "{OUTSIDE} was written");
+    assert_eq!(processes_in(folder.path()), Vec::<PathBuf>::new());
+}
+
+fn state(path: &Path) -> (u32, i64, i64, u64) {
+    let metadata = fs::metadata(path).unwrap();
+    (metadata.mode(), metadata.mtime(), metadata.mtime_nsec(), metadata.len())
+}
+
+/// The processes whose working folder is below this one.
+fn processes_in(folder: &Path) -> Vec<PathBuf> {
+    let processes = fs::read_dir("/proc").unwrap().map(|process| process.unwrap().path().join("cwd"));
+    processes.filter(|cwd| fs::read_link(cwd).is_ok_and(|path| path.starts_with(folder))).collect()
+}
+
+#[test]
+#[ignore = "the other tests start it in a process of its own"]
+fn judges_all_cases() {
+    // That of the system, which any user can start.
+    let python = if Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" };
+    let limits = Limits { memory_bytes: 1 << 30, ..Limits::default() };
+    let sandbox = Sandbox::new(python, vec![env::var_os(CHILD).unwrap()], limits).unwrap();
+    let cases: Vec<Case> =
+        CASES.lines().chain(HOSTILE.lines()).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: BTreeMap<_, _> = cases.iter().map(|case| (&case.name, ())).collect();
+    assert_eq!(names.len(), cases.len());
+    let (rest, wrong) = (Mutex::new(cases.iter()), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                loop {
+                    let Some(case) = rest.lock().unwrap().next() else { return };
+                    let failure = case.fails(&sandbox);
+                    wrong.lock().unwrap().extend(failure);
+                }
+            });
+        }
+    });
+    assert!(wrong.lock().unwrap().is_empty(), "{wrong:#?}");
 }
