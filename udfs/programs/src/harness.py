@@ -141,9 +141,9 @@ def check(request, report):
 @with_syntax
 def calls(request, report):
     """HumanEval+: each call returns what the reference program returned. Without such values, it is the one that runs."""
-    inputs = request["base"] + request["plus"]
+    row = json.loads(request["row"])
+    inputs, tolerance = row["base_input"] + row["plus_input"], row["atol"]
     expected = request["expected"] and marshal.loads(base64.b64decode(request["expected"]))
-    tolerance = request["atol"]
     function = named(program(request, report), request["entry_point"])
     if not expected:
         values = [function(*copy.deepcopy(call)) for call in inputs]

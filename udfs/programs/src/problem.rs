@@ -1,5 +1,4 @@
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
 
 /// A problem of a bench, with its tests.
 #[derive(Debug, Clone)]
@@ -31,8 +30,9 @@ pub struct Problem {
 pub enum Tests {
     /// Python that defines a function `check`, which takes the entry point.
     Check { test: String },
-    /// Calls, as JSON lists of arguments. `expected` holds what the reference program returned, as the harness writes it.
-    Calls { base: Box<RawValue>, plus: Box<RawValue>, atol: Box<RawValue>, expected: Option<String> },
+    /// The calls of a row of HumanEval+, which stays text: it has integers of any length. `expected` holds what the
+    /// reference program returned, as the harness writes it.
+    Calls { row: String, expected: Option<String> },
     /// Arguments and result as lines of JSON, for a function or for a method of the class `Solution`.
     Method { tests: Vec<Test> },
     /// What the program reads and what it prints.

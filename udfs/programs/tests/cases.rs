@@ -1,6 +1,7 @@
 //! Right, wrong and hostile programs, each with the verdict that it has to get, as this user and as another one.
 
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
