@@ -3,6 +3,7 @@
 //! Exit codes: 0 done or nothing to do (also with rejects), 1 failed, 2 usage or configuration, 3 too many rejects or a
 //! file failed, 4 another run committed first, 75 try later.
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -59,6 +60,7 @@ enum Command {
     Train(train::TrainArgs),
     Generate(generate::GenerateArgs),
     Completions(CompletionsArgs),
+    SandboxedPython(SandboxedPythonArgs),
 }
 
 /// Print a completion script for a shell
@@ -71,6 +73,14 @@ Examples:
 struct CompletionsArgs {
     /// Complete for this shell
     shell: Shell,
+}
+
+/// Restrict this process and replace it by Python: asap starts it for each generated program
+#[derive(Debug, Args)]
+#[command(hide = true)]
+struct SandboxedPythonArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
 }
 
 /// The log filter without `RUST_LOG` and `--log`: warnings of our own crates.
@@ -116,6 +126,8 @@ pub fn main() -> ExitCode {
         Command::Train(args) => block_on(train::run(args)),
         Command::Generate(args) => block_on(unless_interrupted(generate::run(args))),
         Command::Completions(args) => complete(args.shell),
+        // No thread has been started: the restrictions bind this one.
+        Command::SandboxedPython(args) => Err(Failure::Failed(asap_programs::enter(&args.arguments).to_string())),
     };
     finish(result)
 }

@@ -10,10 +10,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, io, thread};
 
-use asap_programs::{Limits, Problem, Sandbox, SandboxError, Verdict, humaneval_plus, leetcode, livecodebench};
+use asap_programs::{COMMAND, Limits, Problem, Sandbox, SandboxError, Verdict, humaneval_plus, leetcode, livecodebench};
 use serde::Deserialize;
-
-const CHILD: &str = "sandboxed-python";
 
 #[derive(Deserialize)]
 struct Response {
@@ -23,7 +21,7 @@ struct Response {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
-    if arguments.first().is_some_and(|first| first == CHILD) {
+    if arguments.first().is_some_and(|first| first == COMMAND) {
         return Err(asap_programs::enter(&arguments[1..]).into());
     }
     let arguments: Vec<_> = env::args().skip(1).collect();
@@ -37,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut problems = fs::read_to_string(file)?.lines().map(read).collect::<Result<Vec<_>, _>>()?;
     let python = env::var("PYTHON").unwrap_or_else(|_| "python3".to_string());
-    let sandbox = Sandbox::new(&python, vec![env::current_exe()?.into(), CHILD.into()], Limits::default())?;
+    let sandbox = Sandbox::new(&python, vec![env::current_exe()?.into(), COMMAND.into()], Limits::default())?;
     let places: Vec<_> = problems.iter_mut().map(Mutex::new).collect();
     let locked = |place: usize| places[place].lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let verdicts = on_all_cores(places.len(), |place| sandbox.check_reference(&mut locked(place)))?;

@@ -32,6 +32,9 @@ pub use problem::{Problem, Test, Tests};
 pub use rows::{humaneval_plus, leetcode, livecodebench};
 pub use sandbox::{Limits, Sandbox};
 
+/// The name of asap's hidden command that calls [`enter`].
+pub const COMMAND: &str = "sandboxed-python";
+
 /// The result of a program's tests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
