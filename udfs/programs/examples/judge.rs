@@ -10,7 +10,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, io, thread};
 
-use asap_programs::{COMMAND, Limits, Problem, Sandbox, SandboxError, Verdict, humaneval_plus, leetcode, livecodebench};
+use asap_programs::{
+    COMMAND, Limits, Problem, Sandbox, SandboxError, Verdict, humaneval_plus, leetcode, livecodebench,
+};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

@@ -143,11 +143,11 @@ def calls(request, report):
     """HumanEval+: each call returns what the reference program returned. Without such values, it is the one that runs."""
     row = json.loads(request["row"])
     inputs, tolerance = row["base_input"] + row["plus_input"], row["atol"]
-    expected = request["expected"] and marshal.loads(base64.b64decode(request["expected"]))
     function = named(program(request, report), request["entry_point"])
-    if not expected:
+    if request["expected"] is None:
         values = [function(*copy.deepcopy(call)) for call in inputs]
         return "outputs", base64.b64encode(marshal.dumps(values)).decode()
+    expected = marshal.loads(base64.b64decode(request["expected"]))
     for place, (call, value) in enumerate(zip(inputs, expected)):
         found = function(*copy.deepcopy(call))
         if request["entry_point"] == "find_zero":

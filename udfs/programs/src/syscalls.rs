@@ -34,6 +34,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,
     libc::SYS_sched_setattr,
+    libc::SYS_sched_setaffinity,
     // Memory that outlives the process, or that its limit does not cover.
     libc::SYS_shmget,
     libc::SYS_shmat,
@@ -133,8 +134,11 @@ const FILE_SETATTR: i64 = 469;
 #[cfg(target_arch = "x86_64")]
 const X32: (i64, std::ops::RangeInclusive<i64>) = (0x4000_0000, 512..=547);
 
-/// Requests that change the attributes of a file (`FS_IOC_SETFLAGS`, `FS_IOC_FSSETXATTR`) or type into a terminal.
-const IOCTLS: [u64; 3] = [0x4008_6602, 0x401c_5820, 0x5412];
+/// Requests that change the attributes of a file (`FS_IOC_SETFLAGS`, `FS_IOC_FSSETXATTR`), type into a terminal, or choose
+/// the process that a socket signals (`FIOSETOWN`, `SIOCSPGRP`).
+const IOCTLS: [u64; 5] = [0x4008_6602, 0x401c_5820, 0x5412, 0x8901, 0x8902];
+/// Choose the process that a file signals, and the signal: `F_SETOWN`, `F_SETSIG`, `F_SETOWN_EX`.
+const FCNTLS: [u64; 3] = [8, 10, 15];
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -147,8 +151,10 @@ pub(crate) fn filters() -> Result<Vec<BpfProgram>, Error> {
     rules.insert(libc::SYS_socketpair, vec![when(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)?]);
     rules.insert(libc::SYS_sendto, vec![when(4, SeccompCmpOp::Ne, 0)?]);
     rules.insert(libc::SYS_prlimit64, vec![when(2, SeccompCmpOp::Ne, 0)?]);
-    let ioctls = IOCTLS.into_iter().map(|request| when(1, SeccompCmpOp::Eq, request)).collect::<Result<_, _>>()?;
-    rules.insert(libc::SYS_ioctl, ioctls);
+    for (call, requests) in [(libc::SYS_ioctl, &IOCTLS[..]), (libc::SYS_fcntl, &FCNTLS)] {
+        let refused = requests.iter().map(|request| when(1, SeccompCmpOp::Eq, *request));
+        rules.insert(call, refused.collect::<Result<_, _>>()?);
+    }
     #[cfg(target_arch = "x86_64")]
     {
         let (bit, only) = X32;
