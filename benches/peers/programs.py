@@ -1,18 +1,18 @@
-"""asap against evalplus: verdicts on the reference programs of HumanEval+ and on mutants of them, in seconds on all cores.
+"""asap against evalplus: verdicts on the reference programs of HumanEval+ and on mutants of them, in CPU seconds.
 
     python3 benches/peers/programs.py HumanEvalPlus.jsonl
 
 A mutant is a reference program with one operator or constant changed. Some mutants are right, for no test reaches the
-change. The peer runs each program in a forked process, asap in its sandbox.
+change. The peer runs each program in a forked process, asap in its sandbox; both have a least time limit of 4 seconds.
 """
 
 import ast
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,6 +21,8 @@ from common import ROOT, folder, is_with, target
 PEER = "evalplus==0.3.1"
 # Programs that are judged in all.
 COUNT = 500
+# The least time limit, in seconds.
+LEAST = 4.0
 SEED = 0
 SWAPS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Mod: ast.FloorDiv, ast.FloorDiv: ast.Mult,
@@ -33,6 +35,7 @@ def main():
     if is_with("programs", PEER):
         from evalplus.gen.util import trusted_exec
 
+        build()
         rows = [json.loads(line) for line in open(sys.argv[1])]
         for row in rows:
             row["program"] = row["prompt"] + row["canonical_solution"]
@@ -72,12 +75,10 @@ def change(node, apply):
 
 
 def compare(programs):
-    start = time.time()
-    ours = verdicts_of_ours(programs)
-    middle = time.time()
+    ours, our_seconds = measured(lambda: verdicts_of_ours(programs))
     with ThreadPoolExecutor(os.cpu_count()) as threads:
-        theirs = list(threads.map(verdict_of_peer, programs))
-    print(f"{len(programs)} programs: ours {middle - start:.1f} s with the reference programs, evalplus {time.time() - middle:.1f} s")
+        theirs, their_seconds = measured(lambda: list(threads.map(verdict_of_peer, programs)))
+    print(f"{len(programs)} programs: ours {our_seconds:.1f} CPU s with the reference programs, evalplus {their_seconds:.1f}")
     table = Counter((kind, our["reason"] == "ok", their) for (_, kind, _), our, their in zip(programs, ours, theirs))
     for (kind, our, their), count in sorted(table.items()):
         print(f"{kind}: {count} that pass here {our}, with evalplus {their}")
@@ -86,12 +87,23 @@ def compare(programs):
             print(f"{row['task_id']} {kind}: ours {our}, evalplus {their}\n{program}\n")
 
 
+def measured(work):
+    """Returns the result and the CPU seconds of the processes that were started."""
+    start = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = work()
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return result, end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
+
+
+def build():
+    command = ["cargo", "build", "--release", "--locked", "-p", "asap-programs", "--example", "judge"]
+    subprocess.check_call(command, cwd=ROOT)
+
+
 def verdicts_of_ours(programs):
     responses = folder("programs") / "responses.jsonl"
     lines = [{"id": row["task_id"], "response": f"```python\n{program}\n```"} for row, _, program in programs]
     responses.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    build = ["cargo", "build", "--release", "--locked", "-p", "asap-programs", "--example", "judge"]
-    subprocess.check_call(build, cwd=ROOT)
     judge = target() / "release" / "examples" / "judge"
     environment = dict(os.environ, PYTHON=sys.executable)
     output = subprocess.check_output([judge, "humaneval_plus", sys.argv[1], responses], text=True, env=environment)
@@ -106,7 +118,7 @@ def verdict_of_peer(case):
     for part in ("base", "plus"):
         expected, seconds = row[part]
         status, _ = untrusted_check(
-            "humaneval", program, row[f"{part}_input"], row["entry_point"], expected, row["atol"], seconds, fast_check=True
+            "humaneval", program, row[f"{part}_input"], row["entry_point"], expected, row["atol"], seconds, True, LEAST
         )
         if status != PASS:
             return False

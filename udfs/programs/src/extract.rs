@@ -81,3 +81,66 @@ fn blocks(answer: &str) -> Vec<Block<'_>> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(entry_point: Option<&str>) -> Problem {
+        Problem {
+            id: String::new(),
+            question: String::new(),
+            starter: None,
+            contest_date: None,
+            before: String::new(),
+            prompt: Some("def add(a, b):\n".to_string()),
+            entry_point: entry_point.map(str::to_string),
+            reference: None,
+            tests: Tests::Stdin { tests: Vec::new() },
+            seconds: 1.0,
+        }
+    }
+
+    #[test]
+    fn the_last_definition_of_the_entry_point_counts() {
+        let add = "```python\ndef add(a, b):\n    return a + b\n```\n";
+        let expected = "def add(a, b):\n    return a + b\n";
+        for answer in [
+            add.to_string(),
+            format!("```python\ndef add(a, b):\n    pass\n```\n{add}"),
+            format!("{add}```python\nassert add(1, 2) == 3\nx = add == 3\n```\n"),
+            format!("{add}```python\ndef added(a):\n    pass\n```\n"),
+            // Cut off.
+            format!("{add}or\n```python\ndef add(a, b):\n    ret"),
+            format!("<think>\n```python\ndef add(a, b):\n    pass\n```\n</think>\n{add}"),
+            // In a list.
+            "1. It is\n\n   ```python\n   def add(a, b):\n       return a + b\n   ```\n".to_string(),
+        ] {
+            assert_eq!(program(&problem(Some("add")), &answer).as_deref(), Ok(expected), "{answer}");
+        }
+    }
+
+    #[test]
+    fn without_a_definition_the_last_block_counts() {
+        let found = |answer: &str| program(&problem(Some("add")), answer);
+        assert_eq!(found("```\nx\n```\n```\ny\n```").as_deref(), Ok("y\n"));
+        assert_eq!(found("```\n\n    return a + b\n```").as_deref(), Ok("def add(a, b):\n\n    return a + b\n"));
+        assert_eq!(found("```python\nx\n```\n```sh\ny\n```").as_deref(), Ok("x\n"));
+        assert_eq!(found("```c\nx\n```").as_deref(), Ok("x\n"));
+        assert_eq!(found("def add(a, b): ..."), Err(Reason::NoCode));
+        assert_eq!(found("<think>```\nx\n```"), Err(Reason::NoAnswer));
+    }
+
+    #[test]
+    fn a_program_on_standard_input_is_the_last_block_of_python() {
+        let found = |answer: &str| program(&problem(None), answer);
+        assert_eq!(found("```Python3\nx\n```\nIt prints\n```\n6\n```").as_deref(), Ok("x\n"));
+        assert_eq!(found("```\nx\n```\n```\ny\n```").as_deref(), Ok("y\n"));
+    }
+
+    #[test]
+    fn a_class_is_the_entry_point_of_its_method() {
+        let answer = "```python\nclass Solution:\n    pass\n```\n```python\nprint(Solution().add(1, 2))\n```";
+        assert_eq!(program(&problem(Some("Solution().add")), answer).as_deref(), Ok("class Solution:\n    pass\n"));
+    }
+}
