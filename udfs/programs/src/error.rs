@@ -20,7 +20,8 @@ pub enum SandboxError {
     )]
     Missing { python: String, modules: Vec<String> },
     #[error(
-        "this kernel has no Landlock, or it is switched off: use Linux 5.13 or later with landlock in its list lsm="
+        "this kernel has no Landlock, or it is switched off: use Linux 5.13 or later with landlock in its list lsm=, and a \
+         container runtime that allows it"
     )]
     NoLandlock,
     #[error("cannot restrict the process of a program ({what}): {problem}")]

@@ -44,9 +44,12 @@ def main(write=os.write, leave=os._exit):
         while line:
             line = line[write(reports, line) :]
 
+    # For the report of a program that has used up its memory.
+    reserve = bytearray(1 << 21)
     try:
         answer = FORMS[request["kind"]](request, report)
     except BaseException as error:
+        del reserve
         answer = failure(error, request)
     report(*answer)
     leave(0)
@@ -272,9 +275,9 @@ def modules(request, report):
     for source in request["sources"]:
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Import):
-                wanted.update(alias.name for alias in node.names)
+                wanted.update(alias.name.partition(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                wanted.add(node.module)
+                wanted.add(node.module.partition(".")[0])
     missing = []
     for name in sorted(wanted):
         try:
