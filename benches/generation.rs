@@ -72,7 +72,7 @@ fn make(folder: &Path, dtype: &str, precision: Precision) {
 /// Answers the questions three times and prints the best time.
 fn measure(name: &str, questions: usize, folder: &Path) {
     let mut generator = Generator::load(folder, &Arc::default()).unwrap();
-    let sampling = Sampling { temperature: 0.0, top_p: 1.0, seed: 0, max_tokens: TOKENS };
+    let sampling = Sampling { temperature: 0.0, top_p: 1.0, seed: 0, max_tokens: TOKENS, stop: Vec::new() };
     let (mut cpu, mut wall, mut tokens) = (f64::MAX, f64::MAX, 0);
     for _ in 0..3 {
         let (begun, clock) = (ProcessTime::now(), Instant::now());
@@ -83,7 +83,7 @@ fn measure(name: &str, questions: usize, folder: &Path) {
             tokens += answer.unwrap().tokens_out;
             true
         };
-        generator.answer_all(asked, 1, sampling, each, &|| true).unwrap();
+        generator.answer_all(asked, 1, sampling.clone(), each, &|| true);
         cpu = cpu.min(begun.elapsed().as_secs_f64());
         wall = wall.min(clock.elapsed().as_secs_f64());
     }

@@ -40,7 +40,7 @@ const AHEAD: usize = 256;
 Examples:
   asap generate --model out/model --prompt \"What is 17 + 25?\"
   asap generate --model out/model --data data/sample --max-tokens 512 > answers.json
-  asap generate --model Qwen/Qwen3-0.6B --data math500.parquet --column problem --samples 8 --temperature 0.6 > answers.json
+  asap generate --model Qwen/Qwen3-0.6B --data math500.parquet --column problem --samples 8 --temperature 0.6 --top-p 0.95 > answers.json
   asap sql -c \"SELECT avg(CAST(cot_verify(a.answer, g.text) AS INT)) FROM 'answers.json' g JOIN 'math500.parquet' a ON a.problem = g.question\""
 )]
 pub struct GenerateArgs {
@@ -65,6 +65,12 @@ pub struct GenerateArgs {
     /// Divide logits by this before a token is sampled. At 0 the likeliest token is taken
     #[arg(long, value_name = "T", default_value_t = 0.0, value_parser = not_below_zero)]
     temperature: f64,
+    /// Sample only from the fewest likeliest tokens with at least this total probability
+    #[arg(long, value_name = "P", default_value_t = 1.0, value_parser = share)]
+    top_p: f64,
+    /// End an answer before this text. Can be given several times
+    #[arg(long, value_name = "TEXT", value_parser = not_empty)]
+    stop: Vec<String>,
     /// Seed the sampling: the same seed gives the same answers
     #[arg(long, value_name = "S", default_value_t = 42)]
     seed: u64,
@@ -73,6 +79,15 @@ pub struct GenerateArgs {
 fn not_below_zero(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| *number >= 0.0 && number.is_finite());
     number.ok_or_else(|| "expected a number of at least 0, such as 0.6".to_string())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0.0 && *number <= 1.0);
+    number.ok_or_else(|| "expected a number above 0 and at most 1, such as 0.95".to_string())
+}
+
+fn not_empty(text: &str) -> Result<String, String> {
+    if text.is_empty() { Err("expected a text, found an empty one".to_string()) } else { Ok(text.to_string()) }
 }
 
 struct Question {
@@ -201,9 +216,9 @@ fn answer(
         bar.advance(1, answer.as_ref().map_or(0, |answer| answer.tokens_out as u64));
         printer.borrow_mut().answer(place, answer).map_err(fail).is_ok()
     };
-    let (temperature, max_tokens) = (args.temperature, args.max_tokens as usize);
-    let sampling = Sampling { temperature, top_p: 1.0, seed: args.seed, max_tokens };
-    generator.answer_all(asked, samples, sampling, each, &|| true)?;
+    let GenerateArgs { temperature, top_p, seed, ref stop, .. } = *args;
+    let sampling = Sampling { temperature, top_p, seed, max_tokens: args.max_tokens as usize, stop: stop.clone() };
+    generator.answer_all(asked, samples, sampling, each, &|| true);
     bar.finish();
     failure.take().map_or(Ok(printer.into_inner()), Err)
 }

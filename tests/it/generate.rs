@@ -20,6 +20,11 @@ fn a_question_is_answered_and_a_seed_fixes_what_is_drawn() {
     assert_eq!(answers(&["--temperature", "1.5", "--samples", "3"]), drawn);
     assert_ne!(answers(&["--temperature", "1.5", "--samples", "3", "--seed", "7"]), drawn);
     assert!(drawn.starts_with(&answers(&["--temperature", "1.5"])), "{drawn}");
+    // The nucleus has only the likeliest token.
+    assert_eq!(answers(&["--temperature", "1.5", "--top-p", "1e-9"]), likeliest);
+    let stop = likeliest.chars().nth(5).unwrap().to_string();
+    let cut = likeliest.split(&stop).next().unwrap();
+    assert_eq!(answers(&["--stop", "no such text", "--stop", &stop]).strip_suffix('\n'), Some(cut));
 }
 
 #[test]
@@ -69,6 +74,9 @@ fn what_cannot_be_meant_is_refused_before_a_model_is_loaded() {
         workplace.run([&["generate", "--model", "nowhere/model"], more].concat()).ends(code, &[said]);
     };
     refused(&["--prompt", "2?", "--samples", "4"], 2, "--temperature");
+    refused(&["--prompt", "2?", "--top-p", "0"], 2, "expected a number above 0 and at most 1");
+    refused(&["--prompt", "2?", "--top-p", "1.1"], 2, "expected a number above 0 and at most 1");
+    refused(&["--prompt", "2?", "--stop", ""], 2, "expected a text, found an empty one");
     refused(&["--prompt", "2?", "--column", "q"], 2, "cannot be used with");
     refused(&["--prompt", "2?"], 1, "nowhere/model");
     workplace.run([&SMALL[..], &["--data", "data/sample", "--column", "problm"]].concat()).ends(2, &["problm"]);

@@ -106,10 +106,15 @@ impl PromptTemplate {
     pub(crate) fn render_generation(&self, Asked { system, question }: Asked) -> Result<String> {
         let system = system.map(|content| Message { role: "system", content });
         let messages: Vec<Message> = system.into_iter().chain([Message { role: "user", content: question }]).collect();
+        self.render_thinking(&messages)
+    }
+
+    /// Renders the text before a generation that follows a conversation.
+    pub(crate) fn render_thinking(&self, messages: &[Message]) -> Result<String> {
         match self {
-            Self::Plain(template) => Ok(template.replace("{question}", &self.render_messages(&messages)?)),
+            Self::Plain(template) => Ok(template.replace("{question}", &self.render_messages(messages)?)),
             Self::Chat { .. } => {
-                let mut text = self.render_chat(&messages, true, true)?;
+                let mut text = self.render_chat(messages, true, true)?;
                 text.truncate(before_closed_thought(&text));
                 Ok(text)
             }
@@ -155,6 +160,11 @@ impl PromptTemplate {
     pub(crate) fn adds_special(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
+}
+
+/// Returns whether a prompt ends in an opened thought.
+pub(super) fn opens_thought(prompt: &str) -> bool {
+    prompt.trim_end().ends_with(TAGS[0])
 }
 
 /// The length of a prompt without a thought that it closes; the whole length if it closes none.

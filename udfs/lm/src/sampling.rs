@@ -10,16 +10,19 @@ use serde_json::Value;
 use super::prompt::{named_token, read_json};
 use super::{LmError, Result, Tokenizer};
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
     /// Divisor of the logits. At 0 the most likely token is selected, and `seed` and `top_p` have no effect.
     pub temperature: f64,
-    /// Nucleus sampling: only the most likely tokens with this total probability are drawn, from 0 to 1.
+    /// Nucleus sampling: only the fewest most likely tokens with at least this total probability are drawn, from 0 to 1.
+    /// The temperature is applied first.
     pub top_p: f64,
     /// Random seed; the same seed gives the same text.
     pub seed: u64,
     /// Most tokens of an answer; the model's window may end it earlier.
     pub max_tokens: usize,
+    /// Texts that end an answer before them; none is empty.
+    pub stop: Vec<String>,
 }
 
 /// Generation defaults from generation_config.json. Its temperature and nucleus are ignored: the caller sets them.
@@ -135,14 +138,7 @@ impl Sampler {
     }
 
     fn draw(&mut self, logits: &[f32]) -> u32 {
-        let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let weight = |logit: f32| (f64::from(logit - highest) / self.sampling.temperature).exp();
-        let mut weights: Vec<(u32, f64)> = (0..).zip(logits.iter().map(|logit| weight(*logit))).collect();
-        let mut mass: f64 = weights.iter().map(|(_, weight)| weight).sum();
-        if self.sampling.top_p < 1.0 {
-            weights.sort_by(|(_, a), (_, b)| b.total_cmp(a));
-            (mass, weights) = nucleus(weights, self.sampling.top_p * mass);
-        }
+        let (mass, weights) = self.nucleus(logits);
         let mut left = self.random.random::<f64>() * mass;
         for (id, weight) in &weights {
             left -= weight;
@@ -153,10 +149,27 @@ impl Sampler {
         // Only reached by rounding: the rest of the mass belongs to the last token.
         weights.last().map_or(0, |(id, _)| *id)
     }
+
+    /// Returns the tokens that may be drawn with their weights, and the sum of these.
+    pub(crate) fn nucleus(&self, logits: &[f32]) -> (f64, Vec<(u32, f64)>) {
+        let Sampling { temperature, top_p, .. } = self.sampling;
+        let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let weight = |logit: f32| (f64::from(logit - highest) / temperature).exp();
+        let mut weights: Vec<(u32, f64)> = (0..).zip(logits.iter().map(|logit| weight(*logit))).collect();
+        let mass: f64 = weights.iter().map(|(_, weight)| weight).sum();
+        if top_p >= 1.0 {
+            return (mass, weights);
+        }
+        // All tokens below this weight together have too little mass to be in the nucleus. Few are left to sort.
+        let least = (1.0 - top_p) * mass / weights.len() as f64;
+        weights.retain(|(_, weight)| *weight >= least);
+        weights.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        first_of(weights, top_p * mass)
+    }
 }
 
 /// The first tokens that reach this mass, at least one, and their mass.
-fn nucleus(mut weights: Vec<(u32, f64)>, least: f64) -> (f64, Vec<(u32, f64)>) {
+fn first_of(mut weights: Vec<(u32, f64)>, least: f64) -> (f64, Vec<(u32, f64)>) {
     let (mut mass, mut count) = (0.0, 0);
     while count < weights.len() && (count == 0 || mass < least) {
         mass += weights[count].1;
@@ -176,7 +189,7 @@ fn likeliest(logits: &[f32]) -> u32 {
 mod tests {
     use super::*;
 
-    const GREEDY: Sampling = Sampling { temperature: 0.0, top_p: 1.0, seed: 7, max_tokens: 1 };
+    const GREEDY: Sampling = Sampling { temperature: 0.0, top_p: 1.0, seed: 7, max_tokens: 1, stop: Vec::new() };
 
     fn sampler(sampling: Sampling, repetition_penalty: f32, prompt: &[u32]) -> Sampler {
         let config = GenerationConfig { ends: vec![3], repetition_penalty, length_penalty: None };

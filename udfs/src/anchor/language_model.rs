@@ -60,6 +60,7 @@ impl LanguageModel {
             max_tokens: self.max_tokens,
             attempt: 1,
             template_hash,
+            ..ChatRequest::default()
         }
     }
 

@@ -51,6 +51,11 @@ impl Answered {
     fn without_call(outcome: Arc<Outcome>, source: Source) -> Self {
         Self { outcome, used: Usage::default(), source }
     }
+
+    /// Returns whether no call was made for this outcome.
+    pub(crate) fn is_cached(&self) -> bool {
+        !matches!(self.source, Source::Called)
+    }
 }
 
 impl Answers {

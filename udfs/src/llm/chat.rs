@@ -1,9 +1,12 @@
 //! One request to a language model, and its answer or the reason why there is none.
 
+use std::borrow::Cow;
 use std::fmt::{self, Debug};
 use std::sync::Arc;
 
+use asap_kernels::tags;
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use super::request::ChatRequest;
 use super::usage::Usage;
@@ -14,6 +17,55 @@ pub struct Answer {
     pub text: String,
     pub tokens_in: u64,
     pub tokens_out: u64,
+}
+
+/// A whole response to a conversation. In JSON it is the text of an [`Answer`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChatResponse {
+    /// The thought, if an endpoint returns it separately.
+    pub reasoning: Option<String>,
+    /// The answer. Without `reasoning`, it begins with the thought and its closing tag, if the model wrote one.
+    pub content: String,
+    /// Whether the prompt ends in an opened `<think>`, so that `content` has no opening tag. Endpoints do not report
+    /// it: for them it is false.
+    pub opens_thought: bool,
+    /// `stop`, `length` if the response was cut off, or another word of the endpoint; None if it reports none.
+    pub finish_reason: Option<String>,
+    pub prompt_tokens: Option<u64>,
+    pub completion_tokens: Option<u64>,
+    /// The model's name by the endpoint; the fingerprint of a local model.
+    pub model: Option<String>,
+    /// Seconds of the call that gave this response, without waits and retries before it. Calls of a local model share
+    /// its time.
+    pub seconds: f64,
+    /// Whether no call was made for it: it was stored, or an equal request was in flight.
+    #[serde(skip)]
+    pub cached: bool,
+}
+
+impl ChatResponse {
+    /// Returns the answer that stores this response, with the tokens that are paid.
+    pub(crate) fn answer(&self, tokens_in: u64, tokens_out: u64) -> Outcome {
+        match serde_json::to_string(self) {
+            Ok(text) => Ok(Answer { text, tokens_in, tokens_out }),
+            Err(error) => Err(CallError::new(FailureKind::BadResponse, error.to_string())),
+        }
+    }
+
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.finish_reason.as_deref() == Some("length")
+    }
+
+    /// Returns thought and answer as one generation, with the tags of the thought. A thought that was cut off has no
+    /// closing tag.
+    pub fn generation(&self) -> Cow<'_, str> {
+        match &self.reasoning {
+            Some(thought) if self.content.is_empty() && self.is_cut_off() => format!("<think>\n{thought}").into(),
+            Some(thought) => tags::wrap(thought, &self.content).into(),
+            None if self.opens_thought => format!("<think>\n{}", self.content).into(),
+            None => self.content.as_str().into(),
+        }
+    }
 }
 
 /// The reason why a call gave no answer. Its name is the row's status.

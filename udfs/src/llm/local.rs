@@ -1,11 +1,12 @@
-//! A model in a local folder, on its own thread: one request after the other.
+//! A model in a local folder, on its own thread: it answers the waiting requests in one batch.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
-use asap_lm::generate::{Finish, Generated, Generator};
+use asap_lm::generate::{Finish, Generated, Generator, Prompt, TEXTS};
 use asap_lm::memo::Memory;
 use asap_lm::sampling::Sampling;
 use asap_lm::{LmError, Message, fingerprint};
@@ -13,7 +14,7 @@ use async_trait::async_trait;
 use datafusion::common::{Result, config_datafusion_err};
 use tokio::sync::{mpsc, oneshot};
 
-use super::chat::{Answer, CallError, Chat, FailureKind, Outcome, Reply};
+use super::chat::{Answer, CallError, Chat, ChatResponse, FailureKind, Outcome, Reply};
 use super::meter::{Budget, Meter, Prices};
 use super::request::ChatRequest;
 use crate::flights::Callers;
@@ -26,6 +27,9 @@ const WAITING: usize = 16;
 /// prompt when another sample of it is requested.
 pub(crate) const ROWS_IN_FLIGHT: usize = 4;
 
+/// Conversations in flight that fill the batch, and the queue with those that follow.
+pub(crate) const CONVERSATIONS_IN_FLIGHT: usize = TEXTS + WAITING;
+
 /// A model's thread. Dropping this ends the thread and waits for it. That is quick, because no caller wants its answer.
 pub struct LocalModel {
     requests: Option<mpsc::Sender<Asking>>,
@@ -35,6 +39,7 @@ pub struct LocalModel {
 
 struct Asking {
     request: ChatRequest,
+    seed: u64,
     answer: oneshot::Sender<Outcome>,
 }
 
@@ -49,20 +54,23 @@ impl LocalModel {
         let wrong = |error: LmError| config_datafusion_err!("asap.anchor.model = '{folder}': {error}");
         let generator = Generator::load(Path::new(folder), memory).map_err(wrong)?;
         let fingerprint = fingerprint(Path::new(folder)).map_err(wrong)?;
-        Self::spawn(fingerprint, generator, generate)
+        Self::spawn(fingerprint, generator, serve)
             .map_err(|error| wrong(LmError::Thread(format!("cannot start it: {error}"))))
     }
 
-    fn spawn<G: Send + 'static>(fingerprint: String, generator: G, answer: Generate<G>) -> std::io::Result<Self> {
+    fn spawn<G: Send + 'static>(fingerprint: String, generator: G, serve: Serve<G>) -> std::io::Result<Self> {
         let (requests, waiting) = mpsc::channel(WAITING);
         let thread = std::thread::Builder::new().name("asap-anchor".to_string());
-        let thread = thread.spawn(move || serve(generator, answer, waiting))?;
+        let thread = thread.spawn(move || serve(generator, waiting))?;
         Ok(Self { requests: Some(requests), thread: Some(thread), fingerprint })
     }
 
     #[cfg(test)]
     pub(super) fn fragile() -> std::io::Result<Self> {
-        Self::spawn(String::new(), (), |(), _, _| panic!("no such luck"))
+        Self::spawn(String::new(), (), |(), mut waiting| {
+            waiting.blocking_recv();
+            panic!("no such luck")
+        })
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -84,7 +92,8 @@ impl LocalModel {
         };
         let (answer, answered) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or_else(stopped)?;
-        requests.send(Asking { request, answer }).await.map_err(|_| stopped())?;
+        let seed = seed(&request)?;
+        requests.send(Asking { request, seed, answer }).await.map_err(|_| stopped())?;
         answered.await.map_err(|_| stopped())?
     }
 }
@@ -99,51 +108,66 @@ impl Drop for LocalModel {
     }
 }
 
-type Generate<G> =
-    fn(&mut G, &ChatRequest, &(dyn Fn() -> bool + Sync)) -> std::result::Result<Option<Answer>, CallError>;
+type Serve<G> = fn(G, mpsc::Receiver<Asking>);
 
-fn serve<G>(mut generator: G, generate: Generate<G>, mut waiting: mpsc::Receiver<Asking>) {
-    while let Some(Asking { request, answer }) = waiting.blocking_recv() {
-        // A caller that stopped waiting needs no answer.
-        let said = generate(&mut generator, &request, &|| !answer.is_closed());
-        if let Some(outcome) = said.transpose() {
-            drop(answer.send(outcome));
-        }
-    }
+fn serve(mut generator: Generator, mut waiting: mpsc::Receiver<Asking>) {
+    let next = |generator: &Generator, is_idle: bool| {
+        let asking = if is_idle { waiting.blocking_recv() } else { waiting.try_recv().ok() }?;
+        let (prompt, sampling) = (prompt(generator, &asking.request), sampling(&asking));
+        Some(((asking, Instant::now()), prompt, sampling))
+    };
+    // A caller that stopped waiting needs no answer.
+    let is_wanted = |(asking, _): &(Asking, Instant)| !asking.answer.is_closed();
+    let each = |(asking, begun): (Asking, Instant), generated: asap_lm::Result<Generated>| {
+        drop(asking.answer.send(outcome(&asking.request, generated, begun.elapsed().as_secs_f64())));
+    };
+    generator.serve(next, is_wanted, each);
 }
 
-fn generate(
-    generator: &mut Generator,
-    request: &ChatRequest,
-    is_wanted: &(dyn Fn() -> bool + Sync),
-) -> std::result::Result<Option<Answer>, CallError> {
+fn prompt(generator: &Generator, request: &ChatRequest) -> asap_lm::Result<Prompt> {
     let messages: Vec<Message> =
         request.messages.iter().map(|message| Message { role: message.role, content: &message.content }).collect();
-    let sampling = Sampling {
-        temperature: request.temperature,
-        top_p: request.top_p,
-        seed: seed(request)?,
-        max_tokens: request.max_tokens as usize,
-    };
-    let generated = generator.answer(&messages, sampling, is_wanted).map_err(|error| match error {
+    generator.prompt(&messages, request.is_whole)
+}
+
+fn sampling(Asking { request, seed, .. }: &Asking) -> Sampling {
+    let ChatRequest { temperature, top_p, max_tokens, .. } = *request;
+    Sampling { temperature, top_p, seed: *seed, max_tokens: max_tokens as usize, stop: request.stop.clone() }
+}
+
+fn outcome(request: &ChatRequest, generated: asap_lm::Result<Generated>, seconds: f64) -> Outcome {
+    let generated = generated.map_err(|error| match error {
         LmError::TooLong { .. } => CallError::new(FailureKind::TooLong, error.to_string()),
         error => CallError::new(FailureKind::Unavailable, error.to_string()),
     })?;
-    let Some(generated) = generated else { return Ok(None) };
-    let Generated { text, tokens_in, tokens_out, finish } = generated;
+    let Generated { text, tokens_in, tokens_out, finish, opens_thought, .. } = generated;
     let (tokens_in, tokens_out) = (tokens_in as u64, tokens_out as u64);
-    match finish {
-        Finish::Stop => Ok(Some(Answer { text, tokens_in, tokens_out })),
-        Finish::Length => {
-            let message = format!(
-                "the answer was cut off after {tokens_out} tokens (asap.anchor.max_tokens is {}, the prompt has {tokens_in})",
-                request.max_tokens
-            );
-            Err(CallError { tokens_in, tokens_out, ..CallError::new(FailureKind::TooLong, message) })
-        }
+    let is_cut_off = finish == Finish::Length;
+    if request.is_whole {
+        let found = ChatResponse {
+            reasoning: None,
+            content: text,
+            opens_thought,
+            finish_reason: Some(if is_cut_off { "length" } else { "stop" }.to_string()),
+            prompt_tokens: Some(tokens_in),
+            completion_tokens: Some(tokens_out),
+            model: Some(request.model.clone()),
+            seconds,
+            cached: false,
+        };
+        return found.answer(tokens_in, tokens_out);
     }
+    if is_cut_off {
+        let message = format!(
+            "the answer was cut off after {tokens_out} tokens (asap.anchor.max_tokens is {}, the prompt has {tokens_in})",
+            request.max_tokens
+        );
+        return Err(CallError { tokens_in, tokens_out, ..CallError::new(FailureKind::TooLong, message) });
+    }
+    Ok(Answer { text, tokens_in, tokens_out })
 }
 
+/// Returns a seed that depends on the whole request, so that each sample has its own.
 fn seed(request: &ChatRequest) -> std::result::Result<u64, CallError> {
     let key = request.key().map_err(|error| CallError::new(FailureKind::Refused, error.to_string()))?;
     Ok(key.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte)))
@@ -207,12 +231,12 @@ mod tests {
     #[tokio::test]
     async fn a_model_that_is_dropped_has_ended_then() {
         let (sender, told) = channel();
-        let model = LocalModel::spawn(String::new(), Endless(sender), |model, _, is_wanted| {
+        let model = LocalModel::spawn(String::new(), Endless(sender), |model, mut waiting| {
+            let asking = waiting.blocking_recv().unwrap();
             model.0.send(()).unwrap();
-            while is_wanted() {
+            while !asking.answer.is_closed() {
                 std::thread::yield_now();
             }
-            Ok(None)
         });
         let model = model.unwrap();
         let mut asking = Box::pin(model.answer(request()));
@@ -226,8 +250,10 @@ mod tests {
     #[tokio::test]
     async fn a_reply_tells_what_the_session_counted_for_it() {
         let settings = Settings { anchor_max_calls: Some(2), ..Settings::default() };
-        let model = LocalModel::spawn(String::new(), (), |(), _, _| {
-            Ok(Some(Answer { text: "yes".to_string(), tokens_in: 3, tokens_out: 1 }))
+        let model = LocalModel::spawn(String::new(), (), |(), mut waiting| {
+            while let Some(asking) = waiting.blocking_recv() {
+                asking.answer.send(Ok(Answer { text: "yes".to_string(), tokens_in: 3, tokens_out: 1 })).unwrap();
+            }
         });
         let meter = Arc::new(Meter::default());
         let local = Local::new(&settings, Arc::new(model.unwrap()), Arc::clone(&meter));

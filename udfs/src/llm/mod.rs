@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`answers`], [`store`] | each answer is paid once: cache, single flight, and storage beyond the session |
 //! | [`chat`], [`request`] | one request to a language model and its key |
+//! | [`completions`] | whole responses to conversations, to evaluate a model |
 //! | [`openai`], `response`, `json`, `retry`, `secret` | an endpoint over HTTP |
 //! | [`local`] | a model in a folder |
 //! | `endpoint`, `throttle`, `breaker` | one object per endpoint: when calls may start, and whether it is down |
@@ -22,6 +23,7 @@ pub mod answers;
 mod breaker;
 pub mod chat;
 mod check;
+pub mod completions;
 mod endpoint;
 mod health;
 mod json;

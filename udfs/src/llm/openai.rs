@@ -58,6 +58,10 @@ struct Body<'a> {
     temperature: f64,
     top_p: f64,
     max_tokens: u32,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    stop: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
 }
 
 impl OpenAi {
@@ -223,8 +227,10 @@ impl OpenAi {
     }
 
     async fn post(&self, request: &ChatRequest) -> (std::result::Result<Answer, Failure>, Option<(u64, u64)>) {
-        let ChatRequest { model, messages, temperature, top_p, max_tokens, .. } = request;
-        let body = Body { model, messages, temperature: *temperature, top_p: *top_p, max_tokens: *max_tokens };
+        let ChatRequest { model, messages, stop, .. } = request;
+        let ChatRequest { temperature, top_p, max_tokens, seed, .. } = *request;
+        let body = Body { model, messages, temperature, top_p, max_tokens, stop, seed };
+        let begun = Instant::now();
         let body = match serde_json::to_vec(&body) {
             Ok(body) => body,
             Err(error) => return (Err(Failure::lasting(FailureKind::Refused, error.to_string())), Some((0, 0))),
@@ -239,12 +245,13 @@ impl OpenAi {
             Err(error) => return (Err(self.broken(&error)), error.is_connect().then_some((0, 0))),
         };
         let (status, headers) = (response.status(), response.headers().clone());
-        let limit = BYTES_AROUND.saturating_add(BYTES_PER_TOKEN.saturating_mul(*max_tokens as usize));
+        let limit = BYTES_AROUND.saturating_add(BYTES_PER_TOKEN.saturating_mul(max_tokens as usize));
         let text = match self.text(response, limit).await {
             Ok(text) => text,
             Err(failure) => return (Err(failure), None),
         };
-        let result = response::read(status, &headers, &text, request.bytes(), &|text| self.without_key(text));
+        let whole = request.is_whole.then(|| begun.elapsed().as_secs_f64());
+        let result = response::read(status, &headers, &text, request.bytes(), whole, &|text| self.without_key(text));
         let tokens = match &result {
             Ok(answer) => Some((answer.tokens_in, answer.tokens_out)),
             // The cost of an invalid response is unknown.

@@ -7,7 +7,7 @@ use super::store::RequestKey;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Message {
-    /// The speaker: always `user` in requests of asap.
+    /// The speaker: `system`, `user` or `assistant`; always `user` in anchoring.
     pub role: &'static str,
     pub content: String,
 }
@@ -20,10 +20,22 @@ pub struct ChatRequest {
     pub temperature: f64,
     pub top_p: f64,
     pub max_tokens: u32,
+    /// Number of the sample among equal requests, from 1. It is not sent.
     pub attempt: u32,
     /// SHA-256 of the prompt's template in hexadecimal digits; empty if the prompt is the row's own.
     #[serde(rename = "prompt")]
     pub template_hash: String,
+    /// Texts that end an answer before them; none is empty. This field and those after it are part of the key only if
+    /// they are set, so that earlier answers keep their keys.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
+    /// Seed of the sampling; an endpoint may ignore it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// Whether the answer is the whole response: its text is a [`ChatResponse`](super::chat::ChatResponse) in JSON, also
+    /// if it was cut off.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_whole: bool,
 }
 
 impl ChatRequest {
@@ -52,6 +64,7 @@ mod tests {
             max_tokens: 10,
             attempt: 1,
             template_hash: "ab".to_string(),
+            ..ChatRequest::default()
         }
     }
 
@@ -69,6 +82,9 @@ mod tests {
             ChatRequest { max_tokens: 11, ..asked.clone() },
             ChatRequest { attempt: 2, ..asked.clone() },
             ChatRequest { template_hash: "ac".to_string(), ..asked.clone() },
+            ChatRequest { stop: vec!["s".to_string()], ..asked.clone() },
+            ChatRequest { seed: Some(0), ..asked.clone() },
+            ChatRequest { is_whole: true, ..asked.clone() },
         ];
         let keys: HashSet<RequestKey> = others.iter().map(|other| other.key().unwrap()).collect();
         assert_eq!(keys.len(), others.len());

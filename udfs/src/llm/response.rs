@@ -7,7 +7,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use super::chat::{Answer, CallError, FailureKind};
+use super::chat::{Answer, CallError, ChatResponse, FailureKind};
 use super::json;
 use super::retry::retry_after;
 
@@ -68,12 +68,14 @@ impl Failure {
 }
 
 /// Returns the answer in a response, or the failure. `asked` is the prompt's length in bytes: without token counts in
-/// the response, one token per four bytes is assumed. `redact` removes what must not be shown.
+/// the response, one token per four bytes is assumed. With `whole`, the seconds of the call, the answer is the whole
+/// response. `redact` removes what must not be shown.
 pub(super) fn read(
     status: StatusCode,
     headers: &HeaderMap,
     body: &str,
     asked: usize,
+    whole: Option<f64>,
     redact: &dyn Fn(String) -> String,
 ) -> Result<Answer, Failure> {
     let response = Body { headers, text: body, redact };
@@ -109,7 +111,7 @@ pub(super) fn read(
         ));
     }
     match (choice["finish_reason"].as_str(), choice["message"]["refusal"].as_str(), text) {
-        (Some("length"), ..) => {
+        (Some("length"), ..) if whole.is_none() => {
             Err(useless(FailureKind::TooLong, format!("the answer was cut off after {tokens_out} tokens")))
         }
         (Some("content_filter"), ..) => {
@@ -118,9 +120,43 @@ pub(super) fn read(
         (_, Some(refusal), _) => {
             Err(useless(FailureKind::Refused, format!("the model refused: {}", response.quoted(refusal))))
         }
-        (_, _, Some(text)) if !text.is_empty() => Ok(Answer { text, tokens_in, tokens_out }),
-        _ => Err(useless(FailureKind::BadResponse, format!("expected a text, found none: {}", response.quoted(body)))),
+        (.., text) => {
+            let answer = match whole {
+                Some(seconds) => {
+                    whole_response(&completion, seconds, redact).map(|found| found.answer(tokens_in, tokens_out))
+                }
+                None => text.filter(|text| !text.is_empty()).map(|text| Ok(Answer { text, tokens_in, tokens_out })),
+            };
+            let none = || format!("expected a text, found none: {}", response.quoted(body));
+            let answer = answer.unwrap_or_else(|| Err(CallError::new(FailureKind::BadResponse, none())));
+            answer.map_err(|error| useless(error.kind, error.message))
+        }
     }
+}
+
+/// Returns the whole response; None if it has no text and was not cut off.
+fn whole_response(completion: &Value, seconds: f64, redact: &dyn Fn(String) -> String) -> Option<ChatResponse> {
+    let (choice, usage) = (&completion["choices"][0], &completion["usage"]);
+    let word = |found: &Value| found.as_str().map(str::to_string);
+    let found = ChatResponse {
+        reasoning: reasoning(&choice["message"]).map(redact),
+        content: content(&choice["message"]["content"]).map(redact).unwrap_or_default(),
+        opens_thought: false,
+        finish_reason: word(&choice["finish_reason"]),
+        prompt_tokens: tokens(&usage["prompt_tokens"]),
+        completion_tokens: tokens(&usage["completion_tokens"]),
+        model: word(&completion["model"]),
+        seconds,
+        cached: false,
+    };
+    let is_empty = found.content.is_empty() && found.reasoning.is_none() && !found.is_cut_off();
+    (!is_empty).then_some(found)
+}
+
+/// Returns the thought: `reasoning_content` by DeepSeek, `reasoning` by newer servers.
+fn reasoning(message: &Value) -> Option<String> {
+    let mut thoughts = ["reasoning_content", "reasoning"].iter().filter_map(|name| content(&message[name]));
+    thoughts.find(|thought| !thought.is_empty())
 }
 
 fn tokens(found: &Value) -> Option<u64> {
@@ -243,11 +279,11 @@ mod tests {
     use serde_json::json;
 
     fn read_ok(body: &Value) -> Result<Answer, Failure> {
-        read(StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, &|text| text)
+        read(StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, None, &|text| text)
     }
 
     fn failure(status: u16, body: &str) -> Failure {
-        read(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, 1, &|text| text).unwrap_err()
+        read(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body, 1, None, &|text| text).unwrap_err()
     }
 
     fn completion(content: Value, finish: &str) -> Value {
@@ -266,8 +302,45 @@ mod tests {
         assert_eq!((answer.tokens_in, answer.tokens_out), (10, 2));
         let of_python =
             r#"{"choices": [{"message": {"content": "a \ud800"}}], "usage": {"x": NaN, "completion_tokens": 3}}"#;
-        let answer = read(StatusCode::OK, &HeaderMap::new(), &format!("\u{feff}{of_python}"), 4, &|text| text).unwrap();
+        let answer =
+            read(StatusCode::OK, &HeaderMap::new(), &format!("\u{feff}{of_python}"), 4, None, &|text| text).unwrap();
         assert_eq!((&*answer.text, answer.tokens_out), ("a \u{fffd}", 3));
+    }
+
+    #[test]
+    fn a_whole_response_keeps_the_thought_and_how_it_ended() {
+        let read_whole = |body: &Value| -> Result<ChatResponse, Failure> {
+            let answer = read(StatusCode::OK, &HeaderMap::new(), &body.to_string(), 40, Some(2.5), &|text| text)?;
+            Ok(serde_json::from_str(&answer.text).unwrap())
+        };
+        for name in ["reasoning_content", "reasoning"] {
+            let mut body = completion(json!("42"), "stop");
+            body["choices"][0]["message"][name] = json!("17 + 25");
+            body["model"] = json!("r1");
+            let found = read_whole(&body).unwrap();
+            let expected = ChatResponse {
+                reasoning: Some("17 + 25".to_string()),
+                content: "42".to_string(),
+                opens_thought: false,
+                finish_reason: Some("stop".to_string()),
+                prompt_tokens: Some(7),
+                completion_tokens: Some(3),
+                model: Some("r1".to_string()),
+                seconds: 2.5,
+                cached: false,
+            };
+            assert_eq!(found.generation(), "<think>\n17 + 25\n</think>\n\n42");
+            assert_eq!(found, expected);
+        }
+        let mut cut = completion(Value::Null, "length");
+        assert_eq!(read_whole(&cut).unwrap().content, "");
+        cut["choices"][0]["message"]["reasoning"] = json!("17 +");
+        assert_eq!(read_whole(&cut).unwrap().generation(), "<think>\n17 +");
+        let without_usage = read_whole(&json!({ "choices": [{ "message": { "content": "42" } }] })).unwrap();
+        assert_eq!((without_usage.completion_tokens, without_usage.finish_reason), (None, None));
+        for body in [completion(Value::Null, "stop"), completion(json!("n"), "content_filter")] {
+            assert_eq!(read_whole(&body).unwrap_err().error.tokens_out, 3, "{body}");
+        }
     }
 
     #[test]
@@ -283,10 +356,10 @@ mod tests {
     fn what_is_taken_out_is_taken_out_before_errors_are_cut() {
         let hide = |text: String| text.replace("secret", "…");
         let body = json!({ "error": { "message": format!("{} secret", "x".repeat(QUOTED - 4)) } }).to_string();
-        let failure = read(StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, &hide).unwrap_err();
+        let failure = read(StatusCode::BAD_REQUEST, &HeaderMap::new(), &body, 1, None, &hide).unwrap_err();
         assert!(failure.error.message.ends_with("x …"), "{failure:?}");
         let answer =
-            read(StatusCode::OK, &HeaderMap::new(), &completion(json!("a secret"), "stop").to_string(), 1, &hide);
+            read(StatusCode::OK, &HeaderMap::new(), &completion(json!("a secret"), "stop").to_string(), 1, None, &hide);
         assert_eq!(answer.unwrap().text, "a …");
     }
 

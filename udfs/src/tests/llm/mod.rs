@@ -1,5 +1,6 @@
 //! Stage 1 over real HTTP, against a server that misbehaves on purpose.
 
+mod completions;
 mod failures;
 mod limits;
 mod rows;
